@@ -107,9 +107,7 @@ fn code_of_message(error: &MsgError) -> Code {
 fn code_of_shared(error: &SharedError) -> Code {
     match error {
         SharedError::Mismatch { .. } => Code::Disagree,
-        SharedError::Recursive { .. }
-        | SharedError::VirtualTime { .. }
-        | SharedError::Hosts { .. } => Code::Order,
+        SharedError::Recursive { .. } | SharedError::VirtualTime { .. } => Code::Order,
         SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => Code::Room,
         SharedError::Refused { .. }
         | SharedError::GivenUp { .. }

@@ -9,22 +9,35 @@
 //! Of the paper's variable, only owner and state lie in the control region (§5.1). The queue of
 //! requests and the set of readers are the "other members"; each has a single place.
 
+use std::sync::Arc;
+
 use crate::word::{FIRST, Head, INITIAL, READERS_A_WORD, Version};
 
 /// Words of a cache line. Words of different variables share no line.
 const LINE_WORDS: u64 = 8;
 
 /// How many ranks and nodes the job has, and which rank this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Geometry {
     /// Ranks of the job.
     pub ranks: u32,
-    /// Ranks on a node; the last node may have fewer.
-    pub ranks_per_node: u32,
     /// This rank.
     pub rank: u32,
+    layout: NodeLayout,
+    nodes: u32,
+    /// The node of this rank.
+    node: u32,
     /// One less than the number of cells, which is a power of two.
     mask: u64,
+}
+
+/// Which ranks are on which node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum NodeLayout {
+    /// So many on each, one after the other; the last node may have fewer.
+    Even(u32),
+    /// By rank.
+    Listed(Arc<[u32]>),
 }
 
 /// A word of a variable.
@@ -45,31 +58,64 @@ pub enum Word {
 }
 
 impl Geometry {
-    /// The view of one rank.
+    /// The view of one rank, with so many ranks on each node; the last node may have fewer.
     pub fn new(ranks: u32, ranks_per_node: u32, rank: u32) -> Geometry {
+        let nodes = ranks.div_ceil(ranks_per_node);
+        Geometry::laid_out(NodeLayout::Even(ranks_per_node), (ranks, nodes), rank)
+    }
+
+    /// The view of one rank, with the node of each. Nodes are numbered from 0, and each has a rank.
+    pub fn listed(nodes: &[u32], rank: u32) -> Geometry {
+        let count = nodes.iter().max().map_or(0, |last| last + 1);
+        let ranks = nodes.len() as u32;
+        Geometry::laid_out(NodeLayout::Listed(nodes.into()), (ranks, count), rank)
+    }
+
+    fn laid_out(layout: NodeLayout, (ranks, nodes): (u32, u32), rank: u32) -> Geometry {
         let mask = u64::from(ranks.next_power_of_two() - 1);
-        Geometry { ranks, ranks_per_node, rank, mask }
+        let mut geometry = Geometry { ranks, rank, layout, nodes, node: 0, mask };
+        geometry.node = geometry.node_of(rank);
+        geometry
     }
 
     /// How many nodes there are.
+    #[inline]
     pub fn nodes(&self) -> u32 {
-        self.ranks.div_ceil(self.ranks_per_node)
+        self.nodes
     }
 
     /// The node of a rank.
+    #[inline]
     pub fn node_of(&self, rank: u32) -> u32 {
-        rank / self.ranks_per_node
+        match &self.layout {
+            NodeLayout::Even(ranks_per_node) => rank / ranks_per_node,
+            NodeLayout::Listed(nodes) => nodes.get(rank as usize).copied().unwrap_or(self.nodes),
+        }
     }
 
     /// The node of this rank.
+    #[inline]
     pub fn node(&self) -> u32 {
-        self.node_of(self.rank)
+        self.node
     }
 
     /// The ranks of a node.
-    pub fn ranks_of(&self, node: u32) -> std::ops::Range<u32> {
-        let first = node * self.ranks_per_node;
-        first..(first + self.ranks_per_node).min(self.ranks)
+    pub fn ranks_of(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        let all = match self.layout {
+            NodeLayout::Even(ranks_per_node) => {
+                let first = node * ranks_per_node;
+                first..(first + ranks_per_node).min(self.ranks)
+            }
+            NodeLayout::Listed(_) => 0..self.ranks,
+        };
+        all.filter(move |rank| self.node_of(*rank) == node)
+    }
+
+    /// The first rank of each node: its region has the node's words and copy.
+    pub fn keepers(&self) -> Vec<u32> {
+        let mut keepers = vec![self.ranks; self.nodes as usize];
+        (0..self.ranks).rev().for_each(|rank| keepers[self.node_of(rank) as usize] = rank);
+        keepers
     }
 
     /// How many words hold the bits of the readers.
@@ -169,6 +215,17 @@ mod tests {
             assert!(geometry.cells() >= u64::from(ranks));
         }
         assert_eq!(Geometry::new(4, 4, 0).home_words(), 8);
+    }
+
+    #[test]
+    fn ranks_of_a_node_need_not_follow_each_other() {
+        let listed = Geometry::listed(&[0, 1, 0, 2, 1], 4);
+        assert_eq!((listed.nodes(), listed.node()), (3, 1));
+        let ranks = |geometry: &Geometry, node| geometry.ranks_of(node).collect::<Vec<_>>();
+        assert_eq!([0, 1, 2].map(|node| ranks(&listed, node)), [vec![0, 2], vec![1, 4], vec![3]]);
+        assert_eq!(listed.keepers(), [0, 1, 3]);
+        let even = Geometry::new(5, 2, 3);
+        assert_eq!((even.keepers(), ranks(&even, 2)), (vec![0, 2, 4], vec![4]));
     }
 
     #[test]

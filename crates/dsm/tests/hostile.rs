@@ -98,7 +98,7 @@ proptest! {
     ) {
         let geometry = Geometry::new(RANKS, 1, rank);
         let nodes = vec![initial_node(); RANKS as usize];
-        let mut words = Words(geometry, geometry.initial_home(), nodes);
+        let mut words = Words(geometry.clone(), geometry.initial_home(), nodes);
         prop_assert_eq!(words.1.len() + 2 * words.2.len(), 14);
         let mut protocol = Direct::new(geometry, 0, recoverable);
         let mut scribbles = scribbles;
@@ -166,7 +166,7 @@ proptest! {
 /// Words of a variable that rank 1 of two has written a few times, on the fast path.
 fn used() -> (Direct, Words) {
     let geometry = Geometry::new(2, 2, 1);
-    let mut words = Words(geometry, geometry.initial_home(), vec![initial_node()]);
+    let mut words = Words(geometry.clone(), geometry.initial_home(), vec![initial_node()]);
     let mut protocol = Direct::new(geometry, 0, false);
     for _ in 0..4 {
         let access = |word, op| words.access(word, op).unwrap();

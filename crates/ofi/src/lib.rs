@@ -7,6 +7,7 @@
 //!   sys        libfabric's structures and calls, the only unsafe code: Survey, Endpoint, Region
 //!   offer      what a provider offers, as plain data
 //!   choose     which offer to use, and why not the others
+//!   alarm      a thread that sleeps on a provider's descriptor for a rank that sleeps
 //!   link       packets between hosts, in order and bounded by credits
 //!   measure    latency and bandwidth between two processes
 //!   error      what goes wrong, in one line
@@ -16,6 +17,7 @@
 //! or complete without arriving. Whoever uses an endpoint needs other news of its peers, and
 //! deadlines.
 
+mod alarm;
 mod choose;
 mod error;
 pub mod link;
@@ -23,6 +25,7 @@ pub mod measure;
 mod offer;
 pub mod sys;
 
+pub use alarm::Alarm;
 pub use choose::{Choice, Request, VARIABLE, choose};
 pub use error::Error;
 pub use offer::{EndpointKind, Offer};

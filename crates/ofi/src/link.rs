@@ -648,6 +648,12 @@ impl Links {
         }
     }
 
+    /// Whether nothing of its own is under way: no packet in the provider, none held, no credit
+    /// owed.
+    pub fn is_still(&self) -> bool {
+        self.endpoint.in_flight() == 0 && self.holding.is_empty() && self.owing.is_empty()
+    }
+
     /// Sleeps until something may have come, or for so long. Call it when [`Self::progress`] has
     /// found nothing.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {

@@ -1,11 +1,13 @@
 //! The port of a rank: ranks of its host near, by shared memory, and those of other hosts far.
 
 use std::mem::ManuallyDrop;
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use hikyaku_nic::fabric::{
-    Atomic, Capabilities, ChainError, Command, CopyPort, Event, JointCopy, MemoryPort, Operation,
-    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, CopyPort, Event, JointCopy, MailEnd, MailboxAddress,
+    MailboxId, MailboxPort, MemoryPort, Operation, PeerState, Port, PostError, Rank, RemoteAddress,
+    RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use hikyaku_nic::hosted::{AwaitedStep, Rest};
 use hikyaku_nic::layer::Layer;
@@ -104,7 +106,7 @@ impl RankPort {
             return Wake::Look;
         }
         let end = far.nap(&self.near, deadline);
-        match self.near.park(Some(end)) {
+        match self.near.park(end) {
             Wake::Deadline if deadline.is_some_and(|deadline| self.near.now() >= deadline) => {
                 Wake::Deadline
             }
@@ -126,7 +128,76 @@ impl RankPort {
             return Rest::Over(Wake::Look);
         }
         let end = far.nap(&self.near, deadline);
-        self.near.begin_rest(Some(end), steps)
+        self.near.begin_rest(end, steps)
+    }
+}
+
+/// Memory that ranks give to the job, as shared variables do. It stays when its rank leaves or
+/// dies: a rank of another host then asks one that is left of its host. On this rank's own host it
+/// is used in place.
+impl RankPort {
+    /// Whether a rank is of another host.
+    #[inline]
+    pub fn is_far(&self, rank: Rank) -> bool {
+        self.far.as_deref().is_some_and(|far| far.is_far(rank))
+    }
+
+    /// [`MemoryPort::fetch`] on memory that a rank of another host has given.
+    ///
+    /// # Errors
+    /// No rank of that host is left.
+    pub fn fetch_given(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
+        let (far, near) = self.far_of_giver(atomic.target)?;
+        far.fetch_given(near, atomic)
+    }
+
+    /// [`RankPort::fetch_given`] that waits for no answer. This rank's later operations on memory
+    /// of that rank, and its later notes to it, come later.
+    ///
+    /// # Errors
+    /// No rank of that host is left.
+    pub fn tell_given(&mut self, atomic: &Atomic) -> Result<(), PostError> {
+        let (far, near) = self.far_of_giver(atomic.target)?;
+        far.tell_given(near, atomic)
+    }
+
+    /// [`MemoryPort::get`] of memory that a rank of another host has given.
+    ///
+    /// # Errors
+    /// No rank of that host is left.
+    pub fn get_given(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let (far, near) = self.far_of_giver(from)?;
+        far.get_given(near, from, into)
+    }
+
+    /// Writes memory that a rank of another host has given, and waits for no answer:
+    /// [`RankPort::tell_given`].
+    ///
+    /// # Errors
+    /// No rank of that host is left.
+    pub fn put_given(&mut self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        let (far, near) = self.far_of_giver(to)?;
+        far.put_given(near, to, payload)
+    }
+
+    fn far_of_giver(&mut self, at: RemoteAddress) -> Result<(&mut Far, &mut ShmPort), PostError> {
+        let here = PostError::Unsupported("ask for memory of a rank of this host: use it in place");
+        self.far_of(at.rank).ok_or(here)
+    }
+
+    /// The address of this host by which ranks of other hosts are reached, if it is one of the
+    /// internet.
+    pub fn far_address(&self) -> Option<IpAddr> {
+        self.far.as_deref()?.interface()
+    }
+
+    /// When this rank leaves, it serves memory that it gave until each rank of another host has set
+    /// its bit, has left or has died. `parted`: where those bits start in this rank's region; a
+    /// rank's is bit `rank % 64` of word `rank / 64`.
+    pub fn keep(&mut self, parted: u64) {
+        if let Some(far) = &mut self.far {
+            far.keep(parted);
+        }
     }
 }
 
@@ -164,7 +235,7 @@ impl DerefMut for RankPort {
     }
 }
 
-/// Tables, queues, mailboxes and groups are of the own host: those of others are refused there.
+/// Tables, queues and groups are of the own host: those of others are refused there.
 impl Layer for RankPort {
     type Inner = ShmPort;
 
@@ -191,6 +262,47 @@ impl Layer for RankPort {
         match self.far_of(atomic.target.rank) {
             None => self.near.fetch(atomic),
             Some((far, near)) => far.fetch(near, atomic),
+        }
+    }
+
+    #[inline]
+    fn layered_write_mail(
+        &mut self,
+        to: MailboxAddress,
+        round: u64,
+        at: u32,
+        bytes: &[u8],
+    ) -> Result<(), PostError> {
+        match self.far_of(to.rank) {
+            None => self.near.write_mail(to, round, at, bytes),
+            Some((far, near)) => far.write_mail(near, to, (round, at), bytes),
+        }
+    }
+
+    #[inline]
+    fn layered_post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
+        match self.far_of(to.rank) {
+            None => self.near.post_mail(to, round),
+            Some((far, near)) => {
+                far.post_mail(near, to, round);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn layered_has_mail(&mut self, mailbox: MailboxId, round: u64) -> bool {
+        if self.near.has_mail(mailbox, round) {
+            return true;
+        }
+        let came = |far: &mut Box<Far>| far.progress_if_due(&mut self.near);
+        self.far.as_mut().is_some_and(came) && self.near.has_mail(mailbox, round)
+    }
+
+    fn layered_end_mail(&mut self, to: MailboxAddress, end: MailEnd) {
+        match self.far_of(to.rank) {
+            None => self.near.end_mail(to, end),
+            Some((far, near)) => far.end_mail(near, to, end),
         }
     }
 }

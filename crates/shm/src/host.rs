@@ -45,6 +45,20 @@ enum Reach {
     No(Errno),
 }
 
+/// Wakes a rank of this process that sleeps, or is about to.
+#[derive(Debug)]
+pub struct RankWaker {
+    region: Arc<Region>,
+    rank: Rank,
+}
+
+impl RankWaker {
+    /// Wakes it.
+    pub fn wake(&self) {
+        self.region.mapping.segment(self.rank).doorbell().wake(wait::end_sleep);
+    }
+}
+
 /// A rank's place in a job.
 #[derive(Debug)]
 pub struct ShmHost {
@@ -129,6 +143,12 @@ impl ShmHost {
     /// tests of the consequences. Returns whether that is new.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         self.mapping().fail(rank, cause)
+    }
+
+    /// Leaves the job in order, before the port is dropped: others see it as gone, and their use of
+    /// its memory goes on.
+    pub fn leave(&self) {
+        self.mapping().leave(self.rank);
     }
 
     /// The hosts of the job. `None`: all ranks are here.
@@ -356,6 +376,11 @@ impl ShmHost {
 
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// What wakes this rank from any thread of its process.
+    pub fn waker(&self) -> RankWaker {
+        RankWaker { region: Arc::clone(&self.region), rank: self.rank }
     }
 
     pub(crate) fn wake_rank(&self, rank: Rank) {

@@ -57,7 +57,7 @@ pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use fork::Process;
 pub use header::{COUNTS, End};
-pub use host::{Nap, ShmHost};
+pub use host::{Nap, RankWaker, ShmHost};
 pub use job::{Doing, Job, Waiting, exchange_cards, open_all, open_conducted, open_hosts, single};
 pub use limits::limits_on;
 pub use plan::{Hosts, JobConfig};

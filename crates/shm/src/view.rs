@@ -23,8 +23,12 @@ pub struct View {
 }
 
 impl ShmHost {
-    /// A view of `length` bytes at `offset` of a rank's region; `None` unless all are inside.
+    /// A view of `length` bytes at `offset` of a rank's region; `None` unless all are inside, and
+    /// the rank is of this host.
     pub fn view(&self, rank: Rank, offset: u64, length: usize) -> Option<View> {
+        if !self.mapping().plan().config.is_here(rank) {
+            return None;
+        }
         let start = self.mapping().place(rank, offset, length)?;
         Some(View { _region: Arc::clone(self.region()), start, rank, offset, length })
     }

@@ -2,14 +2,18 @@
 
 use std::fs;
 
-use crate::support::{assert_success, compile, hikyaku, root, scratch, stdout};
+use crate::support::{
+    assert_success, compile, has_libfabric, hikyaku, on_hosts, root, scratch, stdout,
+};
 
 /// Every number of ranks gives the answer of one rank to the last bit; so does a simulated machine.
 #[test]
 fn heat_is_the_serial_answer_bit_by_bit() {
     let scratch = scratch("heat");
     let program = compile(&root().join("examples/mpi/heat.c"), &scratch);
-    let real = ["1", "3", "4"].map(|ranks| hikyaku(&["run", "-n", ranks], &program));
+    let mut real: Vec<_> =
+        ["1", "3", "4"].iter().map(|ranks| hikyaku(&["run", "-n", ranks], &program)).collect();
+    real.extend(has_libfabric().then(|| hikyaku(&on_hosts("a:2,b:2"), &program)));
     let simulated = hikyaku(&["simulate", "--machine", "cenju4", "--ranks", "4"], &program);
     for output in real.iter().chain([&simulated]) {
         assert_success(output, "heat");
@@ -30,6 +34,11 @@ fn shared_variables_and_mpi_are_the_same_rank() {
         let output = hikyaku(&["run", "-n", ranks, "--timeout", "60"], &program);
         assert_success(&output, "shared");
         assert_eq!(stdout(&output), format!("{ranks} ranks, sum {sum}\n"));
+    }
+    if has_libfabric() {
+        let output = hikyaku(&on_hosts("a:2,b:2"), &program);
+        assert_success(&output, "shared on two hosts");
+        assert_eq!(stdout(&output), "4 ranks, sum 6\n");
     }
     fs::remove_dir_all(scratch).unwrap();
 }

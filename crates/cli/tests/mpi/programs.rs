@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{compile, hikyaku, is_long, mpich, root, scratch, stderr, stdout};
+use crate::support::{
+    compile, has_libfabric, hikyaku, is_long, mpich, on_hosts, root, scratch, stderr, stdout,
+};
 
 /// Ranks, and ranks of a virtual node.
 const JOBS: [(u32, u32); 7] = [(1, 1), (2, 2), (3, 3), (4, 4), (8, 8), (3, 1), (4, 2)];
@@ -32,6 +34,14 @@ fn passes(program: &Path, ranks: u32, ranks_per_node: u32) {
     assert!(output.status.success() && said.is_empty(), "{program:?} {words:?}: {said}");
 }
 
+/// The same on hosts that are all this machine: what goes between them goes by libfabric.
+fn passes_on_hosts(program: &Path, hosts: &str) {
+    let words = [&on_hosts(hosts)[..], &["--timeout", "100"]].concat();
+    let output = hikyaku(&words, program);
+    let said = stdout(&output) + &stderr(&output);
+    assert!(output.status.success() && said.is_empty(), "{program:?} {words:?}: {said}");
+}
+
 /// The same binary on another library of the standard's binary interface.
 fn passes_on_mpich(program: &Path, prefix: &Path, ranks: u32) {
     let mut command = Command::new("timeout");
@@ -47,6 +57,13 @@ fn chapter(name: &str) {
     let programs: Vec<PathBuf> = sources(name).iter().map(|it| compile(it, &folder)).collect();
     for program in &programs {
         jobs.clone().for_each(|(ranks, ranks_per_node)| passes(program, *ranks, *ranks_per_node));
+    }
+    if has_libfabric() {
+        let hosts: &[&str] =
+            if is_long() { &["a:1,b:1", "a:2,b:2", "a:3,b:1,c:2"] } else { &["a:2,b:2"] };
+        for program in &programs {
+            hosts.iter().for_each(|hosts| passes_on_hosts(program, hosts));
+        }
     }
     if let Some(prefix) = mpich() {
         let ranks: &[u32] = if is_long() { &[1, 2, 3, 4, 8] } else { &[3] };

@@ -63,6 +63,23 @@ pub(crate) fn hikyaku(words: &[&str], program: &Path) -> Output {
     command.args(words).arg("--").arg(program).stdin(Stdio::null()).output().unwrap()
 }
 
+/// `run` on hosts that are all this machine.
+pub(crate) fn on_hosts(hosts: &str) -> [&str; 5] {
+    ["run", "--hosts", hosts, "--launcher-exec", "sh -c 'exec sh -c \"$1\"'"]
+}
+
+/// Whether ranks of several hosts can reach each other here.
+pub(crate) fn has_libfabric() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let output = Command::new(HIKYAKU).args(["fabric", "list"]).output().unwrap();
+        if !output.status.success() {
+            let _ = write!(std::io::stderr(), "skipped: no hosts; {}", stderr(&output));
+        }
+        output.status.success()
+    })
+}
+
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -8,6 +8,7 @@
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
@@ -21,7 +22,7 @@ use super::error::{Error, SharedError};
 use super::faults::Injector;
 use super::memory::{Given, Memory, Own, Sizes};
 use super::options::{Element, Protocol, Settings, SharedOptions};
-use super::service::{Service, Side};
+use super::service::{Service, Side, SocketPlace};
 use super::variable::{Driver, Variable};
 use super::vote::Ballots;
 
@@ -52,6 +53,9 @@ impl Drop for Variables {
         let is_rank = !self.rank.engine().borrow().port().is_forked();
         if is_rank && !std::thread::panicking() {
             self.service.linger(self.rank.engine());
+            let mut engine = self.rank.engine().borrow_mut();
+            let given = self.parked.get_mut().drain(..).chain(self.service.take_given());
+            given.for_each(|given| given.leave_to_others(engine.port_mut()));
         }
     }
 }
@@ -170,7 +174,8 @@ impl Variables {
         let places: Vec<(u64, u64)> = offers.iter().map(|offer| offer.places).collect();
         let injector = self.injector.clone();
         let engine = world.engine().borrow();
-        let memory = Memory::new(engine.port(), (wanted.name, prepared.sizes), &places, injector);
+        let memory =
+            Memory::new(engine.port(), (wanted.name, prepared.sizes.clone()), &places, injector);
         // A rank offered memory outside its region: it does not run this program.
         let memory = memory.ok_or(SharedError::Refused { name: wanted.name.into(), rank: 0 })?;
         Ok(Placed { memory, sockets: offers.iter().map(|offer| offer.socket).collect() })
@@ -268,30 +273,45 @@ impl Variables {
         self.all_are_there()?;
         let mut engine = self.rank.engine().borrow_mut();
         let port = engine.port_mut();
-        if port.host().hosts().is_some() {
-            return Err(SharedError::Hosts { name }.into());
-        }
         if protocol == Protocol::Udp && port.host().is_conducted() {
             return Err(SharedError::VirtualTime { name }.into());
         }
-        // The paper's processes have a copy each.
-        let ranks_per_node = match protocol {
-            Protocol::Direct => (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32,
-            Protocol::Fagus | Protocol::Udp => 1,
+        let on_node_0 = || (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32;
+        let geometry = match protocol {
+            Protocol::Direct if port.host().hosts().is_some() => {
+                let nodes: Vec<u32> = (0..ranks).map(|rank| port.node_of(rank)).collect();
+                Geometry::listed(&nodes, port.rank())
+            }
+            Protocol::Direct => Geometry::new(ranks, on_node_0(), port.rank()),
+            // The paper's processes have a copy each.
+            Protocol::Fagus | Protocol::Udp => Geometry::new(ranks, 1, port.rank()),
         };
-        let geometry = Geometry::new(ranks, ranks_per_node, port.rank());
         let bytes = division.elements().saturating_mul(u64::from(wanted.element.bytes));
         let sizes = Sizes { geometry, parts: wanted_parts, first_home: made % ranks, bytes };
         let own = Own::allocate(port, &sizes)?;
+        let at = match port.host().hosts() {
+            None => Some(Ipv4Addr::LOCALHOST.into()),
+            Some(_) => port.far_address(),
+        };
         drop(engine);
         let socket = match protocol {
-            Protocol::Udp => self.service.open_sockets(geometry.rank).map_err(|error| {
+            Protocol::Udp => Some(self.open_socket(at).map_err(|error| {
                 let error = error.to_string();
                 SharedError::Socket { name, error }
-            })?,
-            Protocol::Direct | Protocol::Fagus => (0, 0),
+            })?),
+            Protocol::Direct | Protocol::Fagus => None,
         };
         Ok(Prepared { own, sizes, division, socket })
+    }
+
+    /// A socket at an address of this host that all ranks reach, if it has one.
+    fn open_socket(&self, at: Option<IpAddr>) -> std::io::Result<SocketPlace> {
+        let none = || {
+            std::io::Error::other(
+                "other hosts are not reached by addresses of the internet: choose another protocol",
+            )
+        };
+        self.service.open_sockets(self.rank.rank(), at.ok_or_else(none)?)
     }
 }
 
@@ -312,16 +332,16 @@ struct Prepared {
     own: Own,
     sizes: Sizes,
     division: Division,
-    /// Port and key of its socket, if the protocol has one.
-    socket: (u16, u64),
+    /// Its socket, if the protocol has one.
+    socket: Option<SocketPlace>,
 }
 
 /// The places of all memory of a variable.
 #[derive(Debug)]
 struct Placed {
     memory: Memory,
-    /// Port and key of each rank's socket, if the protocol has them.
-    sockets: Vec<(u16, u64)>,
+    /// Each rank's socket, if the protocol has them.
+    sockets: Vec<SocketPlace>,
 }
 
 /// A rank's offer for a variable that it makes.
@@ -333,8 +353,8 @@ struct Offer {
     same: Vec<(&'static str, String)>,
     /// The places of its block and of its node's block.
     places: (u64, u64),
-    /// Port and key of its socket, if the protocol has one.
-    socket: (u16, u64),
+    /// Its socket, if the protocol has one.
+    socket: SocketPlace,
 }
 
 /// The names of the values that must be the same, in order.
@@ -356,16 +376,17 @@ impl Offer {
             protocol.to_string(),
         ];
         let same = SAME.into_iter().zip(said).collect();
-        let socket = prepared.map_or((0, 0), |prepared| prepared.socket);
+        let socket = prepared.and_then(|prepared| prepared.socket);
+        let socket = socket.unwrap_or(SocketPlace::from_words([0; 4]));
         Offer { made: prepared.is_some(), same, places, socket }
     }
 
     fn words(&self) -> Vec<u32> {
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
         let mut words = vec![u32::from(self.made)];
-        let (port, key) = self.socket;
-        let longs = [self.places.0, self.places.1, u64::from(port), key];
-        words.extend(longs.map(halves).as_flattened());
+        let socket = self.socket.to_words();
+        let longs = [self.places.0, self.places.1].into_iter().chain(socket);
+        words.extend(longs.flat_map(halves));
         for (_, said) in &self.same {
             words.push(said.len() as u32);
             words.extend(said.bytes().map(u32::from));
@@ -382,7 +403,11 @@ impl Offer {
         let made = take(1)? == [1];
         let long = |halves: &[u32]| u64::from(halves[1]) << 32 | u64::from(halves[0]);
         let places = (long(take(2)?), long(take(2)?));
-        let socket = (long(take(2)?) as u16, long(take(2)?));
+        let mut socket = [0; 4];
+        for word in &mut socket {
+            *word = long(take(2)?);
+        }
+        let socket = SocketPlace::from_words(socket);
         let mut same = Vec::new();
         for what in SAME {
             let length = take(1)?[0] as usize;

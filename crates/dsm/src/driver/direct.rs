@@ -86,7 +86,7 @@ impl DirectDriver {
         let sizes = memory.sizes();
         let part = |index| {
             let (home, slot) = sizes.home_of(index);
-            let protocol = Direct::new(sizes.geometry, home, recoverable);
+            let protocol = Direct::new(sizes.geometry.clone(), home, recoverable);
             let (near, at) = (memory.is_near(home), sizes.words_at(slot));
             PartState { protocol, taken: None, overwritten: false, home, near, at }
         };
@@ -333,7 +333,9 @@ impl DirectDriver {
                 }
                 Action::Copy { from } => {
                     note_departures(rank.engine(), departed);
-                    self.fetch(rank, extent(), from, &departed.1).map(|there| u64::from(!there))
+                    let there = self.fetch(rank, extent(), from, &departed.1);
+                    note_departures(rank.engine(), departed);
+                    there.map(|there| u64::from(!there))
                 }
                 Action::Wake(next) => {
                     self.memory.ring(rank.engine(), next);
@@ -469,20 +471,20 @@ impl DirectDriver {
         let state = parts.get(part as usize)?;
         let geometry = &self.memory.sizes().geometry;
         let look = |word| self.memory.peek((part, state.home, state.at), word);
-        let position = Head::of(look(Word::Head)).position;
-        let cell = word::Cell::of(look(geometry.cell(position)));
+        let position = Head::of(look(Word::Head)?).position;
+        let cell = word::Cell::of(look(geometry.cell(position))?);
         if cell.position == position && cell.rank != geometry.rank {
             return Some(cell.rank).filter(|rank| *rank < geometry.ranks);
         }
         (0..geometry.reader_words()).find_map(|at| {
-            let readers = look(Word::Readers(at)) & READING;
+            let readers = look(Word::Readers(at))? & READING;
             (readers != 0).then(|| at * READERS_A_WORD + readers.trailing_zeros())
         })
     }
 
     /// Ends the use of the variable: the memory that this rank gave.
-    pub(super) fn part(&mut self) -> Option<Given> {
-        self.memory.part();
+    pub(super) fn part(&mut self, engine: &EngineCell) -> Option<Given> {
+        self.memory.part(engine);
         self.given.take()
     }
 }

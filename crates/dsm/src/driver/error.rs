@@ -43,15 +43,6 @@ pub enum SharedError {
         /// Rank 0's value.
         ours: String,
     },
-    /// The job has several hosts.
-    #[error(
-        "the shared variable `{name}` cannot be made: shared variables between hosts are not built \
-         yet; use windows or messages"
-    )]
-    Hosts {
-        /// The variable.
-        name: String,
-    },
     /// The job runs in virtual time, which the protocol does not support.
     #[error(
         "the shared variable `{name}` is by `udp`, whose datagrams take no virtual time: choose \

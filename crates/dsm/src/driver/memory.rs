@@ -1,14 +1,15 @@
 //! The memory of a shared variable, and the operations on its words.
 //!
 //! ```text
-//!   each rank's block   bell | parted | vote | words of the parts at home here ...
+//!   each rank's block   bell | vote | who has parted | words of the parts at home here ...
 //!   each node's block   owner, state of each part (16 bytes) ... | the copy of the contents
 //!                       in the region of the node's first rank: the keeper
 //! ```
 //!
 //! Words on the rank's own node are changed in place; others by commands of the port. When a rank
-//! has died, all ranks change its words in place: on one host the memory outlives the process. In
-//! virtual time all words of others are changed by commands, which take their time.
+//! has died, all ranks of its host change its words in place, since the memory outlives the
+//! process; ranks of other hosts ask one that is left of that host. In virtual time all words of
+//! others are changed by commands, which take their time.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -34,13 +35,14 @@ use super::faults::Injector;
 /// The engine of a rank, between its calls.
 pub(super) type EngineCell = RefCell<Engine<RankPort>>;
 
-/// Bytes before the words in a rank's block: a line for the bell, a line for the ranks that have
-/// parted and for the rank's vote.
+/// Where the words before those of the parts are in a rank's block: a line for the bell, one for
+/// the rank's vote, and lines with a bit for each rank that has parted.
 const BELL: u64 = 0;
-const PARTED: u64 = 64;
-const PARTED_RANKS: u64 = 72;
-const VOTE: u64 = 88;
-const WORDS: u64 = 128;
+const VOTE: u64 = LINE;
+const PARTED: u64 = 2 * LINE;
+
+/// Bytes of a cache line.
+const LINE: u64 = 64;
 
 /// The alignment of the copy in a node's block.
 const ALIGNMENT: u64 = 4096;
@@ -54,7 +56,7 @@ pub(super) struct Own {
 }
 
 /// The sizes of a variable.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Sizes {
     pub(super) geometry: Geometry,
     pub(super) parts: u64,
@@ -73,12 +75,18 @@ impl Sizes {
 
     fn home_bytes(&self) -> u64 {
         let slots = self.parts.div_ceil(u64::from(self.geometry.ranks));
-        WORDS + slots * self.geometry.home_words() * 8
+        self.words_at(slots)
+    }
+
+    /// Words with a bit for each rank.
+    fn parted_words(&self) -> u64 {
+        u64::from(self.geometry.ranks).div_ceil(64)
     }
 
     /// The offset of a part's words in its home's block.
     pub(super) fn words_at(&self, slot: u64) -> u64 {
-        WORDS + slot * self.geometry.home_words() * 8
+        let start = PARTED + (8 * self.parted_words()).next_multiple_of(LINE);
+        start + slot * self.geometry.home_words() * 8
     }
 
     fn copy_at(&self) -> u64 {
@@ -102,12 +110,12 @@ impl Own {
         let mut home = port.allocate(length(sizes.home_bytes())?)?;
         home.fill(0);
         let initial = sizes.geometry.initial_home();
-        for words in home[WORDS as usize..].chunks_exact_mut(initial.len() * 8) {
+        for words in home[sizes.words_at(0) as usize..].chunks_exact_mut(initial.len() * 8) {
             cast_slice_mut(words).copy_from_slice(&initial);
         }
         let geometry = &sizes.geometry;
         let mut own = Own { home, node: None };
-        if geometry.ranks_of(geometry.node()).start == geometry.rank {
+        if geometry.ranks_of(geometry.node()).next() == Some(geometry.rank) {
             let mut node = port.allocate(length(sizes.node_bytes())?)?;
             node.fill(0);
             let control = &mut node[..(sizes.parts * CONTROL_BYTES) as usize];
@@ -128,33 +136,42 @@ pub(super) struct Given {
     own: ManuallyDrop<Own>,
     /// This rank's block, in which the others say that they have parted. Without a view of it they
     /// cannot.
-    home: Option<View>,
-    ranks: u64,
+    parted: Option<View>,
+    ranks: u32,
 }
 
 impl Given {
     pub(super) fn new(own: Own, memory: &Memory, port: &RankPort) -> Given {
-        let block = &memory.homes[memory.sizes.geometry.rank as usize];
-        let home = port.host().view(block.rank, block.offset, block.view.len());
-        Given { own: ManuallyDrop::new(own), home, ranks: memory.homes.len() as u64 }
+        let Geometry { ranks, rank, .. } = memory.sizes.geometry;
+        let length = 8 * memory.sizes.parted_words() as usize;
+        let parted = port.host().view(rank, own.home.offset() + PARTED, length);
+        Given { own: ManuallyDrop::new(own), parted, ranks }
     }
 
     /// Whether no rank uses it any more.
     pub(super) fn is_over(&self) -> bool {
-        let parted = self.home.as_ref().and_then(|home| home.word(PARTED));
-        parted.is_some_and(|parted| parted.load(Ordering::Acquire) >= self.ranks)
+        let all = |at: u32| u64::MAX >> (64 - (self.ranks - at).min(64));
+        (0..self.ranks).step_by(64).all(|at| self.parted_word(at / 64) == all(at))
+    }
+
+    fn parted_word(&self, at: u32) -> u64 {
+        let word = self.parted.as_ref().and_then(|parted| parted.word(8 * u64::from(at)));
+        word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
     /// Which of the first ranks have parted.
     pub(super) fn parted(&self) -> Copyset {
-        let word = |at| self.home.as_ref().and_then(|home| home.word(PARTED_RANKS + at));
-        let load = |at| word(at).map_or(0, |word| word.load(Ordering::Acquire));
-        Copyset::of([load(0), load(8)])
+        Copyset::of([self.parted_word(0), self.parted_word(1)])
     }
 
     /// Frees it: [`Given::is_over`].
     pub(super) fn free(self) {
         drop(ManuallyDrop::into_inner(self.own));
+    }
+
+    /// Leaves it with the job, for ranks that use it when this one is gone.
+    pub(super) fn leave_to_others(self, port: &mut RankPort) {
+        port.keep(self.own.home.offset() + PARTED);
     }
 }
 
@@ -191,7 +208,8 @@ impl Vote {
 struct Block {
     rank: u32,
     offset: u64,
-    view: View,
+    /// `None`: it is on another host.
+    view: Option<View>,
     /// Its words may be changed in place: it is on this rank's node, and time is not virtual.
     near: bool,
 }
@@ -223,15 +241,19 @@ impl Memory {
     ) -> Option<Memory> {
         let geometry = &sizes.geometry;
         let block = |rank: u32, offset: u64, bytes: u64| {
-            let view = port.host().view(rank, offset, usize::try_from(bytes).ok()?)?;
+            let length = usize::try_from(bytes).ok()?;
+            let view = match port.is_far(rank) {
+                true => None,
+                false => Some(port.host().view(rank, offset, length)?),
+            };
             let together = geometry.node_of(rank) == geometry.node();
             let near = together && !port.host().is_conducted();
             Some(Block { rank, offset, view, near })
         };
         let homes = (0..).zip(offsets).map(|(rank, at)| block(rank, at.0, sizes.home_bytes()));
-        let nodes = (0..geometry.nodes()).map(|node| {
-            let keeper = geometry.ranks_of(node).start;
-            block(keeper, offsets[keeper as usize].1, sizes.node_bytes())
+        let nodes = geometry.keepers().into_iter().map(|keeper| {
+            let (_, offset) = offsets.get(keeper as usize)?;
+            block(keeper, *offset, sizes.node_bytes())
         });
         let (homes, nodes) = (homes.collect::<Option<_>>()?, nodes.collect::<Option<_>>()?);
         let name = Name::new(name);
@@ -276,7 +298,7 @@ impl Memory {
         (word, op): (Word, Op),
     ) -> Result<u64, PostError> {
         let (block, at) = self.locate(place, word)?;
-        if block.near || departed.has_died(block.rank) {
+        if block.near || block.view.is_some() && departed.has_died(block.rank) {
             return Ok(apply(block.word(at), op));
         }
         if self.sizes.geometry.node_of(block.rank) != self.sizes.geometry.node() {
@@ -306,10 +328,12 @@ impl Memory {
         })
     }
 
-    /// Reads a word of a part, for a report on why a job makes no progress; 0 if it is of a node
-    /// that there is not. It takes no time on any machine, and the value may be old.
-    pub(super) fn peek(&self, place: (u64, u32, u64), word: Word) -> u64 {
-        self.locate(place, word).map_or(0, |(block, at)| apply(block.word(at), Op::Load))
+    /// Reads a word of a part, for a report on why a job makes no progress; `None` if it is of a
+    /// node that there is not, or of another host. It takes no time on any machine, and the value
+    /// may be old.
+    pub(super) fn peek(&self, place: (u64, u32, u64), word: Word) -> Option<u64> {
+        let (block, at) = self.locate(place, word).ok()?;
+        block.view.is_some().then(|| apply(block.word(at), Op::Load))
     }
 
     /// Stores a value that no rank would, as another process may.
@@ -346,15 +370,44 @@ impl Memory {
         at: u64,
         op: Op,
     ) -> Result<u64, PostError> {
-        let (target, integer, (operation, operand)) =
-            (block.address(at), Integer::U64, operation(op));
-        let atomic = Atomic { target, integer, operation, operand, result: None };
+        let atomic = block.atomic(at, op);
+        if block.view.is_none() {
+            return self.carry_out_far(engine, block.rank, |port| port.fetch_given(&atomic));
+        }
         match self.carry_out(engine, block.rank, |port| port.fetch(&atomic)) {
             // It has just died; or it has left, and what was sent to it before stays in flight for
             // ever.
             Err(PostError::PeerFailed(_) | PostError::Full { .. }) => Ok(apply(block.word(at), op)),
             answer => answer,
         }
+    }
+
+    /// Performs an operation on a word of a part of which the answer does not matter: on another
+    /// host it is not waited for, and done before what this rank does there later.
+    pub(super) fn tell(
+        &self,
+        engine: &EngineCell,
+        place: (u64, u32, u64),
+        (word, op): (Word, Op),
+    ) -> Result<(), PostError> {
+        let (block, at) = self.locate(place, word)?;
+        if block.view.is_some() {
+            let departed = Departed::default();
+            return self.access(engine, &departed, place, (word, op)).map(drop);
+        }
+        self.remote.set(self.remote.get() + 1);
+        self.tell_far(engine, block, at, op)
+    }
+
+    fn tell_far(
+        &self,
+        engine: &EngineCell,
+        block: &Block,
+        at: u64,
+        op: Op,
+    ) -> Result<(), PostError> {
+        let atomic = block.atomic(at, op);
+        self.carry_out_far(engine, block.rank, |port| port.tell_given(&atomic))
     }
 
     /// Performs an operation on a part's word at this rank's node.
@@ -418,13 +471,21 @@ impl Memory {
     ) -> Result<bool, PostError> {
         let block = self.block_of(from)?;
         let at = self.sizes.copy_at() + start;
+        let Some(view) = &block.view else {
+            let get = |port: &mut RankPort| port.get_given(block.address(at), into);
+            return match self.carry_out_far(engine, block.rank, get) {
+                // No rank of that host is left.
+                Err(PostError::PeerFailed(_)) => Ok(false),
+                done => done.map(|()| true),
+            };
+        };
         match self.carry_out(engine, block.rank, |port| port.get(block.address(at), into)) {
             Err(PostError::PeerFailed(_)) if departed.node_is_gone(&self.sizes.geometry, from) => {
                 Ok(false)
             }
             // The keeper has died or left, and others of its node live: they share its memory.
             Err(PostError::PeerFailed(_) | PostError::Full { .. }) => {
-                super::contents::read(&block.view, at as usize, into);
+                super::contents::read(view, at as usize, into);
                 Ok(true)
             }
             done => done.map(|()| true),
@@ -435,7 +496,8 @@ impl Memory {
     #[inline]
     pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
         let block = &self.nodes[self.sizes.geometry.node() as usize];
-        super::contents::tail(&block.view, self.sizes.copy_at() as usize)
+        let view = block.view.as_ref().expect("a rank's own node is of its host");
+        super::contents::tail(view, self.sizes.copy_at() as usize)
     }
 
     /// Wakes a rank, if it sleeps, by storing to its bell. A rank that is gone needs no wake, nor
@@ -443,6 +505,11 @@ impl Memory {
     #[inline(never)]
     pub(super) fn ring(&self, engine: &EngineCell, rank: u32) {
         let Some(home) = self.homes.get(rank as usize) else { return };
+        if home.view.is_none() {
+            // Whatever arrives there wakes it.
+            let _ = self.tell_far(engine, home, BELL, Op::Swap(1));
+            return;
+        }
         let address = home.address(BELL);
         let notification = Notification::Word { address, value: 1 };
         let put = Command { notification, ..Command::put(address, &[]) };
@@ -461,7 +528,12 @@ impl Memory {
     ) -> Result<(), PostError> {
         for (at, piece) in self.pieces(bytes.len()) {
             let to = RemoteAddress { offset: to.offset + at as u64, ..to };
-            let put = Command::put(to, &bytes[at..at + piece]);
+            let bytes = &bytes[at..at + piece];
+            if self.homes[to.rank as usize].view.is_none() {
+                self.carry_out_far(engine, to.rank, |port| port.put_given(to, bytes))?;
+                continue;
+            }
+            let put = Command::put(to, bytes);
             self.carry_out(engine, to.rank, |port| port.post(&put))?;
         }
         Ok(())
@@ -475,25 +547,30 @@ impl Memory {
     }
 
     /// Says in all blocks that this rank does not use the memory any more.
-    pub(super) fn part(&self) {
-        let rank = u64::from(self.sizes.geometry.rank);
+    pub(super) fn part(&self, engine: &EngineCell) {
+        let (at, parted) = self.parted_bit();
         for block in &self.homes {
-            if rank < u64::from(Copyset::MOST) {
-                let word = block.word(PARTED_RANKS + rank / 64 * 8);
-                word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
+            if block.view.is_some() {
+                apply(block.word(at), parted);
+            } else {
+                // Where nobody is left, nobody needs to know.
+                let _ = self.tell_far(engine, block, at, parted);
             }
-            block.word(PARTED).fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// The place and the operation that say in a block that this rank has parted.
+    fn parted_bit(&self) -> (u64, Op) {
+        let rank = self.sizes.geometry.rank;
+        (PARTED + u64::from(rank / 64 * 8), Op::Or(1 << (rank % 64)))
     }
 
     /// [`Memory::part`] in virtual time, for ranks that receive letters: after those.
     pub(super) fn part_in_time(&self, engine: &EngineCell) {
-        let rank = u64::from(self.sizes.geometry.rank);
+        let (at, parted) = self.parted_bit();
         for block in &self.homes {
-            let parted = Op::Or(1 << (rank % 64));
-            let told = self.command(engine, block, PARTED_RANKS + rank / 64 * 8, parted);
+            let told = self.command(engine, block, at, parted);
             debug_assert!(told.is_ok(), "the memory of one that died or left is the job's");
-            block.word(PARTED).fetch_add(1, Ordering::AcqRel);
         }
         // They sleep until they are woken, and in virtual time a rank that leaves wakes none.
         engine.borrow().port().wake_all();
@@ -517,7 +594,7 @@ impl Memory {
     pub(super) fn vote_of(&self, engine: &EngineCell, rank: u32, gone: bool) -> Vote {
         self.rest();
         let block = &self.homes[rank as usize];
-        if block.near || gone {
+        if block.near || gone && block.view.is_some() {
             return Vote::of(apply(block.word(VOTE), Op::Load));
         }
         // If it is gone by now, its memory is the job's.
@@ -530,6 +607,20 @@ impl Memory {
         let piece = self.injector().map_or(length, |injector| injector.piece(length)).max(1);
         let pieces = (0..length).step_by(piece).map(move |at| (at, piece.min(length - at)));
         pieces.skip(self.injector().map_or(0, Injector::pieces_lost))
+    }
+
+    /// [`Memory::carry_out`] at a rank of another host, which may have left.
+    fn carry_out_far<R>(
+        &self,
+        engine: &EngineCell,
+        to: u32,
+        mut act: impl FnMut(&mut RankPort) -> Result<R, PostError>,
+    ) -> Result<R, PostError> {
+        match self.carry_out(engine, to, &mut act) {
+            // It was refused by an injected fault alone.
+            Err(PostError::Full { .. }) => act(engine.borrow_mut().port_mut()),
+            done => done,
+        }
     }
 
     /// [`carry_out`]; with fault injection, after a rest, and refused now and then.
@@ -583,7 +674,15 @@ fn carry_out<R>(
 impl Block {
     #[inline]
     fn word(&self, at: u64) -> &AtomicU64 {
-        self.view.word(at).expect("words of a variable are within its blocks and aligned")
+        let view = self.view.as_ref().expect("words of other hosts are changed by commands");
+        view.word(at).expect("words of a variable are within its blocks and aligned")
+    }
+
+    /// An operation on a word, as a command.
+    fn atomic(&self, at: u64, op: Op) -> Atomic {
+        let (operation, operand) = operation(op);
+        let (target, integer) = (self.address(at), Integer::U64);
+        Atomic { target, integer, operation, operand, result: None }
     }
 
     fn address(&self, at: u64) -> RemoteAddress {

@@ -416,7 +416,7 @@ impl Drop for Variable {
         }
         self.variables.forget(&self.name, self.division.count());
         match &mut self.driver {
-            Driver::Direct(direct) => self.variables.park(direct.part()),
+            Driver::Direct(direct) => self.variables.park(direct.part(self.rank.engine())),
             // It goes on serving until all others have parted.
             Driver::Mailbox(side) => side.part(self.rank.engine()),
         }

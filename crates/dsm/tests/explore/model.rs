@@ -322,8 +322,7 @@ impl Model {
         self.ranks[at].woken = false;
         self.overtaken[at] = None;
         let geometry = geometry(case, at as u32);
-        let mates = geometry.ranks_of(geometry.node());
-        let node_died = mates.clone().all(|mate| !self.ranks[mate as usize].alive);
+        let node_died = self.is_gone(&geometry, geometry.node());
         let writes = matches!(self.ranks[at].doing, RankActivity::Inside(Kind::Write, ..));
         // It dies before its next operation: the write may count or not.
         let parts = matches!(self.ranks[at].doing, RankActivity::Asking(_));

@@ -418,9 +418,11 @@ impl Daemon {
                     local.close(usize::from(stream));
                 }
             }
-            Frame::Dead(rank, cause) if rank < job.ranks() => {
+            Frame::Dead(rank, pid, cause) if rank < job.ranks() => {
+                job.mark_started(rank, pid);
                 job.mark_dead(rank, cause);
             }
+            Frame::Left(ranks) => ranks.into_iter().for_each(|rank| job.mark_left(rank)),
             Frame::Cards(cards) => {
                 for (rank, card) in cards.iter().filter(|(rank, _)| *rank < job.ranks()) {
                     if !job.is_here(*rank) {

@@ -39,8 +39,10 @@ pub(super) enum Frame {
     Taken(u8, u32),
     /// Down: nobody reads this stream.
     Close(u8),
-    /// Down: this rank is gone.
-    Dead(u32, DeathCause),
+    /// Down: this rank, of this process id, is gone.
+    Dead(u32, u32, DeathCause),
+    /// Down: these ranks have left, and their processes have ended.
+    Left(Vec<u32>),
     /// Down: the job is over.
     End,
     /// Both: addresses of ranks.
@@ -81,10 +83,11 @@ impl Frame {
             Frame::Input(bytes) => bytes.put(out),
             Frame::Taken(stream, bytes) => (*stream, *bytes).put(out),
             Frame::Close(stream) => stream.put(out),
-            Frame::Dead(rank, cause) => {
-                rank.put(out);
+            Frame::Dead(rank, pid, cause) => {
+                (*rank, *pid).put(out);
                 cause.put(out);
             }
+            Frame::Left(ranks) => ranks.put(out),
             Frame::Cards(cards) => cards.put(out),
             Frame::Started(pids) => pids.put(out),
             Frame::Refused(code, reason) => {
@@ -126,6 +129,7 @@ impl Frame {
             Frame::Lost(_) => 17,
             Frame::Said(_) => 18,
             Frame::Done => 19,
+            Frame::Left(_) => 20,
         }
     }
 
@@ -140,7 +144,7 @@ impl Frame {
             4 => Frame::Input(Value::take(from)?),
             5 => Frame::Taken(Value::take(from)?, Value::take(from)?),
             6 => Frame::Close(Value::take(from)?),
-            7 => Frame::Dead(Value::take(from)?, Value::take(from)?),
+            7 => Frame::Dead(Value::take(from)?, Value::take(from)?, Value::take(from)?),
             8 => Frame::End,
             9 => Frame::Cards(Value::take(from)?),
             10 => Frame::Beat,
@@ -153,6 +157,7 @@ impl Frame {
             17 => Frame::Lost(Value::take(from)?),
             18 => Frame::Said(Value::take(from)?),
             19 => Frame::Done,
+            20 => Frame::Left(Value::take(from)?),
             _ => return Err(Malformed("a kind that does not exist")),
         };
         match from.is_empty() {
@@ -272,7 +277,8 @@ mod tests {
             Frame::Input(b"in".to_vec()),
             Frame::Taken(1, 7),
             Frame::Close(0),
-            Frame::Dead(2, DeathCause::Exit(3)),
+            Frame::Dead(2, 77, DeathCause::Exit(3)),
+            Frame::Left(vec![4, 5]),
             Frame::End,
             Frame::Cards(vec![(1, vec![1, 2]), (2, Vec::new())]),
             Frame::Beat,

@@ -35,6 +35,10 @@ pub(super) const WINDOW: u32 = 256 << 10;
 /// How much is taken before a host is told.
 const TOLD_AT: u32 = 32 << 10;
 
+/// How long after a rank has ended in order the others are told. They should know by then: it has
+/// said so itself, and only that may not have come. All that end meanwhile are told at once.
+const TELL_LEFT: Duration = Duration::from_secs(2);
+
 /// How long hosts may take to end what is left once their ranks have ended.
 const CLEAR_LIMIT: Duration = Duration::from_secs(3);
 
@@ -62,6 +66,9 @@ pub(super) struct Hosts {
     has_asked: bool,
     /// Until when hosts may end what is left.
     clear_by: Option<Duration>,
+    /// Ranks that have ended in order and of which hosts were not told; since when there are any.
+    left: Vec<u32>,
+    left_since: Option<Duration>,
     now: Duration,
     events: OwnedFd,
 }
@@ -109,6 +116,8 @@ impl Hosts {
             is_ending: false,
             has_asked: false,
             clear_by: None,
+            left: Vec::new(),
+            left_since: None,
             now,
             events,
         };
@@ -190,6 +199,10 @@ impl Hosts {
         let rank = &mut self.ranks[ended.rank as usize];
         if !std::mem::replace(&mut rank.has_ended, true) {
             self.end = self.end.or(ended.end);
+            if ended.left {
+                self.left.push(ended.rank);
+                self.left_since.get_or_insert(self.now);
+            }
             tell(News::Ended(ended));
         }
     }
@@ -278,12 +291,17 @@ impl Crew for Hosts {
         if self.input.poll_deadline().is_some_and(|deadline| now >= deadline) {
             self.run_input()?;
         }
+        if self.left_since.is_some_and(|since| now >= since + TELL_LEFT) {
+            self.left_since = None;
+            self.links.send(ALL, &Frame::Left(std::mem::take(&mut self.left)));
+        }
         Ok(())
     }
 
     fn poll_deadline(&self) -> Option<Duration> {
         let input = self.input.poll_deadline();
-        [self.links.poll_deadline(), input, self.clear_by].into_iter().flatten().min()
+        let left = self.left_since.map(|since| since + TELL_LEFT);
+        [self.links.poll_deadline(), input, self.clear_by, left].into_iter().flatten().min()
     }
 
     fn set_reading(&mut self, stream: usize, wanted: bool) -> io::Result<()> {
@@ -297,7 +315,8 @@ impl Crew for Hosts {
     }
 
     fn mark_dead(&mut self, rank: u32, cause: DeathCause) {
-        self.links.send(ALL, &Frame::Dead(rank, cause));
+        let pid = self.ranks[rank as usize].pid;
+        self.links.send(ALL, &Frame::Dead(rank, pid, cause));
     }
 
     fn send(&mut self, signal: Signal) {

@@ -59,7 +59,7 @@ const VALUE: u64 = (1 << 56) - 1;
 #[cfg_attr(loom, expect(dead_code, reason = "only hosts have mailboxes"))]
 impl MailEnd {
     /// The end as a word of a mailbox: code (8) | value (56). Not zero.
-    pub(crate) fn to_word(self) -> u64 {
+    pub fn to_word(self) -> u64 {
         match self {
             MailEnd::Retired { rounds } => RETIRED << 56 | rounds & VALUE,
             MailEnd::GivenUp { rank } => GIVEN_UP << 56 | u64::from(rank),

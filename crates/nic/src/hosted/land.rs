@@ -5,8 +5,11 @@
 //! apart. Tables, rings, records, credit and both policies are the same; only who holds a message
 //! that finds no room is another: the channel that brought it, and not the sender.
 
+use super::send::elsewhere;
 use super::{Host, HostedPort};
-use crate::fabric::{Command, Notification, Operation, PostError, Rank};
+use crate::fabric::{
+    Atomic, Command, Notification, Operation, PostError, Rank, RemoteAddress, Space,
+};
 use crate::sync::Ordering;
 
 impl<H: Host> HostedPort<H> {
@@ -52,6 +55,45 @@ impl<H: Host> HostedPort<H> {
             line.held_up.store(times, Ordering::Relaxed);
             self.own.doorbell().attention.store(1, Ordering::Release);
         }
+    }
+
+    /// Reads memory that a rank of this host has given to the job: [`HostedPort::fetch_given`].
+    ///
+    /// # Errors
+    /// The rank is of another host, or the bytes are not in its region.
+    pub fn get_given(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        self.check_given(from, into.len() as u64)?;
+        self.host.read(from, into)
+    }
+
+    /// Writes memory that a rank of this host has given to the job: [`HostedPort::fetch_given`].
+    ///
+    /// # Errors
+    /// As of [`HostedPort::get_given`].
+    pub fn put_given(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        self.check_given(to, payload.len() as u64)?;
+        self.host.write(to, payload)
+    }
+
+    /// Changes an integer in memory that a rank of this host has given to the job, whether that
+    /// rank is still there or not: its region stays. Returns the old value.
+    ///
+    /// # Errors
+    /// As of [`HostedPort::get_given`]; or it is not aligned.
+    pub fn fetch_given(&self, atomic: &Atomic) -> Result<u64, PostError> {
+        self.check_given(atomic.target, atomic.integer.size())?;
+        self.apply(atomic, None).map(|(_, old)| old)
+    }
+
+    fn check_given(&self, place: RemoteAddress, length: u64) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, .. } = place;
+        if rank >= self.size {
+            return Err(PostError::NoSuchRank { rank, size: self.size });
+        }
+        if !self.host.is_here(rank) || space != Space::Region {
+            return Err(elsewhere());
+        }
+        self.within_region(place, length)
     }
 
     /// Whether a source is of another host, and alive as far as is known.

@@ -249,7 +249,11 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Executes an atomic operation. Returns the place and the old value.
-    fn apply(&self, atomic: &Atomic, result: Option<u64>) -> Result<(u64, u64), PostError> {
+    pub(super) fn apply(
+        &self,
+        atomic: &Atomic,
+        result: Option<u64>,
+    ) -> Result<(u64, u64), PostError> {
         let size = atomic.integer.size();
         let result = result.map(|offset| self.own_word(offset, size)).transpose()?;
         let rights = match atomic.operation {
@@ -382,7 +386,7 @@ impl<H: Host> HostedPort<H> {
         word.ok_or(outside(rank, offset, size))
     }
 
-    fn within_region(&self, place: RemoteAddress, length: u64) -> Result<(), PostError> {
+    pub(super) fn within_region(&self, place: RemoteAddress, length: u64) -> Result<(), PostError> {
         let RemoteAddress { rank, offset, .. } = place;
         let end = offset.checked_add(length);
         let inside = end.is_some_and(|end| end <= self.host.region_bytes());

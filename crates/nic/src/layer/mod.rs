@@ -153,6 +153,53 @@ pub trait Layer: Port + Sized {
         self.inner_mut().fetch(atomic)
     }
 
+    /// The layer's [`MailboxPort::write_mail`].
+    ///
+    /// # Errors
+    /// As [`MailboxPort::write_mail`].
+    #[inline]
+    fn layered_write_mail(
+        &mut self,
+        to: MailboxAddress,
+        round: u64,
+        at: u32,
+        bytes: &[u8],
+    ) -> Result<(), PostError>
+    where
+        Self::Inner: MailboxPort,
+    {
+        self.inner_mut().write_mail(to, round, at, bytes)
+    }
+
+    /// The layer's [`MailboxPort::post_mail`].
+    ///
+    /// # Errors
+    /// As [`MailboxPort::post_mail`].
+    #[inline]
+    fn layered_post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError>
+    where
+        Self::Inner: MailboxPort,
+    {
+        self.inner_mut().post_mail(to, round)
+    }
+
+    /// The layer's [`MailboxPort::has_mail`].
+    #[inline]
+    fn layered_has_mail(&mut self, mailbox: u32, round: u64) -> bool
+    where
+        Self::Inner: MailboxPort,
+    {
+        self.inner_mut().has_mail(mailbox, round)
+    }
+
+    /// The layer's [`MailboxPort::end_mail`].
+    fn layered_end_mail(&mut self, to: MailboxAddress, end: MailEnd)
+    where
+        Self::Inner: MailboxPort,
+    {
+        self.inner_mut().end_mail(to, end);
+    }
+
     /// The layer's [`GroupPort::multicast`].
     ///
     /// # Errors
@@ -326,15 +373,15 @@ where
         at: u32,
         bytes: &[u8],
     ) -> Result<(), PostError> {
-        self.inner_mut().write_mail(to, round, at, bytes)
+        self.layered_write_mail(to, round, at, bytes)
     }
 
     fn post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
-        self.inner_mut().post_mail(to, round)
+        self.layered_post_mail(to, round)
     }
 
     fn has_mail(&mut self, mailbox: u32, round: u64) -> bool {
-        self.inner_mut().has_mail(mailbox, round)
+        self.layered_has_mail(mailbox, round)
     }
 
     fn read_mail(
@@ -348,7 +395,7 @@ where
     }
 
     fn end_mail(&mut self, to: MailboxAddress, end: MailEnd) {
-        self.inner_mut().end_mail(to, end);
+        self.layered_end_mail(to, end);
     }
 
     fn mail_end(&self, mailbox: u32) -> Option<MailEnd> {

@@ -88,7 +88,8 @@ impl State {
                 peer.credit = peer.credit.max(messages);
                 peer.waiting = false;
             }
-            Packet::Bye => {
+            Packet::Bye { keeps } => {
+                peer.keeps = keeps;
                 if peer.left.replace(now).is_none() {
                     self.departures += 1;
                 }
@@ -96,11 +97,11 @@ impl State {
             }
             Packet::Put(put) => {
                 let outcome = self.put(hosted, source, &put);
-                self.answers.push_back((source, wire::answer(put.call, outcome)));
+                self.answer(source, put.call, outcome);
             }
-            Packet::Atomic { call, told, atomic } => {
-                let outcome = self.change(hosted, source, told, atomic);
-                self.answers.push_back((source, wire::answer(call, outcome)));
+            Packet::Atomic { call, told, at, atomic } => {
+                let outcome = self.change(hosted, source, (told, at), atomic);
+                self.answer(source, call, outcome);
             }
             Packet::Get { call, from, length } => {
                 self.serving.push_back(Serving { to: source, call, from, length, done: 0 });
@@ -109,6 +110,15 @@ impl State {
             Packet::Answer { call, outcome } => calls.answer(source, call, outcome),
         }
         Landed::Taken
+    }
+
+    /// Notes an answer to an operation, if its caller waits for one.
+    fn answer(&mut self, to: Rank, call: u32, outcome: Result<u64, PostError>) {
+        if call != wire::UNANSWERED {
+            self.answers.push_back((to, wire::answer(call, outcome)));
+        } else {
+            self.refused += u64::from(outcome.is_err());
+        }
     }
 
     /// Lands a part of a send.

@@ -4,10 +4,16 @@
 //! A call waits for its answer, as it would for a reply of hardware; meanwhile it serves others.
 //! So two ranks that call each other go on. A target that computes delays who calls it, until it
 //! next calls the library.
+//!
+//! Memory that a rank has *given* to the job outlives it, as on one host: once the rank's process
+//! has ended, another rank of its host is asked. An operation whose answer died with the rank that
+//! was asked is asked for again. If it had been carried out, the word holds the value that this
+//! rank wrote, and the answer is made up from that: an exchange has then succeeded.
 
 use hikyaku_nic::fabric::{
-    Activity, Atomic, Command, Completed, Event, FullCause, Get, MemoryPort, Name, Notification,
-    Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space, Wait, Wake,
+    Activity, Atomic, Command, Completed, DeathCause, Event, FullCause, Get, MemoryPort, Name,
+    Notification, Operation, PeerFailure, PeerState, Port, PostError, Rank, RemoteAddress, Reply,
+    Rights, Space, Wait, Wake,
 };
 use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::layer::Layer;
@@ -40,7 +46,7 @@ pub(super) struct Calls {
 
 impl Calls {
     fn begin(&mut self, to: Rank, wanted: usize) -> u32 {
-        let number = self.number.wrapping_add(1);
+        let number = self.number.wrapping_add(1).max(wire::UNANSWERED + 1);
         *self = Calls { number, to, wanted, ..Calls::default() };
         number
     }
@@ -84,17 +90,27 @@ pub(super) struct FarWait {
     since: Time,
     wait: Wait,
     announced: bool,
+    /// For memory that a rank has given: it may have left.
+    is_for_given: bool,
 }
 
 impl FarWait {
+    fn new(wait: Wait, since: Time) -> FarWait {
+        FarWait { since, wait, announced: false, is_for_given: false }
+    }
+
     /// To leave.
     pub(super) fn to_leave(since: Time) -> FarWait {
-        FarWait { since, wait: Wait::new(Activity::Leave), announced: false }
+        FarWait::new(Wait::new(Activity::Leave), since)
+    }
+
+    /// For memory of a shared variable.
+    pub(super) fn for_given(since: Time) -> FarWait {
+        FarWait { is_for_given: true, ..FarWait::new(Wait::new(Activity::Shared), since) }
     }
 
     fn to_call(name: &'static str, since: Time) -> FarWait {
-        let wait = Wait::new(Activity::Window).named(Name::new(name));
-        FarWait { since, wait, announced: false }
+        FarWait::new(Wait::new(Activity::Window).named(Name::new(name)), since)
     }
 
     /// Rests a little, for `peer`.
@@ -123,6 +139,10 @@ impl State {
         source: Rank,
         put: &PutPart<'_>,
     ) -> Result<u64, PostError> {
+        if put.to.given_by.is_some() {
+            let to = put.to.at(self.own, put.done);
+            return hosted.put_given(to, put.bytes).map(|()| put.total);
+        }
         let at = hosted.check_own(put.to.at(self.own, 0), put.total, Rights::WRITE)?;
         if at.is_none() && put.total != put.bytes.len() as u64 {
             return Err(PostError::Unsupported("write at an address register in parts"));
@@ -142,10 +162,14 @@ impl State {
         &mut self,
         hosted: &mut HostedPort<ShmHost>,
         source: Rank,
-        told: Told,
+        (told, place): (Told, Place),
         atomic: Atomic,
     ) -> Result<u64, PostError> {
-        let target = RemoteAddress { rank: self.own, ..atomic.target };
+        let target = place.at(self.own, 0);
+        let atomic = Atomic { target, ..atomic };
+        if place.given_by.is_some() {
+            return hosted.fetch_given(&atomic);
+        }
         let size = atomic.integer.size();
         let rights = match atomic.operation {
             hikyaku_nic::fabric::AtomicOp::Load => Rights::READ,
@@ -153,7 +177,7 @@ impl State {
         };
         let at = hosted.check_own(target, size, rights)?;
         self.check_told(hosted, source, told, at.is_some())?;
-        let old = hosted.fetch(&Atomic { target, ..atomic })?;
+        let old = hosted.fetch(&atomic)?;
         match (told, at) {
             (Told::Record { protocol, header }, Some(at)) => {
                 hosted.land_record(source, (protocol, header), (size, at));
@@ -316,16 +340,28 @@ impl Far {
         from: RemoteAddress,
         into: &mut [u8],
     ) -> Result<(), PostError> {
+        let wait = |since| FarWait::to_call("get", since);
+        self.get_by(near, (from.rank, Place::of(from)), into, wait)
+    }
+
+    /// Reads memory, of which `asked` is asked.
+    pub(super) fn get_by(
+        &mut self,
+        near: &mut ShmPort,
+        (asked, from): (Rank, Place),
+        into: &mut [u8],
+        wait: impl Fn(Time) -> FarWait,
+    ) -> Result<(), PostError> {
         let mut done = 0;
         loop {
             let end = into.len().min(done + READ);
-            let place = RemoteAddress { offset: from.offset.wrapping_add(done as u64), ..from };
-            let call = self.calls.begin(from.rank, end - done);
+            let place = Place { offset: from.offset.wrapping_add(done as u64), ..from };
+            let call = self.calls.begin(asked, end - done);
             self.calls.open = 1;
-            let mut wait = FarWait::to_call("get", near.now());
-            let question = wire::get(call, Place::of(place), (end - done) as u64);
-            self.ask(near, &mut wait, from.rank, &[&question]).inspect_err(|_| wait.end(near))?;
-            self.await_answers(near, &mut wait, from.rank)?;
+            let mut wait = wait(near.now());
+            let question = wire::get(call, place, (end - done) as u64);
+            self.ask(near, &mut wait, asked, &[&question]).inspect_err(|_| wait.end(near))?;
+            self.await_answers(near, &mut wait, asked)?;
             let data = std::mem::take(&mut self.calls.data);
             self.calls.wanted = 0;
             into[done..end].copy_from_slice(&data);
@@ -362,18 +398,30 @@ impl Far {
         if let Some(result) = atomic.result {
             near.check_own(self.own_place(result), size, Rights::WRITE)?;
         }
-        let rank = atomic.target.rank;
-        let call = self.calls.begin(rank, 0);
-        self.calls.open = 1;
+        let at = (atomic.target.rank, Place::of(atomic.target));
         let mut wait = FarWait::to_call("atomic operation", near.now());
-        let question = wire::atomic(call, told, atomic);
-        self.ask(near, &mut wait, rank, &[&question]).inspect_err(|_| wait.end(near))?;
-        let old = self.await_answers(near, &mut wait, rank)?;
+        let old = self.change_at(near, at, atomic, told, &mut wait)?;
         if let Some(result) = atomic.result {
             let bytes = &old.to_ne_bytes()[..size as usize];
             near.post(&Command::put(self.own_place(result), bytes))?;
         }
         Ok(old)
+    }
+
+    /// Changes the integer at a place, of which `asked` is asked.
+    pub(super) fn change_at(
+        &mut self,
+        near: &mut ShmPort,
+        (asked, at): (Rank, Place),
+        atomic: &Atomic,
+        told: Told,
+        wait: &mut FarWait,
+    ) -> Result<u64, PostError> {
+        let call = self.calls.begin(asked, 0);
+        self.calls.open = 1;
+        let question = wire::atomic(call, told, at, atomic);
+        self.ask(near, wait, asked, &[&question]).inspect_err(|_| wait.end(near))?;
+        self.await_answers(near, wait, asked)
     }
 
     /// Changes an integer of a rank of another host; answers the one before.
@@ -382,7 +430,7 @@ impl Far {
     }
 
     /// Sends a question, as soon as there is room for it.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         near: &mut ShmPort,
         wait: &mut FarWait,
@@ -390,7 +438,7 @@ impl Far {
         parts: &[&[u8]],
     ) -> Result<(), PostError> {
         loop {
-            self.check_there(near, to)?;
+            self.check_there(near, to, wait)?;
             if self.meet(near, to) && self.offer(to, NEEDED, parts) {
                 return Ok(());
             }
@@ -409,7 +457,7 @@ impl Far {
         let mut there = Ok(());
         while self.calls.open > 0 && there.is_ok() {
             if !self.progress(near) {
-                there = self.check_there(near, from);
+                there = self.check_there(near, from, wait);
                 if there.is_ok() {
                     wait.rest(near, from);
                 }
@@ -421,15 +469,24 @@ impl Far {
     }
 
     /// Whether a rank of another host can still answer.
-    fn check_there(&self, near: &ShmPort, rank: Rank) -> Result<(), PostError> {
+    fn check_there(&self, near: &ShmPort, rank: Rank, wait: &FarWait) -> Result<(), PostError> {
         if let Some(failure) = self.failure(near, rank) {
             return Err(PostError::PeerFailed(failure));
         }
-        match self.state_of(rank, PeerState::Running) {
-            PeerState::Left => {
+        let has_left = match wait.is_for_given {
+            // Its process may be there yet; of one that is not another rank is asked.
+            true if !self.is_there(near, rank) => {
+                let (pid, cause) = (0, DeathCause::Unknown);
+                return Err(PostError::PeerFailed(PeerFailure { rank, pid, cause }));
+            }
+            true => false,
+            false => self.state_of(rank, PeerState::Running) == PeerState::Left,
+        };
+        match has_left {
+            true => {
                 Err(PostError::Unsupported("reach memory of a rank that has left another host"))
             }
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 
@@ -452,6 +509,7 @@ impl Far {
         }
         let hosted = near.inner_mut();
         if serving.done == 0
+            && from.given_by.is_none()
             && let Err(error) = hosted.check_own(from.at(self.own, 0), length, Rights::READ)
         {
             self.out.push_back((to, NEEDED, wire::answer(call, Err(error))));
@@ -465,7 +523,11 @@ impl Far {
             let longest = self.links.longest(to, NEEDED) - wire::DATA_HEAD;
             let part = (length - serving.done).min(longest as u64) as usize;
             let mut bytes = vec![0; part];
-            let there = near.inner_mut().get(from.at(self.own, serving.done), &mut bytes);
+            let (hosted, place) = (near.inner_mut(), from.at(self.own, serving.done));
+            let there = match from.given_by {
+                Some(_) => hosted.get_given(place, &mut bytes),
+                None => hosted.get(place, &mut bytes),
+            };
             if let Err(error) = there {
                 self.out.push_back((to, NEEDED, wire::answer(call, Err(error))));
                 return true;

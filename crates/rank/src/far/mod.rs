@@ -17,13 +17,17 @@
 //! Operations on memory (`memory.rs`) are carried out by the target's progress, and waited for.
 //!
 //! Nothing here knows of deaths: the host's launcher says so in the job's memory, and the near side
-//! reads that. A rank that leaves says so itself, behind its last message.
+//! reads that. A rank that leaves says so itself, behind its last message (`parting.rs`).
 
+mod given;
 mod landing;
+mod mail;
 mod memory;
+mod parting;
 mod wire;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use hikyaku_nic::fabric::{
     Command, DeathCause, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure, PeerState, Port,
@@ -32,10 +36,11 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Layout, Links};
-use hikyaku_ofi::{Error, Posted, Request, Survey, VARIABLE, choose};
+use hikyaku_ofi::{Alarm, Error, Posted, Request, Survey, VARIABLE, choose};
 use hikyaku_shm::ShmPort;
 use landing::State;
 use memory::Calls;
+use parting::Kept;
 
 /// Receive memory: for each rank of another host two small windows, and some for those that send
 /// much.
@@ -48,21 +53,21 @@ const SENDS: u8 = 0;
 /// What never waits behind them.
 const NEEDED: u8 = 1;
 
-/// Longest sleep before what has come from elsewhere is looked at.
+/// Longest sleep before what has come from elsewhere is looked at, unless the provider's
+/// descriptor wakes this rank.
 const NAP: Time = Time::from_nanoseconds(1_000_000);
+
+/// How long nothing comes before that descriptor is slept on: until then a rank does not sleep.
+const AWAKE: Time = Time::from_nanoseconds(400_000);
 
 /// Calls without an arrival after which the channel is polled only in every eighth.
 const QUIET: u32 = 4096;
 
-/// How long a rank that leaves waits for the word of one that has left too.
-const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
-
-/// How long the provider gets to send what it has taken, if others leave too.
-const FLUSH: Time = Time::from_nanoseconds(5_000_000);
-
 /// The far side of a port.
 pub(crate) struct Far {
     links: Links,
+    /// The address that it sends from, if it is one of the internet.
+    interface: Option<IpAddr>,
     own: Rank,
     state: State,
     calls: Calls,
@@ -72,14 +77,29 @@ pub(crate) struct Far {
     quiet: u32,
     /// Whether the next call polls in any case: the last one may have slept.
     slept: bool,
+    /// Since when this rank has napped without an arrival.
+    idle_since: Option<Time>,
+    alarm: SleepBy,
     /// Departures that the near side had counted.
     ends: u64,
+    /// Memory of this rank that others use when it leaves.
+    kept: Vec<Kept>,
 }
 
 impl std::fmt::Debug for Far {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Far").field("own", &self.own).finish_non_exhaustive()
     }
+}
+
+/// How a rank sleeps that also waits for what comes from other hosts.
+enum SleepBy {
+    /// It has not slept yet.
+    Unknown,
+    /// By short naps: the provider has no descriptor, or there is no thread.
+    Naps,
+    /// Until a thread wakes it.
+    Alarm(Alarm),
 }
 
 /// What is known of a rank of another host.
@@ -102,9 +122,17 @@ struct FarPeer {
     gathered: Vec<u8>,
     /// What it needs to go on waits for room here.
     is_stuck: bool,
-    /// Since when it has left.
+    /// Since when it has left, and whether it serves memory that it gave.
     left: Option<Time>,
+    keeps: bool,
     failed: Option<PeerFailure>,
+}
+
+impl FarPeer {
+    /// Whether nothing that it is sent has a reader any more.
+    fn is_deaf(&self) -> bool {
+        self.failed.is_some() || self.left.is_some() && !self.keeps
+    }
 }
 
 impl Far {
@@ -144,9 +172,18 @@ impl Far {
             out: VecDeque::new(),
             quiet: 0,
             slept: true,
+            idle_since: None,
+            alarm: SleepBy::Unknown,
             ends: near.departures(),
+            kept: Vec::new(),
+            interface: survey.offers().get(offer).and_then(|offer| offer.address),
             links,
         }))
+    }
+
+    /// The address that it sends from, if it is one of the internet.
+    pub(crate) fn interface(&self) -> Option<IpAddr> {
+        self.interface
     }
 
     /// Whether a rank is of another host.
@@ -180,6 +217,12 @@ impl Far {
         self.flush(near);
         self.serve(near);
         self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
+        if came {
+            self.idle_since = None;
+            if let SleepBy::Alarm(alarm) = &mut self.alarm {
+                alarm.note_arrival();
+            }
+        }
         came
     }
 
@@ -225,12 +268,33 @@ impl Far {
         Some(event)
     }
 
-    /// How long a sleep may last, at most until `deadline`.
-    #[inline]
-    pub(crate) fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Time {
+    /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
+    pub(crate) fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Option<Time> {
         self.slept = true;
-        let end = near.now() + NAP;
-        deadline.map_or(end, |deadline| deadline.min(end))
+        let now = near.now();
+        let since = *self.idle_since.get_or_insert(now);
+        if now >= since + AWAKE && self.is_woken(near) {
+            return deadline;
+        }
+        let end = now + NAP;
+        Some(deadline.map_or(end, |deadline| deadline.min(end)))
+    }
+
+    /// Whether what comes will wake this rank, so that it may sleep: nothing of its own is under
+    /// way, and the provider has a descriptor that tells.
+    fn is_woken(&mut self, near: &ShmPort) -> bool {
+        let is_still =
+            self.out.is_empty() && self.state.serving.is_empty() && self.links.is_still();
+        if let SleepBy::Unknown = self.alarm {
+            let waker = near.host().waker();
+            let descriptor = self.links.endpoint().descriptor();
+            let alarm = descriptor.map(|descriptor| Alarm::new(descriptor, move || waker.wake()));
+            self.alarm = alarm.and_then(Result::ok).map_or(SleepBy::Naps, SleepBy::Alarm);
+        }
+        match &mut self.alarm {
+            SleepBy::Alarm(alarm) => is_still && alarm.set() && self.links.endpoint().may_sleep(),
+            SleepBy::Unknown | SleepBy::Naps => false,
+        }
     }
 
     /// The state of a rank, by what the near side says of it.
@@ -245,7 +309,7 @@ impl Far {
         }
     }
 
-    /// Ranks of other hosts that have left.
+    /// Ranks of other hosts that have left, or to which the channel broke.
     pub(crate) fn departures(&self) -> u64 {
         self.state.departures
     }
@@ -291,6 +355,7 @@ impl Far {
             _ => PeerFailure { rank, pid: 0, cause: DeathCause::Unknown },
         };
         peer.failed = Some(failure);
+        self.state.departures += 1;
         self.state.events.push_back(Event::PeerFailed(failure));
     }
 
@@ -312,7 +377,7 @@ impl Far {
         let mut full: Vec<(Rank, u8)> = Vec::new();
         for _ in 0..self.out.len() {
             let Some((rank, lane, packet)) = self.out.pop_front() else { break };
-            if self.state.peers[rank as usize].failed.is_some() {
+            if self.state.peers[rank as usize].is_deaf() {
                 continue;
             }
             let waits = full.contains(&(rank, lane)) || !self.meet(near, rank);
@@ -435,63 +500,5 @@ impl Far {
         }
         self.flush(near);
         Ok(Some(payload.len()))
-    }
-
-    /// Leaves: tells all others, and waits until they know, have left or have died.
-    pub(crate) fn leave(&mut self, near: &mut ShmPort) {
-        self.state.is_leaving = true;
-        self.progress(near);
-        let others: Vec<Rank> = (0..near.size()).filter(|rank| self.is_far(*rank)).collect();
-        for rank in &others {
-            self.out.push_back((*rank, SENDS, wire::bye()));
-        }
-        let mut wait = memory::FarWait::to_leave(near.now());
-        loop {
-            // Nobody reads messages any more: whoever sends needs the room to go on.
-            while let Some(event) = near.poll() {
-                if let Some(Event::Landed(landed)) = self.filter(event)
-                    && let hikyaku_nic::fabric::Landing::Ring(slice) = landed.data
-                {
-                    near.release(slice);
-                }
-            }
-            let came = self.progress(near);
-            let Some(rank) = others.iter().copied().find(|rank| !self.knows(near, *rank)) else {
-                break;
-            };
-            if !came {
-                wait.rest(near, rank);
-            }
-        }
-        wait.end(near);
-        self.say_last_words(near);
-    }
-
-    /// Lets the provider send what it has taken: a rank that leaves as well waits for it.
-    fn say_last_words(&mut self, near: &mut ShmPort) {
-        let start = near.now();
-        let is_recent = |peer: &FarPeer| peer.left.is_some_and(|left| start < left + LAST_WORD);
-        let flush = match self.state.peers.iter().any(is_recent) {
-            true => start + FLUSH,
-            false => start,
-        };
-        while near.now() < flush
-            || self.links.endpoint().in_flight() > 0 && near.now() < start + LAST_WORD
-        {
-            if !self.progress(near) {
-                near.park(Some(near.now() + NAP));
-            }
-        }
-    }
-
-    /// Whether a rank knows that this one leaves, or need not.
-    fn knows(&self, near: &ShmPort, rank: Rank) -> bool {
-        let peer = &self.state.peers[rank as usize];
-        let is_said = !self.out.iter().any(|(to, lane, _)| (*to, *lane) == (rank, SENDS));
-        let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
-        is_over
-            || peer.failed.is_some()
-            || is_said && (peer.left.is_some() || self.links.unacknowledged(rank, SENDS) == 0)
-            || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
     }
 }

@@ -35,14 +35,14 @@ pub(super) enum Packet<'a> {
     Held,
     /// The sender has granted so many messages since the start.
     Grant(u64),
-    /// The sender leaves; nothing follows.
-    Bye,
+    /// The sender leaves and sends no more messages. `keeps`: it serves memory that it gave.
+    Bye { keeps: bool },
     /// Bytes to be written.
     Put(PutPart<'a>),
     /// A question for bytes.
     Get { call: u32, from: Place, length: u64 },
-    /// An atomic operation.
-    Atomic { call: u32, told: Told, atomic: Atomic },
+    /// An atomic operation on the integer at `at`; its own target is nothing.
+    Atomic { call: u32, told: Told, at: Place, atomic: Atomic },
     /// Bytes that were asked for.
     Data { call: u32, bytes: &'a [u8] },
     /// How an operation has ended.
@@ -76,23 +76,34 @@ impl SendPart<'_> {
     }
 }
 
-/// Memory of the rank that is asked.
+/// Memory of the rank that is asked, or of one of its host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Place {
     pub(super) space: Space,
     pub(super) offset: u64,
+    /// Memory of the region that this rank has given to the job, whoever of its host is asked.
+    pub(super) given_by: Option<Rank>,
 }
 
 impl Place {
     pub(super) fn of(address: RemoteAddress) -> Place {
-        Place { space: address.space, offset: address.offset }
+        Place { space: address.space, offset: address.offset, given_by: None }
     }
 
-    /// The address of the bytes from `done` on, at the rank that is asked.
-    pub(super) fn at(self, rank: Rank, done: u64) -> RemoteAddress {
-        RemoteAddress { rank, space: self.space, offset: self.offset.wrapping_add(done) }
+    /// Memory of its rank's region that it has given to the job.
+    pub(super) fn given(address: RemoteAddress) -> Place {
+        Place { given_by: Some(address.rank), ..Place::of(address) }
+    }
+
+    /// The address of the bytes from `done` on; `asked`: the rank that is asked.
+    pub(super) fn at(self, asked: Rank, done: u64) -> RemoteAddress {
+        let (rank, offset) = (self.given_by.unwrap_or(asked), self.offset.wrapping_add(done));
+        RemoteAddress { rank, space: self.space, offset }
     }
 }
+
+/// The call of an operation that is not answered.
+pub(super) const UNANSWERED: u32 = 0;
 
 /// How the target of an operation learns of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -168,8 +179,8 @@ pub(super) fn grant(messages: u64) -> Vec<u8> {
     [&[GRANT, 0, 0, 0][..], &messages.to_le_bytes()].concat()
 }
 
-pub(super) fn bye() -> Vec<u8> {
-    vec![BYE, 0, 0, 0]
+pub(super) fn bye(keeps: bool) -> Vec<u8> {
+    vec![BYE, keeps.into(), 0, 0]
 }
 
 pub(super) fn data_head(call: u32) -> [u8; DATA_HEAD] {
@@ -194,9 +205,9 @@ pub(super) fn get(call: u32, from: Place, length: u64) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn atomic(call: u32, told: Told, atomic: &Atomic) -> Vec<u8> {
+pub(super) fn atomic(call: u32, told: Told, at: Place, atomic: &Atomic) -> Vec<u8> {
     let mut bytes = start(ATOMIC, call, told);
-    place(&mut bytes, Place::of(atomic.target));
+    place(&mut bytes, at);
     let integer = INTEGERS.iter().position(|integer| *integer == atomic.integer);
     let expected = match atomic.operation {
         AtomicOp::CompareSwap { expected } => expected,
@@ -296,11 +307,12 @@ fn start(kind: u8, call: u32, told: Told) -> Vec<u8> {
 }
 
 fn place(bytes: &mut Vec<u8>, place: Place) {
-    let (kind, key) = match place.space {
-        Space::Region => (0, 0),
-        Space::Segment(key) => (1, key.to_bits()),
-        Space::Register(key) => (2, key.to_bits()),
-        Space::Process => (3, 0),
+    let (kind, key) = match (place.space, place.given_by) {
+        (Space::Region, Some(rank)) => (4, rank.into()),
+        (Space::Region, None) => (0, 0),
+        (Space::Segment(key), _) => (1, key.to_bits()),
+        (Space::Register(key), _) => (2, key.to_bits()),
+        (Space::Process, _) => (3, 0),
     };
     bytes.push(kind);
     bytes.extend(key.to_le_bytes());
@@ -336,9 +348,13 @@ impl<'a> Reader<'a> {
             1 => Space::Segment(Key::from_bits(key)?),
             2 => Space::Register(Key::from_bits(key)?),
             3 => Space::Process,
+            4 => {
+                let given_by = Some(Rank::try_from(key).ok()?);
+                return Some(Place { space: Space::Region, offset, given_by });
+            }
             _ => return None,
         };
-        Some(Place { space, offset })
+        Some(Place { space, offset, given_by: None })
     }
 
     fn told(&mut self, protocol: u8, form: u8) -> Option<Told> {
@@ -360,7 +376,7 @@ pub(super) fn decode(bytes: &[u8], source: Rank) -> Option<Packet<'_>> {
         SEND => Packet::Send(send_part(reader, protocol, form)?),
         HELD => Packet::Held,
         GRANT => Packet::Grant(reader.word()?),
-        BYE => Packet::Bye,
+        BYE => Packet::Bye { keeps: protocol != 0 },
         DATA => Packet::Data { call: reader.short()?, bytes: reader.0 },
         ANSWER => {
             let call = reader.short()?;
@@ -420,10 +436,10 @@ fn operation<'a>(
                 AtomicOp::CompareSwap { .. } => AtomicOp::CompareSwap { expected },
                 operation => operation,
             };
-            let (target, result) = (at.at(0, 0), None);
+            let target = RemoteAddress { rank: 0, space: Space::Region, offset: 0 };
             let integer = *INTEGERS.get(usize::from(integer))?;
-            let atomic = Atomic { target, integer, operation, operand, result };
-            Packet::Atomic { call, told, atomic }
+            let atomic = Atomic { target, integer, operation, operand, result: None };
+            Packet::Atomic { call, told, at, atomic }
         }
     })
 }
@@ -437,7 +453,9 @@ mod tests {
     use super::*;
 
     const KEY: Key = Key { context: ContextId(3), index: 1, generation: 9 };
-    const THERE: Place = Place { space: Space::Segment(KEY), offset: 77 };
+    const THERE: Place = Place { space: Space::Segment(KEY), offset: 77, given_by: None };
+    const GIVEN: Place = Place { space: Space::Region, offset: 80, given_by: Some(7) };
+    const NOWHERE: RemoteAddress = RemoteAddress { rank: 0, space: Space::Region, offset: 0 };
 
     #[test]
     fn sends_read_as_written() {
@@ -475,14 +493,18 @@ mod tests {
                     operation => operation,
                 };
                 let integer = INTEGERS[at % 4];
-                let target = THERE.at(0, 0);
+                let target = NOWHERE;
                 let change = Atomic { target, integer, operation, operand: 5, result: None };
-                let found = Packet::Atomic { call: 2, told, atomic: change };
-                assert_eq!(decode(&atomic(2, told, &change), 1), Some(found));
+                for at in [THERE, GIVEN] {
+                    let found = Packet::Atomic { call: 2, told, at, atomic: change };
+                    assert_eq!(decode(&atomic(2, told, at, &change), 1), Some(found));
+                }
             }
         }
-        let wanted = Packet::Get { call: 1, from: THERE, length: 99 };
-        assert_eq!(decode(&get(1, THERE, 99), 1), Some(wanted));
+        for from in [THERE, GIVEN] {
+            let wanted = Packet::Get { call: 1, from, length: 99 };
+            assert_eq!(decode(&get(1, from, 99), 1), Some(wanted));
+        }
         let (rank, rights) = (4, Rights::READ);
         let faults = [
             Fault::NoSuchSegment(KEY),
@@ -510,13 +532,14 @@ mod tests {
         let put = PutPart { call: 8, told: Told::Not, to: THERE, total: 2, done: 0, bytes: b"abc" };
         assert_eq!(decode(&[&put_head(&put)[..], b"abc"].concat(), 1), None, "beyond its total");
         let load = Atomic {
-            target: THERE.at(0, 0),
+            target: NOWHERE,
             integer: Integer::U64,
             operation: AtomicOp::Load,
             operand: 0,
             result: None,
         };
-        let whole = [grant(5), get(1, THERE, 9), atomic(1, Told::Not, &load), answer(1, Ok(0))];
+        let asked = atomic(1, Told::Not, THERE, &load);
+        let whole = [grant(5), get(1, THERE, 9), asked, answer(1, Ok(0))];
         for bytes in &whole {
             assert!((0..bytes.len()).all(|end| decode(&bytes[..end], 1).is_none()));
         }
@@ -524,6 +547,9 @@ mod tests {
         let (head, end) = send_head(&command, 2);
         assert_eq!(decode(&[&head[..end], b"ab"].concat(), 1), None, "beyond its message");
         assert_eq!(decode(&[0, 0, 0, 0], 1), None);
+        for keeps in [true, false] {
+            assert_eq!(decode(&bye(keeps), 1), Some(Packet::Bye { keeps }));
+        }
         assert_eq!(decode(&[ANSWER, 99, 0, 0, 0, 0, 0, 0], 1), None);
     }
 }

@@ -79,16 +79,18 @@ pub enum PersistentError {
     /// Some neighbours cannot exchange letters.
     #[error("some neighbours are of two nodes, or there are no mailboxes")]
     NoLetters,
-    /// An edge joins ranks of two hosts.
+    /// Too much goes to a rank of another host.
     #[error(
-        "ranks {one} and {other} are of two hosts: persistent exchanges between hosts are not \
-         built yet; use messages"
+        "rank {one} sends rank {other}, which is of another host, more than {most} bytes in a \
+         round: use messages, or several exchanges"
     )]
     Hosts {
-        /// One end.
+        /// The sender.
         one: u32,
-        /// The other.
+        /// The receiver.
         other: u32,
+        /// The most bytes.
+        most: u64,
     },
     /// The two ends of an edge disagree on its size.
     #[error(

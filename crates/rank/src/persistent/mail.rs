@@ -73,6 +73,9 @@ pub(super) const MOST_SHARED: u32 = 32 << 10;
 /// 13 and 14 us.
 pub(super) const MOST_STAGED: u32 = 1 << 20;
 
+/// Letters between hosts: as many bytes as a mailbox counts.
+pub(super) const MOST_FAR: u64 = 2 << 30;
+
 /// Elements of one edge in a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {

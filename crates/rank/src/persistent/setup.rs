@@ -19,7 +19,7 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::ring::Slots;
 
 use super::error::PersistentError;
-use super::mail::{Correspondent, MOST_SHARED, MOST_STAGED, Mail, Part};
+use super::mail::{Correspondent, MOST_FAR, MOST_SHARED, MOST_STAGED, Mail, Part};
 use super::tables::{Ends, Told, hear_ends, judge, tell_ends};
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -211,8 +211,11 @@ struct Choice<'t> {
 }
 
 impl Choice<'_> {
-    /// Whether two ranks do.
+    /// Whether two ranks do. Those of two hosts exchange nothing else: no queue reaches further.
     fn by_mail(&self, one: u32, other: u32) -> bool {
+        if self.are_apart(one, other) {
+            return true;
+        }
         let node = |rank| self.world.node_of(rank);
         let ends = |rank: u32| &self.tables[rank as usize];
         let most = ends(one).letters.min(ends(other).letters);
@@ -223,19 +226,24 @@ impl Choice<'_> {
         most > 0 && node(one) == node(other) && small(one, other) && small(other, one)
     }
 
-    /// Checks that queues reach every neighbour: they are of one host. Every rank comes to the same
-    /// result.
-    fn check_hosts(&self) -> Result<(), PersistentError> {
+    /// Whether two ranks are of two hosts.
+    fn are_apart(&self, one: u32, other: u32) -> bool {
         let engine = self.world.engine().borrow();
         let host = engine.port().host();
-        if host.hosts().is_none() {
-            return Ok(());
-        }
         let host_of = |rank| self.world.in_job(rank).map_or(0, |rank| host.host_of(rank));
+        host.hosts().is_some() && host_of(one) != host_of(other)
+    }
+
+    /// Checks that what goes to a rank of another host fits a letter. Every rank comes to the same
+    /// result.
+    fn check_hosts(&self) -> Result<(), PersistentError> {
         for (one, ends) in (0..).zip(self.tables) {
-            let apart = ends.outs.iter().find(|end| host_of(end.0) != host_of(one));
-            if let Some((other, _)) = apart {
-                return Err(PersistentError::Hosts { one, other: *other });
+            for (other, _) in &ends.outs {
+                let to_it = ends.outs.iter().filter(|end| end.0 == *other);
+                let bytes = to_it.map(|end| end.1).fold(0, u64::saturating_add);
+                if bytes > MOST_FAR && self.are_apart(one, *other) {
+                    return Err(PersistentError::Hosts { one, other: *other, most: MOST_FAR });
+                }
             }
         }
         Ok(())

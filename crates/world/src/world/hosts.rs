@@ -12,6 +12,8 @@ use hikyaku_rank::RankPort;
 use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
 
 use super::*;
+use crate::persistent::Neighbours;
+use crate::shared::{Parts, Protocol, SharedOptions};
 use crate::{ANY_SOURCE, Op};
 
 /// Runs a program on every rank of a job, whose host `of` says. Skipped without libfabric.
@@ -194,11 +196,176 @@ fn who_waits_for_a_rank_that_has_left_gets_its_messages_and_an_error() {
     });
 }
 
+const PROTOCOLS: [Protocol; 3] = [Protocol::Direct, Protocol::Fagus, Protocol::Udp];
+
+fn by(protocol: Protocol) -> SharedOptions {
+    SharedOptions { protocol: Some(protocol), ..SharedOptions::default() }
+}
+
 #[test]
-fn what_is_not_built_between_hosts_is_an_error_of_every_rank() {
-    on_hosts(&[0, 1, 1], |world, _| {
-        let error = world.shared::<u64>("apart", &[8]).unwrap_err().to_string();
-        assert!(error.contains("`apart`") && error.contains("between hosts"), "{error}");
-        world.barrier().unwrap();
+fn shared_variables_span_hosts() {
+    for of in SHAPES {
+        on_hosts(of, |world, _| {
+            const TURNS: u64 = 20;
+            let (own, size) = (u64::from(world.rank()), u64::from(world.size()));
+            for protocol in PROTOCOLS {
+                let name = protocol.to_string();
+                let sums = world.shared_with::<u64>(&name, &[20_000], by(protocol)).unwrap();
+                for turn in 0..TURNS {
+                    let mut sums = sums.write().unwrap();
+                    sums.iter_mut().zip(0..).for_each(|(sum, at)| *sum += at ^ own ^ turn);
+                }
+                world.barrier().unwrap();
+                let all = |at: u64| -> u64 {
+                    (0..size).flat_map(|rank| (0..TURNS).map(move |turn| at ^ rank ^ turn)).sum()
+                };
+                let sums = sums.read().unwrap();
+                assert!(sums.iter().zip(0..).all(|(sum, at)| *sum == all(at)), "{protocol}");
+            }
+        });
+    }
+}
+
+#[test]
+fn parts_of_a_variable_are_taken_apart_by_hosts() {
+    on_hosts(&[0, 1, 0, 1], |world, _| {
+        let (own, size) = (world.rank(), world.size());
+        for protocol in PROTOCOLS {
+            let parts = SharedOptions { parts: Parts::Rows(1), ..by(protocol) };
+            let name = protocol.to_string();
+            let rows = world.shared_with::<u32>(&name, &[u64::from(size), 100], parts).unwrap();
+            for turn in 0..12 {
+                let part = (own + turn) % size;
+                rows.part(part.into())
+                    .unwrap()
+                    .write()
+                    .unwrap()
+                    .iter_mut()
+                    .for_each(|value| *value += 1);
+            }
+            world.barrier().unwrap();
+            for part in 0..size {
+                let row = rows.part(part.into()).unwrap().read().unwrap();
+                assert!(row.iter().all(|value| *value == 12), "{protocol}");
+            }
+        }
+    });
+}
+
+#[test]
+fn memory_of_a_rank_that_has_left_serves_other_hosts() {
+    on_hosts(&[0, 1, 0, 1], |world, _| {
+        for protocol in PROTOCOLS {
+            // At home at each rank in turn.
+            let name = |home: u32| format!("{protocol} {home}");
+            let make = |home| world.shared_with::<u64>(&name(home), &[1000], by(protocol)).unwrap();
+            let all: Vec<_> = (0..4).map(make).collect();
+            for turn in 0..4 {
+                let mut words = all[((world.rank() + turn) % 4) as usize].write().unwrap();
+                words.iter_mut().for_each(|word| *word += 1);
+            }
+            world.barrier().unwrap();
+            if world.rank() != 3 {
+                continue;
+            }
+            // The others go on to the next protocol, or leave.
+            for words in &all {
+                (0..50).for_each(|_| words.write().unwrap()[0] += 1);
+                assert_eq!(words.read().unwrap()[..2], [54, 4], "{protocol}");
+            }
+        }
+    });
+}
+
+#[test]
+fn variables_survive_a_death_on_another_host() {
+    on_hosts(&[0, 1, 1, 0], |world, jobs| {
+        // At home at each rank in turn, and last written by one of that host: of `direct` the
+        // contents lie in the memory of the rank that dies.
+        let all: Vec<_> = (0..12)
+            .map(|number| {
+                let protocol = PROTOCOLS[number / 4];
+                let options = SharedOptions { recoverable: true, ..by(protocol) };
+                world.shared_with::<u64>(&number.to_string(), &[500], options).unwrap()
+            })
+            .collect();
+        for writer in [0, 1, 3, 2] {
+            for words in all.iter().filter(|_| world.rank() == writer) {
+                words.write().unwrap().iter_mut().for_each(|word| *word += 1);
+            }
+            world.barrier().unwrap();
+        }
+        if world.rank() == 1 {
+            jobs.iter().for_each(|job| assert!(job.mark_dead(1, DeathCause::Signal(9))));
+            let _never_leaves = std::mem::ManuallyDrop::new((world, all));
+            return;
+        }
+        for words in &all {
+            for _ in 0..20 {
+                words.write().unwrap().iter_mut().for_each(|word| *word += 1);
+            }
+        }
+        // The survivors meet without the one that is gone.
+        for peer in [0, 2, 3].into_iter().filter(|peer| *peer != world.rank()) {
+            world.send(&[1_u8], peer, 9).unwrap();
+        }
+        for peer in [0, 2, 3].into_iter().filter(|peer| *peer != world.rank()) {
+            world.recv(&mut [0_u8], peer, 9).unwrap();
+        }
+        for words in &all {
+            assert!(words.read().unwrap().iter().all(|word| *word == 64), "{}", words.protocol());
+        }
+    });
+}
+
+#[test]
+fn persistent_exchanges_span_hosts() {
+    for of in SHAPES {
+        on_hosts(of, |world, _| {
+            let (own, size) = (world.rank(), world.size());
+            let (left, right) = ((own + size - 1) % size, (own + 1) % size);
+            for length in [1, 30_000] {
+                let neighbours = Neighbours::even(&[left, right], &[right, left], length);
+                let buffer = || world.alloc::<u64>(2 * length).unwrap();
+                let mut placed = world.exchange_init(&neighbours, buffer(), buffer()).unwrap();
+                let mut staged = world.staged_exchange_init::<u64>(&neighbours).unwrap();
+                let mut into = vec![0; 2 * length];
+                let value = |rank: u32, round: u64| u64::from(rank) << 32 | round;
+                for round in 0..20 {
+                    placed.outgoing_mut().unwrap().fill(value(own, round));
+                    placed.start().unwrap();
+                    staged.start_from(&vec![value(own, round); 2 * length]).unwrap();
+                    staged.wait_into(&mut into).unwrap();
+                    placed.wait().unwrap();
+                    for all in [&into[..], placed.incoming().unwrap()] {
+                        let (from_left, from_right) = all.split_at(length);
+                        assert!(from_left.iter().all(|word| *word == value(left, round)));
+                        assert!(from_right.iter().all(|word| *word == value(right, round)));
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn an_exchange_ends_with_a_neighbour_of_another_host() {
+    on_hosts(&[0, 1, 0], |world, jobs| {
+        let (own, size) = (world.rank(), world.size());
+        let (left, right) = ((own + size - 1) % size, (own + 1) % size);
+        let neighbours = Neighbours::even(&[left, right], &[right, left], 4);
+        let mut exchange = world.staged_exchange_init::<u64>(&neighbours).unwrap();
+        let mut data = vec![1; 8];
+        exchange.start_from(&data).unwrap();
+        exchange.wait_into(&mut data).unwrap();
+        if own == 1 {
+            jobs.iter().for_each(|job| assert!(job.mark_dead(1, DeathCause::Signal(9))));
+            let _never_leaves = std::mem::ManuallyDrop::new((world, exchange));
+            return;
+        }
+        exchange.start_from(&data).unwrap();
+        let error = exchange.wait_into(&mut data).unwrap_err();
+        let Error::Message(MsgError::PeerFailed(failure)) = &error else { panic!("{error}") };
+        assert_eq!(failure.rank, 1);
     });
 }

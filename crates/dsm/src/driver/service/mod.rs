@@ -25,6 +25,7 @@ mod sockets;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use crate::{
@@ -37,11 +38,12 @@ use hikyaku_rank::{LOOK_AGAIN, Rest, TaskId};
 
 use late::Late;
 pub(super) use side::Side;
+pub(super) use sockets::SocketPlace;
 use sockets::{MESSAGE_MOST, Sockets};
 
 use super::direct::{Asked, Outcome};
 use super::faults::Injector;
-use super::memory::EngineCell;
+use super::memory::{EngineCell, Given};
 
 /// The first byte of a datagram's message is its type.
 const LETTER: u8 = 0;
@@ -117,18 +119,21 @@ impl Service {
         self.sockets.borrow().as_ref().map(act)
     }
 
-    /// The socket's port and key; opens it if necessary.
-    pub(super) fn open_sockets(&self, rank: u32) -> std::io::Result<(u16, u64)> {
+    /// The socket's place; opens it at an address of this host if necessary.
+    pub(super) fn open_sockets(&self, rank: u32, at: IpAddr) -> std::io::Result<SocketPlace> {
         let mut sockets = self.sockets.borrow_mut();
-        if sockets.is_none() {
-            let faults = self.injector.as_ref().map(|injector| injector.seed());
-            *sockets = Some(Sockets::open(rank, faults)?);
-        }
-        sockets.as_ref().map_or(Ok((0, 0)), Sockets::place)
+        let opened = match sockets.take() {
+            Some(sockets) => sockets,
+            None => {
+                let faults = self.injector.as_ref().map(|injector| injector.seed());
+                Sockets::open(rank, at, faults)?
+            }
+        };
+        sockets.insert(opened).place()
     }
 
     /// Sets the addresses of the others' sockets.
-    pub(super) fn connect(&self, places: &[(u16, u64)]) {
+    pub(super) fn connect(&self, places: &[SocketPlace]) {
         let sockets = self.sockets.borrow();
         if let Some(sockets) = &*sockets {
             sockets.connect(places);
@@ -140,6 +145,11 @@ impl Service {
         if self.context.get().is_none() {
             self.context.set(Some(take()));
         }
+    }
+
+    /// Takes the memory that this rank gave to variables which others may still use.
+    pub(super) fn take_given(&self) -> Vec<Given> {
+        self.sides.borrow().values().filter_map(|side| side.take_given()).collect()
     }
 
     /// Registers a variable that has been made.

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::word::Version;
 use crate::{
-    Copyset, Departed, Division, Effect, Entry, Kind, Mailbox, Mark, Op, Refusal, State, Style,
-    Want, Word,
+    Copyset, Division, Effect, Entry, Kind, Mailbox, Mark, Op, Refusal, State, Style, Want, Word,
 };
 
 use super::super::contents::Contents;
@@ -77,7 +76,7 @@ impl Side {
         (division, element): (Division, u64),
         recoverable: bool,
     ) -> Side {
-        let sizes = *memory.sizes();
+        let sizes = memory.sizes().clone();
         let (node, nodes) = (sizes.geometry.node(), sizes.geometry.nodes());
         let part = |index| {
             let (home, _) = sizes.home_of(index);
@@ -270,17 +269,15 @@ impl Side {
         version: u64,
         mark: Option<Mark>,
     ) {
-        let gone = Departed::default();
         let held = Version { position: version, node: to, shared: false }.bits();
         let place = (u64::from(part), to, 0);
-        let word =
-            |value| self.memory.access(engine, &gone, place, (Word::Held(to), Op::Swap(value)));
+        let word = |value| self.memory.tell(engine, place, (Word::Held(to), Op::Swap(value)));
         let (start, length) = self.extent(part);
         let address = self.memory.copy_address(to, start as u64);
         let stored = self.with_contents(part, |bytes| {
             word(0)?;
             self.memory.store(engine, address, bytes)?;
-            if mark.is_none() { word(held) } else { Ok(0) }
+            if mark.is_none() { word(held) } else { Ok(()) }
         });
         // Only one error is possible: the receiver has died, and needs nothing.
         debug_assert!(!matches!(stored, Err(hikyaku_nic::fabric::PostError::Unsupported(_))));
@@ -292,7 +289,7 @@ impl Side {
         let operation = (Word::Owner(to), Op::Max(version.bits()));
         let place = (u64::from(part), to, 0);
         // A rank that has died needs no notification.
-        let _ = self.memory.access(engine, &Departed::default(), place, operation);
+        let _ = self.memory.tell(engine, place, operation);
         self.count(0, 1, 8);
     }
 
@@ -384,8 +381,12 @@ impl Side {
 
     /// Frees this rank's memory: [`Side::is_over`].
     pub(super) fn give_back(&self) {
-        let given = self.given.borrow_mut().take();
-        given.into_iter().for_each(Given::free);
+        self.take_given().into_iter().for_each(Given::free);
+    }
+
+    /// Takes the memory that this rank gave.
+    pub(super) fn take_given(&self) -> Option<Given> {
+        self.given.borrow_mut().take()
     }
 
     fn parted(&self) -> Copyset {
@@ -397,7 +398,7 @@ impl Side {
         if self.memory.is_virtual() && !std::thread::panicking() {
             self.memory.part_in_time(engine);
         } else {
-            self.memory.part();
+            self.memory.part(engine);
         }
     }
 }

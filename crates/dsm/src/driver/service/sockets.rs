@@ -1,4 +1,5 @@
-//! `udp`'s transport: one socket of this rank on 127.0.0.1, and a link to each other rank.
+//! `udp`'s transport: one socket of this rank, and a link to each other rank. The socket is on
+//! 127.0.0.1, or, in a job of several hosts, on the interface by which they are reached.
 //!
 //! Datagrams of other jobs and programs are dropped and counted: those from another address than
 //! the rank that they name has announced, with another key than this rank's, or of another length
@@ -11,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::link::{HEAD_BYTES, Head, Link};
 use hikyaku_nic::random::Random;
@@ -26,6 +27,31 @@ const FAULTS: [u32; 3] = [100, 100, 100];
 
 /// Timeout for a datagram to the socket that sent it.
 const ITSELF_MOST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Where a rank's socket is, and the key that others must send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct SocketPlace {
+    pub(in super::super) address: SocketAddr,
+    pub(in super::super) key: u64,
+}
+
+impl SocketPlace {
+    /// As words for other ranks.
+    pub(in super::super) fn to_words(self) -> [u64; 4] {
+        let bits = match self.address.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        [(bits >> 64) as u64, bits as u64, self.address.port().into(), self.key]
+    }
+
+    /// From these words.
+    pub(in super::super) fn from_words([high, low, port, key]: [u64; 4]) -> SocketPlace {
+        let address = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+        let address = SocketAddr::new(address.to_canonical(), port as u16);
+        SocketPlace { address, key }
+    }
+}
 
 /// The socket and what goes through it.
 #[derive(Debug)]
@@ -94,10 +120,10 @@ fn reaches_itself(socket: &UdpSocket) -> io::Result<()> {
 }
 
 impl Sockets {
-    /// A socket of this rank. `faults`: the seed by which datagrams are lost, duplicated and
-    /// overtaken.
-    pub(super) fn open(rank: u32, faults: Option<u64>) -> io::Result<Sockets> {
-        let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    /// A socket of this rank at an address of its host. `faults`: the seed by which datagrams are
+    /// lost, duplicated and overtaken.
+    pub(super) fn open(rank: u32, at: IpAddr, faults: Option<u64>) -> io::Result<Sockets> {
+        let socket = UdpSocket::bind(SocketAddr::new(at, 0))?;
         socket.set_nonblocking(true)?;
         reaches_itself(&socket)?;
         // Other processes of the machine must not guess it: the hasher's keys are random.
@@ -119,21 +145,18 @@ impl Sockets {
         })
     }
 
-    /// The port and key, which the others have to know.
-    pub(super) fn place(&self) -> io::Result<(u16, u64)> {
-        Ok((self.socket.local_addr()?.port(), self.key))
+    /// Its place, which the others have to know.
+    pub(super) fn place(&self) -> io::Result<SocketPlace> {
+        Ok(SocketPlace { address: self.socket.local_addr()?, key: self.key })
     }
 
     /// Sets the addresses of the others, by rank. Only the first call counts: a rank's socket
     /// stays.
-    pub(super) fn connect(&self, places: &[(u16, u64)]) {
+    pub(super) fn connect(&self, places: &[SocketPlace]) {
         let mut peers = self.peers.borrow_mut();
         if peers.is_empty() {
-            let peer = |&(port, key): &(u16, u64)| Peer {
-                address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into(),
-                key,
-                link: Link::default(),
-            };
+            let peer =
+                |&SocketPlace { address, key }: &_| Peer { address, key, link: Link::default() };
             *peers = places.iter().map(peer).collect();
         }
     }
@@ -240,10 +263,23 @@ impl Sockets {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::net::Ipv4Addr;
+
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn places_read_as_written() {
+        for address in ["10.221.0.2:7", "[2001:db8::1]:65535", "0.0.0.0:0"] {
+            let place = SocketPlace { address: address.parse().unwrap(), key: u64::MAX - 5 };
+            assert_eq!(SocketPlace::from_words(place.to_words()), place);
+        }
+    }
+
     fn pair(faults: Option<u64>) -> (Sockets, Sockets) {
-        let (a, b) = (Sockets::open(0, faults).unwrap(), Sockets::open(1, faults).unwrap());
+        let open = |rank| Sockets::open(rank, HERE, faults).unwrap();
+        let (a, b) = (open(0), open(1));
         let places = [a.place().unwrap(), b.place().unwrap()];
         a.connect(&places);
         b.connect(&places);
@@ -276,7 +312,7 @@ mod tests {
         let head = Head { key: b.key, from: 0, number: 1, expected: 1, length: 1 };
         let datagram = |head: Head| [&head.encode()[..], &[9]].concat();
         // The right bytes from the wrong port.
-        let stranger = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stranger = UdpSocket::bind(SocketAddr::new(HERE, 0)).unwrap();
         stranger.send_to(&datagram(head), to).unwrap();
         // From the right port: another key, length, or rank; no such rank, no bytes, too many.
         let wrong = [

@@ -99,7 +99,7 @@ impl Direct {
     /// The newest contents died with their node. This rank has the turn, so no rank writes
     /// meanwhile: the newest copy that is left becomes the contents.
     fn salvage(&mut self, departed: &Departed) -> Action {
-        let victim = self.geometry.ranks_of(self.latest.node).start;
+        let victim = self.geometry.ranks_of(self.latest.node).next().unwrap_or(0);
         self.head.mark = Some(Mark { victim, stale: true });
         if !self.recoverable {
             return self.fail();

@@ -287,17 +287,18 @@ mod tests {
             if rank_2_is_dead {
                 departed.insert(2);
             }
-            let geometry = before.geometry;
-            let (mut short, mut words) = (Direct::new(geometry, 0, recoverable), before.clone());
+            let geometry = before.geometry.clone();
+            let protocol = Direct::new(geometry.clone(), 0, recoverable);
+            let (mut short, mut words) = (protocol.clone(), before.clone());
             let gone = |node| departed.node_is_gone(&geometry, node);
             let free = short.enter_free(kind, |word, op| words.access(word, op), gone);
             if free == Free::Not {
                 // Nothing has changed, so the variable can be requested.
                 prop_assert_eq!((&words.home, words.nodes), (&before.home, before.nodes));
-                prop_assert_eq!(short, Direct::new(geometry, 0, recoverable));
+                prop_assert_eq!(short, protocol);
                 return Ok(());
             }
-            let (mut same, mut others) = (Direct::new(geometry, 0, recoverable), before);
+            let (mut same, mut others) = (protocol, before);
             same.request(kind, Patience::Wait);
             let (expected, woken) = long(&mut same, &mut others, 0, &departed);
             match free {
@@ -346,7 +347,7 @@ mod tests {
             recoverable: bool,
         ) {
             let geometry = Geometry::new(3, ranks_per_node, 1);
-            let (mut words, departed) = (WordsAtHand::new(geometry), Departed::default());
+            let (mut words, departed) = (WordsAtHand::new(geometry.clone()), Departed::default());
             let mut protocol = Direct::new(geometry, 0, recoverable);
             let mut told = ranks_per_node == 3;
             for write in kinds {

@@ -346,10 +346,8 @@ mod tests {
     /// Rank 1 keeps the variable.
     fn kept() -> (Direct, KeptWords) {
         let geometry = Geometry::new(2, 1, 1);
-        let (mut keeper, mut words) = (
-            Direct::new(geometry, 0, true),
-            KeptWords(geometry.initial_home(), [initial_node(); 2]),
-        );
+        let mut words = KeptWords(geometry.initial_home(), [initial_node(); 2]);
+        let mut keeper = Direct::new(geometry, 0, true);
         for _ in 0..2 {
             assert!(write(&mut keeper, &mut words).len() > 8);
         }
@@ -401,8 +399,8 @@ mod tests {
     #[test]
     fn at_home_and_on_one_node_nothing_is_kept() {
         for geometry in [Geometry::new(2, 1, 0), Geometry::new(2, 2, 1)] {
-            let mut protocol = Direct::new(geometry, 0, true);
             let mut words = KeptWords(geometry.initial_home(), [initial_node(); 2]);
+            let mut protocol = Direct::new(geometry, 0, true);
             for _ in 0..4 {
                 let touched = write(&mut protocol, &mut words);
                 assert!(touched.contains(&Word::Head) && !protocol.keeping.keeps());

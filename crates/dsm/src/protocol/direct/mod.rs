@@ -186,6 +186,7 @@ impl Direct {
     /// with a [`Mark`].
     pub fn new(geometry: Geometry, home: u32, recoverable: bool) -> Direct {
         let latest = Version { position: 0, node: 0, shared: false };
+        let courtesy = Courtesy::new(&geometry, home);
         Direct {
             geometry,
             recoverable,
@@ -201,7 +202,7 @@ impl Direct {
             recovery: TurnRecovery::NONE,
             then: Then::Ask,
             mark: None,
-            courtesy: Courtesy::new(&geometry, home),
+            courtesy,
             keeping: Keeping::NONE,
         }
     }
@@ -209,7 +210,7 @@ impl Direct {
     /// Whether there is only one node, so that copies never travel.
     #[inline]
     fn alone(&self) -> bool {
-        self.geometry.ranks <= self.geometry.ranks_per_node
+        self.geometry.nodes() == 1
     }
 
     /// Most steps from one request to [`Action::Wait`] or to its end. Far more than any rank takes:

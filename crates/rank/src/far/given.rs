@@ -1,0 +1,161 @@
+//! Memory that ranks of other hosts have given to the job, as shared variables do: it stays when
+//! its rank leaves or dies.
+//!
+//! The rank itself is asked while its process lives, even if it has left the job: it lingers as
+//! long as others need what it gave (`parting.rs`). Afterwards any other rank of its host is asked,
+//! which has the region mapped. Memory of a host without ranks is lost.
+
+use hikyaku_nic::fabric::{Atomic, AtomicOp, PeerState, Port, PostError, Rank, RemoteAddress};
+use hikyaku_shm::ShmPort;
+
+use super::memory::FarWait;
+use super::wire::{self, Place, PutPart, Told, UNANSWERED};
+use super::{Far, NEEDED};
+
+impl Far {
+    /// Changes an integer in memory that a rank of another host has given; answers the one before.
+    ///
+    /// # Errors
+    /// No rank of its host is left.
+    pub(crate) fn fetch_given(
+        &mut self,
+        near: &mut ShmPort,
+        atomic: &Atomic,
+    ) -> Result<u64, PostError> {
+        let at = Place::given(atomic.target);
+        let mut again = false;
+        loop {
+            let asked = self.keeper_of(near, atomic.target.rank)?;
+            let mut wait = FarWait::for_given(near.now());
+            match self.change_at(near, (asked, at), atomic, Told::Not, &mut wait) {
+                Err(PostError::PeerFailed(_)) => again = true,
+                Ok(old) if again => return Ok(as_if_asked_once(atomic, old)),
+                done => return done,
+            }
+        }
+    }
+
+    /// Reads memory that a rank of another host has given.
+    ///
+    /// # Errors
+    /// No rank of its host is left.
+    pub(crate) fn get_given(
+        &mut self,
+        near: &mut ShmPort,
+        from: RemoteAddress,
+        into: &mut [u8],
+    ) -> Result<(), PostError> {
+        loop {
+            let asked = self.keeper_of(near, from.rank)?;
+            match self.get_by(near, (asked, Place::given(from)), into, FarWait::for_given) {
+                Err(PostError::PeerFailed(_)) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Writes memory that a rank of another host has given, and waits for no answer. What this rank
+    /// asks for later is done later.
+    ///
+    /// # Errors
+    /// No rank of its host is left.
+    pub(crate) fn put_given(
+        &mut self,
+        near: &mut ShmPort,
+        to: RemoteAddress,
+        payload: &[u8],
+    ) -> Result<(), PostError> {
+        let total = payload.len();
+        let mut done = 0;
+        while done < total {
+            let asked = self.keeper_of(near, to.rank)?;
+            let end = total.min(done + self.links.longest(asked, NEEDED) - wire::PUT_HEAD);
+            let put = PutPart {
+                call: UNANSWERED,
+                told: Told::Not,
+                to: Place::given(to),
+                total: total as u64,
+                done: done as u64,
+                bytes: &payload[done..end],
+            };
+            let posted = self.say(near, asked, &[&wire::put_head(&put), put.bytes]);
+            // Of what a dead rank was sent nobody knows how much it has written.
+            done = if posted.is_ok() { end } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// Changes an integer in memory that a rank of another host has given, and waits for no answer.
+    ///
+    /// # Errors
+    /// No rank of its host is left.
+    pub(crate) fn tell_given(
+        &mut self,
+        near: &mut ShmPort,
+        atomic: &Atomic,
+    ) -> Result<(), PostError> {
+        let packet = wire::atomic(UNANSWERED, Told::Not, Place::given(atomic.target), atomic);
+        loop {
+            let asked = self.keeper_of(near, atomic.target.rank)?;
+            if self.say(near, asked, &[&packet]).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends something that is not answered.
+    fn say(&mut self, near: &mut ShmPort, to: Rank, parts: &[&[u8]]) -> Result<(), PostError> {
+        let mut wait = FarWait::for_given(near.now());
+        let said = self.ask(near, &mut wait, to, parts);
+        wait.end(near);
+        said
+    }
+
+    /// Who is asked for memory of a rank: itself, or else the first that is left of its host.
+    fn keeper_of(&self, near: &ShmPort, rank: Rank) -> Result<Rank, PostError> {
+        if self.is_there(near, rank) {
+            return Ok(rank);
+        }
+        let host_of = |rank| near.host().host_of(rank);
+        let mut mates = (0..near.size()).filter(|other| host_of(*other) == host_of(rank));
+        mates.find(|other| self.is_there(near, *other)).ok_or_else(|| {
+            match self.failure(near, rank) {
+                Some(failure) => PostError::PeerFailed(failure),
+                None => PostError::Unsupported("reach memory of a host that all ranks have left"),
+            }
+        })
+    }
+
+    /// Whether a rank of another host serves memory that ranks of that host gave, as far as is
+    /// known.
+    pub(super) fn is_there(&self, near: &ShmPort, rank: Rank) -> bool {
+        let is_deaf = self.state.peers[rank as usize].is_deaf();
+        !is_deaf && !matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_))
+    }
+}
+
+/// The old value of an operation that may have been carried out before, and found `old`.
+fn as_if_asked_once(atomic: &Atomic, old: u64) -> u64 {
+    match atomic.operation {
+        AtomicOp::CompareSwap { expected } if old == atomic.operand => expected,
+        _ => old,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_nic::fabric::{Integer, Space};
+
+    use super::*;
+
+    #[test]
+    fn an_exchange_that_was_done_before_has_succeeded() {
+        let target = RemoteAddress { rank: 1, space: Space::Region, offset: 8 };
+        let (integer, result) = (Integer::U64, None);
+        let of = |operation| Atomic { target, integer, operation, operand: 7, result };
+        let exchange = of(AtomicOp::CompareSwap { expected: 3 });
+        let answers = [3, 7, 9].map(|old| as_if_asked_once(&exchange, old));
+        assert_eq!(answers, [3, 3, 9]);
+        assert_eq!(as_if_asked_once(&of(AtomicOp::Or), 7), 7);
+    }
+}

@@ -1,0 +1,137 @@
+//! How a rank leaves those of other hosts.
+//!
+//! ```text
+//!   bye ──► all know, or have left, or have died ──► left, for its own host as well
+//!                                                     │ serves memory that it gave
+//!                                                     ▼
+//!                                 nobody of another host uses that any more ──► end
+//! ```
+
+use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
+use hikyaku_nic::hosted::Host;
+use hikyaku_nic::sync::Ordering;
+use hikyaku_nic::time::Time;
+use hikyaku_shm::ShmPort;
+
+use super::memory::FarWait;
+use super::{Far, FarPeer, NAP, SENDS, wire};
+
+/// How long a rank that leaves waits for the word of one that has left too.
+const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
+
+/// How long the provider gets to send what it has taken, if others leave too.
+const FLUSH: Time = Time::from_nanoseconds(5_000_000);
+
+/// Where in the own region one bit for each rank says whether it uses some memory no more.
+#[derive(Debug)]
+pub(super) struct Kept(u64);
+
+impl Kept {
+    fn is_over_for(&self, near: &ShmPort, rank: Rank) -> bool {
+        let word = near.host().word64(near.rank(), self.0 + u64::from(rank) / 64 * 8);
+        word.is_none_or(|word| word.load(Ordering::Acquire) & 1 << (rank % 64) != 0)
+    }
+}
+
+impl Far {
+    /// Serves memory that this rank gave until each rank of another host has set its bit in
+    /// the words from `parted` on, has left or has died.
+    pub(crate) fn keep(&mut self, parted: u64) {
+        self.kept.push(Kept(parted));
+    }
+
+    /// Leaves: tells all others, and waits until they know, have left or have died.
+    pub(crate) fn leave(&mut self, near: &mut ShmPort) {
+        self.state.is_leaving = true;
+        self.progress(near);
+        let others: Vec<Rank> = (0..near.size()).filter(|rank| self.is_far(*rank)).collect();
+        let mut unsaid = others.clone();
+        let mut wait = FarWait::to_leave(near.now());
+        loop {
+            self.discard(near);
+            let came = self.progress(near);
+            unsaid.retain(|rank| !self.say_bye(*rank));
+            let is_open = |rank: &Rank| !self.knows(near, *rank, unsaid.contains(rank));
+            let Some(rank) = others.iter().copied().find(is_open) else { break };
+            if !came {
+                wait.rest(near, rank);
+            }
+        }
+        wait.end(near);
+        self.linger(near, &others);
+        self.say_last_words(near);
+    }
+
+    /// Tells a rank that this one leaves, once all that was for it is on its way.
+    fn say_bye(&mut self, rank: Rank) -> bool {
+        let is_next = !self.out.iter().any(|(to, ..)| *to == rank);
+        if is_next {
+            self.out.push_back((rank, SENDS, wire::bye(!self.kept.is_empty())));
+        }
+        is_next
+    }
+
+    /// Serves memory that others use.
+    fn linger(&mut self, near: &mut ShmPort, others: &[Rank]) {
+        if self.kept.is_empty() {
+            return;
+        }
+        // Whoever waits for the end of this rank must not wait for the end of its service.
+        near.host().leave();
+        let mut wait = FarWait::to_leave(near.now());
+        while let Some(rank) = others.iter().copied().find(|rank| self.needs(near, *rank)) {
+            self.discard(near);
+            if !self.progress(near) {
+                wait.rest(near, rank);
+            }
+        }
+        wait.end(near);
+    }
+
+    /// Whether a rank uses memory that this one gave.
+    fn needs(&self, near: &ShmPort, rank: Rank) -> bool {
+        let has_left = self.state.peers[rank as usize].left.is_some();
+        !has_left
+            && self.is_there(near, rank)
+            && self.kept.iter().any(|kept| !kept.is_over_for(near, rank))
+    }
+
+    /// Nobody reads messages any more: whoever sends needs the room to go on.
+    fn discard(&mut self, near: &mut ShmPort) {
+        while let Some(event) = near.poll() {
+            if let Some(Event::Landed(landed)) = self.filter(event)
+                && let Landing::Ring(slice) = landed.data
+            {
+                near.release(slice);
+            }
+        }
+    }
+
+    /// Lets the provider send what it has taken: a rank that leaves as well waits for it.
+    fn say_last_words(&mut self, near: &mut ShmPort) {
+        let start = near.now();
+        let is_recent = |peer: &FarPeer| peer.left.is_some_and(|left| start < left + LAST_WORD);
+        let flush = match self.state.peers.iter().any(is_recent) {
+            true => start + FLUSH,
+            false => start,
+        };
+        while near.now() < flush
+            || self.links.endpoint().in_flight() > 0 && near.now() < start + LAST_WORD
+        {
+            if !self.progress(near) {
+                near.park(Some(near.now() + NAP));
+            }
+        }
+    }
+
+    /// Whether a rank knows that this one leaves, or need not.
+    fn knows(&self, near: &ShmPort, rank: Rank, is_unsaid: bool) -> bool {
+        let peer = &self.state.peers[rank as usize];
+        let is_said = !is_unsaid && !self.out.iter().any(|(to, ..)| *to == rank);
+        let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
+        is_over
+            || peer.failed.is_some()
+            || is_said && self.links.unacknowledged(rank, SENDS) == 0
+            || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
+    }
+}
