@@ -131,9 +131,8 @@ impl Net {
         let first = self.hosts[host as usize].first;
         let space = |pid: i32| fs::read_link(PathBuf::from(format!("/proc/{pid}/ns/pid"))).ok();
         let Some(own) = space(first) else { return Vec::new() };
-        let is_there = |process: &Process| {
-            process.pid != first && space(process.pid).as_ref() == Some(&own)
-        };
+        let is_there =
+            |process: &Process| process.pid != first && space(process.pid).as_ref() == Some(&own);
         let all = process::all().into_iter().filter(is_there);
         all.filter(|process| !process.command().is_empty()).collect()
     }

@@ -62,8 +62,7 @@ fn hosts_run_their_programs() {
     let one = ["-genv", "A", "1", "-l", "-host", "a", "-n", "2", "-wdir", "/", "sh", "-c", say];
     let two = ["one", ":", "-host", "b", "-n", "1", "-wdir", "/usr", "sh", "-c", say, "two"];
     let output = mpiexec(&[&agent[..], &one, &two].concat());
-    let expected =
-        ["[0] 0 of 3: one 1 0 /", "[1] 1 of 3: one 1 0 /", "[2] 2 of 3: two 1 1 /usr"];
+    let expected = ["[0] 0 of 3: one 1 0 /", "[1] 1 of 3: one 1 0 /", "[2] 2 of 3: two 1 1 /usr"];
     assert_eq!(lines(&output), expected);
     let fail = "test $HIKYAKU_RANK = 2 && exit 7; exec sleep 1000";
     let words = ["-hosts", "a,b", "-ppn", "2", "-n", "4", "sh", "-c", fail];

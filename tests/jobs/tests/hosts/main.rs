@@ -8,6 +8,7 @@
 
 mod faults;
 mod kills;
+mod others;
 mod right;
 mod started;
 

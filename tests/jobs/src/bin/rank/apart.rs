@@ -61,20 +61,30 @@ fn step(field: &[u64], edge: usize) -> Vec<u64> {
 
 /// Rank 0 hands out numbers to whoever has time, and gets their squares.
 fn queue(world: &World) -> Result<(), Error> {
+    if world.rank() == 0 {
+        hand_out(world)?
+    } else {
+        work(world)?
+    }
+    // Nobody asks for work of the next round before this one is over.
+    world.barrier()
+}
+
+fn work(world: &World) -> Result<(), Error> {
+    let (mut word, mut task) = ([0u64; 2], [0u64]);
+    loop {
+        world.send(&word, 0, 3)?;
+        world.recv(&mut task, 0, 4)?;
+        if task == [0] {
+            return Ok(());
+        }
+        word = [1, task[0] * task[0]];
+    }
+}
+
+fn hand_out(world: &World) -> Result<(), Error> {
     const TASKS: u64 = 60;
     let others = u64::from(world.size()) - 1;
-    if world.rank() > 0 {
-        let mut word = [0u64; 2];
-        loop {
-            world.send(&word, 0, 3)?;
-            let mut task = [0u64];
-            world.recv(&mut task, 0, 4)?;
-            if task == [0] {
-                return Ok(());
-            }
-            word = [1, task[0] * task[0]];
-        }
-    }
     let (mut sum, mut done) = (0, 0);
     for turn in 0..TASKS + others {
         let mut word = [0u64; 2];
