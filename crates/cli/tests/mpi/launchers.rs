@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{assert_success, compile, root, scratch, stderr, stdout, tool};
+use crate::support::{assert_success, compile, mpich, root, scratch, stderr, stdout, tool};
 
 fn mpiexec(words: &[&str]) -> Output {
     let mut command = Command::new(tool("mpiexec"));
@@ -87,7 +87,20 @@ fn programs_of_mpi_know_their_number() {
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// A program that another launcher has started as one of several says so, and ends with code 2.
+/// MPICH's own launcher starts programs of hikyaku's MPI as one job, and knows their numbers.
+#[test]
+fn the_launcher_of_mpich_starts_programs() {
+    let Some(prefix) = mpich() else { return };
+    let (program, scratch) = compiled("by-mpich");
+    let program = program.to_str().unwrap();
+    let mut command = Command::new(prefix.join("bin/mpiexec.hydra"));
+    command.args(["-n", "2", program, "0", ":", "-n", "1", program, "1"]).stdin(Stdio::null());
+    assert_eq!(lines(&command.output().unwrap()), ["3 ranks"]);
+    fs::remove_dir_all(scratch).unwrap();
+}
+
+/// A program that another launcher has started as one of several, and by which it cannot meet the
+/// others, says so, and ends with code 2.
 #[test]
 fn a_foreign_launcher_does_not_make_worlds_of_one() {
     let (program, scratch) = compiled("foreign");

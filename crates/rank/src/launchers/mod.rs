@@ -1,4 +1,5 @@
-//! Jobs that another launcher has started: MPICH's `mpiexec`, Slurm's `srun`. Their ranks meet by
+//! Jobs that another launcher has started: `mpiexec` of MPICH, `mpirun` of Open MPI, Slurm's `srun`.
+//! Their ranks meet by
 //! what the launcher offers, a place for keys and values and a fence, and from then on are a job as
 //! any other.
 //!
@@ -20,6 +21,7 @@
 //! launcher acts.
 
 mod pmi;
+mod pmix;
 
 use std::fs::File;
 use std::io::Read;
@@ -28,6 +30,7 @@ use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, JobError, Process, ShmPort
 use thiserror::Error;
 
 use self::pmi::Pmi;
+use self::pmix::Pmix;
 
 /// Keys of the meeting: the memory of a host, the secret, and where a rank is reached.
 const MEMORY: &str = "memory";
@@ -61,6 +64,23 @@ pub enum LauncherError {
         wanted: &'static str,
         /// What came.
         line: String,
+    },
+    /// The library of a launcher that speaks PMIx is not there.
+    #[error(
+        "the launcher of this program speaks PMIx, and libpmix.so.2 cannot be opened ({reason}): \
+         install it (Debian: apt-get install libpmix2) or put its folder into LD_LIBRARY_PATH"
+    )]
+    NoPmix {
+        /// What the linker says.
+        reason: String,
+    },
+    /// A call of that library failed.
+    #[error("{call} of the launcher of this program failed: {reason}")]
+    Pmix {
+        /// The call.
+        call: &'static str,
+        /// What the library says.
+        reason: String,
     },
     /// A rank did not say what it should.
     #[error("rank {rank} has not said where it is: does it run the same version of hikyaku?")]
@@ -136,10 +156,15 @@ impl Started {
     pub(crate) fn meet(
         value_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<(ShmPort, Started)>, LauncherError> {
-        match Pmi::open(value_of)? {
-            Some(pmi) => Started::over(Box::new(pmi)).map(Some),
-            None => Ok(None),
-        }
+        // Of launchers that speak both, which sets both, PMI-1 needs no library.
+        let launcher: Box<dyn Launcher> = match Pmi::open(&value_of)? {
+            Some(pmi) => Box::new(pmi),
+            None => match Pmix::open(&value_of)? {
+                Some(pmix) => Box::new(pmix),
+                None => return Ok(None),
+            },
+        };
+        Started::over(launcher).map(Some)
     }
 
     fn over(mut launcher: Box<dyn Launcher>) -> Result<(ShmPort, Started), LauncherError> {

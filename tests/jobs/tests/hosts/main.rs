@@ -10,6 +10,7 @@ mod faults;
 mod kills;
 mod others;
 mod right;
+mod slurm;
 mod started;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

