@@ -218,12 +218,11 @@ impl<'a> Parser<'a> {
                 (own, _) => own,
             };
             for (name, ranks) in assign(entries, Some(ranks), self.per_host)? {
-                match places.last_mut() {
-                    Some((last, count)) if *last == name => *count += ranks,
-                    _ if places.iter().any(|(other, _)| *other == name) => {
-                        return Err(Wrong::Again(name));
-                    }
-                    _ => places.push((name, ranks)),
+                let known = places.iter().position(|(other, _)| *other == name);
+                match known {
+                    None => places.push((name, ranks)),
+                    Some(at) if at + 1 == places.len() => places[at].1 += ranks,
+                    Some(_) => return Err(Wrong::Again(name)),
                 }
             }
         }
