@@ -1,7 +1,6 @@
-//! Jobs that another launcher has started: `mpiexec` of MPICH, `mpirun` of Open MPI, Slurm's `srun`.
-//! Their ranks meet by
-//! what the launcher offers, a place for keys and values and a fence, and from then on are a job as
-//! any other.
+//! Jobs that another launcher has started: MPICH's `mpiexec`, Open MPI's `mpirun`, Slurm's `srun`.
+//! Their ranks meet by what the launcher offers, a place for keys and values and a fence, and from
+//! then on are a job as any other.
 //!
 //! ```text
 //!   first rank of a host               the others of that host

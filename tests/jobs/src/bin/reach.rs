@@ -2,8 +2,8 @@
 //!
 //! - `reach serve` is the first process of a host: it runs what is asked for, buries what is left
 //!   behind, and ends, and with it the host, when its standard input does.
-//! - `reach [-x] ADDRESS COMMAND...` has a shell there run the command. Its standard input and output are
-//!   the command's. It notices no cut cable, as ssh does not.
+//! - `reach [-x] ADDRESS COMMAND...` has a shell there run the command. Its standard input and
+//!   output are the command's. It notices no cut cable, as ssh does not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -88,8 +88,8 @@ fn reach(address: &str, command: &str) {
     pass(&mut stream, &mut out);
 }
 
-/// Passes bytes on until either end is closed. Not `std::io::copy`: that splices, and while a splice
-/// waits for a socket nobody can read the pipe.
+/// Passes bytes on until either end is closed. Not `std::io::copy`: that splices, and while a
+/// splice waits for a socket nobody can read the pipe.
 fn pass(from: &mut dyn Read, to: &mut dyn Write) {
     let mut bytes = [0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {

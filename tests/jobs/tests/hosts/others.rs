@@ -18,7 +18,7 @@ const RANK: &str = env!("CARGO_BIN_EXE_rank");
 /// What is computed, and for how many rounds.
 const PROGRAMS: [(&str, &str); 4] = [("ring", "3"), ("halo", "10"), ("queue", "3"), ("sums", "5")];
 
-/// The folder of another MPI, which a variable names or a script installs, if this program is there.
+/// The folder of another MPI, which a variable names or a script installs, if this is there.
 fn installed(name: &str, variable: &str, program: &str) -> Option<PathBuf> {
     static ONE: Mutex<()> = Mutex::new(());
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! Slurm on two hosts: `srun --mpi=pmi2` starts ranks of one job.
 //!
-//! Skipped where it is not installed (Debian: slurmctld slurmd slurm-client munge). Its programs run
-//! here with a configuration of this test's own, and end with the hosts.
+//! Skipped where it is not installed (Debian: slurmctld slurmd slurm-client munge). Its programs
+//! run here with a configuration of this test's own, and end with the hosts.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -32,7 +32,8 @@ pub(super) struct Started {
 /// How it ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// The launcher's exit code; none if it was killed: who has entered its host for it ends likewise.
+    /// The launcher's exit code; none if it was killed: who has entered its host for it ends as it
+    /// did.
     pub(super) code: Option<i32>,
     /// What ranks wrote that nobody has taken.
     pub(super) lines: Vec<String>,

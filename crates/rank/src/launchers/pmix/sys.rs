@@ -1,4 +1,4 @@
-//! libpmix.so.2, opened when the launcher's variables ask for it, and never closed: it has a thread.
+//! libpmix.so.2, opened when the launcher's variables ask for it, never closed: it has a thread.
 //!
 //! Structures and calls are those of the PMIx standard 4 and 5 (chapters 3, 5 and 6), which libpmix
 //! keeps since 3. Values that it returns are not given back: a few for each rank of a host's first.
