@@ -71,7 +71,7 @@ impl Arguments {
     }
 
     /// These hosts, reached as was said.
-    fn on(&self, places: Vec<(String, u32)>) -> OnHosts {
+    pub(crate) fn on(&self, places: Vec<(String, u32)>) -> OnHosts {
         let mut hosts = OnHosts::new(places);
         let agent = self.launcher_exec.clone().or_else(|| env::var(LAUNCHER_EXEC).ok());
         let words = agent.map(|agent| split(&agent)).filter(|words| !words.is_empty());

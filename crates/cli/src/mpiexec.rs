@@ -1,22 +1,23 @@
 //! `mpiexec` and `mpirun`: the words that MPI's launchers take (MPI 5.0 §11.5) as a [`Launch`].
 //!
 //! It is `hikyaku run` by another name: the program under one of those names, or a symbolic link to
-//! it. What means other machines is an error; what means places of this machine beyond one CPU a
-//! rank changes nothing.
+//! it. Hosts that are all this machine are as none: there is any number of ranks on it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, mem};
 
+use hikyaku_launch::hosts::{HostEntry, HostsError, assign};
 use hikyaku_launch::{Bind, Launch, Program};
 use thiserror::Error;
 
 use crate::exit::{self, USAGE};
-use crate::run::see_to_its_end;
+use crate::hosts;
+use crate::run::{seconds, see_to_its_end};
 
 const HELP: &str = "\
-Start ranks of programs on this machine, with the words of other MPI launchers
+Start ranks of programs, with the words of other MPI launchers
 
 Usage: mpiexec [OPTIONS] [-n N] PROGRAM [ARGUMENTS]... [: [-n N] PROGRAM [ARGUMENTS]...]...
 
@@ -30,10 +31,17 @@ Usage: mpiexec [OPTIONS] [-n N] PROGRAM [ARGUMENTS]... [: [-n N] PROGRAM [ARGUME
   -configfile FILE     take options and programs from a file, one program a line
   -l                   start each line of output with \"[rank] \"
   --bind-to core|none  tie each rank to one CPU, or to none
-  -host, -hosts, -hostfile, -f
-                       accepted if they name this machine and no other
-  -ppn, --map-by, --oversubscribe, --allow-run-as-root
-                       accepted without effect: there is one machine, with any number of ranks
+  -hosts a:4,b:4       run the ranks on these hosts, in order; -host a does the same for the ranks
+                       of one program
+  -f FILE, -hostfile FILE
+                       take the hosts from a file, one a line: host, host:4 or host slots=4
+  -ppn K               run at most K ranks on each host; --map-by ppr:K:node does the same
+  -launcher-exec COMMAND
+                       reach hosts by this command, followed by a host and a command line [ssh]
+  -host-timeout SECONDS
+                       count a host as dead that was silent for so long [5]
+  --map-by, --oversubscribe, --allow-run-as-root
+                       accepted without effect
 
 `hikyaku run --help` says how input, output and the end of a job go.
 ";
@@ -47,8 +55,10 @@ enum Wrong {
     Needs(String, &'static str),
     #[error("{0} takes {1}, not `{2}`")]
     Value(String, &'static str, String),
-    #[error("`{0}` is another machine: hikyaku starts ranks on this one only, so leave it out")]
-    OtherMachine(String),
+    #[error(transparent)]
+    Hosts(#[from] hosts::WrongHosts),
+    #[error("host {0} is named again after others: put programs of one host beside each other")]
+    Again(String),
     #[error("no program is named after the options")]
     NoProgram,
     #[error("cannot read {0}: {1}")]
@@ -111,9 +121,19 @@ impl Seen {
     }
 }
 
+impl From<HostsError> for Wrong {
+    fn from(error: HostsError) -> Wrong {
+        Wrong::Hosts(error.into())
+    }
+}
+
 /// What was said so far.
 struct Parser<'a> {
     this_machine: &'a str,
+    /// Of all programs, and how hosts are reached.
+    hosts: Vec<HostEntry>,
+    reached: hosts::Arguments,
+    per_host: Option<u32>,
     bind: Bind,
     label: bool,
     /// Of all programs.
@@ -121,8 +141,9 @@ struct Parser<'a> {
     variables: Vec<(String, String)>,
     /// Of the next program.
     own_seen: Seen,
+    own_hosts: Vec<HostEntry>,
     next: Program,
-    programs: Vec<(Seen, Program)>,
+    programs: Vec<(Seen, Vec<HostEntry>, Program)>,
 }
 
 /// The words that are left.
@@ -132,11 +153,15 @@ impl<'a> Parser<'a> {
     fn new(this_machine: &'a str) -> Parser<'a> {
         Parser {
             this_machine,
+            hosts: Vec::new(),
+            reached: hosts::Arguments::default(),
+            per_host: None,
             bind: Bind::default(),
             label: false,
             seen: Seen::All,
             variables: Vec::new(),
             own_seen: Seen::Default,
+            own_hosts: Vec::new(),
             next: Program { ranks: 1, ..Program::default() },
             programs: Vec::new(),
         }
@@ -147,8 +172,9 @@ impl<'a> Parser<'a> {
         if self.programs.is_empty() {
             return Err(Wrong::NoProgram);
         }
+        let places = self.places()?;
         let all = self.seen.clone();
-        let programs = self.programs.into_iter().map(|(seen, program)| {
+        let programs = self.programs.into_iter().map(|(seen, _, program)| {
             let seen = if matches!(seen, Seen::Default) { all.clone() } else { seen };
             let inherited = match seen {
                 Seen::Only(names) => Some(names),
@@ -162,7 +188,45 @@ impl<'a> Parser<'a> {
         launch.label = self.label;
         launch.variables = self.variables;
         launch.owns_process = true;
+        launch.hosts = places.map(|places| self.reached.on(places));
         Ok(launch)
+    }
+
+    /// The hosts of all ranks in order; none if all are this machine.
+    fn places(&self) -> Result<Option<Vec<(String, u32)>>, Wrong> {
+        let is_this = |host: &HostEntry| {
+            ["localhost", "127.0.0.1", "::1", self.this_machine].contains(&host.name.as_str())
+        };
+        let named = self.programs.iter().flat_map(|(_, own, _)| own).chain(&self.hosts);
+        if named.clone().all(is_this) {
+            return Ok(None);
+        }
+        // Programs that name no hosts of their own share those of all.
+        let mut parts: Vec<(&[HostEntry], u32)> = Vec::new();
+        for (_, own, program) in &self.programs {
+            match parts.last_mut() {
+                Some(([], ranks)) if own.is_empty() => *ranks += program.ranks,
+                _ => parts.push((own, program.ranks)),
+            }
+        }
+        let here = [HostEntry { name: "localhost".to_owned(), slots: None }];
+        let mut places: Vec<(String, u32)> = Vec::new();
+        for (own, ranks) in parts {
+            let entries = match (own, &self.hosts[..]) {
+                ([], []) => &here,
+                ([], all) => all,
+                (own, _) => own,
+            };
+            for (name, ranks) in assign(entries, Some(ranks), self.per_host)? {
+                let known = places.iter().position(|(other, _)| *other == name);
+                match known {
+                    None => places.push((name, ranks)),
+                    Some(at) if at + 1 == places.len() => places[at].1 += ranks,
+                    Some(_) => return Err(Wrong::Again(name)),
+                }
+            }
+        }
+        Ok(Some(places))
     }
 
     /// Programs with their options, with `:` between.
@@ -191,7 +255,8 @@ impl<'a> Parser<'a> {
         let mut whole = mem::replace(&mut self.next, next);
         whole.program = program.clone();
         whole.args = words.cloned().collect();
-        self.programs.push((mem::take(&mut self.own_seen), whole));
+        let (seen, hosts) = (mem::take(&mut self.own_seen), mem::take(&mut self.own_hosts));
+        self.programs.push((seen, hosts, whole));
         Ok(())
     }
 
@@ -210,9 +275,7 @@ impl<'a> Parser<'a> {
         match name {
             "n" | "np" | "c" => {
                 let text = value("a number of ranks")?;
-                self.next.ranks = text
-                    .parse()
-                    .map_err(|_| Wrong::Value(said(), "a number of ranks", text.clone()))?;
+                self.next.ranks = number(said(), text)?;
             }
             "env" => self.next.variables.push((value("a name")?, value("a value")?)),
             "genv" => self.variables.push((value("a name")?, value("a value")?)),
@@ -229,8 +292,21 @@ impl<'a> Parser<'a> {
             "wdir" | "wd" => self.next.folder = Some(folder(&value("a folder")?)?),
             "l" | "prepend-rank" | "tag-output" => self.label = true,
             "bind-to" => self.bind = bind(&value("core or none")?),
-            "host" | "hosts" => self.hosts(&value("names of machines")?)?,
-            "f" | "hostfile" | "machinefile" => self.host_file(&value("a file")?)?,
+            "host" | "H" => self.own_hosts.extend(HostEntry::list(&value("names of hosts")?)?),
+            "hosts" => self.hosts.extend(HostEntry::list(&value("names of hosts")?)?),
+            "f" | "hostfile" | "machinefile" => {
+                self.hosts.extend(HostEntry::file(&read(&value("a file")?)?)?);
+            }
+            "ppn" | "perhost" | "npernode" | "N" => {
+                let text = value("a number of ranks")?;
+                self.per_host = Some(number(said(), text)?);
+            }
+            "launcher-exec" => self.reached.launcher_exec = Some(value("a command")?),
+            "host-timeout" => {
+                let text = value("seconds")?;
+                let time = seconds(&text).map_err(|_| Wrong::Value(said(), "seconds", text))?;
+                self.reached.host_timeout = Some(time);
+            }
             "configfile" => {
                 for line in read(&value("a file")?)?.lines() {
                     let words = split(line);
@@ -239,7 +315,12 @@ impl<'a> Parser<'a> {
                     }
                 }
             }
-            "ppn" | "map-by" | "rank-by" => drop(value("a value")?),
+            "map-by" => {
+                let text = value("a value")?;
+                let ppr = text.strip_prefix("ppr:").and_then(|rest| rest.strip_suffix(":node"));
+                self.per_host = ppr.and_then(|count| count.parse().ok()).or(self.per_host);
+            }
+            "rank-by" => drop(value("a value")?),
             "oversubscribe" | "allow-run-as-root" => {}
             _ => return Err(Wrong::Option(format!("-{name}"))),
         }
@@ -257,25 +338,6 @@ impl<'a> Parser<'a> {
             }
             _ => {}
         }
-    }
-
-    /// Machines with commas between, each perhaps with `:` and a number.
-    fn hosts(&self, list: &str) -> Result<(), Wrong> {
-        list.split(',').map(str::trim).filter(|name| !name.is_empty()).try_for_each(|host| {
-            let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-            let is_this = ["localhost", "127.0.0.1", "::1", self.this_machine];
-            match is_this.contains(&name) || is_this.contains(&host) {
-                true => Ok(()),
-                false => Err(Wrong::OtherMachine(name.to_owned())),
-            }
-        })
-    }
-
-    /// A machine a line, perhaps with more words, such as `slots=4`.
-    fn host_file(&self, name: &str) -> Result<(), Wrong> {
-        let text = read(name)?;
-        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-        lines.filter_map(|line| line.split_whitespace().next()).try_for_each(|it| self.hosts(it))
     }
 }
 
@@ -297,6 +359,10 @@ pub(crate) fn split(line: &str) -> Vec<OsString> {
     }
     words.extend(word);
     words.into_iter().map(OsString::from).collect()
+}
+
+fn number(option: String, text: String) -> Result<u32, Wrong> {
+    text.parse().map_err(|_| Wrong::Value(option, "a number of ranks", text))
 }
 
 fn bind(how: &str) -> Bind {
@@ -376,12 +442,47 @@ mod tests {
         assert_eq!((launch.ranks, launch.programs.len(), launch.label), (3, 2, true));
         assert_eq!(launch.programs[0].args, ["a b"]);
         fs::write(&hosts, "localhost slots=4\n# far\n").unwrap();
-        assert!(parse(&format!("-hostfile {} -n 2 prog", hosts.display())).is_ok());
+        let line = format!("-hostfile {} -n 2 prog", hosts.display());
+        assert!(parse(&line).unwrap().hosts.is_none());
         fs::write(&hosts, "far:4\n").unwrap();
-        let far = parse(&format!("-f {} -n 2 prog", hosts.display())).unwrap_err();
-        assert_eq!(far, Wrong::OtherMachine("far".into()));
+        assert_eq!(parse(&line).unwrap().hosts.unwrap().places, [("far".to_owned(), 2)]);
         fs::remove_file(config).unwrap();
         fs::remove_file(hosts).unwrap();
+    }
+
+    #[test]
+    fn hosts_are_of_all_programs_or_of_one() {
+        for (line, expected) in [
+            ("-hosts a:2,b:2 -n 4 x", Ok("a:2 b:2")),
+            ("-hosts a,b -n 5 x", Ok("a:3 b:2")),
+            ("-hosts a,b -ppn 3 -n 5 x", Ok("a:3 b:2")),
+            ("--host a:9,b:9 --map-by ppr:2:node -np 4 x", Ok("a:2 b:2")),
+            ("-hosts a:2,b:2 -n 1 x : -n 3 y", Ok("a:2 b:2")),
+            ("-n 1 -host a x : -n 2 -host b y", Ok("a:1 b:2")),
+            ("-n 1 -host a x : -n 2 -host a y", Ok("a:3")),
+            ("-n 2 -host a x : -n 1 y", Ok("a:2 localhost:1")),
+            ("-hosts here,localhost -n 9 x", Ok("")),
+            ("-n 1 -host a x : -n 1 -host b y : -n 1 -host a z", Err("host a is named again")),
+            ("-hosts a:1,b:1 -n 3 x", Err("3 ranks do not fit on hosts with 2 places")),
+            ("-hosts a,b -ppn 1 -n 3 x", Err("3 ranks do not fit on hosts with 2 places")),
+            ("-hosts -x -n 1 x", Err("`-x` is no name of a host")),
+            ("-hosts a:b -n 1 x", Err("host a cannot have `b` ranks")),
+        ] {
+            let places = |launch: Launch| {
+                let places = launch.hosts.map(|hosts| hosts.places).unwrap_or_default();
+                places.iter().map(|(name, n)| format!("{name}:{n}")).collect::<Vec<_>>().join(" ")
+            };
+            match (parse(line).map(places), expected) {
+                (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{line}"),
+                (Err(wrong), Err(part)) => {
+                    assert!(wrong.to_string().contains(part), "{line}: {wrong}");
+                }
+                (got, _) => panic!("{line}: {got:?}"),
+            }
+        }
+        let launch = parse("-hosts a -launcher-exec 'rsh -x' -host-timeout 2.5 x").unwrap();
+        let hosts = launch.hosts.unwrap();
+        assert_eq!((hosts.agent, hosts.timeout.as_millis()), (split("rsh -x"), 2_500));
     }
 
     #[test]
@@ -389,7 +490,8 @@ mod tests {
         for (line, part) in [
             ("-n", "-n needs a number of ranks"),
             ("-n two prog", "not `two`"),
-            ("-hosts far,here prog", "`far` is another machine"),
+            ("-ppn some prog", "-ppn takes a number of ranks, not `some`"),
+            ("-hostfile /no/such prog", "cannot read /no/such"),
             ("--spam prog", "there is no option `-spam`"),
             ("-n 2", "no program"),
             ("one : -n 2", "no program"),

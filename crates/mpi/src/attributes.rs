@@ -224,7 +224,7 @@ impl<D: Dialect> Mpi<D> {
             WTIME_IS_GLOBAL => 1,
             LAST_USED_CODE => self.state.codes.borrow().last::<D>(),
             UNIVERSE_SIZE => self.rank()?.size() as i32,
-            APPNUM => program_number(),
+            APPNUM => self.rank()?.program(),
             _ => return Ok(None),
         };
         let at = (number - TAG_UB) as usize;
@@ -232,11 +232,6 @@ impl<D: Dialect> Mpi<D> {
         cell.set(value);
         Ok(Some(cell.as_ptr().expose_provenance()))
     }
-}
-
-/// Which of its job's programs this rank runs, from 0: the launcher says it if there are several.
-fn program_number() -> i32 {
-    std::env::var("HIKYAKU_APPNUM").ok().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// The functions of the attributes of one kind of object.

@@ -213,6 +213,13 @@ impl Communicator {
         self.engine().try_borrow().map_or(true, |engine| engine.port().host().end_job(end))
     }
 
+    /// Which of the job's programs this rank runs, from 0, as its launcher says; ours says it in
+    /// `HIKYAKU_APPNUM` if there are several.
+    pub fn program(&self) -> i32 {
+        let ours = std::env::var("HIKYAKU_APPNUM").ok().and_then(|number| number.parse().ok());
+        ours.or_else(|| self.engine().borrow().port().program()).unwrap_or(0)
+    }
+
     /// What is in flight at this rank and moves only when it is polled.
     #[inline]
     pub fn tasks(&self) -> &Tasks {

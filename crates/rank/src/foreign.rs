@@ -1,14 +1,16 @@
-//! Programs that somebody else's launcher has started as one of several. They must not become as
-//! many jobs of one rank each, whose results look like those of the whole.
+//! Programs that a launcher has started as one of several, and that cannot meet by it
+//! (`launchers` can with some). They must not become as many jobs of one rank each, whose results
+//! look like those of the whole.
 
 use thiserror::Error;
 
 /// This process is one of several that were started by another launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "this program is {} that {launcher} has started ({variable} is set), and hikyaku starts its \
-     ranks itself: start it by `hikyaku run -n N -- PROGRAM`, and only if each is meant to be \
-     alone have the other launcher start `hikyaku run -n 1 -- PROGRAM`", self.among()
+    "this program is {} that {launcher} has started ({variable} is set), by which hikyaku's ranks \
+     cannot meet: start it by `hikyaku run -n N -- PROGRAM`, mpiexec of MPICH or `srun \
+     --mpi=pmi2`, and only if each is meant to be alone have the other launcher start \
+     `hikyaku run -n 1 -- PROGRAM`", self.among()
 )]
 pub struct Foreign {
     /// Who started it.
@@ -116,9 +118,9 @@ mod tests {
             line.as_deref(),
             Some(
                 "this program is one of 4 that mpiexec of another MPI has started (PMI_SIZE is \
-                 set), and hikyaku starts its ranks itself: start it by `hikyaku run -n N -- \
-                 PROGRAM`, and only if each is meant to be alone have the other launcher start \
-                 `hikyaku run -n 1 -- PROGRAM`"
+                 set), by which hikyaku's ranks cannot meet: start it by `hikyaku run -n N -- \
+                 PROGRAM`, mpiexec of MPICH or `srun --mpi=pmi2`, and only if each is meant to be \
+                 alone have the other launcher start `hikyaku run -n 1 -- PROGRAM`"
             )
         );
     }

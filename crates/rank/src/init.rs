@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::communicator::{Communicator, Unheld};
 use crate::foreign::Foreign;
+use crate::launchers::{LauncherError, Started};
 use crate::port::RankPort;
 
 /// Why a program could not join its job.
@@ -28,9 +29,12 @@ pub enum InitError {
         /// What is wrong with its value.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It was started by another launcher, as one of several.
+    /// It was started by another launcher, as one of several, and cannot speak to it.
     #[error(transparent)]
     Foreign(#[from] Foreign),
+    /// It was started by another launcher, and the ranks cannot meet by it.
+    #[error(transparent)]
+    Launcher(#[from] LauncherError),
     /// The job has ranks on other hosts, and they cannot be reached.
     #[error("the ranks of this job on other hosts cannot be reached: {0}")]
     Far(#[from] hikyaku_ofi::Error),
@@ -86,17 +90,24 @@ impl Communicator {
             .map_err(InitError::of(UnmatchedLimit::VARIABLE))?;
         let long_messages = from_environment(LongMessages::VARIABLE, value_of)
             .map_err(InitError::of(LongMessages::VARIABLE))?;
-        let mut port = match hikyaku_shm::attach()? {
-            Some(port) => port,
-            None => match Foreign::of(value_of) {
-                Some(foreign) => return Err(foreign.into()),
-                None => hikyaku_shm::single()?,
+        let (mut port, started) = match hikyaku_shm::attach()? {
+            Some(port) => (port, None),
+            None => match Started::meet(value_of)? {
+                Some((port, started)) => (port, Some(started)),
+                None => match Foreign::of(value_of) {
+                    Some(foreign) => return Err(foreign.into()),
+                    None => (hikyaku_shm::single()?, None),
+                },
             },
         };
         if let Some(seed) = faults {
             port.meet(Faults::of_a_job(seed));
         }
-        let joined = Communicator::over(RankPort::open(port)?, choices);
+        let port = match started {
+            Some(started) => RankPort::of_started(port, started)?,
+            None => RankPort::open(port)?,
+        };
+        let joined = Communicator::over(port, choices);
         {
             let mut engine = joined.engine().borrow_mut();
             engine.limit_unmatched(limit.bytes());

@@ -16,6 +16,8 @@ use hikyaku_ofi::Error;
 use hikyaku_shm::{Nap, ShmPort};
 
 use crate::far::Far;
+use crate::init::InitError;
+use crate::launchers::Started;
 
 /// The port of a rank of a job, whatever carries its commands.
 ///
@@ -26,6 +28,8 @@ pub struct RankPort {
     /// Dropped first: it still needs the near side when it leaves.
     far: Option<Box<Far>>,
     near: ShmPort,
+    /// Another launcher, if one has started the job: learns last that this rank leaves.
+    started: Option<Box<Started>>,
 }
 
 impl RankPort {
@@ -35,7 +39,27 @@ impl RankPort {
     /// Other hosts cannot be reached.
     pub fn open(near: ShmPort) -> Result<RankPort, Error> {
         let far = Far::open(&near)?.map(Box::new);
-        Ok(RankPort { far, near })
+        Ok(RankPort { far, near, started: None })
+    }
+
+    /// The port of a rank of a job that another launcher has started.
+    ///
+    /// # Errors
+    /// Other hosts cannot be reached, or the launcher says what cannot be.
+    pub(crate) fn of_started(near: ShmPort, mut started: Started) -> Result<RankPort, InitError> {
+        let mut port = RankPort::open(near)?;
+        if let Err(error) = started.exchange_addresses(&port.near) {
+            // Nobody can be told that this rank leaves.
+            port.far = None;
+            return Err(error.into());
+        }
+        port.started = Some(Box::new(started));
+        Ok(port)
+    }
+
+    /// Which of the job's programs this rank runs, if another launcher says so.
+    pub fn program(&self) -> Option<i32> {
+        self.started.as_ref()?.program()
     }
 
     /// The far side, if a rank is there.
@@ -204,7 +228,7 @@ impl RankPort {
 impl From<ShmPort> for RankPort {
     /// For a job on one host.
     fn from(near: ShmPort) -> RankPort {
-        RankPort { far: None, near }
+        RankPort { far: None, near, started: None }
     }
 }
 

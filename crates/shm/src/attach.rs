@@ -16,7 +16,7 @@ use hikyaku_nic::fabric::{PeerState, Rank};
 use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::layer::FaultInjector;
 use hikyaku_nic::sync::Ordering;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::process::Resource;
 
@@ -54,16 +54,37 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn attach_as(job: &str, rank: Option<&str>) -> Result<ShmPort, AttachError> {
-    let expected = "<launcher's process id>:<file descriptor>:<inode>";
-    let name: JobName = parse(JOB_VARIABLE, job, expected)?;
     let expected = "the number of a rank";
     let Some(rank) = rank else {
         let (name, problem) = (RANK_VARIABLE, "is not set".to_owned());
         return Err(AttachError::Variable { name, problem, expected });
     };
-    let rank = parse(RANK_VARIABLE, rank, expected)?;
-    let (memory, facts) = find(name)?;
+    attach_to(job, parse(RANK_VARIABLE, rank, expected)?)
+}
+
+/// Joins the job of this [`name`](crate::Job::name) as this rank.
+///
+/// # Errors
+/// [`AttachError`].
+pub fn attach_to(name: &str, rank: Rank) -> Result<ShmPort, AttachError> {
+    let expected = "<launcher's process id>:<file descriptor>:<inode>";
+    let (memory, facts) = find(parse(JOB_VARIABLE, name, expected)?)?;
     join(memory, &facts, rank, WaitTimes::DEFAULT)
+}
+
+/// Takes over a socket that another program has left open for this one. `None`: it is no socket, or
+/// has an owner in this process, which closes it on exec.
+pub fn take_inherited_socket(fd: i32) -> Option<OwnedFd> {
+    let _alone = KEEPING.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = mapping::peek_inherited(fd)?;
+    let status = rustix::fs::fstat(found).ok()?;
+    let is_socket = FileType::from_raw_mode(status.st_mode) == FileType::Socket;
+    if !is_socket || rustix::io::fcntl_getfd(found).ok()?.contains(FdFlags::CLOEXEC) {
+        return None;
+    }
+    let socket = mapping::take_inherited(fd);
+    rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC).ok()?;
+    Some(socket)
 }
 
 fn parse<T: FromStr>(
@@ -252,6 +273,24 @@ mod tests {
         for rank in [None, Some(""), Some("-1"), Some("two")] {
             let text = attach_as("1:2:3", rank).unwrap_err().to_string();
             assert!(text.contains("HIKYAKU_RANK"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_socket_is_taken_over_once() {
+        use std::os::fd::{AsRawFd, IntoRawFd};
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        // It has an owner here.
+        assert!(take_inherited_socket(ours.as_raw_fd()).is_none());
+        rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).unwrap();
+        let number = theirs.into_raw_fd();
+        let taken = take_inherited_socket(number).unwrap();
+        assert_eq!(taken.as_raw_fd(), number);
+        assert!(take_inherited_socket(number).is_none());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        rustix::io::fcntl_setfd(&file, FdFlags::empty()).unwrap();
+        for bad in [file.as_raw_fd(), -1, i32::MAX] {
+            assert!(take_inherited_socket(bad).is_none());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The machine under a port: one rank's place in a job's shared memory.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::mapping::Mapping;
 use crate::plan::Hosts;
 use crate::region::Region;
 use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
+use crate::watch::{Watch, WatchError};
 
 /// From how many bytes on a message may be copied out of its sender's memory by the kernel.
 const PROCESS_FROM: usize = 64 << 10;
@@ -83,6 +84,8 @@ pub struct ShmHost {
     process_from: Option<usize>,
     /// Its state for virtual time.
     conducted: Option<Box<Conducted>>,
+    /// The other ranks here, if no launcher of ours watches them.
+    others: RefCell<Option<Watch>>,
 }
 
 impl ShmHost {
@@ -119,6 +122,7 @@ impl ShmHost {
             process_from: (!conducted && kernel_copies(&beacon)).then_some(PROCESS_FROM),
             beacon,
             reach: (0..ranks).map(|_| Cell::new(Reach::Unknown)).collect(),
+            others: RefCell::new(None),
         };
         host.announce();
         host.count_company();
@@ -149,6 +153,20 @@ impl ShmHost {
     /// its memory goes on.
     pub fn leave(&self) {
         self.mapping().leave(self.rank);
+    }
+
+    /// Watches the other ranks of this host, all of which have joined: for jobs without a launcher
+    /// of ours. When this rank waits it looks every tenth of a second whether one has died. That
+    /// takes a descriptor a rank.
+    ///
+    /// # Errors
+    /// The system has no pidfds, or no descriptors left.
+    pub fn watch_others(&self) -> Result<(), WatchError> {
+        let config = &self.mapping().plan().config;
+        let others = (0..config.ranks).filter(|rank| config.is_here(*rank) && *rank != self.rank);
+        let pid = |rank| (rank, self.mapping().registry().pid(rank));
+        self.others.replace(Some(Watch::new(&others.map(pid).collect::<Vec<_>>())?));
+        Ok(())
     }
 
     /// The hosts of the job. `None`: all ranks are here.
@@ -472,8 +490,17 @@ impl ShmHost {
     /// processors, and from time to time for ranks that were bound later.
     fn count_company_sometimes(&mut self) {
         self.long_waits += 1;
+        self.look_after_others();
         if !self.company.is_settled() || self.long_waits.is_power_of_two() {
             self.count_company();
+        }
+    }
+
+    /// Declares those dead whose process has ended. A rank that has left in order cannot die.
+    fn look_after_others(&mut self) {
+        let Some(watch) = self.others.get_mut() else { return };
+        for rank in watch.look(clock::monotonic()) {
+            self.mapping().fail(rank, DeathCause::Unknown);
         }
     }
 

@@ -46,6 +46,15 @@ impl Job {
         Ok(job)
     }
 
+    /// A job whose ranks have another launcher: the first rank of a host makes the memory, and the
+    /// others open it by its [`name`](Job::name). Child programs do not inherit it.
+    ///
+    /// # Errors
+    /// As [`Job::create`].
+    pub fn create_unheard(config: &JobConfig) -> Result<Job, JobError> {
+        Job::create_as(config, probe::long_stores)
+    }
+
     /// A job whose memory is not inherited by child programs.
     fn create_private(config: &JobConfig) -> Result<Job, JobError> {
         Job::create_as(config, |_| LongStores::default())
@@ -73,9 +82,13 @@ impl Job {
 
     /// The environment variables that a rank's process needs to join.
     pub fn environment(&self, rank: Rank) -> Vec<(String, String)> {
+        vec![(JOB_VARIABLE.into(), self.name()), (RANK_VARIABLE.into(), rank.to_string())]
+    }
+
+    /// Where processes of this host find the memory, as long as this handle is there.
+    pub fn name(&self) -> String {
         let JobFacts { launcher, .. } = self.facts;
-        let name = JobName { launcher, fd: self.memory.as_raw_fd(), inode: self.inode };
-        vec![(JOB_VARIABLE.into(), name.to_string()), (RANK_VARIABLE.into(), rank.to_string())]
+        JobName { launcher, fd: self.memory.as_raw_fd(), inode: self.inode }.to_string()
     }
 
     /// The memory. It stays open across exec, for ranks to inherit.
@@ -178,6 +191,14 @@ impl Job {
         }
         let plan = self.mapping.plan().clone();
         Ok(Some(Stage::new(map(&self.memory, plan)?)))
+    }
+
+    /// Joins as a rank, in this process.
+    ///
+    /// # Errors
+    /// The rank cannot be joined.
+    pub fn join_as(&self, rank: Rank) -> Result<ShmPort, JobError> {
+        self.join(rank, WaitTimes::DEFAULT)
     }
 
     /// Joins as a rank, in the launcher's own process.

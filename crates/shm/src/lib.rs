@@ -51,7 +51,7 @@ mod watch;
 
 use hikyaku_nic::layer::FaultInjector;
 
-pub use attach::attach;
+pub use attach::{attach, attach_to, take_inherited_socket};
 pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};

@@ -365,12 +365,13 @@ pub(crate) fn peek_inherited(fd: RawFd) -> Option<BorrowedFd<'static>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory, and that has
-/// no owner in this process.
+/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory or a
+/// launcher's socket, and that has no owner in this process.
 pub(crate) fn take_inherited(fd: RawFd) -> OwnedFd {
-    // SAFETY: another process left it open for this; inode and header identify it as the memory of
-    // this job; and it has no owner in this process: `attach::keep`, the only caller, takes none
-    // that is closed on exec, as all are that this crate or the standard library own.
+    // SAFETY: another process left it open for this: inode and header identify it as the memory of
+    // this job, or a variable of the launcher's and its kind as the socket. It has no owner in this
+    // process: `attach.rs`, whose two functions are the only callers, takes none that is closed on
+    // exec, as all are that this crate or the standard library own.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 

@@ -10,6 +10,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thiserror::Error;
 
+/// Time between two looks of [`Watch::look`], nanoseconds.
+const LOOK_EVERY: u64 = 100_000_000;
+
 /// Why a process cannot be watched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("cannot watch rank {rank} (pid {pid}): {errno}")]
@@ -28,6 +31,8 @@ pub struct Watch {
     alive: Vec<(Rank, OwnedFd)>,
     /// Ranks that ended before they could be watched.
     gone: Vec<Rank>,
+    /// When to look next, for [`Watch::look`].
+    look_at: u64,
 }
 
 impl Watch {
@@ -70,6 +75,16 @@ impl Watch {
         self.alive = alive;
         let gone: Vec<(Rank, OwnedFd)> = gone;
         gone.into_iter().map(|(rank, _)| rank).collect()
+    }
+
+    /// The same without waiting, for who has other things to do: `now` is in nanoseconds, and most
+    /// calls come too soon after the last one to look.
+    pub(crate) fn look(&mut self, now: u64) -> Vec<Rank> {
+        if now < self.look_at || self.is_empty() {
+            return Vec::new();
+        }
+        self.look_at = now + LOOK_EVERY;
+        self.wait(Some(Duration::ZERO))
     }
 
     /// Whether no rank is left to watch.

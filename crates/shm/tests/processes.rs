@@ -31,6 +31,7 @@ fn role() {
         "sleeper" => sleeper(),
         "victim" => victim(),
         "survivor" => survivor(),
+        "companion" => companion(),
         "owner" => owner(),
         "reader" => reader(),
         "blocked" => blocked(),
@@ -228,6 +229,29 @@ fn a_killed_rank_is_an_event_elsewhere() {
     assert!(job.mark_dead(1, DeathCause::Signal(9)));
     assert!(!job.has_left(1));
     assert_done(survivor);
+}
+
+/// Nobody tells it: it looks itself.
+fn companion() {
+    let mut port = attach().unwrap().unwrap();
+    assert_eq!(receive(&mut port).2, b"farewell");
+    port.host().watch_others().unwrap();
+    say("watches");
+    let Event::PeerFailed(failure) = next(&mut port) else { panic!("expected a death") };
+    assert_eq!((failure.rank, failure.cause), (1, DeathCause::Unknown));
+}
+
+#[test]
+fn ranks_without_a_launcher_watch_each_other() {
+    let job = job(2);
+    let mut companion = start(&job, 0, "companion");
+    let mut victim = start(&job, 1, "victim");
+    await_line(&mut victim, "ready");
+    await_line(&mut companion, "watches");
+    victim.kill().unwrap();
+    // Also while nobody has buried it.
+    assert_done(companion);
+    victim.wait().unwrap();
 }
 
 const SHARED: usize = 3 << 20;

@@ -8,6 +8,7 @@
 //!
 //! - [`Job`]: a job to be, [`Running`]: one that runs, [`End`]: how it ended.
 //! - [`own`]: jobs of a package's own program, whose tests are their launcher.
+//! - [`net`]: hosts on this machine, and what can happen to them.
 //! - [`process`]: what `/proc` says about processes and their memory.
 //! - [`torture`]: what has to hold of shared variables, looked at inside every guard.
 //! - [`bits`]: the same collective in every form and language, bit for bit.
@@ -25,6 +26,7 @@ pub mod bits;
 pub mod edges;
 pub mod generator;
 mod job;
+pub mod net;
 pub mod own;
 pub mod pattern;
 pub mod process;

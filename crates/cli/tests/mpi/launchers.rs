@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{assert_success, compile, root, scratch, stderr, stdout, tool};
+use crate::support::{assert_success, compile, mpich, root, scratch, stderr, stdout, tool};
 
 fn mpiexec(words: &[&str]) -> Output {
     let mut command = Command::new(tool("mpiexec"));
@@ -40,7 +40,7 @@ fn it_ends_as_the_programs_do() {
     let output = mpiexec(&["-n", "1", "true", ":", "-n", "2", "sh", "-c", "exit 7"]);
     assert_eq!(output.status.code(), Some(7));
     for (words, part) in [
-        (&["-hosts", "far-away", "-n", "2", "true"][..], "another machine"),
+        (&["-hosts", "a:1,b:1", "-n", "3", "true"][..], "3 ranks do not fit on hosts"),
         (&["-n", "0", "true"], "at least one rank"),
         (&["-n", "1", "true", ":", "-n", "0", "true"], "at least one rank"),
         (&["-n", "2"], "no program"),
@@ -52,6 +52,24 @@ fn it_ends_as_the_programs_do() {
         assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
         assert!(said.lines().count() == 1 && said.contains(part), "{words:?}: {said}");
     }
+}
+
+/// Programs have hosts of their own; the agent runs the daemon on this machine.
+#[test]
+fn hosts_run_their_programs() {
+    let agent = ["-launcher-exec", "sh -c 'exec sh -c \"$1\"'"];
+    let say = "echo $HIKYAKU_RANK of $HIKYAKU_SIZE: $0 $A $HIKYAKU_APPNUM $(pwd)";
+    let one = ["-genv", "A", "1", "-l", "-host", "a", "-n", "2", "-wdir", "/", "sh", "-c", say];
+    let two = ["one", ":", "-host", "b", "-n", "1", "-wdir", "/usr", "sh", "-c", say, "two"];
+    let output = mpiexec(&[&agent[..], &one, &two].concat());
+    let expected = ["[0] 0 of 3: one 1 0 /", "[1] 1 of 3: one 1 0 /", "[2] 2 of 3: two 1 1 /usr"];
+    assert_eq!(lines(&output), expected);
+    let fail = "test $HIKYAKU_RANK = 2 && exit 7; exec sleep 1000";
+    let words = ["-hosts", "a,b", "-ppn", "2", "-n", "4", "sh", "-c", fail];
+    let output = mpiexec(&[&agent[..], &words].concat());
+    let said = stderr(&output);
+    assert!(said.ends_with(", host b) exited with code 7\n"), "{said}");
+    assert_eq!(output.status.code(), Some(7));
 }
 
 fn compiled(name: &str) -> (PathBuf, PathBuf) {
@@ -69,7 +87,20 @@ fn programs_of_mpi_know_their_number() {
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// A program that another launcher has started as one of several says so, and ends with code 2.
+/// MPICH's own launcher starts programs of hikyaku's MPI as one job, and knows their numbers.
+#[test]
+fn the_launcher_of_mpich_starts_programs() {
+    let Some(prefix) = mpich() else { return };
+    let (program, scratch) = compiled("by-mpich");
+    let program = program.to_str().unwrap();
+    let mut command = Command::new(prefix.join("bin/mpiexec.hydra"));
+    command.args(["-n", "2", program, "0", ":", "-n", "1", program, "1"]).stdin(Stdio::null());
+    assert_eq!(lines(&command.output().unwrap()), ["3 ranks"]);
+    fs::remove_dir_all(scratch).unwrap();
+}
+
+/// A program that another launcher has started as one of several, and by which it cannot meet the
+/// others, says so, and ends with code 2.
 #[test]
 fn a_foreign_launcher_does_not_make_worlds_of_one() {
     let (program, scratch) = compiled("foreign");

@@ -1,7 +1,9 @@
 //! A launcher: what `hikyaku run` does, with the numbers in fixed places.
 //!
 //! `launch RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; no nodes if RANKS_PER_NODE is 0.
-//! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed.
+//! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed. HIKYAKU_JOBS_HOSTS: the
+//! hosts, as for `hikyaku run`; HIKYAKU_JOBS_AGENT: the program that reaches them;
+//! HIKYAKU_JOBS_HOST_TIMEOUT: seconds that one may be silent. `launch daemon` is a host's part.
 //! The tests of whole jobs are about ranks and messages; the command line has tests of its own.
 
 #![allow(clippy::unwrap_used)]
@@ -9,17 +11,41 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hikyaku_launch::Launch;
+use hikyaku_launch::hosts::{HostEntry, assign, daemon};
+use hikyaku_launch::{Launch, OnHosts};
+
+/// Where the ranks run, if the environment says so.
+fn hosts(ranks: u32) -> Option<OnHosts> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let hosts = HostEntry::list(&variable("HIKYAKU_JOBS_HOSTS")?).unwrap();
+    let mut hosts = OnHosts::new(assign(&hosts, Some(ranks), None).unwrap());
+    hosts.agent = vec![variable("HIKYAKU_JOBS_AGENT").unwrap().into()];
+    if let Some(seconds) = variable("HIKYAKU_JOBS_HOST_TIMEOUT") {
+        hosts.timeout = Duration::from_secs_f64(seconds.parse().unwrap());
+    }
+    Some(hosts)
+}
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
-    let ranks = words.next().unwrap().parse().unwrap();
+    let first = words.next().unwrap();
+    if first == "daemon" {
+        return match daemon() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("launch: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let ranks = first.parse().unwrap();
     let ranks_per_node = words.next().unwrap().parse().unwrap();
     let timeout = Duration::from_secs_f64(words.next().unwrap().parse().unwrap());
     let mut launch = Launch {
         ranks_per_node: (ranks_per_node > 0).then_some(ranks_per_node),
         timeout: Some(timeout),
         owns_process: true,
+        hosts: hosts(ranks),
         ..Launch::new(ranks, words.next().unwrap())
     };
     if let Ok(seconds) = std::env::var("HIKYAKU_JOBS_GRACE") {

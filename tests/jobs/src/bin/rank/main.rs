@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod apart;
 mod bits;
 mod calls;
 mod crowded;
@@ -42,6 +43,8 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
     match words[0].as_str() {
         "agree" => agree(world)?,
         "weigh" => weigh(world)?,
+        "apart" => apart::run(world, word(1).unwrap(), number(word(2)))?,
+        "wait-for" => apart::wait_for(world, number(word(1)) as u32)?,
         "divided" => {
             calls::run_divided(world, number(word(1)), word(2).map_or("", String::as_str))?;
         }

@@ -1,0 +1,288 @@
+//! Jobs that another launcher has started: MPICH's `mpiexec`, Open MPI's `mpirun`, Slurm's `srun`.
+//! Their ranks meet by what the launcher offers, a place for keys and values and a fence, and from
+//! then on are a job as any other.
+//!
+//! ```text
+//!   first rank of a host               the others of that host
+//!   makes the memory, puts its name
+//!   ────────────────────── fence ──────────────────────
+//!   joins                              get the name, join
+//!   [put their own addresses, if there are several hosts]
+//!   ────────────────────── fence ──────────────────────
+//!   [gets the addresses of others, tells the host]
+//! ```
+//!
+//! Several hosts have one more fence before, behind which all know the job's secret.
+//!
+//! **Deaths.** The launcher that is there watches its processes, and most end the job if one dies.
+//! Beside that, ranks of a host watch each other: one that waits looks every tenth of a second. How
+//! a rank died is not known then, and a death on another host is not known at all unless the
+//! launcher acts.
+
+mod pmi;
+mod pmix;
+
+use std::fs::File;
+use std::io::Read;
+
+use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, JobError, Process, ShmPort};
+use thiserror::Error;
+
+use self::pmi::Pmi;
+use self::pmix::Pmix;
+
+/// Keys of the meeting: the memory of a host, the secret, and where a rank is reached.
+const MEMORY: &str = "memory";
+const SECRET: &str = "secret";
+const ADDRESS: &str = "address";
+
+/// Why the ranks of a job that another launcher has started cannot meet.
+#[derive(Debug, Error)]
+pub enum LauncherError {
+    /// A variable of the launcher's is not what it should be.
+    #[error(
+        "the launcher of this program has set {name} to {value:?}, which cannot be used: was it \
+         started by another program in between, or twice?"
+    )]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The channel to the launcher failed.
+    #[error("cannot speak to the launcher of this program by PMI: {0}")]
+    Channel(String),
+    /// It was closed.
+    #[error("the launcher of this program has closed the channel by which ranks meet (PMI)")]
+    Closed,
+    /// The launcher does not answer as it should.
+    #[error("the launcher of this program answers `{line}` and not {wanted} (PMI-1)")]
+    Answer {
+        /// What should have come.
+        wanted: &'static str,
+        /// What came.
+        line: String,
+    },
+    /// The library of a launcher that speaks PMIx is not there.
+    #[error(
+        "the launcher of this program speaks PMIx, and libpmix.so.2 cannot be opened ({reason}): \
+         install it (Debian: apt-get install libpmix2) or put its folder into LD_LIBRARY_PATH"
+    )]
+    NoPmix {
+        /// What the linker says.
+        reason: String,
+    },
+    /// A call of that library failed.
+    #[error("{call} of the launcher of this program failed: {reason}")]
+    Pmix {
+        /// The call.
+        call: &'static str,
+        /// What the library says.
+        reason: String,
+    },
+    /// A rank did not say what it should.
+    #[error("rank {rank} has not said where it is: does it run the same version of hikyaku?")]
+    Missing {
+        /// The rank.
+        rank: u32,
+    },
+    /// A rank of this host cannot be reached.
+    #[error(
+        "the launcher says that this rank and rank {rank} are on one host, and the memory of that \
+         cannot be opened ({reason}): do they run in different containers or as different users?"
+    )]
+    Apart {
+        /// The rank.
+        rank: u32,
+        /// Why.
+        reason: String,
+    },
+    /// There is no secret to be had.
+    #[error("cannot make a secret of the job: {0}")]
+    Secret(std::io::Error),
+    /// Ranks of this host cannot be watched.
+    #[error(transparent)]
+    Watch(#[from] hikyaku_shm::WatchError),
+    /// The job's memory could not be made.
+    #[error(transparent)]
+    Memory(#[from] JobError),
+    /// The job's memory could not be joined.
+    #[error(transparent)]
+    Attach(AttachError),
+}
+
+/// What ranks need of a launcher.
+trait Launcher: std::fmt::Debug + Send {
+    /// This rank.
+    fn rank(&self) -> u32;
+
+    /// How many there are.
+    fn size(&self) -> u32;
+
+    /// Which of the job's programs this is, if the launcher says so.
+    fn program(&self) -> Option<i32>;
+
+    /// A number for the host of each rank; `None`: the launcher does not say, so there is one.
+    fn hosts(&mut self) -> Result<Option<Vec<u32>>, LauncherError>;
+
+    /// Says something as this rank.
+    fn put(&mut self, key: &str, value: &str) -> Result<(), LauncherError>;
+
+    /// Waits for all ranks; then what they have put can be read.
+    fn fence(&mut self) -> Result<(), LauncherError>;
+
+    /// What a rank has put.
+    fn get(&mut self, rank: u32, key: &str) -> Result<String, LauncherError>;
+
+    /// Leaves the job in order.
+    fn finish(&mut self);
+}
+
+/// A rank's part in a job that another launcher has started. Tells it when the rank leaves.
+#[derive(Debug)]
+pub(crate) struct Started {
+    launcher: Box<dyn Launcher>,
+    /// The memory of this host, if this rank has made it: until all know everything.
+    job: Option<Job>,
+    hosts: Option<Hosts>,
+    process: Process,
+}
+
+impl Started {
+    /// Meets the other ranks of this host, if another launcher has started this program and is one
+    /// that can be spoken to.
+    pub(crate) fn meet(
+        value_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<(ShmPort, Started)>, LauncherError> {
+        // Of launchers that speak both, which sets both, PMI-1 needs no library.
+        let launcher: Box<dyn Launcher> = match Pmi::open(&value_of)? {
+            Some(pmi) => Box::new(pmi),
+            None => match Pmix::open(&value_of)? {
+                Some(pmix) => Box::new(pmix),
+                None => return Ok(None),
+            },
+        };
+        Started::over(launcher).map(Some)
+    }
+
+    fn over(mut launcher: Box<dyn Launcher>) -> Result<(ShmPort, Started), LauncherError> {
+        let (rank, size) = (launcher.rank(), launcher.size());
+        let of = launcher.hosts()?.map_or_else(|| vec![0; size as usize], |of| renumbered(&of));
+        let own = of[rank as usize];
+        let hosts = match of.iter().any(|host| *host != 0) {
+            true => Some(Hosts { own, key: secret(&mut *launcher)?, of: of.clone() }),
+            false => None,
+        };
+        let first = of.iter().position(|host| *host == own).unwrap_or_default() as u32;
+        let mut started =
+            Started { launcher, job: None, hosts: hosts.clone(), process: Process::this() };
+        if rank == first {
+            let config = JobConfig { hosts, ..JobConfig::new(size, size) };
+            let job = Job::create_unheard(&config)?;
+            started.launcher.put(MEMORY, &job.name())?;
+            started.job = Some(job);
+        }
+        started.launcher.fence()?;
+        let port = match &started.job {
+            Some(job) => job.join_as(rank)?,
+            None => {
+                let name = started.launcher.get(first, MEMORY)?;
+                hikyaku_shm::attach_to(&name, rank).map_err(|error| apart(first, error))?
+            }
+        };
+        Ok((port, started))
+    }
+
+    /// Tells and learns where ranks of other hosts are reached, once this one has a far side, and
+    /// watches those of this host.
+    pub(crate) fn exchange_addresses(&mut self, near: &ShmPort) -> Result<(), LauncherError> {
+        let own = self.launcher.rank();
+        if self.hosts.is_some() {
+            let address = near.host().card(own).unwrap_or_default();
+            self.launcher.put(ADDRESS, &hex(&address))?;
+        }
+        self.launcher.fence()?;
+        if let (Some(job), Some(hosts)) = (self.job.take(), &self.hosts) {
+            for rank in (0..self.launcher.size()).filter(|rank| !hosts.is_here(*rank)) {
+                let address = self.launcher.get(rank, ADDRESS)?;
+                let address = unhex(&address).ok_or(LauncherError::Missing { rank })?;
+                job.set_card(rank, &address);
+            }
+        }
+        Ok(near.host().watch_others()?)
+    }
+
+    /// Which of the job's programs this is, if the launcher says so.
+    pub(crate) fn program(&self) -> Option<i32> {
+        self.launcher.program()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // A forked child is not the rank, and one that panics has not left in order.
+        if self.process.is_this() && !std::thread::panicking() {
+            self.launcher.finish();
+        }
+    }
+}
+
+/// The secret of the job, by rank 0.
+fn secret(launcher: &mut dyn Launcher) -> Result<[u8; 16], LauncherError> {
+    if launcher.rank() == 0 {
+        let mut key = [0; 16];
+        let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut key));
+        read.map_err(LauncherError::Secret)?;
+        launcher.put(SECRET, &hex(&key))?;
+    }
+    launcher.fence()?;
+    let key = unhex(&launcher.get(0, SECRET)?).and_then(|key| key.try_into().ok());
+    key.ok_or(LauncherError::Missing { rank: 0 })
+}
+
+/// Why a rank cannot join the memory that another one of its host has made.
+fn apart(rank: u32, error: AttachError) -> LauncherError {
+    match error {
+        AttachError::Unreachable { errno, .. } => {
+            LauncherError::Apart { rank, reason: errno.to_string() }
+        }
+        AttachError::Foreign { .. } | AttachError::Variable { .. } => {
+            LauncherError::Apart { rank, reason: "another file is there".to_owned() }
+        }
+        error => LauncherError::Attach(error),
+    }
+}
+
+/// Hosts by numbers from 0, in the order of their first ranks.
+fn renumbered(of: &[u32]) -> Vec<u32> {
+    let mut known = Vec::new();
+    let number = |host: &u32| {
+        let at = known.iter().position(|other| other == host).unwrap_or_else(|| {
+            known.push(*host);
+            known.len() - 1
+        });
+        u32::try_from(at).expect("there are fewer hosts than ranks")
+    };
+    of.iter().map(number).collect()
+}
+
+/// A number, written as nothing but digits.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    digits
+        .map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok())
+        .collect::<Option<Vec<u8>>>()
+        .filter(|bytes| 2 * bytes.len() == text.len() && !bytes.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

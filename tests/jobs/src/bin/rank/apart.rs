@@ -1,0 +1,121 @@
+//! What programs on several hosts do, each checked against what it must come to.
+//!
+//! With 0 rounds they go on until something fails.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hikyaku::{ANY_SOURCE, Error, Op, World};
+
+/// Runs `program` for so many rounds.
+pub(crate) fn run(world: &World, program: &str, rounds: u64) -> Result<(), Error> {
+    let mut round = 0;
+    while rounds == 0 || round < rounds {
+        match program {
+            "ring" => super::ring::run(world, 20)?,
+            "halo" => halo(world, round)?,
+            "queue" => queue(world)?,
+            "sums" => sums(world, round)?,
+            other => panic!("there is no program {other}"),
+        }
+        round += 1;
+    }
+    if world.rank() == 0 {
+        println!("right");
+    }
+    Ok(())
+}
+
+/// Cells of a rank's part. Every tenth round has edges that are long messages.
+fn cells(round: u64) -> (usize, usize) {
+    if round % 10 == 9 { (30_000, 20_000) } else { (64, 1) }
+}
+
+/// A field on a circle, in parts: each cell becomes a sum of those `edge` beside it. Compared with
+/// the whole, computed by each.
+fn halo(world: &World, round: u64) -> Result<(), Error> {
+    let (length, edge) = cells(round);
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let next = ((rank + 1) % size) as u32;
+    let previous = ((rank + size - 1) % size) as u32;
+    let mut whole: Vec<u64> = (0..(length * size) as u64).map(|cell| cell * cell + round).collect();
+    let mut own = whole[rank * length..][..length].to_vec();
+    for _ in 0..3 {
+        let (mut left, mut right) = (vec![0; edge], vec![0; edge]);
+        world.sendrecv(&own[length - edge..], next, 1, &mut left, previous, 1)?;
+        world.sendrecv(&own[..edge], previous, 2, &mut right, next, 2)?;
+        own = step(&[&left[..], &own, &right].concat(), edge);
+        let around = [&whole[whole.len() - edge..], &whole, &whole[..edge]].concat();
+        whole = step(&around, edge);
+    }
+    assert!(own == whole[rank * length..][..length], "rank {rank} in round {round}");
+    Ok(())
+}
+
+/// The next field, of one that has `edge` cells more at each end.
+fn step(field: &[u64], edge: usize) -> Vec<u64> {
+    let sum = |at: usize| {
+        field[at - edge].wrapping_add(field[at].wrapping_mul(3)).wrapping_add(field[at + edge])
+    };
+    (edge..field.len() - edge).map(sum).collect()
+}
+
+/// Rank 0 hands out numbers to whoever has time, and gets their squares.
+fn queue(world: &World) -> Result<(), Error> {
+    if world.rank() == 0 {
+        hand_out(world)?
+    } else {
+        work(world)?
+    }
+    // Nobody asks for work of the next round before this one is over.
+    world.barrier()
+}
+
+fn work(world: &World) -> Result<(), Error> {
+    let (mut word, mut task) = ([0u64; 2], [0u64]);
+    loop {
+        world.send(&word, 0, 3)?;
+        world.recv(&mut task, 0, 4)?;
+        if task == [0] {
+            return Ok(());
+        }
+        word = [1, task[0] * task[0]];
+    }
+}
+
+fn hand_out(world: &World) -> Result<(), Error> {
+    const TASKS: u64 = 60;
+    let others = u64::from(world.size()) - 1;
+    let (mut sum, mut done) = (0, 0);
+    for turn in 0..TASKS + others {
+        let mut word = [0u64; 2];
+        let worker = world.recv(&mut word, ANY_SOURCE, 3)?.source;
+        (done, sum) = (done + word[0], sum + word[1]);
+        let task = if turn < TASKS { turn + 1 } else { 0 };
+        world.send(&[task], worker, 4)?;
+    }
+    assert_eq!((done, sum), (TASKS, TASKS * (TASKS + 1) * (2 * TASKS + 1) / 6));
+    Ok(())
+}
+
+/// Collectives of a few lengths.
+fn sums(world: &World, round: u64) -> Result<(), Error> {
+    let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
+    for length in [1, 1_000, 30_000] {
+        let mut sum = vec![rank + round; length];
+        world.allreduce(&mut sum, Op::Sum)?;
+        assert!(sum.iter().all(|&it| it == size * (size - 1) / 2 + size * round));
+    }
+    world.barrier()
+}
+
+/// Every rank waits for `victim`, which waits for its neighbour; says what it was told and when.
+pub(crate) fn wait_for(world: &World, victim: u32) -> Result<(), Error> {
+    world.barrier()?;
+    println!("waits {}", world.rank());
+    let rank = world.rank();
+    let source = if rank == victim { (rank + 1) % world.size() } else { victim };
+    let told = world.recv(&mut [0u8], source, 9);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    println!("told {rank} {now} {}", told.as_ref().err().unwrap());
+    told.map(drop)
+}

@@ -1,0 +1,100 @@
+//! A remote shell for tests, over a network that a test can cut.
+//!
+//! - `reach serve` is the first process of a host: it runs what is asked for, buries what is left
+//!   behind, and ends, and with it the host, when its standard input does.
+//! - `reach [-x] ADDRESS COMMAND...` has a shell there run the command. Its standard input and
+//!   output are the command's. It notices no cut cable, as ssh does not.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+use std::io::{Read, Write, stderr, stdin, stdout};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, exit};
+use std::thread;
+use std::time::Duration;
+
+use hikyaku_jobs::net::PORT;
+use rustix::process::{WaitOptions, wait};
+
+/// How often a host without processes looks for new ones to bury.
+const BURIAL: Duration = Duration::from_millis(20);
+
+fn main() {
+    // Of the words that other launchers have for ssh.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "-x").collect();
+    match &words[..] {
+        [word] if word == "serve" => serve(),
+        [address, command @ ..] if !command.is_empty() => reach(address, &command.join(" ")),
+        _ => panic!("reach serve | reach ADDRESS COMMAND"),
+    }
+}
+
+fn serve() {
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
+    println!("ready");
+    thread::spawn(|| {
+        pass(&mut stdin(), &mut std::io::sink());
+        exit(0);
+    });
+    thread::spawn(|| {
+        loop {
+            if wait(WaitOptions::empty()).is_err() {
+                thread::sleep(BURIAL);
+            }
+        }
+    });
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        thread::spawn(move || run(&mut stream));
+    }
+}
+
+/// Starts the command that a connection begins with, up to a zero.
+fn run(stream: &mut TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    let mut command = Vec::new();
+    loop {
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(1) if byte != [0] => command.push(byte[0]),
+            Ok(1) => break,
+            _ => return,
+        }
+    }
+    let command = String::from_utf8(command).unwrap();
+    let end = || OwnedFd::from(stream.try_clone().unwrap());
+    Command::new("sh").args(["-c", &command]).stdin(end()).stdout(end()).spawn().unwrap();
+}
+
+fn reach(address: &str, command: &str) {
+    let mut stream = match TcpStream::connect((address, PORT)) {
+        Ok(stream) => stream,
+        Err(error) => {
+            let _ = writeln!(stderr(), "reach: {address}: {error}");
+            exit(255);
+        }
+    };
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(&[command.as_bytes(), &[0]].concat()).unwrap();
+    let mut to = stream.try_clone().unwrap();
+    thread::spawn(move || {
+        let mut from = File::from(stdin().as_fd().try_clone_to_owned().unwrap());
+        pass(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    let mut out = File::from(stdout().as_fd().try_clone_to_owned().unwrap());
+    pass(&mut stream, &mut out);
+}
+
+/// Passes bytes on until either end is closed. Not `std::io::copy`: that splices, and while a
+/// splice waits for a socket nobody can read the pipe.
+fn pass(from: &mut dyn Read, to: &mut dyn Write) {
+    let mut bytes = [0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if to.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Hosts on this machine: network, process and name spaces of their own, joined by a bridge.
+//!
+//! ```text
+//!   host 0: 10.77.0.1 ──veth──┐
+//!   host 1: 10.77.0.2 ──veth──┤ bridge, in a network of its own
+//!   host 2: 10.77.0.3 ──veth──┘
+//! ```
+//!
+//! The first process of a host is `reach serve`: who reaches hosts by `reach` reaches them over the
+//! wire, so that a cut cable cuts off the launcher's daemons as well. Nothing has a name outside
+//! of these spaces, and all of it is gone with the test's process.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+
+use crate::process::{self, Process};
+
+/// Where hosts listen for what they are to run.
+pub const PORT: u16 = 7070;
+
+/// How long what happens at once may take on a busy machine. Reached only by failing tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Hosts and the wire between them.
+#[derive(Debug)]
+pub struct Net {
+    bridge: Space,
+    hosts: Vec<Host>,
+}
+
+#[derive(Debug)]
+struct Host {
+    space: Space,
+    /// Its first process, by the number that it has outside.
+    first: i32,
+}
+
+/// Spaces that live as long as a process.
+#[derive(Debug)]
+struct Space(Child);
+
+impl Space {
+    /// New spaces, in which a shell runs a script that says so when it is ready.
+    fn new(flags: &[&str], script: &str) -> Result<Space, String> {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["sh", "-ec", script]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("no unshare: {error}"))?;
+        let mut line = String::new();
+        let said = BufReader::new(child.stdout.take().unwrap()).read_line(&mut line);
+        match said {
+            Ok(1..) => Ok(Space(child)),
+            _ => Err(format!("unshare {flags:?}: {script}: {:?}", child.wait())),
+        }
+    }
+
+    /// Runs a command in its network.
+    fn run(&self, words: &str) -> Result<(), String> {
+        let own = self.0.id().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--target", &own, "--"]).args(words.split(' '));
+        let output = command.output().map_err(|error| format!("no nsenter: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        output.status.success().then_some(()).ok_or(format!("{words}: {said}"))
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Net {
+    /// So many hosts, or a line on why there can be none. `reach` is the program of this package.
+    ///
+    /// # Errors
+    /// This is not root, or the system has no such spaces.
+    pub fn new(hosts: u32, reach: &str) -> Result<Net, String> {
+        if !getuid().is_root() {
+            return Err("hosts are network namespaces, which only root can make".to_owned());
+        }
+        let script = "ip link add bridge type bridge; ip link set bridge up; echo ready; exec cat";
+        let bridge = Space::new(&["--net"], script)?;
+        let mut net = Net { bridge, hosts: Vec::new() };
+        for host in 0..hosts {
+            net.add(host, reach)?;
+        }
+        Ok(net)
+    }
+
+    fn add(&mut self, host: u32, reach: &str) -> Result<(), String> {
+        let script = format!("hostname host{host}; ip link set lo up; exec {reach} serve");
+        let flags =
+            ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+        let space = Space::new(&flags, &script)?;
+        let outer = space.0.id();
+        let children = format!("/proc/{outer}/task/{outer}/children");
+        let first = fs::read_to_string(children).map_err(|error| error.to_string())?;
+        let first = first.trim().parse().map_err(|_| "unshare has no child".to_owned())?;
+        let wire = format!("wire{host}");
+        self.bridge.run(&format!("ip link add {wire} type veth peer name eth0 netns {outer}"))?;
+        self.bridge.run(&format!("ip link set {wire} master bridge up"))?;
+        space.run(&format!("ip addr add {}/24 dev eth0", address(host)))?;
+        space.run("ip link set eth0 up")?;
+        self.hosts.push(Host { space, first });
+        Ok(())
+    }
+
+    /// The words that name so many ranks on each of the first hosts: `10.77.0.1:2,10.77.0.2:2`.
+    pub fn places(&self, hosts: u32, ranks: u32) -> String {
+        let place = |host| format!("{}:{ranks}", address(host));
+        (0..hosts).map(place).collect::<Vec<_>>().join(",")
+    }
+
+    /// The words before a command that has to run on a host.
+    pub fn on(&self, host: u32) -> Vec<String> {
+        let first = self.hosts[host as usize].first.to_string();
+        let words = ["nsenter", "--target", &first, "--net", "--uts", "--mount", "--pid", "--"];
+        words.map(str::to_owned).into()
+    }
+
+    /// What runs on a host, but for its first process and what has ended.
+    pub fn processes(&self, host: u32) -> Vec<Process> {
+        let first = self.hosts[host as usize].first;
+        let space = |pid: i32| fs::read_link(PathBuf::from(format!("/proc/{pid}/ns/pid"))).ok();
+        let Some(own) = space(first) else { return Vec::new() };
+        let is_there =
+            |process: &Process| process.pid != first && space(process.pid).as_ref() == Some(&own);
+        let all = process::all().into_iter().filter(is_there);
+        all.filter(|process| !process.command().is_empty()).collect()
+    }
+
+    /// Waits until nothing runs on any host.
+    ///
+    /// # Panics
+    /// Something still does.
+    #[track_caller]
+    pub fn wait_for_silence(&self, about: &str) {
+        let start = Instant::now();
+        loop {
+            let hosts = 0..u32::try_from(self.hosts.len()).unwrap();
+            let left: Vec<String> = hosts
+                .flat_map(|host| {
+                    let name = move |it: Process| format!("host {host}: {}", it.command());
+                    self.processes(host).into_iter().map(name)
+                })
+                .collect();
+            if left.is_empty() {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{about}: left behind: {left:#?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Cuts a host's cable, or mends it.
+    pub fn set_cable(&self, host: u32, whole: bool) {
+        let state = if whole { "up" } else { "down" };
+        self.bridge.run(&format!("ip link set wire{host} {state}")).unwrap();
+    }
+
+    /// Freezes everything on a host, or lets it go on.
+    pub fn set_frozen(&self, host: u32, frozen: bool) {
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        let first = Pid::from_raw(self.hosts[host as usize].first);
+        let pids = self.processes(host).into_iter().filter_map(|it| Pid::from_raw(it.pid));
+        // Who has ended meanwhile needs no signal.
+        pids.chain(first).for_each(|pid| _ = kill_process(pid, signal));
+    }
+
+    /// Kills a host: everything on it, and its network.
+    pub fn kill(&mut self, host: u32) {
+        let space = &mut self.hosts[host as usize].space;
+        space.0.kill().unwrap();
+        space.0.wait().unwrap();
+    }
+}
+
+/// The address of a host.
+pub fn address(host: u32) -> String {
+    format!("10.77.0.{}", host + 1)
+}

@@ -1,0 +1,138 @@
+//! Something dies, freezes or is cut while all ranks wait: whoever waits for what is gone is told
+//! which rank it was, and the launcher says which host.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hikyaku_jobs::net::{Net, address};
+
+use super::hosts;
+use super::started::{Ended, HOST_TIMEOUT, Started};
+
+/// Ranks on each of two hosts.
+const RANKS: u32 = 2;
+
+/// How much later than it should be something may be told, on a machine that is busy.
+const BUSY: f64 = 8.0;
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    RankKilled,
+    DaemonKilled,
+    CableCut,
+    HostFrozen,
+    HostKilled,
+}
+
+impl Fault {
+    /// How long it may take until ranks are told, seconds.
+    fn limit(self) -> f64 {
+        match self {
+            Fault::RankKilled | Fault::DaemonKilled => 1.0,
+            _ => HOST_TIMEOUT + 1.0,
+        }
+    }
+
+    /// Which ranks are gone by it.
+    fn gone(self) -> &'static [u32] {
+        if self == Fault::RankKilled { &[3] } else { &[2, 3] }
+    }
+
+    fn happen(self, net: &mut Net, job: &mut Started) {
+        match self {
+            Fault::RankKilled => job.rank(net, 3).unwrap().kill(),
+            Fault::DaemonKilled => job.daemon(net, 1).unwrap().kill(),
+            Fault::CableCut => net.set_cable(1, false),
+            Fault::HostFrozen => net.set_frozen(1, true),
+            Fault::HostKilled => net.kill(1),
+        }
+    }
+
+    /// Undoes it, if it can be.
+    fn mend(self, net: &Net) {
+        match self {
+            Fault::CableCut => net.set_cable(1, true),
+            Fault::HostFrozen => net.set_frozen(1, false),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_is_told_and_nothing_is_left() {
+    let Some((mut net, _alone)) = hosts(2) else { return };
+    for fault in [
+        Fault::RankKilled,
+        Fault::DaemonKilled,
+        Fault::CableCut,
+        Fault::HostFrozen,
+        // The last: the host is gone.
+        Fault::HostKilled,
+    ] {
+        let victim = fault.gone()[0];
+        let mut job = started(&net, victim);
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        fault.happen(&mut net, &mut job);
+        let ended = job.end();
+        check(fault, at, &ended);
+        if fault == Fault::CableCut {
+            // What is cut off ends by itself.
+            net.wait_for_silence(&format!("{fault:?}, cut off"));
+        }
+        fault.mend(&net);
+        net.wait_for_silence(&format!("{fault:?}"));
+    }
+}
+
+/// A job all of whose ranks wait for one.
+fn started(net: &Net, victim: u32) -> Started {
+    let mut job = Started::new(net, 2, RANKS, &["wait-for", &victim.to_string()]);
+    for _ in 0..2 * RANKS {
+        assert!(job.line().unwrap().starts_with("waits "));
+    }
+    job
+}
+
+fn check(fault: Fault, at: Duration, ended: &Ended) {
+    let gone = fault.gone();
+    let mut told = Vec::new();
+    for line in &ended.lines {
+        let [_, rank, time, said] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else { panic!() };
+        let rank: u32 = rank.parse().unwrap();
+        let later = Duration::from_millis(time.parse().unwrap()).saturating_sub(at);
+        println!("{fault:?}: rank {rank} was told after {:.3} s: {said}", later.as_secs_f64());
+        if gone.contains(&rank) {
+            // It ran on, and was told that its neighbour gave up.
+            continue;
+        }
+        // In a host that is gone either rank may be noticed first.
+        let named = gone.iter().any(|gone| said.contains(&format!("rank {gone} ")));
+        assert!(named, "{fault:?}: {line}");
+        assert!(later.as_secs_f64() < fault.limit() + BUSY, "{fault:?}: {line}");
+        told.push(rank);
+    }
+    told.sort_unstable();
+    let expected: Vec<u32> = (0..2 * RANKS).filter(|rank| !gone.contains(rank)).collect();
+    assert_eq!(told, expected, "{fault:?}: {ended:?}");
+    let lines: Vec<&str> =
+        ended.errors.lines().filter(|line| line.starts_with("launch: ")).collect();
+    println!("{fault:?}: {lines:?}");
+    let [line] = lines[..] else { panic!("{fault:?}: {}", ended.errors) };
+    assert!(line.contains(&address(1)), "{fault:?}: {line}");
+    let (code, words) = match fault {
+        Fault::RankKilled => (137, "rank 3 (pid "),
+        _ => (1, "its ranks were 2 to 3"),
+    };
+    assert_eq!(ended.code, Some(code), "{fault:?}: {line}");
+    assert!(line.contains(words), "{fault:?}: {line}");
+}
+
+#[test]
+fn a_killed_launcher_takes_its_job_with_it() {
+    let Some((net, _alone)) = hosts(2) else { return };
+    let mut job = started(&net, 3);
+    job.launcher(&net).unwrap().kill();
+    let ended = job.end();
+    assert_eq!(ended.code, None, "{}", ended.errors);
+    net.wait_for_silence("killed launcher");
+}

@@ -1,0 +1,148 @@
+//! Slurm on two hosts: `srun --mpi=pmi2` starts ranks of one job.
+//!
+//! Skipped where it is not installed (Debian: slurmctld slurmd slurm-client munge). Its programs
+//! run here with a configuration of this test's own, and end with the hosts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hikyaku_jobs::net::{Net, address};
+
+use super::hosts;
+
+const RANK: &str = env!("CARGO_BIN_EXE_rank");
+
+/// How long Slurm may take to have two nodes. Reached only by failing tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What it needs.
+const PROGRAMS: [&str; 5] = ["munged", "slurmctld", "slurmd", "srun", "sinfo"];
+
+/// A cluster of two nodes.
+struct Slurm {
+    net: Net,
+    munge: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        let _ = self.munge.kill();
+        let _ = self.munge.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn configuration(folder: &Path) -> String {
+    let at = folder.display();
+    let mut text = format!(
+        "ClusterName=test\nSlurmctldHost=host0({})\nSlurmUser=root\nSlurmdUser=root\n\
+         AuthType=auth/munge\nAuthInfo=socket={at}/munge.socket\nCryptoType=crypto/munge\n\
+         SlurmctldPort=16817\nSlurmdPort=16818\nStateSaveLocation={at}/state\n\
+         SlurmdSpoolDir={at}/spool-%n\nSlurmctldPidFile={at}/slurmctld.pid\n\
+         SlurmdPidFile={at}/%n.pid\nSlurmctldLogFile={at}/slurmctld.log\n\
+         SlurmdLogFile={at}/%n.log\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+         JobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n\
+         SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nSchedulerType=sched/builtin\n\
+         SwitchType=switch/none\nMpiDefault=none\nReturnToService=2\n\
+         SlurmdParameters=config_overrides\n",
+        address(0)
+    );
+    for host in 0..2 {
+        text += &format!(
+            "NodeName=host{host} NodeAddr={} CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 \
+             RealMemory=1000 State=UNKNOWN\n",
+            address(host)
+        );
+    }
+    text + "PartitionName=p Nodes=host0,host1 Default=YES State=UP OverSubscribe=YES\n"
+}
+
+impl Slurm {
+    fn start(net: Net) -> Slurm {
+        let folder = PathBuf::from(format!("/tmp/hikyaku-slurm-{}", std::process::id()));
+        fs::create_dir_all(folder.join("state")).unwrap();
+        fs::write(folder.join("slurm.conf"), configuration(&folder)).unwrap();
+        let key = folder.join("munge.key");
+        fs::write(&key, [7; 1024]).unwrap();
+        for (path, mode) in [(&key, 0o600), (&folder, 0o755)] {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(path, mode).unwrap();
+        }
+        let mut munge = Command::new("munged");
+        munge.args(["--foreground", "--force"]);
+        for (option, name) in [
+            ("key-file", "munge.key"),
+            ("socket", "munge.socket"),
+            ("pid-file", "munge.pid"),
+            ("log-file", "munge.log"),
+            ("seed-file", "munge.seed"),
+        ] {
+            munge.arg(format!("--{option}={}", folder.join(name).display()));
+        }
+        let munge = munge.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let slurm = Slurm { net, munge, folder };
+        slurm.wait_for("munge", || slurm.folder.join("munge.socket").exists());
+        let config = slurm.folder.join("slurm.conf").display().to_string();
+        slurm.run(0, &["slurmctld", "-c", "-f", &config]);
+        for (host, name) in [(0, "host0"), (1, "host1")] {
+            slurm.run(host, &["slurmd", "-f", &config, "-N", name]);
+        }
+        slurm.wait_for("two idle nodes", || {
+            let output = slurm.run(0, &["sinfo", "--noheader", "--format=%D %t"]);
+            String::from_utf8_lossy(&output.stdout).trim() == "2 idle"
+        });
+        slurm
+    }
+
+    fn wait_for(&self, what: &str, is_there: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_there() {
+            let log = fs::read_to_string(self.folder.join("slurmctld.log")).unwrap_or_default();
+            assert!(start.elapsed() < PATIENCE, "no {what}: {log}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Runs a command on a host.
+    fn run(&self, host: u32, words: &[&str]) -> Output {
+        let before = self.net.on(host);
+        let mut command = Command::new(&before[0]);
+        command.args(&before[1..]).args(words).stdin(Stdio::null()).env("RUST_BACKTRACE", "0");
+        command.env("SLURM_CONF", self.folder.join("slurm.conf")).output().unwrap()
+    }
+}
+
+#[test]
+fn srun_starts_ranks_of_one_job() {
+    let is_there = |name: &&str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+    };
+    if let Some(missing) = PROGRAMS.iter().find(|name| !is_there(name)) {
+        eprintln!("skipped: no {missing}: apt-get install slurmctld slurmd slurm-client munge");
+        return;
+    }
+    let Some((net, _alone)) = hosts(2) else { return };
+    let slurm = Slurm::start(net);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let srun = |words: &[&str]| slurm.run(0, &[&["srun"][..], words].concat());
+    for (program, rounds) in [("ring", "3"), ("halo", "10"), ("queue", "3"), ("sums", "5")] {
+        let output = srun(&["--mpi=pmi2", "-N2", "-n4", RANK, "apart", program, rounds]);
+        let (said, errors) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!((output.status.code(), said.as_str()), (Some(0), "right\n"), "{errors}");
+    }
+    // It leaves the others alone: ranks of a host watch each other.
+    let output = srun(&["--mpi=pmi2", "-N1", "-n3", RANK, "victim", "ping-pong", "40"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(137), "{said}");
+    assert!(said.contains("rank 0: rank 2 (pid ") && said.contains("died: it is gone"), "{said}");
+    // Without a way to meet, each says so.
+    let output = srun(&["--mpi=none", "-N2", "-n2", RANK, "agree"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("srun --mpi=pmi2").count(), 2, "{said}");
+}

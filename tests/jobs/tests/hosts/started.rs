@@ -1,0 +1,134 @@
+//! A job on hosts, seen while it runs.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hikyaku_jobs::net::Net;
+use hikyaku_jobs::process::Process;
+
+const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
+const RANK: &str = env!("CARGO_BIN_EXE_rank");
+
+/// How long a host may be silent in these tests, seconds. Less than the default, to be quick.
+pub(super) const HOST_TIMEOUT: f64 = 2.0;
+
+/// How long a job may take that does not end by itself, seconds.
+const LIMIT: &str = "120";
+
+/// How long what happens soon may take. Reached only by failing tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A job whose launcher is a process of host 0.
+pub(super) struct Started {
+    launcher: Child,
+    lines: Receiver<String>,
+    errors: Option<JoinHandle<String>>,
+    per_host: u32,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The launcher's exit code; none if it was killed: who has entered its host for it ends as it
+    /// did.
+    pub(super) code: Option<i32>,
+    /// What ranks wrote that nobody has taken.
+    pub(super) lines: Vec<String>,
+    /// What the launcher and ranks wrote to standard error.
+    pub(super) errors: String,
+}
+
+impl Started {
+    /// Starts so many ranks on each of the first hosts, with these words for the program `rank`.
+    pub(super) fn new(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
+        let before = net.on(0);
+        let mut command = Command::new(&before[0]);
+        command.args(&before[1..]).arg(LAUNCH);
+        command.args([(hosts * per_host).to_string().as_str(), "0", LIMIT, RANK]).args(words);
+        command.env("HIKYAKU_JOBS_HOSTS", net.places(hosts, per_host));
+        command.env("HIKYAKU_JOBS_AGENT", env!("CARGO_BIN_EXE_reach"));
+        command.env("HIKYAKU_JOBS_HOST_TIMEOUT", HOST_TIMEOUT.to_string());
+        command.env("HIKYAKU_JOBS_GRACE", "10").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+        let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = pass_lines(launcher.stdout.take().unwrap());
+        let mut errors = launcher.stderr.take().unwrap();
+        let errors = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            errors.read_to_end(&mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Started { launcher, lines, errors: Some(errors), per_host }
+    }
+
+    /// The next line that a rank has written; none: there are no more.
+    #[track_caller]
+    pub(super) fn line(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing is written: {:?}", self.end()),
+        }
+    }
+
+    /// The process of a rank, as soon as it runs its program; none: the job has ended before.
+    pub(super) fn rank(&mut self, net: &Net, rank: u32) -> Option<Process> {
+        let start = Instant::now();
+        loop {
+            let is_it = |process: &Process| {
+                let number = process.variable("HIKYAKU_RANK");
+                number == Some(rank.to_string()) && process.command().starts_with(RANK)
+            };
+            if let Some(found) = net.processes(rank / self.per_host).into_iter().find(is_it) {
+                return Some(found);
+            }
+            if self.launcher.try_wait().unwrap().is_some() {
+                return None;
+            }
+            assert!(start.elapsed() < PATIENCE, "rank {rank} never started");
+        }
+    }
+
+    /// The daemon of a host, if it runs.
+    pub(super) fn daemon(&self, net: &Net, host: u32) -> Option<Process> {
+        let is_it = |process: &Process| process.command().starts_with(&format!("{LAUNCH} daemon"));
+        net.processes(host).into_iter().find(is_it)
+    }
+
+    /// The launcher, if it runs: what was started is what enters its host.
+    pub(super) fn launcher(&self, net: &Net) -> Option<Process> {
+        let of_it = format!("{LAUNCH} ");
+        let daemon = format!("{LAUNCH} daemon");
+        let is_it = |process: &Process| {
+            let command = process.command();
+            command.starts_with(&of_it) && !command.starts_with(&daemon)
+        };
+        net.processes(0).into_iter().find(is_it)
+    }
+
+    /// Waits for the launcher's end.
+    pub(super) fn end(&mut self) -> Ended {
+        let errors = self.errors.take().unwrap().join().unwrap();
+        let lines = self.lines.iter().collect();
+        Ended { code: self.launcher.wait().unwrap().code(), lines, errors }
+    }
+}
+
+fn pass_lines(stream: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(stream).lines();
+        lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    lines
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Whatever a failing test leaves; the hosts end with the test.
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+    }
+}
