@@ -77,6 +77,16 @@ impl Inside {
     }
 }
 
+/// The gate of the rank that this process is, if threads share it.
+pub(crate) fn shared_gate() -> Option<&'static Gate> {
+    SHARED.get().copied()
+}
+
+/// Threads share the rank, inside of a gate that may be another library's.
+pub(crate) fn adopt_gate(gate: &'static Gate) {
+    SHARED.get_or_init(|| gate);
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
         self.0.leave();
@@ -356,7 +366,8 @@ impl Communicator {
     pub fn share_among_threads(&self, gate: &'static Gate) {
         if !self.is_shared() {
             self.rank.threads.gate.set(Some(gate));
-            SHARED.get_or_init(|| gate);
+            adopt_gate(gate);
+            crate::copies::share_elsewhere(gate);
             self.tasks().share();
         }
     }
