@@ -110,6 +110,7 @@ pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
         let process = communicator.engine().borrow().port().host().process();
         process.adopt();
         drop(inside);
+        stay();
         return Ok(Some(*communicator));
     }
     Ok(None)
