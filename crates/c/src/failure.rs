@@ -109,6 +109,7 @@ fn code_of_shared(error: &SharedError) -> Code {
         SharedError::Mismatch { .. } => Code::Disagree,
         SharedError::Recursive { .. }
         | SharedError::VirtualTime { .. }
+        | SharedError::OtherInterface { .. }
         | SharedError::Hosts { .. } => Code::Order,
         SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => Code::Room,
         SharedError::Refused { .. }

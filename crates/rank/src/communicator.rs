@@ -216,6 +216,20 @@ impl Communicator {
         !self.engine().borrow().port().is_forked()
     }
 
+    /// Says that this rank has shared variables, which one interface serves. `who`: a number of its
+    /// own. `false`: they are another one's.
+    pub fn begin_variables(&self, who: usize) -> bool {
+        let known = self.rank.has_variables.get().unwrap_or(who);
+        self.rank.has_variables.set(Some(known));
+        known == who
+    }
+
+    /// The end of an interface and its shared variables.
+    pub fn end_variables(&self, who: usize) {
+        let others = self.rank.has_variables.get().filter(|known| *known != who);
+        self.rank.has_variables.set(others);
+    }
+
     /// Says that this rank ends the job and gives the reason, whose exit code is the job's even if
     /// it is 0, if `is_abort`. `false`: a rank has said so before, and nothing more is to be said.
     pub fn ends_job(&self, is_abort: bool) -> bool {

@@ -52,6 +52,7 @@ impl Drop for Variables {
         let is_rank = !self.rank.engine().borrow().port().is_forked();
         if is_rank && !std::thread::panicking() {
             self.service.linger(self.rank.engine());
+            self.rank.end_variables(self.number());
         }
     }
 }
@@ -70,6 +71,11 @@ impl Variables {
             service: Rc::new(Service::new(injector.clone())),
             injector,
         })
+    }
+
+    /// A number that no other interface of this process has.
+    fn number(&self) -> usize {
+        Rc::as_ptr(&self.service).addr()
     }
 
     /// All ranks of the job, of which this is one.
@@ -254,6 +260,9 @@ impl Variables {
         }
         if self.by_name.borrow().get(&name).is_some_and(|weak| weak.strong_count() > 0) {
             return Err(SharedError::Exists { name }.into());
+        }
+        if !self.rank.begin_variables(self.number()) {
+            return Err(SharedError::OtherInterface { name }.into());
         }
         let division = match Division::new(shape, options.parts) {
             Ok(division) => division,
