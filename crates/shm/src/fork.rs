@@ -14,6 +14,14 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Has functions called around every fork from here on: before it in the parent, after it in both.
+pub fn around_forks(before: extern "C" fn(), after: extern "C" fn()) {
+    let (before, after): (unsafe extern "C" fn(), unsafe extern "C" fn()) = (before, after);
+    // SAFETY: functions of this object that are safe to call at any time. If there is no memory for
+    // them, they are not called.
+    let _ = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+}
+
 /// Has forks counted from here on.
 fn count_forks() {
     static ONCE: Once = Once::new();

@@ -55,7 +55,7 @@ pub use attach::attach;
 pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
-pub use fork::Process;
+pub use fork::{Process, around_forks};
 pub use header::End;
 pub use host::{Nap, ShmHost};
 pub use job::{Doing, Job, Waiting, exchange_cards, open_all, open_conducted, open_hosts, single};
