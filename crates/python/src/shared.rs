@@ -99,12 +99,7 @@ impl Showing {
     }
 
     /// An array to be handed out, which may be written if it is for that.
-    fn array(
-        &self,
-        py: Python<'_>,
-        writes: bool,
-        guard: &mut Gated<Guard>,
-    ) -> PyResult<Py<PyAny>> {
+    fn array(&self, py: Python<'_>, writes: bool, guard: &mut Gated<Guard>) -> PyResult<Py<PyAny>> {
         let pool = self.pool(writes);
         let mut shown = pool.borrow_mut();
         if let Some(shown) = shown.find(py, writes) {

@@ -14,8 +14,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use hikyaku::shared::Turn;
 use hikyaku::MsgError;
+use hikyaku::shared::Turn;
 use pyo3::prelude::*;
 
 use crate::error::raise;

@@ -29,11 +29,7 @@ pub(crate) struct Owned<T: Scalar> {
 }
 
 impl<T: Scalar> Owned<T> {
-    fn new(
-        world: &Rc<Comm>,
-        length: usize,
-        inside: &Inside,
-    ) -> Result<Owned<T>, hikyaku::Error> {
+    fn new(world: &Rc<Comm>, length: usize, inside: &Inside) -> Result<Owned<T>, hikyaku::Error> {
         // SAFETY: the world lies behind an Rc, so it does not move, and `_world` keeps it until
         // after the window has gone, which nobody can take out of here.
         let lasting: &'static hikyaku::World = unsafe { &*std::ptr::from_ref(world.at(inside)) };
