@@ -50,7 +50,7 @@ static void *look(void *at) {
 static void fork_often(void) {
     pthread_t threads[2];
     for (int at = 0; at < 2; at++) pthread_create(&threads[at], NULL, look, NULL);
-    for (int turn = 0; turn < 300; turn++) {
+    for (int turn = 0; turn < 100; turn++) {
         pid_t child = fork();
         if (child == 0) {
             int flag;
