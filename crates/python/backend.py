@@ -71,3 +71,4 @@ def _add_program():
         shutil.copy(ROOT / "scripts/mpicc", scripts / name)
     for name in ["mpiexec", "mpirun"]:
         (scripts / name).write_text(LAUNCHER)
+        (scripts / name).chmod(0o755)
