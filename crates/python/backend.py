@@ -1,12 +1,18 @@
-"""How the wheel is built (PEP 517): maturin makes the module, and the program is put beside it.
+"""How the wheel is built (PEP 517): maturin makes the module, and what is no module lies beside it.
 
-The whole command line is one program, the crate hikyaku-cli. It goes into the wheel's scripts, from
-where pip installs it as ``hikyaku``. It is not linked into the module: program and module are 8.2 and
-4.2 MB (stripped, profile dev), so that every rank would import up to three times as much for what
-launchers alone need, and `hikyaku bench`, which starts itself, would start interpreters as ranks.
+    bin/hikyaku                    the program, the crate hikyaku-cli
+    bin/mpicc ... mpiexec          compilers and launchers for MPI programs
+    lib/hikyaku/                   libmpi_abi.so.1, libmpi.so.12, include, pkgconfig
+
+So ``pip install hikyaku-mpi mpi4py`` is all that a program for mpi4py needs: the launcher finds the
+libraries where they are. scripts/mpi.sh builds all that; wheels have no symbolic links, so what is one
+in its folder is a file here.
+
+The program is not linked into the module: program and module are 8.2 and 4.2 MB (stripped, profile
+dev), so that every rank would import up to three times as much for what launchers alone need, and
+`hikyaku bench`, which starts itself, would start interpreters as ranks.
 """
 
-import json
 import os
 import shlex
 import shutil
@@ -19,8 +25,16 @@ from maturin import *  # noqa: F403  the hooks that are maturin's alone
 ROOT = Path(__file__).parents[2]
 
 # What pyproject.toml calls data. maturin refuses to do anything without the folder.
-SCRIPTS = ROOT / "target/wheel/scripts"
-SCRIPTS.mkdir(parents=True, exist_ok=True)
+DATA = ROOT / "target/wheel"
+DATA.mkdir(parents=True, exist_ok=True)
+
+LAUNCHER = """\
+#!/bin/sh
+exec "$(dirname -- "$(readlink -f -- "$0")")/hikyaku" mpiexec "$@"
+"""
+
+# For the linker, which looks for this name; programs look for the other.
+LINK = "INPUT(libmpi_abi.so.1)\n"
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -34,13 +48,27 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def _add_program():
-    """Builds the program as the module is built, and puts it where pyproject.toml's data is."""
-    profile = shlex.split(os.environ.get("MATURIN_PEP517_ARGS", "")) or ["--release"]
-    words = ["cargo", "build", "--locked", "-p", "hikyaku-cli", "--bin", "hikyaku", *profile]
-    words += ["--message-format", "json-render-diagnostics"]
-    built = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-    artifacts = [json.loads(line) for line in built.splitlines()]
-    [program] = [a["executable"] for a in artifacts if a.get("executable")]
-    shutil.copy(program, SCRIPTS / "hikyaku")
-    if profile == ["--release"]:
-        subprocess.run(["strip", SCRIPTS / "hikyaku"], check=False)
+    """Builds it as the module is built, and puts it where pyproject.toml's data is."""
+    is_release = "MATURIN_PEP517_ARGS" not in os.environ or "--release" in shlex.split(
+        os.environ["MATURIN_PEP517_ARGS"]
+    )
+    words = ["--release"] if is_release else []
+    subprocess.run([ROOT / "scripts/mpi.sh", *words], check=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    built = target / ("release" if is_release else "debug")
+    shutil.rmtree(DATA)
+    scripts, folder = DATA / "scripts", DATA / "data/lib/hikyaku"
+    scripts.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    program = shutil.copy(built / "hikyaku", scripts)
+    names = ["libmpi_abi.so.1", "libmpi.so.12"]
+    libraries = [shutil.copy(built / "mpi" / name, folder) for name in names]
+    subprocess.run(["strip", program, *libraries], check=False)
+    (folder / "libmpi_abi.so").write_text(LINK)
+    for name in ["include", "pkgconfig"]:
+        shutil.copytree(built / "mpi" / name, folder / name)
+    for name in ["mpicc", "mpicxx", "mpic++"]:
+        shutil.copy(ROOT / "scripts/mpicc", scripts / name)
+    for name in ["mpiexec", "mpirun"]:
+        (scripts / name).write_text(LAUNCHER)
+        (scripts / name).chmod(0o755)

@@ -1,8 +1,10 @@
-/* Threads that wait for what does not come: the argument says why. Only for our own library. */
+/* Threads that wait for what does not come, or are in MPI when one forks: the argument says why. Only for our own library. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +34,39 @@ static void *reduce(void *at) {
     return NULL;
 }
 
+static atomic_int is_over;
+
+/* Is in a call of MPI nearly all the time. */
+static void *look(void *at) {
+    (void)at;
+    while (!is_over) {
+        int flag;
+        MPI_Iprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    }
+    return NULL;
+}
+
+/* Forks while other threads are in MPI. A call of the child, which is no rank, ends with an error. */
+static void fork_often(void) {
+    pthread_t threads[2];
+    for (int at = 0; at < 2; at++) pthread_create(&threads[at], NULL, look, NULL);
+    for (int turn = 0; turn < 100; turn++) {
+        pid_t child = fork();
+        if (child == 0) {
+            int flag;
+            alarm(20);
+            MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+            _exit(MPI_Iprobe(0, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS ? 7 : 8);
+        }
+        int status;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status));
+        EQUAL(WEXITSTATUS(status), 7);
+    }
+    is_over = 1;
+    for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
+}
+
 int main(int argc, char **argv) {
     int level, classes[2] = {-1, -1};
     pthread_t threads[2];
@@ -42,6 +77,10 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "finalize") == 0) {
         pthread_create(&threads[0], NULL, wait_for_ever, NULL);
         nap();
+        return end();
+    }
+    if (strcmp(argv[1], "fork") == 0) {
+        fork_often();
         return end();
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &twin);

@@ -1,9 +1,14 @@
-"""mpi4py's own tests, of the version that is installed, but for those that exclusions.txt names."""
+"""mpi4py's own tests, of the version that is installed, but for those that exclusions.txt names.
+
+By both binary interfaces: the wheel from PyPI looks for libmpi.so.12, and what is built here from source,
+by our mpicc, for libmpi_abi.so.1.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,8 +22,13 @@ EXCLUSIONS = HERE / "exclusions.txt"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target"))
 HIKYAKU = TARGET / "debug" / "hikyaku"
 
-# Two ranks at each change, the others with the long tests.
-RANKS = [1, 2, 3, 4] if os.environ.get("HIKYAKU_LONG") == "1" else [2]
+# Two ranks of the wheel at each change, the others with the long tests: how many ranks of which build.
+IS_LONG = os.environ.get("HIKYAKU_LONG") == "1"
+JOBS = [("wheel", 2)]
+JOBS += [("wheel", 1), ("wheel", 4), ("source", 1), ("source", 3), ("source", 4)] if IS_LONG else []
+
+# What each build finds.
+INTERFACES = {"wheel": "MPICH", "source": "MPI 5.0 ABI"}
 
 # Seconds. A job that takes longer hangs, and the launcher says where.
 PATIENCE = 900
@@ -30,9 +40,10 @@ def entries() -> list[str]:
     return [line.split()[0] for line in lines if line and not line.startswith("#")]
 
 
-def run(n: int, *words) -> subprocess.CompletedProcess:
+def run(n: int, *words, path: Path | None = None) -> subprocess.CompletedProcess:
     command = [HIKYAKU, "run", "-n", str(n), "--timeout", str(PATIENCE), "--", sys.executable]
-    return subprocess.run([*command, *words], capture_output=True, text=True)
+    environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
+    return subprocess.run([*command, *words], capture_output=True, text=True, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +52,7 @@ def suite() -> Path:
     name = f"mpi4py-{version('mpi4py')}"
     folder = TARGET / "mpi4py"
     if not (folder / name).is_dir():
-        get = [sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:"]
+        get = [sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", "mpi4py"]
         get += ["--no-deps", "--dest", folder, name.replace("-", "==")]
         subprocess.run(get, check=True)
         with tarfile.open(folder / f"{name}.tar.gz") as source:
@@ -49,13 +60,38 @@ def suite() -> Path:
     return folder / name / "test"
 
 
-@pytest.mark.parametrize("n", RANKS)
-def test_what_is_not_excluded_passes(suite, tmp_path, n):
+@pytest.fixture(scope="module")
+def builds(suite) -> dict[str, Path | None]:
+    """Where Python finds each build; None: where it is installed."""
+    if not IS_LONG:
+        return {"wheel": None}
+    folder = TARGET / "mpi4py" / f"{suite.parent.name}-abi"
+    if not folder.is_dir():
+        unfinished = folder.with_suffix(".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-cache-dir"]
+        environment = os.environ | {
+            "MPI4PY_BUILD_MPIABI": "1",
+            "MPI4PY_BUILD_MPICC": str(TARGET / "debug" / "mpi" / "bin" / "mpicc"),
+            # A file of 300,000 lines.
+            "CFLAGS": "-O0 -g0 -w",
+        }
+        words = [*install, "--target", unfinished, suite.parent]
+        subprocess.run(words, env=environment, check=True)
+        unfinished.rename(folder)
+    return {"wheel": None, "source": folder}
+
+
+@pytest.mark.parametrize(("build", "n"), JOBS)
+def test_what_is_not_excluded_passes(suite, builds, tmp_path, build, n):
+    show = "from mpi4py import MPI; print(MPI.Get_library_version())"
+    found = run(1, "-c", show, path=builds[build])
+    assert INTERFACES[build] in found.stdout, found.stdout + found.stderr
     modules = [entry for entry in entries() if "." not in entry]
     names = tmp_path / "names"
     names.write_text("\n".join(entry for entry in entries() if "." in entry))
     words = ["--no-builddir", "--xfile", names, "-e", f"^({'|'.join(modules)})\\.py$"]
-    done = run(n, suite / "main.py", *words)
+    done = run(n, suite / "main.py", *words, path=builds[build])
     # Who has failed stands at the end, behind what each has printed.
     assert done.returncode == 0, done.stderr[-20_000:]
     ran = [int(count) for count in re.findall(r"^Ran (\d+) tests", done.stderr, re.MULTILINE)]

@@ -107,7 +107,9 @@ fn code_of_message(error: &MsgError) -> Code {
 fn code_of_shared(error: &SharedError) -> Code {
     match error {
         SharedError::Mismatch { .. } => Code::Disagree,
-        SharedError::Recursive { .. } | SharedError::VirtualTime { .. } => Code::Order,
+        SharedError::Recursive { .. }
+        | SharedError::VirtualTime { .. }
+        | SharedError::OtherInterface { .. } => Code::Order,
         SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => Code::Room,
         SharedError::Refused { .. }
         | SharedError::GivenUp { .. }
@@ -146,8 +148,6 @@ pub(crate) fn last() -> *const c_char {
 /// code, and its line is kept; a panic, which is a mistake of this library, does not go further.
 #[inline]
 pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
-    // In an MPI program other threads may use the same rank.
-    let _inside = hikyaku::Inside::enter();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => keep(failure),

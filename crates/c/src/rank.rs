@@ -9,8 +9,8 @@ use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hikyaku::World;
 use hikyaku::shared::{Mark, ReadGuard, Shared, WriteGuard};
+use hikyaku::{Inside, World};
 
 use crate::api::Type;
 use crate::failure::{Code, Failure};
@@ -70,7 +70,11 @@ pub(crate) fn with<R>(body: impl FnOnce(&Rank) -> Result<R, Failure>) -> Result<
         }
     });
     match here.unwrap_or(Err(None)) {
-        Ok(rank) => body(&rank),
+        Ok(rank) => {
+            // In an MPI program other threads may use the same rank.
+            let _inside = Inside::enter();
+            body(&rank)
+        }
         Err(failure) => Err(failure.unwrap_or_else(|| not_here("hikyaku_init"))),
     }
 }
@@ -117,6 +121,7 @@ pub(crate) fn leave() -> Result<(), Failure> {
         ))),
     })?;
     if let Here::Rank(rank) = HERE.replace(Here::Left) {
+        let _inside = Inside::enter();
         drop(ManuallyDrop::into_inner(rank));
     }
     Ok(())

@@ -88,10 +88,9 @@ fn stack_limit() -> Option<u64> {
 const PANICKED: u8 = 101;
 
 fn work(words: &[OsString]) -> ExitCode {
-    if let Some((name, rest)) = words.split_first()
-        && mpiexec::is_name(name)
-    {
-        return mpiexec::run(rest);
+    // By that name, or with it as the first word: a wheel has no links.
+    if let Some(at) = words.iter().take(2).position(|word| mpiexec::is_name(word)) {
+        return mpiexec::run(&words[at + 1..]);
     }
     match CommandLine::try_parse_from(words) {
         Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),

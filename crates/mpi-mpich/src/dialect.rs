@@ -288,7 +288,9 @@ impl Dialect for This {
     fn split_type(kind: i32) -> i32 {
         match kind {
             UNDEFINED => UNDEFINED,
-            1..=4 => 220 + kind,
+            1 | 4 => 220 + kind,
+            // What is guided comes before what is not.
+            2 | 3 => 225 - kind,
             other => -other,
         }
     }

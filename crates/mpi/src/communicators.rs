@@ -21,8 +21,8 @@ use crate::topology::Topology;
 
 /// MPI_COMM_TYPE_SHARED and its kin, as MPI 5.0's interface numbers them.
 const TYPE_SHARED: i32 = 221;
-const TYPE_HW_GUIDED: i32 = 222;
-const TYPE_HW_UNGUIDED: i32 = 223;
+const TYPE_HW_UNGUIDED: i32 = 222;
+const TYPE_HW_GUIDED: i32 = 223;
 const TYPE_RESOURCE_GUIDED: i32 = 224;
 
 /// The key of an info object that names a resource, and the one resource that there is.

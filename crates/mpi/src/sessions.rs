@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use hikyaku_rank::{Communicator, Foreign, InitError};
+use hikyaku_rank::{Communicator, Foreign, InitError, Inside};
 
 use crate::buffered::Outbox;
 use crate::dialect::{Dialect, Handle, Object};
@@ -169,6 +169,15 @@ impl<D: Dialect> Mpi<D> {
             }
             Failure::new(Class::Other, error.to_string())
         })?;
+        if joined.is_shared() {
+            // Its calls are inside of another gate than those of this library.
+            let inside = Inside::enter();
+            drop(joined);
+            drop(inside);
+            let text = "another library of MPI in this process has provided \
+                        MPI_THREAD_MULTIPLE: use one of both";
+            return Err(Failure::new(Class::Other, text));
+        }
         // Whatever the level of thread support is here: another rank may have another one.
         joined.count_no_contexts();
         self.state.job.replace(Some(joined));

@@ -17,11 +17,13 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::element::Element;
+use crate::gate;
 
 /// Memory of a Python object.
 #[derive(Debug)]
 pub(crate) struct Array {
-    buffer: PyUntypedBuffer,
+    /// There until this is dropped.
+    buffer: Option<PyUntypedBuffer>,
     start: NonNull<u8>,
     length: usize,
     is_writable: bool,
@@ -64,7 +66,7 @@ impl Array {
         let start = NonNull::new(buffer.buf_ptr().cast()).filter(|_| length > 0);
         let start = start.unwrap_or(NonNull::dangling());
         let is_writable = !buffer.readonly() && !is_constant;
-        Ok(Array { buffer, start, length, is_writable })
+        Ok(Array { buffer: Some(buffer), start, length, is_writable })
     }
 
     /// The memory of an object to be written.
@@ -80,6 +82,10 @@ impl Array {
             "{role}: the array is read-only, and something is to be stored in it: give one that \
              can be written, such as numpy.empty_like(it)"
         )))
+    }
+
+    fn buffer(&self) -> &PyUntypedBuffer {
+        self.buffer.as_ref().expect("it is there until it is dropped")
     }
 
     /// Whether it may be written.
@@ -108,12 +114,12 @@ impl Array {
 
     /// How many rows it has: its first extent.
     pub(crate) fn rows(&self) -> usize {
-        self.buffer.shape().first().copied().unwrap_or(1)
+        self.buffer().shape().first().copied().unwrap_or(1)
     }
 
     /// Size of an element, bytes.
     pub(crate) fn element_bytes(&self) -> usize {
-        self.buffer.item_size().max(1)
+        self.buffer().item_size().max(1)
     }
 
     /// What its elements are, for what computes with them.
@@ -121,7 +127,13 @@ impl Array {
     /// # Errors
     /// Nothing that can be computed with.
     pub(crate) fn element(&self) -> PyResult<Element> {
-        Element::of(self.buffer.format(), self.buffer.item_size())
+        Element::of(self.buffer().format(), self.buffer().item_size())
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        self.buffer.take().map(gate::later);
     }
 }
 

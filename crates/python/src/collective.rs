@@ -16,7 +16,8 @@ use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::element::Element;
-use crate::rank::Rank;
+use crate::gate::Inside;
+use crate::rank::{Comm, Rank};
 use crate::wait::{self, Wait};
 use crate::world::{World, existing};
 
@@ -142,7 +143,7 @@ fn typed<T: Number>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
 struct Calling<'py> {
     py: Python<'py>,
     rank: Rc<Rank>,
-    world: Rc<hikyaku::World>,
+    world: Rc<Comm>,
 }
 
 impl<'py> Calling<'py> {
@@ -158,7 +159,8 @@ impl<'py> Calling<'py> {
         start: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> Collective<'s>,
     ) -> PyResult<()> {
         let mut raised = None;
-        let outcome = self.world.scope(|scope| {
+        let inside = Inside::enter();
+        let outcome = self.world.at(&inside).scope(|scope| {
             let mut flying = Some(start(scope));
             let ended = poll_fn(|_| match flying.take().map(Collective::test) {
                 Some(Ok(Err(collective))) => {
@@ -168,7 +170,7 @@ impl<'py> Calling<'py> {
                 Some(Ok(Ok(()))) | None => Poll::Ready(Ok(())),
                 Some(Err(error)) => Poll::Ready(Err(error)),
             });
-            let wait = Wait { bytes, ..Wait::new(&self.rank, &self.world) };
+            let wait = Wait { bytes, ..Wait::new(&self.rank, &self.world, &inside) };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
                 // The scope gives up what is in it.

@@ -8,13 +8,15 @@
 //!   hikyaku (crates/world)
 //! ```
 //!
-//! Three things are different from a Rust program, and each has its room:
+//! Four things are different from a Rust program, and each has its room:
 //!
 //! - **Threads.** A rank is one thread, and Python objects may be used and collected on any. So no
 //!   Python object holds anything of the rank: it holds a number, and `rank.rs` keeps the things
 //!   themselves in a table of the rank's thread.
 //! - **Waiting.** A call that waits lets other Python threads run and lets signals through, so that
 //!   Ctrl-C ends it: `wait.rs`.
+//! - **MPI.** In an mpi4py program this is the same rank as MPI's, which other threads may use at
+//!   any time: `gate.rs`.
 //! - **Memory.** An array that is sent or received into belongs to Python: `array.rs`. Memory of a
 //!   job that is shown as an array belongs to the job: `memory.rs`.
 
@@ -22,6 +24,7 @@ mod array;
 mod collective;
 mod element;
 mod error;
+mod gate;
 mod launch;
 mod memory;
 mod number;

@@ -24,6 +24,7 @@ use hikyaku::{Received, World};
 use pyo3::prelude::*;
 
 use crate::error::{Error, raise_init};
+use crate::gate::{Gated, Inside};
 use crate::shared::{Showing, Variable};
 use crate::wait::Habit;
 use crate::window::AnyWindow;
@@ -33,10 +34,42 @@ pub(crate) type InFlight = Pin<Box<dyn Future<Output = Result<Option<Received>, 
 
 /// What a request has come to.
 pub(crate) enum Stage {
-    Open(InFlight),
+    Open(Gated<InFlight>),
     /// Out of the table while it is polled: a signal handler may ask meanwhile.
     Polled,
     Done(Result<Option<Received>, hikyaku::Error>),
+}
+
+/// A communicator.
+pub(crate) struct Comm {
+    world: Gated<World>,
+    rank: u32,
+    size: u32,
+}
+
+impl Comm {
+    fn new(world: World, _: &Inside) -> Rc<Comm> {
+        let (rank, size) = (world.rank(), world.size());
+        Rc::new(Comm { world: Gated::new(world), rank, size })
+    }
+
+    /// The communicator itself.
+    #[inline]
+    pub(crate) fn at(&self, inside: &Inside) -> &World {
+        self.world.get(inside)
+    }
+
+    /// This rank.
+    #[inline]
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    #[inline]
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
 }
 
 /// A request, and whether a Python object still names it.
@@ -50,9 +83,9 @@ pub(crate) struct Rank {
     /// The world and what was made of it, by number: even ones for arrays, and beside each, odd,
     /// one for objects. They are made together, so that ranks need not agree on when.
     /// `None`: freed.
-    communicators: RefCell<Vec<Option<Rc<World>>>>,
+    communicators: RefCell<Vec<Option<Rc<Comm>>>>,
     requests: RefCell<BTreeMap<u64, Entry>>,
-    windows: RefCell<BTreeMap<u64, Rc<AnyWindow>>>,
+    windows: RefCell<BTreeMap<u64, Rc<Gated<AnyWindow>>>>,
     variables: RefCell<BTreeMap<u64, Rc<Variable>>>,
     showings: RefCell<BTreeMap<u64, Rc<Showing>>>,
     /// How many requests are [`Stage::Open`]: what every wait looks at.
@@ -115,13 +148,15 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
     if !is_new || FORKED.load(Ordering::Relaxed) || JOINED.swap(true, Ordering::Relaxed) {
         return here();
     }
-    let world = World::init().map_err(|error| {
+    let world = World::join().map_err(|error| {
         JOINED.store(false, Ordering::Relaxed);
         raise_init(&error)
     })?;
-    let objects = world.duplicate();
+    let inside = Inside::enter();
+    let both = [world.beside(), world].map(|world| Some(Comm::new(world, &inside)));
+    drop(inside);
     let rank = Rc::new(Rank {
-        communicators: RefCell::new(vec![Some(Rc::new(world)), Some(Rc::new(objects))]),
+        communicators: RefCell::new(both.into_iter().rev().collect()),
         requests: RefCell::default(),
         windows: RefCell::default(),
         variables: RefCell::default(),
@@ -166,15 +201,15 @@ impl Rank {
     ///
     /// # Errors
     /// It is nobody's.
-    pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<World>> {
+    pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<Comm>> {
         let found = self.communicators.borrow().get(number).cloned().flatten();
         found.ok_or_else(|| Error::new_err("this communicator has been freed, or never was"))
     }
 
     /// Takes a communicator in, and the one for objects beside it; its number.
-    pub(crate) fn add_communicators(&self, pair: [World; 2]) -> usize {
+    pub(crate) fn add_communicators(&self, pair: [World; 2], inside: &Inside) -> usize {
         let mut all = self.communicators.borrow_mut();
-        all.extend(pair.map(|world| Some(Rc::new(world))));
+        all.extend(pair.map(|world| Some(Comm::new(world, inside))));
         all.len() - 2
     }
 
@@ -210,7 +245,7 @@ impl Rank {
     /// messages. Its name.
     pub(crate) fn start(&self, operation: InFlight) -> u64 {
         let id = self.name();
-        let entry = Entry { stage: Stage::Open(operation), is_named: true };
+        let entry = Entry { stage: Stage::Open(Gated::new(operation)), is_named: true };
         self.requests.borrow_mut().insert(id, entry);
         self.open.set(self.open.get() + 1);
         self.poll(id);
@@ -227,7 +262,7 @@ impl Rank {
     /// Takes a window in; its name.
     pub(crate) fn add_window(&self, window: AnyWindow) -> u64 {
         let id = self.name();
-        self.windows.borrow_mut().insert(id, Rc::new(window));
+        self.windows.borrow_mut().insert(id, Rc::new(Gated::new(window)));
         id
     }
 
@@ -235,7 +270,7 @@ impl Rank {
     ///
     /// # Errors
     /// It has been closed.
-    pub(crate) fn window(&self, id: u64) -> PyResult<Rc<AnyWindow>> {
+    pub(crate) fn window(&self, id: u64) -> PyResult<Rc<Gated<AnyWindow>>> {
         let found = self.windows.borrow().get(&id).map(Rc::clone);
         found.ok_or_else(|| Error::new_err("this window has been closed"))
     }
@@ -278,7 +313,10 @@ impl Rank {
             return;
         }
         let world = self.communicators.borrow().first().cloned().flatten();
-        if let Some(pin) = world.and_then(|world| world.alloc::<u8>(1).ok()) {
+        let inside = Inside::enter();
+        let pin = world.and_then(|world| world.at(&inside).alloc::<u8>(1).ok());
+        drop(inside);
+        if let Some(pin) = pin {
             Box::leak(Box::new(pin));
         }
         drop(showings);
@@ -318,7 +356,10 @@ impl Rank {
             is_open.then(|| std::mem::replace(&mut entry.stage, Stage::Polled))
         });
         let Some(Stage::Open(mut operation)) = taken else { return };
-        let polled = operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let inside = Inside::enter();
+        let in_place = operation.get_mut(&inside).as_mut();
+        let polled = in_place.poll(&mut Context::from_waker(Waker::noop()));
+        drop(inside);
         let stage = match polled {
             Poll::Pending => Stage::Open(operation),
             Poll::Ready(result) => {

@@ -6,6 +6,7 @@ use std::task::Poll;
 use pyo3::prelude::*;
 
 use crate::error::raise;
+use crate::gate::Inside;
 use crate::rank::{self, forget};
 use crate::wait::{self, Wait};
 use crate::world::Received;
@@ -41,7 +42,9 @@ impl Request {
             }
         });
         let alone = (world.size() == 1).then_some(1);
-        wait::run(py, &Wait { alone, ..Wait::new(&rank, &world) }, done)?;
+        let inside = Inside::enter();
+        wait::run(py, &Wait { alone, ..Wait::new(&rank, &world, &inside) }, done)?;
+        drop(inside);
         let result = rank.result(self.id).unwrap_or(Ok(None));
         Ok(result.map_err(raise)?.map(Received::from))
     }

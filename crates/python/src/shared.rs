@@ -23,17 +23,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::raise;
+use crate::gate::{Gated, Inside};
 use crate::memory::Memory;
 use crate::number;
-use crate::rank::{self, Rank, forget};
+use crate::rank::{self, Comm, Rank, forget};
 use crate::shown::{Pool, Shown};
-use crate::wait;
+use crate::wait::{self, Wait};
 
 /// A part of a shared variable in the rank's table.
 pub(crate) struct Variable {
-    variable: shared::Shared<u8>,
-    part: shared::Part<u8>,
-    held: RefCell<Option<Guard>>,
+    variable: Gated<shared::Shared<u8>>,
+    part: Gated<shared::Part<u8>>,
+    held: RefCell<Option<Gated<Guard>>>,
     /// How many Python objects name it.
     pub(crate) names: Cell<usize>,
 }
@@ -64,11 +65,22 @@ impl Guard {
 impl Variable {
     /// Acquires it at once, if that is simple.
     #[inline]
-    fn free(&self, writes: bool) -> PyResult<Option<Guard>> {
+    fn free(&self, writes: bool, inside: &Inside) -> PyResult<Option<Guard>> {
+        let part = self.part.get(inside);
         Ok(match writes {
-            true => self.part.write_free().map_err(raise)?.map(Guard::Write),
-            false => self.part.read_free().map_err(raise)?.map(Guard::Read),
+            true => part.write_free().map_err(raise)?.map(Guard::Write),
+            false => part.read_free().map_err(raise)?.map(Guard::Read),
         })
+    }
+}
+
+impl Variable {
+    fn name(&self) -> String {
+        self.variable.get(&Inside::enter()).name().to_owned()
+    }
+
+    fn shape(&self) -> Vec<u64> {
+        self.part.get(&Inside::enter()).shape().to_vec()
     }
 }
 
@@ -87,7 +99,7 @@ impl Showing {
     }
 
     /// An array to be handed out, which may be written if it is for that.
-    fn array(&self, py: Python<'_>, writes: bool, guard: &mut Guard) -> PyResult<Py<PyAny>> {
+    fn array(&self, py: Python<'_>, writes: bool, guard: &mut Gated<Guard>) -> PyResult<Py<PyAny>> {
         let pool = self.pool(writes);
         let mut shown = pool.borrow_mut();
         if let Some(shown) = shown.find(py, writes) {
@@ -98,7 +110,8 @@ impl Showing {
         }
         // Making one runs Python, which may drop any other.
         drop(shown);
-        let shown = self.show(py, writes, guard.place())?;
+        let place = guard.get_mut(&Inside::enter()).place();
+        let shown = self.show(py, writes, place)?;
         let array = shown.array(py);
         let replaced = pool.borrow_mut().add(shown);
         drop(replaced);
@@ -115,7 +128,7 @@ impl Showing {
         // The name keeps the variable, and so the bytes in their place.
         let keeper = Box::new(self.name.another(&self.variable));
         let contents = Bound::new(py, Memory::new(keeper, start, length, writes)?)?;
-        let shape = PyTuple::new(py, self.variable.part.shape())?;
+        let shape = PyTuple::new(py, self.variable.shape())?;
         Shown::new(&shape, &self.dtype, contents.into_any())
     }
 }
@@ -160,11 +173,11 @@ impl Shared {
     fn new(
         py: Python<'_>,
         rank: &Rank,
-        variable: shared::Shared<u8>,
+        variable: Gated<shared::Shared<u8>>,
         part: u64,
         dtype: Py<PyAny>,
     ) -> PyResult<Shared> {
-        let part = variable.part(part).map_err(raise)?;
+        let part = variable.get(&Inside::enter()).part(part).map(Gated::new).map_err(raise)?;
         let variable = Variable { variable, part, held: RefCell::default(), names: Cell::new(1) };
         let variable = Rc::new(variable);
         let name = Name(rank.add_variable(Rc::clone(&variable)));
@@ -180,24 +193,30 @@ impl Shared {
     pub(crate) fn make(
         py: Python<'_>,
         rank: &Rank,
-        world: &hikyaku::World,
+        world: &Comm,
         (name, shape): (&str, &[u64]),
         (element, dtype): (shared::Element, Py<PyAny>),
         options: shared::SharedOptions,
     ) -> PyResult<Shared> {
-        let made = world.shared_bytes(name, shape, element, options).map_err(raise)?;
+        let inside = Inside::enter();
+        let made = world.at(&inside).shared_bytes(name, shape, element, options);
+        let made = made.map(Gated::new).map_err(raise)?;
+        drop(inside);
         Shared::new(py, rank, made, 0, dtype)
     }
 
     /// Finds a variable that this rank has made.
     pub(crate) fn named(
         rank: &Rank,
-        world: &hikyaku::World,
+        world: &Comm,
         name: &str,
         dtype_of: &Bound<'_, PyAny>,
     ) -> PyResult<Shared> {
-        let found = world.shared_named_bytes(name).map_err(raise)?;
-        let dtype = dtype_of.call1((&found.element().name,))?.unbind();
+        let inside = Inside::enter();
+        let found = world.at(&inside).shared_named_bytes(name).map(Gated::new).map_err(raise)?;
+        let element = found.get(&inside).element().name.clone();
+        drop(inside);
+        let dtype = dtype_of.call1((element,))?.unbind();
         Shared::new(dtype_of.py(), rank, found, 0, dtype)
     }
 
@@ -237,25 +256,26 @@ impl Shared {
     /// Its name.
     #[getter]
     fn name(&self) -> PyResult<String> {
-        Ok(self.variable()?.variable.name().to_owned())
+        Ok(self.variable()?.name())
     }
 
     /// The shape of the array in a block: of this part.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.variable()?.part.shape())
+        PyTuple::new(py, self.variable()?.shape())
     }
 
     /// Where this part begins in the whole array.
     #[getter]
     fn origin<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.variable()?.part.origin())
+        let origin = self.variable()?.part.get(&Inside::enter()).origin().to_vec();
+        PyTuple::new(py, origin)
     }
 
     /// How many parts the whole array has, each with a lock of its own.
     #[getter]
     fn parts(&self) -> PyResult<u64> {
-        Ok(self.variable()?.variable.parts())
+        Ok(self.variable()?.variable.get(&Inside::enter()).parts())
     }
 
     /// One of the parts. The whole variable is its part 0.
@@ -264,33 +284,33 @@ impl Shared {
         py: Python<'_>,
         #[pyo3(from_py_with = number::part)] number: u64,
     ) -> PyResult<Shared> {
-        let variable = self.variable()?.variable.clone();
+        let variable = Gated::new(self.variable()?.variable.get(&Inside::enter()).clone());
         Shared::new(py, &*rank::here()?, variable, number, self.dtype.clone_ref(py))
     }
 
     /// The rank in whose memory its queue is, or that owns it at first.
     #[getter]
     fn home(&self) -> PyResult<u32> {
-        Ok(self.variable()?.part.home())
+        Ok(self.variable()?.part.get(&Inside::enter()).home())
     }
 
     /// The node that owns it, as far as this one was told. Asks nobody.
     #[getter]
     fn owner(&self) -> PyResult<u32> {
-        self.variable()?.part.owner().map_err(raise)
+        self.variable()?.part.get(&Inside::enter()).owner().map_err(raise)
     }
 
     /// What this node may do with its copy: "wlock", "rlock", "clean" or "dirty". Asks nobody.
     #[getter]
     fn state(&self) -> PyResult<String> {
-        let state = self.variable()?.part.state().map_err(raise)?;
+        let state = self.variable()?.part.get(&Inside::enter()).state().map_err(raise)?;
         Ok(format!("{state:?}").to_lowercase())
     }
 
     /// Bytes that this rank has fetched from other nodes for it, and how often.
     #[getter]
     fn moved(&self) -> PyResult<(u64, u64)> {
-        Ok(self.variable()?.variable.moved())
+        Ok(self.variable()?.variable.get(&Inside::enter()).moved())
     }
 
     /// Within a block of a recoverable variable: None, or the rank that died with it, and whether
@@ -299,7 +319,8 @@ impl Shared {
     fn mark(&self) -> PyResult<Option<(u32, bool)>> {
         let variable = self.variable()?;
         let held = variable.held.borrow();
-        Ok(held.as_ref().and_then(Guard::mark).map(|mark| (mark.victim, mark.stale)))
+        let mark = held.as_ref().and_then(|guard| guard.get(&Inside::enter()).mark());
+        Ok(mark.map(|mark| (mark.victim, mark.stale)))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -320,21 +341,29 @@ pub(crate) struct Access {
 impl Access {
     /// Waits for the variable.
     #[inline(never)]
-    fn wait(&self, py: Python<'_>, rank: &Rank, variable: &Variable) -> PyResult<Guard> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        rank: &Rank,
+        variable: &Variable,
+        inside: &Inside,
+    ) -> PyResult<Guard> {
         let until = self.timeout.map(|timeout| Instant::now() + timeout);
-        let part = &variable.part;
+        let world = rank.communicator(0)?;
+        let wait = Wait::new(rank, &world, inside);
+        let part = variable.part.get(inside);
         let acquired = match self.writes {
             true => {
                 let turn = part.ask_write().map_err(raise)?;
-                wait::turn(py, rank, turn, until)?.map(Guard::Write)
+                wait::turn(py, &wait, turn, until)?.map(Guard::Write)
             }
             false => {
                 let turn = part.ask_read().map_err(raise)?;
-                wait::turn(py, rank, turn, until)?.map(Guard::Read)
+                wait::turn(py, &wait, turn, until)?.map(Guard::Read)
             }
         };
         acquired.ok_or_else(|| {
-            let (name, seconds) = (variable.variable.name(), self.timeout.unwrap_or_default());
+            let (name, seconds) = (variable.name(), self.timeout.unwrap_or_default());
             PyTimeoutError::new_err(format!(
                 "the shared variable `{name}` was not free within {} s",
                 seconds.as_secs_f64()
@@ -349,10 +378,13 @@ impl Access {
         let rank = rank::here()?;
         let showing = rank.showing(self.name.0)?;
         let variable = &*showing.variable;
-        let mut guard = match variable.free(self.writes)? {
+        let inside = Inside::enter();
+        let guard = match variable.free(self.writes, &inside)? {
             Some(guard) => guard,
-            None => self.wait(py, &rank, variable)?,
+            None => self.wait(py, &rank, variable, &inside)?,
         };
+        let mut guard = Gated::new(guard);
+        drop(inside);
         let array = showing.array(py, self.writes, &mut guard)?;
         *variable.held.borrow_mut() = Some(guard);
         Ok(array)

@@ -14,12 +14,13 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use hikyaku::MsgError;
 use hikyaku::shared::Turn;
-use hikyaku::{MsgError, World};
 use pyo3::prelude::*;
 
 use crate::error::raise;
-use crate::rank::Rank;
+use crate::gate::{self, Inside, Paused};
+use crate::rank::{Comm, Rank};
 
 /// How often a waiting call asks for signals.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -85,7 +86,9 @@ pub(crate) fn complete<T>(
 /// What is known of a wait, beside the operation itself.
 pub(crate) struct Wait<'r> {
     pub(crate) rank: &'r Rank,
-    pub(crate) world: &'r World,
+    pub(crate) world: &'r Comm,
+    /// The gate is given back while other threads have the interpreter and wait for it.
+    pub(crate) inside: &'r Inside,
     /// How many bytes are copied at once.
     pub(crate) bytes: usize,
     /// Whether nobody but this rank can end the wait, unless more requests than these are open.
@@ -94,14 +97,15 @@ pub(crate) struct Wait<'r> {
 
 impl<'r> Wait<'r> {
     /// For messages, short ones, from others.
-    pub(crate) fn new(rank: &'r Rank, world: &'r World) -> Wait<'r> {
-        Wait { rank, world, bytes: 0, alone: None }
+    pub(crate) fn new(rank: &'r Rank, world: &'r Comm, inside: &'r Inside) -> Wait<'r> {
+        Wait { rank, world, inside, bytes: 0, alone: None }
     }
 }
 
 /// As [`complete`]; the operation's own outcome is the inner one.
 pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> PyResult<F::Output> {
-    let Wait { rank, world, bytes, alone } = *wait;
+    let Wait { rank, inside, bytes, alone, .. } = *wait;
+    let world = wait.world.at(inside);
     let mut operation = pin!(operation);
     if bytes < LARGE {
         let mut look = || operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -130,10 +134,15 @@ pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> P
             let rank = world.rank();
             return Poll::Ready(Err(raise(MsgError::WaitsForItself { rank }.into())));
         }
-        signals.ask().map_or(Poll::Pending, |raised| Poll::Ready(Err(raised)))
+        signals.ask(wait).map_or(Poll::Pending, |raised| Poll::Ready(Err(raised)))
     });
-    let blocked = Detached(|| world.block_on(waiting));
-    py.detach(move || blocked.call()).0
+    let blocked = Detached(|| {
+        let output = world.block_on(waiting);
+        (output, Paused::new(inside))
+    });
+    let (output, paused) = py.detach(move || blocked.call()).0;
+    drop(paused);
+    output
 }
 
 /// Waits for a shared variable; `None`: not before `until`. The first microseconds of it keep the
@@ -143,10 +152,11 @@ pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> P
 /// The variable was lost, or what a handler raised. The request is given up.
 pub(crate) fn turn<G>(
     py: Python<'_>,
-    rank: &Rank,
+    wait: &Wait<'_>,
     mut turn: Turn<'_, G>,
     until: Option<Instant>,
 ) -> PyResult<Option<G>> {
+    let Wait { rank, inside, .. } = *wait;
     let is_late = || until.is_some_and(|until| Instant::now() >= until);
     if let Some(guard) = turn.look().map_err(raise)? {
         return Ok(Some(guard));
@@ -164,18 +174,21 @@ pub(crate) fn turn<G>(
         rank.turns.learn(false);
     }
     let mut signals = Signals::default();
-    let blocked = Detached(|| {
+    let mut rest = || {
         while !is_late() {
             rank.poll_all();
             turn.rest();
             if let Some(guard) = turn.look().map_err(raise)? {
                 return Ok(Some(guard));
             }
-            signals.ask().map_or(Ok(()), Err)?;
+            signals.ask(wait).map_or(Ok(()), Err)?;
         }
         Ok(None)
-    });
-    py.detach(move || blocked.call()).0
+    };
+    let blocked = Detached(|| (rest(), Paused::new(inside)));
+    let (output, paused) = py.detach(move || blocked.call()).0;
+    drop(paused);
+    output
 }
 
 /// Something done while other threads have the interpreter, and then what came of it.
@@ -202,7 +215,7 @@ struct Signals {
 
 impl Signals {
     /// What a signal's handler raised, if it is time to ask.
-    fn ask(&mut self) -> Option<PyErr> {
+    fn ask(&mut self, wait: &Wait<'_>) -> Option<PyErr> {
         self.looks = self.looks.saturating_add(1);
         if self.looks < UNTIMED {
             return None;
@@ -213,6 +226,7 @@ impl Signals {
             return None;
         }
         self.last = Some(now);
-        Python::attach(|py| py.check_signals()).err()
+        let check = || Python::attach(|py| py.check_signals()).err();
+        gate::outside(wait.world.at(wait.inside), wait.inside, check)
     }
 }

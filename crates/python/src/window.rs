@@ -16,22 +16,23 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::element::Element;
 use crate::error::raise;
+use crate::gate::{Gated, Inside};
 use crate::number::{self, fit};
-use crate::rank::{self, forget};
+use crate::rank::{self, Comm, forget};
 use crate::world::existing;
 
 /// A window with the world that it is of.
 pub(crate) struct Owned<T: Scalar> {
     /// Declared first, so that it goes before its world.
     window: hikyaku::Window<'static, T>,
-    _world: Rc<hikyaku::World>,
+    _world: Rc<Comm>,
 }
 
 impl<T: Scalar> Owned<T> {
-    fn new(world: &Rc<hikyaku::World>, length: usize) -> Result<Owned<T>, hikyaku::Error> {
+    fn new(world: &Rc<Comm>, length: usize, inside: &Inside) -> Result<Owned<T>, hikyaku::Error> {
         // SAFETY: the world lies behind an Rc, so it does not move, and `_world` keeps it until
         // after the window has gone, which nobody can take out of here.
-        let lasting: &'static hikyaku::World = unsafe { &*Rc::as_ptr(world) };
+        let lasting: &'static hikyaku::World = unsafe { &*std::ptr::from_ref(world.at(inside)) };
         Ok(Owned { window: lasting.window(length)?, _world: Rc::clone(world) })
     }
 }
@@ -179,25 +180,26 @@ impl Window {
     /// Makes a window of `count` elements like those of `sample`. Every rank has come here.
     pub(crate) fn open(
         rank: &rank::Rank,
-        world: &Rc<hikyaku::World>,
+        world: &Rc<Comm>,
         count: usize,
         sample: &Array,
     ) -> PyResult<Window> {
         let element_bytes = sample.element_bytes();
         let element = sample.element().ok().filter(|element| element.is_atomic());
+        let inside = Inside::enter();
         let window = match (element, element_bytes) {
-            (Some(_), 8) => Owned::new(world, count).map(AnyWindow::Words),
-            (Some(_), _) => Owned::new(world, count).map(AnyWindow::Halves),
+            (Some(_), 8) => Owned::new(world, count, &inside).map(AnyWindow::Words),
+            (Some(_), _) => Owned::new(world, count, &inside).map(AnyWindow::Halves),
             (None, _) => {
                 let bytes = count.saturating_mul(element_bytes);
-                Owned::new(world, bytes).map(AnyWindow::Bytes)
+                Owned::new(world, bytes, &inside).map(AnyWindow::Bytes)
             }
         };
         let id = rank.add_window(window.map_err(raise)?);
         Ok(Window { id, element, element_bytes })
     }
 
-    fn window(&self, target: i64) -> PyResult<(Rc<AnyWindow>, u32)> {
+    fn window(&self, target: i64) -> PyResult<(Rc<Gated<AnyWindow>>, u32)> {
         let rank = rank::here()?;
         let target = existing(&*rank.communicator(0)?, target)?;
         Ok((rank.window(self.id)?, target))
@@ -217,7 +219,8 @@ impl Window {
         #[pyo3(from_py_with = number::index)] index: usize,
     ) -> PyResult<()> {
         let (window, rank) = self.window(rank)?;
-        window.put(rank, index, Array::to_read(data, "data")?.bytes(), self.element_bytes)
+        let (data, inside) = (Array::to_read(data, "data")?, Inside::enter());
+        window.get(&inside).put(rank, index, data.bytes(), self.element_bytes)
     }
 
     fn _get(
@@ -228,14 +231,17 @@ impl Window {
     ) -> PyResult<()> {
         let (window, rank) = self.window(rank)?;
         let mut into = Array::to_write(into, "into")?;
-        window.get(rank, index, into.bytes_mut(), self.element_bytes)
+        let inside = Inside::enter();
+        window.get(&inside).get(rank, index, into.bytes_mut(), self.element_bytes)
     }
 
     /// How many elements the part of a rank has.
     fn _size_of(&self, #[pyo3(from_py_with = number::rank)] rank: i64) -> PyResult<usize> {
         let (window, rank) = self.window(rank)?;
+        let inside = Inside::enter();
+        let window = window.get(&inside);
         let length = window.len_of(rank).map_err(raise)?;
-        let is_bytes = matches!(*window, AnyWindow::Bytes(_));
+        let is_bytes = matches!(window, AnyWindow::Bytes(_));
         Ok(if is_bytes { length / self.element_bytes } else { length })
     }
 
@@ -254,6 +260,8 @@ impl Window {
         let expected = expected.map_or(Ok(0), |expected| element.bits_of(expected))?;
         let action = Action::of(name, expected)?;
         let (window, rank) = self.window(rank)?;
+        let inside = Inside::enter();
+        let window = window.get(&inside);
         let before = match (action, element) {
             (Action::Add, Element::F32 | Element::F64) => {
                 window.add(rank, index, |old| element.sum(old, bits))?
@@ -263,6 +271,7 @@ impl Window {
             }
             _ => window.fetch(rank, index, action, bits)?,
         };
+        drop(inside);
         element.value_of(before, value.py())
     }
 
@@ -276,6 +285,8 @@ impl Window {
         let element = self.element()?;
         let (window, rank) = self.window(rank)?;
         let data = Array::to_read(data, "data")?;
+        let inside = Inside::enter();
+        let window = window.get(&inside);
         // All or nothing of them is outside: the last one first.
         let count = data.len() / self.element_bytes;
         if count > 0 {

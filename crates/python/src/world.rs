@@ -10,9 +10,10 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::collective;
 use crate::error::raise;
+use crate::gate::Inside;
 use crate::memory::Memory;
 use crate::number;
-use crate::rank::{self, InFlight, Rank};
+use crate::rank::{self, Comm, InFlight, Rank};
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::wait::{self, Wait};
@@ -54,13 +55,13 @@ impl Received {
 
 impl World {
     /// The rank and this communicator of it.
-    pub(crate) fn open(&self) -> PyResult<(Rc<Rank>, Rc<hikyaku::World>)> {
+    pub(crate) fn open(&self) -> PyResult<(Rc<Rank>, Rc<Comm>)> {
         let rank = rank::here()?;
         let world = rank.communicator(self.number)?;
         Ok((rank, world))
     }
 
-    fn start(&self, operation: impl FnOnce(Rc<hikyaku::World>) -> InFlight) -> PyResult<Request> {
+    fn start(&self, operation: impl FnOnce(Rc<Comm>) -> InFlight) -> PyResult<Request> {
         let (rank, world) = self.open()?;
         Ok(Request::new(self.number, rank.start(operation(world))))
     }
@@ -81,24 +82,26 @@ impl World {
     /// calls it, in the same order.
     fn _duplicate(&self, py: Python<'_>) -> PyResult<usize> {
         let (rank, world) = self.open()?;
-        let wait = Wait::new(&rank, &world);
+        let inside = Inside::enter();
+        let (wait, world) = (Wait::new(&rank, &world, &inside), world.at(&inside));
         let made = wait::complete(py, &wait, async {
             Ok([world.duplicate_async().await?, world.duplicate_async().await?])
         })?;
-        Ok(rank.add_communicators(made))
+        Ok(rank.add_communicators(made, &inside))
     }
 
     /// The ranks of one color, numbered by key and by rank; None without a color. Every rank calls
     /// it.
     fn _split(&self, py: Python<'_>, color: Option<u32>, key: i32) -> PyResult<Option<usize>> {
         let (rank, world) = self.open()?;
-        let wait = Wait::new(&rank, &world);
+        let inside = Inside::enter();
+        let (wait, world) = (Wait::new(&rank, &world, &inside), world.at(&inside));
         let made = wait::complete(py, &wait, async {
             let Some(made) = world.split_async(color, key).await? else { return Ok(None) };
             let beside = made.duplicate_async().await?;
             Ok(Some([made, beside]))
         })?;
-        Ok(made.map(|pair| rank.add_communicators(pair)))
+        Ok(made.map(|pair| rank.add_communicators(pair, &inside)))
     }
 
     /// The ranks of a list, in its order. They alone call it.
@@ -106,13 +109,14 @@ impl World {
         let (rank, world) = self.open()?;
         let ranks: PyResult<Vec<u32>> = ranks.iter().map(|rank| existing(&world, *rank)).collect();
         let ranks = ranks?;
-        let wait = Wait::new(&rank, &world);
+        let inside = Inside::enter();
+        let (wait, world) = (Wait::new(&rank, &world, &inside), world.at(&inside));
         let made = wait::complete(py, &wait, async {
             let made = world.create_group_async(&ranks).await?;
             let beside = made.duplicate_async().await?;
             Ok([made, beside])
         })?;
-        Ok(rank.add_communicators(made))
+        Ok(rank.add_communicators(made, &inside))
     }
 
     /// Gives this communicator back: every later use of it is an error.
@@ -142,13 +146,13 @@ impl World {
     /// The (virtual) node this rank lives on.
     #[getter]
     fn node(&self) -> PyResult<u32> {
-        Ok(self.open()?.1.node())
+        Ok(self.open()?.1.at(&Inside::enter()).node())
     }
 
     /// How many (virtual) nodes there are.
     #[getter]
     fn nodes(&self) -> PyResult<u32> {
-        Ok(self.open()?.1.nodes())
+        Ok(self.open()?.1.at(&Inside::enter()).nodes())
     }
 
     fn __repr__(&self) -> String {
@@ -171,8 +175,9 @@ impl World {
         let data = Array::to_read(data, "data")?;
         let to = existing(&world, to)?;
         let (bytes, alone) = (data.len(), own(&world, to));
-        let wait = Wait { bytes, alone, ..Wait::new(&rank, &world) };
-        wait::complete(py, &wait, world.send_async(data.bytes(), to, tag))
+        let inside = Inside::enter();
+        let wait = Wait { bytes, alone, ..Wait::new(&rank, &world, &inside) };
+        wait::complete(py, &wait, world.at(&inside).send_async(data.bytes(), to, tag))
     }
 
     /// Receive a message into the front of an array. Without a source or a tag, from any rank and
@@ -190,11 +195,13 @@ impl World {
         let alone = source.map_or(world.size() == 1, |rank| rank == i64::from(world.rank()));
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
         let (bytes, element) = (into.len(), into.element_bytes());
+        let (alone, inside) = (alone.then_some(0), Inside::enter());
+        let wait = Wait { bytes, alone, ..Wait::new(&rank, &world, &inside) };
+        let world = world.at(&inside);
         let operation = async {
             let received = world.recv_async(into.bytes_mut(), source, tag).await?;
             whole(received, element)
         };
-        let wait = Wait { bytes, alone: alone.then_some(0), ..Wait::new(&rank, &world) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -217,6 +224,9 @@ impl World {
         let (to, source) = (existing(&world, to)?, source_of(&world, source)?);
         let (bytes, element) = (data.len() + into.len(), into.element_bytes());
         let receive_tag = recv_tag.unwrap_or(tag);
+        let inside = Inside::enter();
+        let wait = Wait { bytes, ..Wait::new(&rank, &world, &inside) };
+        let world = world.at(&inside);
         let operation = async {
             let receive = Box::pin(world.recv_async(into.bytes_mut(), source, receive_tag));
             let send = Box::pin(world.send_async(data.bytes(), to, tag));
@@ -224,7 +234,6 @@ impl World {
             sent?;
             whole(received?, element)
         };
-        let wait = Wait { bytes, ..Wait::new(&rank, &world) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -240,6 +249,8 @@ impl World {
         let to = existing(&self.open()?.1, to)?;
         self.start(|world| {
             Box::pin(async move {
+                // Polled inside.
+                let world = world.at(&Inside::enter());
                 world.send_async(data.bytes(), to, tag).await?;
                 Ok(None)
             })
@@ -259,6 +270,8 @@ impl World {
         self.start(|world| {
             Box::pin(async move {
                 let element = into.element_bytes();
+                // Polled inside.
+                let world = world.at(&Inside::enter());
                 let received = world.recv_async(into.bytes_mut(), source, tag).await?;
                 whole(received, element).map(Some)
             })
@@ -276,11 +289,13 @@ impl World {
         let (rank, world) = self.open()?;
         let alone = source.map_or(world.size() == 1, |rank| rank == i64::from(world.rank()));
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
+        let (alone, inside) = (alone.then_some(0), Inside::enter());
+        let wait = Wait { alone, ..Wait::new(&rank, &world, &inside) };
+        let world = world.at(&inside);
         let operation = std::future::poll_fn(|_| match world.iprobe(source, tag).transpose() {
             Some(found) => std::task::Poll::Ready(found),
             None => std::task::Poll::Pending,
         });
-        let wait = Wait { alone: alone.then_some(0), ..Wait::new(&rank, &world) };
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
@@ -294,7 +309,7 @@ impl World {
         let (rank, world) = self.open()?;
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
         rank.poll_all();
-        let found = world.iprobe(source, tag).map_err(raise)?;
+        let found = world.at(&Inside::enter()).iprobe(source, tag).map_err(raise)?;
         Ok(found.map(Received::from))
     }
 
@@ -389,7 +404,9 @@ impl World {
 
     /// Memory that the other ranks of the node reach by one copy, filled with zeros.
     fn _alloc(&self, #[pyo3(from_py_with = number::count)] bytes: usize) -> PyResult<Memory> {
-        Memory::of_buffer(self.open()?.1.alloc(bytes).map_err(raise)?)
+        let (_, world) = self.open()?;
+        let buffer = world.at(&Inside::enter()).alloc(bytes).map_err(raise)?;
+        Memory::of_buffer(buffer)
     }
 
     /// A window of elements like those of an array, with so many at this rank.
@@ -470,7 +487,7 @@ impl World {
 }
 
 /// A rank that exists.
-pub(crate) fn existing(world: &hikyaku::World, rank: i64) -> PyResult<u32> {
+pub(crate) fn existing(world: &Comm, rank: i64) -> PyResult<u32> {
     let size = world.size();
     u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
         PyValueError::new_err(format!(
@@ -481,11 +498,11 @@ pub(crate) fn existing(world: &hikyaku::World, rank: i64) -> PyResult<u32> {
 }
 
 /// How many requests may be open in a wait for this rank itself that nobody ends.
-fn own(world: &hikyaku::World, peer: u32) -> Option<usize> {
+fn own(world: &Comm, peer: u32) -> Option<usize> {
     (peer == world.rank()).then_some(0)
 }
 
-fn source_of(world: &hikyaku::World, source: Option<i64>) -> PyResult<Source> {
+fn source_of(world: &Comm, source: Option<i64>) -> PyResult<Source> {
     source.map_or(Ok(ANY_SOURCE), |rank| existing(world, rank).map(Source::from))
 }
 

@@ -10,7 +10,7 @@ use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::End;
 
-use crate::contexts::{COLLECTIVES, CONTEXTS, NEIGHBOURS, leader_of};
+use crate::contexts::{BESIDE, COLLECTIVES, CONTEXTS, NEIGHBOURS, leader_of};
 use crate::port::RankPort;
 use crate::rank::{Lease, Observer, Rank};
 use crate::tasks::Tasks;
@@ -121,6 +121,12 @@ impl Communicator {
         Communicator::of(Rc::clone(&self.rank), self.rank.count_context(), None)
     }
 
+    /// All ranks of the job with contexts that nobody has to agree on or to count: for one front
+    /// end, which makes it once.
+    pub fn beside(&self) -> Communicator {
+        Communicator::of(Rc::clone(&self.rank), BESIDE, None)
+    }
+
     /// These ranks (`None`: all of the job) with contexts that a leader has given. `apart`: some of
     /// them use it among themselves.
     pub(crate) fn led(
@@ -203,6 +209,25 @@ impl Communicator {
     #[inline]
     pub fn engine(&self) -> &RefCell<Engine<RankPort>> {
         &self.rank.engine
+    }
+
+    /// Whether this process is the rank, and not a forked child of it.
+    pub(crate) fn is_in_this_process(&self) -> bool {
+        !self.engine().borrow().port().is_forked()
+    }
+
+    /// Says that this rank has shared variables, which one interface serves. `who`: a number of its
+    /// own. `false`: they are another one's.
+    pub fn begin_variables(&self, who: usize) -> bool {
+        let known = self.rank.has_variables.get().unwrap_or(who);
+        self.rank.has_variables.set(Some(known));
+        known == who
+    }
+
+    /// The end of an interface and its shared variables.
+    pub fn end_variables(&self, who: usize) {
+        let others = self.rank.has_variables.get().filter(|known| *known != who);
+        self.rank.has_variables.set(others);
     }
 
     /// Says that this rank ends the job and gives the reason, whose exit code is the job's even if

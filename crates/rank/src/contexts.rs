@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   | 0 | 0 | number (27)                | kind (3) |    counted by all ranks of the job alike
+//!   | 0 | 1 | 0                          | kind (3) |    beside the world, from the start
 //!   | 1 | 0 | leader (15) | number (12) | kind (3)  |    a number of its leader's
 //!     31  30                                2     0
 //! ```
@@ -46,6 +47,10 @@ pub(crate) const RETURNS: u32 = 5;
 
 /// Contexts that every rank counts alike come round here, after 134 million.
 const COUNTED: u32 = 1 << 30;
+
+/// The context of a second communicator of all ranks that is there from the start, without any
+/// count or agreement: a rank may have made others before it joins by this one's front end.
+pub(crate) const BESIDE: u32 = COUNTED;
 
 /// The context after this one, of those that every rank counts alike.
 pub(crate) fn next_counted(context: u32) -> u32 {

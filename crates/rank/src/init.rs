@@ -11,9 +11,11 @@ use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
 use crate::communicator::{Communicator, Unheld};
+use crate::copies;
 use crate::foreign::Foreign;
 use crate::launchers::{LauncherError, Started};
 use crate::port::RankPort;
+use crate::threads::Inside;
 
 /// Why a program could not join its job.
 #[derive(Debug, Error)]
@@ -35,6 +37,19 @@ pub enum InitError {
     /// It was started by another launcher, and the ranks cannot meet by it.
     #[error(transparent)]
     Launcher(#[from] LauncherError),
+    /// Another library of this process is the rank, and this one cannot be the same.
+    #[error(
+        "`{object}`, which is hikyaku {other}, is the rank of this process, and hikyaku {own} \
+         cannot be the same: install both from one build"
+    )]
+    OtherBuild {
+        /// The file of the other library.
+        object: String,
+        /// What it was built from.
+        other: String,
+        /// What this one was.
+        own: String,
+    },
     /// The job has ranks on other hosts, and they cannot be reached.
     #[error("the ranks of this job on other hosts cannot be reached: {0}")]
     Far(#[from] hikyaku_ofi::Error),
@@ -57,19 +72,32 @@ thread_local! {
     static JOINED: RefCell<Option<Unheld>> = const { RefCell::new(None) };
 }
 
+/// What [`Communicator::join`] has made on this thread, if it is still used. If threads share the
+/// rank this is for who is inside of the gate.
+pub(crate) fn joined_here() -> Option<Communicator> {
+    let known = JOINED.try_with(|known| known.borrow().as_ref().and_then(Unheld::held));
+    known.ok().flatten()
+}
+
 impl Communicator {
     /// As [`Communicator::init`], for front ends of which a process may have several: who comes
-    /// second, on the same thread, gets the same communicator. The rank leaves when the last of
-    /// them has let it go.
+    /// second, on the same thread, gets the same communicator, also if it is of another library
+    /// that has a copy of this crate. The rank leaves when the last of them has let it go.
     ///
     /// # Errors
-    /// As [`Communicator::init`].
+    /// As [`Communicator::init`]; or that library is of another build.
     pub fn join() -> Result<Communicator, InitError> {
-        let known = JOINED.with_borrow(|known| known.as_ref().and_then(Unheld::held));
+        let inside = Inside::enter();
+        let known = joined_here();
+        drop(inside);
         if let Some(known) = known {
             return Ok(known);
         }
-        let made = Communicator::init()?;
+        let made = match copies::rank_elsewhere()? {
+            Some(found) => found,
+            None => Communicator::init()?,
+        };
+        let _inside = Inside::enter();
         JOINED.set(Some(made.unheld()));
         Ok(made)
     }

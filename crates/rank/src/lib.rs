@@ -18,6 +18,7 @@
 
 mod communicator;
 mod contexts;
+mod copies;
 mod create;
 mod error;
 mod far;

@@ -45,6 +45,8 @@ pub struct Rank {
     pub(crate) threads: Threads,
     /// Whether no context may be counted: ranks make communicators in different orders.
     pub(crate) counts_none: Cell<bool>,
+    /// Whose its shared variables are.
+    pub(crate) has_variables: Cell<Option<usize>>,
 }
 
 impl Drop for Rank {
@@ -76,6 +78,7 @@ impl Rank {
             retired: RefCell::default(),
             threads: Threads::default(),
             counts_none: Cell::new(false),
+            has_variables: Cell::new(None),
         }
     }
 

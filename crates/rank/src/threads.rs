@@ -22,7 +22,7 @@ use hikyaku_msg::{Blocked, Engine, Wanted};
 use hikyaku_nic::fabric::{Wait, Wake};
 use hikyaku_nic::hosted::{AwaitedStep, Rest};
 use hikyaku_nic::threads::{Berth, Crew};
-use hikyaku_shm::{sleep_while, wake_one};
+use hikyaku_shm::{around_forks, sleep_while, wake_one};
 
 use crate::communicator::Communicator;
 use crate::port::RankPort;
@@ -75,6 +75,30 @@ impl Inside {
         gate.enter();
         Some(Inside(gate))
     }
+}
+
+/// The gate of the rank that this process is, if threads share it.
+pub(crate) fn shared_gate() -> Option<&'static Gate> {
+    SHARED.get().copied()
+}
+
+/// A thread that forks does so inside of the gate: else it might be another one's in the child, for
+/// ever, and what is behind it half changed. So a call of the child ends with an error.
+extern "C" fn before_fork() {
+    if let Some(gate) = shared_gate() {
+        gate.enter();
+    }
+}
+
+extern "C" fn after_fork() {
+    if let Some(gate) = shared_gate() {
+        gate.leave();
+    }
+}
+
+/// Threads share the rank, inside of a gate that may be another library's.
+pub(crate) fn adopt_gate(gate: &'static Gate) {
+    SHARED.get_or_init(|| gate);
 }
 
 impl Drop for Inside {
@@ -356,7 +380,9 @@ impl Communicator {
     pub fn share_among_threads(&self, gate: &'static Gate) {
         if !self.is_shared() {
             self.rank.threads.gate.set(Some(gate));
-            SHARED.get_or_init(|| gate);
+            adopt_gate(gate);
+            around_forks(before_fork, after_fork);
+            crate::copies::share_elsewhere(gate);
             self.tasks().share();
         }
     }

@@ -14,6 +14,25 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Has functions called around every fork from here on: before it in the parent, after it in both.
+pub fn around_forks(before: extern "C" fn(), after: extern "C" fn()) {
+    let (before, after): (unsafe extern "C" fn(), unsafe extern "C" fn()) = (before, after);
+    // SAFETY: functions of this object that are safe to call at any time. If there is no memory for
+    // them, they are not called.
+    let _ = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+}
+
+/// Has forks counted from here on.
+fn count_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler lives as long as the program and only changes an atomic word,
+        // which a child of a program with threads may do. If there is no memory for it, forks
+        // are not counted.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+}
+
 /// A process, among the first one and its forked descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process(u32);
@@ -24,14 +43,15 @@ impl Process {
 
     /// The calling process; from here on its forks are counted.
     pub fn this() -> Process {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            // SAFETY: the handler lives as long as the program and only changes an atomic word,
-            // which a child of a program with threads may do. If there is no memory for it, forks
-            // are not counted.
-            let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        });
+        count_forks();
         Process(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Says that this one is the calling process, as another copy of this library in the process
+    /// has counted: from here on this copy counts on from there.
+    pub fn adopt(self) {
+        count_forks();
+        FORKS.store(self.0, Ordering::Relaxed);
     }
 
     /// Whether it is the calling process.

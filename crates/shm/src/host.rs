@@ -387,6 +387,11 @@ impl ShmHost {
         !self.process.is_this()
     }
 
+    /// The process that is the rank.
+    pub fn process(&self) -> Process {
+        self.process
+    }
+
     #[inline]
     pub(crate) fn own_rank(&self) -> Rank {
         self.rank

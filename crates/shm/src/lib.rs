@@ -55,7 +55,7 @@ pub use attach::{attach, attach_to, take_inherited_socket};
 pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
-pub use fork::Process;
+pub use fork::{Process, around_forks};
 pub use header::{COUNTS, End};
 pub use host::{Nap, RankWaker, ShmHost};
 pub use job::{Doing, Job, Waiting, exchange_cards, open_all, open_conducted, open_hosts, single};

@@ -11,7 +11,7 @@ use hikyaku_msg::{
 };
 use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, RankPort, Tasks, from_environment};
+use hikyaku_rank::{Communicator, Inside, RankPort, Tasks, from_environment};
 
 use crate::buffer::SharedBuffer;
 use crate::collective::Ranks;
@@ -75,11 +75,12 @@ impl World {
         World::of(Communicator::init)
     }
 
-    /// As [`World::init`], but a process that is a rank already, by another front end of the same
-    /// library such as MPI's, is the same rank here: both have the same messages.
+    /// As [`World::init`], but a process that is a rank already, by another front end such as
+    /// MPI's, of this library or of another one, is the same rank here: both have the same
+    /// messages.
     ///
     /// # Errors
-    /// As [`World::init`].
+    /// As [`World::init`]; or that library is of another build.
     pub fn join() -> Result<World, InitError> {
         World::of(Communicator::join)
     }
@@ -91,7 +92,23 @@ impl World {
         let faults = NotASeed::seed(NotASeed::VARIABLE, value_of)
             .map_err(InitError::of(NotASeed::VARIABLE))?;
         let settings = Settings { protocol, faults, wrong: None };
-        Ok(World::over(join()?, settings))
+        let joined = join()?;
+        let _inside = Inside::enter();
+        Ok(World::over(joined, settings))
+    }
+
+    /// A second communicator of all ranks, for a front end that has one from the start: it makes
+    /// it once, and no rank has to come to it at the same time.
+    #[doc(hidden)]
+    pub fn beside(&self) -> World {
+        World::new(Rc::clone(&self.variables), self.communicator.beside())
+    }
+
+    /// Does something without the gate, if threads share this rank: what may take any time or
+    /// call anything. For who is inside of it.
+    #[doc(hidden)]
+    pub fn outside<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.communicator.outside(act)
     }
 
     /// The world of a rank that has just joined its job.

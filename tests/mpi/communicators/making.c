@@ -59,6 +59,19 @@ static void splits(void) {
     }
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
     works(node);
+    /* A guided split by shared memory is the same; by what is not there it is none. */
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_hw_resource_type", "mpi_shared_memory");
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, rank, info, &part);
+    CHECK(part != MPI_COMM_NULL);
+    MPI_Comm_compare(part, node, &result);
+    EQUAL(result, MPI_CONGRUENT);
+    MPI_Comm_free(&part);
+    MPI_Info_set(info, "mpi_hw_resource_type", "no_such_resource");
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, rank, info, &part);
+    CHECK(part == MPI_COMM_NULL);
+    MPI_Info_free(&info);
     MPI_Comm_free(&node);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_UNDEFINED, 0, MPI_INFO_NULL, &node);
     CHECK(node == MPI_COMM_NULL);

@@ -35,6 +35,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/ofi/src/sys/", "libfabric's structures and calls, opened at run time"),
     ("crates/sim/tests/memory.rs", "an allocator that counts what a rank costs"),
     ("crates/msg/src/buffer.rs", "a user's buffer, kept while a request is in flight"),
+    ("crates/rank/src/copies.rs", "a rank that libraries of one process share"),
     ("crates/dsm/src/driver/contents.rs", "a copy that ranks of a node share, as a slice"),
     ("crates/dsm/src/driver/direct.rs", "the bytes of a part that are fetched"),
     ("crates/dsm/src/driver/service/side.rs", "contents that are sent, and put into the copy"),

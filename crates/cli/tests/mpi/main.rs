@@ -11,6 +11,7 @@ mod examples;
 mod gone;
 mod header;
 mod launchers;
+mod one_rank;
 mod programs;
 mod support;
 mod threads;

@@ -1,4 +1,5 @@
-//! Every kind of argument of every function, wrongly: a program that is written from the table.
+//! Every kind of argument of every function, wrongly: a program that is written from the table, by
+//! both binary interfaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +7,43 @@ use std::process::{Command, Output};
 
 use hikyaku_mpi_table::{table, wrong_calls};
 
-use crate::support::{HIKYAKU, compile, mpich, root, scratch, stderr, stdout};
+use crate::support::{
+    HIKYAKU, assert_success, compile, folder, mpich, root, scratch, stderr, stdout,
+};
 
-/// The program, and how many trials it has.
-fn program(folder: &Path) -> (PathBuf, usize) {
+/// The program's source, and how many trials it has.
+fn source(folder: &Path) -> (PathBuf, usize) {
     let trials = wrong_calls(&table().unwrap());
     let shared = root().join("tests/mpi/wrong.h");
     let source = folder.join("wrong.c");
     fs::write(&source, format!("#include \"{}\"\n{trials}", shared.display())).unwrap();
-    (compile(&source, folder), trials.matches("\n    {\"MPI_").count())
+    (source, trials.matches("\n    {\"MPI_").count())
+}
+
+/// The program by MPICH's binary interface: compiled with its header, and linked with our library.
+fn by_mpichs_interface(source: &Path, mpich: &Path) -> PathBuf {
+    let (program, ours) = (source.with_extension("mpich"), folder().display());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-O1", "-o"]).arg(&program).arg(source);
+    compiler.arg("-I").arg(mpich.join("include")).arg("-I").arg(root().join("tests/mpi"));
+    compiler.args([format!("-L{ours}"), format!("-Wl,-rpath,{ours}"), "-l:libmpi.so.12".into()]);
+    assert_success(&compiler.output().unwrap(), "cc");
+    program
+}
+
+/// What is not as it should be of a program on two ranks of ours.
+fn wrong_here(program: &Path, trials: usize) -> Vec<String> {
+    wrong(trials, |from| {
+        let mut launcher = Command::new(HIKYAKU);
+        launcher.args(["run", "-n", "2", "--timeout", "300", "--"]).arg(program);
+        launcher.args(["trials", from]).output().unwrap()
+    })
+}
+
+/// The same of calls that end their process.
+fn wrong_ends(program: &Path, trials: usize) -> Vec<String> {
+    let ends = |when| wrong(trials, |_| Command::new(program).arg(when).output().unwrap());
+    ["before", "after", "fatal"].into_iter().flat_map(ends).collect()
 }
 
 /// What is not as it should be. A crash ends the program, which is started behind it again.
@@ -41,13 +70,9 @@ fn wrong(trials: usize, run: impl Fn(&str) -> Output) -> Vec<String> {
 #[test]
 fn a_wrong_argument_has_the_class_of_its_kind() {
     let folder = scratch("wrong");
-    let (program, trials) = program(&folder);
-    let found = wrong(trials, |from| {
-        let mut launcher = Command::new(HIKYAKU);
-        launcher.args(["run", "-n", "2", "--timeout", "300", "--"]).arg(&program);
-        launcher.args(["trials", from]).output().unwrap()
-    });
-    assert_eq!(found, Vec::<String>::new());
+    let (source, trials) = source(&folder);
+    let program = compile(&source, &folder);
+    assert_eq!(wrong_here(&program, trials), Vec::<String>::new());
     // The right calls are right: another library takes them as well.
     if let Some(prefix) = mpich() {
         let found = wrong(trials, |from| {
@@ -57,6 +82,9 @@ fn a_wrong_argument_has_the_class_of_its_kind() {
             launcher.output().unwrap()
         });
         assert_eq!(found, Vec::<String>::new());
+        let other = by_mpichs_interface(&source, &prefix);
+        assert_eq!(wrong_here(&other, trials), Vec::<String>::new());
+        assert_eq!(wrong_ends(&other, trials), Vec::<String>::new());
     }
     fs::remove_dir_all(folder).unwrap();
 }
@@ -66,10 +94,7 @@ fn a_wrong_argument_has_the_class_of_its_kind() {
 #[test]
 fn a_call_that_ends_the_process_says_why_in_a_line() {
     let folder = scratch("early");
-    let (program, trials) = program(&folder);
-    for when in ["before", "after", "fatal"] {
-        let found = wrong(trials, |_| Command::new(&program).arg(when).output().unwrap());
-        assert_eq!(found, Vec::<String>::new(), "{when}");
-    }
+    let (source, trials) = source(&folder);
+    assert_eq!(wrong_ends(&compile(&source, &folder), trials), Vec::<String>::new());
     fs::remove_dir_all(folder).unwrap();
 }

@@ -56,6 +56,8 @@ impl Drop for Variables {
             let mut engine = self.rank.engine().borrow_mut();
             let given = self.parked.get_mut().drain(..).chain(self.service.take_given());
             given.for_each(|given| given.leave_to_others(engine.port_mut()));
+            drop(engine);
+            self.rank.end_variables(self.number());
         }
     }
 }
@@ -74,6 +76,11 @@ impl Variables {
             service: Rc::new(Service::new(injector.clone())),
             injector,
         })
+    }
+
+    /// A number that no other interface of this process has.
+    fn number(&self) -> usize {
+        Rc::as_ptr(&self.service).addr()
     }
 
     /// All ranks of the job, of which this is one.
@@ -259,6 +266,9 @@ impl Variables {
         }
         if self.by_name.borrow().get(&name).is_some_and(|weak| weak.strong_count() > 0) {
             return Err(SharedError::Exists { name }.into());
+        }
+        if !self.rank.begin_variables(self.number()) {
+            return Err(SharedError::OtherInterface { name }.into());
         }
         let division = match Division::new(shape, options.parts) {
             Ok(division) => division,

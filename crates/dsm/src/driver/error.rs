@@ -109,6 +109,15 @@ pub enum SharedError {
         /// All sync variables.
         most: u64,
     },
+    /// Another interface of this process has shared variables, and serves them.
+    #[error(
+        "the shared variable `{name}` cannot be made: shared variables of this process belong to \
+         another interface, hikyaku.h or Python: use one of both"
+    )]
+    OtherInterface {
+        /// The variable.
+        name: String,
+    },
     /// There are more ranks than a protocol can name.
     #[error("shared variables by `{protocol}` are for at most {most} ranks: this job has {ranks}")]
     TooManyRanks {

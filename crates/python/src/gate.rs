@@ -1,0 +1,158 @@
+//! The gate before a rank that threads share, as calls from Python go through it.
+//!
+//! An mpi4py program asks for MPI_THREAD_MULTIPLE, and `import hikyaku` there is the same rank:
+//! then another thread may be in MPI at any time. What belongs to the rank is therefore
+//! [`Gated`]: it can be reached with an [`Inside`] alone, and is dropped inside. Without such
+//! threads there is no gate, and all this is a count.
+//!
+//! A thread that is inside of the gate must not wait for the interpreter: whoever has that may
+//! wait for the gate. So nothing of Python runs inside. Waits give the gate back before they take
+//! the interpreter ([`Paused`], [`outside`]), and buffers that an operation has kept are given
+//! back when the gate is left ([`later`]).
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+use hikyaku::World;
+use pyo3::buffer::PyUntypedBuffer;
+
+/// What the rank's thread knows of the gate. It is not dropped: what the thread itself drops at
+/// its end still asks for it.
+struct Passage {
+    /// Calls within calls that are inside.
+    depth: Cell<u32>,
+    held: RefCell<Option<ManuallyDrop<hikyaku::Inside>>>,
+    /// Buffers to be given back outside.
+    buffers: RefCell<ManuallyDrop<Vec<PyUntypedBuffer>>>,
+}
+
+thread_local! {
+    static PASSAGE: Passage = const {
+        Passage {
+            depth: Cell::new(0),
+            held: RefCell::new(None),
+            buffers: RefCell::new(ManuallyDrop::new(Vec::new())),
+        }
+    };
+}
+
+impl Passage {
+    fn enter(&self) {
+        *self.held.borrow_mut() = hikyaku::Inside::enter().map(ManuallyDrop::new);
+    }
+
+    fn leave(&self) {
+        let held = self.held.take();
+        drop(held.map(ManuallyDrop::into_inner));
+        if !self.buffers.borrow().is_empty() {
+            let buffers = std::mem::take(&mut **self.buffers.borrow_mut());
+            drop(buffers);
+        }
+    }
+}
+
+/// While this is there its thread is inside of the gate, if there is one.
+pub(crate) struct Inside(PhantomData<*const ()>);
+
+impl Inside {
+    #[inline]
+    pub(crate) fn enter() -> Inside {
+        PASSAGE.with(|passage| {
+            let depth = passage.depth.get();
+            passage.depth.set(depth + 1);
+            if depth == 0 {
+                passage.enter();
+            }
+        });
+        Inside(PhantomData)
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        PASSAGE.with(|passage| {
+            let depth = passage.depth.get() - 1;
+            passage.depth.set(depth);
+            if depth == 0 {
+                passage.leave();
+            }
+        });
+    }
+}
+
+/// While this is there its thread, which is inside, is not: for taking the interpreter back.
+pub(crate) struct Paused(u32);
+
+impl Paused {
+    pub(crate) fn new(_: &Inside) -> Paused {
+        PASSAGE.with(|passage| {
+            let depth = passage.depth.take();
+            passage.leave();
+            Paused(depth)
+        })
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        PASSAGE.with(|passage| {
+            passage.enter();
+            passage.depth.set(self.0);
+        });
+    }
+}
+
+/// Does something of Python's in the middle of a wait, without the gate.
+pub(crate) fn outside<R>(world: &World, _: &Inside, act: impl FnOnce() -> R) -> R {
+    PASSAGE.with(|passage| {
+        let (depth, held) = (passage.depth.take(), passage.held.take());
+        let had_gate = held.is_some();
+        // `World::outside` leaves the gate and comes back, if there is one by now.
+        let result = if had_gate { world.outside(act) } else { act() };
+        if had_gate {
+            *passage.held.borrow_mut() = held;
+        } else {
+            passage.enter();
+        }
+        passage.depth.set(depth);
+        result
+    })
+}
+
+/// Gives a buffer back, when this thread is outside.
+pub(crate) fn later(buffer: PyUntypedBuffer) {
+    PASSAGE.with(|passage| match passage.depth.get() {
+        0 => drop(buffer),
+        _ => passage.buffers.borrow_mut().push(buffer),
+    });
+}
+
+/// Something of the rank's, which is touched inside of the gate alone.
+pub(crate) struct Gated<T>(Option<T>);
+
+impl<T> Gated<T> {
+    pub(crate) fn new(it: T) -> Gated<T> {
+        Gated(Some(it))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, _: &Inside) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, _: &Inside) -> &mut T {
+        self.0.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Gated<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let inside = Inside::enter();
+        self.0 = None;
+        drop(inside);
+    }
+}

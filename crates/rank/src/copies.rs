@@ -1,0 +1,318 @@
+//! One rank, though a process has several copies of this crate.
+//!
+//! `libmpi_abi.so.1`, `libmpi.so.12`, `libhikyaku_c.so` and Python's module are each linked with
+//! all of it, statics and thread-locals included. Whoever joins the job first makes the rank, and
+//! the others find it there:
+//!
+//! ```text
+//!   join ──► every other object of the process that has `hikyaku_rank_here`
+//!              │ of another build: the rank is named, and the join is an error
+//!              └ of this build: its communicator of all ranks, and the gate before it
+//! ```
+//!
+//! What is handed over is a [`Communicator`]: its type has no layout that anybody promises, so
+//! both copies must have been compiled from the same sources, with the same flags, by the same
+//! compiler. `build.rs` makes a number of all that, and [`build`] adds the sizes of what the
+//! state consists of. Memory is the C library's in every copy, so either may free what the other
+//! has made. What lies in statics is handed over with it: the gate of threads
+//! ([`crate::threads`]), and how often the process has forked ([`hikyaku_shm::Process`]). Objects
+//! that a rank may point into are never unloaded ([`stay`]).
+//!
+//! `docs/design/decisions.md` says what else was considered.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::panic::catch_unwind;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use hikyaku_coll::Book;
+use hikyaku_msg::Engine;
+
+use crate::communicator::Communicator;
+use crate::init::InitError;
+use crate::port::RankPort;
+use crate::rank::Rank;
+use crate::threads::Gate;
+
+/// What a copy says of the rank, to one of any build: this layout is for ever.
+#[repr(C)]
+struct Answer {
+    /// The build of the copy that answers, a text that stays.
+    build: *const u8,
+    build_bytes: usize,
+    /// Whether it has the rank, for this thread.
+    has_joined: c_int,
+    /// If it has, and the builds are the same: a boxed [`Communicator`], the asker's from now on.
+    communicator: *mut c_void,
+    /// The gate before it, if threads share it.
+    gate: *const c_void,
+}
+
+/// Asks a copy for the rank of the calling thread.
+type Here = extern "C" fn(build: *const u8, build_bytes: usize, answer: *mut Answer);
+
+/// Tells a copy that threads share the rank, each inside of this gate.
+type Share = extern "C" fn(build: *const u8, build_bytes: usize, gate: *const c_void);
+
+/// Names of the functions, in the objects that have them.
+const HERE: &CStr = c"hikyaku_rank_here";
+const SHARE: &CStr = c"hikyaku_rank_share";
+
+/// The build of this copy: release, what it was compiled from and how, and the sizes of what it
+/// hands over.
+fn build() -> &'static str {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    BUILD.get_or_init(|| {
+        let sizes = [
+            size_of::<Rank>(),
+            size_of::<Engine<RankPort>>(),
+            size_of::<RankPort>(),
+            size_of::<Book>(),
+            size_of::<Communicator>(),
+        ];
+        let sizes: usize = sizes.iter().fold(0, |sum, size| sum * 31 + size);
+        format!("{}, build {}-{sizes:x}", env!("CARGO_PKG_VERSION"), env!("HIKYAKU_BUILD"))
+    })
+}
+
+/// The rank of this thread that another copy has joined, if there is one.
+///
+/// # Errors
+/// That copy is of another build.
+pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
+    let own = build();
+    for (object, function) in others(HERE) {
+        let mut answer = Answer {
+            build: std::ptr::null(),
+            build_bytes: 0,
+            has_joined: 0,
+            communicator: std::ptr::null_mut(),
+            gate: std::ptr::null(),
+        };
+        // SAFETY: whatever exports this name is a copy of this file, of any release, and has a
+        // function of this type there.
+        let here = unsafe { std::mem::transmute::<NonNull<c_void>, Here>(function) };
+        here(own.as_ptr(), own.len(), &raw mut answer);
+        if answer.has_joined == 0 {
+            continue;
+        }
+        let Some(found) = NonNull::new(answer.communicator) else {
+            return Err(other_build(object, &answer));
+        };
+        if let Some(gate) = NonNull::new(answer.gate.cast_mut()) {
+            // SAFETY: a gate of a copy of this build, which is a static of it, and is not unloaded.
+            crate::threads::adopt_gate(unsafe { gate.cast::<Gate>().as_ref() });
+        }
+        let inside = crate::threads::Inside::enter();
+        // SAFETY: a copy of the same build has boxed it for whoever asks, and both have their
+        // memory of the C library.
+        let communicator = unsafe { Box::from_raw(found.cast::<Communicator>().as_ptr()) };
+        let process = communicator.engine().borrow().port().host().process();
+        process.adopt();
+        drop(inside);
+        stay();
+        return Ok(Some(*communicator));
+    }
+    Ok(None)
+}
+
+fn other_build(object: CString, answer: &Answer) -> InitError {
+    let text = match NonNull::new(answer.build.cast_mut()) {
+        // SAFETY: a text of the copy that answered, of this length, which stays.
+        Some(build) => unsafe { std::slice::from_raw_parts(build.as_ptr(), answer.build_bytes) },
+        None => b"unknown",
+    };
+    InitError::OtherBuild {
+        object: object.to_string_lossy().into_owned(),
+        other: String::from_utf8_lossy(text).into_owned(),
+        own: build().to_owned(),
+    }
+}
+
+/// Tells the other copies of this build that threads share the rank.
+pub(crate) fn share_elsewhere(gate: &'static Gate) {
+    let own = build();
+    for (_, function) in others(SHARE) {
+        // SAFETY: as for `rank_elsewhere`.
+        let share = unsafe { std::mem::transmute::<NonNull<c_void>, Share>(function) };
+        share(own.as_ptr(), own.len(), std::ptr::from_ref(gate).cast());
+    }
+}
+
+/// Whether a text of another copy is this one's build.
+///
+/// # Safety
+/// `build` points to so many bytes.
+unsafe fn is_own_build(build: *const u8, bytes: usize) -> bool {
+    // SAFETY: the caller's promise.
+    !build.is_null() && unsafe { std::slice::from_raw_parts(build, bytes) } == build_bytes()
+}
+
+fn build_bytes() -> &'static [u8] {
+    build().as_bytes()
+}
+
+/// The rank of the calling thread, for another copy of this crate in the process: see [`Answer`].
+///
+/// # Safety
+/// `build` points to `build_bytes` bytes, and `answer` to an [`Answer`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hikyaku_rank_here(build: *const u8, bytes: usize, answer: *mut Answer) {
+    // SAFETY: the caller's promise.
+    let is_own = unsafe { is_own_build(build, bytes) };
+    let found = catch_unwind(|| {
+        let inside = crate::threads::Inside::enter();
+        let found = crate::init::joined_here().filter(Communicator::is_in_this_process);
+        // One that is not handed over goes inside of the gate.
+        let has_joined = found.is_some();
+        let boxed = found.filter(|_| is_own).map(|found| Box::into_raw(Box::new(found)));
+        drop(inside);
+        stay();
+        (has_joined, boxed)
+    });
+    let (has_joined, boxed) = found.unwrap_or((false, None));
+    let own = self::build();
+    let gate = crate::threads::shared_gate().map_or(std::ptr::null(), std::ptr::from_ref);
+    let said = Answer {
+        build: own.as_ptr(),
+        build_bytes: own.len(),
+        has_joined: c_int::from(has_joined),
+        communicator: boxed.map_or(std::ptr::null_mut(), <*mut Communicator>::cast),
+        gate: gate.cast(),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { answer.write(said) };
+}
+
+/// Another copy of this crate says that threads share the rank, inside of its gate.
+///
+/// # Safety
+/// `build` points to `bytes` bytes; if they are this build's, `gate` to a [`Gate`] that stays.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hikyaku_rank_share(build: *const u8, bytes: usize, gate: *const c_void) {
+    // SAFETY: the caller's promise.
+    if unsafe { is_own_build(build, bytes) } {
+        // SAFETY: the caller's promise, for a copy of this build.
+        crate::threads::adopt_gate(unsafe { &*gate.cast::<Gate>() });
+    }
+}
+
+/// An object of the process: its name, and where it is.
+struct Object {
+    name: CString,
+    from: usize,
+    to: usize,
+}
+
+impl Object {
+    fn holds(&self, address: usize) -> bool {
+        (self.from..self.to).contains(&address)
+    }
+}
+
+/// What lies in the object that this copy is part of.
+static OWN: u8 = 0;
+
+/// The functions of a name in the other objects of this process, with the objects' names.
+fn others(function: &CStr) -> Vec<(CString, NonNull<c_void>)> {
+    let own = (&raw const OWN).addr();
+    let objects = objects().into_iter().filter(|object| !object.holds(own));
+    objects.filter_map(|object| Some((object.name.clone(), find(&object, function)?))).collect()
+}
+
+/// The objects of this process that have names: not the program itself.
+fn objects() -> Vec<Object> {
+    let mut objects: Vec<Object> = Vec::new();
+    // SAFETY: the function is called with the vector's address before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut objects).cast()) };
+    objects
+}
+
+/// Notes one object in the vector that `all` points to.
+unsafe extern "C" fn note(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    all: *mut c_void,
+) -> c_int {
+    // SAFETY: the C library gives one that is there during the call.
+    let info = unsafe { &*info };
+    if info.dlpi_name.is_null() {
+        return 0;
+    }
+    // SAFETY: not null, and so a text.
+    let name = unsafe { CStr::from_ptr(info.dlpi_name) };
+    // SAFETY: as many headers as it says.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let ends = loaded.map(|header| {
+        let from = info.dlpi_addr.wrapping_add(header.p_vaddr) as usize;
+        (from, from.saturating_add(header.p_memsz as usize))
+    });
+    let whole = ends.reduce(|one, next| (one.0.min(next.0), one.1.max(next.1)));
+    if let Some((from, to)) = whole.filter(|_| !name.is_empty()) {
+        // SAFETY: the vector of `objects`, which waits for this.
+        let all = unsafe { &mut *all.cast::<Vec<Object>>() };
+        all.push(Object { name: name.to_owned(), from, to });
+    }
+    0
+}
+
+/// A function of an object itself, not of one that it depends on.
+fn find(object: &Object, function: &CStr) -> Option<NonNull<c_void>> {
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: a text; nothing is loaded that is not there.
+    let handle = NonNull::new(unsafe { libc::dlopen(object.name.as_ptr(), flags) })?;
+    // SAFETY: a handle of the C library's, and a text.
+    let found = unsafe { libc::dlsym(handle.as_ptr(), function.as_ptr()) };
+    // SAFETY: a handle of the C library's, given back once.
+    unsafe { libc::dlclose(handle.as_ptr()) };
+    NonNull::new(found).filter(|found| object.holds(found.addr().get()))
+}
+
+/// Keeps the object that this copy is part of where it is until the process ends.
+fn stay() {
+    let own = (&raw const OWN).addr();
+    if let Some(object) = objects().into_iter().find(|object| object.holds(own)) {
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: a text; nothing is loaded that is not there. The handle is never given back.
+        let _ = unsafe { libc::dlopen(object.name.as_ptr(), flags) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn functions_of_other_objects_are_found_once_each() {
+        let found = others(c"getpid");
+        assert_eq!(found.len(), 1, "the C library alone has it, whoever depends on that");
+        assert!(found[0].0.to_str().unwrap().contains("libc.so"));
+        assert!(others(c"hikyaku_no_such_function").is_empty());
+    }
+
+    #[test]
+    fn another_build_learns_that_there_is_a_rank_and_does_not_get_it() {
+        let ask = |build: &str| {
+            let mut answer = std::mem::MaybeUninit::<Answer>::uninit();
+            // SAFETY: a text, and room for an answer.
+            unsafe { hikyaku_rank_here(build.as_ptr(), build.len(), answer.as_mut_ptr()) };
+            // SAFETY: written above.
+            unsafe { answer.assume_init() }
+        };
+        assert_eq!(ask(build()).has_joined, 0);
+        let joined = Communicator::join().unwrap();
+        let other = ask("9.9.9, build of others");
+        assert_eq!((other.has_joined, other.communicator.is_null()), (1, true));
+        let said = other_build(c"/lib/x.so".to_owned(), &other).to_string();
+        assert!(said.contains("/lib/x.so") && said.contains(build()), "{said}");
+        let same = ask(build());
+        // SAFETY: boxed for whoever asks.
+        let found = unsafe { Box::from_raw(same.communicator.cast::<Communicator>()) };
+        assert!(std::rc::Rc::ptr_eq(&found.rank, &joined.rank));
+        std::thread::spawn(move || assert_eq!(ask(build()).has_joined, 0)).join().unwrap();
+    }
+}
