@@ -12,6 +12,7 @@
 //! ```
 //!
 //! Of these only [`Tree::load`] touches files and processes; all else is a function of the tree.
+//! One rule is also a writer: `cargo xtask checklist` brings docs/checklist.md up to the tests.
 //! Two tools are no rules: [`measure`] prints how large the tree is, and [`mutants`] how many
 //! changes of the code the tests detect.
 

@@ -1,4 +1,5 @@
-//! Command line of the tree's checks: `cargo xtask tidy`, `ratchet`, `measure` and `mutants`.
+//! Command line of the tree's checks: `cargo xtask tidy`, `ratchet`, `checklist`, `measure` and
+//! `mutants`.
 
 #![forbid(unsafe_code)]
 
@@ -9,12 +10,14 @@ use std::process::ExitCode;
 
 use xtask::measure::Figures;
 use xtask::mutants::Request;
-use xtask::rules::{RULES, sizes};
-use xtask::{LoadError, Tree};
+use xtask::rules::{RULES, checklist, sizes};
+use xtask::{LoadError, Tree, Violation};
 
 const USAGE: &str = "usage: cargo xtask COMMAND
   tidy     check the tree; every line of output is one thing to mend
   ratchet  print xtask/ratchet.toml as the tree would need it today
+  checklist
+           write into docs/checklist.md which test shows which number of the papers
   measure [FOLDER]
            print how large this tree or the one at FOLDER is: lines, files, names, circles
   mutants [--again] [--share N] [--seed N] [CRATE...]
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
             print!("{}", sizes::present_ratchet(&tree));
             ExitCode::SUCCESS
         }),
+        ["checklist"] => load().map(|tree| write_checklist(&tree)),
         ["measure", ref folder @ ..] if folder.len() < 2 => {
             let given = folder.first().map_or(root(), Path::new);
             // Cargo answers with absolute paths. What is not there, it says itself.
@@ -53,12 +57,30 @@ fn main() -> ExitCode {
 
 fn tidy(tree: &Tree) -> ExitCode {
     let found = xtask::tidy(tree);
-    for violation in &found {
-        println!("{violation}");
-    }
+    print_all(&found);
     let (rules, files) = (RULES.len(), tree.texts.len());
     println!("tidy: {rules} rules over {files} files: {} violations", found.len());
     if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn write_checklist(tree: &Tree) -> ExitCode {
+    let page = tree.text(checklist::PAGE).unwrap_or_default();
+    let (text, found) = checklist::written(tree, page);
+    print_all(&found);
+    match fs::write(root().join(checklist::PAGE), text) {
+        Ok(()) if found.is_empty() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: cannot write {}: {error}", checklist::PAGE);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn print_all(violations: &[Violation]) {
+    for violation in violations {
+        println!("{violation}");
+    }
 }
 
 fn mutants(asked: &[&str]) -> ExitCode {

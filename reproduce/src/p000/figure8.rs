@@ -132,3 +132,33 @@ fn checks(sizes: &[usize], curves: &[Vec<f64>]) -> Vec<Check> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bandwidth(condition: usize, bytes: usize) -> f64 {
+        let costs = costs(&Machines::stored());
+        bytes as f64 / run(&costs, CONDITIONS[condition], bytes, 2).half_round_trip
+    }
+
+    #[test]
+    fn ip_18_large_messages_reach_the_printed_rates_with_and_without_read_out() {
+        for (condition, bytes, printed) in
+            [(0, 1 << 20, 644e6), (1, 1 << 20, 643e6), (2, EDGE, 242e6), (3, EDGE, 241e6)]
+        {
+            let found = bandwidth(condition, bytes);
+            assert!((found / printed - 1.0).abs() < 0.05, "{}: {found} B/s", NAMES[condition]);
+        }
+    }
+
+    #[test]
+    fn ip_19_the_read_out_falls_above_64_kib_and_meets_the_uncached_one() {
+        for condition in [2, 3] {
+            let (edge, beyond) = (bandwidth(condition, EDGE), bandwidth(condition, 4 * EDGE));
+            assert!(edge > 2.0 * beyond, "{}: {edge} and {beyond} B/s", NAMES[condition]);
+        }
+        let meets = bandwidth(3, 1 << 20) / bandwidth(4, 1 << 20);
+        assert!((meets - 1.0).abs() < 0.1, "{meets}");
+    }
+}

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fg_17_fg_19_direct_stores_are_faster_and_with_equal_copies_by_a_constant() {
+    fn fg_15_fg_17_fg_19_direct_stores_are_faster_and_with_equal_copies_by_a_constant() {
         let time =
             |version, kib: u64| run(&Machines::stored(), version, Bytes::CopyBound, 64, kib << 10);
         let gaps = SIZES.map(|kib| time(Version::Udp, kib) - time(Version::Dimmnet, kib));

@@ -2,15 +2,18 @@
 //! one iteration after the other.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine, Shape};
 use hikyaku_sim::model::tofu2::{Command, Costs, QueueAddress, System};
+use hikyaku_sim::topology::Node;
 
 use super::program::{self, Mapping};
-use super::ring::ring;
+use super::ring::{plane, ring};
 use crate::Machines;
 
 /// How the neighbours are mapped to queues.
@@ -22,6 +25,17 @@ pub(super) enum Scheme {
     OneWay,
     /// One queue for both.
     Mrc(Mapping),
+    /// The five points of a plane of 4 by 3 nodes: each has four neighbours.
+    Plane(Plane),
+}
+
+/// How four neighbours are mapped to queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plane {
+    /// A queue for each, on so many engines in turn.
+    Fast { engines: u32 },
+    /// One queue for all.
+    Mrc,
 }
 
 /// The two schemes as the paper evaluates them.
@@ -59,6 +73,17 @@ pub(super) fn run(
     scheme: Scheme,
     bytes: u64,
 ) -> Result<f64, SimError> {
+    run_computing(machine, costs, scheme, bytes, Time::ZERO)
+}
+
+/// The same with a processor that computes for some time between the start and the wait.
+fn run_computing(
+    machine: &Machine,
+    costs: &Costs,
+    scheme: Scheme,
+    bytes: u64,
+    computing: Time,
+) -> Result<f64, SimError> {
     let simulation = Simulation::new(0x70f2);
     let system = System::new(&simulation, costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
@@ -66,7 +91,8 @@ pub(super) fn run(
         let (sim, system) = (simulation.clone(), system.clone());
         let ends = if index == 0 { Some(Rc::clone(&ends)) } else { None };
         let name = TaskName { kind: "process", index: index as u32 };
-        simulation.spawn(name, async move { iterate(&sim, &system, process, ends).await });
+        simulation
+            .spawn(name, async move { iterate(&sim, &system, process, computing, ends).await });
     }
     simulation.run()?;
     let ends = ends.borrow();
@@ -78,6 +104,7 @@ async fn iterate(
     sim: &Sim,
     system: &System,
     process: Process,
+    computing: Time,
     ends: Option<Rc<RefCell<Vec<f64>>>>,
 ) {
     let note = |sim: &Sim| {
@@ -90,6 +117,9 @@ async fn iterate(
         system.software().await;
         for (queue, program, _) in &process.queues {
             system.start(*queue, program).await;
+        }
+        if computing > Time::ZERO {
+            sim.delay(computing).await;
         }
         for (queue, program, events) in &process.queues {
             let completions = iteration * program.len() as u64;
@@ -149,7 +179,50 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
             };
             (0..size).map(process).collect()
         }
+        Scheme::Plane(scheme) => plane_processes(&plane(extent), scheme, open, bytes),
     }
+}
+
+/// The processes of a plane, whose four sides are: back and on along the corners, back and on along
+/// the lines.
+fn plane_processes(
+    plane: &[[Node; 3]; 4],
+    scheme: Plane,
+    open: impl Fn(Node, u32, u32, u32) -> QueueAddress,
+    bytes: u64,
+) -> Vec<Process> {
+    let places = || (0..4usize).flat_map(|corner| (0..3usize).map(move |along| (corner, along)));
+    let queues: BTreeMap<_, [QueueAddress; 4]> = places()
+        .map(|(corner, along)| {
+            let node = plane[corner][along];
+            let own = match scheme {
+                Plane::Fast { engines } => {
+                    [0, 1, 2, 3].map(|side| open(node, side % engines, 8, Mapping::FAST.offset))
+                }
+                Plane::Mrc => [open(node, 0, 32, Mapping::mrc(4).offset); 4],
+            };
+            ((corner, along), own)
+        })
+        .collect();
+    let process = |(corner, along): (usize, usize)| {
+        let others = [
+            ((corner + 3) % 4, along),
+            ((corner + 1) % 4, along),
+            (corner, (along + 2) % 3),
+            (corner, (along + 1) % 3),
+        ];
+        let own = queues[&(corner, along)];
+        let to = [0, 1, 2, 3].map(|side| queues[&others[side]][side ^ 1]);
+        let queues = match scheme {
+            Plane::Fast { .. } => {
+                let side = |side| (own[side], program::fast(Mapping::FAST, to[side], bytes), 1);
+                (0..4).map(side).collect()
+            }
+            Plane::Mrc => vec![(own[0], program::mrc(Mapping::mrc(4), own[0], &to, bytes), 4)],
+        };
+        Process { queues }
+    };
+    places().map(process).collect()
 }
 
 #[cfg(test)]
@@ -166,6 +239,46 @@ mod tests {
         let (machine, costs) = costs(&Machines::stored());
         for scheme in [FAST, MRC] {
             assert!(run(&machine, &costs, scheme, 0).is_ok_and(|time| time > 1e-6));
+        }
+    }
+
+    /// Seconds that a byte more takes each message of an exchange.
+    fn a_byte(scheme: Scheme) -> f64 {
+        let (machine, costs) = costs(&Machines::stored());
+        let time = |bytes| run(&machine, &costs, scheme, bytes).expect("it does not deadlock");
+        (time(48 << 10) - time(16 << 10)) / f64::from(32 << 10)
+    }
+
+    #[test]
+    fn tf_18_fast_overlaps_both_directions_and_mrc_sends_one_after_the_other() {
+        let one_way = a_byte(ONE_WAY);
+        let (fast, mrc) = (a_byte(FAST) / one_way, a_byte(MRC) / one_way);
+        assert!((fast - 1.0).abs() < 0.01, "FAST takes {fast} times as long a byte as one way");
+        assert!((mrc - 2.0).abs() < 0.02, "MRC takes {mrc} times as long a byte as one way");
+    }
+
+    #[test]
+    fn tf_20_four_neighbours_of_a_plane_take_four_engines() {
+        let one_way = a_byte(ONE_WAY);
+        for (engines, times) in [(4, 1.0), (2, 2.0), (1, 4.0)] {
+            let found = a_byte(Scheme::Plane(Plane::Fast { engines })) / one_way;
+            assert!((found / times - 1.0).abs() < 0.02, "{engines} engines: {found} times");
+        }
+        let found = a_byte(Scheme::Plane(Plane::Mrc)) / one_way;
+        assert!((found / 4.0 - 1.0).abs() < 0.02, "one queue: {found} times");
+    }
+
+    #[test]
+    fn tf_10_the_exchange_goes_on_while_the_processor_computes() {
+        let (machine, costs) = costs(&Machines::stored());
+        for scheme in [FAST, MRC] {
+            let time = |computing| {
+                let computing = Time::from_nanoseconds(computing);
+                run_computing(&machine, &costs, scheme, 16 << 10, computing).expect("no deadlock")
+            };
+            let (alone, busy) = (time(0), time(100_000));
+            // What is left beside 100 us is writing the commands and looking once.
+            assert!(busy - 100e-6 < 0.6 * alone, "{scheme:?}: {busy} s, by itself {alone} s");
         }
     }
 

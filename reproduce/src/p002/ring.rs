@@ -21,6 +21,14 @@ pub(super) fn ring([x, y, z]: [u32; 3]) -> Vec<Node> {
     dimensions.into_iter().fold(corners, |ring, (size, stride)| draw_out(&ring, size, stride))
 }
 
+/// Nodes of one cell as a plane whose lines are closed: its four corners by its three along B. On
+/// every side of a node lies an adjacent one.
+pub(super) fn plane([x, y, z]: [u32; 3]) -> [[Node; 3]; 4] {
+    let cells = x * y * z;
+    let (a, b, c) = (cells, 2 * cells, 6 * cells);
+    [0, a, a + c, c].map(|corner| [corner, corner + b, corner + 2 * b])
+}
+
 /// The ring with each of its nodes replaced by a line of `size`, walked up and down in turn.
 fn draw_out(ring: &[Node], size: u32, stride: u32) -> Vec<Node> {
     let line = |(index, &node): (usize, &Node)| {
@@ -38,6 +46,19 @@ mod tests {
     use hikyaku_sim::topology::{Grid, Topology};
 
     use super::*;
+
+    #[test]
+    fn all_four_neighbours_on_the_plane_are_adjacent_nodes() {
+        let (plane, grid) = (plane([3, 1, 1]), Grid::tofu(3, 1, 1));
+        for corner in 0..4 {
+            for along in 0..3 {
+                let node = plane[corner][along];
+                for next in [plane[(corner + 1) % 4][along], plane[corner][(along + 1) % 3]] {
+                    assert_eq!((grid.distance(node, next), grid.distance(next, node)), (3, 3));
+                }
+            }
+        }
+    }
 
     #[test]
     fn neighbours_on_the_ring_are_adjacent_nodes_and_all_nodes_are_on_it() {

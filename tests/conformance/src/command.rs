@@ -31,7 +31,7 @@ fn chain<H: Harness>(job: &mut Job<'_, H>, from: u32, commands: &[Command<'_>]) 
 }
 
 /// A chain of commands runs in order behind one doorbell.
-pub fn a_chain_rings_one_doorbell<H: Harness>(harness: &H) {
+pub fn cp_06_a_chain_rings_one_doorbell<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let payloads: Vec<_> = (0..6).map(|n| pattern(n, 90 * n as usize)).collect();
     let commands: Vec<_> =
@@ -49,7 +49,7 @@ pub fn a_chain_rings_one_doorbell<H: Harness>(harness: &H) {
 }
 
 /// A chain that cannot be run whole says how many commands and bytes of the next were taken.
-pub fn a_chain_says_how_far_it_got<H: Harness>(harness: &H) {
+pub fn cp_06_a_chain_says_how_far_it_got<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let large = pattern(1, 3 * 4096);
     let commands = [

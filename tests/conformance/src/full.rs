@@ -118,6 +118,31 @@ pub fn ip_11_a_refusing_ring_gets_the_same_content_in_the_end<H: Harness>(harnes
     assert!(state.refusals > 10 && state.stalls == 0, "{state:?}");
 }
 
+/// CJ-16: a receiver without room holds up nobody else: not what its sender sends to others, nor
+/// what others send to it.
+pub fn cj_16_a_receiver_without_room_holds_up_nobody_else<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let accepted = fill(&mut job, 1, 0, 512, FullCause::RingStalled);
+    let payload = pattern(99, 300);
+    job.send(1, &Command::send(2, 0, 98, &payload));
+    let passed = job.take(2).expect("rank 2 has room");
+    assert_eq!((passed.source, passed.header, passed.bytes), (1, 98, payload.clone()));
+    job.send(2, &Command::send(0, 0, 99, &payload));
+    let mut others = Vec::new();
+    let mut next = 0;
+    while next < accepted {
+        let record = await_record(&mut job, 1);
+        if record.source == 2 {
+            others.push(record.bytes);
+        } else {
+            assert_eq!(record.header, next, "in order, none twice");
+            next += 1;
+        }
+    }
+    others.extend(job.take_all(0).into_iter().map(|record| record.bytes));
+    assert_eq!(others, [payload]);
+}
+
 /// Two sources send `count` messages of mixed sizes each to rank 0, which reads out one record
 /// for every few posts, so that its rings are full most of the time.
 fn exchange<H: Harness>(job: &mut Job<'_, H>, count: u64) {
@@ -212,7 +237,7 @@ pub fn a_full_status_ring_refuses_and_counts_apart_from_rings<H: Harness>(harnes
 }
 
 /// A message larger than its ring that asks for one record can never land: an error, not a wait.
-pub fn one_record_larger_than_the_ring_is_an_error<H: Harness>(harness: &H) {
+pub fn cj_01_one_record_larger_than_the_ring_is_an_error<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let payload = pattern(1, 4097);
     let command =

@@ -28,7 +28,7 @@ fn rings_by_source<H: Harness>(job: &mut Job<'_, H>, ranks: u32) -> Vec<u32> {
 }
 
 /// IP-01: a send names no address, a put names one; the receiver tells them apart.
-pub fn ip_01_send_and_put_go_side_by_side<H: Harness>(harness: &H) {
+pub fn ip_01_cj_08_send_and_put_go_side_by_side<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let buffer = job.port(0).allocate(256).expect("the region has room");
     let target = job.port(0).expose(&buffer).expect("region memory can be named");
@@ -134,6 +134,20 @@ pub fn ip_06_a_record_per_packet_or_per_message<H: Harness>(harness: &H) {
         job.send(1, &Command { granularity, ..Command::send(0, 3, 78, &payload[..300]) });
         assert_eq!(job.take_all(0).len(), 1, "one packet is one record either way");
     }
+}
+
+/// FG-13: what is longer than a packet is cut: with paper 001's packets 4 KiB are nine.
+pub fn fg_13_4_kib_are_nine_packets_of_464_bytes<H: Harness>(harness: &H) {
+    let mut setup = Setup::private(2);
+    setup.layout.packet_bytes = 464;
+    setup.layout.ring_bytes = 8192;
+    let mut job = Job::open(harness, &setup);
+    let payload = pattern(13, 4096);
+    job.send(1, &Command::send(0, 0, 0, &payload));
+    let records = job.take_all(0);
+    let lengths: Vec<_> = records.iter().map(|record| record.bytes.len()).collect();
+    assert_eq!(lengths, [464, 464, 464, 464, 464, 464, 464, 464, 384]);
+    assert_eq!(records.concat_bytes(), payload);
 }
 
 /// The payloads of records, one after the other.

@@ -124,7 +124,7 @@ pub fn cj_03_operations_need_no_processor_of_the_target<H: Harness>(harness: &H)
 }
 
 /// Sums are exact and every old value is seen once, however the ranks meet.
-pub fn cj_11_atomic_operations_of_many_ranks_are_undivided<H: Harness>(harness: &H) {
+pub fn fg_12_cj_11_atomic_operations_of_many_ranks_are_undivided<H: Harness>(harness: &H) {
     const RANKS: u32 = 4;
     const ROUNDS: u64 = 300;
     let gift = Gift::new(RANKS);

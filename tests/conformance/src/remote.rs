@@ -25,7 +25,7 @@ fn after(address: Address, bytes: u64) -> Address {
 }
 
 /// A put writes exactly its bytes; the record or the word that announces it comes after them.
-pub fn a_put_arrives_before_its_notification<H: Harness>(harness: &H) {
+pub fn cp_05_a_put_arrives_before_its_notification<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let (mut buffer, target) = region(&mut job, 0, 1024);
     buffer.fill(0xaa);
@@ -51,6 +51,27 @@ pub fn a_put_arrives_before_its_notification<H: Harness>(harness: &H) {
     assert_eq!(buffer[512..520], 0x0123_4567_89ab_cdef_u64.to_le_bytes());
     assert_eq!(buffer[..256], payload);
     assert!(job.next(0).is_none(), "a word is not a record");
+}
+
+/// CJ-17: bytes are exact from and to any word, also across a page, and nothing beside them changes.
+pub fn cj_17_a_put_is_exact_from_and_to_any_byte<H: Harness>(harness: &H) {
+    const PAGE: usize = 4096;
+    let mut job = Job::open(harness, &Setup::private(2));
+    let (mut buffer, target) = region(&mut job, 0, 2 * PAGE);
+    let memory = pattern(17, 2 * PAGE);
+    for length in [1, 4, 9, 64, 300] {
+        for from in [0, 1, 4, 7, PAGE - 3] {
+            for to in [0, 1, 4, 5, 63, PAGE - 1] {
+                buffer.fill(0xaa);
+                let payload = &memory[from..from + length];
+                job.send(1, &Command::put(after(target, to as u64), payload));
+                let case = format!("{length} bytes from {from} to {to}");
+                assert_eq!(buffer[to..to + length], *payload, "{case}");
+                let mut beside = buffer[..to].iter().chain(&buffer[to + length..]);
+                assert!(beside.all(|byte| *byte == 0xaa), "{case}");
+            }
+        }
+    }
 }
 
 /// A put that is not wholly inside the region, or whose word is not, writes nothing at all.

@@ -158,6 +158,28 @@ pub fn tf_05_a_completion_per_command_and_an_event_per_notified_put<H: Harness>(
     assert_eq!(completions(&mut job, theirs), []);
 }
 
+/// CJ-23: the last completion of a queue says that it is empty, so a rank with work of two kinds
+/// goes on with whichever is done: here the later one, since the earlier waits for its release.
+pub fn cj_23_the_last_completion_says_which_queue_is_empty<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let (waits, goes) = (create(&mut job, 0, SESSION), create(&mut job, 0, QueueMode::Normal));
+    let (theirs, trigger) = (create(&mut job, 1, SESSION), create(&mut job, 1, QueueMode::Normal));
+    let (source, target) = (region(&mut job, 0, 64), region(&mut job, 1, 64));
+    let put = data(&source, theirs, target.offset());
+    post(&mut job, waits, &[put, put]);
+    post(&mut job, goes, &[put, put, put]);
+    let is_empty = |job: &mut Job<'_, H>, of| {
+        let QueueState { written, executed, .. } = state(job, of);
+        written == executed
+    };
+    assert_eq!(completions(&mut job, goes).last().map(|last| last.index), Some(2));
+    assert!(is_empty(&mut job, goes) && !is_empty(&mut job, waits));
+    assert_eq!(completions(&mut job, waits), [], "the other still waits");
+    post(&mut job, trigger, &[ready(waits, 2)]);
+    assert_eq!(completions(&mut job, waits).last().map(|last| last.index), Some(1));
+    assert!(is_empty(&mut job, waits));
+}
+
 /// TF-07: the receiver's READY-TO-RECV from a normal queue lets the sender's data and end of data
 /// go, in whichever order the two sides start (paper 002 Figs. 5 and 6).
 pub fn tf_07_data_follows_ready_to_recv_in_either_order<H: Harness>(harness: &H) {

@@ -71,7 +71,7 @@ pub fn ip_22_an_exact_fit_fills_the_ring_from_every_offset<H: Harness>(harness: 
 }
 
 /// Sizes 0 to 48 ride in the record, 49 goes through the ring; all are byte for byte the same.
-pub fn inline_sizes_and_their_neighbours_are_byte_exact<H: Harness>(harness: &H) {
+pub fn cj_13_inline_sizes_and_their_neighbours_are_byte_exact<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     for length in 0..=INLINE_BYTES + 20 {
         // Not zero at the end: what is missing would not show.

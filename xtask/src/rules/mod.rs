@@ -7,6 +7,7 @@
 use crate::{Tree, Violation};
 
 pub mod borrows;
+pub mod checklist;
 pub mod dependencies;
 pub mod headers;
 pub mod manifests;
@@ -35,6 +36,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "unsafety", check: unsafety::check },
     Rule { name: "words", check: words::check },
     Rule { name: "markdown", check: markdown::check },
+    Rule { name: "checklist", check: checklist::check },
 ];
 
 /// Whether `pattern` covers `path`: the same path, or, when it ends in `/`, the folder above it.

@@ -31,16 +31,16 @@ fn torture(protocol: &str, [many, few]: [&str; 2]) {
 }
 
 #[test]
-fn fg_01_fg_10_everything_holds_by_direct_in_trouble() {
+fn fg_01_fg_10_fg_14_everything_holds_by_direct_in_trouble() {
     torture("direct", ["600", "150"]);
 }
 
 #[test]
-fn fg_01_fg_10_everything_holds_by_fagus_in_trouble() {
+fn fg_01_fg_10_fg_14_everything_holds_by_fagus_in_trouble() {
     torture("fagus", ["300", "80"]);
 }
 
 #[test]
-fn fg_01_fg_10_everything_holds_by_udp_in_trouble() {
+fn fg_01_fg_10_fg_14_everything_holds_by_udp_in_trouble() {
     torture("udp", ["100", "40"]);
 }

@@ -39,13 +39,14 @@ fn every_case_holds_by_each_protocol_within_a_node_and_between() {
 }
 
 /// All but that of an owner that the system stops: in virtual time nobody's turn comes then.
-const CASES: [&str; 11] = [
+const CASES: [&str; 12] = [
     "counts",
     "rows",
     "messages",
     "a clean copy",
     "a bystander",
     "readers",
+    "a reader keeps",
     "tried",
     "dropped",
     "mistakes",
@@ -93,7 +94,7 @@ fn numbers(output: &str, what: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_far_rank_beside_one_without_pause_has_its_turn_after_a_bounded_number_of_its() {
+fn fg_04_a_far_rank_beside_one_without_pause_has_its_turn() {
     for (ranks, per_node) in [(2, 1), (5, 1), (6, 3), (3, 3)] {
         let output = simulated("direct", ranks, &["hurry"]).ranks_per_node(per_node).succeed();
         let overtaken = numbers(&output, "overtaken");
@@ -104,7 +105,7 @@ fn a_far_rank_beside_one_without_pause_has_its_turn_after_a_bounded_number_of_it
 }
 
 #[test]
-fn whoever_waits_behind_requests_that_were_given_up_is_woken_when_the_holder_lets_go() {
+fn fg_04_whoever_waits_behind_cancelled_requests_is_woken() {
     for (ranks, per_node) in [(3, 1), (5, 1), (5, 5), (4, 2)] {
         let output = simulated("direct", ranks, &["given-up"]).ranks_per_node(per_node).succeed();
         let after = numbers(&output, "after");
@@ -148,7 +149,7 @@ fn datagrams_are_refused_in_one_line_that_says_what_to_choose() {
 }
 
 #[test]
-fn fg_09_what_always_holds_does_on_64_nodes_with_random_delays() {
+fn fg_01_fg_09_fg_10_fg_11_fg_14_what_always_holds_does_on_64_nodes() {
     for (protocol, seed) in [("direct", "1"), ("direct", "2"), ("fagus", "3"), ("fagus", "4")] {
         let output = simulated(protocol, 64, &["random-variables", seed]).succeed();
         assert!(output.contains(&format!("every property held of seed {seed}\n")), "{output}");

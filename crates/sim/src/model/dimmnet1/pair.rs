@@ -69,6 +69,12 @@ impl Pair {
 
     /// Data is in the other node's memory (BOTF), packet by packet.
     pub async fn blocks(&self, from: Side, bytes: u64) {
+        self.packets(from, bytes).await;
+        self.0.sim.delay(self.0.costs.interface.atomic).await;
+    }
+
+    /// Data has left the board, packet by packet: between two of them others' packets pass.
+    pub(super) async fn packets(&self, from: Side, bytes: u64) {
         let interface = &self.0.costs.interface;
         let mut left = bytes;
         while left > 0 {
@@ -76,7 +82,6 @@ impl Pair {
             self.0.boards[from].serve(interface.block_rate.time(part)).await;
             left -= part;
         }
-        self.0.sim.delay(interface.atomic).await;
     }
 
     /// A datagram has been sent and taken in, frames and both processors included.

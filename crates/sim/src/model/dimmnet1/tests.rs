@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use super::*;
 use crate::engine::{Simulation, TaskName};
 use crate::machine::{Interface as Model, Machine};
@@ -34,6 +37,32 @@ fn fg_13_blocks_of_464_bytes_sustain_1017_mb_a_second() {
     let bytes = 1 << 20;
     let rate = bytes as f64 / time(async move |pair| pair.blocks(0, bytes).await);
     assert!((rate / 1017e6 - 1.0).abs() < 0.001, "{rate}");
+}
+
+#[test]
+fn fg_13_4_kib_are_nine_packets_between_which_others_pass() {
+    let text = include_str!("../../../../../machines/dimmnet1.toml");
+    let Model::Dimmnet1(costs) = Machine::parse("dimmnet1", text).unwrap().interface else {
+        panic!("another model")
+    };
+    let simulation = Simulation::new(1);
+    let pair = Pair::new(&simulation, &costs);
+    let (long, short) = (pair.clone(), pair);
+    let passed = Rc::new(Cell::new([0, 0]));
+    let (count, seen) = (Rc::clone(&passed), Rc::clone(&passed));
+    simulation.spawn(TaskName { kind: "long", index: 0 }, async move {
+        long.packets(0, 4096).await;
+        seen.set([seen.get()[0]; 2]);
+    });
+    simulation.spawn(TaskName { kind: "short", index: 0 }, async move {
+        for _ in 0..20 {
+            short.packets(0, 8).await;
+            count.set([count.get()[0] + 1, count.get()[1]]);
+        }
+    });
+    simulation.run().unwrap();
+    // One behind each packet of the long one but the last.
+    assert_eq!(passed.get(), [20, 8]);
 }
 
 #[test]

@@ -28,7 +28,10 @@ fn rounds(
 }
 
 /// TF-06, TF-08, TF-09, TF-14: both neighbours of a ring, of every size from nothing on.
-pub(super) fn rings(world: &World, seed: u64) -> Result<(), Error> {
+pub(super) fn tf_06_tf_08_tf_09_tf_14_both_neighbours_of_a_ring(
+    world: &World,
+    seed: u64,
+) -> Result<(), Error> {
     let mut random = Random::new(seed ^ u64::from(world.rank()));
     let size = world.size();
     for kind in KINDS {
@@ -44,7 +47,7 @@ pub(super) fn rings(world: &World, seed: u64) -> Result<(), Error> {
 
 /// TF-11, TF-13: random digraphs with multi-edges, self loops, isolated ranks, and ranks that only
 /// send or only receive; ranks choose their schemes each for itself.
-pub(super) fn random_graphs(world: &World, seed: u64) -> Result<(), Error> {
+pub(super) fn tf_06_tf_11_tf_13_random_graphs(world: &World, seed: u64) -> Result<(), Error> {
     let mut shared = Random::new(seed);
     let mut own = Random::new(seed ^ (u64::from(world.rank()) << 32));
     for _ in 0..6 {
@@ -64,7 +67,7 @@ pub(super) fn random_graphs(world: &World, seed: u64) -> Result<(), Error> {
 }
 
 /// TF-11: a thousand rounds with jitter.
-pub(super) fn many_rounds(world: &World, seed: u64) -> Result<(), Error> {
+pub(super) fn tf_11_tf_15_many_rounds_with_jitter(world: &World, seed: u64) -> Result<(), Error> {
     let mut random = Random::new(seed ^ u64::from(world.rank()));
     let size = world.size();
     let both = |rank| [(rank, (rank + 1) % size, 20), ((rank + 1) % size, rank, 20)];
@@ -77,7 +80,10 @@ pub(super) fn many_rounds(world: &World, seed: u64) -> Result<(), Error> {
 
 /// TF-19: so many exchanges at once that queues run out: later ones share one queue, and at the end
 /// there is none; what is freed can be had again.
-pub(super) fn queues_run_out(world: &World, _seed: u64) -> Result<(), Error> {
+pub(super) fn tf_19_fast_falls_back_to_mrc_when_queues_run_out(
+    world: &World,
+    _seed: u64,
+) -> Result<(), Error> {
     let (right, left) = around(world, 1);
     let mut neighbours = Neighbours::even(&[left, right], &[right, left], 3);
     neighbours.scheme = Some(Scheme::Fast);
@@ -121,7 +127,10 @@ pub(super) fn queues_run_out(world: &World, _seed: u64) -> Result<(), Error> {
 
 /// TF-10: when the last rank has started, everything has arrived, although the others have done
 /// nothing since their start but sleep until a message comes.
-pub(super) fn asleep(world: &World, _seed: u64) -> Result<(), Error> {
+pub(super) fn tf_10_the_exchange_goes_on_while_all_but_one_sleep(
+    world: &World,
+    _seed: u64,
+) -> Result<(), Error> {
     const TAG: i32 = 10;
     let (right, left) = around(world, 1);
     for (scheme, staged) in KINDS {
@@ -185,6 +194,37 @@ pub(super) fn in_place(world: &World, _seed: u64) -> Result<(), Error> {
     let overlap = PersistentError::Overlap { first: 0, what: "destination", second: 0 };
     assert_eq!(error, overlap.into());
     Ok(())
+}
+
+/// Paper 002's Fig. 3: a loop whose arguments change in one iteration. An exchange keeps the
+/// arguments it was made with, so each set of them has an exchange of its own (TF-21).
+pub(super) fn tf_21_a_loop_of_two_buffers_has_two_requests(
+    world: &World,
+    _seed: u64,
+) -> Result<(), Error> {
+    const LENGTH: usize = 40;
+    let (right, left) = around(world, 1);
+    let neighbours = Neighbours::even(&[left], &[right], LENGTH);
+    let made = |world: &World| {
+        let (out, into) = (world.alloc::<u32>(LENGTH)?, world.alloc::<u32>(LENGTH)?);
+        world.exchange_init(&neighbours, out, into)
+    };
+    let (mut usual, mut other) = (made(world)?, made(world)?);
+    let told = |rank, iteration| 1000 * iteration + rank;
+    let messages = world.statistics().messages_sent;
+    for iteration in 0..20 {
+        let exchange = if iteration == 10 { &mut other } else { &mut usual };
+        exchange.outgoing_mut()?.fill(told(world.rank(), iteration));
+        exchange.start()?;
+        exchange.wait()?;
+        assert_eq!(exchange.incoming()?, [told(left, iteration); LENGTH]);
+    }
+    assert_eq!(world.statistics().messages_sent, messages, "no address is exchanged again");
+    // Each still has what its own last iteration brought.
+    assert_eq!(usual.incoming()?, [told(left, 19); LENGTH]);
+    assert_eq!(other.incoming()?, [told(left, 10); LENGTH]);
+    usual.free()?;
+    other.free()
 }
 
 /// Two buffers in turn: what has come is sent on, so everything goes around the ring.

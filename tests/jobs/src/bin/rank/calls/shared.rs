@@ -21,7 +21,10 @@ fn node_of<T: Scalar>(shared: &Shared<T>, world: &World, rank: u32) -> u32 {
 
 /// Everybody writes, everybody reads; what is found is always whole and never older than what this
 /// rank has seen (FG-10, FG-11, FG-20).
-pub(super) fn counts(world: &World, _: u64) -> Result<(), Error> {
+pub(super) fn fg_10_fg_11_fg_14_fg_20_contents_are_whole_and_never_older(
+    world: &World,
+    _: u64,
+) -> Result<(), Error> {
     const ROUNDS: u64 = 60;
     let shared = world.shared::<u64>("counts", &[LENGTH as u64])?;
     let mut seen = 0;
@@ -45,7 +48,7 @@ pub(super) fn counts(world: &World, _: u64) -> Result<(), Error> {
 }
 
 /// The paper's program (Fig. 8): each rank takes the rows of its turn, another the next time.
-pub(super) fn fg_16_rows_change_hands(world: &World, _: u64) -> Result<(), Error> {
+pub(super) fn fg_16_fg_20_rows_change_hands(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
     let rows = 4 * size;
     let options = SharedOptions { parts: Parts::Rows(1), ..SharedOptions::default() };
@@ -105,16 +108,23 @@ pub(super) fn fg_17_direct_stores_need_fewer_messages(world: &World, _: u64) -> 
     world.barrier()
 }
 
-/// Contents move only to who has old ones, each time once (FG-03, FG-07, FG-08).
-pub(super) fn fg_03_a_clean_copy_moves_nothing(world: &World, _: u64) -> Result<(), Error> {
+/// Contents move only to who has old ones, each time once, and an owner asks nobody (FG-02, FG-03,
+/// FG-07, FG-08).
+pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
+    world: &World,
+    _: u64,
+) -> Result<(), Error> {
     let shared = world.shared::<u8>("clean", &[4096])?;
     let last = world.size() - 1;
     let node = |rank| node_of(&shared, world, rank);
     let apart = node(0) != node(last);
     if world.rank() == last {
-        for round in 0..10 {
+        shared.write()?[0] = 0;
+        let asked = shared.traffic().messages;
+        for round in 1..10 {
             shared.write()?[0] = round;
         }
+        assert_eq!(shared.traffic().messages, asked, "it owns the variable");
         assert_eq!(shared.moved(), (0, 0), "the first copy is as good as any");
         assert_eq!(shared.state()?, State::Clean);
     }
@@ -181,7 +191,7 @@ pub(super) fn fg_06_a_stopped_owner_delays_nobody(world: &World, _: u64) -> Resu
 
 /// Who only looks at its own memory is told who owns a variable and that its copy is old, and calls
 /// nothing for that (FG-06, FG-07, FG-08).
-pub(super) fn fg_06_a_bystander_is_told_with_no_processor(
+pub(super) fn fg_06_fg_07_fg_08_a_bystander_is_told_with_no_processor(
     world: &World,
     _: u64,
 ) -> Result<(), Error> {
@@ -228,6 +238,37 @@ pub(super) fn fg_09_readers_and_a_writer(world: &World, _: u64) -> Result<(), Er
         // Readers that come back at once: the writer has its turn all the same.
         while shared.read()?[0] == 0 {}
     }
+    world.barrier()
+}
+
+/// A reader keeps its contents until it lets go, also while a writer asks for the variable and
+/// makes the reader's copy old (FG-21).
+pub(super) fn fg_21_an_invalidation_leaves_a_reader_alone(
+    world: &World,
+    _: u64,
+) -> Result<(), Error> {
+    let shared = world.shared::<u64>("kept", &[LENGTH as u64])?;
+    let (rank, last) = (world.rank(), world.size() - 1);
+    if rank == last {
+        shared.write()?.fill(1);
+    }
+    world.barrier()?;
+    if rank == 0 && last > 0 {
+        let guard = shared.read()?;
+        world.send(&[0u8], last, 21)?;
+        // The writer's request comes in by these calls, and waits.
+        for _ in 0..50 {
+            world.send(&[0u8], rank, 22)?;
+            world.recv(&mut [0u8], rank, 22)?;
+            assert!(guard.iter().all(|value| *value == 1), "it reads {}", guard[0]);
+        }
+        drop(guard);
+    } else if rank == last && last > 0 {
+        world.recv(&mut [0u8], 0, 21)?;
+        shared.write()?.fill(2);
+    }
+    world.barrier()?;
+    assert!(last == 0 || shared.read()?.iter().all(|value| *value == 2));
     world.barrier()
 }
 
@@ -279,7 +320,10 @@ pub(super) fn dropped(world: &World, _: u64) -> Result<(), Error> {
 }
 
 /// A mistake on one rank is an error on every rank, and leaves nothing behind.
-pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
+pub(super) fn fg_05_mistakes_as_more_than_8192_variables(
+    world: &World,
+    _: u64,
+) -> Result<(), Error> {
     let last = world.rank() + 1 == world.size();
     if world.size() > 1 {
         let shape = if last { [3, 2] } else { [2, 3] };
@@ -307,6 +351,8 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
     let options = SharedOptions { parts: Parts::Rows(1), ..SharedOptions::default() };
     let error = world.shared_with::<u8>("mistake", &[8193], options).unwrap_err();
     assert!(matches!(error, Error::Shared(SharedError::TooMany { .. })), "{error}");
+    let most = world.shared_with::<u8>("most", &[8_000], options)?;
+    drop(most);
     let shared = world.shared::<u8>("mistake", &[1])?;
     assert_eq!(shared.read()?[0], 0);
     world.barrier()

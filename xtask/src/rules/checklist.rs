@@ -1,0 +1,355 @@
+//! docs/checklist.md says which test shows which number of the papers, and is written from the tests.
+//!
+//! A test whose name begins with numbers, as `ip_16_ip_17_round_trips_take_what_is_printed`, shows
+//! them: that is the only mark. Where it stands says in which world, [`WORLDS`]: real processes (R),
+//! virtual time (S) or both. The page has one entry a number, which says what must be shown;
+//! `cargo xtask checklist` writes the tests below it. A world that no test shows refers to a reason
+//! in the page's last section, which has [`MOST_REASONS`] at most.
+//!
+//! ```text
+//! - **IP-15** 24 bytes are received in 24 clocks, or in 20 by address
+//!   - R: none, reason 1
+//!   - S: [24 bytes take 24 clocks or 20 by address](../crates/sim/src/model/dimmnet2/tests.rs)
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::covers;
+use crate::{TextFile, Tree, Violation};
+
+/// The page.
+pub const PAGE: &str = "docs/checklist.md";
+
+/// The papers' prefixes, and how many numbers each has.
+const NUMBERS: [(&str, u32); 5] = [("IP", 25), ("FG", 21), ("TF", 22), ("CJ", 23), ("CP", 16)];
+
+/// Reasons why a number has no test in one world.
+const MOST_REASONS: usize = 8;
+
+/// What begins an entry, a reason, and the line with the counts.
+const ENTRY: &str = "- **";
+const REASONS: &str = "## Reasons";
+const COUNTS: &str = "Tests show ";
+
+/// In which worlds a test runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum World {
+    Both,
+    Real,
+    Simulated,
+}
+
+impl World {
+    fn letters(self) -> &'static str {
+        match self {
+            World::Both => "R, S",
+            World::Real => "R",
+            World::Simulated => "S",
+        }
+    }
+
+    fn is_in(self, world: World) -> bool {
+        self == World::Both || self == world
+    }
+}
+
+/// Where tests are not of real processes alone. The first row that covers a file or names a test
+/// counts.
+const WORLDS: &[(&str, World)] = &[
+    // Cases that virtual time leaves out: `NOT_VIRTUAL` of the jobs' cases says why.
+    ("fg_06_a_stopped_owner_delays_nobody", World::Real),
+    ("tf_10_the_exchange_goes_on_while_all_but_one_sleep", World::Real),
+    // The suite runs on shared memory and on ports in virtual time, the cases in jobs of both.
+    ("tests/conformance/", World::Both),
+    ("tests/jobs/src/bin/rank/calls/", World::Both),
+    ("crates/sim/", World::Simulated),
+    ("crates/launch/src/processes/", World::Simulated),
+    ("crates/launch/tests/virtual_time.rs", World::Simulated),
+    ("crates/cli/src/simulate/", World::Simulated),
+    ("crates/cli/src/simulated/", World::Simulated),
+    ("crates/cli/tests/simulate.rs", World::Simulated),
+    ("crates/cli/tests/simulated.rs", World::Simulated),
+    ("tests/jobs/tests/processes/virtual_costs.rs", World::Simulated),
+    ("tests/jobs/tests/processes/virtual_time.rs", World::Simulated),
+    ("tests/jobs/tests/processes/virtual_variables.rs", World::Simulated),
+    ("reproduce/", World::Simulated),
+];
+
+/// A test that shows a number, in the order of the page.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Shown {
+    world: World,
+    path: String,
+    sentence: String,
+}
+
+type Found = BTreeMap<String, Vec<Shown>>;
+
+/// Checks that the page is what [`written`] makes of it.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let Some(page) = tree.text(PAGE) else { return Vec::new() };
+    let (text, mut found) = written(tree, page);
+    let differs = page.lines().zip(text.lines()).position(|(page, text)| page != text);
+    if let Some(line) = differs.or((page != text).then_some(0)) {
+        let remedy = "run `cargo xtask checklist`";
+        found.push(Violation::new(PAGE, line + 1, "differs from the tests", remedy));
+    }
+    found
+}
+
+/// The page with the tests of today, and what is wrong with it or with them.
+pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
+    let (tests, mut found) = tests(tree);
+    let numbers = numbers();
+    for (number, shown) in &tests {
+        if !numbers.contains(number) {
+            let what = format!("no paper has {number}");
+            found.push(Violation::new(&shown[0].path, 1, what, "name another number"));
+        }
+    }
+    let reasons = page.split_once(REASONS).map_or(0, |(_, text)| {
+        text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count()
+    });
+    if reasons > MOST_REASONS {
+        let what = format!("{reasons} reasons, of at most {MOST_REASONS}");
+        found.push(Violation::new(PAGE, 1, what, "write tests instead"));
+    }
+    let mut expected = numbers.iter();
+    let mut text = String::new();
+    let mut lines = page.lines().enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        if line.starts_with(COUNTS) {
+            text += &counts(&tests);
+            continue;
+        }
+        text += line;
+        text.push('\n');
+        let Some(number) = entry(line) else { continue };
+        if expected.next().map(String::as_str) != Some(number) {
+            let what = format!("{number} is not the next number");
+            found.push(Violation::new(PAGE, at + 1, what, "list each once, in order"));
+        }
+        let mut kept = Vec::new();
+        while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with("  - ")) {
+            kept.push(line);
+        }
+        let none = Vec::new();
+        let shown = tests.get(number).unwrap_or(&none);
+        for Shown { world, path, sentence } in shown {
+            text += &format!("  - {}: [{sentence}](../{path})\n", world.letters());
+        }
+        for world in [World::Real, World::Simulated] {
+            if shown.iter().any(|shown| shown.world.is_in(world)) {
+                continue;
+            }
+            let lacks = format!("  - {}: none, reason ", world.letters());
+            let reason = kept.iter().find_map(|line| line.strip_prefix(&lacks));
+            let reason = reason.and_then(|reason| reason.parse::<usize>().ok());
+            match reason.filter(|reason| (1..=reasons).contains(reason)) {
+                Some(reason) => text += &format!("{lacks}{reason}\n"),
+                None => {
+                    text += &format!("{lacks}?\n");
+                    let what = format!("no test shows {number} ({})", world.letters());
+                    let name = number.to_lowercase().replace('-', "_");
+                    let remedy = format!("name one `{name}_...`, or give one of the reasons");
+                    found.push(Violation::new(PAGE, at + 1, what, remedy));
+                }
+            }
+        }
+    }
+    if let Some(number) = expected.next() {
+        let what = format!("{number} has no entry");
+        found.push(Violation::new(PAGE, 1, what, "say what must be shown"));
+    }
+    (text, found)
+}
+
+/// All numbers, in order.
+fn numbers() -> Vec<String> {
+    let of = |&(paper, count): &(&str, u32)| {
+        (1..=count).map(move |number| format!("{paper}-{number:02}")).collect::<Vec<_>>()
+    };
+    NUMBERS.iter().flat_map(of).collect()
+}
+
+/// The number that a line of the page is the entry of.
+fn entry(line: &str) -> Option<&str> {
+    line.strip_prefix(ENTRY)?.split_once("**").map(|(number, _)| number)
+}
+
+/// The sentence of the page that counts.
+fn counts(tests: &Found) -> String {
+    let all = numbers();
+    let shown = |world: World| {
+        let by = |number: &&String| {
+            tests.get(*number).is_some_and(|tests| tests.iter().any(|test| test.world.is_in(world)))
+        };
+        all.iter().filter(by).count()
+    };
+    format!(
+        "{COUNTS}{} of the {} numbers in real processes (R) and {} in virtual time (S).\n",
+        shown(World::Real),
+        all.len(),
+        shown(World::Simulated),
+    )
+}
+
+/// Every test that shows a number, and those which nobody runs.
+fn tests(tree: &Tree) -> (Found, Vec<Violation>) {
+    let mut tests = Found::new();
+    let mut found = Vec::new();
+    let source = |file: &&TextFile| {
+        (file.path.ends_with(".rs") || file.path.ends_with(".py"))
+            && !file.path.starts_with("xtask/")
+    };
+    for file in tree.texts.iter().filter(source) {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let Some(name) = function(line) else { continue };
+            let (numbers, sentence) = read_name(name);
+            if numbers.is_empty() {
+                continue;
+            }
+            let runs =
+                file.path.ends_with(".py") || is_attributed(&lines[..at]) || is_listed(tree, name);
+            if !runs {
+                let what = format!("`{name}` is no test and in no list of cases");
+                found.push(Violation::new(&file.path, at + 1, what, "let it run, or rename it"));
+            }
+            let world = WORLDS.iter().find(|(what, _)| *what == name || covers(what, &file.path));
+            let world = world.map_or(World::Real, |(_, world)| *world);
+            for number in numbers {
+                let (path, sentence) = (file.path.clone(), sentence.clone());
+                tests.entry(number).or_default().push(Shown { world, path, sentence });
+            }
+        }
+    }
+    tests.values_mut().for_each(|tests| tests.sort());
+    (tests, found)
+}
+
+/// The name of the function that a line of Rust declares, or the test that one of Python does.
+fn function(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let (head, name) = line.split_once("fn ").or_else(|| line.split_once("def test_"))?;
+    let is_head = head.split_whitespace().all(|word| {
+        matches!(word, "pub" | "async" | "const" | "unsafe") || word.starts_with("pub(")
+    });
+    let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+    (is_head && end > 0).then_some(&name[..end])
+}
+
+/// The numbers at the head of a name, and the rest of it in words.
+fn read_name(name: &str) -> (Vec<String>, String) {
+    let words: Vec<&str> = name.split('_').collect();
+    let is_number = |pair: &[&str]| {
+        NUMBERS.iter().any(|(paper, _)| pair[0] == paper.to_lowercase())
+            && pair[1].len() == 2
+            && pair[1].bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let head = words.chunks_exact(2).take_while(|pair| is_number(pair)).count();
+    let number = |pair: &[&str]| format!("{}-{}", pair[0].to_uppercase(), pair[1]);
+    (words.chunks_exact(2).take(head).map(number).collect(), words[2 * head..].join(" "))
+}
+
+/// Whether the attributes and comments that end these lines mark a test.
+fn is_attributed(above: &[&str]) -> bool {
+    let mut head = above.iter().rev().map(|line| line.trim());
+    head.by_ref()
+        .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
+        .any(|attribute| attribute == "#[test]" || attribute.starts_with("#[should_panic"))
+}
+
+/// Whether a list of cases names the function: the word stands somewhere else too.
+fn is_listed(tree: &Tree, name: &str) -> bool {
+    let times = |file: &TextFile| {
+        let is_word = |at: usize| {
+            let end = at + name.len();
+            !file.text[end..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        };
+        file.text.match_indices(name).filter(|(at, _)| is_word(*at)).count()
+    };
+    tree.texts.iter().filter(|file| file.path.ends_with(".rs")).map(times).sum::<usize>() > 1
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// A page with an entry a number; every world of the numbers in `given` has these lines.
+    fn page(given: &[(&str, &str)]) -> String {
+        let mut text = format!("# What is shown\n\n{COUNTS}nothing.\n\n");
+        for number in numbers() {
+            text += &format!("{ENTRY}{number}** it is there\n");
+            let lines = given.iter().find(|(of, _)| *of == number);
+            text += lines.map_or("  - R: none, reason 1\n  - S: none, reason 1\n", |(_, is)| is);
+        }
+        text + "\n" + REASONS + "\n\n1. No such thing.\n"
+    }
+
+    fn tree(page: &str, sources: &[(&str, &str)]) -> Tree {
+        let mut files = sources.to_vec();
+        files.push((PAGE, page));
+        Tree::from_samples(&files, Vec::new())
+    }
+
+    fn whats(found: Vec<Violation>) -> Vec<String> {
+        found.into_iter().map(|violation| violation.what).collect()
+    }
+
+    const TEST: (&str, &str) =
+        ("crates/nic/src/a.rs", "#[test]\nfn ip_01_fg_02_both_go() {}\nfn ip_03x() {}\n");
+    const CASE: (&str, &str) = ("tests/conformance/src/a.rs", "pub fn ip_01_all_go<H>() {}\n");
+    const LIST: (&str, &str) = ("tests/conformance/src/lib.rs", "m! { a: ip_01_all_go, }\n");
+
+    #[test]
+    fn the_written_page_names_every_test_once_and_is_stable() {
+        let first = tree(&page(&[]), &[TEST, CASE, LIST]);
+        let (text, found) = written(&first, first.text(PAGE).unwrap());
+        assert_eq!(whats(found), Vec::<String>::new());
+        let entries = "- **IP-01** it is there\n  - R, S: [all go](../tests/conformance/src/a.rs)\n  \
+                       - R: [both go](../crates/nic/src/a.rs)\n- **IP-02** it";
+        assert!(text.contains(entries), "{text}");
+        let half = "FG-02** it is there\n  - R: [both go](../crates/nic/src/a.rs)\n  \
+                    - S: none, reason 1\n";
+        assert!(text.contains(half), "{text}");
+        assert!(text.contains("Tests show 2 of the 107 numbers in real processes (R) and 1 in"));
+        let again = tree(&text, &[TEST, CASE, LIST]);
+        assert_eq!(whats(check(&again)), Vec::<String>::new());
+        assert_eq!(whats(check(&first)), ["differs from the tests"]);
+    }
+
+    #[test]
+    fn a_world_without_a_test_needs_one_of_the_reasons() {
+        for lines in ["", "  - R: none, reason 2\n", "  - R: none\n  - S: none, reason 1\n"] {
+            let found = check(&tree(&page(&[("TF-03", lines)]), &[]));
+            assert!(whats(found).contains(&"no test shows TF-03 (R)".to_owned()), "{lines}");
+        }
+        let reasons: String = (2..=9).map(|n| format!("{n}. Another.\n")).collect();
+        let found = check(&tree(&(page(&[]) + &reasons), &[]));
+        assert!(whats(found).contains(&"9 reasons, of at most 8".to_owned()));
+    }
+
+    #[test]
+    fn numbers_are_listed_once_in_order_and_exist() {
+        let doubled = page(&[]).replace("**CP-02**", "**CP-01**");
+        let found = whats(check(&tree(&doubled, &[])));
+        assert!(found.contains(&"CP-01 is not the next number".to_owned()), "{found:?}");
+        let short = page(&[]).replace("- **CP-16**", "- CP-16");
+        let found = whats(check(&tree(&short, &[])));
+        assert!(found.contains(&"CP-16 has no entry".to_owned()), "{found:?}");
+        let unknown = ("crates/a.rs", "#[test]\nfn cp_17_too_many() {}\n");
+        let found = whats(check(&tree(&page(&[]), &[unknown])));
+        assert!(found.contains(&"no paper has CP-17".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn a_name_that_nothing_runs_is_reported() {
+        let found = whats(check(&tree(&page(&[]), &[CASE])));
+        assert!(found[0].contains("`ip_01_all_go` is no test"), "{found:?}");
+        let python = ("crates/a.py", "def test_ip_02_goes() -> None:\n    pass\n");
+        let (tests, _) = tests(&tree(&page(&[]), &[python]));
+        assert_eq!(tests["IP-02"][0].sentence, "goes");
+    }
+}
