@@ -47,5 +47,5 @@ pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};
 pub use tasks::{Task, TaskId, Tasks};
 pub use threads::{Gate, Inside};
-pub use waiting::{LOOK_AGAIN, Rest};
+pub use waiting::{MEMORY_SLEEP, Rest};
 pub use window::Window;
