@@ -2,6 +2,7 @@
 
 use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
+use hikyaku_dsm::driver::SharedError;
 use hikyaku_msg::{LayoutError, MsgError};
 use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
@@ -9,8 +10,6 @@ use hikyaku_rank::CreationError;
 pub use hikyaku_rank::InitError;
 use hikyaku_rank::persistent::PersistentError;
 use thiserror::Error;
-
-use crate::shared::SharedError;
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -5,20 +5,19 @@ use std::mem::size_of;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hikyaku_dsm::driver::{Settings, Variables};
+use hikyaku_dsm::driver::{Protocol, Settings, Variables};
 use hikyaku_msg::{
     Endpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
 };
 use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, RankPort, Tasks, from_environment};
+use hikyaku_rank::{Communicator, NotASeed, RankPort, Tasks, from_environment};
 
 use crate::buffer::SharedBuffer;
 use crate::collective::Ranks;
 use crate::error::{Error, InitError};
 use crate::scalar::Scalar;
 use crate::select::{Source, Tag};
-use crate::shared::{NotASeed, Protocol};
 
 /// A communicator: all ranks of the job (MPI_COMM_WORLD and its duplicates), or some of them
 /// ([`World::split`], [`World::create_group`]), numbered from 0.

@@ -284,7 +284,13 @@ mod tests {
 
     #[test]
     fn one_way_is_no_circle() {
-        for other in ["", "use std::fmt;", "mod e;", "#[cfg(test)]\nmod t { use crate::b::X; }"] {
+        for other in [
+            "",
+            "use std::fmt;",
+            "mod e;",
+            "#[cfg(test)]\nmod t { use crate::b::X; }",
+            "pub(in crate::b) struct D;",
+        ] {
             assert_eq!(found(&[B_MOD, ("d.rs", other)]), [[""; 0]; 0], "{other}");
         }
     }

@@ -20,8 +20,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_msg::{Envelope, RecvBuffer, Selector, SendBuffer, SendMode};
+use hikyaku_rank::{Task, TaskId};
 
-use crate::collective::Collective;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::scalar::Scalar;
@@ -258,20 +258,20 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.core.world
     }
 
-    /// Leaves a collective in flight.
+    /// Leaves a collective in flight; its name.
     pub(crate) fn begin(
         &'scope self,
         operation: impl Future<Output = Result<(), hikyaku_rank::Error>> + 'scope,
-    ) -> Collective<'scope> {
+    ) -> TaskId {
         let operation: Pin<Box<dyn Future<Output = _> + 'scope>> = Box::pin(operation);
         // SAFETY: the same type but for its lifetime. What it borrows lives for 'scope, and it does
         // not live longer: `tasks` has it only until it is done or removed, and it is in `open`
         // from here on, so that `GiveUp` removes it within 'scope. Its name gives no access to it.
         #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
-        let operation: hikyaku_rank::Task = unsafe { mem::transmute(operation) };
+        let operation: Task = unsafe { mem::transmute(operation) };
         let id = self.core.world.communicator().start_task(operation);
         self.core.open.borrow_mut().push_back(Open::Collective(id));
-        Collective::new(&self.core, id)
+        id
     }
 
     /// Starts everything that a route says, in a context of its own, and gives the exchange a name.
