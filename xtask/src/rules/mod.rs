@@ -7,6 +7,7 @@
 use crate::{Tree, Violation};
 
 pub mod borrows;
+pub mod circles;
 pub mod dependencies;
 pub mod headers;
 pub mod manifests;
@@ -32,6 +33,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "purity", check: purity::check },
     Rule { name: "borrows", check: borrows::check },
+    Rule { name: "circles", check: circles::check },
     Rule { name: "unsafety", check: unsafety::check },
     Rule { name: "words", check: words::check },
     Rule { name: "markdown", check: markdown::check },
