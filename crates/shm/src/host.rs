@@ -14,7 +14,6 @@ use rustix::io::Errno;
 
 use crate::barrier;
 use crate::cgroup::Cgroup;
-use crate::clock;
 use crate::conducted::Conducted;
 use crate::cpus::{Company, Mask};
 use crate::fork::Process;
@@ -320,7 +319,7 @@ impl Drop for ShmHost {
 
 /// A value that distinguishes this process from others.
 fn beacon_value(pid: u32, rank: Rank) -> u64 {
-    let mixed = clock::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
+    let mixed = wait::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
@@ -356,7 +355,7 @@ impl ShmHost {
         if deadline.is_some_and(|deadline| self.now() >= deadline) {
             return Err(Wake::Deadline);
         }
-        match self.waiting.next(idle, &self.company, clock::monotonic) {
+        match self.waiting.next(idle, &self.company, wait::monotonic) {
             WaitStage::Spin => std::hint::spin_loop(),
             stage => return Ok(stage),
         }
@@ -455,7 +454,7 @@ unsafe impl Host for ShmHost {
         if let Some(conducted) = &self.conducted {
             return conducted.now();
         }
-        Time::from_nanoseconds(clock::monotonic().saturating_sub(self.origin))
+        Time::from_nanoseconds(wait::monotonic().saturating_sub(self.origin))
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
