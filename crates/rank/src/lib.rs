@@ -36,7 +36,7 @@ mod window;
 
 pub use communicator::Communicator;
 pub use create::CreationError;
-pub use error::Error;
+pub use error::{Error, WindowError};
 pub use foreign::Foreign;
 pub use hikyaku_ofi::Error as FarError;
 pub use hikyaku_shm::{AttachError, JobError, Process, View};

@@ -13,9 +13,9 @@ use std::ops::Range;
 
 use hikyaku::persistent::{Neighbour, Neighbours};
 use hikyaku::{Error, Op, World};
-use kit::exchange::{Exchange, Kind};
+use kit::exchange::{Exchange, ExchangeKind};
 use kit::program::ROOT;
-use kit::times::{Part, Stopwatch};
+use kit::times::{Stopwatch, TimePart};
 
 use crate::csr::Csr;
 use crate::local::{self, Local};
@@ -83,7 +83,11 @@ impl<'a> Product<'a> {
     ///
     /// # Errors
     /// Another rank failed, or there is no memory for the buffers.
-    pub fn new(world: &'a World, kind: Kind, local: &'a Local) -> Result<Product<'a>, Error> {
+    pub fn new(
+        world: &'a World,
+        kind: ExchangeKind,
+        local: &'a Local,
+    ) -> Result<Product<'a>, Error> {
         let edges = |range: fn(&local::Neighbour) -> &Range<usize>| {
             // One number after the entries is the exchange's.
             let edge = |to: &local::Neighbour| Neighbour {
@@ -109,10 +113,10 @@ impl<'a> Product<'a> {
     ) -> Result<(), Error> {
         let Product { local, exchange } = self;
         local.pack(x, exchange.outgoing()?);
-        watch.book(Part::Copying);
+        watch.book(TimePart::Copying);
         exchange.run(watch, || local.own.multiply(x, out, false))?;
         local.others.multiply(exchange.incoming()?, out, true);
-        watch.book(Part::Computing);
+        watch.book(TimePart::Computing);
         Ok(())
     }
 }

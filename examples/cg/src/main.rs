@@ -17,7 +17,7 @@ use cg::solver::{self, Limits};
 use cg::{matrix_market, serial};
 use clap::Parser;
 use hikyaku::{Error, World};
-use kit::exchange::Kind;
+use kit::exchange::ExchangeKind;
 use kit::program::{BAD_INPUT, FAILED, Program, ROOT, read_file};
 use kit::times::{Stopwatch, Times};
 
@@ -49,7 +49,7 @@ struct Args {
         value_delimiter = ',',
         default_value = "nonblocking"
     )]
-    exchange: Vec<Kind>,
+    exchange: Vec<ExchangeKind>,
     /// Run the serial solver as well and compare
     #[arg(long)]
     check: bool,
@@ -105,7 +105,7 @@ fn solve(
     args: &Args,
     partition: &Partition,
     local: &Local,
-    kind: Kind,
+    kind: ExchangeKind,
 ) -> Result<Option<Option<(Solution, Vec<f64>)>>, Error> {
     let mut product = Product::new(world, kind, local)?;
     let x: Vec<f64> = partition.rows(world.rank()).map(exact).collect();
@@ -179,7 +179,7 @@ fn summary(matrix: &Csr, loads: &[Load], solution: &Solution) -> String {
 }
 
 /// The right side, the serial solution, and how long it took.
-type Serial = (Vec<f64>, Option<serial::Solution>, Duration);
+type Serial = (Vec<f64>, Option<serial::SerialSolution>, Duration);
 
 fn solve_serially(args: &Args, matrix: &Csr) -> Serial {
     let x: Vec<f64> = (0..matrix.rows()).map(exact).collect();

@@ -146,7 +146,7 @@ fn load_table(run: &Run<'_>) -> Table {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use kit::exchange::Kind;
+    use kit::exchange::ExchangeKind;
 
     use super::*;
 
@@ -158,7 +158,7 @@ mod tests {
             let times = Times { exchange, steps: 2, splits, elapsed: Duration::from_secs(2) };
             Solution { times, residuals: vec![1.0, 0.1, 1e-9], check: None }
         };
-        let mut solutions = [Kind::Blocking, Kind::Nonblocking].map(solution);
+        let mut solutions = [ExchangeKind::Blocking, ExchangeKind::Nonblocking].map(solution);
         let loads = [[1, 1, 0, 0]; 2];
         let file = Path::new("some/<mesh>.mtx");
         let of =

@@ -5,7 +5,7 @@
 //! same bits on every rank, so all ranks stop in the same iteration without asking each other.
 
 use hikyaku::{Error, World};
-use kit::times::{Part, Split, Stopwatch};
+use kit::times::{Split, Stopwatch, TimePart};
 
 use crate::exchange::{self, Product};
 use crate::serial::dot;
@@ -21,7 +21,7 @@ pub struct Limits {
 
 /// What a rank did.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct LocalSolution {
     /// Its entries of the solution.
     pub x: Vec<f64>,
     /// Norm of the residual relative to that of the right side, after each iteration; the first is
@@ -41,13 +41,13 @@ pub fn solve(
     product: &mut Product<'_>,
     b: &[f64],
     limits: Limits,
-) -> Result<Option<Outcome>, Error> {
+) -> Result<Option<LocalSolution>, Error> {
     let mut watch = Stopwatch::start();
     let all = |a: &[f64], b: &[f64], watch: &mut Stopwatch| {
         let here = dot(a, b);
-        watch.book(Part::Computing);
+        watch.book(TimePart::Computing);
         let sum = exchange::sum(world, here);
-        watch.book(Part::Reduction);
+        watch.book(TimePart::Reduction);
         sum
     };
     let mut x = vec![0.0; b.len()];
@@ -80,6 +80,6 @@ pub fn solve(
         }
         residuals.push(rr.sqrt() / norm);
     }
-    watch.book(Part::Computing);
-    Ok(Some(Outcome { x, residuals, split: watch.split() }))
+    watch.book(TimePart::Computing);
+    Ok(Some(LocalSolution { x, residuals, split: watch.split() }))
 }

@@ -12,7 +12,7 @@ use hikyaku::persistent::{Neighbour, Neighbours};
 use hikyaku::{Error, Op, World};
 use kit::exchange::Exchange;
 use kit::program::ROOT;
-use kit::times::{Part, Split, Stopwatch};
+use kit::times::{Split, Stopwatch, TimePart};
 
 use crate::block::{Block, Edge, Halo};
 use crate::config::Plan;
@@ -77,16 +77,16 @@ fn step(
     watch: &mut Stopwatch,
 ) -> Result<(), Error> {
     halo.pack(block, exchange.outgoing()?);
-    watch.book(Part::Copying);
+    watch.book(TimePart::Copying);
     exchange.run(watch, || block.interior())?;
     halo.unpack(exchange.incoming()?, block);
-    watch.book(Part::Copying);
+    watch.book(TimePart::Copying);
     Ok(())
 }
 
 /// What a rank did.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct Solved {
     /// Steps made.
     pub steps: u64,
     /// The largest change of a cell in the last step.
@@ -107,7 +107,7 @@ pub fn solve(
     (block, halo): (&mut Block, &Halo),
     exchange: &mut Exchange<'_>,
     mut observe: impl FnMut(u64, Option<f64>),
-) -> Result<Outcome, Error> {
+) -> Result<Solved, Error> {
     let mut watch = Stopwatch::start();
     let (mut steps, mut change) = (0, None);
     // The largest change is the same number on every rank, so all leave in the same step.
@@ -119,16 +119,16 @@ pub fn solve(
         if plan.checks_in(steps) {
             // A maximum does not depend on the order in which it is taken.
             let mut largest = [block.largest_change()];
-            watch.book(Part::Computing);
+            watch.book(TimePart::Computing);
             world.allreduce(&mut largest, Op::Max)?;
             change = Some(largest[0]);
-            watch.book(Part::Reduction);
+            watch.book(TimePart::Reduction);
         }
         block.advance();
         observe(steps, change);
-        watch.book(Part::Computing);
+        watch.book(TimePart::Computing);
     }
-    Ok(Outcome { steps, change: change.unwrap_or(0.0), split: watch.split() })
+    Ok(Solved { steps, change: change.unwrap_or(0.0), split: watch.split() })
 }
 
 /// The blocks of all ranks put together, on rank 0; `None` elsewhere.

@@ -12,13 +12,13 @@ use std::time::Instant;
 use clap::Parser;
 use heat::block::{Block, Halo};
 use heat::config::{Input, Plan};
-use heat::exchange::{self, Outcome};
+use heat::exchange::{self, Solved};
 use heat::field::{Decomposition, Field};
 use heat::report::{Run, Solution};
 use heat::{files, serial};
 use hikyaku::{Error, World};
 use hikyaku_report::Unit;
-use kit::exchange::{Exchange, Kind};
+use kit::exchange::{Exchange, ExchangeKind};
 use kit::program::{BAD_INPUT, FAILED, Program, ROOT};
 use kit::times::Times;
 
@@ -52,7 +52,7 @@ struct Args {
         value_delimiter = ',',
         default_value = "nonblocking"
     )]
-    exchange: Vec<Kind>,
+    exchange: Vec<ExchangeKind>,
 }
 
 fn main() -> ExitCode {
@@ -96,7 +96,7 @@ fn solve(
     plan: &Plan,
     grid: &Decomposition,
     start: &Field,
-    kind: Kind,
+    kind: ExchangeKind,
 ) -> Result<Option<(Solution, Field)>, Error> {
     let mut block = Block::new(start, (grid, world.rank()), plan);
     let halo = Halo::new(&block, grid, world.rank());
@@ -111,7 +111,7 @@ fn solve(
     let solved = exchange::solve(world, plan, (&mut block, &halo), &mut exchange, &mut observe)?;
     let elapsed = began.elapsed();
     let field = exchange::collect(world, grid, plan, &block)?;
-    let Outcome { steps, change, split } = solved;
+    let Solved { steps, change, split } = solved;
     let times = Times::gather(world, kind, steps, &split, elapsed)?;
     let solution = times.map(|times| Solution { times, change });
     Ok(solution.zip(field))

@@ -137,7 +137,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use kit::exchange::Kind;
+    use kit::exchange::ExchangeKind;
 
     use super::*;
     use crate::config::{Boundary, Plan};
@@ -155,7 +155,7 @@ mod tests {
             let elapsed = Duration::from_secs(2);
             Solution { times: Times { exchange, steps: 10, splits, elapsed }, change: 0.5 }
         };
-        let page_of = |kinds: &[Kind], check| {
+        let page_of = |kinds: &[ExchangeKind], check| {
             let run = Run {
                 config: "some/<demo>.toml".into(),
                 input: Input { plan, field: field.clone(), range: [0.0, 21.0], dt: 0.2 },
@@ -166,7 +166,7 @@ mod tests {
             };
             run.page()
         };
-        let html = page_of(&[Kind::Blocking], None);
+        let html = page_of(&[ExchangeKind::Blocking], None);
         for said in [
             "&lt;demo&gt;.toml: 8 × 4 cells in 3 × 1 blocks, 3 ranks, 9-point stencil.",
             "10 steps, 2.00 s of simulated time, then not steady yet.",
@@ -176,7 +176,8 @@ mod tests {
         }
         assert_eq!(html.matches("data:image/png;base64,").count(), 2);
         assert!(!html.contains("serial program") && !html.contains("side by side"));
-        let (both, second) = ([Kind::Blocking, Kind::Nonblocking], Duration::from_secs(1));
+        let (both, second) =
+            ([ExchangeKind::Blocking, ExchangeKind::Nonblocking], Duration::from_secs(1));
         assert!(page_of(&both, Some((second, true))).contains("bitwise equal"));
         let html = page_of(&both, Some((second, false)));
         assert!(html.contains("DIFFERS") && html.contains("Exchanges side by side"));

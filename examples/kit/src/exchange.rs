@@ -13,11 +13,11 @@ use hikyaku::persistent::{self, Neighbour, Neighbours};
 use hikyaku::topology::{Edge, Neighbourhood, Reorder};
 use hikyaku::{Error, SharedBuffer, World};
 
-use crate::times::{Part, Stopwatch};
+use crate::times::{Stopwatch, TimePart};
 
 /// How the ranks exchange edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum ExchangeKind {
     /// Exchange, then compute.
     Blocking,
     /// Start the exchange, compute what does not need it, then wait for it.
@@ -26,13 +26,13 @@ pub enum Kind {
     Persistent,
 }
 
-impl Kind {
+impl ExchangeKind {
     /// Its name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Blocking => "blocking",
-            Kind::Nonblocking => "nonblocking",
-            Kind::Persistent => "persistent",
+            ExchangeKind::Blocking => "blocking",
+            ExchangeKind::Nonblocking => "nonblocking",
+            ExchangeKind::Persistent => "persistent",
         }
     }
 }
@@ -44,13 +44,13 @@ pub struct Exchange<'w> {
     /// Where the edges lie in what goes out, and in what comes in.
     sends: Vec<Range<usize>>,
     receives: Vec<Range<usize>>,
-    method: Method,
+    method: ExchangeMethod,
 }
 
 /// How edges get to the neighbours and back. What goes out and what comes in is in memory that the
 /// node's other ranks reach directly.
 #[derive(Debug)]
-enum Method {
+enum ExchangeMethod {
     /// Messages in every step; whether the program computes meanwhile.
     Messages {
         overlap: bool,
@@ -62,18 +62,18 @@ enum Method {
     Persistent(persistent::Exchange<f64>),
 }
 
-impl Method {
+impl ExchangeMethod {
     fn outgoing(&mut self) -> Result<&mut [f64], Error> {
         match self {
-            Method::Messages { out, .. } => Ok(out),
-            Method::Persistent(exchange) => exchange.outgoing_mut(),
+            ExchangeMethod::Messages { out, .. } => Ok(out),
+            ExchangeMethod::Persistent(exchange) => exchange.outgoing_mut(),
         }
     }
 
     fn incoming(&self) -> Result<&[f64], Error> {
         match self {
-            Method::Messages { into, .. } => Ok(into),
-            Method::Persistent(exchange) => exchange.incoming(),
+            ExchangeMethod::Messages { into, .. } => Ok(into),
+            ExchangeMethod::Persistent(exchange) => exchange.incoming(),
         }
     }
 }
@@ -86,21 +86,26 @@ impl<'w> Exchange<'w> {
     /// Another rank failed, or there is no memory for the buffers.
     pub fn new(
         world: &'w World,
-        kind: Kind,
+        kind: ExchangeKind,
         neighbours: &Neighbours,
     ) -> Result<Exchange<'w>, Error> {
         let Neighbours { sources, destinations, .. } = neighbours;
         let numbers = |edges: &[Neighbour]| edges.last().map_or(0, |edge| edge.elements.end);
         let (out, into) = (world.alloc(numbers(destinations))?, world.alloc(numbers(sources))?);
-        let method = if kind == Kind::Persistent {
-            Method::Persistent(world.exchange_init(neighbours, out, into)?)
+        let method = if kind == ExchangeKind::Persistent {
+            ExchangeMethod::Persistent(world.exchange_init(neighbours, out, into)?)
         } else {
             let edge = |to: &Neighbour| Edge { rank: to.rank, weight: to.elements.len() as u32 };
             let edges = |of: &[Neighbour]| of.iter().map(edge).collect::<Vec<_>>();
             // The data is where it is, so ranks are not reordered.
             let (sources, destinations) = (edges(sources), edges(destinations));
             let neighbours = world.dist_graph_adjacent(&sources, &destinations, Reorder::Keep)?;
-            Method::Messages { overlap: kind == Kind::Nonblocking, neighbours, out, into }
+            ExchangeMethod::Messages {
+                overlap: kind == ExchangeKind::Nonblocking,
+                neighbours,
+                out,
+                into,
+            }
         };
         let ranges = |edges: &[Neighbour]| edges.iter().map(|edge| edge.elements.clone()).collect();
         Ok(Exchange { world, sends: ranges(destinations), receives: ranges(sources), method })
@@ -138,27 +143,30 @@ impl<'w> Exchange<'w> {
         sends.iter().for_each(|range| out[range.end - 1] = now);
         let mut compute = |watch: &mut Stopwatch| {
             compute();
-            watch.book(Part::Computing);
+            watch.book(TimePart::Computing);
         };
         let mut computed = true;
         let waits = match method {
-            Method::Persistent(exchange) => {
+            ExchangeMethod::Persistent(exchange) => {
                 exchange.start()?;
-                watch.book(Part::Moving);
+                watch.book(TimePart::Moving);
                 compute(watch);
                 let waits = world.now();
                 exchange.wait()?;
                 waits
             }
-            Method::Messages { overlap: true, neighbours, out, into } => world.scope(|scope| {
-                let edges = scope.ineighbour_alltoallv(neighbours, out, sends, into, receives)?;
-                watch.book(Part::Moving);
-                compute(watch);
-                let waits = world.now();
-                edges.wait()?;
-                Ok(waits)
-            })?,
-            Method::Messages { neighbours, out, into, .. } => {
+            ExchangeMethod::Messages { overlap: true, neighbours, out, into } => {
+                world.scope(|scope| {
+                    let edges =
+                        scope.ineighbour_alltoallv(neighbours, out, sends, into, receives)?;
+                    watch.book(TimePart::Moving);
+                    compute(watch);
+                    let waits = world.now();
+                    edges.wait()?;
+                    Ok(waits)
+                })?
+            }
+            ExchangeMethod::Messages { neighbours, out, into, .. } => {
                 computed = false;
                 let waits = world.now();
                 neighbours.neighbour_alltoallv(out, sends, into, receives)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hikyaku::{Error, World};
 use hikyaku_report::{Cell, StackedBars, Table, Unit};
 
-use crate::exchange::Kind;
+use crate::exchange::ExchangeKind;
 use crate::program::ROOT;
 
 /// Bars of ranks on a page; more would not be read.
@@ -13,7 +13,7 @@ const BARS: usize = 64;
 
 /// What a rank can be doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum TimePart {
     /// Computing.
     Computing,
     /// Copying what is sent to the exchange's buffer, and what came out of it.
@@ -37,7 +37,7 @@ pub const PARTS_NOTE: &str = "Each rank books every moment of every step to one 
      With more ranks than cores, both include the time in which other ranks have the core. There \
      are bars for the first 64 ranks.";
 
-/// Seconds for each [`Part`], in its order. Plain numbers, so that they can be gathered.
+/// Seconds for each [`TimePart`], in its order. Plain numbers, so that they can be gathered.
 pub type Split = [f64; PARTS.len()];
 
 /// Books every moment of a run to exactly one part.
@@ -54,7 +54,7 @@ impl Stopwatch {
     }
 
     /// Books the time since the last booking to `part`.
-    pub fn book(&mut self, part: Part) {
+    pub fn book(&mut self, part: TimePart) {
         let now = Instant::now();
         self.parts[part as usize] += now - self.booked_to;
         self.booked_to = now;
@@ -62,11 +62,11 @@ impl Stopwatch {
 
     /// Books the time since the last booking to an exchange, `late` of it to a late neighbour.
     pub fn book_exchange(&mut self, late: Duration) {
-        let before = self.parts[Part::Moving as usize];
-        self.book(Part::Moving);
-        let late = late.min(self.parts[Part::Moving as usize] - before);
-        self.parts[Part::Moving as usize] -= late;
-        self.parts[Part::Late as usize] += late;
+        let before = self.parts[TimePart::Moving as usize];
+        self.book(TimePart::Moving);
+        let late = late.min(self.parts[TimePart::Moving as usize] - before);
+        self.parts[TimePart::Moving as usize] -= late;
+        self.parts[TimePart::Late as usize] += late;
     }
 
     /// What was booked so far.
@@ -79,7 +79,7 @@ impl Stopwatch {
 #[derive(Debug, Clone)]
 pub struct Times {
     /// How edges were exchanged.
-    pub exchange: Kind,
+    pub exchange: ExchangeKind,
     /// Steps made.
     pub steps: u64,
     /// Where each rank's time went.
@@ -95,7 +95,7 @@ impl Times {
     /// Another rank failed.
     pub fn gather(
         world: &World,
-        exchange: Kind,
+        exchange: ExchangeKind,
         steps: u64,
         split: &Split,
         elapsed: Duration,
@@ -148,14 +148,16 @@ mod tests {
     fn every_moment_is_booked_and_nobody_is_later_than_the_exchange_took() {
         let mut watch = Stopwatch::start();
         let began = watch.booked_to;
-        for part in [Part::Computing, Part::Copying, Part::Reduction, Part::Computing] {
+        for part in
+            [TimePart::Computing, TimePart::Copying, TimePart::Reduction, TimePart::Computing]
+        {
             watch.book(part);
         }
         watch.book_exchange(Duration::from_nanos(1));
         assert_eq!(watch.parts.iter().sum::<Duration>(), watch.booked_to - began);
-        let moving = watch.parts[Part::Moving as usize];
+        let moving = watch.parts[TimePart::Moving as usize];
         watch.book_exchange(Duration::MAX);
-        assert_eq!(watch.parts[Part::Moving as usize], moving);
+        assert_eq!(watch.parts[TimePart::Moving as usize], moving);
         assert_eq!(watch.parts.iter().sum::<Duration>(), watch.booked_to - began);
     }
 }

@@ -18,10 +18,10 @@ use crate::scope::{Core, Scope};
 /// A collective that was started and has not been waited for.
 ///
 /// Dropping it does not undo it: the scope waits for it at its end. It cannot be cancelled (MPI 5.0
-/// §3.8.4); if the scope is given up, all ranks in the operation are told.
+/// §3.8.4); if the scope fails, all ranks in the operation get an error.
 ///
-/// It can be awaited as well, within [`World::block_on`](crate::World::block_on): it goes on as
-/// every collective does, whether it is polled or not.
+/// It can also be awaited, within [`World::block_on`](crate::World::block_on). It makes progress
+/// whether it is polled or not.
 #[derive(Debug)]
 #[must_use = "it ends when it is waited for, or with its scope"]
 pub struct Collective<'scope> {
