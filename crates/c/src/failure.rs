@@ -28,7 +28,7 @@ pub(crate) enum Code {
     Peer = -4,
     /// Ranks made different calls.
     Disagree = -5,
-    /// No room left: memory, windows, shared variables.
+    /// No room left: memory, sync variables, communicators.
     Room = -6,
     /// The job cannot be joined.
     Job = -7,
