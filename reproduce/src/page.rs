@@ -1,7 +1,7 @@
 //! The report: what does not come out first, then all experiments with their checks, plots and the
 //! constants they depend on; and the same as CSV files, which are the snapshots in the tree.
 
-use hikyaku_report::{Cell, Chart, Page, Style, Table, Tone, Unit};
+use hikyaku_report::{Cell, Chart, Page, SeriesStyle, Table, Tone, Unit};
 
 use crate::sensitivity::{Assumption, with_ranges};
 use crate::{Check, Item, Machines, Outcome, Verdict};
@@ -172,7 +172,9 @@ fn tell(page: &mut Page, result: &Result, machines: &Machines) {
 /// Whether a plot has values that the paper prints.
 fn prints(chart: &Chart) -> bool {
     match chart {
-        Chart::Line(chart) => chart.series.iter().any(|series| series.style == Style::Printed),
+        Chart::Line(chart) => {
+            chart.series.iter().any(|series| series.style == SeriesStyle::Printed)
+        }
         // Bars stand beside bars of print.
         _ => true,
     }

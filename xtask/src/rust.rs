@@ -197,6 +197,10 @@ fn collect_paths(stream: TokenStream, prefix: &[String], paths: &mut Vec<PathUse
         match &tokens[at] {
             TokenTree::Group(group) => collect_paths(group.stream(), &[], paths),
             TokenTree::Ident(name) if name == "as" && !prefix.is_empty() => at += 1,
+            // Where a name can be seen is no use of that place.
+            TokenTree::Ident(name) if name == "pub" && tokens.get(at + 1).is_some_and(is_place) => {
+                at += 1;
+            }
             TokenTree::Ident(_) => at = collect_path(&tokens, at, prefix, paths),
             TokenTree::Punct(star) if star.as_char() == '*' && !prefix.is_empty() => {
                 let line = star.span().start().line;
@@ -206,6 +210,12 @@ fn collect_paths(stream: TokenStream, prefix: &[String], paths: &mut Vec<PathUse
         }
         at += 1;
     }
+}
+
+/// Whether this is the `(in path)` of a visibility.
+fn is_place(token: &TokenTree) -> bool {
+    let TokenTree::Group(group) = token else { return false };
+    matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "in")
 }
 
 /// Reads the path that starts at `tokens[start]`; returns the index of its last token.

@@ -13,22 +13,22 @@
  *     that is started by itself is a world of one rank. See docs/c.md for a guide.
  *
  *     One thread of a process is the rank: the one that calls hikyaku_init. A call from another
- *     thread is an error, except for hikyaku_error and hikyaku_version. A process that was forked
- *     from a rank is none: it may call nothing of this and has to end by exec or _exit.
+ *     thread is an error, except for hikyaku_error and hikyaku_version. A child process that a rank
+ *     forks is not a rank: it must not call these functions, and ends by exec or _exit.
  *
- *     A rank whose process ends without hikyaku_finalize has died: who waits for it gets an error.
+ *     A rank whose process ends without hikyaku_finalize has died: ranks that wait for it get an error.
  *     With an exit code that is not 0, hikyaku run ends the job.
  *
  * RETURN VALUE
  *
- *     All functions but the two that give a text return an int:
+ *     All functions except the two that return a text return an int:
  *
- *       0       done; or the number that was asked for, if that is what a function says
+ *       0       done; or a number, if the function returns one
  *       > 0     HIKYAKU_BUSY: not done, and nobody's fault; or a number
  *       < 0     an error, one of hikyaku_code. hikyaku_error gives a line that says why.
  *
- *     An error leaves everything as it was, unless a function says otherwise. Arguments are looked
- *     at before anything is sent.
+ *     An error leaves everything as it was, unless a function says otherwise. Arguments are checked
+ *     before anything is sent.
  */
 
 #ifndef HIKYAKU_H
@@ -45,14 +45,14 @@ extern "C" {
 enum hikyaku_code {
     HIKYAKU_OK = 0,          /* done */
     HIKYAKU_BUSY = 1,        /* others have the variable, or its turn did not come in time */
-    HIKYAKU_E_ARGUMENT = -1, /* an argument that cannot be: NULL, a rank or name there is not */
+    HIKYAKU_E_ARGUMENT = -1, /* an invalid argument: NULL, a rank or name that does not exist */
     HIKYAKU_E_ORDER = -2,    /* not now: before hikyaku_init, held already, not held, freed */
     HIKYAKU_E_THREAD = -3,   /* not the rank's thread, or a process forked from it */
     HIKYAKU_E_PEER = -4,     /* another rank died, left the job, or gave up */
     HIKYAKU_E_DISAGREE = -5, /* ranks called with arguments that do not fit each other's */
     HIKYAKU_E_ROOM = -6,     /* no room: memory, or the 8,192 sync variables of a job */
     HIKYAKU_E_JOB = -7,      /* the job cannot be joined */
-    HIKYAKU_E_BUG = -8       /* a mistake in hikyaku; please report it */
+    HIKYAKU_E_BUG = -8       /* a bug in hikyaku; please report it */
 };
 
 /* Types of elements. */
@@ -86,7 +86,7 @@ const char *hikyaku_version(void);
 int hikyaku_init(void);
 
 /* Leaves the job in order: what was sent arrives, and variables are there as long as a rank uses
- * them. All names of shared variables are no more, and there is no way back.
+ * them. All handles of shared variables become invalid, and the process cannot join again.
  *
  * Errors: HIKYAKU_E_ORDER if a shared variable is held. */
 int hikyaku_finalize(void);
@@ -163,8 +163,7 @@ int hikyaku_allreduce(void *data, size_t count, int element, int op);
  *     hikyaku_shared_free(x);
  */
 
-/* Names a shared variable of this rank. The name of one that was freed names nothing, and {0} does
- * not either: to use them is HIKYAKU_E_ORDER. */
+/* A handle of a shared variable of this rank. Using a freed handle, or {0}, is HIKYAKU_E_ORDER. */
 typedef struct hikyaku_shared {
     uint64_t number;
 } hikyaku_shared;
@@ -188,18 +187,18 @@ typedef struct hikyaku_options {
  * as other calls that all ranks make. An error at one rank is an error at all of them.
  *
  * Errors: HIKYAKU_E_DISAGREE names the rank whose arguments differ from rank 0's, and in what;
- * HIKYAKU_E_ARGUMENT if the name is taken or the shape cannot be; HIKYAKU_E_ROOM;
+ * HIKYAKU_E_ARGUMENT if the name is taken or the shape is invalid; HIKYAKU_E_ROOM;
  * HIKYAKU_E_PEER if another rank could not make its part. */
 int hikyaku_shared_create(const char *name, int element, size_t dimensions, const uint64_t *shape,
                           const hikyaku_options *options, hikyaku_shared *made);
 
-/* Finds a variable that this rank has made, by its name: another name of the same, to be freed too.
+/* Finds a variable that this rank has made, by its name. It gives another handle, to be freed too.
  *
  * Errors: HIKYAKU_E_ARGUMENT if there is none, or if it has elements of another type. */
 int hikyaku_shared_find(const char *name, int element, hikyaku_shared *found);
 
-/* Frees a name. With the last one this rank is done with the variable; others may still use it. Its
- * elements are not to be touched from then on.
+/* Frees a handle. After the last one this rank has done with the variable; others may still use it.
+ * Its elements must not be accessed any more.
  *
  * Errors: HIKYAKU_E_ORDER if it is held, or was freed. */
 int hikyaku_shared_free(hikyaku_shared shared);
@@ -208,9 +207,9 @@ int hikyaku_shared_free(hikyaku_shared shared);
  * reading, beside other readers. data is set to where the elements are, count to how many there are
  * (NULL: not wanted). They may be used until hikyaku_end and not after.
  *
- * timeout is HIKYAKU_WAIT, or 0 to look once, or how many nanoseconds the turn may take to come.
+ * timeout is HIKYAKU_WAIT, or 0 to try once, or how many nanoseconds the turn may take to come.
  *
- * Returns HIKYAKU_BUSY, and sets nothing, if it was not free or did not get free in time.
+ * Returns HIKYAKU_BUSY, and sets nothing, if others held it and did not release it in time.
  *
  * Errors: HIKYAKU_E_ORDER if this rank has it already; HIKYAKU_E_PEER if it was lost with a rank that
  * died; HIKYAKU_E_ARGUMENT if there is no such part. */
@@ -219,7 +218,7 @@ int hikyaku_write_begin(hikyaku_shared shared, uint64_t part, int64_t timeout, v
 int hikyaku_read_begin(hikyaku_shared shared, uint64_t part, int64_t timeout, const void **data,
                        size_t *count);
 
-/* Lets a part go that was acquired by this name.
+/* Releases a part that was acquired through this handle.
  *
  * Errors: HIKYAKU_E_ORDER if it is not held. */
 int hikyaku_end(hikyaku_shared shared, uint64_t part);
@@ -236,10 +235,10 @@ typedef struct hikyaku_mark {
     int victim; /* the rank that died, or -1 */
 } hikyaku_mark;
 
-/* What is wrong with a part of a recoverable variable that is held. The next write that is let go
- * clears it.
+/* What is wrong with a part of a recoverable variable that is held. The end of the next write clears
+ * it.
  *
- * Errors: HIKYAKU_E_ORDER if it is not held by this name. */
+ * Errors: HIKYAKU_E_ORDER if it is not held through this handle. */
 int hikyaku_shared_mark(hikyaku_shared shared, uint64_t part, hikyaku_mark *mark);
 
 /* What a node may do with its copy: the states of paper 001. */
@@ -250,8 +249,8 @@ enum hikyaku_state {
     HIKYAKU_DIRTY = 3  /* not held, and old */
 };
 
-/* The state of a part here, and the node that owns it, as far as this one was told. Nobody is
- * asked. */
+/* The state of a part here, and the node that owns it, as far as this node knows. No message is
+ * sent. */
 int hikyaku_shared_state(hikyaku_shared shared, uint64_t part);
 int hikyaku_shared_owner(hikyaku_shared shared, uint64_t part);
 

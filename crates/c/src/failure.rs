@@ -1,4 +1,4 @@
-//! What a call answers: a code, and the line that says why. Panics end here.
+//! What a call returns: a code. The line that says why is kept. Panics end here.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -11,28 +11,28 @@ use hikyaku::{CollError, CreationError, Error, InitError, MsgError};
 /// Done.
 pub(crate) const OK: c_int = 0;
 
-/// Not done, without anybody's fault: others have it, or its turn did not come in time.
+/// Not done, and nobody's fault: others hold it, or its turn did not come in time.
 pub(crate) const BUSY: c_int = 1;
 
 /// Whose fault it is, as in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Code {
-    /// An argument that cannot be.
+    /// An invalid argument.
     Argument = -1,
-    /// A call at a time when it cannot be made.
+    /// A call at the wrong time.
     Order = -2,
     /// A call from another thread than the rank's.
     Thread = -3,
     /// Another rank died, left or gave up.
     Peer = -4,
-    /// Ranks called different things.
+    /// Ranks made different calls.
     Disagree = -5,
-    /// No room: memory, sync variables.
+    /// No room left: memory, sync variables, communicators.
     Room = -6,
     /// The job cannot be joined.
     Job = -7,
-    /// A mistake in this library.
+    /// A bug of this library.
     Bug = -8,
 }
 
@@ -48,12 +48,12 @@ impl Failure {
         Failure { code, text: text.into() }
     }
 
-    /// An argument that cannot be.
+    /// An invalid argument.
     pub(crate) fn argument(text: impl Into<String>) -> Failure {
         Failure::new(Code::Argument, text)
     }
 
-    /// A call at a time when it cannot be made.
+    /// A call at the wrong time.
     pub(crate) fn order(text: impl Into<String>) -> Failure {
         Failure::new(Code::Order, text)
     }
@@ -135,17 +135,17 @@ pub(crate) const CONSTANTS: [(&str, i64); 10] = [
 ];
 
 thread_local! {
-    /// What `hikyaku_error` gives. No text has a zero within.
+    /// The line that `hikyaku_error` returns.
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// The last line that a call of this thread failed with; none yet: an empty one.
+/// The line of the last call of this thread that failed; empty if none has.
 pub(crate) fn last() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// Runs the body of a call: the one door between C and everything behind it. A failure becomes its
-/// code, and its line is kept; a panic, which is a mistake of this library, does not go further.
+/// Runs the body of a call: the boundary between C and Rust. A failure becomes its code, and its
+/// line is kept. So does a panic, which is a bug of this library.
 #[inline]
 pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -158,7 +158,7 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
 #[cold]
 fn keep(Failure { code, text }: Failure) -> c_int {
     let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
-    // A thread that is ending has no place for it any more.
+    // A thread that is ending has no thread-local left for it.
     let _ = LAST.try_with(|last| last.replace(text));
     code as c_int
 }

@@ -1,5 +1,5 @@
-//! That `include/hikyaku.h`, which is written for people, says what the library does: every
-//! function with its types and names, every constant with its value, every structure's fields.
+//! Compares `include/hikyaku.h`, which is written by hand, with the library: each function's
+//! arguments and result, each constant's value, each structure's fields.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,13 +21,13 @@ fn plain_header() -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is between two texts, wherever they follow each other.
+/// All texts between `from` and the next `to`.
 fn between<'t>(text: &'t str, from: &str, to: &str) -> Vec<&'t str> {
     let pieces = text.split(from).skip(1);
     pieces.map(|piece| piece.split_once(to).unwrap().0.trim()).collect()
 }
 
-/// The type of C that a type of an argument is, followed by a space unless it ends with a star.
+/// The C type of an argument, with a space at its end unless it ends with a star.
 fn c_type(rust: &str, argument: &str) -> &'static str {
     match (rust, argument) {
         ("Text<'_>", _) => "const char *",
@@ -53,11 +53,11 @@ fn c_type(rust: &str, argument: &str) -> &'static str {
     }
 }
 
-/// The declaration of C that a function's signature is.
+/// The C declaration of a Rust signature.
 fn declaration(signature: &str) -> String {
     let (name, rest) = signature.split_once('(').unwrap();
     let (arguments, result) = rest.rsplit_once(") -> ").unwrap();
-    // A comma and a space stand between arguments, and within one like `Out<'_, u64>`.
+    // A comma and a space separate arguments, but also stand within `Out<'_, u64>`.
     let arguments = arguments.replace("<'_, ", "<'_,");
     let arguments = arguments.split(", ").map(str::trim).filter(|argument| !argument.is_empty());
     let arguments = arguments.map(|argument| {

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   C program ── hikyaku.h ──► api/       a file per chapter of the header: the functions
-//!                              pointer    arguments that are pointers: who follows them
+//!                              pointer    arguments that are pointers
 //!                              failure    codes, the message, the panic boundary
-//!                              rank       the one thread that may speak; what is held
+//!                              rank       the rank's thread; what C holds
 //! ```
 //!
-//! Nothing of the rank is ever given to C but numbers, and the elements of a variable while it is
-//! held. A number that is no more names nothing, so whatever is used after it was freed, ended
-//! twice or brought to another thread is an error and not undefined behaviour.
+//! C gets numbers, and the elements of a variable while it is held; no pointer to anything else. A
+//! stale number is detected, so use after free, ending twice and calls from another thread are
+//! errors and not undefined behaviour.
 
 mod api;
 mod failure;

@@ -1,9 +1,9 @@
-//! Arguments that are pointers, as types: the one place that follows what C gives.
+//! Arguments that are pointers, as types: the only place that dereferences what C gives.
 //!
-//! A value of these types can only come from C, through the signature of a function of the header,
-//! and each type says what C has promised there: NULL, or what the header says the pointer is. What
-//! can be seen to break the promise (NULL where something has to be, an address that is no multiple
-//! of the elements' size, more elements than can be counted) is an error.
+//! A value of these types comes from C only, through the signature of a function of the header. The
+//! type says what C has promised: NULL, or what the header says of the pointer. A broken promise
+//! that can be detected is an error: NULL where a pointer is required, an address that is not
+//! aligned, more elements than can be addressed.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
@@ -12,12 +12,12 @@ use hikyaku::Scalar;
 
 use crate::failure::Failure;
 
-/// A string that ends with a zero, or NULL.
+/// A string that ends with a zero byte, or NULL.
 #[repr(transparent)]
 pub(crate) struct Text<'c>(*const c_char, PhantomData<&'c CStr>);
 
 impl<'c> Text<'c> {
-    /// What it says.
+    /// The string.
     pub(crate) fn read(self, what: &str) -> Result<&'c str, Failure> {
         not_null(self.0, what)?;
         // SAFETY: not NULL, so C has promised a string that stays until the call returns.
@@ -31,7 +31,7 @@ impl<'c> Text<'c> {
 pub(crate) struct Data<'c>(*const c_void, PhantomData<&'c [u8]>);
 
 impl<'c> Data<'c> {
-    /// So many of them.
+    /// `count` elements.
     pub(crate) fn read<T: Scalar>(self, count: usize, what: &str) -> Result<&'c [T], Failure> {
         if count == 0 {
             return Ok(&[]);
@@ -48,12 +48,12 @@ impl<'c> Data<'c> {
 pub(crate) struct Room<'c>(*mut c_void, PhantomData<&'c mut [u8]>);
 
 impl<'c> Room<'c> {
-    /// Whether there is any.
+    /// Whether it is not NULL.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.0.is_null()
     }
 
-    /// So many of them.
+    /// `count` elements.
     pub(crate) fn open<T: Scalar>(self, count: usize, what: &str) -> Result<&'c mut [T], Failure> {
         if count == 0 {
             return Ok(&mut []);
@@ -69,13 +69,13 @@ impl<'c> Room<'c> {
 pub(crate) struct Out<'c, T>(*mut T, PhantomData<&'c mut T>);
 
 impl<T: Copy> Out<'_, T> {
-    /// Says that it has to be wanted.
+    /// The same, which must not be NULL.
     pub(crate) fn required(self, what: &str) -> Result<Self, Failure> {
         not_null(self.0, what)?;
         Ok(self)
     }
 
-    /// Gives the value.
+    /// Stores the value, if it is wanted.
     #[inline]
     pub(crate) fn put(self, value: T) {
         if !self.0.is_null() {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_seen_to_be_wrong_is_told() {
+    fn detectable_mistakes_are_errors() {
         let numbers = [1u64, 2];
         let data = |at: *const u64| Data(at.cast(), PhantomData);
         assert_eq!(data(numbers.as_ptr()).read::<u64>(2, "data").unwrap(), numbers);

@@ -1,8 +1,8 @@
-//! The rank that this process is, the one thread that may speak for it, and what C has names of.
+//! This process's rank, the one thread that may use it, and the shared variables that C holds.
 //!
-//! The rank lies in a thread-local of the thread that joined the job. Variables have numbers, each
-//! a place and how often that place was taken before: a number that was freed names nothing for
-//! ever, whatever takes its place.
+//! The rank is a thread-local of the thread that joined the job. C holds a variable by a number: a
+//! slot of a table and the slot's generation. A number that was freed stays invalid, whatever takes
+//! its slot later.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -15,36 +15,36 @@ use hikyaku::{Inside, World};
 use crate::api::Type;
 use crate::failure::{Code, Failure};
 
-/// What this process is in its job.
+/// The rank, and its variables by slot.
 pub(crate) struct Rank {
     pub(crate) world: World,
-    variables: RefCell<Vec<Place>>,
+    variables: RefCell<Vec<Slot>>,
 }
 
-/// Where a variable is, or was.
+/// A slot of the table of variables.
 #[derive(Default)]
-struct Place {
-    /// How many were here before.
-    used: u32,
+struct Slot {
+    /// How often the slot was freed.
+    generation: u32,
     variable: Option<Rc<Variable>>,
 }
 
-/// A shared variable that C has a name of.
+/// A shared variable that C holds.
 pub(crate) struct Variable {
     pub(crate) shared: Shared<u8>,
     pub(crate) element: Type,
-    /// What holds each part.
+    /// The guard of each part that is held.
     holds: RefCell<Vec<Option<Hold>>>,
 }
 
-/// What holds a part.
+/// The guard of a part.
 pub(crate) enum Hold {
     Read(ReadGuard<u8>),
     Write(WriteGuard<u8>),
 }
 
-/// What a thread knows of the rank. It is let go of by [`leave`] alone: a thread, and with it a
-/// program, that ends without has not left its job, and the others are told so.
+/// What a thread knows of the rank. Only [`leave`] drops it. A program that ends without that call
+/// has not left its job in order, and its peers get an error.
 enum Here {
     Nothing,
     Rank(ManuallyDrop<Rc<Rank>>),
@@ -58,7 +58,7 @@ thread_local! {
 /// Whether some thread of this process has joined the job.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
-/// Does something with the rank, if this is its thread and it is in its job.
+/// Calls `body` with the rank, if this is its thread and it is in its job.
 #[inline]
 pub(crate) fn with<R>(body: impl FnOnce(&Rank) -> Result<R, Failure>) -> Result<R, Failure> {
     let here = HERE.try_with(|here| {
@@ -131,31 +131,36 @@ impl Rank {
     /// The name of a variable that is held, if there is one.
     fn held(&self) -> Option<String> {
         let variables = self.variables.borrow();
-        let mut all = variables.iter().filter_map(|place| place.variable.as_ref());
+        let mut all = variables.iter().filter_map(|slot| slot.variable.as_ref());
         all.find(|variable| variable.is_held()).map(|variable| variable.shared.name().to_owned())
     }
 
-    /// Takes a variable in; its number, which is not 0.
+    /// Adds a variable and returns its number, which is not 0.
     pub(crate) fn add(&self, shared: Shared<u8>, element: Type) -> u64 {
         let parts = usize::try_from(shared.parts()).unwrap_or(usize::MAX);
         let holds = RefCell::new((0..parts).map(|_| None).collect());
         let variable = Some(Rc::new(Variable { shared, element, holds }));
         let mut variables = self.variables.borrow_mut();
-        let free = |place: &Place| place.variable.is_none() && place.used < u32::MAX;
+        let free = |slot: &Slot| slot.variable.is_none() && slot.generation < u32::MAX;
         let at = variables.iter().position(free).unwrap_or_else(|| {
-            variables.push(Place::default());
+            variables.push(Slot::default());
             variables.len() - 1
         });
         variables[at].variable = variable;
-        u64::from(variables[at].used) << 32 | (at as u64 + 1)
+        u64::from(variables[at].generation) << 32 | (at as u64 + 1)
     }
 
     /// The variable of a number.
     #[inline]
     pub(crate) fn variable(&self, number: u64) -> Result<Rc<Variable>, Failure> {
         let variables = self.variables.borrow();
-        let found = place_of(number).and_then(|(at, used)| {
-            variables.get(at).filter(|place| place.used == used)?.variable.as_ref().map(Rc::clone)
+        let found = slot_of(number).and_then(|(at, generation)| {
+            variables
+                .get(at)
+                .filter(|slot| slot.generation == generation)?
+                .variable
+                .as_ref()
+                .map(Rc::clone)
         });
         found.ok_or_else(|| {
             Failure::order("this is no shared variable: it was freed, or never made")
@@ -170,10 +175,10 @@ impl Rank {
             let text = format!("the shared variable `{name}` is held: call hikyaku_end before");
             return Err(Failure::order(text));
         }
-        if let Some((at, _)) = place_of(number) {
-            let place = &mut self.variables.borrow_mut()[at];
-            place.used += 1;
-            place.variable = None;
+        if let Some((at, _)) = slot_of(number) {
+            let slot = &mut self.variables.borrow_mut()[at];
+            slot.generation += 1;
+            slot.variable = None;
         }
         // The last handle: it is dropped when nothing is borrowed.
         drop(variable);
@@ -181,9 +186,9 @@ impl Rank {
     }
 }
 
-/// The place that a number names, and how often it had been taken before.
+/// The slot and the generation of a number.
 #[inline]
-fn place_of(number: u64) -> Option<(usize, u32)> {
+fn slot_of(number: u64) -> Option<(usize, u32)> {
     let at = (number & u64::from(u32::MAX)).checked_sub(1)?;
     Some((at as usize, (number >> 32) as u32))
 }
@@ -193,13 +198,13 @@ impl Variable {
         self.holds.borrow().iter().any(Option::is_some)
     }
 
-    /// Notes what holds a part.
+    /// Keeps the guard of a part.
     #[inline]
     pub(crate) fn hold(&self, part: u64, hold: Hold) {
         self.holds.borrow_mut()[part as usize] = Some(hold);
     }
 
-    /// Lets a part go.
+    /// Releases a part.
     #[inline]
     pub(crate) fn end(&self, part: u64) -> Result<(), Failure> {
         let hold = self.holds.borrow_mut().get_mut(part as usize).and_then(Option::take);

@@ -1,14 +1,14 @@
 //! How commands end: exit codes, messages of one line, and the way to standard output and error.
 //!
-//! Everything goes through [`print()`], [`say`] and [`say_as_it_is`]: the macros of the standard
-//! library panic where nobody takes what they write, and that would be another exit code.
+//! All output goes through [`print()`], [`say`] and [`say_as_it_is`]. The macros of the standard
+//! library panic when the reader has gone, and a panic has another exit code.
 //!
 //! | code | meaning |
 //! |------|---------|
 //! | 0 | success |
-//! | 1 | the machine would not: no memory, no more processes, output that cannot be written |
-//! | 2 | the command line asks for something that makes no sense |
-//! | 141 | whoever read standard output went away first (`hikyaku machine show ... | head -1`) |
+//! | 1 | the machine refused: no memory, no more processes, output that cannot be written |
+//! | 2 | the command line is invalid |
+//! | 141 | the reader of standard output closed it first (`hikyaku machine show ... | head -1`) |
 //! | other | what the command itself says, such as the code of a failing rank |
 
 use std::{
@@ -20,41 +20,40 @@ use std::{
 use clap::error::ErrorKind;
 use thiserror::Error;
 
-/// The command line was at fault.
+/// The command line is invalid.
 pub(crate) const USAGE: u8 = 2;
 
-/// What a shell makes of a program that SIGPIPE ended.
+/// The exit code that a shell gives a program that SIGPIPE ended.
 const NOBODY_READS: u8 = 128 + 13;
 
-/// Says something on standard error, as one line that names its origin.
+/// Writes one line to standard error, with the name of the program before it.
 pub(crate) fn say(line: impl Display) {
     say_as_it_is(format_args!("hikyaku: {line}\n"));
 }
 
-/// Writes something on standard error as it is. Where that is not possible there is nobody to tell,
-/// and it is no reason to end otherwise.
+/// Writes a text to standard error unchanged. A failure is ignored: there is nowhere to report it.
 pub(crate) fn say_as_it_is(text: impl Display) {
     let _ = write!(io::stderr(), "{text}");
 }
 
-/// Why what was printed has not arrived.
+/// Standard output could not be written.
 #[derive(Debug, Error)]
 #[error("cannot write standard output: {0}")]
 pub(crate) struct PrintError(pub(crate) io::Error);
 
-/// Prints a text and the end of a line on standard output.
+/// Prints a text and a line end to standard output.
 pub(crate) fn print(text: impl Display) -> Result<(), PrintError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(PrintError)
 }
 
 impl PrintError {
-    /// Whether the reader went away, as `head` does when it has seen enough.
+    /// Whether the reader closed the pipe, as `head` does.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.kind() == IoErrorKind::BrokenPipe
     }
 
-    /// Ends a command whose work was to print: without a word if the reader has seen enough.
+    /// Ends a command whose work was to print: without a message if the reader closed the pipe.
     pub(crate) fn end(&self) -> ExitCode {
         if self.is_closed() {
             return ExitCode::from(NOBODY_READS);
@@ -64,7 +63,7 @@ impl PrintError {
     }
 }
 
-/// Ends as the parser of the command line wants to: with help, or with one line on what is wrong.
+/// Ends after a parse error: with help if it was asked for, else with one line that says why.
 pub(crate) fn of_command_line(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
@@ -72,8 +71,7 @@ pub(crate) fn of_command_line(error: &clap::Error) -> ExitCode {
             Err(error) => PrintError(error).end(),
         },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // Nothing was asked: the help goes to standard error, and failing to write it there
-            // could be told nowhere.
+            // No command: the help goes to standard error, where a failure cannot be reported.
             let _ = error.print();
             ExitCode::from(USAGE)
         }
@@ -84,8 +82,7 @@ pub(crate) fn of_command_line(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The parser explains itself in paragraphs: what is wrong, usage, a hint. The first, and hints,
-/// are what one line can hold; `--help` has the rest.
+/// One line of the parser's paragraphs: what is wrong, and hints. Usage is left to `--help`.
 fn one_line(message: &str) -> String {
     let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut paragraphs = message.split("\n\n").map(words);

@@ -14,13 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exit::{PrintError, USAGE, print, say};
 
-/// How long a test on one host waits for its other process.
+/// Timeout of a test on one host for its second process.
 const STARTS: Duration = Duration::from_secs(30);
 
-/// How long the side that connects takes for that.
+/// Timeout of the connecting side.
 const CONNECTS: Duration = Duration::from_secs(10);
 
-/// How often the side that listens looks whether its other process has ended.
+/// Interval at which the listening side polls for the end of its second process.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// Look at the networks that libfabric offers for jobs of several hosts
@@ -59,19 +59,19 @@ struct Test {
     wait: u32,
 }
 
-/// Why nothing is shown or measured.
+/// Why networks cannot be shown or measured.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// libfabric does not do it.
+    /// libfabric failed, or is not there.
     #[error(transparent)]
     Fabric(#[from] Error),
-    /// Nobody reads what is printed.
+    /// Standard output cannot be written.
     #[error(transparent)]
     Print(#[from] PrintError),
-    /// The connection by which two sides meet.
+    /// The two sides could not connect to each other.
     #[error("{what}: {error}")]
     Meeting { what: String, error: io::Error },
-    /// The other process of a test on one host has said why.
+    /// The second process of a test on one host failed, and has said why.
     #[error("the other process of the test has failed")]
     Child,
 }
@@ -123,7 +123,7 @@ fn list() -> Result<(), Failure> {
     Ok(print(text)?)
 }
 
-/// All offers, a line for those of one provider of which the same is said.
+/// All offers, one line for those of a provider that share a verdict.
 fn table(survey: &Survey, choice: &Choice) -> Table {
     let head = ["provider", "kind", "domain", "address", "progress", "verdict"];
     let mut rows: Vec<[String; 6]> = Vec::new();
@@ -150,7 +150,7 @@ fn table(survey: &Survey, choice: &Choice) -> Table {
     table
 }
 
-/// Opens an offer, and says what it does of what it claims.
+/// Opens an offer, and says which of its claims hold.
 fn on_trial(survey: &Survey, offer: usize) -> Result<String, Error> {
     let endpoint = Endpoint::open(survey, offer, 1, 1 << 14)?;
     let sleeps = match endpoint.has_descriptor() {
@@ -213,7 +213,7 @@ fn on_one_host(survey: &Survey, request: &Request) -> Result<(), Failure> {
     }
 }
 
-/// Waits for the end of a process, no longer than until then.
+/// Waits for the end of a process, until a deadline.
 fn wait_until(child: &mut Child, end: Instant) -> io::Result<()> {
     while child.try_wait()?.is_none() && Instant::now() < end {
         poll(&mut [], Timespec::try_from(GLANCE).ok().as_ref())?;
@@ -226,7 +226,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
         .map_err(|error| Failure::Meeting { what: format!("cannot listen at {address}"), error })
 }
 
-/// Waits for a peer to connect, as long as the child lives that is to do so.
+/// Waits for a peer to connect, as long as the child that is to connect lives.
 fn accept(
     listener: &TcpListener,
     at_most: Duration,

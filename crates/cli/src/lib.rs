@@ -4,8 +4,8 @@
 //! mpi-coverage` says what there is of MPI. By the name `mpiexec` or `mpirun` it takes those
 //! programs' words.
 //!
-//! A door, no room: what a command does lives in its module, and what that stands on in the
-//! libraries. Exit codes and the form of messages are in `exit`, the same for all commands.
+//! A command's options and output are in its module, its work is in the libraries. Exit codes and
+//! the form of messages are in `exit`, the same for all commands.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -53,14 +53,14 @@ enum Command {
     MpiCoverage(mpi::Arguments),
 }
 
-/// A main thread with less room for its stack than this (`ulimit -s`) has another one work.
+/// With less stack than this (`ulimit -s`) the main thread starts another one for the work.
 const ENOUGH_STACK: u64 = 1 << 20;
 
-/// What the other one has.
+/// The stack of that thread.
 const STACK: usize = 4 << 20;
 
-/// Runs the command that these words name; the first is the program's own name. Gives the exit
-/// code of the process. The binary `hikyaku` is this call.
+/// Runs the command that these words name, and returns the exit code of the process. The first word
+/// is the program's own name. The binary `hikyaku` is this call.
 pub fn run_command(words: Vec<OsString>) -> ExitCode {
     if stack_limit().is_none_or(|limit| limit >= ENOUGH_STACK) {
         return work(&words);
@@ -76,8 +76,8 @@ pub fn run_command(words: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The limit on the main thread's stack; `None`: there is none, or nobody tells. Read, since the
-/// safe form of the system call panics where a filter refuses it.
+/// The limit on the main thread's stack; `None`: there is none, or it is unknown. It is read from
+/// a file, because the safe form of the system call panics where a filter refuses it.
 fn stack_limit() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?;

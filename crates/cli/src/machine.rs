@@ -1,4 +1,4 @@
-//! `hikyaku machine show`: a machine file, read, checked and told; its network as a picture.
+//! `hikyaku machine show`: reads a machine file, prints it, and draws its network.
 
 use std::fs;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use hikyaku_report::{Cell, Chart, Diagram, Place, Table};
+use hikyaku_report::{Cell, Chart, Diagram, DiagramPlace, Table};
 use hikyaku_reproduce::FILES;
 use hikyaku_sim::machine::{Constant, Machine, MachineError, Picture};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::exit::{PrintError, USAGE, print, say};
 
-/// Longer than a hundred times the longest machine file that comes along.
+/// The longest file that is read, bytes: a hundred times the longest built-in one.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Look at the machines that programs and experiments can be simulated on.
@@ -47,43 +47,43 @@ struct Show {
     svg: Option<PathBuf>,
 }
 
-/// Why there is no machine.
+/// Why a machine cannot be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
-    /// The file cannot be read, and is none that comes along.
-    #[error("cannot read the machine file {}: {error}; {}", file.display(), shipped())]
+    /// The file cannot be read, and no built-in machine has that name.
+    #[error("cannot read the machine file {}: {error}; {}", file.display(), built_in())]
     Read {
         /// Which.
         file: PathBuf,
         /// Why.
         error: io::Error,
     },
-    /// It is longer than any machine takes to describe; perhaps it has no end.
+    /// It is longer than any machine file; perhaps it never ends.
     #[error(
-        "the machine file {} is longer than {} KiB: it is none", file.display(), MOST_BYTES >> 10
+        "{} is longer than {} KiB: it is not a machine file", file.display(), MOST_BYTES >> 10
     )]
     TooLong {
         /// Which.
         file: PathBuf,
     },
-    /// It describes no machine.
+    /// The description is invalid.
     #[error("{0}")]
     Machine(#[from] MachineError),
 }
 
-/// The names of the machines that come along, as a sentence.
-fn shipped() -> String {
+/// The names of the built-in machines, as a sentence.
+fn built_in() -> String {
     let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-    format!("the machines that come along are {}", names.join(", "))
+    format!("the built-in machines are {}", names.join(", "))
 }
 
-/// Why there is nothing to show.
+/// Why a machine cannot be shown.
 #[derive(Debug, Error)]
 enum ShowError {
-    /// There is no machine.
+    /// It cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Nobody reads what is printed.
+    /// Standard output cannot be written.
     #[error(transparent)]
     Print(#[from] PrintError),
     /// The drawing cannot be written.
@@ -127,7 +127,7 @@ fn tell(show: &Show) -> Result<(), ShowError> {
     Ok(printed?)
 }
 
-/// Reads a machine from a file, or takes one that comes along by its name.
+/// Reads a machine from a file, or takes a built-in one by its name.
 pub(crate) fn load(file: &Path) -> Result<Machine, LoadError> {
     let name = file.display().to_string();
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
@@ -160,7 +160,7 @@ fn constants(machine: &Machine) -> Table {
 }
 
 fn draw(Picture { title, spots, wires }: Picture) -> Chart {
-    let place = |spot: hikyaku_sim::machine::Spot| Place {
+    let place = |spot: hikyaku_sim::machine::Spot| DiagramPlace {
         x: spot.x,
         y: spot.y,
         label: spot.node.map(|node| node.to_string()).unwrap_or_default(),

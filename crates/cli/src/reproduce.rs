@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Says in a line how an experiment went, and what does not come out.
+/// Prints one line on an experiment, and one for each mismatch.
 fn tell(item: &Item, outcome: &Outcome, took: Duration, progress: &mut Progress) {
     let mark = if outcome.passes() { "        " } else { "mismatch" };
     let seconds = took.as_secs_f64();
@@ -101,7 +101,7 @@ fn tell(item: &Item, outcome: &Outcome, took: Duration, progress: &mut Progress)
     }
 }
 
-/// Lines of progress. That nobody reads them is no reason to stop: the results are files.
+/// Lines of progress. If they cannot be printed the run goes on: the results are files.
 #[derive(Default)]
 struct Progress {
     failed: Option<PrintError>,
@@ -115,8 +115,8 @@ impl Progress {
     }
 }
 
-/// Writes the page and the results. Those of experiments that did not run stay as they are; what is
-/// told of all experiments is written only when all ran.
+/// Writes the page and the results. Files of experiments that did not run stay as they are; files
+/// about all experiments are written only if all ran.
 fn write(report: &Report, output: &Path) -> io::Result<()> {
     let results = output.join("results");
     fs::create_dir_all(&results)?;

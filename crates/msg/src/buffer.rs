@@ -1,4 +1,4 @@
-//! Views of memory that belongs to the program, and the only unsafe code of this crate.
+//! Views of memory that belongs to the program.
 //!
 //! A request outlives the call that started it, so it cannot borrow its memory. A [`SendBuffer`] or
 //! [`RecvBuffer`] is a bare pointer and length whose maker has promised the memory. The engine
@@ -6,8 +6,7 @@
 //! detached.
 //!
 //! Calls that only need memory while they run (blocking calls, the poll of a future) do not need
-//! that promise from the program. They *lend* a borrowed slice with the functions below, which take
-//! it back before they return, even by panic. So leaking a future is sound.
+//! that promise from the program: they lend a borrowed slice (`engine/lend.rs`).
 //!
 //! Data that do not lie in one piece are packed and unpacked by who has them ([`Pieces`]), a packet
 //! at a time: no copy of a message is made.
@@ -21,9 +20,7 @@ use std::slice;
 
 use hikyaku_nic::fabric::Port;
 
-use crate::engine::Engine;
 use crate::parcel::MessagePart;
-use crate::request::RequestId;
 
 /// Most bytes of scattered data that lie beside their memory at a time.
 pub const PACKET: usize = 8 << 10;
@@ -199,50 +196,6 @@ impl RecvBuffer {
         if let Some(bytes) = self.whole() {
             part.deliver(port, &mut bytes[at..]);
         }
-    }
-}
-
-impl<P: Port> Engine<P> {
-    /// Runs `act` while `memory` is the buffer of a pending receive.
-    pub(crate) fn lend_to_receive<R>(
-        &mut self,
-        id: RequestId,
-        memory: &mut [u8],
-        act: impl FnOnce(&mut Engine<P>) -> R,
-    ) -> R {
-        let lent = Lent { engine: self, id };
-        // SAFETY: `memory` is borrowed exclusively for this call, and `lent` detaches the view from
-        // the request, its only holder, before this call ends in any way.
-        let buffer = unsafe { RecvBuffer::new(memory.as_mut_ptr(), memory.len()) };
-        lent.engine.attach_receive(lent.id, buffer);
-        act(lent.engine)
-    }
-
-    /// Runs `act` while `memory` holds the bytes of a pending send.
-    pub(crate) fn lend_to_send<R>(
-        &mut self,
-        id: RequestId,
-        memory: &[u8],
-        act: impl FnOnce(&mut Engine<P>) -> R,
-    ) -> R {
-        let lent = Lent { engine: self, id };
-        // SAFETY: `memory` is borrowed for this call, and `lent` detaches the view from the
-        // request, its only holder, before this call ends in any way.
-        let buffer = unsafe { SendBuffer::new(memory.as_ptr(), memory.len()) };
-        lent.engine.attach_send(lent.id, buffer);
-        act(lent.engine)
-    }
-}
-
-/// Detaches a request's memory when dropped.
-struct Lent<'e, P: Port> {
-    engine: &'e mut Engine<P>,
-    id: RequestId,
-}
-
-impl<P: Port> Drop for Lent<'_, P> {
-    fn drop(&mut self) {
-        self.engine.detach(self.id);
     }
 }
 

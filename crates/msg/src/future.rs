@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use hikyaku_nic::fabric::{Activity, Port, Wait};
 
-use crate::engine::{Blocked, Engine};
+use crate::engine::{Blocked, Engine, Pace};
 use crate::envelope::{Envelope, Received, Selector, SendMode};
 use crate::error::MsgError;
 use crate::request::RequestId;
@@ -207,6 +207,18 @@ pub fn block_on_for<P: Port, F: Future>(
     wait: Wait,
     future: F,
 ) -> F::Output {
+    drive(engine, wait, future, |blocked| engine.borrow_mut().pass(blocked, Pace::Doorbell))
+}
+
+/// The loop of every wait for a future: polls it, and after each poll in vain calls `pass`, which
+/// makes progress or lets time pass ([`Engine::pass`] in most waits) and accounts for the round.
+/// The wait is announced as what the future has polled in vain, or else as `wait` says.
+pub fn drive<P: Port, F: Future>(
+    engine: &RefCell<Engine<P>>,
+    wait: Wait,
+    future: F,
+    mut pass: impl FnMut(&mut Blocked),
+) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     let mut blocked = Blocked::new(wait);
@@ -215,12 +227,7 @@ pub fn block_on_for<P: Port, F: Future>(
             engine.borrow_mut().awake(&blocked);
             return output;
         }
-        let mut engine = engine.borrow_mut();
-        if !engine.progress() && !engine.attend(None) {
-            engine.rest(&mut blocked);
-        } else {
-            engine.go_on(&mut blocked);
-        }
+        pass(&mut blocked);
     }
 }
 

@@ -2,7 +2,7 @@
 //! fault it is.
 
 use hikyaku::shared::SharedError;
-use hikyaku::{CollError, CreationError, InitError, MsgError};
+use hikyaku::{CollError, CreationError, InitError, MsgError, WindowError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -34,15 +34,16 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
             | SharedError::Refused { .. }
             | SharedError::GivenUp { .. },
         )
-        | hikyaku::Error::WindowRefused { .. }
-        | hikyaku::Error::WindowClosed { .. } => PeerError::new_err(text),
+        | hikyaku::Error::Window(WindowError::Refused { .. } | WindowError::Closed { .. }) => {
+            PeerError::new_err(text)
+        }
         hikyaku::Error::Message(MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. })
         | hikyaku::Error::Collective(
             CollError::NoSuchRoot { .. } | CollError::Length { .. } | CollError::Uneven { .. },
         )
         | hikyaku::Error::Creation(CreationError::Members { .. })
         | hikyaku::Error::TooLarge { .. } => PyValueError::new_err(text),
-        hikyaku::Error::OutsideWindow { .. } => PyIndexError::new_err(text),
+        hikyaku::Error::Window(WindowError::Outside { .. }) => PyIndexError::new_err(text),
         hikyaku::Error::Memory(_) => PyMemoryError::new_err(text),
         _ => Error::new_err(text),
     }

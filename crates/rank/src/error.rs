@@ -32,34 +32,9 @@ pub enum Error {
     /// This rank has no room for another window.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// Another rank could not make its part of a window; its own error says why.
-    #[error("rank {rank} could not make its part of the window: there is none at any rank")]
-    WindowRefused {
-        /// The rank.
-        rank: u32,
-    },
-    /// A rank has given its part of the window back, and is still there.
-    #[error("rank {rank} has closed its part of the window: a barrier before that keeps it")]
-    WindowClosed {
-        /// The rank.
-        rank: u32,
-    },
-    /// Elements that a rank's part of a window does not have.
-    #[error(
-        "elements {index}..{} are not within the {elements} elements of rank {rank}'s part of the \
-         window",
-        .index.saturating_add(*.count)
-    )]
-    OutsideWindow {
-        /// Whose part.
-        rank: u32,
-        /// The first element asked for.
-        index: usize,
-        /// How many.
-        count: usize,
-        /// Elements of that part.
-        elements: u64,
-    },
+    /// A window could not be made, or an access to it is wrong.
+    #[error(transparent)]
+    Window(#[from] WindowError),
     /// More bytes were asked for than can be counted.
     #[error("{elements} elements of {element} bytes are more than this machine can address")]
     TooLarge {
@@ -91,6 +66,39 @@ pub enum Error {
         rank: u32,
         /// Bytes it expects.
         expected: u64,
+    },
+}
+
+/// Why a window could not be made, or not be accessed so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum WindowError {
+    /// Another rank could not make its part of a window; its own error says why.
+    #[error("rank {rank} could not make its part of the window: there is none at any rank")]
+    Refused {
+        /// The rank.
+        rank: u32,
+    },
+    /// A rank has given its part of the window back, and is still there.
+    #[error("rank {rank} has closed its part of the window: a barrier before that keeps it")]
+    Closed {
+        /// The rank.
+        rank: u32,
+    },
+    /// Elements that a rank's part of a window does not have.
+    #[error(
+        "elements {index}..{} are not within the {elements} elements of rank {rank}'s part of the \
+         window",
+        .index.saturating_add(*.count)
+    )]
+    Outside {
+        /// Whose part.
+        rank: u32,
+        /// The first element asked for.
+        index: usize,
+        /// How many.
+        count: usize,
+        /// Elements of that part.
+        elements: u64,
     },
 }
 

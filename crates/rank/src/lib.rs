@@ -38,7 +38,7 @@ mod window;
 
 pub use communicator::Communicator;
 pub use create::CreationError;
-pub use error::Error;
+pub use error::{Error, WindowError};
 pub use foreign::Foreign;
 pub use hikyaku_ofi::Error as FarError;
 pub use hikyaku_shm::{AttachError, JobError, Process, View};
@@ -50,5 +50,5 @@ pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};
 pub use tasks::{Task, TaskId, Tasks};
 pub use threads::{Gate, Inside};
-pub use waiting::{LOOK_AGAIN, Rest};
+pub use waiting::{MEMORY_SLEEP, Rest};
 pub use window::Window;

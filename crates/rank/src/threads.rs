@@ -13,9 +13,10 @@
 //! ([`hikyaku_nic::threads`] has that part, and its proof).
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use hikyaku_msg::{Blocked, Engine, Wanted};
@@ -173,30 +174,27 @@ impl Rank {
         future: F,
     ) -> F::Output {
         let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        let mut blocked = Blocked::new(wait);
-        let mut wants = Wants::default();
-        let mut turn = None;
-        loop {
-            let around = self.threads.polling.replace(turn.as_ref().map(|turn: &Turn<'_>| turn.me));
-            let polled = self.poll_noting(&mut wants, || future.as_mut().poll(&mut context));
+        let (wants, me) = (RefCell::new(Wants::default()), Cell::new(None));
+        let noting = poll_fn(|context| {
+            let around = self.threads.polling.replace(me.get());
+            let poll = || future.as_mut().poll(context);
+            let polled = self.poll_noting(&mut wants.borrow_mut(), poll);
             self.threads.polling.set(around);
-            if let Poll::Ready(output) = polled {
-                self.engine.borrow_mut().awake(&blocked);
-                return output;
-            }
+            polled
+        });
+        let mut turn = None;
+        hikyaku_msg::drive(&self.engine, wait, noting, |blocked| {
             let turn = turn.get_or_insert_with(|| self.begin_turn(gate));
+            me.set(Some(turn.me));
             if self.engine.borrow_mut().advance() | self.tasks.have_stirred() {
-                self.engine.borrow_mut().go_on(&mut blocked);
+                self.engine.borrow_mut().go_on(blocked);
                 turn.let_in();
-                continue;
-            }
-            if self.threads.crew.borrow_mut().attend(turn.me) {
-                turn.attend(&mut blocked, &mut wants);
+            } else if self.threads.crew.borrow_mut().attend(turn.me) {
+                turn.attend(blocked, &mut wants.borrow_mut());
             } else {
-                turn.sleep(std::mem::take(&mut wants));
+                turn.sleep(wants.take());
             }
-        }
+        })
     }
 
     fn begin_turn(&self, gate: &'static Gate) -> Turn<'_> {

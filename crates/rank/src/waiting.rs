@@ -1,14 +1,23 @@
 //! How a rank waits while operations are in flight that move only when they are polled.
 //!
-//! Without such operations every call waits in the engine itself, which is the short way. With
-//! them, each round of waiting polls them all too.
+//! Without such operations every call waits in the engine itself, which is the fast path. With
+//! them, each round of waiting polls them all too. All waits for futures are one loop,
+//! [`hikyaku_msg::drive`]. They differ in how a round without a result ends:
+//!
+//! ```text
+//!   messages           Engine::pass(Doorbell)   sleeps until a rank wakes this one
+//!   memory of others   Communicator::rest       sleeps a millisecond at most
+//!   datagrams          Rest::pass               gives way for half a millisecond, then sleeps so
+//!   among threads      Turn                     leaves the gate, attends or sleeps (`threads.rs`)
+//! ```
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
-use hikyaku_msg::{Blocked, Engine, MsgError, RequestId, Selector, block_on_for};
+pub use hikyaku_msg::MEMORY_SLEEP;
+use hikyaku_msg::{Blocked, Engine, MsgError, Pace, RequestId, Selector, block_on_for};
 use hikyaku_nic::fabric::{Activity, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
 
@@ -27,9 +36,6 @@ fn drive<P: Port, F: Future>(
     if tasks.are_over() {
         return block_on_for(engine, wait, future);
     }
-    if tasks.are_restless() {
-        return drive_restlessly(engine, tasks, wait, future);
-    }
     let mut future = pin!(future);
     let all = poll_fn(|context| {
         let polled = future.as_mut().poll(context);
@@ -38,40 +44,14 @@ fn drive<P: Port, F: Future>(
         }
         polled
     });
-    block_on_for(engine, wait, all)
-}
-
-/// The same where something in flight comes by a way that wakes nobody: datagrams.
-fn drive_restlessly<P: Port, F: Future>(
-    engine: &RefCell<Engine<P>>,
-    tasks: &Tasks,
-    wait: Wait,
-    future: F,
-) -> F::Output {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    let mut rest = Rest::default();
-    let mut blocked = Blocked::new(wait);
-    loop {
-        let polled = future.as_mut().poll(&mut context);
-        if polled.is_pending() {
-            unreported(engine, || tasks.poll_all());
-        }
-        let mut held = engine.borrow_mut();
-        if let Poll::Ready(output) = polled {
-            held.awake(&blocked);
-            return output;
-        }
-        let any = held.progress() | tasks.have_stirred();
-        let now = held.port().now();
-        if rest.is_long(now, any) {
-            held.rest_until(&mut blocked, now + LOOK_AGAIN);
-        } else {
-            held.go_on(&mut blocked);
-            drop(held);
-            std::thread::yield_now();
-        }
+    if !tasks.are_restless() {
+        return block_on_for(engine, wait, all);
     }
+    let mut rest = Rest::default();
+    hikyaku_msg::drive(engine, wait, all, |blocked| {
+        let any = engine.borrow_mut().progress() | tasks.have_stirred();
+        rest.pass(engine, blocked, any);
+    })
 }
 
 /// Polls what is not what the program waits for.
@@ -82,10 +62,7 @@ pub(crate) fn unreported<P: Port, R>(engine: &RefCell<Engine<P>>, poll: impl FnO
     polled
 }
 
-/// Longest sleep of a wait for what wakes nobody for sure: memory to change, datagrams, room.
-pub const LOOK_AGAIN: Time = Time::from_nanoseconds(1_000_000);
-
-/// Looks of such a wait before it makes progress on messages and gives way.
+/// Polls of memory before a wait for it makes progress on messages and gives way.
 const LOOKS: u32 = 8;
 
 impl Communicator {
@@ -98,27 +75,28 @@ impl Communicator {
 
     /// The same, announced as `wait` says unless the future polls operations in vain.
     pub fn block_on_memory_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
-        let mut blocked = Blocked::new(wait);
         let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        let mut is_first = true;
-        loop {
+        let watched = poll_fn(|context| {
             for _ in 0..LOOKS {
-                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                    self.engine().borrow_mut().awake(&blocked);
-                    return output;
+                let polled = future.as_mut().poll(context);
+                if polled.is_ready() {
+                    return polled;
                 }
                 std::hint::spin_loop();
             }
+            Poll::Pending
+        });
+        let mut is_first = true;
+        hikyaku_msg::drive(self.engine(), wait, watched, |blocked| {
             if std::mem::take(&mut is_first) {
                 self.engine().borrow_mut().port_mut().begin_wait();
             }
-            self.rest(&mut blocked);
-        }
+            self.rest(blocked);
+        })
     }
 
-    /// One round of a wait for what wakes nobody for sure: polls what is in flight, makes progress
-    /// on messages, and sleeps a little if there was none.
+    /// One round of a wait for memory: polls what is in flight, makes progress on messages, and
+    /// sleeps a little if there was none.
     pub fn rest(&self, blocked: &mut Blocked) {
         self.attend();
         if let Some(gate) = self.rank.threads.gate() {
@@ -126,12 +104,7 @@ impl Communicator {
             self.engine().borrow_mut().progress();
             return self.rank.let_others_in(gate);
         }
-        let mut engine = self.engine().borrow_mut();
-        if engine.progress() {
-            return engine.go_on(blocked);
-        }
-        let soon = engine.port().now() + LOOK_AGAIN;
-        engine.rest_until(blocked, soon);
+        self.engine().borrow_mut().pass(blocked, Pace::Memory);
     }
 
     /// Whether a rank of the job has neither left nor died: its memory may still be there, and is
@@ -285,6 +258,19 @@ impl Rest {
         }
         let since = *self.since.get_or_insert(now);
         now.nanoseconds() - since.nanoseconds() > GIVE_WAY
+    }
+
+    /// Ends a round of such a wait: gives way, or sleeps a little.
+    pub fn pass<P: Port>(&mut self, engine: &RefCell<Engine<P>>, blocked: &mut Blocked, any: bool) {
+        let mut held = engine.borrow_mut();
+        let now = held.port().now();
+        if self.is_long(now, any) {
+            held.rest_until(blocked, now + MEMORY_SLEEP);
+        } else {
+            held.go_on(blocked);
+            drop(held);
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::region::RegionBuffer;
 
 use crate::communicator::Communicator;
-use crate::error::Error;
+use crate::error::{Error, WindowError};
 use crate::port::RankPort;
 
 /// How often a window that is dropped waits for peers that are in the middle of an access, which
@@ -63,7 +63,7 @@ impl Communicator {
     ///
     /// # Errors
     /// There is no memory for it, or as many windows as there are contexts; at the other ranks
-    /// then [`Error::WindowRefused`]. A rank is gone.
+    /// then [`WindowError::Refused`]. A rank is gone.
     pub fn window(&self, length: usize, element: usize) -> Result<Window, Error> {
         let mine = self.open_window(length, element);
         let offer = match &mine {
@@ -118,7 +118,7 @@ fn read_offers(
         let made = offer.len() == OFFER && offer[0] == 1;
         let offer = made.then(|| (Key::from_bits(long(1)), long(3), u8::try_from(offer[5])));
         let Some((Some(key), elements, Ok(context))) = offer else {
-            return Err(Error::WindowRefused { rank });
+            return Err(WindowError::Refused { rank }.into());
         };
         parts.push(Part { key, elements });
         members.push(Member { rank: in_job(rank)?, context: ContextId(context) });
@@ -247,7 +247,7 @@ impl Window {
         let inside = index.checked_add(count).is_some_and(|end| end as u64 <= part.elements);
         if !inside {
             let elements = part.elements;
-            return Err(Error::OutsideWindow { rank, index, count, elements });
+            return Err(WindowError::Outside { rank, index, count, elements }.into());
         }
         let offset = (index * self.element) as u64;
         Ok(RemoteAddress { rank: member.rank, space: Space::Segment(part.key), offset })
@@ -259,8 +259,8 @@ impl Window {
         match error {
             PostError::Protection { rank, fault: Fault::NoSuchSegment(_) | Fault::Stale(_) } => {
                 let number = self.communicator.number(rank);
-                let closed = Error::WindowClosed { rank: number };
-                self.communicator.check_there(rank).map_or_else(Error::from, |()| closed)
+                let closed = WindowError::Closed { rank: number };
+                self.communicator.check_there(rank).map_or_else(Error::from, |()| closed.into())
             }
             error => error.into(),
         }
@@ -405,7 +405,7 @@ mod tests {
         let bad = [vec![0; OFFER], but(0, 2), but(1, 1 << 20), but(5, 256), good[..5].to_vec()];
         for bad in bad {
             let error = read_offers(&[good.clone(), bad]).unwrap_err();
-            assert_eq!(error, Error::WindowRefused { rank: 1 });
+            assert_eq!(error, WindowError::Refused { rank: 1 }.into());
         }
     }
 }

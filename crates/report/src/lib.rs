@@ -41,7 +41,9 @@ mod scale;
 mod svg;
 mod text;
 
-pub use chart::{Axis, BarChart, Chart, Diagram, LineChart, Place, Series, StackedBars, Style};
+pub use chart::{
+    Axis, BarChart, Chart, Diagram, DiagramPlace, LineChart, Series, SeriesStyle, StackedBars,
+};
 pub use page::{Page, Picture};
 pub use scale::Scale;
 pub use table::{Cell, Table, Tone};

@@ -65,7 +65,7 @@ pub(crate) struct DomainRequest {
 
 /// The extent of an axis and its ticks. `low < high`, ticks ascend and lie within.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Domain {
+pub(crate) struct ScaleDomain {
     scale: Scale,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -74,7 +74,7 @@ pub(crate) struct Domain {
     pub(crate) even: bool,
 }
 
-impl Domain {
+impl ScaleDomain {
     /// The domain for values between `low` and `high`, both of which the scale can show.
     pub(crate) fn new(request: DomainRequest, low: f64, high: f64) -> Self {
         let (low, high) = (low.min(high), low.max(high));
@@ -99,7 +99,7 @@ fn nice_step(least: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
-fn linear(request: DomainRequest, low: f64, high: f64) -> Domain {
+fn linear(request: DomainRequest, low: f64, high: f64) -> ScaleDomain {
     let (low, high) = (low / request.factor, high / request.factor);
     let size = low.abs().max(high.abs());
     // Values that differ by less than a billionth of their size count as equal in a picture; steps
@@ -124,10 +124,10 @@ fn linear(request: DomainRequest, low: f64, high: f64) -> Domain {
     let ticks: Vec<f64> = (0..=count).map(|i| (first + i as f64) * step * request.factor).collect();
     let (low, high) = (low * request.factor, high * request.factor);
     let ticks = ticks.into_iter().map(|tick| tick.clamp(low, high)).collect();
-    Domain { scale: Scale::Linear, low, high, ticks, even: true }
+    ScaleDomain { scale: Scale::Linear, low, high, ticks, even: true }
 }
 
-fn logarithmic(request: DomainRequest, low: f64, high: f64) -> Domain {
+fn logarithmic(request: DomainRequest, low: f64, high: f64) -> ScaleDomain {
     let scale = request.scale;
     let (low, high) = if high > low * (1.0 + 1e-9) {
         (low, high)
@@ -148,11 +148,11 @@ fn logarithmic(request: DomainRequest, low: f64, high: f64) -> Domain {
     };
     let ticks = inside(&candidates.ticks, low, high);
     if ticks.len() >= 2 {
-        return Domain { scale, low, high, ticks, even: false };
+        return ScaleDomain { scale, low, high, ticks, even: false };
     }
     // Less than one step of the logarithm: count in ordinary steps.
     let even = linear(DomainRequest { round_ends: false, ..request }, low, high);
-    Domain { scale, low, high, ticks: inside(&even.ticks, low, high), even: true }
+    ScaleDomain { scale, low, high, ticks: inside(&even.ticks, low, high), even: true }
 }
 
 struct Candidates {
@@ -194,43 +194,43 @@ mod tests {
 
     #[test]
     fn linear_ticks_count_in_ones_twos_and_fives() {
-        let domain = Domain::new(request(Scale::Linear), 0.0, 47.0);
+        let domain = ScaleDomain::new(request(Scale::Linear), 0.0, 47.0);
         assert_eq!(domain.ticks, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
         assert_eq!((domain.low, domain.high), (0.0, 50.0));
         let tight = DomainRequest { round_ends: false, ..request(Scale::Linear) };
-        let domain = Domain::new(tight, 3.0, 47.0);
+        let domain = ScaleDomain::new(tight, 3.0, 47.0);
         assert_eq!((domain.low, domain.high), (3.0, 47.0));
         assert_eq!(domain.ticks, [10.0, 20.0, 30.0, 40.0]);
-        let domain = Domain::new(tight, 1.0, 3999.0);
+        let domain = ScaleDomain::new(tight, 1.0, 3999.0);
         assert_eq!((domain.low, domain.high), (0.0, 4000.0));
     }
 
     #[test]
     fn linear_bytes_step_in_kib() {
         let kib = DomainRequest { factor: 1024.0, ..request(Scale::Linear) };
-        let domain = Domain::new(kib, 0.0, 50.0 * 1024.0);
+        let domain = ScaleDomain::new(kib, 0.0, 50.0 * 1024.0);
         assert_eq!(domain.ticks[1], 10.0 * 1024.0);
     }
 
     #[test]
     fn decades_are_powers_of_ten() {
-        let domain = Domain::new(request(Scale::Log10), 53e-9, 83e-6);
+        let domain = ScaleDomain::new(request(Scale::Log10), 53e-9, 83e-6);
         assert!(domain.low <= 53e-9 && domain.low >= 10e-9, "{domain:?}");
         let exponents: Vec<f64> = domain.ticks.iter().map(|t| t.log10()).collect();
         assert!(exponents.iter().all(|e| (e - e.round()).abs() < 1e-9), "{exponents:?}");
-        let short = Domain::new(request(Scale::Log10), 60.0, 300.0);
+        let short = ScaleDomain::new(request(Scale::Log10), 60.0, 300.0);
         assert_eq!(short.ticks, [50.0, 100.0, 200.0, 300.0]);
-        let two = Domain::new(request(Scale::Log10), 60.0, 3000.0);
+        let two = ScaleDomain::new(request(Scale::Log10), 60.0, 3000.0);
         assert_eq!(two.ticks, [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0]);
     }
 
     #[test]
     fn sizes_are_powers_of_two_in_even_strides() {
-        let domain = Domain::new(request(Scale::Log2), 8.0, 1_048_576.0);
+        let domain = ScaleDomain::new(request(Scale::Log2), 8.0, 1_048_576.0);
         let exponents: Vec<f64> = domain.ticks.iter().map(|t| t.log2()).collect();
         assert_eq!(exponents, [5.0, 10.0, 15.0, 20.0]);
         assert_eq!((domain.low, domain.high), (8.0, 1_048_576.0));
-        let ranks = Domain::new(request(Scale::Log2), 1.0, 8.0);
+        let ranks = ScaleDomain::new(request(Scale::Log2), 1.0, 8.0);
         assert_eq!(ranks.ticks, [1.0, 2.0, 4.0, 8.0]);
     }
 
@@ -238,28 +238,28 @@ mod tests {
     fn equal_values_get_an_extent() {
         for scale in [Scale::Linear, Scale::Log10, Scale::Log2] {
             for value in [1.0, 1e-9, 7e12] {
-                let domain = Domain::new(request(scale), value, value);
+                let domain = ScaleDomain::new(request(scale), value, value);
                 assert!(domain.low < value && value < domain.high, "{scale:?} {domain:?}");
                 assert!(domain.ticks.len() >= 2, "{scale:?} {domain:?}");
             }
         }
-        let zero = Domain::new(request(Scale::Linear), 0.0, 0.0);
+        let zero = ScaleDomain::new(request(Scale::Linear), 0.0, 0.0);
         assert_eq!((zero.low, zero.high), (0.0, 1.0));
     }
 
     #[test]
     fn nearly_equal_logarithms_still_have_ticks() {
-        let domain = Domain::new(request(Scale::Log10), 1.01, 1.04);
+        let domain = ScaleDomain::new(request(Scale::Log10), 1.01, 1.04);
         assert!(domain.ticks.len() >= 2, "{domain:?}");
     }
 
     #[test]
     fn the_largest_values_stay_finite_in_the_smallest_prefix() {
         let picoseconds = DomainRequest { factor: 1e-12, ..request(Scale::Linear) };
-        check(&Domain::new(picoseconds, -LARGEST, LARGEST), -LARGEST, LARGEST);
+        check(&ScaleDomain::new(picoseconds, -LARGEST, LARGEST), -LARGEST, LARGEST);
     }
 
-    fn check(domain: &Domain, low: f64, high: f64) {
+    fn check(domain: &ScaleDomain, low: f64, high: f64) {
         assert!(domain.low < domain.high, "{domain:?}");
         assert!(domain.ticks.len() <= 40, "{domain:?}");
         assert!(domain.ticks.windows(2).all(|w| w[0] < w[1]), "{domain:?}");
@@ -280,7 +280,7 @@ mod tests {
             for scale in [Scale::Linear, Scale::Log10, Scale::Log2] {
                 if scale.can_show(a) && scale.can_show(b) {
                     let request = DomainRequest { scale, factor, ticks, round_ends };
-                    let domain = Domain::new(request, a, b);
+                    let domain = ScaleDomain::new(request, a, b);
                     check(&domain, a.min(b), a.max(b));
                 }
             }
@@ -291,11 +291,11 @@ mod tests {
             low in -1e6..1e6_f64, span in 1e-3..1e6_f64, ticks in 4usize..9,
         ) {
             let request = DomainRequest { ticks, ..request(Scale::Linear) };
-            let domain = Domain::new(request, low, low + span);
+            let domain = ScaleDomain::new(request, low, low + span);
             check(&domain, low, low + span);
             prop_assert!((2..=15).contains(&domain.ticks.len()), "{domain:?}");
             let log = DomainRequest { scale: Scale::Log10, ..request };
-            let domain = Domain::new(log, span, span * 1e3);
+            let domain = ScaleDomain::new(log, span, span * 1e3);
             prop_assert!((2..=15).contains(&domain.ticks.len()), "{domain:?}");
         }
     }

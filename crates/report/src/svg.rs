@@ -5,7 +5,7 @@
 
 use crate::text::{coordinate, escape_into};
 
-/// SVG under construction. Elements opened with [`Element::open`] are closed by [`Svg::close`].
+/// SVG under construction. Elements opened with [`SvgElement::open`] are closed by [`Svg::close`].
 #[derive(Debug, Default)]
 pub(crate) struct Svg {
     out: String,
@@ -17,11 +17,11 @@ impl Svg {
         Svg::default()
     }
 
-    /// Begins an element; one of the methods of [`Element`] that consume it ends its tag.
-    pub(crate) fn element(&mut self, name: &'static str) -> Element<'_> {
+    /// Begins an element; one of the methods of [`SvgElement`] that consume it ends its tag.
+    pub(crate) fn element(&mut self, name: &'static str) -> SvgElement<'_> {
         self.out.push('<');
         self.out.push_str(name);
-        Element { svg: self, name }
+        SvgElement { svg: self, name }
     }
 
     /// Closes the innermost open element.
@@ -71,12 +71,12 @@ impl Svg {
 
 /// The start tag of an element, until a consuming method ends it.
 #[must_use]
-pub(crate) struct Element<'a> {
+pub(crate) struct SvgElement<'a> {
     svg: &'a mut Svg,
     name: &'static str,
 }
 
-impl Element<'_> {
+impl SvgElement<'_> {
     pub(crate) fn attr(mut self, name: &str, value: &str) -> Self {
         self.begin_attr(name);
         escape_into(&mut self.svg.out, value);

@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hikyaku_nic::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
-use hikyaku_nic::hosted::Rest;
-use hikyaku_nic::segment::Layout;
-use hikyaku_nic::sync::{AtomicU64, Ordering};
+use hikyaku_nic::fabric::{DeathCause, GroupError, PostError, Rank, RemoteAddress, Space, Wake};
+use hikyaku_nic::hosted::{Conductor, Host, Registry, Rest, Sleeper};
+use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::segment::{Layout, Segment};
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::io::Errno;
 
 use crate::barrier;
 use crate::cgroup::Cgroup;
-use crate::clock;
 use crate::conducted::Conducted;
 use crate::cpus::{Company, Mask};
 use crate::fork::Process;
@@ -133,11 +133,6 @@ impl ShmHost {
         host
     }
 
-    #[inline]
-    pub(crate) fn conducted_mut(&mut self) -> Option<&mut Conducted> {
-        self.conducted.as_deref_mut()
-    }
-
     /// How often this rank has slept, and how many of those sleeps timed out.
     pub fn sleeps(&self) -> (u64, u64) {
         (self.sleeps, self.timeouts)
@@ -195,6 +190,11 @@ impl ShmHost {
         self.mapping().card(rank)?.read()
     }
 
+    /// This rank's region, which keeps the job's memory.
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
     /// The job's memory.
     #[inline]
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -250,7 +250,7 @@ impl ShmHost {
             return None;
         };
         let until_deadline =
-            deadline.map_or(Duration::MAX, |deadline| (deadline - self.time()).into());
+            deadline.map_or(Duration::MAX, |deadline| (deadline - self.now()).into());
         let patience = self.waiting.patience;
         let limit = if sure { patience.sleep } else { patience.unsure }.min(until_deadline);
         let region = Arc::clone(&self.region);
@@ -258,7 +258,7 @@ impl ShmHost {
     }
 
     /// The end of a sleep that was announced.
-    pub(crate) fn end_sleep(&mut self, nap: &Nap) -> Wake {
+    fn end_sleep(&mut self, nap: &Nap) -> Wake {
         self.mapping().segment(self.rank).doorbell().end_sleep();
         self.awake(nap.ended);
         Wake::Slept
@@ -357,7 +357,7 @@ impl Drop for ShmHost {
 
 /// A value that distinguishes this process from others.
 fn beacon_value(pid: u32, rank: Rank) -> u64 {
-    let mixed = clock::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
+    let mixed = wait::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
@@ -379,58 +379,8 @@ fn refused(rank: Rank, errno: Errno) -> PostError {
     PostError::Refused { rank, code: errno.raw_os_error() }
 }
 
-/// The operations of [`hikyaku_nic::hosted::Host`]; `mapping.rs` implements the trait, because its
-/// safety promise belongs there.
+/// Waiting, and what is said of the whole job.
 impl ShmHost {
-    #[inline]
-    pub(crate) fn is_forked(&self) -> bool {
-        !self.process.is_this()
-    }
-
-    /// The process that is the rank.
-    pub fn process(&self) -> Process {
-        self.process
-    }
-
-    #[inline]
-    pub(crate) fn own_rank(&self) -> Rank {
-        self.rank
-    }
-
-    pub(crate) fn region(&self) -> &Arc<Region> {
-        &self.region
-    }
-
-    /// What wakes this rank from any thread of its process.
-    pub fn waker(&self) -> RankWaker {
-        RankWaker { region: Arc::clone(&self.region), rank: self.rank }
-    }
-
-    pub(crate) fn wake_rank(&self, rank: Rank) {
-        if let Some(conducted) = &self.conducted {
-            return conducted.wake(rank);
-        }
-        if self.mapping().plan().config.is_here(rank) {
-            self.mapping().segment(rank).doorbell().wake(wait::end_sleep);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn wait_a_little(
-        &mut self,
-        idle: u32,
-        deadline: Option<Time>,
-        pending: impl Fn(&Self) -> bool,
-    ) -> Wake {
-        if let Some(conducted) = &self.conducted {
-            return conducted.park(deadline, || pending(self));
-        }
-        match self.next_stage(idle, deadline) {
-            Ok(stage) => self.wait_long(stage, deadline, pending),
-            Err(wake) => wake,
-        }
-    }
-
     /// How to wait now, unless it is by a spin or nothing is to be waited for.
     #[inline]
     fn next_stage(&mut self, idle: u32, deadline: Option<Time>) -> Result<WaitStage, Wake> {
@@ -440,38 +390,14 @@ impl ShmHost {
             self.waiting.restart();
             return Err(Wake::Look);
         }
-        if deadline.is_some_and(|deadline| self.time() >= deadline) {
+        if deadline.is_some_and(|deadline| self.now() >= deadline) {
             return Err(Wake::Deadline);
         }
-        match self.waiting.next(idle, &self.company, clock::monotonic) {
+        match self.waiting.next(idle, &self.company, wait::monotonic) {
             WaitStage::Spin => std::hint::spin_loop(),
             stage => return Ok(stage),
         }
         Err(Wake::Look)
-    }
-
-    /// [`ShmHost::wait_a_little`] up to where it would yield or sleep.
-    pub(crate) fn begin_to_wait(
-        &mut self,
-        idle: u32,
-        deadline: Option<Time>,
-        pending: impl Fn(&Self) -> bool,
-    ) -> Rest<Nap> {
-        if self.conducted.is_some() {
-            return Rest::Over(self.wait_a_little(idle, deadline, pending));
-        }
-        match self.next_stage(idle, deadline) {
-            Err(wake) => Rest::Over(wake),
-            Ok(stage) => {
-                self.count_company_sometimes();
-                match stage {
-                    WaitStage::Sleep => self
-                        .begin_sleep(deadline, pending)
-                        .map_or(Rest::Over(Wake::Look), Rest::Sleep),
-                    WaitStage::Yield | WaitStage::Spin => Rest::Yield,
-                }
-            }
-        }
     }
 
     /// Yields or sleeps.
@@ -501,23 +427,108 @@ impl ShmHost {
         }
     }
 
+    /// What wakes this rank from any thread of its process.
+    pub fn waker(&self) -> RankWaker {
+        RankWaker { region: Arc::clone(&self.region), rank: self.rank }
+    }
+
     /// Declares those dead whose process has ended. A rank that has left in order cannot die.
     fn look_after_others(&mut self) {
         let Some(watch) = self.others.get_mut() else { return };
-        for rank in watch.look(clock::monotonic()) {
+        for rank in watch.look(wait::monotonic()) {
             self.mapping().fail(rank, DeathCause::Unknown);
         }
     }
 
+    /// Adds what this rank has counted to what all ranks here have, for the launcher: word by word,
+    /// the first [`COUNTS`](crate::COUNTS).
+    pub fn add_counts(&self, counts: impl IntoIterator<Item = u64>) {
+        self.mapping().header().add_counts(counts);
+    }
+
+    /// Says how the job ends, as this rank ends it and gives the reason; `false`: a rank has said
+    /// so before, and its reason is the one that counts.
+    pub fn end_job(&self, end: End) -> bool {
+        self.mapping().header().end_job(end)
+    }
+
+    /// Whether the job runs in virtual time.
+    pub fn is_conducted(&self) -> bool {
+        self.conducted.is_some()
+    }
+}
+
+// SAFETY: a rank's segment is at a fixed offset of the mapping, which a host holds from the start,
+// never replaces, and keeps until it is dropped.
+unsafe impl Host for ShmHost {
+    const NAME: &'static str = "shm";
+
+    /// The process that is the rank.
+    pub fn process(&self) -> Process {
+        self.process
+    }
+
     #[inline]
-    pub(crate) fn time(&self) -> Time {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    #[inline]
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        self.mapping().segment(rank)
+    }
+
+    #[inline]
+    fn registry(&self) -> Registry<'_> {
+        self.mapping().registry()
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        self.mapping().node_of(rank)
+    }
+
+    #[inline]
+    fn is_here(&self, rank: Rank) -> bool {
+        self.mapping().plan().config.is_here(rank)
+    }
+
+    fn wake(&self, rank: Rank) {
+        if let Some(conducted) = &self.conducted {
+            return conducted.wake(rank);
+        }
+        if self.is_here(rank) {
+            self.mapping().segment(rank).doorbell().wake(wait::end_sleep);
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, idle: u32, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
+        if let Some(conducted) = &self.conducted {
+            return conducted.park(deadline, || pending(self));
+        }
+        match self.next_stage(idle, deadline) {
+            Ok(stage) => self.wait_long(stage, deadline, pending),
+            Err(wake) => wake,
+        }
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
         if let Some(conducted) = &self.conducted {
             return conducted.now();
         }
-        Time::from_nanoseconds(clock::monotonic().saturating_sub(self.origin))
+        Time::from_nanoseconds(wait::monotonic().saturating_sub(self.origin))
     }
 
-    pub(crate) fn address_of(&self, bytes: &[u8]) -> Option<RemoteAddress> {
+    fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
+        self.region.allocate(bytes)
+    }
+
+    fn commit_area(&self, channel: u32) -> Result<(), GroupError> {
+        self.region.commit_area(channel)
+    }
+
+    fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
         let rank = self.rank;
         if let Some(offset) = self.mapping().offset_in_region(rank, bytes) {
             return Some(RemoteAddress { rank, space: Space::Region, offset });
@@ -527,7 +538,7 @@ impl ShmHost {
         pays.then_some(RemoteAddress { rank, space: Space::Process, offset })
     }
 
-    pub(crate) fn read_from(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         let RemoteAddress { rank, space, offset } = from;
         match space {
             Space::Region => self
@@ -540,7 +551,7 @@ impl ShmHost {
         }
     }
 
-    pub(crate) fn write_to(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
         let RemoteAddress { rank, space, offset } = to;
         match space {
             Space::Region => self
@@ -553,8 +564,23 @@ impl ShmHost {
         }
     }
 
+    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
+        if to.space != Space::Region {
+            return Err(PostError::Unsupported("notify by a word outside of a region"));
+        }
+        if !to.offset.is_multiple_of(8) {
+            return Err(PostError::Unsupported("notify at an address that is not 8-byte aligned"));
+        }
+        let written = self.mapping().write_word(to.rank, to.offset, value);
+        written.ok_or_else(|| ShmHost::out_of_bounds(to, 8))
+    }
+
+    fn region_bytes(&self) -> u64 {
+        self.mapping().plan().region_bytes as u64
+    }
+
     #[inline]
-    pub(crate) fn copy_regions(
+    fn copy_between(
         &self,
         from: RemoteAddress,
         to: RemoteAddress,
@@ -571,19 +597,15 @@ impl ShmHost {
         })
     }
 
-    pub(crate) fn write_word_to(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
-        if to.space != Space::Region {
-            return Err(PostError::Unsupported("notify by a word outside of a region"));
-        }
-        if !to.offset.is_multiple_of(8) {
-            return Err(PostError::Unsupported("notify at an address that is not 8-byte aligned"));
-        }
-        let written = self.mapping().write_word(to.rank, to.offset, value);
-        written.ok_or_else(|| ShmHost::out_of_bounds(to, 8))
+    fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
+        self.mapping().word32(rank, offset)
     }
 
-    /// See [`CopyPort::copies_from`](hikyaku_nic::fabric::CopyPort::copies_from).
-    pub(crate) fn copies_pay_from(&self, space: Space) -> Option<usize> {
+    fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64> {
+        self.mapping().word64(rank, offset)
+    }
+
+    fn copies_from(&self, space: Space) -> Option<usize> {
         match space {
             // In virtual time the result must not depend on which ranks have announced themselves.
             Space::Region if self.conducted.is_some() || self.company.is_crowded() => {
@@ -595,21 +617,50 @@ impl ShmHost {
         }
     }
 
-    /// Says how the job ends, as this rank ends it and gives the reason; `false`: a rank has said
-    /// so before, and its reason is the one that counts.
-    pub fn end_job(&self, end: End) -> bool {
-        self.mapping().header().end_job(end)
+    #[inline]
+    fn conductor(&mut self) -> Option<&mut dyn Conductor> {
+        self.conducted.as_deref_mut().map(|conducted| conducted as &mut dyn Conductor)
     }
 
-    /// Adds what this rank has counted to what all ranks here have, for the launcher: word by word,
-    /// the first [`COUNTS`](crate::COUNTS).
-    pub fn add_counts(&self, counts: impl IntoIterator<Item = u64>) {
-        self.mapping().header().add_counts(counts);
+    #[inline]
+    fn is_forked(&self) -> bool {
+        !self.process.is_this()
     }
 
-    /// Whether the job runs in virtual time.
-    pub fn is_conducted(&self) -> bool {
-        self.conducted.is_some()
+    #[inline]
+    fn is_conducted(&self) -> bool {
+        ShmHost::is_conducted(self)
+    }
+}
+
+impl Sleeper for ShmHost {
+    type Nap = Nap;
+
+    fn begin_wait(
+        &mut self,
+        idle: u32,
+        deadline: Option<Time>,
+        pending: impl Fn(&Self) -> bool,
+    ) -> Rest<Nap> {
+        if self.conducted.is_some() {
+            return Rest::Over(self.wait(idle, deadline, pending));
+        }
+        match self.next_stage(idle, deadline) {
+            Err(wake) => Rest::Over(wake),
+            Ok(stage) => {
+                self.count_company_sometimes();
+                match stage {
+                    WaitStage::Sleep => self
+                        .begin_sleep(deadline, pending)
+                        .map_or(Rest::Over(Wake::Look), Rest::Sleep),
+                    WaitStage::Yield | WaitStage::Spin => Rest::Yield,
+                }
+            }
+        }
+    }
+
+    fn end_wait(&mut self, nap: Nap) -> Wake {
+        self.end_sleep(&nap)
     }
 }
 

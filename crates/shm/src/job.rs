@@ -12,7 +12,6 @@ use rustix::io::{Errno, FdFlags};
 
 use crate::ShmPort;
 use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join, map};
-use crate::clock;
 use crate::conducted::Stage;
 use crate::error::{AttachError, JobError};
 use crate::header::{End, JobFacts};
@@ -20,7 +19,7 @@ use crate::mapping::Mapping;
 use crate::memory;
 use crate::plan::{Hosts, JobConfig, MemoryPlan};
 use crate::probe;
-use crate::wait::WaitTimes;
+use crate::wait::{WaitTimes, monotonic};
 
 /// A job's memory as its launcher holds it. The memory has no name: it is freed when the launcher
 /// has dropped this and every rank has ended, in any way.
@@ -75,7 +74,7 @@ impl Job {
         mapping.write_hosts();
         let long_stores = Some(config.long_stores.unwrap_or_else(|| decide(&mapping)));
         let config = JobConfig { long_stores, ..config.clone() };
-        let facts = JobFacts { launcher: std::process::id(), origin: clock::monotonic(), config };
+        let facts = JobFacts { launcher: std::process::id(), origin: monotonic(), config };
         mapping.header().write(&facts);
         Ok(Job { memory, mapping, facts, inode })
     }
@@ -176,7 +175,7 @@ impl Job {
     pub fn waiting(&self, rank: Rank) -> Option<Waiting> {
         let wait = self.mapping.registry().wait(rank)?;
         let origin = self.facts.origin;
-        let now = Time::from_nanoseconds(clock::monotonic().saturating_sub(origin));
+        let now = Time::from_nanoseconds(monotonic().saturating_sub(origin));
         Some(Waiting { wait, lasted: (now - wait.since).into() })
     }
 

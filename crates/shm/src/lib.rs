@@ -9,7 +9,7 @@
 //!   job        the launcher's handle: create, environment, deaths, waits
 //!   attach     the rank's side: find the memory, become the rank
 //!   host       nic's Host: what a port needs from this machine
-//!   wait       spinning, yielding, sleeping; why no wake-up is lost
+//!   wait       the clock; spinning, yielding, sleeping; why no wake-up is lost
 //!   cpus       which ranks share processors
 //!   cgroup     what the control group allows
 //!   barrier    a memory barrier on all processors, made by the sleeper
@@ -24,13 +24,11 @@
 //!   mapping    the memory as references
 //!   memory     how much memory is available, and committing it
 //!   limits     the resource limits of this process
-//!   clock      the time that all ranks share
 //! ```
 
 mod attach;
 mod barrier;
 mod cgroup;
-mod clock;
 mod conducted;
 mod cpus;
 mod error;

@@ -26,7 +26,7 @@ use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::{GroupLayout, Layout};
 use hikyaku_nic::sync::{AtomicU64, Line};
 
-use crate::conducted;
+use crate::conducted::line_bytes;
 use crate::error::JobError;
 use crate::header::{Card, Header, RankNote};
 use crate::memory;
@@ -346,7 +346,7 @@ impl MemoryPlan {
             cards_at.checked_add(ranks.checked_mul(card)?)?.checked_next_multiple_of(align)?;
         let segment_bytes = config.layout.segment_bytes();
         let conducted_at = segments_at.checked_add(ranks.checked_mul(segment_bytes)?)?;
-        let line_bytes = conducted::line_bytes(config.ranks, config.log_bytes)?;
+        let line_bytes = line_bytes(config.ranks, config.log_bytes)?;
         let regions_at = conducted_at
             .checked_add(ranks.checked_mul(line_bytes)?)?
             .checked_next_multiple_of(align)?;

@@ -14,9 +14,18 @@ use std::time::Duration;
 
 use hikyaku_nic::sync::{AtomicU32, AtomicU64};
 use rustix::thread::futex::{self, Flags, Timespec};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::cpus::Company;
 use crate::mapping::futex_word;
+
+/// The clock that all processes of a host share: nanoseconds since a moment before the machine's
+/// start.
+#[inline]
+pub(crate) fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
 
 /// How long a rank spins, yields and sleeps while nothing arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,15 +2,14 @@
 
 use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
+use hikyaku_dsm::driver::SharedError;
 use hikyaku_msg::{LayoutError, MsgError};
 use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
 use hikyaku_rank::CreationError;
-pub use hikyaku_rank::InitError;
 use hikyaku_rank::persistent::PersistentError;
+pub use hikyaku_rank::{InitError, WindowError};
 use thiserror::Error;
-
-use crate::shared::SharedError;
 
 /// Why a call of [`crate::World`] did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -34,34 +33,9 @@ pub enum Error {
     /// This rank has no room for another window.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// Another rank could not make its part of a window; its own error says why.
-    #[error("rank {rank} could not make its part of the window: there is none at any rank")]
-    WindowRefused {
-        /// The rank.
-        rank: u32,
-    },
-    /// A rank has given its part of the window back, and is still there.
-    #[error("rank {rank} has closed its part of the window: a barrier before that keeps it")]
-    WindowClosed {
-        /// The rank.
-        rank: u32,
-    },
-    /// Elements that a rank's part of a window does not have.
-    #[error(
-        "elements {index}..{} are not within the {elements} elements of rank {rank}'s part of the \
-         window",
-        .index.saturating_add(*.count)
-    )]
-    OutsideWindow {
-        /// Whose part.
-        rank: u32,
-        /// The first element asked for.
-        index: usize,
-        /// How many.
-        count: usize,
-        /// Elements of that part.
-        elements: u64,
-    },
+    /// A window could not be made, or an access to it is wrong.
+    #[error(transparent)]
+    Window(#[from] WindowError),
     /// A message is not a whole number of the elements it was to be received as.
     #[error(
         "the message of {bytes} bytes from rank {source_rank} is not a whole number of elements \
@@ -108,8 +82,8 @@ pub enum Error {
     /// A layout does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The ends of an edge disagree about how much goes along it. Told by the end that receives;
-    /// the data is gone.
+    /// The ends of an edge disagree about how much goes along it. Reported by the receiving end;
+    /// the data is lost.
     #[error(
         "rank {source_rank} sent {sent} bytes along edge {edge} to rank {rank}, which expects \
          {expected}: neighbours disagree about the size"
@@ -126,7 +100,7 @@ pub enum Error {
         /// Bytes it expects.
         expected: u64,
     },
-    /// Another number of blocks was given than there are edges.
+    /// The number of blocks is not the number of edges.
     #[error("{given} blocks were given for {edges} {what}")]
     WrongBlocks {
         /// Which edges: sources or destinations.
@@ -174,11 +148,7 @@ impl From<hikyaku_rank::Error> for Error {
             hikyaku_rank::Error::Memory(error) => Error::Memory(error),
             hikyaku_rank::Error::Remote(error) => Error::Remote(error),
             hikyaku_rank::Error::Context(error) => Error::Context(error),
-            hikyaku_rank::Error::WindowRefused { rank } => Error::WindowRefused { rank },
-            hikyaku_rank::Error::WindowClosed { rank } => Error::WindowClosed { rank },
-            hikyaku_rank::Error::OutsideWindow { rank, index, count, elements } => {
-                Error::OutsideWindow { rank, index, count, elements }
-            }
+            hikyaku_rank::Error::Window(error) => Error::Window(error),
             hikyaku_rank::Error::TooLarge { elements, element } => {
                 Error::TooLarge { elements, element }
             }

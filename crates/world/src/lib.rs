@@ -47,7 +47,6 @@ pub mod persistent;
 mod reducer;
 mod scalar;
 mod scope;
-mod select;
 pub mod shared;
 pub mod topology;
 mod window;
@@ -55,7 +54,7 @@ mod world;
 
 pub use buffer::SharedBuffer;
 pub use collective::{Buffer, Collective, CollectiveFuture, Persistent};
-pub use error::{Error, InitError};
+pub use error::{Error, InitError, WindowError};
 pub use hikyaku_coll::{
     Caller, Cause, Choices, CollError, Combination, Operation, Signature, UnknownChoice,
 };
@@ -69,7 +68,6 @@ pub use hikyaku_rank::{CreationError, NotALimit, UnmatchedLimit};
 pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};
 pub use scope::{Request, Scope};
-pub use select::{ANY_SOURCE, ANY_TAG, Source, Tag};
 pub use shared::Shared;
 pub use window::{AtomicScalar, Window};
-pub use world::{Received, World};
+pub use world::{ANY_SOURCE, ANY_TAG, Received, Source, Tag, World};

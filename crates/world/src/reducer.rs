@@ -13,13 +13,13 @@ pub trait Reducer<T> {
     /// Whether `left ∘ right` is `right ∘ left`. If it is not, ranks are combined in their order.
     fn is_commutative(&self) -> bool;
 
-    /// What it is called, so that ranks that combine differently are found out.
+    /// Its name, by which ranks that combine differently are detected.
     fn combination(&self) -> Combination {
         Combination::OWN
     }
 }
 
-/// An operation of the program's in which the order of ranks does not matter.
+/// A commutative operation of the program.
 ///
 /// ```no_run
 /// # use hikyaku::{Commutative, World};
@@ -39,7 +39,7 @@ pub struct Commutative<F>(
     pub F,
 );
 
-/// An operation of the program's that is applied in the order of the ranks.
+/// An operation of the program that is applied in rank order.
 #[derive(Debug, Clone, Copy)]
 pub struct Ordered<F>(
     /// Puts `left ∘ right` into `right`.

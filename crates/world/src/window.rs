@@ -26,15 +26,15 @@ use crate::world::World;
 
 /// Memory of `T` at every rank; see [`World::window`].
 ///
-/// When it is dropped, the others' calls on this rank's part become errors; those under way are
-/// waited for. That is not collective: a barrier before it, where others may still want the window.
+/// Dropping it waits for calls on this rank's part that are under way, and makes later ones errors.
+/// Dropping is not collective: a barrier before it is needed where others may still use the window.
 pub struct Window<'w, T: Scalar> {
     bytes: hikyaku_rank::Window,
     world: &'w World,
     element: PhantomData<T>,
 }
 
-/// An integer that can be changed undivided: `i32`, `u32`, `i64`, `u64`.
+/// An integer with atomic operations: `i32`, `u32`, `i64`, `u64`.
 pub trait AtomicScalar: Scalar + sealed::Sealed {
     #[doc(hidden)]
     const INTEGER: Integer;
@@ -75,7 +75,7 @@ impl World {
     ///
     /// # Errors
     /// There is no memory for it, or as many windows as there are contexts; at the other ranks
-    /// then [`Error::WindowRefused`]. A rank is gone.
+    /// then [`WindowError::Refused`](crate::WindowError::Refused). A rank is gone.
     pub fn window<T: Scalar>(&self, length: usize) -> Result<Window<'_, T>, Error> {
         let bytes = self.communicator().window(length, size_of::<T>())?;
         Ok(Window { bytes, world: self, element: PhantomData })
@@ -148,7 +148,7 @@ impl<T: Scalar> Window<'_, T> {
 }
 
 impl<T: AtomicScalar> Window<'_, T> {
-    /// The element as one, never half of a change (MPI_Fetch_and_op with MPI_NO_OP).
+    /// Loads the element atomically (MPI_Fetch_and_op with MPI_NO_OP).
     ///
     /// # Errors
     /// As [`Window::put`]; so for all that follow.
@@ -156,7 +156,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Load, T::zeroed())
     }
 
-    /// Stores a value and answers the one before (MPI_REPLACE; paper 003: swap).
+    /// Stores a value and returns the old one (MPI_REPLACE; paper 003: swap).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -164,7 +164,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Swap, value)
     }
 
-    /// Stores `new` if `expected` is there, and answers what was there (MPI_Compare_and_swap).
+    /// Stores `new` if the element is `expected`, and returns the old value (MPI_Compare_and_swap).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -173,7 +173,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::CompareSwap { expected }, new)
     }
 
-    /// Adds a value, around the end if need be, and answers the one before (MPI_SUM).
+    /// Adds a value, wrapping around, and returns the old one (MPI_SUM).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -181,7 +181,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Add, value)
     }
 
-    /// Takes the bitwise and (MPI_BAND); answers the value before.
+    /// Combines the element with `value` by bitwise and; returns the old one (MPI_BAND).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -189,7 +189,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::And, value)
     }
 
-    /// Takes the bitwise or (MPI_BOR); answers the value before.
+    /// Combines the element with `value` by bitwise or; returns the old one (MPI_BOR).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -197,7 +197,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Or, value)
     }
 
-    /// Takes the bitwise exclusive or (MPI_BXOR); answers the value before.
+    /// Combines the element with `value` by exclusive or; returns the old one (MPI_BXOR).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -205,7 +205,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Xor, value)
     }
 
-    /// Takes the smaller (MPI_MIN); answers the value before.
+    /// Keeps the smaller of the element and `value`; returns the old one (MPI_MIN).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -213,7 +213,7 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Min, value)
     }
 
-    /// Takes the larger (MPI_MAX); answers the value before.
+    /// Keeps the larger of the element and `value`; returns the old one (MPI_MAX).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -221,11 +221,11 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Max, value)
     }
 
-    /// Waits until an element of this rank's own part, which `from` changes, is as `wanted` says,
-    /// and answers it. Messages make progress meanwhile.
+    /// Waits until `wanted` holds of an element of this rank's own part, which rank `from` changes,
+    /// and returns the element. Messages make progress meanwhile.
     ///
     /// # Errors
-    /// There is no such element, or `from` died or left and it is not.
+    /// There is no such element, or `from` died or left before `wanted` held.
     pub fn wait(&self, index: usize, from: u32, wanted: impl Fn(T) -> bool) -> Result<T, Error> {
         let wanted = |bits| wanted(T::from_bits(bits));
         Ok(T::from_bits(self.bytes.wait(index, from, T::INTEGER, wanted)?))

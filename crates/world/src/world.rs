@@ -5,31 +5,29 @@ use std::mem::size_of;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hikyaku_dsm::driver::{Settings, Variables};
+use hikyaku_dsm::driver::{Protocol, Settings, Variables};
 use hikyaku_msg::{
     Endpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
 };
 use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, Inside, RankPort, Tasks, from_environment};
+use hikyaku_rank::{Communicator, Inside, NotASeed, RankPort, Tasks, from_environment};
 
 use crate::buffer::SharedBuffer;
 use crate::collective::Ranks;
 use crate::error::{Error, InitError};
 use crate::scalar::Scalar;
-use crate::select::{Source, Tag};
-use crate::shared::{NotASeed, Protocol};
 
 /// A communicator: all ranks of the job (MPI_COMM_WORLD and its duplicates), or some of them
 /// ([`World::split`], [`World::create_group`]), numbered from 0.
 ///
-/// Everything that takes or gives a rank means its number in this communicator. Only what is said
-/// of the end of a process ([`MsgError::PeerFailed`](crate::MsgError), `PeerLeft`) and reports of
-/// jobs that hang name ranks of the whole job.
+/// Every rank that a method takes or returns is a number in this communicator. Only errors about
+/// the end of a process ([`MsgError::PeerFailed`](crate::MsgError), `PeerLeft`) and reports of jobs
+/// that hang name ranks of the whole job.
 ///
-/// Not `Send`: a rank is one thread. When the last handle goes, the rank leaves the job in order:
-/// what it still had to post is posted first. Not so when it goes because of a panic: then the
-/// rank has died, and its peers are told when its process ends.
+/// Not `Send`: a rank is one thread. When the last handle is dropped, the rank leaves the job in
+/// order: what it still has to post is posted first. Dropped by a panic, it does not: the rank has
+/// died, and its peers get an error when its process ends.
 #[derive(Debug)]
 pub struct World {
     /// Before the communicator: others are served to the end.
@@ -59,6 +57,32 @@ impl From<hikyaku_msg::Received> for Received {
     fn from(received: hikyaku_msg::Received) -> Received {
         let hikyaku_msg::Received { source, tag, bytes } = received;
         Received { source, tag, bytes }
+    }
+}
+
+/// The rank a receive takes messages from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Source(pub(crate) Option<u32>);
+
+/// Any rank's messages, in order of arrival (MPI_ANY_SOURCE, MPI 5.0 §3.2.4).
+pub const ANY_SOURCE: Source = Source(None);
+
+impl From<u32> for Source {
+    fn from(rank: u32) -> Source {
+        Source(Some(rank))
+    }
+}
+
+/// The tag a receive takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag(pub(crate) Option<i32>);
+
+/// Any tag (MPI_ANY_TAG, MPI 5.0 §3.2.4).
+pub const ANY_TAG: Tag = Tag(None);
+
+impl From<i32> for Tag {
+    fn from(tag: i32) -> Tag {
+        Tag(Some(tag))
     }
 }
 
@@ -119,7 +143,7 @@ impl World {
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
     /// Every rank calls it, in the same order as other duplications.
     ///
-    /// If a rank of some dies meanwhile, every use of the duplicate may be an error.
+    /// If one of the ranks dies meanwhile, every use of the duplicate may be an error.
     pub fn duplicate(&self) -> World {
         World::new(Rc::clone(&self.variables), self.communicator.duplicate())
     }
@@ -241,8 +265,8 @@ impl World {
     }
 
     /// [`World::block_on`] for a future that waits for memory that others change, of windows and
-    /// shared variables: such a change wakes nobody for sure, so no sleep is longer than a
-    /// millisecond, and most looks are at that memory alone.
+    /// shared variables: such a change may wake nobody, so no sleep is longer than a millisecond,
+    /// and most polls are of that memory alone.
     pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
         self.communicator.block_on_memory(future)
     }
@@ -294,7 +318,7 @@ impl World {
         self.engine().borrow().port().now()
     }
 
-    /// Says that what the program computes before its next call takes so long.
+    /// Declares how long the program computes before its next call.
     ///
     /// For programs on simulated machines (`hikyaku simulate`), where it is what a rank's computing
     /// takes unless the processor's time is measured; and for skeletons of programs, which only say
@@ -346,7 +370,7 @@ impl World {
         if direct { Ok(()) } else { self.send_otherwise(bytes, envelope, mode) }
     }
 
-    /// Sends what did not go the direct way.
+    /// Sends what the fast path did not.
     #[cold]
     fn send_otherwise(
         &self,
@@ -391,7 +415,7 @@ impl World {
         whole::<T>(self.recv_otherwise(bytes, selector)?)
     }
 
-    /// Receives what is not there yet, or not the shortest way.
+    /// Receives what the fast path did not.
     #[inline(never)]
     fn recv_otherwise(&self, bytes: &mut [u8], selector: Selector) -> Result<Received, Error> {
         let received = if self.tasks().are_over() {

@@ -3,53 +3,28 @@
 //! ```text
 //!   announce     rank 0 ─► all    broadcast    may we start, and who has which rows
 //!   distribute   rank 0 ─► each   send/recv    its rows of the matrix
-//!   Exchange     side by side     neighbours   entries of the vector, in every iteration
+//!   Product      side by side     neighbours   entries of the vector, in every iteration
 //!   sum          all ◄─► all      allreduce    dot products
 //!   collect      all ─► rank 0    gatherv      the solution
-//!   splits       all ─► rank 0    gather       where the time went
+//!   loads        all ─► rank 0    gather       what each rank has
 //! ```
 
 use std::ops::Range;
 
-use clap::ValueEnum;
-use hikyaku::persistent::{self, Neighbour, Neighbours};
-use hikyaku::topology::{Edge, Neighbourhood, Reorder};
-use hikyaku::{Error, Op, SharedBuffer, World};
+use hikyaku::persistent::{Neighbour, Neighbours};
+use hikyaku::{Error, Op, World};
+use kit::exchange::{Exchange, ExchangeKind};
+use kit::program::ROOT;
+use kit::times::{Stopwatch, TimePart};
 
 use crate::csr::Csr;
-use crate::local::Local;
+use crate::local::{self, Local};
 use crate::partition::Partition;
-use crate::solver::{Part, Split, Stopwatch};
-
-/// The rank that reads, writes and talks to people.
-pub const ROOT: u32 = 0;
 
 /// Tags of the parts of a block of rows.
 const LENGTHS: i32 = 1;
 const COLUMNS: i32 = 2;
 const VALUES: i32 = 3;
-
-/// How the ranks exchange entries of a vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// Exchange, then multiply.
-    Blocking,
-    /// Start the exchange, multiply with the own entries, then wait for it.
-    Nonblocking,
-    /// The same with an exchange that is set up once and goes on by itself once it is started.
-    Persistent,
-}
-
-impl Kind {
-    /// Its name, as on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Blocking => "blocking",
-            Kind::Nonblocking => "nonblocking",
-            Kind::Persistent => "persistent",
-        }
-    }
-}
 
 /// Rank 0 tells all others who has which rows, or that its input was no good: `None` on every
 /// rank, which then end together.
@@ -96,93 +71,34 @@ pub fn distribute(
     Ok(Csr::from_parts(&lengths, columns.to_vec(), values.to_vec()).expect(complete))
 }
 
-/// A rank's exchange of vector entries: set up once, used in every iteration.
+/// A rank's products with its part of the matrix.
 #[derive(Debug)]
-pub struct Exchange<'w> {
-    world: &'w World,
-    kind: Kind,
-    /// Own entries that are sent, neighbour after neighbour.
-    entries: Vec<u32>,
-    sends: Vec<Range<usize>>,
-    receives: Vec<Range<usize>>,
-    way: Way,
+pub struct Product<'a> {
+    local: &'a Local,
+    exchange: Exchange<'a>,
 }
 
-/// How entries get to the neighbours and back. What goes out and what comes in is in memory that
-/// the node's other ranks reach directly.
-#[derive(Debug)]
-enum Way {
-    /// Messages in every iteration.
-    Messages { neighbours: Neighbourhood, out: SharedBuffer<f64>, into: SharedBuffer<f64> },
-    /// An exchange that has both buffers.
-    Persistent(persistent::Exchange<f64>),
-}
-
-impl Way {
-    fn new(
-        world: &World,
-        kind: Kind,
-        local: &Local,
-        (sends, receives): (&[Range<usize>], &[Range<usize>]),
-    ) -> Result<Way, Error> {
-        let (out, into) = (world.alloc(local.sent())?, world.alloc(local.received())?);
-        let ranks = || local.neighbours.iter().map(|neighbour| neighbour.rank);
-        if kind == Kind::Persistent {
-            let edges = |ranges: &[Range<usize>]| {
-                let edge = |(rank, range): (u32, &Range<usize>)| Neighbour {
-                    rank,
-                    elements: range.clone(),
-                };
-                ranks().zip(ranges).map(edge).collect()
-            };
-            let (sources, destinations) = (edges(receives), edges(sends));
-            let neighbours = Neighbours { sources, destinations, scheme: None };
-            return Ok(Way::Persistent(world.exchange_init(&neighbours, out, into)?));
-        }
-        let edges = |ranges: &[Range<usize>]| -> Vec<Edge> {
-            let edge =
-                |(rank, range): (u32, &Range<usize>)| Edge { rank, weight: range.len() as u32 };
-            ranks().zip(ranges).map(edge).collect()
-        };
-        // The rows are where they are, so ranks are not reordered.
-        let (sources, destinations) = (edges(receives), edges(sends));
-        let neighbours = world.dist_graph_adjacent(&sources, &destinations, Reorder::Keep)?;
-        Ok(Way::Messages { neighbours, out, into })
-    }
-
-    fn out(&mut self) -> Result<&mut [f64], Error> {
-        match self {
-            Way::Messages { out, .. } => Ok(out),
-            Way::Persistent(exchange) => exchange.outgoing_mut(),
-        }
-    }
-
-    fn heard(&self) -> Result<&[f64], Error> {
-        match self {
-            Way::Messages { into, .. } => Ok(into),
-            Way::Persistent(exchange) => exchange.incoming(),
-        }
-    }
-}
-
-impl<'w> Exchange<'w> {
+impl<'a> Product<'a> {
     /// Sets up the exchange. All ranks call this together.
     ///
     /// # Errors
     /// Another rank failed, or there is no memory for the buffers.
-    pub fn new(world: &'w World, kind: Kind, local: &Local) -> Result<Exchange<'w>, Error> {
-        let neighbours = local.neighbours.iter();
-        let mut end = 0;
-        let sends = neighbours.clone().map(|neighbour| {
-            let start = end;
-            end += neighbour.sends.len();
-            start..end
-        });
-        let sends: Vec<_> = sends.collect();
-        let entries = neighbours.clone().flat_map(|n| n.sends.iter().copied()).collect();
-        let receives: Vec<_> = neighbours.map(|neighbour| neighbour.receives.clone()).collect();
-        let way = Way::new(world, kind, local, (&sends, &receives))?;
-        Ok(Exchange { world, kind, entries, sends, receives, way })
+    pub fn new(
+        world: &'a World,
+        kind: ExchangeKind,
+        local: &'a Local,
+    ) -> Result<Product<'a>, Error> {
+        let edges = |range: fn(&local::Neighbour) -> &Range<usize>| {
+            // One number after the entries is the exchange's.
+            let edge = |to: &local::Neighbour| Neighbour {
+                rank: to.rank,
+                elements: range(to).start..range(to).end + 1,
+            };
+            local.neighbours.iter().map(edge).collect()
+        };
+        let (sources, destinations) = (edges(|of| &of.receives), edges(|of| &of.sends));
+        let neighbours = Neighbours { sources, destinations, scheme: None };
+        Ok(Product { local, exchange: Exchange::new(world, kind, &neighbours)? })
     }
 
     /// `out = matrix · x`, where every rank has its rows of all three.
@@ -191,42 +107,16 @@ impl<'w> Exchange<'w> {
     /// Another rank failed.
     pub fn multiply(
         &mut self,
-        local: &Local,
         x: &[f64],
         out: &mut [f64],
         watch: &mut Stopwatch,
     ) -> Result<(), Error> {
-        for (place, entry) in self.way.out()?.iter_mut().zip(&self.entries) {
-            *place = x[*entry as usize];
-        }
-        let Exchange { world, sends, receives, .. } = self;
-        match &mut self.way {
-            Way::Persistent(exchange) => {
-                exchange.start()?;
-                watch.book(Part::Exchange);
-                local.own.multiply(x, out, false);
-                watch.book(Part::Computing);
-                exchange.wait()?;
-                watch.book(Part::Exchange);
-            }
-            Way::Messages { neighbours, out: sent, into } if self.kind == Kind::Blocking => {
-                neighbours.neighbour_alltoallv(sent, sends, into, receives)?;
-                watch.book(Part::Exchange);
-                local.own.multiply(x, out, false);
-            }
-            Way::Messages { neighbours, out: sent, into } => world.scope(|scope| {
-                let entries =
-                    scope.ineighbour_alltoallv(neighbours, sent, sends, into, receives)?;
-                watch.book(Part::Exchange);
-                local.own.multiply(x, out, false);
-                watch.book(Part::Computing);
-                entries.wait()?;
-                watch.book(Part::Exchange);
-                Ok(())
-            })?,
-        }
-        local.others.multiply(self.way.heard()?, out, true);
-        watch.book(Part::Computing);
+        let Product { local, exchange } = self;
+        local.pack(x, exchange.outgoing()?);
+        watch.book(TimePart::Copying);
+        exchange.run(watch, || local.own.multiply(x, out, false))?;
+        local.others.multiply(exchange.incoming()?, out, true);
+        watch.book(TimePart::Computing);
         Ok(())
     }
 }
@@ -261,17 +151,8 @@ pub fn loads(world: &World, local: &Local) -> Result<Option<Vec<Load>>, Error> {
         local.rows(),
         local.own.entries() + local.others.entries(),
         local.neighbours.len(),
-        local.sent(),
+        local.neighbours.iter().map(|neighbour| neighbour.entries.len()).sum(),
     ];
     let loads = world.gather(&numbers.map(|number| number as u64), ROOT)?;
     Ok(loads.map(|loads| loads.as_chunks().0.to_vec()))
-}
-
-/// Where each rank's time went, by rank, on rank 0; `None` elsewhere.
-///
-/// # Errors
-/// Another rank failed.
-pub fn splits(world: &World, split: &Split) -> Result<Option<Vec<Split>>, Error> {
-    let seconds = world.gather(split, ROOT)?;
-    Ok(seconds.map(|seconds| seconds.as_chunks().0.to_vec()))
 }

@@ -25,8 +25,11 @@ pub struct Neighbour {
     /// Its rank.
     pub rank: u32,
     /// Which of this rank's entries it needs, ascending.
-    pub sends: Vec<u32>,
-    /// Where the entries that come from it lie among all that come.
+    pub entries: Vec<u32>,
+    /// Where these lie among all numbers that go out. Each neighbour's are followed by one number
+    /// that belongs to the exchange.
+    pub sends: Range<usize>,
+    /// Where the entries that come from it lie among all numbers that come, likewise.
     pub receives: Range<usize>,
 }
 
@@ -46,24 +49,27 @@ impl Local {
     pub fn new(rows: &Csr, partition: &Partition, rank: u32) -> Local {
         let mine = partition.rows(rank);
         let mut needed: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        let mut sends: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut given: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for row in 0..rows.rows() {
             for (column, _) in rows.row(row).filter(|(c, _)| !mine.contains(&(*c as usize))) {
                 let owner = partition.owner(column as usize);
                 needed.entry(owner).or_default().push(column);
-                sends.entry(owner).or_default().push(row as u32);
+                given.entry(owner).or_default().push(row as u32);
             }
         }
         // Where each column of others arrives: owners ascend, and so do the columns of each.
         let mut arrives: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut neighbours = Vec::new();
-        for ((rank, mut columns), (_, mut rows)) in needed.into_iter().zip(sends) {
+        let mut neighbours: Vec<Neighbour> = Vec::new();
+        for ((rank, mut columns), (_, mut entries)) in needed.into_iter().zip(given) {
             columns.sort_unstable();
             columns.dedup();
-            rows.dedup();
-            let start = arrives.len();
-            arrives.extend(columns.iter().copied().zip(start as u32..));
-            neighbours.push(Neighbour { rank, sends: rows, receives: start..arrives.len() });
+            entries.dedup();
+            let starts = neighbours.last().map(|last| [last.sends.end + 1, last.receives.end + 1]);
+            let [sends, receives] = starts.unwrap_or_default();
+            let sends = sends..sends + entries.len();
+            let receives = receives..receives + columns.len();
+            arrives.extend(columns.iter().copied().zip(receives.start as u32..));
+            neighbours.push(Neighbour { rank, entries, sends, receives });
         }
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for row in 0..rows.rows() {
@@ -84,14 +90,17 @@ impl Local {
         self.own.rows()
     }
 
-    /// How many entries go out in a product.
-    pub fn sent(&self) -> usize {
-        self.neighbours.iter().map(|neighbour| neighbour.sends.len()).sum()
+    /// Copies what the neighbours need of this rank's entries of `x`.
+    pub fn pack(&self, x: &[f64], out: &mut [f64]) {
+        for Neighbour { entries, sends, .. } in &self.neighbours {
+            let pairs = out[sends.clone()].iter_mut().zip(entries);
+            pairs.for_each(|(place, entry)| *place = x[*entry as usize]);
+        }
     }
 
-    /// How many entries come in.
+    /// How many numbers come in.
     pub fn received(&self) -> usize {
-        self.neighbours.last().map_or(0, |last| last.receives.end)
+        self.neighbours.last().map_or(0, |last| last.receives.end + 1)
     }
 }
 
@@ -135,9 +144,9 @@ mod tests {
                 for neighbour in &local.neighbours {
                     let there = &parts[neighbour.rank as usize];
                     let back = there.neighbours.iter().find(|back| back.rank == rank).unwrap();
-                    prop_assert_eq!(back.sends.len(), neighbour.receives.len());
+                    prop_assert_eq!(back.entries.len(), neighbour.receives.len());
                     let first = partition.rows(neighbour.rank).start;
-                    let values = back.sends.iter().map(|row| x[first + *row as usize]);
+                    let values = back.entries.iter().map(|row| x[first + *row as usize]);
                     ghosts.splice(neighbour.receives.clone(), values);
                 }
                 let mine = partition.rows(rank);

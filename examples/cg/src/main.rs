@@ -4,24 +4,24 @@
 //! converge, the check failed, the page could not be written, or another rank failed; 2 bad input,
 //! said in one line on the standard error stream before any other rank ends.
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cg::csr::Csr;
-use cg::exchange::{self, Exchange, Kind, Load, ROOT};
+use cg::exchange::{self, Load, Product};
 use cg::local::Local;
 use cg::partition::Partition;
 use cg::report::{self, Check, Run, Solution};
-use cg::solver::{self, Limits, Stopwatch};
+use cg::solver::{self, Limits};
 use cg::{matrix_market, serial};
 use clap::Parser;
 use hikyaku::{Error, World};
+use kit::exchange::ExchangeKind;
+use kit::program::{BAD_INPUT, FAILED, Program, ROOT, read_file};
+use kit::times::{Stopwatch, Times};
 
-const FAILED: u8 = 1;
-const BAD_INPUT: u8 = 2;
+const CG: Program = Program("cg");
 
 /// Longest file that is read, bytes.
 const MAX_BYTES: u64 = 4 << 30;
@@ -49,7 +49,7 @@ struct Args {
         value_delimiter = ',',
         default_value = "nonblocking"
     )]
-    exchange: Vec<Kind>,
+    exchange: Vec<ExchangeKind>,
     /// Run the serial solver as well and compare
     #[arg(long)]
     check: bool,
@@ -66,25 +66,11 @@ fn tolerance(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> ExitCode {
-    let world = match World::init() {
-        Ok(world) => world,
-        Err(error) => {
-            complain(&format!("cannot join the job: {error}"));
-            return ExitCode::from(FAILED);
-        }
-    };
-    run(&world).unwrap_or_else(|error| {
-        complain(&format!("rank {}: {error}", world.rank()));
-        ExitCode::from(FAILED)
-    })
+    CG.run(run)
 }
 
 /// The whole run as each rank sees it.
-fn run(world: &World) -> Result<ExitCode, Error> {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => return answer_usage(world, &error),
-    };
+fn run(world: &World, args: &Args) -> Result<ExitCode, Error> {
     let matrix = if world.rank() == ROOT { read(&args.matrix) } else { None };
     let partition = matrix.as_ref().map(|matrix| Partition::new(matrix, world.size()));
     let Some(partition) = exchange::announce(world, partition.as_ref())? else {
@@ -95,7 +81,7 @@ fn run(world: &World) -> Result<ExitCode, Error> {
     let loads = exchange::loads(world, &local)?;
     let mut solved = Vec::new();
     for kind in &args.exchange {
-        match solve(world, &args, &partition, &local, *kind)? {
+        match solve(world, args, &partition, &local, *kind)? {
             Some(one) => solved.push(one),
             None => return not_positive_definite(world),
         }
@@ -103,7 +89,7 @@ fn run(world: &World) -> Result<ExitCode, Error> {
     let (Some(matrix), Some(loads)) = (matrix, loads) else {
         return Ok(ExitCode::SUCCESS); // not rank 0
     };
-    Ok(finish(&args, &matrix, &loads, solved.into_iter().flatten().collect()))
+    Ok(finish(args, &matrix, &loads, solved.into_iter().flatten().collect()))
 }
 
 /// The entry of the vector that is to be found.
@@ -119,30 +105,30 @@ fn solve(
     args: &Args,
     partition: &Partition,
     local: &Local,
-    kind: Kind,
+    kind: ExchangeKind,
 ) -> Result<Option<Option<(Solution, Vec<f64>)>>, Error> {
-    let mut exchange = Exchange::new(world, kind, local)?;
+    let mut product = Product::new(world, kind, local)?;
     let x: Vec<f64> = partition.rows(world.rank()).map(exact).collect();
     let mut b = vec![0.0; x.len()];
-    exchange.multiply(local, &x, &mut b, &mut Stopwatch::start())?;
+    product.multiply(&x, &mut b, &mut Stopwatch::start())?;
     let limits = Limits { tolerance: args.tolerance, iterations: args.iterations };
     world.barrier()?;
     let began = Instant::now();
-    let outcome = solver::solve(world, local, &mut exchange, &b, limits)?;
+    let outcome = solver::solve(world, &mut product, &b, limits)?;
     let elapsed = began.elapsed();
     let Some(outcome) = outcome else { return Ok(None) };
     let x = exchange::collect(world, &outcome.x)?;
-    let splits = exchange::splits(world, &outcome.split)?;
+    let iterations = outcome.residuals.len() as u64 - 1;
+    let times = Times::gather(world, kind, iterations, &outcome.split, elapsed)?;
     let residuals = outcome.residuals;
-    let solution =
-        splits.map(|splits| Solution { exchange: kind, residuals, splits, elapsed, check: None });
+    let solution = times.map(|times| Solution { times, residuals, check: None });
     Ok(Some(solution.zip(x)))
 }
 
 /// Tells what the sums of all ranks have shown; rank 0 says it, and every rank ends after that.
 fn not_positive_definite(world: &World) -> Result<ExitCode, Error> {
     if world.rank() == ROOT {
-        complain("the matrix is not positive definite: conjugate gradients need one that is");
+        CG.complain("the matrix is not positive definite: conjugate gradients need one that is");
     }
     world.barrier()?;
     Ok(ExitCode::from(BAD_INPUT))
@@ -159,21 +145,21 @@ fn finish(
     let serial = args.check.then(|| solve_serially(args, matrix));
     let mut solutions = Vec::new();
     for (mut solution, x) in solved {
-        say(&summary(matrix, loads, &solution));
+        CG.say(&summary(matrix, loads, &solution));
         if solution.residual() > args.tolerance {
-            complain(&format!("it has not converged to {:e}", args.tolerance));
+            CG.complain(&format!("it has not converged to {:e}", args.tolerance));
             failed = true;
         }
         solution.check = serial.as_ref().map(|serial| check(args, matrix, &x, serial));
         if let Some(check) = &solution.check {
-            say(&verdict(check));
+            CG.say(&verdict(check));
             failed |= !check.passed;
         }
         solutions.push(solution);
     }
     if let Some(path) = &args.report {
         let run = Run { file: &args.matrix, matrix, loads, solutions: &solutions };
-        failed |= !write(path, &report::page(&run));
+        failed |= !CG.write(path, report::page(&run));
     }
     ExitCode::from(if failed { FAILED } else { 0 })
 }
@@ -185,15 +171,15 @@ fn summary(matrix: &Csr, loads: &[Load], solution: &Solution) -> String {
         matrix.rows(),
         matrix.entries(),
         loads.len(),
-        solution.exchange.name(),
-        solution.iterations(),
-        solution.elapsed.as_secs_f64() * 1e3,
+        solution.times.exchange.name(),
+        solution.times.steps,
+        solution.times.elapsed.as_secs_f64() * 1e3,
         solution.residual(),
     )
 }
 
 /// The right side, the serial solution, and how long it took.
-type Serial = (Vec<f64>, Option<serial::Solution>, Duration);
+type Serial = (Vec<f64>, Option<serial::SerialSolution>, Duration);
 
 fn solve_serially(args: &Args, matrix: &Csr) -> Serial {
     let x: Vec<f64> = (0..matrix.rows()).map(exact).collect();
@@ -243,67 +229,12 @@ fn verdict(check: &Check) -> String {
     )
 }
 
-/// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it has,
-/// because the first rank that fails makes the launcher end the job.
-fn answer_usage(world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
-    if world.rank() == ROOT {
-        if error.use_stderr() {
-            let text = error.render().to_string();
-            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-            let line = lines.collect::<Vec<_>>().join(" ");
-            complain(&format!("{} (--help lists the options)", line.replacen("error: ", "", 1)));
-        } else {
-            // Help or version; if nobody reads it there is nothing to be done.
-            let _ = error.print();
-        }
-    }
-    world.barrier()?;
-    Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
-}
-
 /// Reads the matrix. If it cannot, it says so now, while no other rank can have ended yet.
 fn read(path: &Path) -> Option<Csr> {
-    let matrix = read_bytes(path).and_then(|bytes| {
+    let matrix = read_file(path, MAX_BYTES).and_then(|bytes| {
         // Comments may be in any encoding; what counts is ASCII.
-        matrix_market::parse(&String::from_utf8_lossy(&bytes))
+        let matrix = matrix_market::parse(&String::from_utf8_lossy(&bytes));
+        matrix.map_err(|error| format!("{}: {error}", path.display()))
     });
-    matrix.inspect_err(|error| complain(&format!("{}: {error}", path.display()))).ok()
-}
-
-/// Reads a whole file. Opening a named pipe without a writer would wait for ever, and a device may
-/// never end, so only regular files are read.
-fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let wrong = |error: io::Error| format!("cannot be read: {error}");
-    let file = fs::metadata(path).map_err(wrong)?;
-    if !file.is_file() {
-        return Err("cannot be read: it is not a regular file".into());
-    }
-    if file.len() > MAX_BYTES {
-        return Err(format!("it is longer than {MAX_BYTES} bytes"));
-    }
-    fs::read(path).map_err(wrong)
-}
-
-/// Writes the page and says so; returns whether it is there.
-fn write(path: &Path, page: &str) -> bool {
-    match fs::write(path, page) {
-        Ok(()) => {
-            say(&format!("cg: wrote {}", path.display()));
-            true
-        }
-        Err(error) => {
-            complain(&format!("{}: cannot be written: {error}", path.display()));
-            false
-        }
-    }
-}
-
-/// A line of results. If nobody reads it, that is no reason to fail.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
-}
-
-/// A line about what went wrong.
-fn complain(line: &str) {
-    let _ = writeln!(io::stderr(), "cg: {line}");
+    matrix.inspect_err(|error| CG.complain(error)).ok()
 }

@@ -3,14 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series, StackedBars, Table, Unit};
+use hikyaku_report::{Axis, Cell, LineChart, Page, Series, Table, Unit};
+use kit::times::{PARTS_NOTE, Times};
 
 use crate::csr::Csr;
-use crate::exchange::{Kind, Load};
-use crate::solver::{PARTS, Split};
-
-/// Bars of ranks on the page; more would not be read.
-const BARS: usize = 64;
+use crate::exchange::Load;
 
 /// What the comparison with the serial solver gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,32 +28,18 @@ pub struct Check {
 /// A solution by one exchange, as rank 0 knows it.
 #[derive(Debug, Clone)]
 pub struct Solution {
-    /// How entries were exchanged.
-    pub exchange: Kind,
+    /// How long it took.
+    pub times: Times,
     /// The residuals.
     pub residuals: Vec<f64>,
-    /// Where each rank's time went.
-    pub splits: Vec<Split>,
-    /// From the first iteration to the last.
-    pub elapsed: Duration,
     /// The comparison with the serial solver, if it was made.
     pub check: Option<Check>,
 }
 
 impl Solution {
-    /// Iterations made.
-    pub fn iterations(&self) -> usize {
-        self.residuals.len() - 1
-    }
-
     /// The residual at the end, relative to the right side.
     pub fn residual(&self) -> f64 {
         self.residuals.last().copied().unwrap_or(1.0)
-    }
-
-    /// Seconds an iteration.
-    pub fn per_iteration(&self) -> f64 {
-        self.elapsed.as_secs_f64() / self.iterations().max(1) as f64
     }
 }
 
@@ -79,16 +62,12 @@ pub fn page(run: &Run<'_>) -> String {
     page.lead(&lead(run)).facts(facts(run));
     page.section("Convergence").chart(residual_chart(run));
     page.section("Where the time went");
+    let times = || run.solutions.iter().map(|solution| &solution.times);
     if run.solutions.len() > 1 {
-        page.table(&side_by_side(run));
+        page.table(&Times::side_by_side("iteration", times()));
     }
-    let charts = run.solutions.iter().map(|solution| Chart::from(split_chart(solution)));
-    page.charts(charts);
-    page.note(
-        "Each rank books every moment to one part. Exchange packs entries of the vector, calls the \
-         library and waits; with more ranks than cores it includes the time in which other ranks \
-         have the core.",
-    );
+    page.charts(times().map(|times| times.bars().into()));
+    page.note(PARTS_NOTE);
     page.section("Who has what").table(&load_table(run));
     page.note(
         "Rows lie in blocks with about equally many entries of the matrix. Entries sent are those \
@@ -113,21 +92,21 @@ fn lead(run: &Run<'_>) -> String {
         Unit::Number.format(run.matrix.entries() as f64),
         run.loads.len(),
         run.solutions[0].residual(),
-        run.solutions[0].iterations(),
+        run.solutions[0].times.steps,
     )
 }
 
 fn facts(run: &Run<'_>) -> Vec<(&'static str, String)> {
-    let fastest = run.solutions.iter().min_by_key(|solution| solution.elapsed);
+    let fastest = run.solutions.iter().min_by_key(|solution| solution.times.elapsed);
     let fastest = fastest.expect("a run has a solution");
     let mut facts = vec![
-        ("run time", Unit::Seconds.format(fastest.elapsed.as_secs_f64())),
-        ("an iteration", Unit::Seconds.format(fastest.per_iteration())),
-        ("iterations", fastest.iterations().to_string()),
+        ("run time", Unit::Seconds.format(fastest.times.elapsed.as_secs_f64())),
+        ("an iteration", Unit::Seconds.format(fastest.times.per_step())),
+        ("iterations", fastest.times.steps.to_string()),
         ("relative residual", format!("{:.1e}", fastest.residual())),
     ];
     if run.solutions.len() > 1 {
-        facts.insert(0, ("fastest exchange", fastest.exchange.name().into()));
+        facts.insert(0, ("fastest exchange", fastest.times.exchange.name().into()));
     }
     if let Some(check) = &fastest.check {
         facts.push(("serial solver", Unit::Seconds.format(check.elapsed.as_secs_f64())));
@@ -153,31 +132,6 @@ fn residual_chart(run: &Run<'_>) -> LineChart {
     }
 }
 
-fn side_by_side(run: &Run<'_>) -> Table {
-    let header = ["exchange", "run time", "iterations", "an iteration"].into_iter().chain(PARTS);
-    let mut table = Table::new("An iteration's time, mean over ranks", header);
-    for solution in run.solutions {
-        let all = (solution.splits.len() * solution.iterations().max(1)) as f64;
-        let mean = |part: usize| solution.splits.iter().map(|split| split[part]).sum::<f64>() / all;
-        let numbers = [
-            Cell::from(solution.exchange.name()),
-            Cell::number(solution.elapsed.as_secs_f64(), Unit::Seconds),
-            Cell::number(solution.iterations() as f64, Unit::Number),
-            Cell::number(solution.per_iteration(), Unit::Seconds),
-        ];
-        let parts = [0, 1, 2].map(|part| Cell::number(mean(part), Unit::Seconds));
-        table.push(numbers.into_iter().chain(parts));
-    }
-    table
-}
-
-fn split_chart(solution: &Solution) -> StackedBars {
-    let title = format!("Where each rank's time went, {}", solution.exchange.name());
-    let bars = StackedBars::new(title, "time", Unit::Seconds, PARTS);
-    let ranks = solution.splits.iter().enumerate().take(BARS);
-    ranks.fold(bars, |bars, (rank, split)| bars.with(format!("rank {rank}"), split.to_vec()))
-}
-
 fn load_table(run: &Run<'_>) -> Table {
     let header = ["rank", "rows", "entries of the matrix", "neighbours", "entries sent"];
     let mut table = Table::new("What each rank has", header);
@@ -192,19 +146,19 @@ fn load_table(run: &Run<'_>) -> Table {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use kit::exchange::ExchangeKind;
+
     use super::*;
 
     #[test]
     fn the_page_says_what_happened() {
         let matrix = Csr::from_entries(2, vec![(0, 0, 1.0), (1, 1, 2.0)]).unwrap();
-        let solution = |exchange| Solution {
-            exchange,
-            residuals: vec![1.0, 0.1, 1e-9],
-            splits: vec![[1.0, 0.5, 0.25]; 2],
-            elapsed: Duration::from_secs(2),
-            check: None,
+        let solution = |exchange| {
+            let splits = vec![[1.0, 0.1, 0.5, 0.2, 0.25]; 2];
+            let times = Times { exchange, steps: 2, splits, elapsed: Duration::from_secs(2) };
+            Solution { times, residuals: vec![1.0, 0.1, 1e-9], check: None }
         };
-        let mut solutions = [Kind::Blocking, Kind::Nonblocking].map(solution);
+        let mut solutions = [ExchangeKind::Blocking, ExchangeKind::Nonblocking].map(solution);
         let loads = [[1, 1, 0, 0]; 2];
         let file = Path::new("some/<mesh>.mtx");
         let of =

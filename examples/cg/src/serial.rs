@@ -8,7 +8,7 @@ use crate::csr::Csr;
 
 /// A solution and how it was come to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Solution {
+pub struct SerialSolution {
     /// The vector.
     pub x: Vec<f64>,
     /// Norm of the residual relative to that of the right side, after each iteration; the first is
@@ -18,7 +18,7 @@ pub struct Solution {
 
 /// Solves `matrix · x = b` by conjugate gradients (Hestenes and Stiefel 1952) from zero. `None` if
 /// the matrix turns out not to be positive definite.
-pub fn solve(matrix: &Csr, b: &[f64], tolerance: f64, most: u64) -> Option<Solution> {
+pub fn solve(matrix: &Csr, b: &[f64], tolerance: f64, most: u64) -> Option<SerialSolution> {
     let rows: Vec<BTreeMap<u32, f64>> =
         (0..matrix.rows()).map(|row| matrix.row(row).collect()).collect();
     let multiply = |x: &[f64]| -> Vec<f64> {
@@ -32,7 +32,7 @@ pub fn solve(matrix: &Csr, b: &[f64], tolerance: f64, most: u64) -> Option<Solut
     let norm = rr.sqrt();
     let mut residuals = vec![1.0];
     if norm == 0.0 {
-        return Some(Solution { x, residuals });
+        return Some(SerialSolution { x, residuals });
     }
     while residuals.len() as u64 <= most && rr.sqrt() > tolerance * norm {
         let q = multiply(&p);
@@ -51,7 +51,7 @@ pub fn solve(matrix: &Csr, b: &[f64], tolerance: f64, most: u64) -> Option<Solut
         }
         residuals.push(rr.sqrt() / norm);
     }
-    Some(Solution { x, residuals })
+    Some(SerialSolution { x, residuals })
 }
 
 /// The sum of products.

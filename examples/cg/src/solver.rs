@@ -4,51 +4,11 @@
 //! others, a dot product a sum over all ranks; everything else is the rank's own. Sums have the
 //! same bits on every rank, so all ranks stop in the same iteration without asking each other.
 
-use std::time::{Duration, Instant};
-
 use hikyaku::{Error, World};
+use kit::times::{Split, Stopwatch, TimePart};
 
-use crate::exchange::{self, Exchange};
-use crate::local::Local;
+use crate::exchange::{self, Product};
 use crate::serial::dot;
-
-/// What a rank can be doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Multiplying and adding.
-    Computing,
-    /// Exchanging entries of the vector: packing, calls, waiting.
-    Exchange,
-    /// Sums over all ranks.
-    Reduction,
-}
-
-/// The names of the parts, in order.
-pub const PARTS: [&str; 3] = ["computing", "exchange", "allreduce"];
-
-/// Seconds for each [`Part`], in its order. Plain numbers, so that they can be gathered.
-pub type Split = [f64; PARTS.len()];
-
-/// Books every moment of a solution to exactly one part.
-#[derive(Debug)]
-pub struct Stopwatch {
-    booked_to: Instant,
-    parts: [Duration; PARTS.len()],
-}
-
-impl Stopwatch {
-    /// Starts now.
-    pub fn start() -> Stopwatch {
-        Stopwatch { booked_to: Instant::now(), parts: [Duration::ZERO; PARTS.len()] }
-    }
-
-    /// The time since the last booking went to `part`.
-    pub fn book(&mut self, part: Part) {
-        let now = Instant::now();
-        self.parts[part as usize] += now - self.booked_to;
-        self.booked_to = now;
-    }
-}
 
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,7 +21,7 @@ pub struct Limits {
 
 /// What a rank did.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct LocalSolution {
     /// Its entries of the solution.
     pub x: Vec<f64>,
     /// Norm of the residual relative to that of the right side, after each iteration; the first is
@@ -71,24 +31,23 @@ pub struct Outcome {
     pub split: Split,
 }
 
-/// Solves `matrix · x = b` from zero, every rank having its rows. `None`, on every rank, if the
+/// Solves `matrix · x = b` from zero, each rank for its rows. `None`, on every rank, if the
 /// matrix turns out not to be positive definite.
 ///
 /// # Errors
 /// Another rank failed.
 pub fn solve(
     world: &World,
-    local: &Local,
-    exchange: &mut Exchange<'_>,
+    product: &mut Product<'_>,
     b: &[f64],
     limits: Limits,
-) -> Result<Option<Outcome>, Error> {
+) -> Result<Option<LocalSolution>, Error> {
     let mut watch = Stopwatch::start();
     let all = |a: &[f64], b: &[f64], watch: &mut Stopwatch| {
         let here = dot(a, b);
-        watch.book(Part::Computing);
+        watch.book(TimePart::Computing);
         let sum = exchange::sum(world, here);
-        watch.book(Part::Reduction);
+        watch.book(TimePart::Reduction);
         sum
     };
     let mut x = vec![0.0; b.len()];
@@ -102,7 +61,7 @@ pub fn solve(
         && residuals.len() as u64 <= limits.iterations
         && rr.sqrt() > limits.tolerance * norm
     {
-        exchange.multiply(local, &p, &mut q, &mut watch)?;
+        product.multiply(&p, &mut q, &mut watch)?;
         let pq = all(&p, &q, &mut watch)?;
         if pq <= 0.0 {
             return Ok(None);
@@ -121,6 +80,6 @@ pub fn solve(
         }
         residuals.push(rr.sqrt() / norm);
     }
-    watch.book(Part::Computing);
-    Ok(Some(Outcome { x, residuals, split: watch.parts.map(|part| part.as_secs_f64()) }))
+    watch.book(TimePart::Computing);
+    Ok(Some(LocalSolution { x, residuals, split: watch.split() }))
 }

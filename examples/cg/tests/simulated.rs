@@ -79,7 +79,7 @@ async fn multiply(rank: &Rank, local: &Local, x: &[f64], out: &mut [f64]) {
     let incoming: Vec<_> =
         local.neighbours.iter().map(|n| rank.irecv(Some(n.rank), Some(-1))).collect();
     for neighbour in &local.neighbours {
-        let entries = neighbour.sends.iter().map(|entry| x[*entry as usize]);
+        let entries = neighbour.entries.iter().map(|entry| x[*entry as usize]);
         let bytes: Vec<u8> = entries.flat_map(f64::to_le_bytes).collect();
         drop(rank.isend(neighbour.rank, -1, Content::Bytes(&bytes)).unwrap());
     }

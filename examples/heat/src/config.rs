@@ -2,10 +2,9 @@
 //!
 //! Only rank 0 reads it. Every error is one line that names the file and what is wrong with it.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use kit::program::read_file;
 use serde::{Deserialize, Serialize};
 
 use crate::field::{Field, MAX_CELLS, Size};
@@ -117,7 +116,7 @@ impl Input {
     /// # Errors
     /// One line that names the file and what is wrong with it.
     pub fn read(path: &Path, steps: Option<u64>) -> Result<Input, String> {
-        let text = String::from_utf8(read(path)?)
+        let text = String::from_utf8(read_file(path, MAX_BYTES)?)
             .map_err(|_| format!("{}: cannot be read: it is not UTF-8 text", path.display()))?;
         let in_file = |reason: String| format!("{}: {reason}", path.display());
         let keys = Keys::parse(&text).map_err(in_file)?;
@@ -194,7 +193,7 @@ impl Keys {
 /// Reads a picture or an array, told apart by their first bytes, and says which temperatures its
 /// pictures range over: those given, else 0 to 100 for a picture and the array's own.
 fn read_field(path: &Path, given: Option<[f64; 2]>) -> Result<(Field, [f64; 2]), String> {
-    let bytes = read(path)?;
+    let bytes = read_file(path, MAX_BYTES)?;
     let in_file = |reason: String| format!("{}: {reason}", path.display());
     if bytes.starts_with(files::PNG_MAGIC) {
         let range = given.unwrap_or([0.0, 100.0]);
@@ -208,21 +207,6 @@ fn read_field(path: &Path, given: Option<[f64; 2]>) -> Result<(Field, [f64; 2]),
     let low = field.cells.iter().copied().fold(f64::INFINITY, f64::min);
     let high = field.cells.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     Ok((field, given.unwrap_or([low, high])))
-}
-
-/// Reads a whole file. Opening a named pipe without a writer would wait for ever, and a device may
-/// never end, so only regular files are read.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let wrong = |reason: String| format!("{}: cannot be read: {reason}", path.display());
-    let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
-    check(length.is_file(), || wrong("it is not a regular file".into()))?;
-    let too_long = || wrong(format!("it is longer than {MAX_BYTES} bytes"));
-    check(length.len() <= MAX_BYTES, too_long)?;
-    let mut bytes = Vec::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
-        .map_err(|error| wrong(error.to_string()))?;
-    Ok(bytes)
 }
 
 /// The size of a generated field from the file's two numbers, or three.

@@ -12,8 +12,8 @@
 //!                                   step
 //! ```
 //!
-//! All message passing is in [`exchange`], all arithmetic of a step in [`stencil`]. Nothing but
-//! [`exchange`] knows that there is more than one process.
+//! All message passing is in [`exchange`] and in what it uses of [`kit::exchange`], all arithmetic
+//! of a step in [`stencil`]. Nothing else knows that there is more than one process.
 
 pub mod block;
 pub mod config;

@@ -4,24 +4,25 @@
 //! failed, a result could not be written, or another rank failed; 2 bad input, said in one line on
 //! the standard error stream before any other rank ends.
 
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use std::{fs, io};
 
 use clap::Parser;
-use heat::block::Block;
+use heat::block::{Block, Halo};
 use heat::config::{Input, Plan};
-use heat::exchange::{self, Exchange, Kind, Outcome, ROOT};
+use heat::exchange::{self, Solved};
 use heat::field::{Decomposition, Field};
 use heat::report::{Run, Solution};
 use heat::{files, serial};
 use hikyaku::{Error, World};
 use hikyaku_report::Unit;
+use kit::exchange::{Exchange, ExchangeKind};
+use kit::program::{BAD_INPUT, FAILED, Program, ROOT};
+use kit::times::Times;
 
-const FAILED: u8 = 1;
-const BAD_INPUT: u8 = 2;
+const HEAT: Program = Program("heat");
 
 /// Solves the heat equation on as many ranks as it is started with.
 ///
@@ -51,30 +52,16 @@ struct Args {
         value_delimiter = ',',
         default_value = "nonblocking"
     )]
-    exchange: Vec<Kind>,
+    exchange: Vec<ExchangeKind>,
 }
 
 fn main() -> ExitCode {
-    let world = match World::init() {
-        Ok(world) => world,
-        Err(error) => {
-            complain(&format!("cannot join the job: {error}"));
-            return ExitCode::from(FAILED);
-        }
-    };
-    run(&world).unwrap_or_else(|error| {
-        complain(&format!("rank {}: {error}", world.rank()));
-        ExitCode::from(FAILED)
-    })
+    HEAT.run(run)
 }
 
 /// The whole run as each rank sees it.
-fn run(world: &World) -> Result<ExitCode, Error> {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => return answer_usage(world, &error),
-    };
-    let input = (world.rank() == ROOT).then(|| prepare(&args)).flatten();
+fn run(world: &World, args: &Args) -> Result<ExitCode, Error> {
+    let input = (world.rank() == ROOT).then(|| prepare(args)).flatten();
     let Some(plan) = exchange::announce(world, input.as_ref().map(|input| &input.plan))? else {
         return Ok(ExitCode::from(BAD_INPUT));
     };
@@ -89,7 +76,9 @@ fn run(world: &World) -> Result<ExitCode, Error> {
         let first = field.get_or_insert_with(|| end.clone());
         if let Some([x, y, z]) = first.first_difference(&end) {
             let kind = kind.name();
-            complain(&format!("the {kind} exchange differs in row {y}, column {x}, plane {z}"));
+            HEAT.complain(&format!(
+                "the {kind} exchange differs in row {y}, column {x}, plane {z}"
+            ));
             same = false;
         }
     }
@@ -97,7 +86,7 @@ fn run(world: &World) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS); // not rank 0
     };
     let config = args.config.clone();
-    let passed = finish(&args, Run { config, input, grid, field, solutions, check: None });
+    let passed = finish(args, Run { config, input, grid, field, solutions, check: None });
     Ok(ExitCode::from(if passed && same { 0 } else { FAILED }))
 }
 
@@ -107,21 +96,24 @@ fn solve(
     plan: &Plan,
     grid: &Decomposition,
     start: &Field,
-    kind: Kind,
+    kind: ExchangeKind,
 ) -> Result<Option<(Solution, Field)>, Error> {
     let mut block = Block::new(start, (grid, world.rank()), plan);
-    let mut exchange = Exchange::new(world, kind, grid, &block)?;
+    let halo = Halo::new(&block, grid, world.rank());
+    let mut exchange = Exchange::new(world, kind, &exchange::neighbours(&halo))?;
     world.barrier()?; // all start together, so that nobody's first step waits for the reading
     let began = Instant::now();
-    let outcome = exchange::solve(world, plan, &mut block, &mut exchange, |step, change| {
+    let mut observe = |step, change| {
         if world.rank() == ROOT && is_tenth(step, plan.steps) {
-            complain(&progress(step, plan.steps, change));
+            HEAT.complain(&progress(step, plan.steps, change));
         }
-    })?;
+    };
+    let solved = exchange::solve(world, plan, (&mut block, &halo), &mut exchange, &mut observe)?;
     let elapsed = began.elapsed();
     let field = exchange::collect(world, grid, plan, &block)?;
-    let splits = exchange::splits(world, &outcome.split)?;
-    let solution = splits.map(|splits| Solution { exchange: kind, outcome, splits, elapsed });
+    let Solved { steps, change, split } = solved;
+    let times = Times::gather(world, kind, steps, &split, elapsed)?;
+    let solution = times.map(|times| Solution { times, change });
     Ok(solution.zip(field))
 }
 
@@ -137,24 +129,6 @@ fn progress(step: u64, of: u64, change: Option<f64>) -> String {
     format!("{percent} %, {step} of {of} steps{change}")
 }
 
-/// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it has,
-/// because the first rank that fails makes the launcher end the job.
-fn answer_usage(world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
-    if world.rank() == ROOT {
-        if error.use_stderr() {
-            let text = error.render().to_string();
-            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-            let line = lines.collect::<Vec<_>>().join(" ");
-            complain(&format!("{} (--help lists the options)", line.replacen("error: ", "", 1)));
-        } else {
-            // Help or version; if nobody reads it there is nothing to be done.
-            let _ = error.print();
-        }
-    }
-    world.barrier()?;
-    Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
-}
-
 /// Reads the input and makes the directories of the results. An error is printed now, while no
 /// other rank can have ended yet.
 fn prepare(args: &Args) -> Option<Input> {
@@ -164,7 +138,7 @@ fn prepare(args: &Args) -> Option<Input> {
         beside.filter(|path| !path.as_os_str().is_empty()).map_or(Ok(()), make_directory)?;
         Ok(input)
     });
-    input.inspect_err(|error| complain(error)).ok()
+    input.inspect_err(|error| HEAT.complain(error)).ok()
 }
 
 fn make_directory(path: &Path) -> Result<(), String> {
@@ -175,10 +149,10 @@ fn make_directory(path: &Path) -> Result<(), String> {
 /// Writes the results, compares them if asked to, and prints what there is to say. Returns whether
 /// all went well.
 fn finish(args: &Args, mut run: Run) -> bool {
-    run.solutions.iter().for_each(|solution| say(&summary(&run, solution)));
+    run.solutions.iter().for_each(|solution| HEAT.say(&summary(&run, solution)));
     let picture = files::encode_png(&run.field, run.input.range, 1);
-    let mut passed = write(&args.output.join("final.png"), &picture);
-    passed &= write(&args.output.join("final.npy"), &files::encode_npy(&run.field));
+    let mut passed = HEAT.write(&args.output.join("final.png"), picture);
+    passed &= HEAT.write(&args.output.join("final.npy"), files::encode_npy(&run.field));
     if args.check {
         let began = Instant::now();
         let (expected, steps) = serial::solve(&run.input.field, &run.input.plan);
@@ -187,12 +161,12 @@ fn finish(args: &Args, mut run: Run) -> bool {
         run.check = Some((elapsed, agrees));
         passed &= agrees;
     }
-    args.report.as_ref().is_none_or(|path| write(path, run.page().as_bytes())) && passed
+    args.report.as_ref().is_none_or(|path| HEAT.write(path, run.page())) && passed
 }
 
 fn summary(run: &Run, solution: &Solution) -> String {
     let [cells, blocks] = run.sizes().map(|size| size.replace('×', "x"));
-    let Solution { exchange, outcome: Outcome { steps, change, .. }, splits, elapsed } = solution;
+    let Solution { times: Times { exchange, steps, splits, elapsed }, change } = solution;
     format!(
         "heat: {cells} cells in {blocks} blocks on {} ranks, {}: {steps} steps in {:.2} s, {} \
          steps/s; largest change {change:.1e}, {}",
@@ -206,41 +180,21 @@ fn summary(run: &Run, solution: &Solution) -> String {
 
 /// Compares with the serial program's field and steps, and says how they compare.
 fn agrees(run: &Run, expected: &Field, steps: u64) -> bool {
-    let made = run.solutions.iter().map(|solution| solution.outcome.steps);
+    let made = run.solutions.iter().map(|solution| solution.times.steps);
     let others: Vec<u64> = made.filter(|made| *made != steps).collect();
     for made in &others {
-        complain(&format!("check: {made} steps were made, the serial program makes {steps}"));
+        HEAT.complain(&format!("check: {made} steps were made, the serial program makes {steps}"));
     }
     let Some([x, y, z]) = run.field.first_difference(expected) else {
         let cells = Unit::Number.format(expected.cells.len() as f64);
-        say(&format!("check: field is bitwise equal to the serial program's ({cells} cells)"));
+        HEAT.say(&format!("check: field is bitwise equal to the serial program's ({cells} cells)"));
         return others.is_empty();
     };
     let index = (z * expected.size[1] + y) * expected.size[0] + x;
-    complain(&format!(
+    HEAT.complain(&format!(
         "check: field differs from the serial program's, first in row {y}, column {x}, plane {z}: \
          {:e} instead of {:e}",
         run.field.cells[index], expected.cells[index]
     ));
     false
-}
-
-/// Writes a file and says so. Returns whether it is there.
-fn write(path: &Path, bytes: &[u8]) -> bool {
-    let written = fs::write(path, bytes);
-    match &written {
-        Ok(()) => say(&format!("heat: wrote {}", path.display())),
-        Err(error) => complain(&format!("{}: cannot be written: {error}", path.display())),
-    }
-    written.is_ok()
-}
-
-/// A line of results. If nobody reads it, that is no reason to fail.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
-}
-
-/// A line about what went wrong, or how far the run is.
-fn complain(line: &str) {
-    let _ = writeln!(io::stderr(), "heat: {line}");
 }

@@ -13,11 +13,12 @@ use crate::{RustFile, Tree};
 /// A path is followed through so many re-exports. A longer way is a name that stands for itself.
 const MOST_STEPS: usize = 16;
 
-/// The circles among `sources` that span several folders: the largest sets of files each of which
-/// reaches every other.
-pub(super) fn circles(tree: &Tree, sources: &BTreeMap<String, usize>) -> Vec<Vec<String>> {
+/// The circles among the tree's sources that span several folders: the largest sets of files each
+/// of which reaches every other.
+pub(crate) fn circles(tree: &Tree) -> Vec<Vec<String>> {
     let mut crates: BTreeMap<&str, Vec<&RustFile>> = BTreeMap::new();
-    for file in tree.rust.iter().filter(|file| sources.contains_key(&file.path)) {
+    let is_source = |file: &&RustFile| !file.is_test && !file.path.starts_with("tests/");
+    for file in tree.rust.iter().filter(is_source) {
         if let Some(root) = root_of(&file.path) {
             crates.entry(root).or_default().push(file);
         }
@@ -255,8 +256,7 @@ mod tests {
         let files: Vec<(String, &str)> =
             files.iter().map(|(path, text)| (format!("crates/a/src/{path}"), *text)).collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, *text)).collect();
-        let sources = files.iter().map(|(path, _)| ((*path).to_string(), 1)).collect();
-        let circles = circles(&Tree::from_samples(&files, Vec::new()), &sources);
+        let circles = circles(&Tree::from_samples(&files, Vec::new()));
         let short = |path: &String| path.trim_start_matches("crates/a/src/").to_string();
         circles.iter().map(|circle| circle.iter().map(short).collect()).collect()
     }
@@ -284,7 +284,13 @@ mod tests {
 
     #[test]
     fn one_way_is_no_circle() {
-        for other in ["", "use std::fmt;", "mod e;", "#[cfg(test)]\nmod t { use crate::b::X; }"] {
+        for other in [
+            "",
+            "use std::fmt;",
+            "mod e;",
+            "#[cfg(test)]\nmod t { use crate::b::X; }",
+            "pub(in crate::b) struct D;",
+        ] {
             assert_eq!(found(&[B_MOD, ("d.rs", other)]), [[""; 0]; 0], "{other}");
         }
     }

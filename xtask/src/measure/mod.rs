@@ -36,6 +36,8 @@
 
 mod imports;
 
+pub(crate) use imports::circles;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -105,7 +107,7 @@ impl Figures {
         }
         figures.types = names.values().sum();
         figures.shared = names.into_iter().filter(|(_, types)| *types > 1).collect();
-        figures.circles = imports::circles(tree, &figures.files);
+        figures.circles = imports::circles(tree);
         figures
     }
 

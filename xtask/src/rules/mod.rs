@@ -8,6 +8,7 @@ use crate::{Tree, Violation};
 
 pub mod borrows;
 pub mod checklist;
+pub mod circles;
 pub mod dependencies;
 pub mod headers;
 pub mod manifests;
@@ -33,6 +34,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "purity", check: purity::check },
     Rule { name: "borrows", check: borrows::check },
+    Rule { name: "circles", check: circles::check },
     Rule { name: "unsafety", check: unsafety::check },
     Rule { name: "words", check: words::check },
     Rule { name: "markdown", check: markdown::check },

@@ -1,4 +1,4 @@
-//! Messages between two ranks, and what all ranks combine or hear.
+//! Messages between two ranks, broadcast and allreduce.
 
 use std::ffi::c_int;
 
@@ -9,7 +9,7 @@ use crate::failure::{Failure, OK, answer};
 use crate::pointer::{Data, Out, Room};
 use crate::rank;
 
-/// Stands for any rank, and for any tag.
+/// Any rank, or any tag.
 const ANY: c_int = -1;
 
 /// Operations.

@@ -38,7 +38,7 @@ macro_rules! types {
                 }
             }
 
-            /// How ranks compare it: as ranks that are Rust programs do.
+            /// How ranks compare it: the same as in Rust programs.
             pub(crate) fn element(self) -> Element {
                 match self {
                     $(Type::$type => Element::of::<$rust>(),)*
@@ -50,7 +50,7 @@ macro_rules! types {
         #[cfg(test)]
         const TYPES: &[(&str, i64)] = &[$((stringify!($type), $code)),*];
 
-        /// Does something with the type of Rust that a [`Type`] is.
+        /// Evaluates an expression with the Rust type of a [`Type`].
         macro_rules! typed {
             ($given:expr, $name:ident => $body:expr) => {
                 match $given {
@@ -78,17 +78,17 @@ types! {
     Double = 10: f64,
 }
 
-/// A rank that C names by an int.
+/// A rank, as C gives it.
 fn rank_of(number: c_int) -> Result<u32, Failure> {
     u32::try_from(number).map_err(|_| Failure::argument(format!("rank {number} does not exist")))
 }
 
-/// A small number as an answer that is no error.
+/// A number as a result that is not negative.
 fn number(value: u32) -> c_int {
     c_int::try_from(value).unwrap_or(c_int::MAX)
 }
 
-/// The header's names of what is not an error's.
+/// The header's constants except error codes.
 #[cfg(test)]
 pub(crate) fn constants() -> impl Iterator<Item = (&'static str, i64)> {
     let name = |(name, code): &(&str, i64)| {

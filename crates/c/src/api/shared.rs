@@ -1,4 +1,4 @@
-//! Shared variables: made, found, had, let go and freed.
+//! Shared variables: create, find, acquire, release, free.
 
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -89,7 +89,7 @@ impl Options {
     }
 }
 
-/// What a variable is to be, if the arguments say that.
+/// The description of a new variable, if the arguments are valid.
 fn wanted<'c>(
     name: Text<'c>,
     element: c_int,
@@ -106,8 +106,8 @@ fn wanted<'c>(
     Ok((name.read("name")?, Type::of(element)?, shape, options))
 }
 
-/// Takes part in the making of a variable that this rank cannot make, so that the others have an
-/// error too and wait for nobody.
+/// Joins the collective creation with arguments that every rank refuses: this rank's are invalid,
+/// and so the others get an error too instead of waiting for it.
 fn refuse(rank: &Rank) {
     let element = Element { name: "none".to_owned(), bytes: 0 };
     let name = "(none: an argument cannot be)";
@@ -190,7 +190,7 @@ impl Limit {
     }
 }
 
-/// Acquires a part. `acquire` says where its bytes begin, how many there are, and what holds them.
+/// Acquires a part. `acquire` returns where its bytes begin, how many there are, and the guard.
 #[inline]
 fn begin<P: Copy>(
     (shared, part, timeout): (Shared, u64, i64),
@@ -325,7 +325,7 @@ extern "C" fn hikyaku_shared_part(
     })
 }
 
-/// Gives as many numbers as are wanted and have room, and answers how many there are.
+/// Stores as many of the numbers as there is room for, and returns how many there are.
 fn fill(into: Room<'_>, room: usize, numbers: &[u64]) -> Result<c_int, Failure> {
     let fitting = if into.is_wanted() { room.min(numbers.len()) } else { 0 };
     into.open::<u64>(fitting, "the room for numbers")?.copy_from_slice(&numbers[..fitting]);

@@ -17,139 +17,29 @@ mod outcome;
 mod processes;
 mod programs;
 mod question;
+mod setting;
 mod story;
 mod sweep;
 mod watch;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use hikyaku::{Time, UnknownChoice};
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
-use hikyaku_sim::job::{self, JobConfig, MemoryPath, Payload};
-use hikyaku_sim::machine::Machine;
-use hikyaku_sim::network::Rate;
-use thiserror::Error;
+use hikyaku_sim::job::{self, Payload};
 
 pub(crate) use arguments::Arguments;
 use arguments::Program;
-use exhibit::Exhibit;
 use outcome::Outcome;
+use setting::{INTERRUPTED, MEMORY_LATENCY, MOST_RANKS, Setting, SettingError};
 use watch::{STEPS, Watch};
 
 use crate::exit::{USAGE, print, say};
-use crate::machine::{LoadError, load};
 
 /// The program failed.
 const FAILED: u8 = 3;
-
-/// Interrupted, as shells count: 128 and the number of the signal.
-const INTERRUPTED: u8 = 130;
-
-/// The most ranks of a job; their tasks would fill some gigabytes.
-const MOST_RANKS: u32 = 1 << 20;
-
-/// Messages between ranks of a node: what a cache line and a copy take on a present-day host.
-/// Machine files say nothing of it, and the report names it where it is used.
-const MEMORY_LATENCY: Time = Time::from_nanoseconds(200);
-const MEMORY_RATE: f64 = 10e9;
-
-/// Why a command line cannot be carried out; the user's mistake.
-#[derive(Debug, Error)]
-pub(crate) enum SettingError {
-    /// An option that the rest of the command line needs.
-    #[error("{0} is missing: see hikyaku simulate --help")]
-    Missing(&'static str),
-    /// A number of ranks that makes no sense.
-    #[error("{0} ranks: a simulated job has from 1 to {MOST_RANKS}")]
-    Ranks(u32),
-    /// A number of ranks to a node that makes no sense.
-    #[error("no rank to a node: --ranks-per-node takes a number from 1 on")]
-    NoneToANode,
-    /// Larger than shapes grow.
-    #[error("{machine} cannot be made larger for {nodes} nodes: {why}")]
-    Nodes {
-        /// The machine.
-        machine: String,
-        /// How many were asked for.
-        nodes: u32,
-        /// What stands against it.
-        why: String,
-    },
-    /// The ranks do not fit.
-    #[error(
-        "{ranks} ranks, {per_node} to a node, need {needed} nodes, {machine} has {nodes}; \
-         --nodes {needed} simulates a larger one"
-    )]
-    TooManyRanks {
-        /// The machine.
-        machine: String,
-        /// Ranks.
-        ranks: u32,
-        /// Ranks to a node.
-        per_node: u32,
-        /// Nodes that this takes.
-        needed: u32,
-        /// Nodes that there are.
-        nodes: u32,
-    },
-    /// The machine file.
-    #[error(transparent)]
-    Machine(#[from] LoadError),
-    /// The algorithm.
-    #[error(transparent)]
-    Choice(#[from] UnknownChoice),
-    /// A form of timeline that there is not.
-    #[error("{0}: a timeline is a page (.html) or a picture (.svg)")]
-    Form(PathBuf),
-}
-
-/// What to simulate a job on, checked.
-#[derive(Debug)]
-pub(crate) struct Setting {
-    /// The machine, enlarged if that was asked for.
-    pub(crate) machine: Machine,
-    /// The job, without the costs of its interface.
-    pub(crate) job: JobConfig,
-    /// What random numbers follow from.
-    pub(crate) seed: u64,
-    /// What to write of what happened.
-    pub(crate) exhibit: Exhibit,
-}
-
-impl Setting {
-    fn new(arguments: &Arguments) -> Result<Setting, SettingError> {
-        let file = arguments.machine.as_deref().ok_or(SettingError::Missing("--machine FILE"))?;
-        let ranks = arguments.ranks.ok_or(SettingError::Missing("-n RANKS"))?;
-        let mut machine = load(file)?;
-        if let Some(nodes) = arguments.nodes {
-            let name = machine.name.clone();
-            let refuse = |why: String| SettingError::Nodes { machine: name, nodes, why };
-            machine = machine.with_nodes(nodes).map_err(refuse)?;
-        }
-        let per_node = arguments.ranks_per_node;
-        if per_node == 0 {
-            return Err(SettingError::NoneToANode);
-        }
-        if !(1..=MOST_RANKS).contains(&ranks) {
-            return Err(SettingError::Ranks(ranks));
-        }
-        let (needed, nodes) = (ranks.div_ceil(per_node), machine.nodes);
-        if needed > nodes {
-            let machine = machine.name;
-            return Err(SettingError::TooManyRanks { machine, ranks, per_node, needed, nodes });
-        }
-        let payload = if arguments.lengths_only { Payload::LengthsOnly } else { Payload::Carried };
-        let memory =
-            MemoryPath { latency: MEMORY_LATENCY, rate: Rate::bytes_per_second(MEMORY_RATE) };
-        let job = JobConfig { ranks_per_node: per_node, payload, memory, ..JobConfig::new(ranks) };
-        let exhibit = Exhibit::new(arguments.trace.clone(), arguments.timeline.clone());
-        let exhibit = exhibit.map_err(SettingError::Form)?;
-        Ok(Setting { machine, job, seed: arguments.seed, exhibit })
-    }
-}
 
 /// Simulates what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {

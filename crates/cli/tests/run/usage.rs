@@ -58,7 +58,7 @@ fn machine_files_that_are_none_are_refused() {
     let pipe = std::env::temp_dir().join(format!("hikyaku-pipe-{}", std::process::id()));
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let endless = "hikyaku: the machine file /dev/zero is longer than 1024 KiB: it is none\n";
+    let endless = "hikyaku: /dev/zero is longer than 1024 KiB: it is not a machine file\n";
     for (file, part) in
         [("/dev/zero", endless), ("/tmp", "Is a directory"), (pipe.to_str().unwrap(), "name")]
     {

@@ -20,14 +20,14 @@ use crate::geometry::{Place, initial_node};
 use crate::word::CONTROL_BYTES;
 use crate::{Copyset, Departed, Geometry, Op, Word};
 use bytemuck::cast_slice_mut;
-use hikyaku_msg::{Blocked, Engine};
+use hikyaku_msg::{Blocked, Engine, Pace};
 use hikyaku_nic::fabric::{
     Activity, Atomic, AtomicOp, Command, FullCause, Integer, MemoryPort, Name, Notification,
     PeerState, Port, PostError, RemoteAddress, Space, Wait,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::sync::{AtomicU64, Ordering};
-use hikyaku_rank::{LOOK_AGAIN, RankPort, View};
+use hikyaku_rank::{RankPort, View};
 
 use super::error::Error;
 use super::faults::Injector;
@@ -662,12 +662,7 @@ fn carry_out<R>(
         let wait = || Wait::new(Activity::Shared).named(*name).with(Some(to), None);
         let blocked = blocked.get_or_insert_with(|| Blocked::new(wait()));
         // Received messages are taken in, in case that rank waits for room here.
-        if engine.progress() {
-            engine.go_on(blocked);
-        } else {
-            let soon = engine.port().now() + LOOK_AGAIN;
-            engine.rest_until(blocked, soon);
-        }
+        engine.pass(blocked, Pace::Memory);
     }
 }
 

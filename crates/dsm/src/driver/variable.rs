@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::{Division, Entry, Kind, Patience, State, Style};
 use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, LOOK_AGAIN, Rest};
+use hikyaku_rank::{Communicator, MEMORY_SLEEP, Rest};
 
 use super::contents::Contents;
 use super::create::Variables;
@@ -287,7 +287,7 @@ impl Variable {
         }
         if !engine.progress() {
             let port = engine.port_mut();
-            let soon = port.now() + LOOK_AGAIN;
+            let soon = port.now() + MEMORY_SLEEP;
             port.park(Some(until.map_or(soon, |until| until.min(soon))));
         }
     }
@@ -299,7 +299,7 @@ impl Variable {
         let now = self.now();
         if self.rest.borrow_mut().is_long(now, any) {
             let left = until.filter(|until| *until > now).map(|until| until - now);
-            let most = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+            let most = left.map_or(MEMORY_SLEEP, |left| left.min(MEMORY_SLEEP));
             self.variables.service().sleep(most);
         } else {
             std::thread::yield_now();

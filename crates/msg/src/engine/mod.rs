@@ -23,6 +23,7 @@ mod cancel;
 mod direct;
 mod failure;
 mod joint;
+mod lend;
 mod recv;
 mod relief;
 mod rendezvous;
@@ -52,8 +53,8 @@ use crate::ways::{LongMessages, Ways};
 
 pub use cancel::CancelOutcome;
 pub use threads::Wanted;
-pub use wait::Blocked;
 use wait::Reports;
+pub use wait::{Blocked, MEMORY_SLEEP, Pace};
 
 /// Point-to-point messages of one rank over its port.
 #[derive(Debug)]

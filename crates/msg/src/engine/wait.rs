@@ -29,6 +29,18 @@ pub(super) const GONE_ROUNDS: u32 = 64;
 /// Idle rounds in a row after which a call that only this rank itself could end fails.
 const ALONE_ROUNDS: u32 = 256;
 
+/// Longest sleep of a wait for what may wake nobody: memory to change, datagrams, room.
+pub const MEMORY_SLEEP: Time = Time::from_nanoseconds(1_000_000);
+
+/// How a wait sleeps when there is nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Until a rank wakes this one: whoever brings what is waited for does.
+    Doorbell,
+    /// For [`MEMORY_SLEEP`] at most: memory of others changes, and perhaps nobody wakes this rank.
+    Memory,
+}
+
 /// A blocking call in progress.
 ///
 /// Each of its rounds polls the operations that it waits for, and rests ([`Engine::rest`]) if
@@ -189,11 +201,7 @@ impl<P: Port> Engine<P> {
         let mut blocked = Blocked::new(Wait::new(Activity::Leave));
         while let Some(destination) = self.posts_wait_for() {
             blocked.wait.peer = Some(destination);
-            if !self.progress() && !self.attend(None) {
-                self.rest(&mut blocked);
-            } else {
-                self.go_on(&mut blocked);
-            }
+            self.pass(&mut blocked, Pace::Doorbell);
         }
         self.awake(&blocked);
     }
@@ -291,6 +299,21 @@ impl<P: Port> Engine<P> {
         let part = if before == 0 { self.reports.first.take() } else { None };
         self.reports.count = before;
         self.report_wait(Wait { peer: part.map_or(wait.peer, |part| part.peer), ..wait });
+    }
+
+    /// Ends a round of a blocking call that has not found what it waits for: makes progress, or
+    /// waits a little if there is none to make.
+    #[inline]
+    pub fn pass(&mut self, blocked: &mut Blocked, pace: Pace) {
+        let any = self.progress() || pace == Pace::Doorbell && self.attend(None);
+        match pace {
+            _ if any => self.go_on(blocked),
+            Pace::Doorbell => self.rest(blocked),
+            Pace::Memory => {
+                let soon = self.port.now() + MEMORY_SLEEP;
+                self.rest_until(blocked, soon);
+            }
+        }
     }
 
     /// Waits a little, after a round of a blocking call without progress.

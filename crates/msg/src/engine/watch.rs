@@ -7,7 +7,7 @@ use std::hint::spin_loop;
 
 use hikyaku_nic::fabric::{Port, Wait};
 
-use super::{Blocked, Engine};
+use super::{Blocked, Engine, Pace};
 
 /// Polls of `look` between two polls for messages. Whatever comes soon comes within these.
 const POLLS: u32 = 4;
@@ -39,11 +39,7 @@ impl<P: Port> Engine<P> {
                     break 'found found;
                 }
             }
-            if !self.progress() && !self.attend(None) {
-                self.rest(&mut blocked);
-            } else {
-                self.go_on(&mut blocked);
-            }
+            self.pass(&mut blocked, Pace::Doorbell);
         };
         self.idle_rounds = 0;
         self.awake(&blocked);

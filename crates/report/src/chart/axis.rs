@@ -1,7 +1,7 @@
 //! Axes: their quantities, and their drawing around a plot.
 
 use super::LABEL;
-use crate::scale::{Domain, DomainRequest, Scale};
+use crate::scale::{DomainRequest, Scale, ScaleDomain};
 use crate::svg::Svg;
 use crate::text::{pixels, shorten};
 use crate::unit::Unit;
@@ -50,8 +50,11 @@ impl Axis {
         let from_zero = self.from_zero && self.scale == Scale::Linear;
         let (low, high) = if from_zero { (low.min(0.0), high.max(0.0)) } else { (low, high) };
         let factor = self.unit.axis_prefix(low.abs().max(high.abs())).factor;
-        let domain =
-            Domain::new(DomainRequest { scale: self.scale, factor, ticks, round_ends }, low, high);
+        let domain = ScaleDomain::new(
+            DomainRequest { scale: self.scale, factor, ticks, round_ends },
+            low,
+            high,
+        );
         let (labels, symbol) = if domain.even {
             self.unit.even_ticks(&domain.ticks)
         } else {
@@ -72,7 +75,7 @@ impl Axis {
 /// An axis that is ready to be drawn.
 #[derive(Debug)]
 pub(super) struct AxisPlan {
-    pub(super) domain: Domain,
+    pub(super) domain: ScaleDomain,
     labels: Vec<String>,
     title: String,
     unit: Unit,
@@ -93,7 +96,7 @@ impl AxisPlan {
 
 /// The rectangle in which data is drawn; `bottom > top`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct ChartFrame {
     pub(super) left: f64,
     pub(super) right: f64,
     pub(super) top: f64,
@@ -106,7 +109,7 @@ pub(super) const HEAD: f64 = 26.0;
 pub(super) const FOOT_LABELS: f64 = 24.0;
 pub(super) const FOOT: f64 = 44.0;
 
-impl Frame {
+impl ChartFrame {
     pub(super) fn x(&self, plan: &AxisPlan, value: f64) -> f64 {
         self.left + plan.domain.position(value) * (self.right - self.left)
     }

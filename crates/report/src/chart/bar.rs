@@ -1,7 +1,7 @@
 //! Upright bars, grouped by category. They start at zero, because a bar's length is its meaning, so
 //! there is no logarithmic form.
 
-use super::axis::{Axis, AxisPlan, FOOT_LABELS, Frame, HEAD};
+use super::axis::{Axis, AxisPlan, ChartFrame, FOOT_LABELS, HEAD};
 use super::legend::{self, Sample};
 use super::mark::Colour;
 use super::{Drawing, LABEL, extent, finish, nothing_to_draw};
@@ -82,7 +82,7 @@ impl BarChart {
         let top = self.draw_legend(&mut svg, width) + HEAD;
         let left = plan.label_width() + 10.0;
         let height = (width * 0.3).clamp(170.0, 240.0);
-        let frame = Frame { left, right: width - 1.0, top, bottom: top + height };
+        let frame = ChartFrame { left, right: width - 1.0, top, bottom: top + height };
         frame.draw_upright(&mut svg, &plan);
         for category in 0..self.categories.len() {
             self.draw_group(&mut svg, &frame, &plan, category);
@@ -104,11 +104,11 @@ impl BarChart {
         legend::draw(svg, width, &entries)
     }
 
-    fn slot(&self, frame: &Frame) -> f64 {
+    fn slot(&self, frame: &ChartFrame) -> f64 {
         (frame.right - frame.left) / self.categories.len() as f64
     }
 
-    fn draw_group(&self, svg: &mut Svg, frame: &Frame, plan: &AxisPlan, category: usize) {
+    fn draw_group(&self, svg: &mut Svg, frame: &ChartFrame, plan: &AxisPlan, category: usize) {
         let slot = self.slot(frame);
         // At most a generous thumb wide: two fat blocks are no better than two bars.
         let pitch = (slot * 0.76 / self.series.len() as f64).min(64.0);
@@ -139,7 +139,7 @@ impl BarChart {
     }
 
     /// Draws the names of the groups, and returns the number of lines of the longest.
-    fn draw_categories(&self, svg: &mut Svg, frame: &Frame) -> usize {
+    fn draw_categories(&self, svg: &mut Svg, frame: &ChartFrame) -> usize {
         let slot = self.slot(frame);
         let mut most = 1;
         for (c, category) in self.categories.iter().enumerate() {

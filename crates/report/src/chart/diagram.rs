@@ -8,7 +8,7 @@ use crate::text::pixels;
 
 /// A place of a diagram.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Place {
+pub struct DiagramPlace {
     /// From left to right, 0 to 1.
     pub x: f64,
     /// From top to bottom, 0 to 1.
@@ -23,7 +23,7 @@ pub struct Diagram {
     /// The title.
     pub title: String,
     /// The places; one that is not finite is left out, with its lines.
-    pub places: Vec<Place>,
+    pub places: Vec<DiagramPlace>,
     /// Lines, by the numbers of the places they join; a number without a place is left out.
     pub lines: Vec<(usize, usize)>,
 }
@@ -47,13 +47,13 @@ impl Diagram {
     }
 
     pub(super) fn draw(&self, width: f64) -> Drawing {
-        let shown = |place: &&Place| place.x.is_finite() && place.y.is_finite();
+        let shown = |place: &&DiagramPlace| place.x.is_finite() && place.y.is_finite();
         let omitted = self.places.len() - self.places.iter().filter(shown).count();
         if omitted == self.places.len() {
             return nothing_to_draw(width, omitted);
         }
         let height = (width * 0.62).round();
-        let at = |place: &Place| {
+        let at = |place: &DiagramPlace| {
             let scale = |part: f64, whole: f64| MARGIN + part.clamp(0.0, 1.0) * whole;
             (scale(place.x, width - 2.0 * MARGIN), scale(place.y, height - 2.0 * MARGIN))
         };

@@ -1,6 +1,6 @@
 //! Lines and points over two axes, each linear or logarithmic.
 
-use super::axis::{Axis, AxisPlan, FOOT, Frame, HEAD};
+use super::axis::{Axis, AxisPlan, ChartFrame, FOOT, HEAD};
 use super::legend::{self, Sample};
 use super::mark::{Colour, marker, path, thin};
 use super::{Drawing, LABEL, extent, finish, nothing_to_draw};
@@ -10,7 +10,7 @@ use crate::text::pixels;
 
 /// The form of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Style {
+pub enum SeriesStyle {
     /// A line in the order of the points, with markers while there are few.
     #[default]
     Line,
@@ -30,7 +30,7 @@ pub struct Series {
     /// `(x, y)` in the base units of the axes. A point that cannot be drawn breaks the line.
     pub points: Vec<(f64, f64)>,
     /// Its form.
-    pub style: Style,
+    pub style: SeriesStyle,
     /// The lowest and highest value that each point may have, drawn as a band behind the line; as
     /// long as `points`, or empty.
     pub band: Vec<(f64, f64)>,
@@ -46,19 +46,19 @@ impl Series {
     /// Points without a line.
     #[must_use]
     pub fn scatter(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Series { style: Style::Scatter, ..Series::line(name, points) }
+        Series { style: SeriesStyle::Scatter, ..Series::line(name, points) }
     }
 
     /// Values that somebody else has published, such as those a paper prints.
     #[must_use]
     pub fn printed(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Series { style: Style::Printed, ..Series::line(name, points) }
+        Series { style: SeriesStyle::Printed, ..Series::line(name, points) }
     }
 
     /// A line that the others are compared with, such as the bare hardware.
     #[must_use]
     pub fn reference(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Series { style: Style::Reference, ..Series::line(name, points) }
+        Series { style: SeriesStyle::Reference, ..Series::line(name, points) }
     }
 }
 
@@ -102,9 +102,9 @@ impl Runs<'_> {
 
     fn sample(&self) -> Sample {
         match self.series.style {
-            Style::Line => Sample::Line,
-            Style::Scatter | Style::Printed => Sample::Points,
-            Style::Reference => Sample::Dashes,
+            SeriesStyle::Line => Sample::Line,
+            SeriesStyle::Scatter | SeriesStyle::Printed => Sample::Points,
+            SeriesStyle::Reference => Sample::Dashes,
         }
     }
 }
@@ -129,7 +129,7 @@ impl LineChart {
         let x_of = |series: &Series| -> Vec<u64> {
             series.points.iter().map(|point| point.0.to_bits()).collect()
         };
-        let printed = |series: &&Series| series.style == Style::Printed;
+        let printed = |series: &&Series| series.style == SeriesStyle::Printed;
         let lines: Vec<&Series> = self.series.iter().filter(|series| !printed(series)).collect();
         if !lines.windows(2).all(|pair| x_of(pair[0]) == x_of(pair[1])) {
             return self.to_list();
@@ -159,7 +159,7 @@ impl LineChart {
             let mut row = vec![Cell::number(x, self.x.unit)];
             for series in &self.series {
                 let place = match series.style {
-                    Style::Printed => series.points.iter().position(|point| point.0 == x),
+                    SeriesStyle::Printed => series.points.iter().position(|point| point.0 == x),
                     _ => place,
                 };
                 let y = |y: Option<f64>| y.map_or(Cell::Empty, |y| Cell::number(y, self.y.unit));
@@ -209,7 +209,8 @@ impl LineChart {
         let y = self.y.plan(y_range, 5, true);
         let left = y.label_width() + 10.0;
         // Lines run to the edges; points would lie on them.
-        let marks = |series: &Series| matches!(series.style, Style::Scatter | Style::Printed);
+        let marks =
+            |series: &Series| matches!(series.style, SeriesStyle::Scatter | SeriesStyle::Printed);
         let round_ends = self.series.iter().any(marks);
         let pitch = if round_ends { 48.0 } else { 80.0 };
         let x = self.x.plan(x_range, ((width - left) / pitch) as usize, round_ends);
@@ -219,20 +220,20 @@ impl LineChart {
         let direct = end_labels(&named, &x, &y, width, height);
         let top = if direct.is_some() { 0.0 } else { draw_legend(&mut svg, width, &named) } + HEAD;
         let margin = direct.as_ref().map_or(24.0, |labels| labels.margin);
-        let frame = Frame { left, right: width - margin, top, bottom: top + height };
+        let frame = ChartFrame { left, right: width - margin, top, bottom: top + height };
         frame.draw_upright(&mut svg, &y);
         frame.draw_lying(&mut svg, &x);
         for series in &shown {
             self.draw_band(&mut svg, &frame, (&x, &y), series);
         }
-        let references = |s: &&Runs<'_>| s.series.style == Style::Reference;
+        let references = |s: &&Runs<'_>| s.series.style == SeriesStyle::Reference;
         for series in shown.iter().filter(references).chain(shown.iter().filter(|s| !references(s)))
         {
             self.draw_series(&mut svg, &frame, (&x, &y), series);
         }
         for (series, offset) in direct.iter().flat_map(|labels| &labels.offsets) {
             let class = match series.series.style {
-                Style::Reference => "name muted".to_owned(),
+                SeriesStyle::Reference => "name muted".to_owned(),
                 _ => format!("name ink {}", series.colour.class()),
             };
             let at = (frame.right + 10.0, frame.top + offset + 4.0);
@@ -248,11 +249,11 @@ impl LineChart {
         let split = |series| {
             let Series { points, style, .. }: &Series = series;
             let colour = match style {
-                Style::Reference => Colour::REFERENCE,
-                Style::Printed => Colour::PRINTED,
+                SeriesStyle::Reference => Colour::REFERENCE,
+                SeriesStyle::Printed => Colour::PRINTED,
                 _ => Colour(next),
             };
-            next += usize::from(!matches!(style, Style::Reference | Style::Printed));
+            next += usize::from(!matches!(style, SeriesStyle::Reference | SeriesStyle::Printed));
             let runs = points.chunk_by(|a, b| can_show(a) == can_show(b));
             Runs { series, colour, runs: runs.filter(|run| can_show(&run[0])).collect() }
         };
@@ -263,7 +264,7 @@ impl LineChart {
     fn draw_band(
         &self,
         svg: &mut Svg,
-        frame: &Frame,
+        frame: &ChartFrame,
         (x, y): (&AxisPlan, &AxisPlan),
         shown: &Runs<'_>,
     ) {
@@ -285,13 +286,13 @@ impl LineChart {
     fn draw_series(
         &self,
         svg: &mut Svg,
-        frame: &Frame,
+        frame: &ChartFrame,
         plans: (&AxisPlan, &AxisPlan),
         shown: &Runs<'_>,
     ) {
         let place = |p: &(f64, f64)| (frame.x(plans.0, p.0), frame.y(plans.1, p.1));
         let style = shown.series.style;
-        if !matches!(style, Style::Scatter | Style::Printed) {
+        if !matches!(style, SeriesStyle::Scatter | SeriesStyle::Printed) {
             let fine = if shown.count() > MOST_BOLD { " fine" } else { "" };
             let class = format!("line {}{fine}", shown.colour.class());
             for run in shown.runs.iter().filter(|run| run.len() > 1) {
@@ -302,9 +303,9 @@ impl LineChart {
         }
         for run in &shown.runs {
             let marked = match style {
-                Style::Scatter | Style::Printed => true,
-                Style::Line => shown.count() <= MOST_MARKERS || run.len() == 1,
-                Style::Reference => run.len() == 1,
+                SeriesStyle::Scatter | SeriesStyle::Printed => true,
+                SeriesStyle::Line => shown.count() <= MOST_MARKERS || run.len() == 1,
+                SeriesStyle::Reference => run.len() == 1,
             };
             for point in run.iter().filter(|_| marked) {
                 let (x, y) = (self.x.unit.format(point.0), self.y.unit.format(point.1));
@@ -355,7 +356,7 @@ fn end_labels<'a>(
     for shown in named {
         let last = shown.runs.last()?.last()?;
         let at_edge = x.domain.position(last.0) > 0.97;
-        if matches!(shown.series.style, Style::Scatter | Style::Printed) || !at_edge {
+        if matches!(shown.series.style, SeriesStyle::Scatter | SeriesStyle::Printed) || !at_edge {
             return None;
         }
         offsets.push((*shown, (1.0 - y.domain.position(last.1)) * height));

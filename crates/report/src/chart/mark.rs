@@ -1,6 +1,6 @@
 //! Marks: the colour and shape of a series, and lines with many points.
 
-use crate::svg::{Element, Svg};
+use crate::svg::{Svg, SvgElement};
 use crate::text::coordinate;
 
 /// The place of a series in the palette. Six colours, then the same six dashed; shapes cycle
@@ -27,7 +27,7 @@ impl Colour {
 }
 
 /// The marker of a series at a point, of equal visual weight for every shape.
-pub(super) fn marker(svg: &mut Svg, colour: Colour, (x, y): (f64, f64)) -> Element<'_> {
+pub(super) fn marker(svg: &mut Svg, colour: Colour, (x, y): (f64, f64)) -> SvgElement<'_> {
     let class = format!("mark {}", colour.class());
     if colour == Colour::PRINTED {
         let circle = svg.element("circle").class(&class);

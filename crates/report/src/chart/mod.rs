@@ -16,8 +16,8 @@ mod style;
 
 pub use axis::Axis;
 pub use bar::BarChart;
-pub use diagram::{Diagram, Place};
-pub use line::{LineChart, Series, Style};
+pub use diagram::{Diagram, DiagramPlace};
+pub use line::{LineChart, Series, SeriesStyle};
 pub use stacked::StackedBars;
 pub(crate) use style::{STYLE, of_file as style_of_file};
 

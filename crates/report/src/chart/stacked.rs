@@ -1,7 +1,7 @@
 //! Horizontal bars made of parts, one per row, with the share of each part, such as the time of
 //! ranks.
 
-use super::axis::{Axis, AxisPlan, FOOT, Frame};
+use super::axis::{Axis, AxisPlan, ChartFrame, FOOT};
 use super::legend::{self, Sample};
 use super::mark::Colour;
 use super::{Drawing, LABEL, finish, nothing_to_draw};
@@ -90,7 +90,7 @@ impl StackedBars {
         let totals = widest(&mut self.rows.iter().map(|row| self.unit.format(self.total(&row.1))));
         // Many ranks get thin bars, so that a page shows them together.
         let pitch = if self.rows.len() <= 16 { 26.0 } else { 18.0 };
-        let frame = Frame {
+        let frame = ChartFrame {
             left: labels + 10.0,
             right: width - totals - 10.0,
             top,
@@ -109,7 +109,7 @@ impl StackedBars {
     fn draw_bar(
         &self,
         svg: &mut Svg,
-        frame: &Frame,
+        frame: &ChartFrame,
         plan: &AxisPlan,
         (label, values): (&str, &[f64]),
         (y, height): (f64, f64),

@@ -179,7 +179,7 @@ fn every_colour_can_be_read_on_its_paper() {
 
 #[test]
 fn a_diagram_leaves_out_lines_without_places() {
-    let place = |x, y, label: &str| Place { x, y, label: label.into() };
+    let place = |x, y, label: &str| DiagramPlace { x, y, label: label.into() };
     let diagram = Diagram {
         title: "A pair".into(),
         places: vec![place(0.0, 0.0, "0"), place(1.0, 1.0, ""), place(f64::NAN, 0.0, "<lost>")],

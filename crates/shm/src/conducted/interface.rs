@@ -5,8 +5,14 @@
 
 use std::sync::Arc;
 
-use hikyaku_nic::fabric::{PostError, QueueAddress, QueueFault, QueuePut, Rank};
-use hikyaku_nic::hosted::{Outbox, Shipped};
+use hikyaku_nic::fabric::{
+    PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Space, Wake,
+};
+use hikyaku_nic::hosted::{Host, Outbox, Registry, Shipped};
+use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::segment::Segment;
+use hikyaku_nic::sync::{AtomicU32, AtomicU64};
+use hikyaku_nic::time::Time;
 
 use crate::mapping::Mapping;
 
@@ -21,12 +27,7 @@ pub struct InterfaceHost {
 impl InterfaceHost {
     /// Takes a put off a queue: copies its payload now, since the owner may change it as soon as
     /// the command is complete. Visible errors are returned now, errors on arrival later.
-    pub(crate) fn take(
-        &self,
-        from: QueueAddress,
-        index: u32,
-        put: &QueuePut,
-    ) -> Result<(), QueueFault> {
+    fn take(&self, from: QueueAddress, index: u32, put: &QueuePut) -> Result<(), QueueFault> {
         let QueueAddress { rank, queue, generation } = put.to;
         let target = self.mapping.segment(rank).queue(queue);
         if target.is_none_or(|(_, setup)| setup.generation != generation) {
@@ -46,7 +47,103 @@ impl InterfaceHost {
     }
 }
 
+// SAFETY: a rank's segment is at a fixed offset of the mapping, which an interface holds from the
+// start, never replaces, and keeps until it is dropped.
+unsafe impl Host for InterfaceHost {
+    const NAME: &'static str = "interface";
+
+    const WAITS_AS: u64 = 2;
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn segment(&self, rank: Rank) -> Segment<'_> {
+        self.mapping.segment(rank)
+    }
+
+    fn registry(&self) -> Registry<'_> {
+        self.mapping.registry()
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        self.mapping.node_of(rank)
+    }
+
+    fn wake(&self, rank: Rank) {
+        self.outbox.wake(rank);
+    }
+
+    fn wait(&mut self, _: u32, _: Option<Time>, _: impl Fn(&Self) -> bool) -> Wake {
+        Wake::Look
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn allocate(&mut self, _bytes: usize) -> Result<RegionBuffer, RegionError> {
+        Err(RegionError::Unsupported)
+    }
+
+    fn expose(&self, _bytes: &[u8]) -> Option<RemoteAddress> {
+        None
+    }
+
+    fn read(&self, _from: RemoteAddress, _into: &mut [u8]) -> Result<(), PostError> {
+        Err(not_an_interfaces())
+    }
+
+    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = to;
+        if space != Space::Region {
+            return Err(not_an_interfaces());
+        }
+        let length = payload.len() as u64;
+        let outside = PostError::OutOfBounds { rank, offset, length };
+        self.mapping.write(rank, offset, payload).ok_or(outside)
+    }
+
+    fn write_word(&self, _to: RemoteAddress, _value: u64) -> Result<(), PostError> {
+        Err(not_an_interfaces())
+    }
+
+    fn region_bytes(&self) -> u64 {
+        self.mapping.plan().region_bytes as u64
+    }
+
+    fn copy_between(
+        &self,
+        _from: RemoteAddress,
+        _to: RemoteAddress,
+        _length: u64,
+    ) -> Result<(), PostError> {
+        Err(not_an_interfaces())
+    }
+
+    fn word32(&self, _rank: Rank, _offset: u64) -> Option<&AtomicU32> {
+        None
+    }
+
+    fn word64(&self, _rank: Rank, _offset: u64) -> Option<&AtomicU64> {
+        None
+    }
+
+    fn copies_from(&self, _space: Space) -> Option<usize> {
+        None
+    }
+
+    fn ship(
+        &self,
+        from: QueueAddress,
+        index: u32,
+        put: &QueuePut,
+    ) -> Option<Result<(), QueueFault>> {
+        Some(self.take(from, index, put))
+    }
+}
+
 /// The error of operations that ranks do themselves, not through an interface of ours.
-pub(crate) fn not_an_interfaces() -> PostError {
+fn not_an_interfaces() -> PostError {
     PostError::Unsupported("use memory other than regions as an interface in virtual time")
 }

@@ -34,6 +34,5 @@ pub use interface::InterfaceHost;
 pub use line::{CostBySize, Costs, Tally};
 pub use stage::{Handed, Stage};
 
-pub(crate) use interface::not_an_interfaces;
 pub(crate) use line::{SendProgress, TurnLine, line_bytes, log_at};
 pub(crate) use rank::Conducted;

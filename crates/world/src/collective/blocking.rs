@@ -35,7 +35,7 @@ impl World {
     }
 
     /// Combines the ranks' data element by element, in place at `root` (MPI_Reduce, MPI 5.0
-    /// §6.9.1). What `data` of the others holds afterwards is not said.
+    /// §6.9.1). The `data` of other ranks is unspecified afterwards.
     ///
     /// # Errors
     /// As [`World::broadcast`].
@@ -100,8 +100,8 @@ impl World {
         self.together(async |ranks| ranks.gather_any(mine, root).await)
     }
 
-    /// [`World::gather`] into memory that is there: `into` of the root has room for a block of each
-    /// rank. Elsewhere it is not looked at.
+    /// [`World::gather`] into a buffer of the caller: `into` of the root has room for a block of
+    /// each rank. Other ranks ignore it.
     ///
     /// # Errors
     /// As [`World::gather`].
@@ -114,8 +114,8 @@ impl World {
         self.together(async |ranks| ranks.gather(mine, into, root).await)
     }
 
-    /// [`World::gatherv`] into memory that is there: `blocks` of the root are as long as what the
-    /// ranks have. Elsewhere they are not looked at.
+    /// [`World::gatherv`] into buffers of the caller: `blocks` of the root are as long as what the
+    /// ranks have. Other ranks ignore them.
     ///
     /// # Errors
     /// As [`World::gather`].
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Gives each rank its block of `all` of `root` (MPI_Scatter, MPI 5.0 §6.6). Blocks have the
-    /// length of `into`. Elsewhere than at the root `all` is not looked at.
+    /// length of `into`. Other ranks ignore `all`.
     ///
     /// # Errors
     /// As [`World::gather`].
@@ -161,8 +161,7 @@ impl World {
         self.end(begin_allgather(&ranks.of::<T>(), ranks.choices.allgather, Some(mine), bytes))
     }
 
-    /// [`World::allgather`] where this rank's block is in its place in `all` already
-    /// (MPI_IN_PLACE).
+    /// [`World::allgather`] of a block that is already in its place in `all` (MPI_IN_PLACE).
     ///
     /// # Errors
     /// As [`World::allgather`].
@@ -193,7 +192,7 @@ impl World {
         self.together(async |ranks| ranks.alltoall(data, into).await)
     }
 
-    /// [`World::alltoall`] where what comes replaces what goes (MPI_IN_PLACE).
+    /// [`World::alltoall`] within one buffer: received blocks replace those sent (MPI_IN_PLACE).
     ///
     /// # Errors
     /// As [`World::allgather`].
@@ -201,8 +200,8 @@ impl World {
         self.together(async |ranks| ranks.alltoall_in_place(data).await)
     }
 
-    /// [`World::alltoall`] with blocks of any lengths (MPI_Alltoallv): what rank `r` has for rank
-    /// `s` is as long as the place that `s` has for it.
+    /// [`World::alltoall`] with blocks of any lengths (MPI_Alltoallv): the block of rank `r` for
+    /// rank `s` is as long as the buffer that `s` has for it.
     ///
     /// # Errors
     /// As [`World::allgather`].
@@ -212,7 +211,7 @@ impl World {
 
     /// [`World::alltoall`] with parts that lie anywhere (MPI_Alltoallw): rank `s` gets what
     /// `parts[s]` says of the `data` of rank `r` where its own `places[r]` says in `into`, which is
-    /// as long. Layouts of `into` must not overlap: which rank's elements would stay is not said.
+    /// as long. Layouts of `into` must not overlap, or the result is unspecified.
     ///
     /// Elements have one type; for several, exchange bytes (`bytemuck::cast_slice`), in which
     /// layouts then count.
@@ -231,8 +230,8 @@ impl World {
         self.together(async |ranks| ranks.alltoallw(data, &parts, into, &places).await)
     }
 
-    /// [`World::alltoallw`] where what comes replaces what goes (MPI_IN_PLACE): what rank `r` has
-    /// for rank `s` is as long as what `s` has for `r`.
+    /// [`World::alltoallw`] within one buffer: received elements replace those sent (MPI_IN_PLACE).
+    /// Rank `r` has as many for rank `s` as `s` has for `r`.
     ///
     /// # Errors
     /// As [`World::alltoallw`].
@@ -246,8 +245,8 @@ impl World {
     }
 
     /// Combines the ranks' `data`, of which `counts[r]` elements are for rank `r`; `into` is this
-    /// rank's part of the result (MPI_Reduce_scatter, MPI 5.0 §6.10). The same list at all ranks.
-    /// What `data` holds afterwards is not said.
+    /// rank's part of the result (MPI_Reduce_scatter, MPI 5.0 §6.10). All ranks give the same
+    /// `counts`. Afterwards `data` is unspecified.
     ///
     /// # Errors
     /// As [`World::allgather`].
@@ -291,7 +290,7 @@ impl World {
         self.together(async |ranks| ranks.exscan(data, &op).await)
     }
 
-    /// The end of a call, which most often was over at once.
+    /// Ends a call, which most often is complete already.
     #[inline(always)]
     fn end<F: Future<Output = Result<(), CollError<MsgError>>>>(
         &self,

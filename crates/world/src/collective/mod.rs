@@ -10,8 +10,8 @@
 //!                              coll::allreduce, the algorithms
 //! ```
 //!
-//! Every rank of the communicator calls the same ones in the same order (MPI 5.0 §6.12). What is in
-//! flight moves during calls of this library, see `tasks.rs`.
+//! Every rank of the communicator calls the same ones in the same order (MPI 5.0 §6.12). Operations
+//! in flight make progress during calls of this library (`rank/src/tasks.rs`).
 
 mod blocking;
 mod nonblocking;

@@ -18,10 +18,10 @@ use crate::scope::{Core, Scope};
 /// A collective that was started and has not been waited for.
 ///
 /// Dropping it does not undo it: the scope waits for it at its end. It cannot be cancelled (MPI 5.0
-/// §3.8.4); if the scope is given up, all ranks in the operation are told.
+/// §3.8.4); if the scope fails, all ranks in the operation get an error.
 ///
-/// It can be awaited as well, within [`World::block_on`](crate::World::block_on): it goes on as
-/// every collective does, whether it is polled or not.
+/// It can also be awaited, within [`World::block_on`](crate::World::block_on). It makes progress
+/// whether it is polled or not.
 #[derive(Debug)]
 #[must_use = "it ends when it is waited for, or with its scope"]
 pub struct Collective<'scope> {
@@ -29,11 +29,7 @@ pub struct Collective<'scope> {
     id: TaskId,
 }
 
-impl<'scope> Collective<'scope> {
-    pub(crate) fn new(scope: &'scope Core<'scope>, id: TaskId) -> Collective<'scope> {
-        Collective { scope, id }
-    }
-
+impl Collective<'_> {
     /// Waits until this rank's part is done.
     ///
     /// # Errors
@@ -84,10 +80,17 @@ impl Future for CollectiveFuture<'_> {
 }
 
 impl<'scope> Scope<'scope, '_> {
+    fn collective(
+        &'scope self,
+        operation: impl Future<Output = Result<(), hikyaku_rank::Error>> + 'scope,
+    ) -> Collective<'scope> {
+        Collective { scope: &self.core, id: self.begin(operation) }
+    }
+
     /// Starts [`World::barrier`](crate::World::barrier) (MPI_Ibarrier).
     pub fn ibarrier(&'scope self) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().barrier().await })
+        self.collective(async move { world.ranks().barrier().await })
     }
 
     /// Starts [`World::broadcast`](crate::World::broadcast) (MPI_Ibcast).
@@ -97,7 +100,7 @@ impl<'scope> Scope<'scope, '_> {
         root: u32,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().broadcast(data, root).await })
+        self.collective(async move { world.ranks().broadcast(data, root).await })
     }
 
     /// Starts [`World::reduce`](crate::World::reduce) (MPI_Ireduce).
@@ -108,7 +111,7 @@ impl<'scope> Scope<'scope, '_> {
         root: u32,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().reduce(data, &op, root).await })
+        self.collective(async move { world.ranks().reduce(data, &op, root).await })
     }
 
     /// Starts [`World::allreduce`](crate::World::allreduce) (MPI_Iallreduce).
@@ -118,7 +121,7 @@ impl<'scope> Scope<'scope, '_> {
         op: impl Reducer<T> + 'scope,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().allreduce(data, &op).await })
+        self.collective(async move { world.ranks().allreduce(data, &op).await })
     }
 
     /// Starts [`World::gather_into`](crate::World::gather_into) (MPI_Igather).
@@ -129,7 +132,7 @@ impl<'scope> Scope<'scope, '_> {
         root: u32,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().gather(mine, into, root).await })
+        self.collective(async move { world.ranks().gather(mine, into, root).await })
     }
 
     /// Starts [`World::gatherv_into`](crate::World::gatherv_into) (MPI_Igatherv).
@@ -140,7 +143,7 @@ impl<'scope> Scope<'scope, '_> {
         root: u32,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().gatherv(mine, blocks, root).await })
+        self.collective(async move { world.ranks().gatherv(mine, blocks, root).await })
     }
 
     /// Starts [`World::scatter`](crate::World::scatter) (MPI_Iscatter).
@@ -151,7 +154,7 @@ impl<'scope> Scope<'scope, '_> {
         root: u32,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().scatter(all, into, root).await })
+        self.collective(async move { world.ranks().scatter(all, into, root).await })
     }
 
     /// Starts [`World::scatterv`](crate::World::scatterv) (MPI_Iscatterv).
@@ -162,7 +165,7 @@ impl<'scope> Scope<'scope, '_> {
         root: u32,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().scatterv(&parts, into, root).await })
+        self.collective(async move { world.ranks().scatterv(&parts, into, root).await })
     }
 
     /// Starts [`World::allgather`](crate::World::allgather) (MPI_Iallgather).
@@ -172,7 +175,7 @@ impl<'scope> Scope<'scope, '_> {
         all: &'scope mut [T],
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().allgather(Some(mine), all).await })
+        self.collective(async move { world.ranks().allgather(Some(mine), all).await })
     }
 
     /// Starts [`World::allgather_in_place`](crate::World::allgather_in_place)
@@ -182,7 +185,7 @@ impl<'scope> Scope<'scope, '_> {
         all: &'scope mut [T],
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().allgather(None, all).await })
+        self.collective(async move { world.ranks().allgather(None, all).await })
     }
 
     /// Starts [`World::allgatherv`](crate::World::allgatherv) (MPI_Iallgatherv).
@@ -193,7 +196,7 @@ impl<'scope> Scope<'scope, '_> {
         counts: Vec<usize>,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().allgatherv(mine, all, &counts).await })
+        self.collective(async move { world.ranks().allgatherv(mine, all, &counts).await })
     }
 
     /// Starts [`World::alltoall`](crate::World::alltoall) (MPI_Ialltoall).
@@ -203,7 +206,7 @@ impl<'scope> Scope<'scope, '_> {
         into: &'scope mut [T],
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().alltoall(data, into).await })
+        self.collective(async move { world.ranks().alltoall(data, into).await })
     }
 
     /// Starts [`World::alltoall_in_place`](crate::World::alltoall_in_place)
@@ -213,7 +216,7 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope mut [T],
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().alltoall_in_place(data).await })
+        self.collective(async move { world.ranks().alltoall_in_place(data).await })
     }
 
     /// Starts [`World::alltoallv`](crate::World::alltoallv) (MPI_Ialltoallv).
@@ -223,7 +226,7 @@ impl<'scope> Scope<'scope, '_> {
         into: Vec<&'scope mut [T]>,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().alltoallv(&parts, into).await })
+        self.collective(async move { world.ranks().alltoallv(&parts, into).await })
     }
 
     /// Starts [`World::alltoallw`](crate::World::alltoallw) (MPI_Ialltoallw).
@@ -236,7 +239,7 @@ impl<'scope> Scope<'scope, '_> {
     ) -> Collective<'scope> {
         let world = self.world();
         let (parts, places) = (in_bytes::<T>(parts), in_bytes::<T>(places));
-        self.begin(async move { world.ranks().alltoallw(data, &parts, into, &places).await })
+        self.collective(async move { world.ranks().alltoallw(data, &parts, into, &places).await })
     }
 
     /// Starts [`World::alltoallw_in_place`](crate::World::alltoallw_in_place)
@@ -247,7 +250,7 @@ impl<'scope> Scope<'scope, '_> {
         layouts: &[Layout],
     ) -> Collective<'scope> {
         let (world, layouts) = (self.world(), in_bytes::<T>(layouts));
-        self.begin(async move { world.ranks().alltoallw_in_place(data, &layouts).await })
+        self.collective(async move { world.ranks().alltoallw_in_place(data, &layouts).await })
     }
 
     /// Starts [`World::reduce_scatter`](crate::World::reduce_scatter) (MPI_Ireduce_scatter).
@@ -259,7 +262,7 @@ impl<'scope> Scope<'scope, '_> {
         op: impl Reducer<T> + 'scope,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().reduce_scatter(data, into, &counts, &op).await })
+        self.collective(async move { world.ranks().reduce_scatter(data, into, &counts, &op).await })
     }
 
     /// Starts [`World::reduce_scatter_block`](crate::World::reduce_scatter_block)
@@ -271,7 +274,7 @@ impl<'scope> Scope<'scope, '_> {
         op: impl Reducer<T> + 'scope,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().reduce_scatter_block(data, into, &op).await })
+        self.collective(async move { world.ranks().reduce_scatter_block(data, into, &op).await })
     }
 
     /// Starts [`World::scan`](crate::World::scan) (MPI_Iscan).
@@ -281,7 +284,7 @@ impl<'scope> Scope<'scope, '_> {
         op: impl Reducer<T> + 'scope,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().scan(data, &op).await })
+        self.collective(async move { world.ranks().scan(data, &op).await })
     }
 
     /// Starts [`World::exscan`](crate::World::exscan) (MPI_Iexscan).
@@ -291,6 +294,6 @@ impl<'scope> Scope<'scope, '_> {
         op: impl Reducer<T> + 'scope,
     ) -> Collective<'scope> {
         let world = self.world();
-        self.begin(async move { world.ranks().exscan(data, &op).await })
+        self.collective(async move { world.ranks().exscan(data, &op).await })
     }
 }

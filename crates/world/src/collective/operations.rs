@@ -18,7 +18,7 @@ pub(crate) struct Ranks<'w> {
 }
 
 impl<'w> Ranks<'w> {
-    /// The same for calls that do nothing else than wait.
+    /// The same for blocking calls.
     #[inline]
     pub(super) fn waiting(self) -> Ranks<'w> {
         Ranks { group: self.group.waiting(), ..self }
@@ -30,7 +30,7 @@ impl<'w> Ranks<'w> {
         self.group.with_elements(Element::of::<T>())
     }
 
-    /// What is chosen, as far as it can do a reduction.
+    /// The chosen algorithms, as far as they can do this reduction.
     pub(super) fn reducing<T: Scalar>(&self, op: &impl Reducer<T>) -> Choices {
         if op.is_commutative() { self.choices } else { self.choices.for_ordered() }
     }
@@ -97,12 +97,13 @@ impl<'w> Ranks<'w> {
     ) -> Result<Option<Vec<Vec<T>>>, Error> {
         let (rank, size) = (self.group.rank(), self.group.size());
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
-        // Its own call: what is chosen is for the program's.
+        // A call of the library's own, by the default algorithm: the choice is for the program's
+        // call.
         let counting = Ranks { group: self.group, choices: Choices::default() };
         let counted = counting.gather(&[mine.len() as u64], &mut counts, root).await;
         let room = counted.and_then(|()| rooms(&counts));
-        // After an error the others may not know of it, and have gone on to the second operation.
-        // Whoever left it out would be out of step with them in all that follow.
+        // After an error the other ranks may not know of it and make the second call. A rank that
+        // skipped it would be out of step with them from then on.
         let (mut blocks, failed) = match room {
             Ok(blocks) => (blocks, None),
             Err(error) => (counts.iter().map(|_| Vec::new()).collect(), Some(error)),

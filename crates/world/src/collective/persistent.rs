@@ -1,9 +1,9 @@
 //! Persistent collectives: made once, started again and again (MPI 5.0 §6.13).
 //!
-//! A persistent operation owns its buffers, or what stands for them, and lends them to the program
-//! while it is not in flight. That is why it needs no scope: an operation that is forgotten keeps
-//! what it works on. Each has a communicator context of its own, so that several may be started in
-//! any order, and a start finds everything that does not change in its place.
+//! A persistent operation owns its buffers and lends them to the program while it is not in flight.
+//! So it needs no scope: a forgotten operation keeps its buffers. Each has a communicator context
+//! of its own, so that several may be started in any order, and a start finds everything that does
+//! not change in its place.
 
 use std::cell::Cell;
 use std::ops::DerefMut;
@@ -28,7 +28,7 @@ impl<T, B: DerefMut<Target = [T]> + 'static> Buffer<T> for B {}
 /// A collective that can be started again and again. `B` are its buffers.
 ///
 /// All ranks make the same ones in the same order, and start each equally often; several in flight
-/// may be started in any order. Dropping one in flight gives it up, which is an error at the other
+/// may be started in any order. Dropping one in flight cancels it, which is an error at the other
 /// ranks.
 ///
 /// ```no_run

@@ -1,5 +1,5 @@
-//! What of a scope its requests need, whatever the scope's own lifetimes: the world, and the list
-//! of what was started and not waited for.
+//! The part of a scope that its requests refer to, free of the scope's own lifetimes: the world,
+//! and the list of what was started and not waited for.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -103,8 +103,8 @@ impl<'world> Core<'world> {
 
     /// Waits for an exchange to end, or looks once whether it has: `None` if not.
     pub(crate) fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>> {
-        // It stays in `open` until its last request has ended, so that whatever happens meanwhile
-        // it is given up before its memory goes.
+        // It stays in `open` until its last request has ended: whatever happens meanwhile, it is
+        // cancelled before its memory is freed.
         loop {
             let next = match self.exchange(name, |exchange| exchange.open().next()) {
                 None => return Some(Err(MsgError::NoSuchRequest.into())),
@@ -136,7 +136,7 @@ impl<'world> Core<'world> {
         result
     }
 
-    /// Does something with an exchange that has not ended.
+    /// Calls a function with an exchange that has not ended.
     pub(super) fn exchange<R>(&self, name: u64, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
         self.open
             .borrow_mut()

@@ -1,12 +1,12 @@
 //! Non-blocking operations on borrowed buffers.
 //!
-//! A request that is forgotten (`mem::forget`) must not leave the interface writing to memory that
-//! has been given to somebody else. So requests live in a scope, as threads do in
-//! `std::thread::scope`: a buffer is borrowed for the scope, and the scope does not end before
-//! every request in it has, one way or the other.
+//! A forgotten request (`mem::forget`) must not leave the interface writing to memory that has
+//! another owner by then. So requests live in a scope, as threads do in `std::thread::scope`: a
+//! buffer is borrowed for the scope, and the scope does not end before every request in it has, one
+//! way or the other.
 //!
-//! A collective in flight is a future that borrows its buffers for the scope; the rank's `tasks.rs`
-//! has it until it is done or given up.
+//! A collective in flight is a future that borrows its buffers for the scope. The rank keeps it
+//! (`rank/src/tasks.rs`) until it is complete or cancelled.
 //!
 //! An [`Exchange`] is several requests that end together, and what is left to do then: elements
 //! that were received beside their buffer are copied into it.
@@ -20,14 +20,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_msg::{Envelope, RecvBuffer, Selector, SendBuffer, SendMode};
+use hikyaku_rank::{Task, TaskId};
 
-use crate::collective::Collective;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::scalar::Scalar;
-use crate::select::{Source, Tag};
 use crate::topology::{Leg, Route};
-use crate::world::{Received, World};
+use crate::world::{Received, Source, Tag, World};
 
 use self::core::{Next, Open};
 
@@ -47,11 +46,11 @@ impl World {
     /// Runs `body` with a scope for non-blocking operations, and waits at its end for all that it
     /// has not waited for itself.
     ///
-    /// If `body` fails or panics, what is still open is given up instead: receives are withdrawn,
-    /// sends that have not begun as well.
+    /// If `body` fails or panics, open requests are cancelled instead: receives, and sends that
+    /// have not begun.
     ///
     /// # Errors
-    /// What `body` answers, or the first failure of a request that it left open.
+    /// The error of `body`, or the first of the requests that it left open.
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, Error>,
@@ -81,7 +80,7 @@ impl<T> Clone for Memory<T> {
 
 impl<T> Copy for Memory<T> {}
 
-/// Gives up what is open when the scope ends in whatever way.
+/// Cancels what is open when the scope ends, however it ends.
 struct GiveUp<'s, 'scope, 'env> {
     scope: &'s Scope<'scope, 'env>,
 }
@@ -128,7 +127,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.start_send(data, to, tag, SendMode::Synchronous)
     }
 
-    // The short way is inlined, and the rest is not: see `Request`.
+    // The fast path is inlined, and the rest is not: see `Request`.
     #[inline(always)]
     fn start_send<T: Scalar>(
         &'scope self,
@@ -258,20 +257,20 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.core.world
     }
 
-    /// Leaves a collective in flight.
+    /// Leaves a collective in flight; its name.
     pub(crate) fn begin(
         &'scope self,
         operation: impl Future<Output = Result<(), hikyaku_rank::Error>> + 'scope,
-    ) -> Collective<'scope> {
+    ) -> TaskId {
         let operation: Pin<Box<dyn Future<Output = _> + 'scope>> = Box::pin(operation);
         // SAFETY: the same type but for its lifetime. What it borrows lives for 'scope, and it does
         // not live longer: `tasks` has it only until it is done or removed, and it is in `open`
         // from here on, so that `GiveUp` removes it within 'scope. Its name gives no access to it.
         #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
-        let operation: hikyaku_rank::Task = unsafe { mem::transmute(operation) };
+        let operation: Task = unsafe { mem::transmute(operation) };
         let id = self.core.world.communicator().start_task(operation);
         self.core.open.borrow_mut().push_back(Open::Collective(id));
-        Collective::new(&self.core, id)
+        id
     }
 
     /// Starts everything that a route says, in a context of its own, and gives the exchange a name.

@@ -5,8 +5,8 @@
 //! again in `persistent.rs`. `parts.rs`
 //! says which elements of the two buffers belong to which edge.
 //!
-//! A neighbourhood has a context of its own, so its messages match none of anybody else's, and
-//! ranks of its own: with [`Reorder::Allow`] they are numbered so that neighbours share a node.
+//! A neighbourhood has a context of its own, so its messages match no others, and ranks of its own:
+//! with [`Reorder::Allow`] they are numbered so that neighbours share a node.
 //!
 //! ```text
 //!   rank here ──members──► rank of the world ──► messages
@@ -31,14 +31,14 @@ pub use self::pending::NeighbourRequest;
 use crate::error::Error;
 use crate::world::World;
 
-/// Whether the ranks of a topology may be numbered anew (MPI 5.0 §8.5).
+/// Whether the ranks of a topology may be renumbered (MPI 5.0 §8.5).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Reorder {
     /// A rank keeps its number.
     #[default]
     Keep,
-    /// Ranks are numbered so that less goes between nodes; they keep their numbers where nothing
-    /// is gained.
+    /// Ranks are renumbered so that less goes between nodes; if nothing is gained they keep their
+    /// numbers.
     Allow,
 }
 
@@ -135,7 +135,7 @@ impl Tags {
     }
 }
 
-/// What to say of an edge along which another size came than was expected.
+/// The error of an edge along which an unexpected size came.
 fn unequal(rank: u32, sources: &[Link], edge: usize, sent: u64, expected: u64) -> Error {
     // Beyond a border nothing comes, so there is a rank.
     let source_rank = sources[edge].rank.unwrap_or(rank);

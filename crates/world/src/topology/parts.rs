@@ -1,4 +1,4 @@
-//! Which elements of a buffer belong to which edge, and how they get on their way.
+//! Which elements of a buffer belong to which edge, and how they are sent and received.
 //!
 //! What lies in one piece is sent from and received into its place. What does not is packed before
 //! it is sent, and received beside the buffer and unpacked at the end; so is what other edges

@@ -34,7 +34,7 @@ use crate::{
 use hikyaku_msg::{Blocked, Envelope, NOTE_MOST};
 use hikyaku_nic::fabric::{Activity, Name, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{LOOK_AGAIN, Rest, TaskId};
+use hikyaku_rank::{Rest, TaskId};
 
 use late::Late;
 pub(super) use side::Side;
@@ -605,13 +605,8 @@ impl Service {
                 held.port_mut().park(alone.then_some(until));
                 continue;
             }
-            if rest.is_long(now, any) {
-                held.rest_until(&mut blocked, now + LOOK_AGAIN);
-            } else {
-                held.go_on(&mut blocked);
-                drop(held);
-                std::thread::yield_now();
-            }
+            drop(held);
+            rest.pass(engine, &mut blocked, any);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Windows: put, get and atomic operations by rank and index.
 
-use hikyaku::{ContextError, Error, PostError, World};
+use hikyaku::{ContextError, Error, PostError, WindowError, World};
 use hikyaku_jobs::pattern::{check, fill, key};
 
 use super::{around, is_first, partner};
@@ -36,7 +36,8 @@ pub(super) fn bounds(world: &World, _: u64) -> Result<(), Error> {
     window.put(next, elements, &[])?;
     for (index, count) in [(elements, 1), (0, elements + 1), (usize::MAX, 1)] {
         let error = window.put(next, index, &vec![7; count]).unwrap_err();
-        let expected = Error::OutsideWindow { rank: next, index, count, elements: elements as u64 };
+        let elements = elements as u64;
+        let expected: Error = WindowError::Outside { rank: next, index, count, elements }.into();
         assert_eq!(error, expected);
         assert_eq!(window.get(next, index, &mut vec![0; count]), Err(expected));
     }
@@ -123,7 +124,7 @@ pub(super) fn dropped(world: &World, _: u64) -> Result<(), Error> {
             window.load(partner, 0).unwrap_err(),
             window.get(partner, 0, &mut [0]).unwrap_err(),
         ] {
-            assert_eq!(error, Error::WindowClosed { rank: partner });
+            assert_eq!(error, WindowError::Closed { rank: partner }.into());
         }
         world.send(&[1u8], partner, 1)?;
     }
@@ -142,7 +143,7 @@ pub(super) fn many(world: &World, _: u64) -> Result<(), Error> {
     let error = world.window::<u64>(length).unwrap_err();
     match world.rank() {
         0 => assert!(matches!(error, Error::Memory(_)), "{error}"),
-        _ => assert_eq!(error, Error::WindowRefused { rank: 0 }),
+        _ => assert_eq!(error, WindowError::Refused { rank: 0 }.into()),
     }
     let mut windows = Vec::new();
     let error = loop {

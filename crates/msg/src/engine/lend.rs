@@ -1,0 +1,54 @@
+//! Memory that is lent to a request for the time of one call.
+//!
+//! A slice is borrowed and taken back before the call returns, even by panic. So the program need
+//! not promise anything about it, and leaking a future is sound.
+
+use hikyaku_nic::fabric::Port;
+
+use super::Engine;
+use crate::buffer::{RecvBuffer, SendBuffer};
+use crate::request::RequestId;
+
+impl<P: Port> Engine<P> {
+    /// Runs `act` while `memory` is the buffer of a pending receive.
+    pub(crate) fn lend_to_receive<R>(
+        &mut self,
+        id: RequestId,
+        memory: &mut [u8],
+        act: impl FnOnce(&mut Engine<P>) -> R,
+    ) -> R {
+        let lent = Lent { engine: self, id };
+        // SAFETY: `memory` is borrowed exclusively for this call, and `lent` detaches the view from
+        // the request, its only holder, before this call ends in any way.
+        let buffer = unsafe { RecvBuffer::new(memory.as_mut_ptr(), memory.len()) };
+        lent.engine.attach_receive(lent.id, buffer);
+        act(lent.engine)
+    }
+
+    /// Runs `act` while `memory` holds the bytes of a pending send.
+    pub(crate) fn lend_to_send<R>(
+        &mut self,
+        id: RequestId,
+        memory: &[u8],
+        act: impl FnOnce(&mut Engine<P>) -> R,
+    ) -> R {
+        let lent = Lent { engine: self, id };
+        // SAFETY: `memory` is borrowed for this call, and `lent` detaches the view from the
+        // request, its only holder, before this call ends in any way.
+        let buffer = unsafe { SendBuffer::new(memory.as_ptr(), memory.len()) };
+        lent.engine.attach_send(lent.id, buffer);
+        act(lent.engine)
+    }
+}
+
+/// Detaches a request's memory when dropped.
+struct Lent<'e, P: Port> {
+    engine: &'e mut Engine<P>,
+    id: RequestId,
+}
+
+impl<P: Port> Drop for Lent<'_, P> {
+    fn drop(&mut self) {
+        self.engine.detach(self.id);
+    }
+}

@@ -1,0 +1,50 @@
+//! What a rank in virtual time asks of its conductor.
+
+use crate::fabric::{Command, FullCause, QueueAddress, Rank};
+use crate::time::Time;
+
+/// The conductor of a job in virtual time, as one rank sees it.
+pub trait Conductor {
+    /// Takes a send away, to land it on arrival. Returns how many payload bytes were taken.
+    ///
+    /// # Errors
+    /// The limit of messages in flight to that rank is reached, or the last arrival there found no
+    /// room. Never for a send that [passes](Command::passes).
+    fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause>;
+
+    /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it has.
+    fn awaits_landing(&mut self, to: Rank) -> bool;
+
+    /// Leaves a notification's record at `to` for a command that was just executed there.
+    fn announce(&mut self, to: Rank, protocol: u8, header: u64, length: u64, offset: u64);
+
+    /// Returns when a command of `bytes` has reached another rank, after all earlier sends of this
+    /// rank to it. It needs no room there: it does not wait for sends that found no room.
+    fn go(&mut self, to: Rank, bytes: u64);
+
+    /// Returns when `bytes` of a reply have come back.
+    fn come_back(&mut self, from: Rank, bytes: u64);
+
+    /// A record was found, and `bytes` of its message are copied out. `begins`: it is the message's
+    /// first record, and this is the length of the whole.
+    fn received(&mut self, from: Rank, bytes: u64, begins: Option<u64>);
+
+    /// `bytes` were read from the memory of a rank of the same node.
+    fn near(&mut self, bytes: u64);
+
+    /// This rank is about to read or change memory of its own that others change too. What they
+    /// have done to it by now comes first.
+    fn own(&mut self);
+
+    /// The program computes for `span`.
+    fn compute(&mut self, span: Time);
+
+    /// A poll found nothing. A program that only polls must not stop the clock.
+    fn look_in_vain(&mut self);
+
+    /// Returns when all others have reached this rank's time: before actions they see at once.
+    fn catch_up(&mut self);
+
+    /// A queue of this rank, or one that it has released, may have become runnable.
+    fn run(&mut self, queue: QueueAddress);
+}

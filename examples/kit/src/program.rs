@@ -1,0 +1,107 @@
+//! A command of several ranks: rank 0 talks to people, and all ranks end in order.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use hikyaku::{Error, World};
+
+/// The rank that reads, writes and talks to people.
+pub const ROOT: u32 = 0;
+
+/// Exit code of a run that failed.
+pub const FAILED: u8 = 1;
+
+/// Exit code after bad input.
+pub const BAD_INPUT: u8 = 2;
+
+/// A program, by the name with which its lines begin.
+#[derive(Debug, Clone, Copy)]
+pub struct Program(pub &'static str);
+
+impl Program {
+    /// Joins the job and runs the program on this rank, with what its command line says.
+    pub fn run<A: Parser>(
+        self,
+        body: impl FnOnce(&World, &A) -> Result<ExitCode, Error>,
+    ) -> ExitCode {
+        let world = match World::init() {
+            Ok(world) => world,
+            Err(error) => {
+                self.complain(&format!("cannot join the job: {error}"));
+                return ExitCode::from(FAILED);
+            }
+        };
+        let ended = match A::try_parse() {
+            Ok(arguments) => body(&world, &arguments),
+            Err(error) => self.answer_usage(&world, &error),
+        };
+        ended.unwrap_or_else(|error| {
+            self.complain(&format!("rank {}: {error}", world.rank()));
+            ExitCode::from(FAILED)
+        })
+    }
+
+    /// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it
+    /// has, because the first rank that fails makes the launcher end the job.
+    fn answer_usage(self, world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
+        if world.rank() == ROOT {
+            if error.use_stderr() {
+                let text = error.render().to_string();
+                let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+                let line = lines.collect::<Vec<_>>().join(" ");
+                let line = line.replacen("error: ", "", 1);
+                self.complain(&format!("{line} (--help lists the options)"));
+            } else {
+                // Help or version; if nobody reads it there is nothing to be done.
+                let _ = error.print();
+            }
+        }
+        world.barrier()?;
+        Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
+    }
+
+    /// Writes a file and says so. Returns whether it is there.
+    pub fn write(self, path: &Path, bytes: impl AsRef<[u8]>) -> bool {
+        let written = fs::write(path, bytes);
+        match &written {
+            Ok(()) => self.say(&format!("{}: wrote {}", self.0, path.display())),
+            Err(error) => self.complain(&format!("{}: cannot be written: {error}", path.display())),
+        }
+        written.is_ok()
+    }
+
+    /// A line of results. If nobody reads it, that is no reason to fail.
+    pub fn say(self, line: &str) {
+        let _ = writeln!(io::stdout(), "{line}");
+    }
+
+    /// A line about what went wrong, or how far the run is.
+    pub fn complain(self, line: &str) {
+        let _ = writeln!(io::stderr(), "{}: {line}", self.0);
+    }
+}
+
+/// Reads a whole file of at most `most` bytes. Opening a named pipe without a writer would wait for
+/// ever, and a device may never end, so only regular files are read.
+///
+/// # Errors
+/// One line that names the file and what is wrong with it.
+pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+    let wrong =
+        |reason: &dyn std::fmt::Display| format!("{}: cannot be read: {reason}", path.display());
+    let metadata = fs::metadata(path).map_err(|error| wrong(&error))?;
+    if !metadata.is_file() {
+        return Err(wrong(&"it is not a regular file"));
+    }
+    if metadata.len() > most {
+        return Err(wrong(&format_args!("it is longer than {most} bytes")));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(most).read_to_end(&mut bytes))
+        .map_err(|error| wrong(&error))?;
+    Ok(bytes)
+}
