@@ -67,16 +67,22 @@ pub(crate) fn resolve<A: PartialEq>(
     named.filter(usable).unwrap_or_else(table)
 }
 
+/// From so many bytes on, of all parts together, that is so also where the kernel copies. Not a
+/// broadcast: there the root's processor would have nothing to do.
+const KERNEL_READ_FROM: usize = 256 << 10;
+
 /// How far ranks reach that read: if that is the program's wish, as far as they can; else as far as
 /// it is faster.
-pub(crate) fn reach(is_named: bool, usual: Reach) -> Reach {
-    if is_named { Reach::Process } else { usual }
+pub(crate) fn reach(operation: Operation, bytes: usize, is_named: bool) -> Reach {
+    let pays = bytes >= KERNEL_READ_FROM && operation != Operation::Broadcast;
+    if is_named || pays { Reach::Process } else { Reach::Region }
 }
 
 /// Whether ranks may read each other's memory, `bytes` each, and that is faster where it lies in
 /// memory that they share.
 fn reads(group: &impl Group, bytes: usize) -> bool {
-    bytes >= READ_FROM && lines(group) && group.mates().is_some_and(Mates::are_all)
+    let can = || lines(group) && group.mates().is_some_and(Mates::are_all);
+    bytes >= READ_FROM && can() && group.reads_pay()
 }
 
 /// Whether lines are there and faster than messages.
@@ -334,6 +340,15 @@ fn beyond(bytes: usize, ranks: u32, size: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_copies_what_is_long_unless_one_rank_has_it_all() {
+        let reach = |operation, bytes| reach(operation, bytes, false);
+        assert_eq!(reach(Operation::Alltoall, KERNEL_READ_FROM - 1), Reach::Region);
+        assert_eq!(reach(Operation::Alltoall, KERNEL_READ_FROM), Reach::Process);
+        assert_eq!(reach(Operation::Broadcast, usize::MAX), Reach::Region);
+        assert_eq!(super::reach(Operation::Broadcast, 1, true), Reach::Process);
+    }
 
     #[test]
     fn thresholds_hold_up_to_the_ranks_they_were_measured_with_and_grow_beyond() {

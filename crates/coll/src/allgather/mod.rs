@@ -27,9 +27,6 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::allgather::Algorithm;
 
-/// How far it reads where nobody says.
-const KERNEL_READS: Reach = Reach::Region;
-
 /// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
 /// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
 ///
@@ -55,7 +52,7 @@ pub fn begin_allgather<'a, G: Group>(
     mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let reach = select::reach(Operation::Allgather, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm =
         select::resolve(group, algorithm, needs_lines, || select::for_allgather(group, data.len()));
@@ -91,7 +88,7 @@ pub fn allgatherv<'a, G: Group>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.len()));
     let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
-    start(call, algorithm, mine, data, Blocks::of_lengths(lengths), KERNEL_READS)
+    start(call, algorithm, mine, data, Blocks::of_lengths(lengths), Reach::Region)
 }
 
 async fn start<G: Group>(

@@ -30,9 +30,6 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::allreduce::Algorithm;
 
-/// How far it reads where nobody says.
-const KERNEL_READS: Reach = Reach::Region;
-
 /// Combines `data` of all ranks; afterwards every rank's `data` is the result. All ranks have the
 /// same number of bytes.
 ///
@@ -59,7 +56,7 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let reach = select::reach(Operation::Allreduce, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm = select::resolve(group, algorithm, needs_lines, || {
         select::for_allreduce(group, data.len(), reduction.commutative)

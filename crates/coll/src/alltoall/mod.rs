@@ -30,9 +30,6 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::alltoall::Algorithm;
 
-/// How far it reads where nobody says.
-const KERNEL_READS: Reach = Reach::Region;
-
 /// Copies block `s` of `data` of rank `r` to block `r` of `into` of rank `s`. Blocks are in rank
 /// order and all of the same length.
 ///
@@ -46,7 +43,7 @@ pub fn alltoall<'a, G: Group>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let size = group.size();
     let length = data.len() / size as usize;
-    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let reach = select::reach(Operation::Alltoall, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
     let table = || select::for_alltoall(group, length);
     let algorithm = select::resolve(group, algorithm, needs_lines, table);

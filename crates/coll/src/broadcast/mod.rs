@@ -36,9 +36,6 @@ pub(crate) use binomial::run as by_binomial;
 
 pub use crate::algorithms::broadcast::Algorithm;
 
-/// How far it reads where nobody says.
-const KERNEL_READS: Reach = Reach::Region;
-
 /// Copies `data` of rank `root` to `data` of every other, which has the same length.
 ///
 /// # Errors
@@ -64,7 +61,7 @@ pub fn begin_broadcast<'a, G: Group>(
     data: &'a mut [G::Byte],
     root: u32,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let reach = select::reach(Operation::Broadcast, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm =
         select::resolve(group, algorithm, needs_lines, || select::for_broadcast(group, data.len()));

@@ -26,9 +26,6 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::reduce_scatter::Algorithm;
 
-/// How far it reads where nobody says.
-const KERNEL_READS: Reach = Reach::Region;
-
 /// Combines `data` of all ranks, one block for each rank and of equal length; `into` of rank `r` is
 /// block `r` of the result (MPI_Reduce_scatter_block). What `data` is afterwards is not said.
 ///
@@ -70,7 +67,8 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     blocks: Blocks,
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let reach = select::reach(algorithm == Some(Algorithm::Read), KERNEL_READS);
+    let reach =
+        select::reach(Operation::ReduceScatter, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
     let commutative = reduction.commutative;
     let table = || select::for_reduce_scatter(group, data.len(), commutative);
