@@ -427,6 +427,11 @@ impl ShmHost {
         }
     }
 
+    /// The process that is the rank.
+    pub fn process(&self) -> Process {
+        self.process
+    }
+
     /// What wakes this rank from any thread of its process.
     pub fn waker(&self) -> RankWaker {
         RankWaker { region: Arc::clone(&self.region), rank: self.rank }
@@ -462,11 +467,6 @@ impl ShmHost {
 // never replaces, and keeps until it is dropped.
 unsafe impl Host for ShmHost {
     const NAME: &'static str = "shm";
-
-    /// The process that is the rank.
-    pub fn process(&self) -> Process {
-        self.process
-    }
 
     #[inline]
     fn rank(&self) -> Rank {

@@ -22,7 +22,7 @@ use std::future::Future;
 use crate::blocks::{split, split_mut};
 use crate::call::{Call, Team};
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;

@@ -17,7 +17,7 @@ use std::future::Future;
 use crate::blocks::Blocks;
 use crate::call::Call;
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::rounds::{NEEDS_LINES, Stop};
