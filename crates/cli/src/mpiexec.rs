@@ -1,8 +1,8 @@
 //! `mpiexec` and `mpirun`: the words that MPI's launchers take (MPI 5.0 §11.5) as a [`Launch`].
 //!
-//! It is `hikyaku run` by another name: the program under one of those names, a symbolic link to it,
-//! or `hikyaku mpiexec`. Hosts that are all this machine are as none: there is any number of ranks on
-//! it.
+//! It is `hikyaku run` by another name: the program under one of those names, a symbolic link to
+//! it, or `hikyaku mpiexec`. Hosts that are all this machine are as none: there is any number of
+//! ranks on it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -111,8 +111,8 @@ impl<D: Dialect> Mpi<D> {
         self.add_request(Request::new(Rc::clone(comm), State::Task(task)), &request)
     }
 
-    /// Keeps what describes it, to be started. It has contexts of its own: ranks make such operations
-    /// in the same order, and may start them in any (MPI 5.0 §7.13).
+    /// Keeps what describes it, to be started. It has contexts of its own: ranks make such
+    /// operations in the same order, and may start them in any (MPI 4.1 §7.13).
     pub fn keep<F: Future<Output = Done> + 'static>(
         &self,
         comm: &Rc<Comm>,

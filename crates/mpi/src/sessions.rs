@@ -17,8 +17,8 @@ use crate::info::Info;
 use crate::raw::{HandleAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase};
 
-/// The process sets that there are. Names of sets are URIs, whose scheme and authority may be written
-/// in any case.
+/// The process sets that there are. Names of sets are URIs, whose scheme and authority may be
+/// written in any case.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
 /// A session.

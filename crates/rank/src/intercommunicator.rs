@@ -175,17 +175,20 @@ impl Intercommunicator {
         &self.both
     }
 
-    /// Waits until the operations of several steps that were started before are over. It counts from
-    /// the call on: every rank starts the same operations in the same order.
+    /// Waits until the operations of several steps that were started before are over. It counts
+    /// from the call on: every rank starts the same operations in the same order.
     pub fn turn(&self) -> impl Future<Output = Turn<'_>> {
         let number = self.started.get();
         self.started.set(number + 1);
         self.turns.borrow_mut().push_back(number);
         // One that is abandoned while it waits leaves the queue too.
         let mut turn = Some(Turn { of: self, number });
-        poll_fn(move |_| match self.turns.borrow().front() {
-            Some(first) if *first != number => Poll::Pending,
-            _ => turn.take().map_or(Poll::Pending, Poll::Ready),
+        poll_fn(move |_| {
+            let first = self.turns.borrow().front().copied();
+            match first {
+                Some(first) if first != number => Poll::Pending,
+                _ => turn.take().map_or(Poll::Pending, Poll::Ready),
+            }
         })
     }
 

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use super::{Launcher, LauncherError, number};
+use super::launcher::{Launcher, LauncherError, number};
 
 /// No line is longer: a value has at most 1,024 bytes, a name 256.
 const LONGEST: usize = 4096;

@@ -4,7 +4,7 @@
 mod sys;
 
 use self::sys::{ANY, Library, Proc};
-use super::{Launcher, LauncherError};
+use super::launcher::{Launcher, LauncherError};
 
 /// Where a launcher listens: it sets one or more of these, by version.
 const SERVERS: [&str; 6] = [

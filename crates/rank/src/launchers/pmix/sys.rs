@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::launchers::LauncherError;
+use crate::launchers::launcher::LauncherError;
 
 /// A name of a job has at most so many bytes, and a zero.
 const SPACE_BYTES: usize = 256;
