@@ -20,6 +20,11 @@
 //!
 //! `docs/design/decisions.md` says what else was considered.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a function from an address is made by transmute and by nothing else"
+)]
+
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::catch_unwind;
 use std::ptr::NonNull;
