@@ -133,7 +133,9 @@ impl Array {
 
 impl Drop for Array {
     fn drop(&mut self) {
-        self.buffer.take().map(gate::later);
+        if let Some(buffer) = self.buffer.take() {
+            gate::later(buffer);
+        }
     }
 }
 
