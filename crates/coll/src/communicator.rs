@@ -581,10 +581,6 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
         }
     }
 
-    fn reads_pay(&self) -> bool {
-        !self.endpoint.with_port(|port| port.capabilities().virtual_time)
-    }
-
     fn note_refusal(&self) {
         self.book.reads_refused.set(true);
     }

@@ -245,12 +245,6 @@ pub trait Group {
         Ok(false)
     }
 
-    /// Whether memory of mates is read faster than lines carry it: where ranks copy for themselves,
-    /// and no machine is simulated.
-    fn reads_pay(&self) -> bool {
-        false
-    }
-
     /// The system has refused somebody a copy: [`Group::expose`] gives no such address any more.
     fn note_refusal(&self) {}
 

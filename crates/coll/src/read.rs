@@ -30,11 +30,10 @@ pub(crate) struct Memory<'r, 't, G: Group> {
 
 impl<'t, G: Group> Rounds<'t, G> {
     /// Shows all mates where `bytes` are, which stay as they are until [`Memory::end`]. `None`:
-    /// some cannot be read, or only by somebody beyond `reach`.
+    /// some cannot be read.
     pub(crate) async fn show(
         &self,
         bytes: &[G::Byte],
-        reach: Reach,
     ) -> Result<Option<Memory<'_, 't, G>>, Stop<G>> {
         if !self.mates.are_all() {
             return Ok(None);
@@ -44,7 +43,7 @@ impl<'t, G: Group> Rounds<'t, G> {
         let mut addresses = vec![own; self.size];
         let read = self.others().try_for_each(|place| self.read(place, 0, &mut addresses[place]));
         self.finish(read)?;
-        Ok(self.memory(addresses, None, reach))
+        Ok(self.memory(addresses, None))
     }
 
     /// The same for the bytes of the mate at `root` alone.
@@ -52,7 +51,6 @@ impl<'t, G: Group> Rounds<'t, G> {
         &self,
         bytes: &[G::Byte],
         root: usize,
-        reach: Reach,
     ) -> Result<Option<Memory<'_, 't, G>>, Stop<G>> {
         if !self.mates.are_all() {
             return Ok(None);
@@ -62,17 +60,16 @@ impl<'t, G: Group> Rounds<'t, G> {
             address = self.team.group().expose(bytes);
         }
         self.broadcast(&mut address, root).await?;
-        Ok(self.memory(vec![address], Some(root), reach))
+        Ok(self.memory(vec![address], Some(root)))
     }
 
     fn memory(
         &self,
         addresses: Vec<[G::Byte; ADDRESS]>,
         root: Option<usize>,
-        most: Reach,
     ) -> Option<Memory<'_, 't, G>> {
         let reaches: Option<Vec<Reach>> = addresses.iter().map(G::reach).collect();
-        let reach = reaches?.into_iter().max().filter(|reach| *reach <= most)?;
+        let reach = reaches?.into_iter().max()?;
         Some(Memory { rounds: self, addresses, root, reach, is_refused: Cell::new(false) })
     }
 

@@ -6,7 +6,7 @@ use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::call::Team;
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::rounds::{Rounds, Stop, starts};
 
 use super::read;
@@ -20,13 +20,11 @@ pub(super) async fn run<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     length: usize,
-    reads: Option<Reach>,
+    reads: bool,
 ) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
     team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
-    if let Some(reach) = reads
-        && read::run(&rounds, data, length, reach).await?
-    {
+    if reads && read::run(&rounds, data, length).await? {
         return Ok(());
     }
     let own = rounds.place;

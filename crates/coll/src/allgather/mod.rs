@@ -19,7 +19,7 @@ use std::future::Future;
 use crate::blocks::Blocks;
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::names::Operation;
 use crate::rounds::Stop;
 use crate::select;
@@ -52,7 +52,6 @@ pub fn begin_allgather<'a, G: Group>(
     mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let reach = select::reach(Operation::Allgather, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm =
         select::resolve(group, algorithm, needs_lines, || select::for_allgather(group, data.len()));
@@ -61,7 +60,7 @@ pub fn begin_allgather<'a, G: Group>(
     let blocks = Blocks::Equal { length };
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(start(call, algorithm, mine, data, blocks, reach));
+        return Begun::Waits(start(call, algorithm, mine, data, blocks));
     }
     let act = |team: &Team<'_, G>| match prepare(team, mine, data, &blocks) {
         Ok(()) if algorithm == Algorithm::Lines => lines::at_once(team, data, length),
@@ -70,7 +69,7 @@ pub fn begin_allgather<'a, G: Group>(
     };
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(start(call, algorithm, mine, data, blocks, reach)),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, mine, data, blocks)),
     }
 }
 
@@ -88,7 +87,7 @@ pub fn allgatherv<'a, G: Group>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.len()));
     let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
-    start(call, algorithm, mine, data, Blocks::of_lengths(lengths), Reach::Region)
+    start(call, algorithm, mine, data, Blocks::of_lengths(lengths))
 }
 
 async fn start<G: Group>(
@@ -97,14 +96,13 @@ async fn start<G: Group>(
     mine: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     blocks: Blocks,
-    reach: Reach,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         prepare(team, mine, data, &blocks)?;
         let mut algorithm = algorithm;
         if let (Algorithm::Lines | Algorithm::Read, Blocks::Equal { length }) = (algorithm, &blocks)
         {
-            let reads = (algorithm == Algorithm::Read).then_some(reach);
+            let reads = algorithm == Algorithm::Read;
             match lines::run(team, data, *length, reads).await {
                 Err(Stop::Lost) => {
                     algorithm = select::for_allgatherv(team.group(), data.len());

@@ -1,6 +1,6 @@
 //! Allgather by reading: everyone copies all others' parts out of their memory.
 
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::rounds::{Rounds, Stop};
 
 /// Parts of `length` bytes; this rank's is in its place. `false`: they cannot be read.
@@ -8,10 +8,9 @@ pub(super) async fn run<G: Group>(
     rounds: &Rounds<'_, G>,
     data: &mut [G::Byte],
     length: usize,
-    reach: Reach,
 ) -> Result<bool, Stop<G>> {
     let own = &data[rounds.place * length..][..length];
-    let Some(memory) = rounds.show(own, reach).await? else { return Ok(false) };
+    let Some(memory) = rounds.show(own).await? else { return Ok(false) };
     for place in rounds.others() {
         memory.read(place, 0, &mut data[place * length..][..length])?;
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::call::Team;
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::mates::MOST_MATES;
 use crate::reduction::Reduction;
 use crate::rounds::{Rounds, Stop, starts};
@@ -42,12 +42,10 @@ pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
-    reads: Option<Reach>,
+    reads: bool,
 ) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
-    if let Some(reach) = reads
-        && read::run(&rounds, data, reduction, reach).await?
-    {
+    if reads && read::run(&rounds, data, reduction).await? {
         return Ok(());
     }
     if data.len() <= LINE {

@@ -21,7 +21,7 @@ use std::future::Future;
 
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::rounds::{NEEDS_LINES, Stop};
@@ -56,7 +56,6 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let reach = select::reach(Operation::Allreduce, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm = select::resolve(group, algorithm, needs_lines, || {
         select::for_allreduce(group, data.len(), reduction.commutative)
@@ -65,7 +64,7 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         Signature::new(Operation::Allreduce).bytes(data.len()).combination(reduction.combination);
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(run(group, call, algorithm, data, reduction, reach));
+        return Begun::Waits(run(group, call, algorithm, data, reduction));
     }
     let act = |team: &Team<'_, G>| match algorithm {
         Algorithm::Lines => lines::at_once(team, data, &mut reduction),
@@ -73,7 +72,7 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     };
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, reduction, reach)),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, reduction)),
     }
 }
 
@@ -83,13 +82,12 @@ fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     algorithm: Algorithm,
     data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
-    reach: Reach,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_elements(data.len(), reduction.width)?;
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
-            let reads = (algorithm == Algorithm::Read).then_some(reach);
+            let reads = algorithm == Algorithm::Read;
             match lines::run(team, data, &mut reduction, reads).await {
                 Err(Stop::Lost) => {
                     let commutative = reduction.commutative;

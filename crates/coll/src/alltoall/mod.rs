@@ -43,7 +43,6 @@ pub fn alltoall<'a, G: Group>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let size = group.size();
     let length = data.len() / size as usize;
-    let reach = select::reach(Operation::Alltoall, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
     let table = || select::for_alltoall(group, length);
     let algorithm = select::resolve(group, algorithm, needs_lines, table);
@@ -56,12 +55,12 @@ pub fn alltoall<'a, G: Group>(
         let parts = || split(data, length, size);
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Read {
-            match read::run(team, data, into, length, reach).await {
+            match read::run(team, data, into, length).await {
                 Ok(true) => return Ok(()),
                 Ok(false) | Err(Stop::Lost) => {}
                 Err(Stop::Failed(failure)) => return Err(failure),
             }
-            algorithm = select::for_alltoall_by_messages(group, length);
+            algorithm = select::for_alltoall(group, length);
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {

@@ -1,7 +1,7 @@
 //! All-to-all by reading: everyone copies its parts out of all others' memory.
 
 use crate::call::Team;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::rounds::{Rounds, Stop};
 
 /// Parts of `length` bytes. `false`: they cannot be read.
@@ -10,10 +10,9 @@ pub(super) async fn run<G: Group>(
     data: &[G::Byte],
     into: &mut [G::Byte],
     length: usize,
-    reach: Reach,
 ) -> Result<bool, Stop<G>> {
     let rounds = Rounds::begin(team).await?;
-    let Some(memory) = rounds.show(data, reach).await? else { return Ok(false) };
+    let Some(memory) = rounds.show(data).await? else { return Ok(false) };
     let own = rounds.place * length;
     into[own..][..length].copy_from_slice(&data[own..][..length]);
     for place in rounds.others() {

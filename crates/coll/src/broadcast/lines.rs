@@ -3,7 +3,7 @@
 
 use crate::call::Team;
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::rounds::{Rounds, Stop};
 
 use super::{binomial, read};
@@ -13,12 +13,10 @@ pub(super) async fn run<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     root: u32,
-    reads: Option<Reach>,
+    reads: bool,
 ) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
-    if let Some(reach) = reads
-        && read::run(&rounds, data, root as usize, reach).await?
-    {
+    if reads && read::run(&rounds, data, root as usize).await? {
         return Ok(());
     }
     if rounds.mates.are_all() {

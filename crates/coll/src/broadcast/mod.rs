@@ -26,7 +26,7 @@ use std::future::Future;
 
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
@@ -61,14 +61,13 @@ pub fn begin_broadcast<'a, G: Group>(
     data: &'a mut [G::Byte],
     root: u32,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let reach = select::reach(Operation::Broadcast, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm =
         select::resolve(group, algorithm, needs_lines, || select::for_broadcast(group, data.len()));
     let signature = Signature::new(Operation::Broadcast).root(root).bytes(data.len());
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(run(group, call, algorithm, data, root, reach));
+        return Begun::Waits(run(group, call, algorithm, data, root));
     }
     let act = |team: &Team<'_, G>| match algorithm {
         Algorithm::Lines => lines::at_once(team, data, root),
@@ -76,7 +75,7 @@ pub fn begin_broadcast<'a, G: Group>(
     };
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, root, reach)),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, root)),
     }
 }
 
@@ -86,13 +85,12 @@ fn run<'a, G: Group>(
     algorithm: Algorithm,
     data: &'a mut [G::Byte],
     root: u32,
-    reach: Reach,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_root(root)?;
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
-            let reads = (algorithm == Algorithm::Read).then_some(reach);
+            let reads = algorithm == Algorithm::Read;
             match lines::run(team, data, root, reads).await {
                 Err(Stop::Lost) => {
                     algorithm = select::for_broadcast_by_messages(group, data.len());

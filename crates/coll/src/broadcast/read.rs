@@ -1,6 +1,6 @@
 //! Broadcast by reading: everyone copies out of the root's memory.
 
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::rounds::{Rounds, Stop};
 
 /// `false`: it cannot be read, and `data` of the root is as before.
@@ -8,9 +8,8 @@ pub(super) async fn run<G: Group>(
     rounds: &Rounds<'_, G>,
     data: &mut [G::Byte],
     root: usize,
-    reach: Reach,
 ) -> Result<bool, Stop<G>> {
-    let Some(memory) = rounds.show_root(data, root, reach).await? else { return Ok(false) };
+    let Some(memory) = rounds.show_root(data, root).await? else { return Ok(false) };
     if rounds.place != root {
         memory.read(root, 0, data)?;
     }

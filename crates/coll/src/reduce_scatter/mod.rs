@@ -67,8 +67,6 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     blocks: Blocks,
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let reach =
-        select::reach(Operation::ReduceScatter, data.len(), algorithm == Some(Algorithm::Read));
     let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
     let commutative = reduction.commutative;
     let table = || select::for_reduce_scatter(group, data.len(), commutative);
@@ -92,13 +90,13 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
             team.check_elements(blocks.length(rank), reduction.width)?;
         }
         if algorithm == Algorithm::Read {
-            match read::run(team, data, into, &blocks, &mut reduction, reach).await {
+            match read::run(team, data, into, &blocks, &mut reduction).await {
                 Ok(true) => return Ok(()),
                 Ok(false) | Err(Stop::Lost) => {}
                 Err(Stop::Failed(failure)) => return Err(failure),
             }
             let bytes = data.len();
-            algorithm = select::for_reduce_scatter_by_messages(group, bytes, commutative);
+            algorithm = select::for_reduce_scatter(group, bytes, commutative);
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {

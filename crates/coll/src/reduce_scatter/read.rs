@@ -3,7 +3,7 @@
 
 use crate::blocks::Blocks;
 use crate::call::Team;
-use crate::group::{Group, Reach};
+use crate::group::Group;
 use crate::reduction::Reduction;
 use crate::rounds::{Rounds, Stop};
 use crate::scratch::Scratch;
@@ -18,11 +18,10 @@ pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &mut [G::Byte],
     blocks: &Blocks,
     reduction: &mut Reduction<F>,
-    reach: Reach,
 ) -> Result<bool, Stop<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
     let rounds = Rounds::begin(team).await?;
-    let Some(memory) = rounds.show(data, reach).await? else { return Ok(false) };
+    let Some(memory) = rounds.show(data).await? else { return Ok(false) };
     let own = blocks.range(team.rank());
     into.copy_from_slice(&data[own.clone()]);
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);

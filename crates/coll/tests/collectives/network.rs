@@ -439,10 +439,6 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         address
     }
 
-    fn reads_pay(&self) -> bool {
-        true
-    }
-
     fn reach(address: &[B; ADDRESS]) -> Option<Reach> {
         let words: &[u8; ADDRESS] = (address as &dyn Any).downcast_ref()?;
         (words[0] == 1).then_some(Reach::Process)

@@ -165,14 +165,15 @@ fn ports(ranks: u32) -> Vec<LoopbackPort> {
 async fn exchange(group: &Communicator<'_, LoopbackPort>, out: &mut [u8], into: &mut [u8]) {
     let part = out.len() / group.size() as usize;
     out.fill(group.rank() as u8);
-    alltoall(group, None, out, into).await.unwrap();
+    let (read, read_too) = (alltoall::Algorithm::Read, broadcast::Algorithm::Read);
+    alltoall(group, Some(read), out, into).await.unwrap();
     let parts = into.chunks(part).enumerate();
     assert!(parts.into_iter().all(|(rank, part)| part.iter().all(|it| *it == rank as u8)));
-    broadcast(group, None, out, 2).await.unwrap();
+    broadcast(group, Some(read_too), out, 2).await.unwrap();
     assert!(out.iter().all(|byte| *byte == 2));
 }
 
-/// Long data in memory of the job are read without anybody asking for it; elsewhere they are not.
+/// Memory of the job can be read on every fabric; any other only where a kernel copies.
 #[test]
 fn engines_read_memory_of_regions_and_nothing_else() {
     const LENGTH: usize = 96 << 10;
