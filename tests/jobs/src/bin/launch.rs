@@ -1,6 +1,7 @@
 //! A launcher: what `hikyaku run` does, with the numbers in fixed places.
 //!
 //! `launch RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; no nodes if RANKS_PER_NODE is 0.
+//! HIKYAKU_JOBS_FULL=refuse: full rings refuse.
 //! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed.
 //! The tests of whole jobs are about ranks and messages; the command line has tests of its own.
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         ranks_per_node: (ranks_per_node > 0).then_some(ranks_per_node),
         timeout: Some(timeout),
         owns_process: true,
+        full: hikyaku_jobs::when_full(),
         ..Launch::new(ranks, words.next().unwrap())
     };
     if let Ok(seconds) = std::env::var("HIKYAKU_JOBS_GRACE") {
