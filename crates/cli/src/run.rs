@@ -5,7 +5,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit, WayTally};
-use hikyaku_launch::{Bind, Launch, LongStores, OnHosts};
+use hikyaku_launch::{Bind, FullPolicy, Launch, LongStores, OnHosts};
 use thiserror::Error;
 
 use crate::exit;
@@ -106,6 +106,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     stats: bool,
 
+    /// What a message finds where its receiver has no room: stall or refuse [default: stall]
+    ///
+    /// Paper 000's two policies. A message that stalls waits, and counts once as held up. One that
+    /// is refused is sent again by its sender until there is room, and counts each time. Virtual
+    /// time has what that takes: see 'hikyaku simulate --help'.
+    #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "where-ranks-run")]
+    full: Option<WhenFull>,
+
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
     faults: Option<u64>,
@@ -133,6 +141,24 @@ enum Stores {
     Cached,
     /// Past the caches, to memory
     PastCaches,
+}
+
+/// What `--full` takes.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum WhenFull {
+    /// The message waits until there is room
+    Stall,
+    /// The message is discarded; its sender is told, and sends it again
+    Refuse,
+}
+
+impl From<WhenFull> for FullPolicy {
+    fn from(full: WhenFull) -> FullPolicy {
+        match full {
+            WhenFull::Stall => FullPolicy::Stall,
+            WhenFull::Refuse => FullPolicy::Refuse,
+        }
+    }
 }
 
 const DETAILS: &str = "\
@@ -258,6 +284,7 @@ fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
             Some(Stores::Cached) => Some(LongStores::Cached),
             Some(Stores::PastCaches) => Some(LongStores::PastCaches),
         },
+        full: arguments.full.map(FullPolicy::from).unwrap_or_default(),
         hosts,
         ..Launch::new(ranks, program)
     };

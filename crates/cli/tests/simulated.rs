@@ -277,6 +277,81 @@ fn cj_15_the_switches_do_a_barrier_on_a_machine_that_has_them() {
     assert!(run("cp-pacs", 4, 0).results.iter().all(Result::is_err));
 }
 
+/// A broadcast of all ranks of a machine that comes with hikyaku; what each has in the end.
+fn broadcast_on(
+    machine: &str,
+    algorithm: Option<broadcast::Algorithm>,
+    bytes: usize,
+) -> Report<Result<Vec<u8>, CollError<SimError>>> {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let text = std::fs::read_to_string(machines.join(format!("{machine}.toml")));
+    let machine = Machine::parse(machine, &text.expect("it comes with hikyaku"));
+    let simulation = Simulation::new(1);
+    let carrier = machine.expect("it is right").install(&simulation).carrier;
+    let job = Job::new(&simulation, JobConfig::new(32), carrier).expect("32 nodes");
+    let report = job.run(move |rank| {
+        let group = SimulatedRank::<u8>::new(rank);
+        async move {
+            let mine = if group.rank().rank() == 3 { 7 } else { 0 };
+            let mut data = vec![mine; bytes];
+            broadcast(&group, algorithm, &mut data, 3).await.map(|()| data)
+        }
+    });
+    report.expect("no deadlock")
+}
+
+#[test]
+fn cj_14_the_switches_copy_a_broadcast_on_a_machine_that_can() {
+    use broadcast::Algorithm::{Binomial, Multicast, Pipelined};
+    for bytes in [0, 8, 1000, 600 << 10] {
+        let by = |algorithm| broadcast_on("cenju4", algorithm, bytes);
+        let multicast = by(Some(Multicast));
+        assert!(multicast.results.iter().all(|data| *data == Ok(vec![7; bytes])), "{bytes} bytes");
+        // It leaves the root once, and is the fastest: so it is what is chosen.
+        assert_eq!((multicast.totals.sent, by(Some(Binomial)).totals.sent), (1, 31));
+        for other in [Binomial, Pipelined] {
+            assert!(multicast.end < by(Some(other)).end, "{bytes} bytes by {other:?}");
+        }
+        assert_eq!(by(None).end, multicast.end, "{bytes} bytes");
+    }
+    // Without the hardware it is refused, and not chosen.
+    let refused = broadcast_on("cp-pacs", Some(Multicast), 8);
+    assert!(refused.results.iter().all(Result::is_err));
+    assert!(broadcast_on("cp-pacs", None, 8).results.iter().all(Result::is_ok));
+}
+
+/// The processor time of rank 0 in a scatter of 32 parts on a machine that comes with hikyaku.
+fn scattering_takes(machine: &str, algorithm: scatter::Algorithm) -> Time {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let text = std::fs::read_to_string(machines.join(format!("{machine}.toml")));
+    let machine = Machine::parse(machine, &text.expect("it comes with hikyaku"));
+    let simulation = Simulation::new(1);
+    let carrier = machine.expect("it is right").install(&simulation).carrier;
+    let job = Job::new(&simulation, JobConfig::new(32), carrier).expect("32 nodes");
+    let report = job.run(move |rank| {
+        let group = SimulatedRank::<u8>::new(rank);
+        async move {
+            let root = group.rank().rank() == 0;
+            let parts = vec![5; if root { 32 } else { 0 }];
+            let mut mine = [0];
+            scatter(&group, Some(algorithm), &parts, Some(&mut mine), 0).await.map(|()| mine)
+        }
+    });
+    assert!(report.expect("no deadlock").results.iter().all(|mine| *mine == Ok([5])));
+    job.usage(0).calling
+}
+
+#[test]
+fn cp_06_a_chain_costs_one_start_where_there_are_chains() {
+    use scatter::Algorithm::{Chained, Linear};
+    let start = Time::from_nanoseconds(2_670);
+    assert_eq!(scattering_takes("cp-pacs", Chained), start);
+    assert_eq!(scattering_takes("cp-pacs", Linear).picoseconds(), 31 * start.picoseconds());
+    // Elsewhere each message has its start.
+    let by = |algorithm| scattering_takes("fat-tree-200g", algorithm);
+    assert_eq!(by(Chained), by(Linear));
+}
+
 #[test]
 fn a_mistake_of_the_program_is_an_error_that_names_it() {
     // Rank 2 does not come: the others wait, and the simulator says for whom.

@@ -77,7 +77,7 @@ use self::{
     local::{Local, Start},
 };
 pub use self::{hosts::OnHosts, memory::JobMemory, placement::Bind, programs::Program};
-pub use hikyaku_nic::ring::LongStores;
+pub use hikyaku_nic::{fabric::FullPolicy, ring::LongStores};
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
 /// that at this number the usual limits of one machine (32768 processes, some ten thousand open
@@ -122,6 +122,9 @@ pub struct Launch {
     /// How ranks store long messages in each other's memory. `None`: as is faster on this machine,
     /// which takes a millisecond or two to measure.
     pub long_stores: Option<LongStores>,
+    /// What happens to a message that finds no room in its receiver's rings. Jobs on several hosts
+    /// stall.
+    pub full: FullPolicy,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
     /// Where the ranks run. `None`: on this machine.
@@ -159,6 +162,7 @@ impl Launch {
             grace: supervisor::GRACE,
             owns_process: false,
             long_stores: None,
+            full: FullPolicy::Stall,
             variables: Vec::new(),
             hosts: None,
         }
@@ -190,7 +194,7 @@ impl Launch {
         let ranks_per_node = self.ranks_per_node.unwrap_or(self.ranks).min(self.ranks);
         let long_stores = self.long_stores;
         let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
-        let job = Job::create(&config)?;
+        let job = Job::create(&config.when_full(self.full))?;
         let outcome = self.run_in(&job)?;
         Ok(Outcome { counts: job.counts(), ..outcome })
     }

@@ -1,5 +1,6 @@
 //! The counters of an engine.
 
+use hikyaku_nic::fabric::FullCause;
 use hikyaku_nic::time::Time;
 
 /// Counters of one engine since its start. Only `unexpected_*` go down as well as up.
@@ -25,6 +26,8 @@ pub struct Statistics {
     pub ready_unposted: u64,
     /// Posts that found no room or credit.
     pub held_up: u64,
+    /// Those of them that a full ring refused, which were sent again.
+    pub refused: u64,
     /// Times that a source's unmatched messages were evacuated so that it could continue.
     pub evacuations: u64,
     /// Bytes that were evacuated.
@@ -48,6 +51,13 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Counts a post that found no room or credit.
+    pub(crate) fn found_full(&mut self, cause: FullCause) {
+        self.held_up += 1;
+        let refused = matches!(cause, FullCause::RingRefused | FullCause::StatusRefused);
+        self.refused += u64::from(refused);
+    }
+
     /// Counts a message sent.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: u64) {

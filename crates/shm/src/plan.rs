@@ -161,6 +161,13 @@ impl JobConfig {
         self.hosts.as_ref().map(|hosts| hosts.nodes(self.ranks_per_node))
     }
 
+    /// The same with another answer of full rings.
+    #[must_use]
+    pub fn when_full(mut self, policy: FullPolicy) -> JobConfig {
+        (self.layout.ring_policy, self.layout.status_policy) = (policy, policy);
+        self
+    }
+
     /// The same sizes in virtual time, for a job conducted through a [`Stage`](crate::Stage).
     #[must_use]
     pub fn in_virtual_time(mut self) -> JobConfig {

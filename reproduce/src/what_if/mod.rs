@@ -6,6 +6,7 @@
 
 mod broadcast;
 mod halo;
+mod matrix;
 mod rings;
 
 use hikyaku_report::{Chart, Table};
@@ -35,7 +36,7 @@ pub struct Answer {
 }
 
 /// All questions.
-pub const WHAT_IFS: [WhatIf; 3] = [
+pub const WHAT_IFS: [WhatIf; 4] = [
     WhatIf {
         name: "halo",
         title: "What if CP-PACS had command queues that run by themselves?",
@@ -50,6 +51,11 @@ pub const WHAT_IFS: [WhatIf; 3] = [
         name: "broadcast",
         title: "What if CP-PACS's broadcasts ran on other networks?",
         run: broadcast::run,
+    },
+    WhatIf {
+        name: "matrix",
+        title: "What would each paper's mechanism give on every machine?",
+        run: matrix::run,
     },
 ];
 

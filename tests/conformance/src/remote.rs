@@ -53,7 +53,8 @@ pub fn cp_05_a_put_arrives_before_its_notification<H: Harness>(harness: &H) {
     assert!(job.next(0).is_none(), "a word is not a record");
 }
 
-/// CJ-17: bytes are exact from and to any word, also across a page, and nothing beside them changes.
+/// CJ-17: bytes are exact from and to any word, also across a page, and nothing beside them is
+/// changed.
 pub fn cj_17_a_put_is_exact_from_and_to_any_byte<H: Harness>(harness: &H) {
     const PAGE: usize = 4096;
     let mut job = Job::open(harness, &Setup::private(2));

@@ -15,7 +15,7 @@
 //! - [`edges`]: persistent exchanges along the edges of a graph.
 //! - [`generator`]: random programs that are right by construction.
 //! - [`waits`]: calls that never return, and what is said of them.
-//! - [`number`]: what a variable of the environment says.
+//! - [`number`], [`when_full`]: what a variable of the environment says.
 //! - [`at_length`]: whether there is time for more of the same.
 //! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
 
@@ -34,6 +34,8 @@ mod random;
 pub mod torture;
 pub mod waits;
 
+use hikyaku_nic::fabric::FullPolicy;
+
 pub use job::{End, Job, Running};
 pub use random::Random;
 
@@ -44,6 +46,15 @@ pub use random::Random;
 pub fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, expected a number")))
+}
+
+/// What full rings of the job are to do, by `HIKYAKU_JOBS_FULL`.
+pub fn when_full() -> FullPolicy {
+    match std::env::var("HIKYAKU_JOBS_FULL").as_deref() {
+        Ok("refuse") => FullPolicy::Refuse,
+        Ok(other) => panic!("HIKYAKU_JOBS_FULL is {other:?}, expected `refuse`"),
+        Err(_) => FullPolicy::Stall,
+    }
 }
 
 /// Whether tests with a choice are to run at length: `make test-all` sets `HIKYAKU_LONG`.

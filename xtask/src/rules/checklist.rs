@@ -1,8 +1,8 @@
-//! docs/checklist.md says which test shows which number of the papers, and is written from the tests.
+//! docs/checklist.md, written from the tests: which of them shows which number of the papers.
 //!
 //! A test whose name begins with numbers, as `ip_16_ip_17_round_trips_take_what_is_printed`, shows
-//! them: that is the only mark. Where it stands says in which world, [`WORLDS`]: real processes (R),
-//! virtual time (S) or both. The page has one entry a number, which says what must be shown;
+//! them: that is the only mark. Where it stands says in which world, [`WORLDS`]: real processes
+//! (R), virtual time (S) or both. The page has one entry a number, which says what must be shown;
 //! `cargo xtask checklist` writes the tests below it. A world that no test shows refers to a reason
 //! in the page's last section, which has [`MOST_REASONS`] at most.
 //!
@@ -308,7 +308,8 @@ mod tests {
         let first = tree(&page(&[]), &[TEST, CASE, LIST]);
         let (text, found) = written(&first, first.text(PAGE).unwrap());
         assert_eq!(whats(found), Vec::<String>::new());
-        let entries = "- **IP-01** it is there\n  - R, S: [all go](../tests/conformance/src/a.rs)\n  \
+        let entries = "- **IP-01** it is there\n  \
+                       - R, S: [all go](../tests/conformance/src/a.rs)\n  \
                        - R: [both go](../crates/nic/src/a.rs)\n- **IP-02** it";
         assert!(text.contains(entries), "{text}");
         let half = "FG-02** it is there\n  - R: [both go](../crates/nic/src/a.rs)\n  \

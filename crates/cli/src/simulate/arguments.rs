@@ -225,9 +225,10 @@ pub(crate) struct Collective {
     /// The algorithm; without it, hikyaku's table chooses
     ///
     /// An unknown name is answered with those there are. A barrier by `sync` needs a network that
-    /// synchronises: cenju4 with one rank on each of at most 64 nodes. No machine here has counters
-    /// or multicast for atomic-add, multicast-add and multicast yet; `lines` are for ranks that
-    /// share memory ('hikyaku run', and programs of their own under 'hikyaku simulate').
+    /// synchronises, a broadcast by `multicast` one that copies messages: cenju4 with one rank on
+    /// each node, of at most 64 for `sync`. No machine here has the counters of atomic-add and
+    /// multicast-add; `lines` are for ranks that share memory ('hikyaku run', and programs of their
+    /// own under 'hikyaku simulate').
     #[arg(long, value_name = "NAME")]
     pub(crate) algorithm: Option<String>,
     /// How often

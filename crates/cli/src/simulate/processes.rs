@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use clap::Args;
 use hikyaku::shared::{NotASeed, Protocol};
-use hikyaku_launch::Launch;
 use hikyaku_launch::processes::{Computing, Processes, RankReport, Report};
+use hikyaku_launch::{FullPolicy, Launch};
 use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
 use super::exhibit::{self, ExhibitError, Facts};
 use crate::exit::{say, say_as_it_is};
+use crate::run::WhenFull;
 
 /// Ranks that are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
@@ -40,6 +41,14 @@ pub(crate) struct Options {
     /// As the variable HIKYAKU_SHARED=fagus does. The datagrams of udp take no virtual time.
     #[arg(long, value_name = "PROTOCOL")]
     shared: Option<Protocol>,
+
+    /// What a message finds where its receiver has no room: stall or refuse [default: stall]
+    ///
+    /// One that stalls waits at the receiver, and those behind it on its path. One that is refused
+    /// is discarded there; the refusal travels back, and the sender's interface sends it again,
+    /// which takes time and bandwidth.
+    #[arg(long, value_enum, value_name = "POLICY")]
+    full: Option<WhenFull>,
 
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
@@ -73,6 +82,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
         label: options.label,
         timeout: options.timeout,
         owns_process: true,
+        full: options.full.map(FullPolicy::from).unwrap_or_default(),
         ..Launch::new(setting.job.ranks, program)
     };
     launch.offer_mpi();

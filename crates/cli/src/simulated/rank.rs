@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use hikyaku_coll::{Facilities, Group, Made};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
-use hikyaku_sim::job::{Content, Message, Rank, RecvRequest, SendRequest};
+use hikyaku_sim::job::{Content, Message, Place, Rank, RecvRequest, SendRequest};
 use hikyaku_sim::model::cenju4::Synchronisation;
 
 /// What the buffers of a simulated rank consist of.
@@ -149,6 +149,23 @@ impl<U: Unit> Group for SimulatedRank<U> {
         Sending { rank: &self.rank, units: bytes, to, tag, request: None }
     }
 
+    async fn send_chain<'a>(
+        &'a self,
+        chain: Vec<(u32, &'a [U])>,
+        tag: i32,
+    ) -> Result<(), SimError> {
+        let mut place = Place::First;
+        let mut sends = Vec::with_capacity(chain.len());
+        for (to, units) in chain {
+            sends.push(self.rank.isend_at(to, tag, U::content(units), place)?);
+            place = Place::Chained;
+        }
+        for send in sends {
+            send.await;
+        }
+        Ok(())
+    }
+
     fn recv<'a>(
         &'a self,
         into: &'a mut [U],
@@ -160,7 +177,16 @@ impl<U: Unit> Group for SimulatedRank<U> {
 
     fn facilities(&self) -> Facilities {
         let alone = self.nodes() == self.size();
-        Facilities { sync: alone && self.sync.is_some(), ..Facilities::default() }
+        let sync = alone && self.sync.is_some();
+        Facilities { sync, multicast: self.rank.multicasts(), ..Facilities::default() }
+    }
+
+    fn multicast<'a>(
+        &'a self,
+        bytes: &'a [U],
+        tag: i32,
+    ) -> impl Future<Output = Result<(), SimError>> + 'a {
+        self.rank.multicast(tag, U::content(bytes))
     }
 
     async fn sync(&self) -> Result<(), SimError> {

@@ -349,8 +349,8 @@ impl<P: Port> Engine<P> {
         let command =
             Command { passes, ..Command::send(destination, protocol, header, packet.payload()) };
         match self.port.post(&command) {
-            Err(PostError::Full { .. }) => {
-                self.statistics.held_up += 1;
+            Err(PostError::Full { cause, .. }) => {
+                self.statistics.found_full(cause);
                 false
             }
             _ => true,
@@ -437,8 +437,8 @@ impl<P: Port> Engine<P> {
     }
 
     fn not_pushed(&mut self, id: RequestId, error: PostError) -> Push {
-        if let PostError::Full { .. } = error {
-            self.statistics.held_up += 1;
+        if let PostError::Full { cause, .. } = error {
+            self.statistics.found_full(cause);
             return Push::Nothing;
         }
         self.requests.finish(id, Err(refusal(error)));

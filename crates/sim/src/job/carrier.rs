@@ -36,6 +36,12 @@ pub trait Carrier {
         HostCosts::default()
     }
 
+    /// The sending processor's cost of a message behind the first of a chain, in place of that of
+    /// [`host`](Carrier::host): less, where an interface takes a chain of commands (paper 004).
+    fn chained(&self, bytes: u64) -> Time {
+        self.host(bytes).send
+    }
+
     /// The processor's cost of a poll that finds no message.
     fn look(&self) -> Time {
         Time::ZERO
@@ -53,8 +59,20 @@ pub trait Carrier {
         false
     }
 
+    /// The network's way to copy a message to several nodes, if it has one (paper 003).
+    fn multicast(&self) -> Option<&dyn Multicast> {
+        None
+    }
+
     /// Sets the consignee; held weakly, because it holds the carrier.
     fn connect(&self, consignee: Weak<dyn Consignee>);
+}
+
+/// A network that copies messages.
+pub trait Multicast {
+    /// Takes, now, one message for several nodes: parcels that differ in destination and token
+    /// only. The departure of each is reported.
+    fn carry_to_all(&self, parcels: &[Parcel]);
 }
 
 /// A message that will soon arrive.

@@ -37,12 +37,12 @@ mod receiving;
 mod request;
 mod state;
 
-pub use carrier::{Carrier, Coming, Consignee, Parcel};
+pub use carrier::{Carrier, Coming, Consignee, Multicast, Parcel};
 pub use config::{HostCosts, JobConfig, MemoryPath, Payload};
 pub use plain::{PacketFormat, PlainInterface};
 pub use rank::{Content, Entered, Rank};
 pub use request::{Message, RecvRequest, SendRequest, WaitAll};
-pub use state::{Job, Report, Results, Totals, Usage};
+pub use state::{Job, Place, Report, Results, Totals, Usage};
 
 /// How many blocking sends a rank may be ahead of the engine.
 pub const AHEAD: u32 = 64;

@@ -9,7 +9,7 @@ use super::AHEAD;
 use super::config::Payload;
 use super::matching::Selector;
 use super::request::{Message, RecvRequest, SendRequest, WaitAll};
-use super::state::JobState;
+use super::state::{JobState, Place};
 use crate::engine::Sim;
 use crate::error::SimError;
 
@@ -134,7 +134,22 @@ impl Rank {
         tag: i32,
         content: impl Into<Content<'b>>,
     ) -> Result<SendRequest, SimError> {
-        let departure = self.job.send(self.rank, to, tag, content.into())?;
+        self.isend_at(to, tag, content, Place::First)
+    }
+
+    /// Starts to send a message that stands there in a chain, of which the processor starts the
+    /// first one only.
+    ///
+    /// # Errors
+    /// As [`Rank::isend`].
+    pub fn isend_at<'b>(
+        &self,
+        to: u32,
+        tag: i32,
+        content: impl Into<Content<'b>>,
+        place: Place,
+    ) -> Result<SendRequest, SimError> {
+        let departure = self.job.send(self.rank, to, tag, (content.into(), place))?;
         Ok(SendRequest { job: Rc::clone(&self.job), rank: self.rank, departure })
     }
 
@@ -151,6 +166,30 @@ impl Rank {
         self.isend(to, tag, content)?.await;
         if self.job.count_ahead(self.rank) >= AHEAD {
             self.sleep(Time::ZERO).await;
+        }
+        Ok(())
+    }
+
+    /// Whether [`Rank::multicast`] can be used: the network copies messages, and every rank has a
+    /// node of its own.
+    pub fn multicasts(&self) -> bool {
+        self.job.multicasts()
+    }
+
+    /// Sends to all other ranks by one command, and returns when the memory is free again. They
+    /// receive it as any message. The processor's costs are those of one message.
+    ///
+    /// # Errors
+    /// [`SimError::Unsupported`]; [`SimError::TooManyMessages`].
+    pub async fn multicast<'b>(
+        &self,
+        tag: i32,
+        content: impl Into<Content<'b>>,
+    ) -> Result<(), SimError> {
+        let messages = self.job.describe_multicast(self.rank, tag, content.into())?;
+        self.sleep(Time::ZERO).await;
+        for departure in self.job.start_multicast(&messages) {
+            SendRequest { job: Rc::clone(&self.job), rank: self.rank, departure }.await;
         }
         Ok(())
     }

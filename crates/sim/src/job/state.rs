@@ -98,6 +98,15 @@ pub(super) struct RankState {
 
 const _: () = assert!(size_of::<RankState>() == 128);
 
+/// Where a message stands in what its rank sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// By itself, or the first of a chain: it pays for the start.
+    First,
+    /// Behind another one of its chain.
+    Chained,
+}
+
 /// A send whose departure is not known yet.
 #[derive(Debug)]
 struct PendingSend {
@@ -406,29 +415,18 @@ impl JobState {
         from: u32,
         to: u32,
         tag: i32,
-        content: Content<'_>,
+        (content, place): (Content<'_>, Place),
     ) -> Result<Departure, SimError> {
         let size = self.config.ranks;
         if to >= size {
             return Err(SimError::NoSuchRank { from, to, size });
         }
         let bytes = content.len();
-        let data = match (self.config.payload, content) {
-            (Payload::Carried, Content::Bytes(bytes)) => Some(bytes.into()),
-            _ => None,
-        };
-        let message = Message { source: from, tag, bytes, data };
-        let key = {
-            let messages = &mut self.tables.borrow_mut().messages;
-            let limit = self.config.in_flight.min(MOST_IN_FLIGHT);
-            if messages.len() >= limit {
-                return Err(SimError::TooManyMessages { limit });
-            }
-            messages.insert(InFlight::new(to, message))
-        };
-        let span = match self.are_together(from, to) {
-            true => self.config.host.send,
-            false => self.host(bytes).send,
+        let key = self.enter(from, to, tag, content)?;
+        let span = match (self.are_together(from, to), place) {
+            (true, _) => self.config.host.send,
+            (false, Place::First) => self.host(bytes).send,
+            (false, Place::Chained) => self.config.host.send + self.carrier.chained(bytes),
         };
         let count = |totals: &mut Totals| {
             totals.sent += 1;
@@ -439,6 +437,64 @@ impl JobState {
         let (source, destination) = (self.node_of(from), self.node_of(to));
         let parcel = Parcel { source, destination, bytes, token: u64::from(key) };
         Ok(self.start(key, from, parcel, start + span))
+    }
+
+    /// Enters a message into the job's table.
+    fn enter(&self, from: u32, to: u32, tag: i32, content: Content<'_>) -> Result<u32, SimError> {
+        let bytes = content.len();
+        let data = match (self.config.payload, content) {
+            (Payload::Carried, Content::Bytes(bytes)) => Some(bytes.into()),
+            _ => None,
+        };
+        let message = Message { source: from, tag, bytes, data };
+        let messages = &mut self.tables.borrow_mut().messages;
+        let limit = self.config.in_flight.min(MOST_IN_FLIGHT);
+        if messages.len() >= limit {
+            return Err(SimError::TooManyMessages { limit });
+        }
+        Ok(messages.insert(InFlight::new(to, message)))
+    }
+
+    /// Whether a message of a rank can be copied to all others by the network.
+    pub(super) fn multicasts(&self) -> bool {
+        self.carrier.multicast().is_some() && self.config.ranks_per_node == 1
+    }
+
+    /// Charges a rank for one command to all others, and enters their messages.
+    pub(super) fn describe_multicast(
+        &self,
+        from: u32,
+        tag: i32,
+        content: Content<'_>,
+    ) -> Result<Vec<u32>, SimError> {
+        if !self.multicasts() {
+            return Err(SimError::Unsupported { what: "multicast" });
+        }
+        let bytes = content.len();
+        let others = (0..self.config.ranks).filter(|to| *to != from);
+        let keys = others.map(|to| self.enter(from, to, tag, content));
+        let keys = keys.collect::<Result<Vec<u32>, _>>()?;
+        let count = |totals: &mut Totals| {
+            totals.sent += 1;
+            totals.bytes_sent += bytes;
+        };
+        let span = self.host(bytes).send;
+        let start = self.overhead_at(self.now(from), (from, from), span, count);
+        for key in &keys {
+            let to = self.tables.borrow().messages[*key].destination();
+            self.record(start, RecordKind::Send, from, to, bytes);
+        }
+        Ok(keys)
+    }
+
+    /// Hands such messages to the carrier, now.
+    pub(super) fn start_multicast(&self, keys: &[u32]) -> Vec<Departure> {
+        let Some(multicast) = self.carrier.multicast() else { return Vec::new() };
+        let departures =
+            keys.iter().map(|key| Departure::Awaited(self.expect_departure(*key))).collect();
+        let parcels: Vec<Parcel> = keys.iter().map(|key| self.parcel(*key)).collect();
+        multicast.carry_to_all(&parcels);
+        departures
     }
 
     /// Starts a message: through memory, or over the carrier now or when its time comes.
@@ -486,17 +542,19 @@ impl JobState {
     }
 
     fn hand_over(&self, key: u32, at: Time) -> Option<Time> {
-        let parcel = {
-            let tables = self.tables.borrow();
-            let flight = &tables.messages[key];
-            Parcel {
-                source: self.node_of(flight.source()),
-                destination: self.node_of(flight.destination()),
-                bytes: flight.bytes(),
-                token: u64::from(key),
-            }
-        };
-        self.carrier.carry(parcel, at)
+        self.carrier.carry(self.parcel(key), at)
+    }
+
+    /// A message as the carrier takes it.
+    fn parcel(&self, key: u32) -> Parcel {
+        let tables = self.tables.borrow();
+        let flight = &tables.messages[key];
+        Parcel {
+            source: self.node_of(flight.source()),
+            destination: self.node_of(flight.destination()),
+            bytes: flight.bytes(),
+            token: u64::from(key),
+        }
     }
 
     /// The departure time of a message is known.

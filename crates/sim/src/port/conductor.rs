@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::rc::{Rc, Weak};
 
-use hikyaku_nic::fabric::{Port, PostError, QueueAddress, QueuePort, Rank};
+use hikyaku_nic::fabric::{FullCause, Port, PostError, QueueAddress, QueuePort, Rank};
 use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Outgoing, Request};
 use hikyaku_nic::time::Time;
 
@@ -70,7 +70,9 @@ struct ConductedRank {
     answer: Answer,
     /// It has been woken since it parked last.
     woken: bool,
-    /// The number of turns when it parked last.
+    /// Its turns so far.
+    turns: u64,
+    /// The number of turns of all when it parked last.
     parked_at: u64,
     /// It did something before its last request, or computes until its turn.
     busy: bool,
@@ -131,6 +133,7 @@ impl<R: Ranks> Conductor<R> {
             due: None,
             answer: Answer::GoOn,
             woken: false,
+            turns: 0,
             parked_at: 0,
             busy: false,
             computed: Time::ZERO,
@@ -346,6 +349,7 @@ impl<R: Ranks> ConductorState<R> {
         let end = time.max(start);
         let before = self.state(rank, |state| {
             state.traffic.now = end;
+            state.turns += 1;
             state.busy = computed > state.computed || !deeds.is_empty();
             std::mem::replace(&mut state.computed, computed)
         });
@@ -381,7 +385,7 @@ impl<R: Ranks> ConductorState<R> {
                 self.travelled();
                 self.state(rank, |state| state.status = Status::Travelling);
                 let content = Content::Trip { rank, bytes };
-                self.dispatch(time, RankParcel { from, to, content });
+                self.dispatch(time, RankParcel::new(from, to, content));
             }
             Request::Leave => {
                 self.moved();
@@ -413,15 +417,15 @@ impl<R: Ranks> ConductorState<R> {
             Deed::Wake(other) if other < ranks => self.schedule(at, WAKE | other),
             Deed::Run(queue) if queue.rank < ranks => {
                 let content = Content::Run(queue);
-                self.dispatch(at, RankParcel { from: queue.rank, to: queue.rank, content });
+                self.dispatch(at, RankParcel::new(queue.rank, queue.rank, content));
             }
             Deed::Announce { to, protocol, header, length, offset } if to < ranks => {
                 let content = Content::Announce { protocol, header, length, offset };
-                self.dispatch(at, RankParcel { from: rank, to, content });
+                self.dispatch(at, RankParcel::new(rank, to, content));
             }
             Deed::Send(posted) if posted.destination < ranks => {
                 let to = posted.destination;
-                self.dispatch(at, RankParcel { from: rank, to, content: Content::Send(posted, 0) });
+                self.dispatch(at, RankParcel::new(rank, to, Content::Send(posted, 0)));
             }
             // A message of a broken rank: ignored.
             _ => {}
@@ -439,7 +443,9 @@ impl<R: Ranks> ConductorState<R> {
         let now = self.sim.now();
         let (from, to, bytes, at_once, by_hand) = {
             let parcels = self.parcels.borrow();
-            let Some(RankParcel { from, to, content }) = parcels.moving.get(key) else { return };
+            let Some(RankParcel { from, to, content, .. }) = parcels.moving.get(key) else {
+                return;
+            };
             let at_once = matches!(content, Content::Run(_) | Content::Announce { .. });
             let by_hand = matches!(content, Content::Send(..));
             (*from, *to, content.bytes(), at_once, by_hand)
@@ -476,14 +482,21 @@ impl<R: Ranks> ConductorState<R> {
         let Some(parcel) = self.parcels.borrow_mut().moving.remove(key) else { return };
         match parcel.content {
             Content::Trip { .. } => self.travelled(),
+            // What is refused again and again is no progress.
+            Content::Refusal(..) => {}
+            _ if parcel.refused.is_some() => {}
             _ => self.moved(),
         }
-        let RankParcel { from, to, content } = &parcel;
+        let RankParcel { from, to, content, .. } = &parcel;
         let (from, to, bytes) = (*from, *to, content.bytes());
         if !matches!(content, Content::Run(_) | Content::Announce { .. }) {
             self.record(self.sim.now(), RecordKind::Arrive, to, from, bytes);
         }
-        let blocked = self.parcels.borrow().is_blocked(parcel.way());
+        let (blocked, next) = {
+            let parcels = self.parcels.borrow();
+            let blocked = parcels.is_blocked(parcel.way()) && parcel.refused.is_none();
+            (blocked, parcels.is_next(&parcel))
+        };
         match parcel.content {
             Content::Trip { rank, .. } => {
                 self.state(rank, |state| state.status = Status::Ready);
@@ -498,9 +511,12 @@ impl<R: Ranks> ConductorState<R> {
                 self.attend_outbox();
                 self.wake(to);
             }
+            Content::Refusal(refused, cause) => self.take_back(*refused, cause),
             Content::Send(..) | Content::Announce { .. } if blocked => {
                 self.parcels.borrow_mut().block(parcel);
             }
+            Content::Announce { .. } if !next => self.parcels.borrow_mut().block(parcel),
+            Content::Send(..) if !next => self.refuse(parcel, FullCause::RingRefused),
             Content::Send(..) | Content::Announce { .. } => _ = self.land(parcel),
         }
     }
@@ -535,6 +551,12 @@ impl<R: Ranks> ConductorState<R> {
         };
         let is_send = matches!(parcel.content, Content::Send(..));
         if let Err(PostError::Full { cause, .. }) = landed {
+            let refuses = matches!(cause, FullCause::RingRefused | FullCause::StatusRefused);
+            if is_send && refuses {
+                self.refuse(parcel, cause);
+                self.attend_outbox();
+                return false;
+            }
             if !parcel.content.passes() {
                 self.ranks.set_blocked(from, to, Some(cause));
             }
@@ -543,6 +565,9 @@ impl<R: Ranks> ConductorState<R> {
             // Landed; or the target is gone, or has changed its tables since the post: then the
             // parcel is lost, as in a real network.
             self.ranks.landed(from, to);
+            if parcel.refused.is_some() {
+                self.settle(&parcel);
+            }
         }
         self.attend_outbox();
         if self.ranks.was_refused(from) {
@@ -551,17 +576,56 @@ impl<R: Ranks> ConductorState<R> {
         !matches!(landed, Err(PostError::Full { .. }))
     }
 
+    /// Discards a parcel that has found no room where that is refused: its sender is told, over the
+    /// network, and sends it again.
+    fn refuse(&self, parcel: RankParcel, cause: FullCause) {
+        let turns = self.state(parcel.to, |state| state.turns);
+        let parcel = self.parcels.borrow_mut().refuse(parcel, turns);
+        let (from, to) = (parcel.to, parcel.from);
+        let content = Content::Refusal(Box::new(parcel), cause);
+        self.dispatch(self.sim.now(), RankParcel::new(from, to, content));
+    }
+
+    /// A refusal has come back to the sender.
+    fn take_back(&self, parcel: RankParcel, cause: FullCause) {
+        if !parcel.content.passes() {
+            self.ranks.set_blocked(parcel.from, parcel.to, Some(cause));
+        }
+        let turns = self.state(parcel.to, |state| state.turns);
+        let again = self.parcels.borrow_mut().keep(parcel, turns);
+        if let Some(parcel) = again {
+            self.dispatch(self.sim.now(), parcel);
+        }
+    }
+
+    /// A parcel that was refused has landed, or is lost.
+    fn settle(&self, parcel: &RankParcel) {
+        self.moved();
+        let way = parcel.way();
+        if self.parcels.borrow_mut().settle(way) {
+            if !way.passes {
+                self.ranks.set_blocked(way.from, way.to, None);
+            }
+            self.wake(way.from);
+            self.schedule(self.sim.now(), RETRY | way.to);
+        }
+    }
+
     /// Retries parcels that wait for room at a rank that has had a turn.
     fn schedule_retries(&self, rank: Rank, at: Time) {
-        if !self.parcels.borrow().waiting_at(rank).is_empty() {
+        if self.parcels.borrow().await_turn(rank) {
             self.schedule(at, RETRY | rank);
         }
     }
 
     fn retry(&self, to: Rank) {
+        let kept = self.parcels.borrow_mut().take_kept(to);
+        for parcel in kept {
+            self.dispatch(self.sim.now(), parcel);
+        }
         let waiting = self.parcels.borrow().waiting_at(to);
         for way in waiting {
-            loop {
+            while !self.parcels.borrow().has_refused(way) {
                 let parcel = self.parcels.borrow_mut().unblock(way);
                 let Some(parcel) = parcel else {
                     if !way.passes {
@@ -584,7 +648,7 @@ impl<R: Ranks> ConductorState<R> {
         woken.into_iter().for_each(|rank| self.wake(rank));
         for shipped in shipped {
             let (from, to) = (shipped.from.rank, shipped.put.to.rank);
-            self.dispatch(self.sim.now(), RankParcel { from, to, content: Content::Put(shipped) });
+            self.dispatch(self.sim.now(), RankParcel::new(from, to, Content::Put(shipped)));
         }
     }
 
@@ -634,7 +698,7 @@ impl<R: Ranks> Component for ConductorState<R> {
 impl<R: Ranks> Consignee for ConductorState<R> {
     fn departed(&self, token: u64) {
         let parcels = self.parcels.borrow();
-        if let Some(RankParcel { from, to, content }) = parcels.moving.get(token as u32) {
+        if let Some(RankParcel { from, to, content, .. }) = parcels.moving.get(token as u32) {
             let (from, to, bytes) = (*from, *to, content.bytes());
             drop(parcels);
             self.record(self.sim.now(), RecordKind::Depart, from, to, bytes);

@@ -20,6 +20,9 @@
 //!
 //! **A parcel that finds no room** waits behind others on its path, and is retried when its
 //! receiver has had a turn. The sender learns of it and is refused meanwhile, as on any fabric.
+//! A ring that refuses instead discards it, and all that follow it on its path: refusals travel
+//! back and the parcels come again, in order, each as soon as its refusal is back and the receiver
+//! has had a turn (before that it would be refused again).
 //! Operations that need no room pass it: puts, gets and atomics, and sends marked so
 //! (`Command::passes`), for which the receiver may wait before it makes room. In real time they are
 //! never behind such a send either, since that is still with its sender.

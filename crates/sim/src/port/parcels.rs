@@ -1,8 +1,9 @@
-//! Parcels in flight between ranks, and parcels that wait for room.
+//! Parcels in flight between ranks, parcels that wait for room at their target, and parcels that
+//! were refused there and are with their sender again.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::fabric::{FullCause, Rank};
 use hikyaku_nic::hosted::{Posted, Shipped};
 
 use crate::slab::Slab;
@@ -19,18 +20,20 @@ pub(super) enum Content {
     Trip { rank: Rank, bytes: u64 },
     /// A put of a command queue.
     Put(Shipped),
+    /// The refusal of a parcel, on its way to the sender, who has kept the bytes.
+    Refusal(Box<RankParcel>, FullCause),
     /// Not a parcel: a queue must be checked.
     Run(hikyaku_nic::fabric::QueueAddress),
 }
 
 impl Content {
-    /// Bytes of payload.
+    /// Bytes of payload that travel.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Content::Send(posted, _) => posted.payload.len() as u64,
+            Content::Send(posted, taken) => (posted.payload.len() - taken) as u64,
             Content::Put(shipped) => shipped.payload.len() as u64,
             Content::Trip { bytes, .. } => *bytes,
-            Content::Announce { .. } | Content::Run(_) => 0,
+            Content::Announce { .. } | Content::Refusal(..) | Content::Run(_) => 0,
         }
     }
 
@@ -45,6 +48,17 @@ pub(super) struct RankParcel {
     pub(super) from: Rank,
     pub(super) to: Rank,
     pub(super) content: Content,
+    /// If it was refused: when, and where it stands.
+    pub(super) refused: Option<Refused>,
+}
+
+/// The last refusal of a parcel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refused {
+    /// Its place among all that were refused.
+    place: u64,
+    /// How many turns its target had had.
+    turns: u64,
 }
 
 /// All parcels of a job.
@@ -54,6 +68,12 @@ pub(super) struct Parcels {
     pub(super) moving: Slab<RankParcel>,
     /// By path: parcels that have arrived and found no room, oldest first.
     blocked: BTreeMap<ParcelPath, VecDeque<RankParcel>>,
+    /// By path: the places of parcels that were refused and have not landed, oldest first. No other
+    /// parcel of the path lands before them.
+    refused: BTreeMap<ParcelPath, VecDeque<u64>>,
+    /// By target: refused parcels that are with their senders until the target has had a turn.
+    kept: BTreeMap<Rank, Vec<RankParcel>>,
+    refusals: u64,
 }
 
 /// A path, on which parcels keep their order: from one source to one target, with a path of their
@@ -66,6 +86,10 @@ pub(super) struct ParcelPath {
 }
 
 impl RankParcel {
+    pub(super) fn new(from: Rank, to: Rank, content: Content) -> RankParcel {
+        RankParcel { from, to, content, refused: None }
+    }
+
     pub(super) fn way(&self) -> ParcelPath {
         ParcelPath { to: self.to, from: self.from, passes: self.content.passes() }
     }
@@ -97,6 +121,63 @@ impl Parcels {
         parcel
     }
 
+    /// Whether a parcel waits for no other one of its path that was refused.
+    pub(super) fn is_next(&self, parcel: &RankParcel) -> bool {
+        let first = self.refused.get(&parcel.way()).and_then(|places| places.front());
+        first.is_none_or(|first| parcel.refused.is_some_and(|refused| refused.place == *first))
+    }
+
+    /// Whether parcels of a path were refused and have not landed.
+    pub(super) fn has_refused(&self, way: ParcelPath) -> bool {
+        self.refused.contains_key(&way)
+    }
+
+    /// Marks a parcel as refused by a target that has had so many turns.
+    pub(super) fn refuse(&mut self, mut parcel: RankParcel, turns: u64) -> RankParcel {
+        let place = match parcel.refused {
+            Some(refused) => refused.place,
+            None => {
+                self.refusals += 1;
+                self.refused.entry(parcel.way()).or_default().push_back(self.refusals);
+                self.refusals
+            }
+        };
+        parcel.refused = Some(Refused { place, turns });
+        parcel
+    }
+
+    /// A refused parcel is with its sender again, which keeps it if it would be refused once more:
+    /// if the target has had no turn since. Otherwise it is given back, to be sent.
+    pub(super) fn keep(&mut self, parcel: RankParcel, turns: u64) -> Option<RankParcel> {
+        let is_new = parcel.refused.is_some_and(|refused| refused.turns == turns);
+        if !is_new && !self.kept.contains_key(&parcel.to) {
+            return Some(parcel);
+        }
+        self.kept.entry(parcel.to).or_default().push(parcel);
+        None
+    }
+
+    /// The parcels that were kept until this target had a turn.
+    pub(super) fn take_kept(&mut self, to: Rank) -> Vec<RankParcel> {
+        self.kept.remove(&to).unwrap_or_default()
+    }
+
+    /// Whether something waits for a turn of this rank.
+    pub(super) fn await_turn(&self, to: Rank) -> bool {
+        self.kept.contains_key(&to) || !self.waiting_at(to).is_empty()
+    }
+
+    /// The first refused parcel of a path has landed, or is lost; whether it was the last one.
+    pub(super) fn settle(&mut self, way: ParcelPath) -> bool {
+        let Some(places) = self.refused.get_mut(&way) else { return true };
+        places.pop_front();
+        let last = places.is_empty();
+        if last {
+            self.refused.remove(&way);
+        }
+        last
+    }
+
     /// The paths on which parcels wait for room at a rank; those that pass others first.
     pub(super) fn waiting_at(&self, to: Rank) -> Vec<ParcelPath> {
         let first = ParcelPath { to, from: 0, passes: false };
@@ -113,7 +194,7 @@ mod tests {
     use super::*;
 
     fn trip(from: Rank, to: Rank, bytes: u64) -> RankParcel {
-        RankParcel { from, to, content: Content::Trip { rank: from, bytes } }
+        RankParcel::new(from, to, Content::Trip { rank: from, bytes })
     }
 
     #[test]
@@ -133,5 +214,23 @@ mod tests {
             .collect();
         assert_eq!(order, [10, 11]);
         assert!(!parcels.is_blocked(way(0, 1)) && parcels.is_blocked(way(0, 2)));
+    }
+
+    #[test]
+    fn refused_parcels_land_in_their_order_and_before_others() {
+        let mut parcels = Parcels::default();
+        let [first, second] = [10, 11].map(|bytes| parcels.refuse(trip(1, 0, bytes), 5));
+        assert!(parcels.is_next(&first) && !parcels.is_next(&second));
+        assert!(!parcels.is_next(&trip(1, 0, 12)) && parcels.is_next(&trip(2, 0, 12)));
+        // The target has had no turn since the first refusal, and one since the second: what comes
+        // back later does not overtake.
+        let (first, second) = (parcels.refuse(first, 6), parcels.refuse(second, 5));
+        assert!(parcels.keep(first, 6).is_none() && parcels.keep(second, 6).is_none());
+        assert!(parcels.await_turn(0) && !parcels.await_turn(1));
+        let kept = parcels.take_kept(0);
+        assert_eq!(kept.iter().map(|parcel| parcel.content.bytes()).collect::<Vec<_>>(), [10, 11]);
+        assert!(parcels.is_next(&kept[0]));
+        assert!(!parcels.settle(kept[0].way()) && parcels.is_next(&kept[1]));
+        assert!(parcels.settle(kept[1].way()) && parcels.is_next(&trip(1, 0, 12)));
     }
 }

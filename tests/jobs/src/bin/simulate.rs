@@ -3,6 +3,7 @@
 //!
 //! `simulate RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; one rank to a node if
 //! RANKS_PER_NODE is 0. The machine is the tests' own, or that of the file in `SIMULATE_MACHINE`.
+//! HIKYAKU_JOBS_FULL=refuse: full rings refuse.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ranks_per_node: Some(per_node.max(1)),
         timeout: Some(timeout),
         owns_process: true,
+        full: hikyaku_jobs::when_full(),
         ..Launch::new(ranks, words.next().unwrap())
     };
     let launch = Launch { args: words.map(Into::into).collect(), ..launch };
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
 fn tell(report: &Report) -> ExitCode {
     let (end, digest, joined) = (report.end().picoseconds(), report.trace.digest(), report.joined);
     let records = report.trace.records().len();
+    let messages: u64 = report.ranks.iter().map(|rank| rank.messages).sum();
+    println!("messages {messages}");
     println!("end {end} digest {digest:x} records {records} joined {joined}");
     let outcome = &report.outcome;
     outcome.reason.iter().for_each(|line| eprintln!("simulate: {line}"));

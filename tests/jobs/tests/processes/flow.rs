@@ -18,6 +18,14 @@ fn twenty_thousand_messages_of_8_kib_leave_memory_flat() {
 }
 
 #[test]
+fn ip_11_a_flood_is_refused_and_sent_again() {
+    for ranks_per_node in [0, 1] {
+        let job = job(2, &["flood", "20000", "8192"]).ranks_per_node(ranks_per_node);
+        job.variable("HIKYAKU_JOBS_FULL", "refuse").succeed();
+    }
+}
+
+#[test]
 fn a_flood_that_is_not_wanted_yet_is_held_back() {
     job(3, &["flood-beside"]).succeed();
 }

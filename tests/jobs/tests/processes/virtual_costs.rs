@@ -70,6 +70,31 @@ fn a_lone_message_of_a_process_takes_what_one_of_a_built_in_program_takes() {
     }
 }
 
+/// The messages of all ranks and the end, in picoseconds, of a job whose sender finds full rings.
+fn behind(machine: &Path, full: Option<&str>) -> [u64; 2] {
+    let job = Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, 2, &["flood-behind"]);
+    let job = job.variable("SIMULATE_MACHINE", machine.to_str().unwrap());
+    let job = full.iter().fold(job, |job, full| job.variable("HIKYAKU_JOBS_FULL", full));
+    let output = job.succeed();
+    ["messages ", "end "].map(|what| {
+        let line = output.lines().find_map(|line| line.strip_prefix(what));
+        let number = line.and_then(|line| line.split(' ').next()).unwrap_or_default();
+        number.parse().unwrap_or_else(|_| panic!("{output}"))
+    })
+}
+
+#[test]
+fn ip_10_ip_11_what_is_refused_travels_again_and_what_stalls_waits_there() {
+    for machine in machines() {
+        let [stalled, refused] = [None, Some("refuse")].map(|full| behind(&machine, full));
+        let about = format!("{}: {stalled:?}, {refused:?}", machine.display());
+        // A refusal and a message more for each that was refused; and the way of the last ones
+        // twice. The contents are the same: the program checks them.
+        assert!(refused[0] >= stalled[0] + 2, "{about}");
+        assert!(refused[1] > stalled[1], "{about}");
+    }
+}
+
 #[test]
 fn what_the_file_says_of_the_host_is_what_a_process_is_charged() {
     let [shipped, changed] = [

@@ -7,12 +7,12 @@ use std::rc::{Rc, Weak};
 use hikyaku_nic::time::Time;
 
 use super::costs::Costs;
-use super::node::{Parcel, Protocol, System, To};
+use super::node::{Parcel, ParcelListener, Protocol, System, To};
 use super::packet::Span;
 use crate::engine::Sim;
-use crate::job::{self, Carrier, Consignee, HostCosts};
+use crate::job::{self, Carrier, Consignee, HostCosts, Multicast};
 use crate::network::Network;
-use crate::topology::Topology;
+use crate::topology::{Node, Topology};
 
 /// Carries a job's messages.
 ///
@@ -26,11 +26,23 @@ pub struct Interfaces {
     cut: Rc<Cut>,
 }
 
-/// By message: the parcels that have not left and those that have not arrived.
+/// Nodes that one multicast reaches, at most: they are a block of so many numbers (paper 003 §4).
+const GROUP: u32 = 64;
+
+/// By area, which is a message's number, the first of a multicast's: what is under way.
 #[derive(Debug, Default)]
 struct Cut {
-    left: RefCell<BTreeMap<u64, [u64; 2]>>,
+    left: RefCell<BTreeMap<u32, Left>>,
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
+}
+
+/// A message under way, or one that goes to several nodes.
+#[derive(Debug)]
+struct Left {
+    /// Parcels that have not left.
+    departing: u64,
+    /// Receiving nodes, the message's number for each, and its parcels that have not arrived.
+    arriving: Vec<(Node, u64, u64)>,
 }
 
 impl Interfaces {
@@ -38,8 +50,8 @@ impl Interfaces {
     pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> Rc<Self> {
         let system = System::new(sim, costs, topology, buffer);
         let cut = Rc::new(Cut::default());
-        let consignee: Weak<dyn Consignee> = Rc::downgrade(&(Rc::clone(&cut) as Rc<dyn Consignee>));
-        system.connect(consignee);
+        let listener = Rc::clone(&cut) as Rc<dyn ParcelListener>;
+        system.connect(Rc::downgrade(&listener));
         Rc::new(Interfaces { system, cut })
     }
 
@@ -65,22 +77,12 @@ impl Carrier for Interfaces {
     }
 
     fn carry(&self, message: job::Parcel, _at: Time) -> Option<Time> {
-        let interface = &self.system.costs().interface;
-        let (inline, most) = (interface.inline_bytes, interface.parcel_bytes);
-        let parcels = message.bytes.div_ceil(most).max(1);
-        self.cut.left.borrow_mut().insert(message.token, [parcels; 2]);
-        for parcel in 0..parcels {
-            let start = parcel * most;
-            let bytes = (message.bytes - start).min(most);
-            let protocol = match bytes <= inline {
-                true => Protocol::Inline,
-                false => Protocol::Write(Span { source: start, destination: start, bytes }),
-            };
-            let (to, area) = (To::One(message.destination), message.token as u32);
-            let parcel = Parcel { to, protocol, area, optimise: true, dirty: true };
-            self.system.enqueue(message.source, parcel);
-        }
+        self.cut_up(&[message], || To::One(message.destination));
         None
+    }
+
+    fn multicast(&self) -> Option<&dyn Multicast> {
+        Some(self)
     }
 
     fn connect(&self, consignee: Weak<dyn Consignee>) {
@@ -88,30 +90,79 @@ impl Carrier for Interfaces {
     }
 }
 
-impl Cut {
-    /// One parcel fewer to leave (0) or to arrive (1); notifies the job at the last one.
-    fn count(&self, token: u64, which: usize, tell: impl Fn(&dyn Consignee)) {
-        let mut all = self.left.borrow_mut();
-        let Some(left) = all.get_mut(&token) else { return };
-        left[which] -= 1;
-        let (last, over) = (left[which] == 0, *left == [0, 0]);
-        if over {
-            all.remove(&token);
-        }
-        drop(all);
-        let consignee = self.consignee.borrow().as_ref().and_then(Weak::upgrade);
-        if last && let Some(consignee) = consignee {
-            tell(&*consignee);
+impl Multicast for Interfaces {
+    fn carry_to_all(&self, messages: &[job::Parcel]) {
+        let is_one_group = |one: &job::Parcel, other: &job::Parcel| {
+            one.destination / GROUP == other.destination / GROUP
+        };
+        for group in messages.chunk_by(is_one_group) {
+            let nodes: Rc<[Node]> = group.iter().map(|message| message.destination).collect();
+            self.cut_up(group, || To::All(Rc::clone(&nodes)));
         }
     }
 }
 
-impl Consignee for Cut {
-    fn departed(&self, token: u64) {
-        self.count(token, 0, |job| job.departed(token));
+impl Interfaces {
+    /// Sends a message in parcels, to one node or to all of these.
+    fn cut_up(&self, messages: &[job::Parcel], to: impl Fn() -> To) {
+        let Some(message) = messages.first() else { return };
+        let interface = &self.system.costs().interface;
+        let (inline, most) = (interface.inline_bytes, interface.parcel_bytes);
+        let parcels = message.bytes.div_ceil(most).max(1);
+        let arriving = messages.iter().map(|message| (message.destination, message.token, parcels));
+        let left = Left { departing: parcels, arriving: arriving.collect() };
+        self.cut.left.borrow_mut().insert(message.token as u32, left);
+        for parcel in 0..parcels {
+            let start = parcel * most;
+            let bytes = (message.bytes - start).min(most);
+            let protocol = match bytes <= inline {
+                true => Protocol::Inline,
+                false => Protocol::Write(Span { source: start, destination: start, bytes }),
+            };
+            let (to, area) = (to(), message.token as u32);
+            let parcel = Parcel { to, protocol, area, optimise: true, dirty: true };
+            self.system.enqueue(message.source, parcel);
+        }
+    }
+}
+
+impl Cut {
+    /// Changes what is left of a message, and forgets it when nothing is.
+    fn change<T>(&self, area: u32, change: impl FnOnce(&mut Left) -> Option<T>) -> Option<T> {
+        let mut all = self.left.borrow_mut();
+        let left = all.get_mut(&area)?;
+        let said = change(left);
+        if left.departing == 0 && left.arriving.iter().all(|(_, _, parcels)| *parcels == 0) {
+            all.remove(&area);
+        }
+        said
     }
 
-    fn delivered(&self, token: u64) {
-        self.count(token, 1, |job| job.delivered(token));
+    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
+        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
+    }
+}
+
+impl ParcelListener for Cut {
+    fn departed(&self, area: u32) {
+        let gone = self.change(area, |left| {
+            left.departing -= 1;
+            let tokens = || left.arriving.iter().map(|(_, token, _)| *token).collect::<Vec<_>>();
+            (left.departing == 0).then(tokens)
+        });
+        if let (Some(tokens), Some(job)) = (gone, self.consignee()) {
+            tokens.into_iter().for_each(|token| job.departed(token));
+        }
+    }
+
+    fn delivered(&self, area: u32, node: Node) {
+        let come = self.change(area, |left| {
+            let (_, token, parcels) = left.arriving.iter_mut().find(|(at, ..)| *at == node)?;
+            *parcels -= 1;
+            (*parcels == 0).then_some(*token)
+        });
+        if let (Some(token), Some(job)) = (come, self.consignee()) {
+            job.delivered(token);
+        }
     }
 }

@@ -29,7 +29,6 @@ use super::packet::{Span, packets};
 use super::receive::{Answer, Carried, Sending, What};
 use super::tlb::Tlb;
 use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
-use crate::job::Consignee;
 use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, SyncNetwork, Timing};
 use crate::slab::Slab;
 use crate::topology::{LinkClass, Node, Topology};
@@ -41,6 +40,15 @@ pub enum To {
     One(Node),
     /// Several, copied by the switches.
     All(Rc<[Node]>),
+}
+
+/// Whoever is told of parcels, in place of programs that wait for areas.
+pub(super) trait ParcelListener {
+    /// A parcel's last packet has left.
+    fn departed(&self, area: u32);
+
+    /// A parcel has arrived at a node.
+    fn delivered(&self, area: u32, node: Node);
 }
 
 /// What the receiver does with a parcel.
@@ -102,7 +110,7 @@ pub(super) struct CenjuState {
     pub(super) nodes: Vec<NodeInterface>,
     flights: RefCell<Slab<CenjuPacket>>,
     /// The job whose messages these are; areas are its numbers for them.
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+    listener: RefCell<Option<Weak<dyn ParcelListener>>>,
 }
 
 impl fmt::Debug for CenjuState {
@@ -207,7 +215,7 @@ impl System {
             stages,
             nodes: (0..nodes).map(interface).collect(),
             flights: RefCell::default(),
-            consignee: RefCell::new(None),
+            listener: RefCell::new(None),
         });
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
@@ -240,8 +248,8 @@ impl System {
     }
 
     /// From here on areas are a job's messages, and the job is notified of each parcel.
-    pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.0.consignee.borrow_mut() = Some(consignee);
+    pub(super) fn connect(&self, listener: Weak<dyn ParcelListener>) {
+        *self.0.listener.borrow_mut() = Some(listener);
     }
 
     /// The network below.
@@ -389,9 +397,9 @@ impl System {
         }
         self.0.nodes[node as usize].active.borrow_mut().remove(&parcel.to);
         self.0.nodes[node as usize].freed.raise();
-        match (content, self.0.consignee()) {
+        match (content, self.0.listener()) {
             (Some(content), _) => self.0.parcel_sent(content, whole),
-            (None, Some(job)) => job.departed(u64::from(parcel.area)),
+            (None, Some(listener)) => listener.departed(parcel.area),
             (None, None) => {}
         }
     }
@@ -547,8 +555,8 @@ impl CenjuState {
         self.me.upgrade().expect("it is alive while it is used")
     }
 
-    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
-        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
+    fn listener(&self) -> Option<Rc<dyn ParcelListener>> {
+        self.listener.borrow().as_ref().and_then(Weak::upgrade)
     }
 
     fn arrivals(&self, node: Node, area: u32) -> Signal {
@@ -612,14 +620,14 @@ impl Listener for CenjuState {
         }
         let span = self.accept_time(node, 0, write, last);
         let start = receiver.book(self.sim.now(), span);
-        match (last, self.consignee()) {
+        match (last, self.listener()) {
             (false, _) => {}
             (true, None) => {
                 let arrived = self.arrivals(node, area);
                 self.sim.at(start + span, move |_| arrived.raise());
             }
-            (true, Some(job)) => {
-                self.sim.at(start + span, move |_| job.delivered(u64::from(area)));
+            (true, Some(listener)) => {
+                self.sim.at(start + span, move |_| listener.delivered(area, node));
             }
         }
     }

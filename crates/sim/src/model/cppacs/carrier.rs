@@ -1,4 +1,4 @@
-//! A job's messages over the adaptors: each message is a chain of one TCW.
+//! A job's messages over the adaptors: each is a TCW, of a chain of its own or behind others.
 
 use std::rc::{Rc, Weak};
 
@@ -9,7 +9,7 @@ use crate::engine::Sim;
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 use crate::network::Network;
 
-/// Carries a job's messages. A rank pays the light system call for each message that it sends, and
+/// Carries a job's messages. A rank pays the light system call for each chain that it sends, and
 /// a poll of cached memory for each that it receives; then come the adaptor's steps.
 ///
 /// Messages beyond the length of its queue of chains wait at the adaptor: a job bounds them.
@@ -34,6 +34,12 @@ impl Carrier for Adaptors {
 
     fn host(&self, _bytes: u64) -> HostCosts {
         self.host
+    }
+
+    /// The adaptor follows a chain by itself: a message behind the first costs the processor
+    /// nothing.
+    fn chained(&self, _bytes: u64) -> Time {
+        Time::ZERO
     }
 
     fn look(&self) -> Time {

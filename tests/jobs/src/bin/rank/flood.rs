@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hikyaku::{Error, World};
 use hikyaku_jobs::pattern::{check, fill, key};
 use hikyaku_jobs::process::own_memory;
+use hikyaku_nic::fabric::FullPolicy;
 
 /// The most memory a rank may ever have resident, bytes, its program and all it shares with others
 /// included. The messages of a flood are many times as much.
@@ -37,6 +38,8 @@ pub(crate) fn run(world: &World, count: u64, length: usize) -> Result<(), Error>
             world.send(&data, 0, 1)?;
         }
         assert!(world.statistics().held_up > 0, "the sender was never slowed down");
+        let refuses = length > 1000 && hikyaku_jobs::when_full() == FullPolicy::Refuse;
+        assert_eq!(world.statistics().refused > 0, refuses, "{:?}", world.statistics());
         assert!(start.elapsed() >= BUSY / 2, "all was sent while nobody received");
     } else if world.rank() == 0 {
         compute(BUSY);
@@ -52,6 +55,25 @@ pub(crate) fn run(world: &World, count: u64, length: usize) -> Result<(), Error>
         assert!(high <= window, "{high} messages waited unmatched, credit is for {window}");
     }
     check_memory(world);
+    Ok(())
+}
+
+/// In virtual time: rank 1 sends more than rank 0's rings hold, while that computes.
+pub(crate) fn behind(world: &World) -> Result<(), Error> {
+    const MESSAGES: u64 = 600;
+    let mut data = vec![0; 4096];
+    if world.rank() == 0 {
+        world.compute(Duration::from_millis(20));
+    }
+    for number in 0..MESSAGES {
+        if world.rank() == 1 {
+            fill(number, &mut data);
+            world.send(&data, 0, 1)?;
+        } else {
+            world.recv(&mut data, 1, 1)?;
+            check(number, &data);
+        }
+    }
     Ok(())
 }
 

@@ -60,6 +60,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "flood" => flood::run(world, number(word(1)), number(word(2)) as usize)?,
         "flood-beside" => flood::beside(world)?,
         "flood-ahead" => flood::ahead(world)?,
+        "flood-behind" => flood::behind(world)?,
         "flood-past" => flood::past(world)?,
         "flood-before" => flood::before(world)?,
         "large" => large::run(world, number(word(1)))?,

