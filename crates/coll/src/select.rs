@@ -104,11 +104,7 @@ pub(crate) fn for_barrier_by_messages(group: &impl Group) -> barrier::Algorithm 
 }
 
 pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
-    if lines(group) {
-        broadcast::Algorithm::Lines
-    } else {
-        for_broadcast_by_messages(group, bytes)
-    }
+    if lines(group) { broadcast::Algorithm::Lines } else { for_broadcast_by_messages(group, bytes) }
 }
 
 /// As [`for_barrier_by_messages`].

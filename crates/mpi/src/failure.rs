@@ -10,7 +10,7 @@ use hikyaku_rank::Error;
 use hikyaku_rank::persistent::PersistentError;
 
 use crate::datatype::DatatypeError;
-use crate::dialect::Handle;
+use crate::dialect::{Handle, Status};
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -114,6 +114,8 @@ pub struct Reason {
     pub text: String,
     /// The communicator that it is about, if no argument of the call says so: that of a request.
     pub(crate) comm: Option<Handle>,
+    /// What is known of the message that was received nevertheless: it was too long.
+    pub(crate) received: Option<Status>,
     /// The code that a function of the program has returned, if that is why.
     pub code: Option<i32>,
 }
@@ -142,7 +144,8 @@ impl Failure {
     /// A failure of a class.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Failure {
-        Failure(Box::new(Reason { class, text: text.into(), comm: None, code: None }))
+        let text = text.into();
+        Failure(Box::new(Reason { class, text, comm: None, received: None, code: None }))
     }
 
     /// The same, of a request of this communicator.
@@ -206,7 +209,12 @@ impl From<MsgError> for Failure {
             MsgError::Malformed { .. } => Class::Intern,
             _ => Class::Other,
         };
-        Failure::new(class, error.to_string())
+        let mut failure = Failure::new(class, error.to_string());
+        if let MsgError::Truncated { room, source_rank, tag, .. } = error {
+            let source = source_rank as i32;
+            failure.received = Some(Status { source, tag, bytes: room, ..Status::EMPTY });
+        }
+        failure
     }
 }
 

@@ -99,7 +99,9 @@ impl Staged {
         into.put(&self.bytes[..came.min(into.len())]);
         if came > into.len() {
             let text = format!("the message of {came} bytes is longer than {}", into.len());
-            return Err(Failure::new(Class::Truncate, text));
+            let mut failure = Failure::new(Class::Truncate, text);
+            failure.received = received.ok().map(status_of);
+            return Err(failure);
         }
         Ok(status_of(received?))
     }
@@ -849,8 +851,9 @@ impl<D: Dialect> Results<D> {
             Ok(status) => status,
             Err(failure) => {
                 let error = code_of::<D>(&failure);
+                let status = failure.received.unwrap_or(Status::EMPTY);
                 self.failed.get_or_insert(failure);
-                Status { error, ..Status::EMPTY }
+                Status { error, ..status }
             }
         };
         self.statuses.set(self.count, status);

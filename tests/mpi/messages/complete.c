@@ -206,6 +206,28 @@ static void sent_at_once(void) {
     }
 }
 
+/* Of several messages one is too long: its status says whose it was, and the other is as good as ever. */
+static void one_too_long(void) {
+    int short_one[2] = {rank, rank}, long_one[3] = {rank, rank, rank}, got[4] = {-1, -1, -1, -1};
+    MPI_Comm comm;
+    MPI_Request requests[4];
+    MPI_Status statuses[4];
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Irecv(got, 2, MPI_INT, left(), 3, comm, &requests[0]);
+    MPI_Irecv(got + 2, 2, MPI_INT, left(), 4, comm, &requests[1]);
+    MPI_Isend(short_one, 2, MPI_INT, right(), 3, comm, &requests[2]);
+    MPI_Isend(long_one, 3, MPI_INT, right(), 4, comm, &requests[3]);
+    CLASS(MPI_Waitall(4, requests, statuses), MPI_ERR_IN_STATUS);
+    EQUAL(statuses[0].MPI_ERROR, MPI_SUCCESS);
+    EQUAL(statuses[0].MPI_TAG, 3);
+    EQUAL(got[1], left());
+    CLASS(statuses[1].MPI_ERROR, MPI_ERR_TRUNCATE);
+    EQUAL(statuses[1].MPI_SOURCE, left());
+    EQUAL(statuses[1].MPI_TAG, 4);
+    MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     for (int turn = 0; turn < 3; turn++) {
@@ -220,5 +242,6 @@ int main(int argc, char **argv) {
     }
     sent_at_once();
     of_nothing();
+    one_too_long();
     return end();
 }

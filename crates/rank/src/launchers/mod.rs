@@ -26,10 +26,10 @@ mod pmix;
 use std::fs::File;
 use std::io::Read;
 
-use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, JobError, Process, ShmPort};
+use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, Process, ShmPort};
 
+use self::launcher::Launcher;
 pub use self::launcher::LauncherError;
-use self::launcher::{Launcher, number};
 use self::pmi::Pmi;
 use self::pmix::Pmix;
 
