@@ -106,8 +106,8 @@ fn tables(config: &JobConfig) -> u64 {
 /// Bytes that a job takes before its programs allocate anything; `None` on overflow.
 ///
 /// Jobs of 1,024 and 2,048 ranks of a Rust program weighed 2,549 and 8,845 MiB after a barrier and
-/// an allreduce, where this says 2,950 and 9,486: the areas were not used, and a process was weighed
-/// without what the kernel keeps of it.
+/// an allreduce, where this says 2,950 and 9,486: the areas were not used, and processes were
+/// weighed without what the kernel keeps of them.
 fn needed(config: &JobConfig) -> Option<u64> {
     let ranks = u64::from(config.ranks);
     let here = u64::from(config.ranks_here());

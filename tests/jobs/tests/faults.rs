@@ -1,6 +1,6 @@
-//! Whole jobs over ports that meet faults (`hikyaku run --faults`, `hikyaku simulate --faults`):
-//! commands that are refused though there is room, messages that land late. What is `Full` or late in one call in a million
-//! otherwise is so in one of twenty here.
+//! Whole jobs over ports that meet faults (`--faults` of `hikyaku run` and `simulate`): commands
+//! that are refused though there is room, messages that land late. What is `Full` or late in one
+//! call in a million otherwise is so in one of twenty here.
 //!
 //! `HIKYAKU_PROGRAMS` (`make test-all`) says how much of it: a seed for each 100 programs. Seeds
 //! are the same in each run; `HIKYAKU_PROGRAMS_SEED` chooses others (`make programs`).

@@ -318,7 +318,7 @@ fn what_was_refused_is_asked_for_again_when_a_channel_is_free() {
         let (first, second) = (Part::new(engine, 4, &[0, 1]), Part::new(engine, 8, &[0, 1]));
         barrier(&first.group(engine), None).await.unwrap();
         let group = second.group(engine);
-        // Calls that need no lines: none are looked for from the refused one on.
+        // Calls that need no lines: none are looked for from the one on that was refused.
         for _ in 0..70 {
             let by_messages = broadcast::Algorithm::from_name("binomial");
             assert!(by_messages.is_some());
