@@ -137,7 +137,7 @@ mod tests {
 
     fn alarm() -> (Alarm, OwnedFd, mpsc::Receiver<()>) {
         let descriptor = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let (ring, rings) = mpsc::channel();
+        let (ring, rings) = mpsc::sync_channel(64);
         let alarm = Alarm::new(descriptor.as_fd(), move || ring.send(()).unwrap()).unwrap();
         (alarm, descriptor, rings)
     }

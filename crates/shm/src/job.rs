@@ -361,8 +361,11 @@ fn acquisition(name: Name, to: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hikyaku_nic::fabric::{Command, Event, Port, PostError, RingSlice};
-    use hikyaku_nic::fabric::{Landed, Landing};
+    use hikyaku_nic::fabric::{
+        Atomic, AtomicOp, Command, Event, Integer, Landed, Landing, MemoryPort, Port, PostError,
+        RemoteAddress, RingSlice, Space,
+    };
+    use hikyaku_nic::layer::Layer;
     use std::thread;
 
     /// Sleeps at once, and for so long that a lost wake-up shows.
@@ -526,6 +529,38 @@ mod tests {
         assert_eq!(port.departures(), 2);
         drop(port);
         assert_eq!(rustix::fs::fstat(job.fd()).unwrap().st_blocks, before, "nothing was touched");
+    }
+
+    #[test]
+    fn memory_of_a_dead_rank_is_served_by_others_of_its_host() {
+        let job = Job::create_private(&of_two_hosts()).unwrap();
+        let [mut dies, mut stays] = [1, 2].map(|rank| job.join(rank, WaitTimes::DEFAULT).unwrap());
+        let mut memory = dies.allocate(64).unwrap();
+        memory.fill(7);
+        let at = |rank, offset| RemoteAddress { rank, space: Space::Region, offset };
+        let place = at(1, memory.offset());
+        assert!(job.mark_dead(1, DeathCause::Signal(9)));
+        while stays.poll().is_some() {}
+        assert!(matches!(stays.get(place, &mut [0; 8]), Err(PostError::PeerFailed(_))));
+        let hosted = stays.inner_mut();
+        let swap = |target| Atomic {
+            target,
+            integer: Integer::U64,
+            operation: AtomicOp::Swap,
+            operand: 9,
+            result: None,
+        };
+        assert_eq!(hosted.fetch_given(&swap(place)), Ok(u64::from_ne_bytes([7; 8])));
+        hosted.put_given(at(1, place.offset + 8), &[5; 4]).unwrap();
+        let mut there = [0; 13];
+        hosted.get_given(place, &mut there).unwrap();
+        assert_eq!(there[1..], [0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 7]);
+        // Of another host, of no rank, beyond the region, not aligned.
+        assert!(hosted.fetch_given(&swap(at(0, place.offset))).is_err());
+        assert!(hosted.get_given(at(9, 0), &mut there).is_err());
+        assert!(hosted.put_given(at(1, u64::MAX - 3), &[1; 8]).is_err());
+        assert!(hosted.fetch_given(&swap(at(1, place.offset + 1))).is_err());
+        std::mem::forget(memory);
     }
 
     #[test]

@@ -125,6 +125,8 @@ struct FarPeer {
     /// Since when it has left, and whether it serves memory that it gave.
     left: Option<Time>,
     keeps: bool,
+    /// Whether it was told that this rank leaves.
+    told_bye: bool,
     failed: Option<PeerFailure>,
 }
 

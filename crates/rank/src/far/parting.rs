@@ -50,7 +50,7 @@ impl Far {
         loop {
             self.discard(near);
             let came = self.progress(near);
-            unsaid.retain(|rank| !self.say_bye(*rank));
+            unsaid.retain(|rank| !self.say_bye(near, *rank));
             let is_open = |rank: &Rank| !self.knows(near, *rank, unsaid.contains(rank));
             let Some(rank) = others.iter().copied().find(is_open) else { break };
             if !came {
@@ -62,13 +62,17 @@ impl Far {
         self.say_last_words(near);
     }
 
-    /// Tells a rank that this one leaves, once all that was for it is on its way.
-    fn say_bye(&mut self, rank: Rank) -> bool {
-        let is_next = !self.out.iter().any(|(to, ..)| *to == rank);
-        if is_next {
-            self.out.push_back((rank, SENDS, wire::bye(!self.kept.is_empty())));
+    /// Tells a rank that this one leaves, once all that was for it is on its way; one that has left
+    /// itself need not know. Whether that is done.
+    fn say_bye(&mut self, near: &ShmPort, rank: Rank) -> bool {
+        if self.state.peers[rank as usize].is_deaf() {
+            return true;
         }
-        is_next
+        let bye = wire::bye(!self.kept.is_empty());
+        let is_next = !self.out.iter().any(|(to, ..)| *to == rank);
+        let said = is_next && self.meet(near, rank) && self.offer(rank, SENDS, &[&bye]);
+        self.state.peers[rank as usize].told_bye |= said;
+        said
     }
 
     /// Serves memory that others use.
@@ -127,11 +131,10 @@ impl Far {
     /// Whether a rank knows that this one leaves, or need not.
     fn knows(&self, near: &ShmPort, rank: Rank, is_unsaid: bool) -> bool {
         let peer = &self.state.peers[rank as usize];
-        let is_said = !is_unsaid && !self.out.iter().any(|(to, ..)| *to == rank);
         let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
         is_over
             || peer.failed.is_some()
-            || is_said && self.links.unacknowledged(rank, SENDS) == 0
+            || !is_unsaid && (!peer.told_bye || self.links.unacknowledged(rank, SENDS) == 0)
             || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
     }
 }
