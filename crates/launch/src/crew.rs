@@ -83,7 +83,7 @@ pub(super) trait Crew: AsFd {
     /// Whether nothing is left of them.
     fn is_clear(&self) -> bool;
 
-    /// Reads what is left of their output.
+    /// Reads what is left of their output, and ends what belongs to the crew beside the ranks.
     fn finish(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()>;
 
     /// Whether this child of the launcher is one of the crew's own processes.

@@ -176,11 +176,15 @@ impl<C: Crew> Engine<C> {
         while !self.crew.is_clear() {
             self.turn()?;
         }
+        // Not the crew's own, such as agents of hosts: it asks how they end.
         if let Some(orphans) = &self.orphans {
-            orphans.end();
+            orphans.end_but(|pid| self.crew.contains(pid));
         }
         let (now, desk) = (self.now(), &mut self.desk);
         self.crew.finish(now, &mut |news| desk.take_in(news, now))?;
+        if let Some(orphans) = &self.orphans {
+            orphans.end();
+        }
         while !self.desk.outputs.is_done() && !self.is_given_up() {
             self.turn()?;
         }

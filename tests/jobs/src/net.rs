@@ -17,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::process::{self, Process};
 
@@ -156,7 +157,7 @@ impl Net {
                 return;
             }
             assert!(start.elapsed() < PATIENCE, "{about}: left behind: {left:#?}");
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::yield_now();
         }
     }
 
@@ -186,4 +187,9 @@ impl Net {
 /// The address of a host.
 pub fn address(host: u32) -> String {
     format!("10.77.0.{}", host + 1)
+}
+
+/// The time by a clock that all processes of this machine share.
+pub fn now() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap()
 }

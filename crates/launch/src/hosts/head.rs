@@ -363,6 +363,7 @@ impl Crew for Hosts {
     }
 
     fn finish(&mut self, _now: Duration, _tell: &mut Tell<'_>) -> io::Result<()> {
+        self.links.shut();
         Ok(())
     }
 

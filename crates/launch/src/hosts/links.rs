@@ -224,6 +224,14 @@ impl Links {
         self.links.iter_mut().for_each(|link| link.heard = now);
     }
 
+    /// Ends and buries the agents: nothing is left that they could tell of.
+    pub(super) fn shut(&mut self) {
+        self.agents.clear();
+        for link in &mut self.links {
+            (link.phase, link.from, link.pidfd) = (Phase::Down, None, None);
+        }
+    }
+
     /// Whether no link is left.
     pub(super) fn are_down(&self) -> bool {
         self.links.iter().all(|link| link.phase == Phase::Down)

@@ -1,9 +1,9 @@
 //! Something dies, freezes or is cut while all ranks wait: whoever waits for what is gone is told
 //! which rank it was, and the launcher says which host.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use hikyaku_jobs::net::{Net, address};
+use hikyaku_jobs::net::{Net, address, now};
 
 use super::hosts;
 use super::started::{Ended, HOST_TIMEOUT, Started};
@@ -71,7 +71,7 @@ fn whoever_waits_is_told_and_nothing_is_left() {
     ] {
         let victim = fault.gone()[0];
         let mut job = started(&net, victim);
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let at = now();
         fault.happen(&mut net, &mut job);
         let ended = job.end();
         check(fault, at, &ended);

@@ -33,6 +33,7 @@ fn jobs_end_whatever_is_killed() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a blow at any moment is what is wanted")]
 fn strike(net: &Net, seed: u64) {
     let mut random = Random::new(seed);
     let (hosts, per_host) = ([2, 3, 4][random.below(3)], 1 + random.below(2) as u32);

@@ -103,7 +103,7 @@ impl Slurm {
         while !is_there() {
             let log = fs::read_to_string(self.folder.join("slurmctld.log")).unwrap_or_default();
             assert!(start.elapsed() < PATIENCE, "no {what}: {log}");
-            thread::sleep(Duration::from_millis(50));
+            thread::yield_now();
         }
     }
 

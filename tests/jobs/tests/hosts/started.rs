@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ impl Started {
 }
 
 fn pass_lines(stream: ChildStdout) -> Receiver<String> {
-    let (sender, lines) = channel();
+    let (sender, lines) = sync_channel(1024);
     thread::spawn(move || {
         let lines = BufReader::new(stream).lines();
         lines.map_while(Result::ok).try_for_each(|line| sender.send(line))

@@ -2,9 +2,8 @@
 //!
 //! With 0 rounds they go on until something fails.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use hikyaku::{ANY_SOURCE, Error, Op, World};
+use hikyaku_jobs::net::now;
 
 /// Runs `program` for so many rounds.
 pub(crate) fn run(world: &World, program: &str, rounds: u64) -> Result<(), Error> {
@@ -62,9 +61,9 @@ fn step(field: &[u64], edge: usize) -> Vec<u64> {
 /// Rank 0 hands out numbers to whoever has time, and gets their squares.
 fn queue(world: &World) -> Result<(), Error> {
     if world.rank() == 0 {
-        hand_out(world)?
+        hand_out(world)?;
     } else {
-        work(world)?
+        work(world)?;
     }
     // Nobody asks for work of the next round before this one is over.
     world.barrier()
@@ -115,7 +114,6 @@ pub(crate) fn wait_for(world: &World, victim: u32) -> Result<(), Error> {
     let rank = world.rank();
     let source = if rank == victim { (rank + 1) % world.size() } else { victim };
     let told = world.recv(&mut [0u8], source, 9);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
-    println!("told {rank} {now} {}", told.as_ref().err().unwrap());
+    println!("told {rank} {} {}", now().as_millis(), told.as_ref().err().unwrap());
     told.map(drop)
 }
