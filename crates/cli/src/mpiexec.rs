@@ -1,7 +1,7 @@
 //! `mpiexec` and `mpirun`: the words that MPI's launchers take (MPI 5.0 §11.5) as a [`Launch`].
 //!
-//! It is `hikyaku run` by another name: the program under one of those names, a symbolic link to it,
-//! or `hikyaku mpiexec`. What means other machines is an error; what means places of this machine
+//! It is `hikyaku run` by another name: the program under one of those names, a link to it, or
+//! `hikyaku mpiexec`. What means other machines is an error; what means places of this machine
 //! beyond one CPU a rank changes nothing.
 
 use std::ffi::{OsStr, OsString};
