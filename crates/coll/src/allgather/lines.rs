@@ -20,11 +20,11 @@ pub(super) async fn run<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     length: usize,
-    reads: bool,
+    (reads, mine): (bool, Option<&[G::Byte]>),
 ) -> Result<(), Stop<G>> {
     let rounds = Rounds::begin(team).await?;
     team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
-    if reads && read::run(&rounds, data, length).await? {
+    if reads && read::run(&rounds, mine, data, length).await? {
         return Ok(());
     }
     let own = rounds.place;

@@ -102,7 +102,7 @@ async fn start<G: Group>(
         let mut algorithm = algorithm;
         if let (Algorithm::Lines | Algorithm::Read, Blocks::Equal { length }) = (algorithm, &blocks)
         {
-            let reads = algorithm == Algorithm::Read;
+            let reads = (algorithm == Algorithm::Read, mine);
             match lines::run(team, data, *length, reads).await {
                 Err(Stop::Lost) => {
                     algorithm = select::for_allgatherv(team.group(), data.len());

@@ -3,13 +3,15 @@
 use crate::group::Group;
 use crate::rounds::{Rounds, Stop};
 
-/// Parts of `length` bytes; this rank's is in its place. `false`: they cannot be read.
+/// Parts of `length` bytes; this rank's is in its place, and where the program gave it: untouched
+/// since, it is copied faster from there. `false`: they cannot be read.
 pub(super) async fn run<G: Group>(
     rounds: &Rounds<'_, G>,
+    mine: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     length: usize,
 ) -> Result<bool, Stop<G>> {
-    let own = &data[rounds.place * length..][..length];
+    let own = mine.unwrap_or(&data[rounds.place * length..][..length]);
     let Some(memory) = rounds.show(own).await? else { return Ok(false) };
     for place in rounds.others() {
         memory.read(place, 0, &mut data[place * length..][..length])?;

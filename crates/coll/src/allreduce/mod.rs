@@ -6,7 +6,7 @@
 //! | ring | 2 (n - 1) exchanges of m / n | commutative reductions; for large m |
 //! | two-level | a reduce and a broadcast within the node, and between nodes as the first | |
 //! | lines | a look at all of the node; between nodes as the first | needs shared lines |
-//! | read | copies of 2 m (n - 1) / n out of others' memory | lines of one node; for large m |
+//! | read | copies of 2 m (n - 1) / n out of others' memory | needs lines of one node |
 //!
 //! Whatever the algorithm, each element is combined in one expression whose value goes to all
 //! ranks, or in the same expression at every rank: results are bitwise equal.

@@ -152,6 +152,8 @@ const NOT_VIRTUAL: &[&str] = &[
     // It asks whether all has arrived at the moment in which the last rank has started. Nothing
     // arrives at once there; that nobody's help is needed is what all waits there show.
     "persistent: asleep",
+    // No letters go there: by messages, who has not made a call is waited for.
+    "neighbours: left out",
     // A rank is stopped in its turn, and nobody else's comes.
     "shared: a stopped owner",
 ];
