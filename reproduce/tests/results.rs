@@ -5,14 +5,15 @@
 use std::fs;
 use std::path::Path;
 
-use hikyaku_reproduce::{Item, items, run};
+use hikyaku_reproduce::{Item, Verdict, items, run};
 
 #[test]
 fn experiments_give_the_results_in_the_tree() {
     let results = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
     let all: Vec<&'static Item> = items().iter().collect();
     let long = std::env::var_os("HIKYAKU_LONG").is_some();
-    let files = run(&all, long, |_, _, _| ()).files();
+    let report = run(&all, long, |_, _, _| ());
+    let files = report.files();
     for (name, content) in &files {
         let kept = fs::read_to_string(results.join(name)).unwrap_or_default();
         assert!(
@@ -21,6 +22,14 @@ fn experiments_give_the_results_in_the_tree() {
              --ranges` and commit reproduce/results"
         );
     }
+    let [mismatches, predictions, calibrations, identities] =
+        Verdict::ALL.map(|verdict| report.count(verdict));
+    let sentence = format!(
+        "Of the criteria {predictions} are predictions, {calibrations} calibrations, {identities} \
+         identities, and {mismatches} are mismatches."
+    );
+    let manual = include_str!("../../docs/reproduce.md");
+    assert!(manual.contains(&sentence), "docs/reproduce.md counts otherwise; write: {sentence}");
     for kept in fs::read_dir(results).expect("it is in the tree") {
         let name = kept.expect("it can be listed").file_name().to_string_lossy().into_owned();
         let made = files.iter().any(|(file, _)| *file == name);

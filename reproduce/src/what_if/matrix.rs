@@ -29,8 +29,11 @@ const GROUP: u32 = 32;
 /// With and without: seconds.
 type Pair = [f64; 2];
 
+/// Its name, and what it gives on a machine.
+type Mechanism = (&'static str, fn(&Machine) -> Pair);
+
 /// The mechanisms, by paper.
-const MECHANISMS: [(&str, fn(&Machine) -> Pair); 5] = [
+const MECHANISMS: [Mechanism; 5] = [
     ("landing rings (000)", rings),
     ("owner's processor left out (001)", variables),
     ("session queues (002)", queues),
