@@ -560,7 +560,6 @@ mod tests {
         assert!(hosted.get_given(at(9, 0), &mut there).is_err());
         assert!(hosted.put_given(at(1, u64::MAX - 3), &[1; 8]).is_err());
         assert!(hosted.fetch_given(&swap(at(1, place.offset + 1))).is_err());
-        let _stays = std::mem::ManuallyDrop::new(memory);
     }
 
     #[test]
