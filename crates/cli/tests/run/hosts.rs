@@ -78,6 +78,23 @@ fn a_time_limit_and_a_signal_leave_nothing_on_any_host() {
     }
 }
 
+/// The hosts are done before the last output is read, and the agents go on: that is no error.
+#[test]
+fn agents_that_linger_change_nothing() {
+    let agent = "sh -c 'sh -c \"$1\"; exec sleep 1000'";
+    // More than a pipe holds.
+    let script = "yes 123456789 | head -n 4000";
+    let mut job = Job::start(&[], &on("a:1,b:1", agent), script);
+    job.wait_for_lines(1);
+    let is_daemon = |process: &String| process.ends_with("hikyaku\0daemon\0");
+    while job.survivors().iter().any(is_daemon) {
+        std::thread::yield_now();
+    }
+    assert_eq!(job.wait_for_lines(7_999).len(), 7_999);
+    assert_eq!(job.end(), (Some(0), String::new()));
+    job.wait_for_silence();
+}
+
 #[test]
 fn more_than_sixteen_hosts_start_each_other() {
     let hosts: Vec<String> = (0..40).map(|host| format!("h{host}")).collect();
