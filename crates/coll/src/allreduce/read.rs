@@ -1,6 +1,7 @@
 //! Allreduce by reading: everyone combines one share out of all others' memory, in its place and in
 //! the order of [`super::lines`]; then everyone copies the others' shares.
 
+use crate::error::Failure;
 use crate::group::{Group, Reach};
 use crate::reduction::Reduction;
 use crate::rounds::{Rounds, Stop, starts};
@@ -43,6 +44,11 @@ pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         }
     }
     if !memory.all_have_read().await.map_err(begun)? {
+        if !by_kernel {
+            // A place outside of what ranks share: nonsense, and nothing was kept to start anew.
+            let outside = G::unsupported("read where a rank says that its data are");
+            return Err(Failure::<G>::from(outside).into());
+        }
         data[own].copy_from_slice(&before);
         return Ok(false);
     }
