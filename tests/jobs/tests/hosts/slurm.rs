@@ -23,13 +23,15 @@ const PROGRAMS: [&str; 5] = ["munged", "slurmctld", "slurmd", "srun", "sinfo"];
 
 /// A cluster of two nodes.
 struct Slurm {
-    net: Net,
+    net: Option<Net>,
     munge: Child,
     folder: PathBuf,
 }
 
 impl Drop for Slurm {
     fn drop(&mut self) {
+        // First its daemons, which write into the folder.
+        self.net = None;
         let _ = self.munge.kill();
         let _ = self.munge.wait();
         let _ = fs::remove_dir_all(&self.folder);
@@ -84,7 +86,7 @@ impl Slurm {
             munge.arg(format!("--{option}={}", folder.join(name).display()));
         }
         let munge = munge.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let slurm = Slurm { net, munge, folder };
+        let slurm = Slurm { net: Some(net), munge, folder };
         slurm.wait_for("munge", || slurm.folder.join("munge.socket").exists());
         let config = slurm.folder.join("slurm.conf").display().to_string();
         slurm.run(0, &["slurmctld", "-c", "-f", &config]);
@@ -109,7 +111,7 @@ impl Slurm {
 
     /// Runs a command on a host.
     fn run(&self, host: u32, words: &[&str]) -> Output {
-        let before = self.net.on(host);
+        let before = self.net.as_ref().unwrap().on(host);
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]).args(words).stdin(Stdio::null()).env("RUST_BACKTRACE", "0");
         command.env("SLURM_CONF", self.folder.join("slurm.conf")).output().unwrap()
