@@ -37,28 +37,13 @@ impl Machines {
     /// # Panics
     /// There is no machine of that name.
     pub fn with(&self, name: &str, values: &[(&str, &str)]) -> Result<Machines, MachineError> {
-        Ok(self.exchanged(name, Machine::parse_with(&file(name), stored_text(name), values)?))
-    }
-
-    /// The same with other words in the file of one machine, for what is no constant.
-    ///
-    /// # Errors
-    /// The machine cannot be so.
-    ///
-    /// # Panics
-    /// There is no machine of that name, or its file does not have the words.
-    pub fn replacing(&self, name: &str, old: &str, new: &str) -> Result<Machines, MachineError> {
-        let text = stored_text(name);
-        assert!(text.contains(old), "{} does not say: {old}", file(name));
-        Ok(self.exchanged(name, Machine::parse(&file(name), &text.replace(old, new))?))
-    }
-
-    fn exchanged(&self, name: &str, changed: Machine) -> Machines {
+        let (_, text) = FILES.iter().find(|(known, _)| *known == name).expect("a name of FILES");
+        let changed = Machine::parse_with(&file(name), text, values)?;
         let keep = |machine: &Machine| match machine.name == name {
             true => changed.clone(),
             false => machine.clone(),
         };
-        Machines { all: self.all.iter().map(keep).collect() }
+        Ok(Machines { all: self.all.iter().map(keep).collect() })
     }
 
     /// The machine of a name.
@@ -68,10 +53,6 @@ impl Machines {
     pub fn get(&self, name: &str) -> &Machine {
         self.all.iter().find(|machine| machine.name == name).expect("a name of FILES")
     }
-}
-
-fn stored_text(name: &str) -> &'static str {
-    FILES.iter().find(|(known, _)| *known == name).expect("a name of FILES").1
 }
 
 fn file(name: &str) -> String {
