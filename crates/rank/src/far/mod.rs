@@ -206,8 +206,13 @@ impl Far {
         while let Some(rank) = self.links.take_broken() {
             self.lose(near, rank);
         }
-        while let Some(rank) = self.state.strangers.pop() {
-            self.meet(near, rank);
+        // One that is not met yet would wait for ever for the credit that it is owed: where it is
+        // reached may come to be known after what it has sent.
+        for rank in std::mem::take(&mut self.state.strangers) {
+            let is_met = self.meet(near, rank) || self.links.is_broken(rank);
+            if !is_met && !self.state.peers[rank as usize].is_deaf() {
+                self.state.strangers.push(rank);
+            }
         }
         self.tell_grants();
         while let Some(rank) = self.state.parting.pop() {
