@@ -1,10 +1,10 @@
 //! docs/checklist.md, written from the tests: which of them shows which number of the papers.
 //!
 //! A test whose name begins with numbers, as `ip_16_ip_17_round_trips_take_what_is_printed`, shows
-//! them: that is the only mark. Where it stands says in which world, [`WORLDS`]: real processes
+//! them: that is the only mark. Where it stands says in which world, `WORLDS`: real processes
 //! (R), virtual time (S) or both. The page has one entry a number, which says what must be shown;
 //! `cargo xtask checklist` writes the tests below it. A world that no test shows refers to a reason
-//! in the page's last section, which has [`MOST_REASONS`] at most.
+//! in the page's last section, which has `MOST_REASONS` at most.
 //!
 //! ```text
 //! - **IP-15** 24 bytes are received in 24 clocks, or in 20 by address
