@@ -25,7 +25,7 @@ HIKYAKU = TARGET / "debug" / "hikyaku"
 # Two ranks of the wheel at each change, the others with the long tests: how many ranks of which build.
 IS_LONG = os.environ.get("HIKYAKU_LONG") == "1"
 JOBS = [("wheel", 2)]
-JOBS += [("wheel", 1), ("wheel", 4), ("source", 1), ("source", 3), ("source", 4)] if IS_LONG else []
+JOBS += [("wheel", 1), ("wheel", 4), ("source", 3)] if IS_LONG else []
 
 # What each build finds.
 INTERFACES = {"wheel": "MPICH", "source": "MPI 5.0 ABI"}
