@@ -277,18 +277,25 @@ fn cj_15_the_switches_do_a_barrier_on_a_machine_that_has_them() {
     assert!(run("cp-pacs", 4, 0).results.iter().all(Result::is_err));
 }
 
-/// A broadcast of all ranks of a machine that comes with hikyaku; what each has in the end.
-fn broadcast_on(
-    machine: &str,
-    algorithm: Option<broadcast::Algorithm>,
-    bytes: usize,
-) -> Report<Result<Vec<u8>, CollError<SimError>>> {
+/// A job of 32 ranks, each on a node of its own, on a machine that comes with hikyaku. It lives as
+/// long as its simulation.
+fn job_on(machine: &str) -> (Simulation, Job) {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
     let text = std::fs::read_to_string(machines.join(format!("{machine}.toml")));
     let machine = Machine::parse(machine, &text.expect("it comes with hikyaku"));
     let simulation = Simulation::new(1);
     let carrier = machine.expect("it is right").install(&simulation).carrier;
     let job = Job::new(&simulation, JobConfig::new(32), carrier).expect("32 nodes");
+    (simulation, job)
+}
+
+/// A broadcast of all ranks of a machine that comes with hikyaku; what each has in the end.
+fn broadcast_on(
+    machine: &str,
+    algorithm: Option<broadcast::Algorithm>,
+    bytes: usize,
+) -> Report<Result<Vec<u8>, CollError<SimError>>> {
+    let (_simulation, job) = job_on(machine);
     let report = job.run(move |rank| {
         let group = SimulatedRank::<u8>::new(rank);
         async move {
@@ -322,12 +329,7 @@ fn cj_14_the_switches_copy_a_broadcast_on_a_machine_that_can() {
 
 /// The processor time of rank 0 in a scatter of 32 parts on a machine that comes with hikyaku.
 fn scattering_takes(machine: &str, algorithm: scatter::Algorithm) -> Time {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let text = std::fs::read_to_string(machines.join(format!("{machine}.toml")));
-    let machine = Machine::parse(machine, &text.expect("it comes with hikyaku"));
-    let simulation = Simulation::new(1);
-    let carrier = machine.expect("it is right").install(&simulation).carrier;
-    let job = Job::new(&simulation, JobConfig::new(32), carrier).expect("32 nodes");
+    let (_simulation, job) = job_on(machine);
     let report = job.run(move |rank| {
         let group = SimulatedRank::<u8>::new(rank);
         async move {

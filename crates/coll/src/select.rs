@@ -85,13 +85,16 @@ pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
     if pay(group, &facilities) {
         return barrier::Algorithm::Lines;
     }
-    for_barrier_by_messages(group)
+    barrier_by_messages(group, &facilities)
 }
 
 /// For a call of a group that has no lines, or none that this call can use. Whether calls after it
 /// can is another question: this one was made before them.
 pub(crate) fn for_barrier_by_messages(group: &impl Group) -> barrier::Algorithm {
-    let facilities = group.facilities();
+    barrier_by_messages(group, &group.facilities())
+}
+
+fn barrier_by_messages(group: &impl Group, facilities: &Facilities) -> barrier::Algorithm {
     if facilities.sync {
         barrier::Algorithm::Sync
     } else if facilities.multicast_counter {
