@@ -89,6 +89,9 @@ fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
     let [kind, protocol, one_record, claims, ..] = first.to_le_bytes();
     let to = (first >> 32) as Rank;
     let length = usize::try_from(if kind == SEND { length } else { 0 }).ok()?;
+    if kind == SEND && offset.checked_add(length as u64).is_none_or(|end| end > total) {
+        return None;
+    }
     let (payload, _) = rest.split_at_checked(length)?;
     let rest = rest.get(length.checked_next_multiple_of(8)?..).unwrap_or_default();
     let deed = match kind {
@@ -162,6 +165,19 @@ mod tests {
             Deed::Wake(5),
         ];
         assert_eq!(deeds, expected.map(|deed| (now, deed)));
+    }
+
+    /// Its interface counts on from the offset.
+    #[test]
+    fn a_part_beyond_the_end_of_its_message_is_no_deed() {
+        for (offset, total, is_one) in [(92, 100, true), (93, 100, false), (u64::MAX, 100, false)] {
+            let command = Command { total, offset, ..Command::send(7, 200, 0, b"12345678") };
+            let mut log = send(&command, 8, Time::ZERO).to_vec();
+            log.extend_from_slice(b"12345678");
+            let mut deeds = Vec::new();
+            read(&log, &mut deeds);
+            assert_eq!(deeds.len(), usize::from(is_one), "at {offset}");
+        }
     }
 
     proptest! {
