@@ -1,19 +1,19 @@
 //! The ranks of this machine: started, watched, read from and ended.
 
 use std::{
-    io,
+    fs, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process::Stdio,
     time::Duration,
 };
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::{End, limits_on};
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
     io::Errno,
-    process::{Pid, Rlimit, Signal},
+    process::{Pid, Resource, Rlimit, Signal, setrlimit},
 };
 
 use super::{
@@ -25,6 +25,13 @@ use super::{
     spawn::{Inheritable, Recipe, Variables},
     stdin::{Pump, empty, of_rank_0},
 };
+
+/// Descriptors a rank takes in the launcher: its end and its two streams.
+const FILES_PER_RANK: u64 = 3;
+
+/// Descriptors that the launcher opens beside, at most: its own waiting (1), the ranks' output (6),
+/// signals (8), a terminal as input (3), and what a start takes for a moment (6).
+const FILES_BESIDE: u64 = 24;
 
 /// What an event is about: the index of a rank here, or one of these.
 const TERMINAL: u64 = u64::MAX;
@@ -299,4 +306,27 @@ impl Crew for Local<'_> {
     fn host_of(&self, _rank: u32) -> Option<&str> {
         None
     }
+}
+
+/// Makes sure that the launcher may open what it needs. Gives the limits to restore in the ranks if
+/// they had to be raised.
+pub(super) fn allow_files(ranks: u32) -> Result<Option<Rlimit>, LaunchError> {
+    let before = limits_on(Resource::Nofile);
+    let needed = open_files() + FILES_BESIDE + u64::from(ranks) * FILES_PER_RANK;
+    if before.current.is_none_or(|current| current >= needed) {
+        return Ok(None);
+    }
+    if let Some(limit) = before.maximum.filter(|&limit| limit < needed) {
+        return Err(LaunchError::Files { ranks, needed, limit });
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..before }).map_err(|error| {
+        LaunchError::System { what: "raise the limit on open files", source: error.into() }
+    })?;
+    Ok(Some(before))
+}
+
+/// How many files this process has open; where `/proc` does not tell, standard input, output and
+/// error and the job's memory.
+fn open_files() -> u64 {
+    fs::read_dir("/proc/self/fd").map_or(4, |files| files.count() as u64)
 }

@@ -1,7 +1,9 @@
-//! Which CPUs each rank may run on. Pure: the launcher's own affinity mask comes in as a list.
+//! Which CPUs each rank may run on, out of the launcher's own affinity mask.
 //!
 //! Everything here is relative to the mask the launcher itself was given (a batch system's cpuset,
 //! `taskset`, a container), never to the machine's CPUs.
+
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// How ranks are tied to CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,6 +24,12 @@ pub enum Bind {
     Core,
     /// Every rank runs wherever the launcher may.
     None,
+}
+
+/// The CPUs this process may run on, in order; none if the system does not say.
+pub(super) fn allowed_cpus() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
 /// The CPUs of a rank, out of those `allowed` to the launcher; `None` leaves its mask as it is.

@@ -8,6 +8,7 @@ use std::{
     io::Read,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Mutex,
+    time::Duration,
 };
 
 use hikyaku_nic::fabric::DeathCause;

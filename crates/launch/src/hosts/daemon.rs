@@ -27,11 +27,12 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    LaunchError, allow_files, allowed_cpus,
+    LaunchError,
     crew::{Crew, News},
     interrupts::Interrupts,
-    local::{Local, Start},
+    local::{Local, Start, allow_files},
     orphans::Orphans,
+    placement::allowed_cpus,
     sink::Sink,
 };
 

@@ -1,6 +1,37 @@
-//! The hosts of a job as people name them, and how many ranks each gets. Pure.
+//! The hosts of a job as people name them, and how many ranks each gets.
+
+use std::{env, ffi::OsString, time::Duration};
 
 use thiserror::Error;
+
+/// How long a host may be silent if a launch does not say.
+pub const HOST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where the ranks of a job run.
+#[derive(Debug, Clone)]
+pub struct OnHosts {
+    /// Hosts, and how many ranks each has. Ranks follow each other.
+    pub places: Vec<(String, u32)>,
+    /// The command that reaches a host. It is followed by the host's name and a command line.
+    pub agent: Vec<OsString>,
+    /// The words that start a daemon, on every host: see [`daemon()`](super::daemon()).
+    pub daemon: Vec<OsString>,
+    /// How long a host may be silent before its ranks count as dead.
+    pub timeout: Duration,
+}
+
+impl OnHosts {
+    /// By `ssh`, with daemons that are this program with the word `daemon`.
+    pub fn new(places: Vec<(String, u32)>) -> OnHosts {
+        let this = env::current_exe().unwrap_or_else(|_| "hikyaku".into());
+        OnHosts {
+            places,
+            agent: ["ssh", "-x", "-o", "BatchMode=yes"].map(OsString::from).into(),
+            daemon: vec![this.into(), "daemon".into()],
+            timeout: HOST_TIMEOUT,
+        }
+    }
+}
 
 /// A host, and how many ranks it takes if that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,10 +29,10 @@ mod list;
 mod plan;
 mod tree;
 
-use std::{env, ffi::OsString, fs::File, io::Read, time::Duration};
+use std::{env, ffi::OsString, fs::File, io::Read};
 
 pub use daemon::daemon;
-pub use list::{HostEntry, HostsError, assign};
+pub use list::{HOST_TIMEOUT, HostEntry, HostsError, OnHosts, assign};
 
 use self::{
     head::Hosts,
@@ -41,10 +41,8 @@ use self::{
 use crate::{
     Launch, LaunchError, Outcome,
     engine::{Engine, Prepared},
+    local::allow_files,
 };
-
-/// How long a host may be silent if a launch does not say.
-pub const HOST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Variables that name things of one host or of one login, and stay there.
 const STAY: [&str; 12] = [
@@ -65,38 +63,7 @@ const STAY: [&str; 12] = [
 /// The same, by how they begin.
 const STAY_ALL: [&str; 2] = ["SSH_", "XDG_"];
 
-/// Where the ranks of a job run.
-#[derive(Debug, Clone)]
-pub struct OnHosts {
-    /// Hosts, and how many ranks each has. Ranks follow each other.
-    pub places: Vec<(String, u32)>,
-    /// The command that reaches a host. It is followed by the host's name and a command line.
-    pub agent: Vec<OsString>,
-    /// The words that start a daemon, on every host: see [`daemon()`].
-    pub daemon: Vec<OsString>,
-    /// How long a host may be silent before its ranks count as dead.
-    pub timeout: Duration,
-}
-
 impl OnHosts {
-    /// By `ssh`, with daemons that are this program with the word `daemon`.
-    pub fn new(places: Vec<(String, u32)>) -> OnHosts {
-        let this = env::current_exe().unwrap_or_else(|_| "hikyaku".into());
-        OnHosts {
-            places,
-            agent: ["ssh", "-x", "-o", "BatchMode=yes"].map(OsString::from).into(),
-            daemon: vec![this.into(), "daemon".into()],
-            timeout: HOST_TIMEOUT,
-        }
-    }
-
-    /// Whether there is a place for each rank.
-    pub(crate) fn check(&self, ranks: u32) -> Result<(), LaunchError> {
-        let places = self.places.iter().map(|(_, count)| u64::from(*count)).sum();
-        let fits = places == u64::from(ranks) && self.places.iter().all(|(_, count)| *count > 0);
-        if fits { Ok(()) } else { Err(LaunchError::Places { ranks, places }) }
-    }
-
     fn plan(&self, launch: &Launch, interactive: [bool; 2]) -> Result<Plan, LaunchError> {
         let system = |what| move |source| LaunchError::System { what, source };
         let mut key = [0; 16];
@@ -134,7 +101,7 @@ impl OnHosts {
 /// Runs a job on several hosts.
 pub(crate) fn run(launch: &Launch, hosts: &OnHosts) -> Result<Outcome, LaunchError> {
     let prepare = |source| LaunchError::System { what: "prepare the launch", source };
-    crate::allow_files(u32::try_from(hosts.places.len()).unwrap_or(u32::MAX))?;
+    allow_files(u32::try_from(hosts.places.len()).unwrap_or(u32::MAX))?;
     let prepared = Prepared::new(launch).map_err(prepare)?;
     let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
     let crew = Hosts::start(hosts.plan(launch, interactive)?, prepared.elapsed())?;

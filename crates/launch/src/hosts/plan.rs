@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hikyaku_nic::ring::LongStores;
+
 use super::bytes::{Malformed, Value};
-use crate::{Bind, Launch, LongStores, Program};
+use crate::{Bind, Launch, Program};
 
 /// A host of the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -109,7 +109,7 @@ impl Processes {
         self.launch.check()?;
         let ranks = self.launch.ranks;
         if ranks > MAX_RANKS {
-            return Err(LaunchError::TooManyVirtual { ranks });
+            return Err(LaunchError::TooManyVirtual { ranks, most: MAX_RANKS });
         }
         let per_node = self.launch.ranks_per_node.unwrap_or(1).min(ranks);
         let config = JobConfig::new(ranks, per_node).when_full(self.launch.full).in_virtual_time();
