@@ -7,7 +7,7 @@
 //!                        Call: takes the tag, runs the algorithm, tells the others of a failure
 //!                              │
 //!                              ▼
-//!                        allreduce/{recursive_doubling, ring, two_level}.rs
+//!                        recursive_doubling, ring, two_level, lines, …
 //!                              │ send, recv, exchange
 //!                              ▼
 //!                        trait Group ◄── Communicator over msg; a simulated rank; a test's network
@@ -46,6 +46,7 @@ pub mod broadcast;
 mod call;
 mod choices;
 mod communicator;
+mod doubling;
 mod error;
 mod fold;
 pub mod gather;

@@ -13,8 +13,8 @@ use std::future::poll_fn;
 use std::hint::spin_loop;
 use std::task::Poll;
 
-use crate::allreduce::recursive_doubling;
 use crate::call::Team;
+use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::{MOST_MATES, Mates};
@@ -91,7 +91,7 @@ impl<'t, G: Group> Rounds<'t, G> {
     #[inline(never)]
     async fn agree(&self, mut offer: [G::Byte; Offer::BYTES]) -> Result<(), Stop<G>> {
         let mut common = Reduction::commutative(offer.len(), G::join_offers);
-        let agreed = recursive_doubling::run(self.team, &mut offer, &mut common);
+        let agreed = recursive_doubling(self.team, &mut offer, &mut common);
         self.unless_lost(agreed).await?;
         let settled = self.team.group().settle(self.team.number(), &offer);
         if settled.map_err(Failure::<G>::from)? { Ok(()) } else { Err(Stop::Lost) }

@@ -9,13 +9,14 @@
 use std::ops::Range;
 
 use crate::call::Team;
+use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::MOST_MATES;
 use crate::reduction::Reduction;
 use crate::rounds::{Rounds, Stop, starts};
 
-use super::{read, recursive_doubling};
+use super::read;
 
 /// A part is this part of the longest contribution: all wait for each other anyway.
 pub(super) const PARTS: usize = 4;
@@ -260,7 +261,7 @@ async fn across<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     if rounds.place == 0 {
         let leaders = rounds.team.among(rounds.mates.leaders(), rounds.mates.own() as u32);
-        let combined = recursive_doubling::run(&leaders, data, reduction);
+        let combined = recursive_doubling(&leaders, data, reduction);
         rounds.unless_lost(combined).await.map_err(begun)?;
     }
     rounds.broadcast(data, 0).await.map_err(begun)

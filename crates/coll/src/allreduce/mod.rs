@@ -13,18 +13,21 @@
 
 mod lines;
 mod read;
-pub(crate) mod recursive_doubling;
-mod ring;
-mod two_level;
 
 use std::future::Future;
 
+use crate::blocks::{Blocks, disjoint};
+use crate::broadcast::by_binomial as broadcast;
 use crate::call::{Begun, Call, Team};
+use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::layout::NodeLayout;
 use crate::names::Operation;
+use crate::reduce::binomial as reduce;
 use crate::reduction::Reduction;
 use crate::rounds::{NEEDS_LINES, Stop};
+use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
 
@@ -99,12 +102,67 @@ fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {
-            Algorithm::RecursiveDoubling => {
-                recursive_doubling::run(team, data, &mut reduction).await
-            }
-            Algorithm::Ring => ring::run(team, data, &mut reduction).await,
-            Algorithm::TwoLevel => two_level::run(team, data, &mut reduction).await,
+            Algorithm::RecursiveDoubling => recursive_doubling(team, data, &mut reduction).await,
+            Algorithm::Ring => ring(team, data, &mut reduction).await,
+            Algorithm::TwoLevel => two_level(team, data, &mut reduction).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
         }
     })
+}
+
+/// Allreduce round a ring: every rank combines one block of the array, then the blocks go round.
+///
+/// ```text
+///   blocks of 3 ranks, each passing on to the next:
+///   combine:  rank r adds what it has to block r - 1 - s in step s; in the end it has block r + 1
+///   hand out: block r + 1 - s goes on in step s, and everybody has all
+/// ```
+///
+/// Every byte crosses each link about twice whatever the number of ranks, which is the least there
+/// can be (Patarasu, Yuan 2009). A block is combined once, along one way round, so all ranks have
+/// the same bits; but it starts at a different rank for each block, so the reduction must be
+/// commutative.
+async fn ring<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    team.require(reduction.commutative, "needs a commutative reduction")?;
+    let size = team.size();
+    let blocks = Blocks::even(data.len(), reduction.width, size);
+    let (next, previous) = (team.after(1), team.before(1));
+    let mut scratch = Scratch::new(blocks.length(0));
+    for step in 0..size - 1 {
+        let (goes, comes) = (blocks.range(team.before(step)), team.before(step + 1));
+        let part = &mut scratch.bytes()[..blocks.length(comes)];
+        team.exchange(&data[goes], next, part, previous).await?;
+        (reduction.combine)(part, &mut data[blocks.range(comes)]);
+    }
+    for step in 0..size - 1 {
+        let (goes, comes) = (team.before((step + size - 1) % size), team.before(step));
+        let (goes, comes) = disjoint(data, blocks.range(goes), blocks.range(comes));
+        team.exchange(goes, next, comes, previous).await?;
+    }
+    Ok(())
+}
+
+/// Allreduce in two levels: within each node to its first rank, between those, and back.
+///
+/// Only one rank of each node uses the network, once. The order of the ranks is kept if each node's
+/// ranks follow each other.
+async fn two_level<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    let layout = NodeLayout::of(team.group());
+    let in_order = reduction.commutative || layout.in_order;
+    team.require(in_order, "needs nodes of consecutive ranks for an ordered reduction")?;
+    let node = team.among(&layout.mates, layout.place);
+    reduce(&node, data, 0, reduction).await?;
+    if let Some(place) = layout.as_leader(team.rank()) {
+        let leaders = team.among(&layout.leaders, place);
+        recursive_doubling(&leaders, data, reduction).await?;
+    }
+    broadcast(&node, data, 0).await
 }

@@ -1,4 +1,4 @@
-//! Allreduce by recursive doubling.
+//! Allreduce by recursive doubling: also how leaders of nodes, and rounds, agree.
 //!
 //! Each round, pairs of ranks exchange what they have and both combine the two halves in the same
 //! order, lower ranks left. So every rank computes the very same expression: results are bitwise
@@ -14,7 +14,7 @@ use crate::group::Group;
 use crate::reduction::Reduction;
 use crate::scratch::Scratch;
 
-pub(crate) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(crate) async fn recursive_doubling<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,

@@ -11,20 +11,17 @@
 //!
 //! Parts that do not lie in one piece are for [`crate::alltoallw()`].
 
-mod bruck;
-mod chained;
-mod in_place;
-mod pairwise;
-mod read;
-
 use std::future::Future;
+
+use hikyaku_msg::join;
 
 use crate::blocks::{split, split_mut};
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
-use crate::rounds::{NEEDS_LINES, Stop};
+use crate::rounds::{NEEDS_LINES, Rounds, Stop};
+use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
 
@@ -55,7 +52,7 @@ pub fn alltoall<'a, G: Group>(
         let parts = || split(data, length, size);
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Read {
-            match read::run(team, data, into, length).await {
+            match read(team, data, into, length).await {
                 Ok(true) => return Ok(()),
                 Ok(false) | Err(Stop::Lost) => {}
                 Err(Stop::Failed(failure)) => return Err(failure),
@@ -64,11 +61,9 @@ pub fn alltoall<'a, G: Group>(
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {
-            Algorithm::Pairwise => {
-                pairwise::run(team, &parts(), split_mut(into, length, size)).await
-            }
-            Algorithm::Chained => chained::run(team, &parts(), split_mut(into, length, size)).await,
-            Algorithm::Bruck => bruck::run(team, data, into, length).await,
+            Algorithm::Pairwise => pairwise(team, &parts(), split_mut(into, length, size)).await,
+            Algorithm::Chained => chained(team, &parts(), split_mut(into, length, size)).await,
+            Algorithm::Bruck => bruck(team, data, into, length).await,
             Algorithm::Read => team.require(false, NEEDS_LINES),
         }
     })
@@ -91,8 +86,8 @@ pub fn alltoallv<'a, G: Group>(
         check_list(team, "the list of parts to send, one a rank,", parts.len())?;
         check_list(team, "the list of parts to receive, one a rank,", into.len())?;
         match algorithm {
-            Algorithm::Pairwise => pairwise::run(team, parts, into).await,
-            Algorithm::Chained => chained::run(team, parts, into).await,
+            Algorithm::Pairwise => pairwise(team, parts, into).await,
+            Algorithm::Chained => chained(team, parts, into).await,
             Algorithm::Bruck | Algorithm::Read => team.require(false, "needs parts of one length"),
         }
     })
@@ -115,7 +110,7 @@ pub fn alltoall_in_place<'a, G: Group>(
     call.run(async move |team| {
         let size = team.size();
         let length = team.share("the array of parts", data.len())?;
-        in_place::run(team, split_mut(data, length, size)).await
+        in_place(team, split_mut(data, length, size)).await
     })
 }
 
@@ -131,7 +126,7 @@ pub fn alltoallv_in_place<'a, G: Group>(
     let call = Call::new(group, Signature::new(Operation::Alltoall), Algorithm::Pairwise as usize);
     call.run(async move |team| {
         check_list(team, "the list of parts, one a rank,", blocks.len())?;
-        in_place::run(team, blocks).await
+        in_place(team, blocks).await
     })
 }
 
@@ -153,5 +148,116 @@ fn own_part<G: Group>(
     let (from, to) = (parts[rank], &mut *into[rank]);
     team.check_argument("a rank's part for itself, in bytes,", to.len(), from.len())?;
     to.copy_from_slice(from);
+    Ok(())
+}
+
+/// All-to-all with one exchange at a time: in step k with the ranks k further on and k back. Paper
+/// 004's "basic" transposition.
+async fn pairwise<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[&[G::Byte]],
+    mut into: Vec<&mut [G::Byte]>,
+) -> Result<(), Failure<G>> {
+    own_part(team, parts, &mut into)?;
+    for step in 1..team.size() {
+        let (to, from) = (team.after(step), team.before(step));
+        team.exchange(parts[to as usize], to, into[from as usize], from).await?;
+    }
+    Ok(())
+}
+
+/// All-to-all at once: all receives are posted, all sends are one chain. Paper 004's "chain".
+async fn chained<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[&[G::Byte]],
+    mut into: Vec<&mut [G::Byte]>,
+) -> Result<(), Failure<G>> {
+    own_part(team, parts, &mut into)?;
+    let others = (1..team.size()).map(|distance| team.after(distance));
+    let chain = others.map(|to| (to, parts[to as usize])).collect();
+    let places = (0..).zip(into).filter(|(from, _)| *from != team.rank()).collect();
+    // Receives first: what comes meanwhile finds its place.
+    let (received, sent) = join(team.recv_all(places), team.send_chain(chain)).await;
+    sent.and(received)
+}
+
+/// All-to-all by Bruck's algorithm (Bruck et al. 1997): ⌈log2 n⌉ messages instead of n - 1.
+///
+/// A part that has to go `d` ranks further goes in steps of the powers of two that make up `d`; all
+/// parts that take the same step go in one message. Each part is sent about log2(n) / 2 times, so
+/// this is for parts that are short against the cost of a message.
+async fn bruck<G: Group>(
+    team: &Team<'_, G>,
+    data: &[G::Byte],
+    into: &mut [G::Byte],
+    length: usize,
+) -> Result<(), Failure<G>> {
+    let size = team.size();
+    let block = |index: u32| index as usize * length..(index as usize + 1) * length;
+    // Part `d` has to go `d` ranks further.
+    let mut parts = vec![G::Byte::default(); data.len()];
+    for distance in 0..size {
+        parts[block(distance)].copy_from_slice(&data[block(team.after(distance))]);
+    }
+    let (mut going, mut coming) = (Vec::with_capacity(data.len()), Vec::new());
+    let mut step = 1;
+    while step < size {
+        let those = || (0..size).filter(|distance| distance & step != 0);
+        going.clear();
+        those().for_each(|distance| going.extend_from_slice(&parts[block(distance)]));
+        coming.resize(going.len(), G::Byte::default());
+        team.exchange(&going, team.after(step), &mut coming, team.before(step)).await?;
+        for (distance, place) in those().zip(0..) {
+            parts[block(distance)].copy_from_slice(&coming[block(place)]);
+        }
+        step = step.saturating_mul(2);
+    }
+    // What had to go `d` ranks further has come from `d` ranks back.
+    for distance in 0..size {
+        into[block(team.before(distance))].copy_from_slice(&parts[block(distance)]);
+    }
+    Ok(())
+}
+
+/// All-to-all by reading: everyone copies its parts out of all others' memory.
+///
+/// Parts of `length` bytes. `false`: they cannot be read.
+async fn read<G: Group>(
+    team: &Team<'_, G>,
+    data: &[G::Byte],
+    into: &mut [G::Byte],
+    length: usize,
+) -> Result<bool, Stop<G>> {
+    let rounds = Rounds::begin(team).await?;
+    let Some(memory) = rounds.show(data).await? else { return Ok(false) };
+    let own = rounds.place * length;
+    into[own..][..length].copy_from_slice(&data[own..][..length]);
+    for place in rounds.others() {
+        memory.read(place, own, &mut into[place * length..][..length])?;
+    }
+    memory.end().await
+}
+
+/// All-to-all that replaces what it sends: in step k rank r exchanges with rank k - r.
+///
+/// In each step the ranks are pairs (or alone), so a part has to be kept aside only while the two
+/// of a pair exchange.
+async fn in_place<G: Group>(
+    team: &Team<'_, G>,
+    mut blocks: Vec<&mut [G::Byte]>,
+) -> Result<(), Failure<G>> {
+    let (rank, size) = (team.rank(), team.size());
+    let longest = blocks.iter().map(|block| block.len()).max().unwrap_or(0);
+    let mut scratch = Scratch::new(longest);
+    for step in 0..size {
+        let partner = (step + (size - rank)) % size;
+        if partner == rank {
+            continue;
+        }
+        let block = &mut *blocks[partner as usize];
+        let comes = &mut scratch.bytes()[..block.len()];
+        team.exchange(block, partner, comes, partner).await?;
+        block.copy_from_slice(comes);
+    }
     Ok(())
 }

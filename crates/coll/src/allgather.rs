@@ -1,0 +1,311 @@
+//! Allgather: all ranks' parts side by side at all (MPI 5.0 §6.7).
+//!
+//! | algorithm | longest path | remarks |
+//! |---|---|---|
+//! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; 2 more if n is not 2^k |
+//! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
+//! | ring | n - 1 exchanges of m with neighbours | for large m |
+//! | lines | a look at all | equal parts, all ranks on one node, which has lines |
+//! | read | a copy of each part out of its rank's memory | the same; for large m |
+
+use std::future::Future;
+use std::ops::Range;
+
+use hikyaku_nic::ring::LINE_BYTES;
+
+use crate::blocks::{Blocks, disjoint};
+use crate::call::{Begun, Call, Team};
+use crate::error::Failure;
+use crate::fold::Fold;
+use crate::group::Group;
+use crate::names::Operation;
+use crate::rounds::{Rounds, Stop, starts};
+use crate::select;
+use crate::signature::Signature;
+
+pub use crate::algorithms::allgather::Algorithm;
+
+/// A piece is this part of the longest contribution: all wait for each other anyway.
+const PIECES: usize = 4;
+
+/// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
+/// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
+///
+/// # Errors
+/// [`crate::CollError`]: lengths differ, or a rank is gone or gave up.
+pub fn allgather<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut [G::Byte],
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    begin_allgather(group, algorithm, mine, data).end()
+}
+
+/// Starts [`allgather()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_allgather<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut [G::Byte],
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
+    let algorithm =
+        select::resolve(group, algorithm, needs_lines, || select::for_allgather(group, data.len()));
+    let length = mine.map_or_else(|| data.len() / group.size() as usize, <[G::Byte]>::len);
+    let signature = Signature::new(Operation::Allgather).bytes(length);
+    let blocks = Blocks::Equal { length };
+    if !needs_lines(&algorithm) {
+        let call = Call::new(group, signature, algorithm as usize);
+        return Begun::Waits(start(call, algorithm, mine, data, blocks));
+    }
+    let act = |team: &Team<'_, G>| match prepare(team, mine, data, &blocks) {
+        Ok(()) if algorithm == Algorithm::Lines => at_once(team, data, length),
+        Ok(()) => None,
+        Err(failure) => Some(Err(failure)),
+    };
+    match Call::on_lines(group, signature, algorithm as usize, act) {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, mine, data, blocks)),
+    }
+}
+
+/// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
+/// (MPI_Allgatherv).
+///
+/// # Errors
+/// As [`allgather()`].
+pub fn allgatherv<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut [G::Byte],
+    lengths: &[usize],
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.len()));
+    let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
+    start(call, algorithm, mine, data, Blocks::of_lengths(lengths))
+}
+
+async fn start<G: Group>(
+    call: Call<'_, G>,
+    algorithm: Algorithm,
+    mine: Option<&[G::Byte]>,
+    data: &mut [G::Byte],
+    blocks: Blocks,
+) -> Result<(), Failure<G>> {
+    call.run(async move |team| {
+        prepare(team, mine, data, &blocks)?;
+        let mut algorithm = algorithm;
+        if let (Algorithm::Lines | Algorithm::Read, Blocks::Equal { length }) = (algorithm, &blocks)
+        {
+            let reads = (algorithm == Algorithm::Read, mine);
+            match lines(team, data, *length, reads).await {
+                Err(Stop::Lost) => {
+                    algorithm = select::for_allgatherv(team.group(), data.len());
+                }
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
+            }
+            team.without_lines(algorithm as usize)?;
+        }
+        match algorithm {
+            Algorithm::Ring => ring(team, data, &blocks).await,
+            Algorithm::Butterfly => butterfly(team, data, &blocks).await,
+            Algorithm::Bruck => bruck(team, data, &blocks).await,
+            Algorithm::Lines | Algorithm::Read => {
+                team.require(false, "needs parts of equal length")
+            }
+        }
+    })
+    .await
+}
+
+/// Checks the arguments, and puts this rank's part in its place.
+#[inline]
+fn prepare<G: Group>(
+    team: &Team<'_, G>,
+    mine: Option<&[G::Byte]>,
+    data: &mut [G::Byte],
+    blocks: &Blocks,
+) -> Result<(), Failure<G>> {
+    match blocks.count() {
+        Some(count) => {
+            let needed = team.size() as usize;
+            team.check_argument("the list of lengths, one a rank,", count, needed)?;
+        }
+        // The usual case needs no division.
+        None if mine.is_some() && data.len() == blocks.offset(team.size()) => {}
+        None => drop(team.share("the array of all parts", data.len())?),
+    }
+    let what = "the array of all parts, in bytes,";
+    team.check_argument(what, data.len(), blocks.offset(team.size()))?;
+    if let Some(mine) = mine {
+        let place = &mut data[blocks.range(team.rank())];
+        team.check_argument("this rank's part, in bytes,", mine.len(), place.len())?;
+        place.copy_from_slice(mine);
+    }
+    Ok(())
+}
+
+/// Allgather by butterfly collection (paper 004, Fig. 6): exchange with the neighbour, then at
+/// double the distance with double the amount, and so on.
+///
+/// Short parts are soon long messages, which is why the paper's throughput is above that of a
+/// ping-pong of the same length. Other numbers of ranks than powers of two are folded.
+async fn butterfly<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    blocks: &Blocks,
+) -> Result<(), Failure<G>> {
+    let (rank, fold) = (team.rank(), Fold::new(team.size()));
+    let Some(place) = fold.place_of(rank) else {
+        team.send(&data[blocks.range(rank)], rank + 1).await?;
+        return team.recv(data, rank + 1).await;
+    };
+    if fold.stands_in(rank) {
+        team.recv(&mut data[blocks.range(rank - 1)], rank - 1).await?;
+    }
+    let bytes_of = |first: u32, places: u32| {
+        blocks.span(fold.first_rank(first)..fold.first_rank(first + places))
+    };
+    let mut distance = 1;
+    while distance < fold.places {
+        let (here, there) = (place & !(distance - 1), (place ^ distance) & !(distance - 1));
+        let (mine, theirs) = (bytes_of(here, distance), bytes_of(there, distance));
+        let (mine, theirs) = disjoint(data, mine, theirs);
+        let partner = fold.rank_of(place ^ distance);
+        team.exchange(mine, partner, theirs, partner).await?;
+        distance <<= 1;
+    }
+    if fold.stands_in(rank) {
+        team.send(data, rank - 1).await?;
+    }
+    Ok(())
+}
+
+/// Allgather by Bruck's algorithm (Bruck et al. 1997): with any number of ranks, ⌈log2 n⌉ steps.
+///
+/// A rank works on an array that starts with its own part, followed by those of the ranks after it.
+/// In each step it sends the front of it as many ranks back as parts are full, and what comes from
+/// as many ranks ahead goes behind them. In the end the array is turned into rank order.
+async fn bruck<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    blocks: &Blocks,
+) -> Result<(), Failure<G>> {
+    let (rank, size) = (team.rank(), team.size());
+    let bytes = |first: u32, count: u32| blocks.run(first, count, size);
+    let mut turned = vec![G::Byte::default(); data.len()];
+    let own = blocks.range(rank);
+    turned[..own.len()].copy_from_slice(&data[own]);
+    let mut full = 1;
+    while full < size {
+        let count = full.min(size - full);
+        let (to, from) = (team.before(full), team.after(full));
+        let start = bytes(rank, full);
+        // What goes are `count` parts from this rank on, what comes `count` from `from` on.
+        let comes = start..start + bytes(from, count);
+        let (goes, comes) = disjoint(&mut turned, 0..bytes(rank, count), comes);
+        team.exchange(goes, to, comes, from).await?;
+        full += count;
+    }
+    let front = blocks.offset(rank);
+    let (from_here, before) = turned.split_at(data.len() - front);
+    data[front..].copy_from_slice(from_here);
+    data[..front].copy_from_slice(before);
+    Ok(())
+}
+
+/// Allgather round a ring: in each step every rank passes on the part that it got last.
+async fn ring<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    blocks: &Blocks,
+) -> Result<(), Failure<G>> {
+    let (next, previous) = (team.after(1), team.before(1));
+    for step in 0..team.size() - 1 {
+        let goes = blocks.range(team.before(step));
+        let comes = blocks.range(team.before(step + 1));
+        let (goes, comes) = disjoint(data, goes, comes);
+        team.exchange(goes, next, comes, previous).await?;
+    }
+    Ok(())
+}
+
+/// Allgather by reading: everyone copies all others' parts out of their memory.
+///
+/// Parts of `length` bytes; this rank's is in its place, and where the program gave it: untouched
+/// since, it is copied faster from there. `false`: they cannot be read.
+async fn read<G: Group>(
+    rounds: &Rounds<'_, G>,
+    mine: Option<&[G::Byte]>,
+    data: &mut [G::Byte],
+    length: usize,
+) -> Result<bool, Stop<G>> {
+    let own = mine.unwrap_or(&data[rounds.place * length..][..length]);
+    let Some(memory) = rounds.show(own).await? else { return Ok(false) };
+    for place in rounds.others() {
+        memory.read(place, 0, &mut data[place * length..][..length])?;
+    }
+    memory.end().await
+}
+
+/// Allgather by lines: everybody writes its part, everybody reads all.
+///
+/// Parts of `length` bytes; this rank's is in its place.
+#[inline(always)]
+async fn lines<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    length: usize,
+    (reads, mine): (bool, Option<&[G::Byte]>),
+) -> Result<(), Stop<G>> {
+    let rounds = Rounds::begin(team).await?;
+    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    if reads && read(&rounds, mine, data, length).await? {
+        return Ok(());
+    }
+    let own = rounds.place;
+    let piece = rounds.part(PIECES, 1);
+    for from in starts(length, piece) {
+        let to = length.min(from + piece);
+        rounds.meet(&data[own * length..][from..to]).await?;
+        collect(&rounds, data, length, from..to)?;
+    }
+    Ok(())
+}
+
+/// The same without waiting, if it is one piece and all are there.
+#[inline(always)]
+fn at_once<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    length: usize,
+) -> Option<Result<(), Failure<G>>> {
+    let rounds = Rounds::at_once(team)?;
+    if length > LINE_BYTES && length > rounds.part(PIECES, 1) {
+        return None;
+    }
+    match rounds.try_meet(&data[rounds.place * length..][..length]) {
+        Ok(met) => met.map(|_| collect(&rounds, data, length, 0..length)),
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+/// One piece of everybody's part.
+#[inline(always)]
+fn collect<G: Group>(
+    rounds: &Rounds<'_, G>,
+    data: &mut [G::Byte],
+    length: usize,
+    piece: Range<usize>,
+) -> Result<(), Failure<G>> {
+    let mut others = rounds.others();
+    let mut read = |place: usize| rounds.read(place, 0, &mut data[place * length..][piece.clone()]);
+    rounds.finish(others.try_for_each(&mut read))
+}

@@ -1,0 +1,196 @@
+//! Scatter: a part of one rank's data to each (MPI 5.0 §6.6).
+//!
+//! | algorithm | longest path | remarks |
+//! |---|---|---|
+//! | chained | n - 1 messages of m at the root, one chain | paper 004, Fig. 5 |
+//! | linear | the same, one send after the other | |
+//! | binomial | log2 n messages, of n m / 2 to m | equal parts; for small ones |
+
+use std::future::Future;
+
+use crate::blocks::split;
+use crate::call::{Call, Team};
+use crate::error::Failure;
+use crate::gather::{lowest_bit, subtree};
+use crate::group::Group;
+use crate::names::Operation;
+use crate::select;
+use crate::signature::Signature;
+
+pub use crate::algorithms::scatter::Algorithm;
+
+/// Copies block `r` of `all` at `root` to `into` of rank `r`; all blocks have the length of
+/// `into`. Elsewhere than at the root `all` is not looked at. `None` at the root: its part stays
+/// where it is (MPI_IN_PLACE).
+///
+/// # Errors
+/// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or gave up.
+pub fn scatter<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    all: &'a [G::Byte],
+    into: Option<&'a mut [G::Byte]>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let size = group.size();
+    let length = into.as_ref().map_or(all.len() / size as usize, |into| into.len());
+    let algorithm = algorithm.unwrap_or_else(|| select::for_scatter(group, length));
+    let call = Call::new(
+        group,
+        Signature::new(Operation::Scatter).root(root).bytes(length),
+        algorithm as usize,
+    );
+    call.run(async move |team| {
+        let into = check(team, into, root)?;
+        let at_root = team.rank() == root;
+        if at_root {
+            team.share("the array of all parts", all.len())?;
+            let what = "the array of all parts, in bytes,";
+            team.check_argument(what, all.len(), length * size as usize)?;
+        }
+        let blocks = || split(all, length, if at_root { size } else { 0 });
+        match algorithm {
+            Algorithm::Binomial => binomial(team, all, into, length, root).await,
+            Algorithm::Chained => chained(team, &blocks(), into, root).await,
+            Algorithm::Linear => linear(team, &blocks(), into, root).await,
+        }
+    })
+}
+
+/// The same with any length per rank (MPI_Scatterv): rank `r` gets block `r` of `blocks`, and its
+/// `into` is as long. Elsewhere than at the root `blocks` is not looked at.
+///
+/// # Errors
+/// As [`scatter()`]; and the binomial tree, in which ranks would have to know others' lengths.
+pub fn scatterv<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    blocks: &'a [&'a [G::Byte]],
+    into: Option<&'a mut [G::Byte]>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_scatterv(group));
+    let call = Call::new(group, Signature::new(Operation::Scatter).root(root), algorithm as usize);
+    call.run(async move |team| {
+        let into = check(team, into, root)?;
+        if team.rank() == root {
+            let needed = team.size() as usize;
+            team.check_argument("the list of blocks, one a rank,", blocks.len(), needed)?;
+        }
+        match algorithm {
+            Algorithm::Chained => chained(team, blocks, into, root).await,
+            Algorithm::Linear => linear(team, blocks, into, root).await,
+            Algorithm::Binomial => team.require(false, "needs parts of one length"),
+        }
+    })
+}
+
+fn check<'b, G: Group>(
+    team: &Team<'_, G>,
+    into: Option<&'b mut [G::Byte]>,
+    root: u32,
+) -> Result<Option<&'b mut [G::Byte]>, Failure<G>> {
+    team.check_root(root)?;
+    team.unless_in_place(into, root)
+}
+
+/// From the root to each rank, directly.
+///
+/// The sends are one chain. Elsewhere than at the root `blocks` is not looked at.
+pub(crate) async fn chained<G: Group>(
+    team: &Team<'_, G>,
+    blocks: &[&[G::Byte]],
+    into: Option<&mut [G::Byte]>,
+    root: u32,
+) -> Result<(), Failure<G>> {
+    if !own_part(team, blocks, into, root).await? {
+        return Ok(());
+    }
+    let others = (1..team.size()).map(|distance| team.after(distance));
+    team.send_chain(others.map(|to| (to, blocks[to as usize])).collect()).await
+}
+
+/// One send after the other.
+async fn linear<G: Group>(
+    team: &Team<'_, G>,
+    blocks: &[&[G::Byte]],
+    into: Option<&mut [G::Byte]>,
+    root: u32,
+) -> Result<(), Failure<G>> {
+    if !own_part(team, blocks, into, root).await? {
+        return Ok(());
+    }
+    for to in (1..team.size()).map(|distance| team.after(distance)) {
+        team.send(blocks[to as usize], to).await?;
+    }
+    Ok(())
+}
+
+/// Gets this rank's part. Says whether this rank is the root and has the others' to send.
+async fn own_part<G: Group>(
+    team: &Team<'_, G>,
+    blocks: &[&[G::Byte]],
+    into: Option<&mut [G::Byte]>,
+    root: u32,
+) -> Result<bool, Failure<G>> {
+    let at_root = team.rank() == root;
+    match into {
+        Some(into) if at_root => {
+            let mine = blocks[root as usize];
+            team.check_argument("the root's own part, in bytes,", into.len(), mine.len())?;
+            into.copy_from_slice(mine);
+        }
+        Some(into) => team.recv(into, root).await?,
+        None => {}
+    }
+    Ok(at_root)
+}
+
+/// Scatter down a binomial tree: each rank gets the parts of its subtree as one message, keeps its
+/// own and hands on the others.
+async fn binomial<G: Group>(
+    team: &Team<'_, G>,
+    all: &[G::Byte],
+    into: Option<&mut [G::Byte]>,
+    length: usize,
+    root: u32,
+) -> Result<(), Failure<G>> {
+    let (place, size) = (team.before(root), team.size());
+    if place == 0 && root == 0 {
+        if let Some(into) = into {
+            into.copy_from_slice(&all[..length]);
+        }
+        return hand_on(team, all, length, place).await;
+    }
+    let mut parts = vec![G::Byte::default(); subtree(place, size) as usize * length];
+    if place == 0 {
+        // From ranks to places: what comes before the root goes to the end.
+        let (before_root, from_root) = all.split_at(root as usize * length);
+        parts[..from_root.len()].copy_from_slice(from_root);
+        parts[from_root.len()..].copy_from_slice(before_root);
+    } else {
+        team.recv(&mut parts, team.before(lowest_bit(place))).await?;
+    }
+    if let Some(into) = into {
+        into.copy_from_slice(&parts[..length]);
+    }
+    hand_on(team, &parts, length, place).await
+}
+
+/// Sends the parts of the places below this one, the largest subtree first.
+async fn hand_on<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[G::Byte],
+    length: usize,
+    place: u32,
+) -> Result<(), Failure<G>> {
+    let places = subtree(place, team.size());
+    let mut distance = places.next_power_of_two() >> 1;
+    while distance > 0 {
+        let count = subtree(place + distance, team.size()) as usize;
+        let theirs = distance as usize * length..(distance as usize + count) * length;
+        team.send(&parts[theirs], team.after(distance)).await?;
+        distance >>= 1;
+    }
+    Ok(())
+}
