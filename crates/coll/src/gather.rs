@@ -93,7 +93,8 @@ fn check<G: Group>(
     team.unless_in_place(mine, root).map(drop)
 }
 
-/// Everybody to the root, all receives at once. Elsewhere than at the root `blocks` is not looked at.
+/// Everybody to the root, all receives at once. Elsewhere than at the root `blocks` is not looked
+/// at.
 async fn chained<G: Group>(
     team: &Team<'_, G>,
     mine: Option<&[G::Byte]>,
