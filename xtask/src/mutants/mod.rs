@@ -37,6 +37,15 @@ use results::Results;
 /// The crates whose tests are tested.
 const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "rank", "dsm", "world", "launch"];
 
+/// The crates whose tests judge a crate beside its own: what `rank` does, programs of `world` see,
+/// and also what `dsm` does.
+fn other_judges(name: &str) -> &'static [&'static str] {
+    match name {
+        "rank" | "dsm" => &["world"],
+        _ => &[],
+    }
+}
+
 /// Where everything that is built and written goes.
 const FOLDER: &str = "target/mutants";
 
@@ -63,7 +72,7 @@ const TIMES_AS_LONG: &str = "3";
 enum Stage {
     /// The unit tests of the crate.
     Quick,
-    /// All its tests.
+    /// All its tests, and those of crates above that are about it too.
     All,
 }
 
@@ -240,9 +249,12 @@ impl Lab<'_> {
         let others = all.iter().map(|mutant| mutant.name.as_str());
         let others: Vec<&str> = others.filter(|name| !keys.contains_key(name)).collect();
         write(&out.join("caught.txt"), others.join("\n").as_bytes())?;
+        let above = if stage == Stage::All { other_judges(self.name) } else { &[] };
+        let judges = [&[self.name], above].concat();
         let mut command = self.cargo_mutants();
         command
-            .args(["--in-place", "--iterate", "--cap-lints=true", what, "--output"])
+            .args(judges.iter().map(|name| format!("--test-package={}", package(name))))
+            .args(["--in-place", "--iterate", "--shuffle", "--cap-lints=true", what, "--output"])
             .arg(&folder)
             .args(["--timeout-multiplier", TIMES_AS_LONG])
             .args(["--minimum-test-timeout", least_seconds, "--cargo-arg=--config"])
