@@ -177,3 +177,55 @@ impl<'e, P: Port> Endpoint<'e, P> {
         self.engine.borrow_mut().take_unexpected(into, selector)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::future::block_on;
+    use crate::testing::pair;
+
+    #[test]
+    fn members_are_named_by_their_numbers() {
+        let (a, b) = pair();
+        let (a, b) = (RefCell::new(a), RefCell::new(b));
+        let members = |own| Members::new(vec![1, 0], own, |_| 0).unwrap();
+        let (of_a, of_b) = (members(0), members(1));
+        let a = Endpoint::new(&a, 1).among(Some(&of_a));
+        let b = Endpoint::new(&b, 1).among(Some(&of_b));
+        assert_eq!((a.rank(), b.rank(), a.in_job(0)), (1, 0, Ok(1)));
+        assert_eq!(a.peer(2), PeerState::Left, "there is no such number");
+
+        let mut buffer = [0];
+        block_on(a.engine, a.send(&[5], 0, 7)).unwrap();
+        let received = block_on(b.engine, b.recv(&mut buffer, Some(1), Some(7))).unwrap();
+        assert_eq!((received.source, b.here(received).source, buffer), (0, 1, [5]));
+
+        block_on(a.engine, a.send(&[6], 0, 8)).unwrap();
+        a.send_note(&[9], 0, 9).unwrap();
+        b.engine.borrow_mut().progress();
+        let (note, bytes) = b.take_note(|tag| tag == 9).unwrap();
+        assert_eq!((note.source, bytes), (1, vec![9]));
+        assert_eq!(b.unexpected(|_| true).map(|found| (found.source, found.tag)), Some((1, 8)));
+        assert_eq!(b.take_unexpected(&mut buffer, 0, 8).map(drop), None, "nothing is from there");
+        let taken = b.take_unexpected(&mut buffer, 1, 8).unwrap().unwrap();
+        assert_eq!((b.here(taken).source, buffer), (1, [6]));
+    }
+
+    #[test]
+    fn a_long_wait_counts_what_is_reported() {
+        let (a, _b) = pair();
+        let a = RefCell::new(a);
+        let endpoint = Endpoint::new(&a, 1);
+        assert_eq!(endpoint.reported_waits(), None);
+        let counted = poll_fn(|_| match endpoint.reported_waits() {
+            Some(count) => Poll::Ready(count),
+            None => Poll::Pending,
+        });
+        assert_eq!(block_on(&a, counted), 0);
+    }
+}

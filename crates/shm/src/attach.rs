@@ -323,4 +323,27 @@ mod tests {
             assert_eq!(error, AttachError::Foreign { launcher: own, fd });
         }
     }
+
+    #[test]
+    fn a_job_is_recognised_by_its_size_and_launcher() {
+        use rustix::fs::MemfdFlags;
+        let job = crate::Job::create(&crate::JobConfig::new(1, 1)).unwrap();
+        let name: JobName = job.name().parse().unwrap();
+        assert!(attach_to(&job.name(), 0).is_ok());
+        let mut header = vec![0; 4096];
+        rustix::io::pread(job.fd(), &mut header, 0).unwrap();
+        let size = rustix::fs::fstat(job.fd()).unwrap().st_size.unsigned_abs();
+        for more in [0, 4096] {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let copy = rustix::fs::memfd_create("hikyaku", flags).unwrap();
+            rustix::fs::ftruncate(&copy, size + more).unwrap();
+            rustix::io::pwrite(&copy, &header, 0).unwrap();
+            rustix::fs::fcntl_add_seals(&copy, SEALS).unwrap();
+            let inode = rustix::fs::fstat(&copy).unwrap().st_ino;
+            let own = JobName { inode, ..name };
+            assert_eq!(recognise(copy.as_fd(), &own).is_ok(), more == 0, "{more} bytes more");
+            let of_another = JobName { launcher: own.launcher + 1, ..own };
+            assert!(recognise(copy.as_fd(), &of_another).is_err());
+        }
+    }
 }

@@ -150,6 +150,11 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_is_more_than_nothing() {
+        assert!(cpu_quota().is_none_or(|quota| quota > 0.0));
+    }
+
+    #[test]
     fn version_2_takes_the_lowest_quota_above() {
         let files = [("a/cpu.max", "350000 100000\n"), ("a/b/cpu.max", "max 100000\n")];
         let tree = Tree::new("two", &files);

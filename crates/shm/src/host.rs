@@ -111,7 +111,7 @@ impl ShmHost {
             process: Process::this(),
             origin,
             seen: 0,
-            waiting: Waiter::new(patience),
+            waiting: Waiter::new(patience.among(here)),
             company,
             quota,
             mask,

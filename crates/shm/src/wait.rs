@@ -56,7 +56,18 @@ impl WaitTimes {
         sleep: Duration::from_millis(100),
         unsure: Duration::from_millis(1),
     };
+
+    /// The times of a rank that is one of so many on its host. All together poll no more often
+    /// than [`SLEEPERS`] do: 2,048 ranks with ten polls a second each keep one processor busy with
+    /// nothing, and those that have work wait for it.
+    pub(crate) fn among(self, ranks: u32) -> WaitTimes {
+        let times = ranks.div_ceil(SLEEPERS).max(1);
+        WaitTimes { sleep: self.sleep * times, unsure: self.unsure * times, ..self }
+    }
 }
+
+/// Ranks of a host whose sleeps are as long as [`WaitTimes::DEFAULT`] says.
+const SLEEPERS: u32 = 256;
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,6 +229,19 @@ mod tests {
         assert_eq!(after(1000, 50, &ALONE), WaitStage::Yield);
         assert_eq!(after(1000, 499, &ALONE), WaitStage::Yield);
         assert_eq!(after(1000, 500, &ALONE), WaitStage::Sleep);
+    }
+
+    #[test]
+    fn ranks_of_a_host_sleep_the_longer_the_more_they_are() {
+        let patience = WaitTimes::DEFAULT;
+        for ranks in [0, 1, 256] {
+            assert_eq!(patience.among(ranks), patience, "{ranks} ranks");
+        }
+        for (ranks, tenths) in [(257, 2), (512, 2), (2_048, 8), (4_096, 16)] {
+            let sleep = Duration::from_millis(100 * tenths);
+            let expected = WaitTimes { sleep, unsure: Duration::from_millis(tenths), ..patience };
+            assert_eq!(patience.among(ranks), expected, "{ranks} ranks");
+        }
     }
 
     #[test]

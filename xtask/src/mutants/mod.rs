@@ -37,6 +37,15 @@ use results::Results;
 /// The crates whose tests are tested.
 const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "rank", "dsm", "world", "launch"];
 
+/// The crates whose tests judge a crate beside its own: what `rank` does, programs of `world` see,
+/// and also what `dsm` does.
+fn other_judges(name: &str) -> &'static [&'static str] {
+    match name {
+        "rank" | "dsm" => &["world"],
+        _ => &[],
+    }
+}
+
 /// Where everything that is built and written goes.
 const FOLDER: &str = "target/mutants";
 
@@ -44,21 +53,26 @@ const FOLDER: &str = "target/mutants";
 const NAMESPACE: &[&str] =
     &["unshare", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// What limits its memory. The shell is the first process of the namespace: to that one the kernel
-/// delivers no signal which it does not handle, and tests send themselves some.
+/// What limits its memory and ends it with the first test that fails: others may then hang, or take
+/// minutes. The shell is the first process of the namespace: to that one the kernel delivers no
+/// signal which it does not handle, and tests send themselves some.
 const LIMITS: &[&str] =
-    &["prlimit", "--data=4294967296", "--core=0", "sh", "-c", "\"$@\"; exit $?", "sh"];
+    &["prlimit", "--data=4294967296", "--core=0", "sh", "-c", UNTIL_FAILURE, "sh"];
+
+/// `kill -1` means all processes of the namespace but the first and the one that calls it.
+const UNTIL_FAILURE: &str = r#"{ "$@"; echo "ended $?"; } |
+    { sed -u '/ \.\.\. FAILED$/q1; /^ended [^0]/q1'; code=$?; kill -KILL -1 2>&-; exit $code; }"#;
 
 /// Tests that took one second may take this many: others load the machine, and a mutant that ran
 /// out of time is not known to be caught.
-const TIMES_AS_LONG: &str = "8";
+const TIMES_AS_LONG: &str = "3";
 
 /// Which tests judge a mutant, in the order in which they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Stage {
     /// The unit tests of the crate.
     Quick,
-    /// All its tests.
+    /// All its tests, and those of crates above that are about it too.
     All,
 }
 
@@ -76,7 +90,8 @@ impl Stage {
 #[derive(Debug, Error)]
 pub enum MutantsError {
     /// An argument is unknown or incomplete.
-    #[error("unknown argument {0}; mutants [--again] [--share N] [--seed N] [{crates}]...",
+    #[error("unknown argument {0}; mutants [--quick] [--again] [--share N] [--seed N] \
+        [{crates}]...",
         crates = CRATES.join("|"))]
     Argument(String),
     /// A program cannot be started.
@@ -120,21 +135,25 @@ pub struct Request {
     seed: u64,
     /// Whether survivors of earlier runs meet the tests once more.
     again: bool,
+    /// Whether the unit tests alone judge. What they miss is due at a later run without this.
+    quick: bool,
 }
 
 impl Request {
-    /// Reads `[--again] [--share N] [--seed N] [CRATE...]`.
+    /// Reads `[--quick] [--again] [--share N] [--seed N] [CRATE...]`.
     ///
     /// # Errors
     /// If an argument is none of these.
     pub fn parse(arguments: &[&str]) -> Result<Request, MutantsError> {
-        let mut request = Request { crates: Vec::new(), share: 10, seed: 1, again: false };
+        let crates = Vec::new();
+        let mut request = Request { crates, share: 10, seed: 1, again: false, quick: false };
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
             let unknown = || MutantsError::Argument(argument.to_string());
             let mut number = || rest.next().and_then(|n| n.parse().ok()).ok_or_else(unknown);
             match argument {
                 "--again" => request.again = true,
+                "--quick" => request.quick = true,
                 "--share" => request.share = number()?,
                 "--seed" => request.seed = number()?,
                 name if CRATES.contains(&name) => request.crates.push(name.to_string()),
@@ -179,7 +198,8 @@ impl Request {
         if self.again {
             results.forget_survivors();
         }
-        for stage in [Stage::Quick, Stage::All] {
+        let judges = if self.quick { &[Stage::Quick][..] } else { &[Stage::Quick, Stage::All] };
+        for &stage in judges {
             let due: Vec<&Picked<'_>> =
                 picked.iter().filter(|picked| results.is_due(&picked.key, stage)).collect();
             if !due.is_empty() {
@@ -229,9 +249,12 @@ impl Lab<'_> {
         let others = all.iter().map(|mutant| mutant.name.as_str());
         let others: Vec<&str> = others.filter(|name| !keys.contains_key(name)).collect();
         write(&out.join("caught.txt"), others.join("\n").as_bytes())?;
+        let above = if stage == Stage::All { other_judges(self.name) } else { &[] };
+        let judges = [&[self.name], above].concat();
         let mut command = self.cargo_mutants();
         command
-            .args(["--in-place", "--iterate", "--cap-lints=true", what, "--output"])
+            .args(judges.iter().map(|name| format!("--test-package={}", package(name))))
+            .args(["--in-place", "--iterate", "--shuffle", "--cap-lints=true", what, "--output"])
             .arg(&folder)
             .args(["--timeout-multiplier", TIMES_AS_LONG])
             .args(["--minimum-test-timeout", least_seconds, "--cargo-arg=--config"])
@@ -257,7 +280,7 @@ impl Lab<'_> {
         }
         let keys: BTreeMap<String, String> =
             serde_json::from_str(&read(&folder.join("keys.json"))?)?;
-        for (name, verdict) in results::outcomes(|file| read(&out.join(file)))? {
+        for (name, verdict) in results::outcomes(&read(&out.join("outcomes.json"))?)? {
             if let Some(key) = keys.get(&name) {
                 results.note(key, &name, stage, verdict);
             }
@@ -335,12 +358,12 @@ mod tests {
         let request =
             Request::parse(&["coll", "--seed", "7", "--again", "nic", "--share", "40"]).unwrap();
         let crates = vec!["coll".to_string(), "nic".to_string()];
-        assert_eq!(request, Request { crates, share: 40, seed: 7, again: true });
+        let expected = Request { crates, share: 40, seed: 7, again: true, quick: false };
+        assert_eq!(request, expected);
+        assert!(Request::parse(&["--quick"]).unwrap().quick);
         let all = Request::parse(&[]).unwrap();
-        assert_eq!(
-            (all.crates.len(), all.share, all.seed, all.again),
-            (CRATES.len(), 10, 1, false)
-        );
+        let crates = CRATES.iter().map(ToString::to_string).collect();
+        assert_eq!(all, Request { crates, share: 10, seed: 1, again: false, quick: false });
     }
 
     #[test]

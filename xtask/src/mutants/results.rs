@@ -80,13 +80,13 @@ impl Results {
         }
     }
 
-    /// The score of the mutants with these keys that have a verdict.
+    /// The score of the mutants with these keys that have met a test.
     pub(super) fn score<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Score {
         let mut score = Score::default();
         for judged in keys.filter_map(|key| self.judged.get(key)) {
             let list = match (judged.verdict, judged.stage) {
                 (Verdict::Caught, _) => &mut score.caught,
-                (Verdict::Missed, Stage::Quick) => continue,
+                (Verdict::Missed, Stage::Quick) => &mut score.due,
                 (Verdict::Missed, Stage::All) => &mut score.missed,
                 (Verdict::TimedOut, _) => &mut score.timed_out,
                 (Verdict::Unviable, _) => &mut score.unviable,
@@ -97,19 +97,15 @@ impl Results {
     }
 }
 
-/// The outcomes that cargo-mutants has written: a mutant's name and its verdict. One that ran out
-/// of time is caught if a test had failed before: others of the same program may hang.
-pub(super) fn outcomes(
-    text: impl Fn(&str) -> Result<String, MutantsError>,
-) -> Result<Vec<(String, Verdict)>, MutantsError> {
-    let read: Outcomes = serde_json::from_str(&text("outcomes.json")?)?;
+/// The outcomes that cargo-mutants has written, its `outcomes.json`: a mutant's name and its verdict.
+pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Verdict)>, MutantsError> {
+    let read: Outcomes = serde_json::from_str(text)?;
     let mut verdicts = Vec::new();
     for outcome in read.outcomes {
         let Scenario::Mutant(Mutant { name, .. }) = outcome.scenario else { continue };
         let verdict = match outcome.summary {
             Summary::CaughtMutant => Verdict::Caught,
             Summary::MissedMutant => Verdict::Missed,
-            Summary::Timeout if text(&outcome.log_path)?.contains(" ... FAILED") => Verdict::Caught,
             Summary::Timeout => Verdict::TimedOut,
             Summary::Unviable => Verdict::Unviable,
             Summary::Other => continue,
@@ -129,7 +125,6 @@ struct Outcomes {
 struct Outcome {
     scenario: Scenario,
     summary: Summary,
-    log_path: String,
 }
 
 #[derive(Deserialize)]
@@ -156,27 +151,34 @@ pub(super) struct Score {
     missed: Vec<String>,
     timed_out: Vec<String>,
     unviable: Vec<String>,
+    /// Missed by the unit tests; the others have not met them.
+    due: Vec<String>,
 }
 
 impl Score {
-    /// How many were judged.
+    /// How many have met a test.
     pub(super) fn all(&self) -> usize {
-        [&self.caught, &self.missed, &self.timed_out, &self.unviable].map(Vec::len).iter().sum()
+        let Score { caught, missed, timed_out, unviable, due } = self;
+        [caught, missed, timed_out, unviable, due].map(Vec::len).iter().sum()
     }
 }
 
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [caught, missed, timed_out] =
-            [&self.caught, &self.missed, &self.timed_out].map(Vec::len);
+        let [caught, missed, timed_out, due] =
+            [&self.caught, &self.missed, &self.timed_out, &self.due].map(Vec::len);
         write!(f, "{caught} caught, {missed} missed, {timed_out} timed out, ")?;
         write!(f, "{} unviable", self.unviable.len())?;
+        if due > 0 {
+            write!(f, ", {due} missed by unit tests alone")?;
+        }
         // What does not compile says nothing of the tests.
-        if let Some(share) = (100 * caught).checked_div(caught + missed + timed_out) {
+        if let Some(share) = (100 * caught).checked_div(caught + missed + timed_out + due) {
             write!(f, "; {share} % caught")?;
         }
         self.missed.iter().try_for_each(|name| write!(f, "\n  missed: {name}"))?;
-        self.timed_out.iter().try_for_each(|name| write!(f, "\n  timed out: {name}"))
+        self.timed_out.iter().try_for_each(|name| write!(f, "\n  timed out: {name}"))?;
+        self.due.iter().try_for_each(|name| write!(f, "\n  missed by unit tests: {name}"))
     }
 }
 
@@ -187,31 +189,24 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_timeout_is_caught_only_if_a_test_failed() {
-        let outcome = |number: u32, summary: &str| {
-            let log_path = format!("log/{number}");
-            let mutant = json!({ "name": number.to_string(), "file": "a.rs" });
-            json!({ "scenario": { "Mutant": mutant }, "summary": summary, "log_path": log_path })
+    fn each_outcome_of_a_mutant_is_a_verdict() {
+        let outcome = |name: &str, summary: &str| {
+            let mutant = json!({ "name": name, "file": "a.rs" });
+            json!({ "scenario": { "Mutant": mutant }, "summary": summary })
         };
         let written = json!({ "outcomes": [
-            json!({ "scenario": "Baseline", "summary": "Success", "log_path": "log/0" }),
-            outcome(1, "CaughtMutant"), outcome(3, "MissedMutant"),
-            outcome(4, "Timeout"), outcome(5, "Timeout"), outcome(6, "Unviable"),
+            json!({ "scenario": "Baseline", "summary": "Success" }),
+            outcome("1", "CaughtMutant"), outcome("2", "MissedMutant"),
+            outcome("3", "Timeout"), outcome("4", "Unviable"),
         ] });
-        let verdicts = outcomes(|file| match file {
-            "outcomes.json" => Ok(written.to_string()),
-            "log/4" => Ok("test a ... ok\ntest b ... FAILED\n".to_string()),
-            "log/5" => Ok("test a ... ok\n".to_string()),
-            other => panic!("nobody needs {other}"),
-        });
         let expected = [
             ("1", Verdict::Caught),
-            ("3", Verdict::Missed),
-            ("4", Verdict::Caught),
-            ("5", Verdict::TimedOut),
-            ("6", Verdict::Unviable),
+            ("2", Verdict::Missed),
+            ("3", Verdict::TimedOut),
+            ("4", Verdict::Unviable),
         ];
-        assert_eq!(verdicts.unwrap(), expected.map(|(name, verdict)| (name.to_string(), verdict)));
+        let expected = expected.map(|(name, verdict)| (name.to_string(), verdict));
+        assert_eq!(outcomes(&written.to_string()).unwrap(), expected);
     }
 
     #[test]
@@ -236,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_counts_final_verdicts_only() {
+    fn a_score_tells_who_has_missed_a_mutant() {
         let mut results = Results { path: PathBuf::new(), judged: BTreeMap::new() };
         assert_eq!(
             results.score(["1"].into_iter()).to_string(),
@@ -255,10 +250,11 @@ mod tests {
             results.note(name, name, stage, verdict);
         }
         let score = results.score(["1", "2", "3", "4", "5", "6", "7"].into_iter());
-        assert_eq!(score.all(), 6);
+        assert_eq!(score.all(), 7);
         assert_eq!(
             score.to_string(),
-            "3 caught, 1 missed, 1 timed out, 1 unviable; 60 % caught\n  missed: 4\n  timed out: 5"
+            "3 caught, 1 missed, 1 timed out, 1 unviable, 1 missed by unit tests alone; 50 % caught\n  \
+             missed: 4\n  timed out: 5\n  missed by unit tests: 7"
         );
     }
 

@@ -21,11 +21,16 @@ use crate::sync::Ordering;
 const LONG_SLEEPS: u32 = 3;
 
 /// An audit reads a line of each rank. So a rank sleeps once more between two audits for each so
-/// many ranks of the job: at 1,024 ranks audits took an eighth of a barrier's processor time.
-const RANKS_A_SLEEP: u32 = 64;
+/// many ranks of the job, whose sleeps are longer than a tenth of a second too.
+const RANKS_A_SLEEP: u32 = 512;
 
 /// Waits in a row that make a wait long if the rank never sleeps.
 const LONG_WAITS: u32 = 1 << 14;
+
+/// Whether a rank of a job of `size` audits after so many sleeps in a row.
+fn audits_after(sleeps: u32, size: u32) -> bool {
+    sleeps >= LONG_SLEEPS && sleeps.is_multiple_of(1 + size / RANKS_A_SLEEP)
+}
 
 impl<H: Host> HostedPort<H> {
     /// Called after each wait, with the number of waits before it and how it ended.
@@ -35,9 +40,7 @@ impl<H: Host> HostedPort<H> {
             self.sleeps = 0;
         }
         self.sleeps += u32::from(wake == Wake::Slept);
-        let is_long = wake == Wake::Slept
-            && self.sleeps >= LONG_SLEEPS
-            && self.sleeps.is_multiple_of(1 + self.size / RANKS_A_SLEEP);
+        let is_long = wake == Wake::Slept && audits_after(self.sleeps, self.size);
         if is_long || idle % LONG_WAITS == LONG_WAITS - 1 {
             self.audit();
         }
@@ -135,14 +138,20 @@ mod tests {
     #[test]
     fn a_rank_of_a_larger_job_sleeps_more_often_between_two_audits() {
         for (ranks, expected) in [
-            (2, vec![2, 3, 4, 5, 6, 7, 8, 9]),
-            (63, vec![2, 3, 4, 5, 6, 7, 8, 9]),
-            (64, vec![3, 5, 7, 9]),
-            (127, vec![3, 5, 7, 9]),
-            (128, vec![2, 5, 8]),
+            (2, vec![3, 4, 5, 6, 7, 8, 9, 10]),
+            (511, vec![3, 4, 5, 6, 7, 8, 9, 10]),
+            (512, vec![4, 6, 8, 10]),
+            (1023, vec![4, 6, 8, 10]),
+            (1024, vec![3, 6, 9]),
         ] {
-            assert_eq!(slept(&mut port(ranks), 0..10), expected, "{ranks} ranks");
+            let audits = (1..11).filter(|sleeps| audits_after(*sleeps, ranks));
+            assert_eq!(audits.collect::<Vec<_>>(), expected, "{ranks} ranks");
         }
+    }
+
+    #[test]
+    fn a_rank_audits_from_its_third_sleep_on() {
+        assert_eq!(slept(&mut port(2), 0..6), [2, 3, 4, 5]);
     }
 
     #[test]

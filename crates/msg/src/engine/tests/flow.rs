@@ -288,7 +288,7 @@ fn threads_may_receive_out_of_order() {
     let evacuations = run(tight(4), |mut engine| {
         let me = engine.rank() as usize;
         let mut state = 0x9E37_79B9_7F4A_7C15;
-        for round in 0..300 {
+        for round in 0..100 {
             let shift = next(&mut state) % 4;
             let sizes: Vec<_> = (0..BATCH).map(|_| lengths[next(&mut state) % 7]).collect();
             let first = next(&mut state) % BATCH;
