@@ -592,7 +592,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     fn gone(error: &MsgError) -> Option<u32> {
         match error {
             MsgError::PeerFailed(failure) => Some(failure.rank),
-            MsgError::PeerLeft { rank } => Some(*rank),
+            MsgError::PeerLeft { rank, .. } => Some(*rank),
             _ => None,
         }
     }

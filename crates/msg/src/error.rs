@@ -1,6 +1,6 @@
 //! Errors of messages, by whose fault they are.
 
-use hikyaku_nic::fabric::{GroupError, PeerFailure, PostError, Rank};
+use hikyaku_nic::fabric::{GroupError, Name, PeerFailure, Port, PostError, Rank};
 use thiserror::Error;
 
 /// Why an operation failed.
@@ -29,10 +29,15 @@ pub enum MsgError {
     #[error("{0}")]
     PeerFailed(PeerFailure),
     /// A rank that this operation needs has left the job, with nothing from it in flight.
-    #[error("rank {rank} has left the job: nothing further comes from it or is taken by it")]
+    #[error(
+        "rank {rank}{} has left the job: nothing further comes from it or is taken by it",
+        .host.as_place()
+    )]
     PeerLeft {
         /// The rank.
         rank: Rank,
+        /// The host it ran on, in a job of several.
+        host: Name,
     },
     /// The sender abandoned the message before all of it was delivered.
     #[error("rank {source_rank} gave up its message with tag {tag} before it was delivered")]
@@ -105,11 +110,18 @@ pub enum MsgError {
     Group(GroupError),
 }
 
+impl MsgError {
+    /// A rank that an operation of this port needs has left the job.
+    pub fn left(rank: Rank, port: &impl Port) -> MsgError {
+        MsgError::PeerLeft { rank, host: port.host_name(rank) }
+    }
+}
+
 impl From<GroupError> for MsgError {
     fn from(error: GroupError) -> MsgError {
         match error {
             GroupError::PeerFailed(failure) => MsgError::PeerFailed(failure),
-            GroupError::PeerLeft { rank } => MsgError::PeerLeft { rank },
+            GroupError::PeerLeft { rank } => MsgError::PeerLeft { rank, host: Name::NONE },
             other => MsgError::Group(other),
         }
     }

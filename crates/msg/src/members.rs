@@ -130,6 +130,8 @@ impl Members {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use hikyaku_nic::fabric::Name;
+
     use super::*;
 
     fn members(ranks: &[Rank], own: Rank) -> Option<Members> {
@@ -169,7 +171,7 @@ mod tests {
         let some = members(&[9, 2, 5], 2).unwrap();
         let truncated = |source_rank| MsgError::Truncated { sent: 2, room: 1, source_rank, tag: 0 };
         assert_eq!(some.explained(truncated(9)), truncated(0));
-        let left = MsgError::PeerLeft { rank: 9 };
+        let left = MsgError::PeerLeft { rank: 9, host: Name::NONE };
         assert_eq!(some.explained(left), left);
         let received = Received { source: 5, tag: 1, bytes: 8 };
         assert_eq!(some.told(received).source, 2);
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_broken_communicator_answers_with_its_error() {
-        let left = MsgError::PeerLeft { rank: 9 };
+        let left = MsgError::PeerLeft { rank: 9, host: Name::NONE };
         let some = members(&[9, 2], 2).unwrap().broken(left);
         assert_eq!((some.rank(0), some.size()), (Err(left), 2));
     }

@@ -57,17 +57,21 @@ pub(crate) struct ReadyToSend {
     pub(crate) request: u64,
     /// Where the receiver may read it.
     pub(crate) address: Option<(Space, u64)>,
+    /// Whether the sender lends its memory under the name of its request.
+    pub(crate) lent: bool,
     /// Whether it was sent in ready mode.
     pub(crate) ready: bool,
 }
 
 const RTS_BYTES: usize = 32;
 const READY: u64 = 1 << 8;
+const LENT: u64 = 1 << 9;
 
 impl ReadyToSend {
     pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
         let (space, offset) = encode_address(self.address);
-        let flags = space | if self.ready { READY } else { 0 };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = space | flag(self.ready, READY) | flag(self.lent, LENT);
         let mut bytes = [0; RTS_BYTES];
         for (chunk, word) in
             bytes.chunks_exact_mut(8).zip([self.total, self.request, flags, offset])
@@ -79,8 +83,9 @@ impl ReadyToSend {
 
     pub(crate) fn decode(payload: &[u8]) -> Option<ReadyToSend> {
         let [total, request, flags, offset] = words(payload)?;
-        let address = decode_address(flags & !READY, offset)?;
-        Some(ReadyToSend { total, request, address, ready: flags & READY != 0 })
+        let address = decode_address(flags & !(READY | LENT), offset)?;
+        let (lent, ready) = (flags & LENT != 0, flags & READY != 0);
+        Some(ReadyToSend { total, request, address, lent, ready })
     }
 }
 
@@ -228,10 +233,11 @@ mod tests {
     proptest! {
         #[test]
         fn an_announcement_survives_the_wire(
-            total: u64, request: u64, offset: u64, space in 0..3, ready: bool
+            total: u64, request: u64, offset: u64, space in 0..3, lent: bool, ready: bool
         ) {
             let address = [None, Some((Space::Region, offset)), Some((Space::Process, offset))];
-            let rts = ReadyToSend { total, request, address: address[space as usize], ready };
+            let address = address[space as usize];
+            let rts = ReadyToSend { total, request, address, lent, ready };
             prop_assert_eq!(ReadyToSend::decode(&rts.encode()), Some(rts));
         }
 

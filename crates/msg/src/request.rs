@@ -70,6 +70,8 @@ pub(crate) struct Send {
     pub(crate) total: u64,
     pub(crate) body: SendBody,
     pub(crate) stage: SendStage,
+    /// Its bytes are lent to the receiver, on another host.
+    pub(crate) lent: bool,
     /// The result will not be taken: completion frees the slot.
     pub(crate) abandoned: bool,
 }
@@ -168,6 +170,8 @@ pub(crate) struct Incoming {
     pub(crate) copied: u64,
     /// Whether it arrives in DATA packets that name this request.
     pub(crate) streamed: bool,
+    /// The request of its sender, which lends the bytes that this rank fetches.
+    pub(crate) lender: Option<u64>,
     /// When this way was chosen among several.
     pub(crate) began: Option<Time>,
     /// Parts that have arrived and wait for the buffer.

@@ -29,4 +29,4 @@ pub use alarm::Alarm;
 pub use choose::{Choice, Request, VARIABLE, choose};
 pub use error::Error;
 pub use offer::{EndpointKind, Offer};
-pub use sys::{Completion, Endpoint, Peer, Posted, Region, Remote, Survey, library_version};
+pub use sys::{Completion, Endpoint, Lent, Peer, Posted, Region, Remote, Survey, library_version};

@@ -23,12 +23,13 @@
 //! too, and so is everything that follows from that source: after a gap there is no order to keep.
 //!
 //! Large data does not go this way: its owner registers it and sends where it is, and the receiver
-//! reads it ([`Links::fetch`]).
+//! reads it ([`Links::fetch`]). Where the provider has the kernel read it, that may be memory of the
+//! program itself ([`Links::lend`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::{Completion, Endpoint, Error, Peer, Posted, Region, Remote, Survey};
+use crate::{Completion, Endpoint, Error, Lent, Peer, Posted, Region, Remote, Survey};
 
 /// The number of a process of the job.
 pub type Host = u32;
@@ -108,10 +109,12 @@ pub enum Arrival<'a> {
         /// What it carries.
         payload: &'a [u8],
     },
-    /// A read is done.
+    /// A read is over.
     Fetched {
         /// What [`Links::fetch`] was given.
         token: u32,
+        /// Whether the bytes are there.
+        whole: bool,
     },
 }
 
@@ -502,6 +505,35 @@ impl Links {
         self.endpoint.read(peer, remote, into, FETCH | u64::from(token))
     }
 
+    /// Whether memory of the program can be lent: [`Endpoint::lends`].
+    pub fn lends(&self) -> bool {
+        self.endpoint.lends()
+    }
+
+    /// Lends memory of the program to the job's other hosts by a name, which they must know, until
+    /// the answer is dropped. Only if [`Self::lends`].
+    pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<Lent, Error> {
+        self.endpoint.lend(self.secret_name(name), bytes)
+    }
+
+    /// [`Self::fetch`] of bytes from `offset` on that a host lends by a name.
+    pub fn fetch_lent(
+        &mut self,
+        from: Host,
+        (name, offset): (u64, u64),
+        into: (&Region, usize, usize),
+        token: u32,
+    ) -> Result<Posted, Error> {
+        self.fetch(from, Remote::lent(self.secret_name(name), offset), into, token)
+    }
+
+    /// The name by which a provider knows it: only who has the job's key can tell. Names are below
+    /// 2^63.
+    fn secret_name(&self, name: u64) -> u64 {
+        let secret = u64::from_le_bytes(std::array::from_fn(|byte| self.key[byte]));
+        name ^ (secret >> 1)
+    }
+
     /// Takes in what has come and hands it to `land`, what was held first. Returns whether there
     /// was anything. `land` may be called for the packets of one window of each source.
     pub fn progress(&mut self, mut land: impl FnMut(Arrival<'_>) -> Landed) -> Result<bool, Error> {
@@ -524,13 +556,13 @@ impl Links {
                     }
                 }
                 Some(Completion::Done { token }) if token & FETCH != 0 => {
-                    land(Arrival::Fetched { token: token as u32 });
+                    land(Arrival::Fetched { token: token as u32, whole: true });
                 }
                 Some(Completion::Done { token }) => self.free.push(token as usize),
                 // Nobody is asked to write with data here.
                 Some(Completion::Written { .. }) => self.malformed += 1,
-                Some(Completion::Failed { token: Some(token), error }) if token & FETCH != 0 => {
-                    return Err(error);
+                Some(Completion::Failed { token: Some(token), .. }) if token & FETCH != 0 => {
+                    land(Arrival::Fetched { token: token as u32, whole: false });
                 }
                 Some(Completion::Failed { token, .. }) => self.fail(token),
             }

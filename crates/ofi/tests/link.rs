@@ -217,8 +217,8 @@ fn large_data_is_read_by_its_receiver() {
                     Arrival::Packet { payload, .. } => {
                         remote = Some(Remote::from_bytes(payload.try_into().unwrap()));
                     }
-                    Arrival::Fetched { token } => {
-                        assert_eq!((host, token), (1, 77));
+                    Arrival::Fetched { token, whole } => {
+                        assert_eq!((host, token, whole), (1, 77, true));
                         done = true;
                     }
                 }
@@ -229,6 +229,43 @@ fn large_data_is_read_by_its_receiver() {
         let mut read = vec![0; LENGTH];
         into.copy_out(0, &mut read);
         assert!(read == bytes, "{}: other bytes", job.name);
+    });
+}
+
+#[test]
+fn memory_of_the_program_is_lent_by_name_until_it_is_taken_back() {
+    each(2, |mut job| {
+        const LENGTH: usize = 1 << 20;
+        if !job.hosts[0].lends() {
+            assert!(!["tcp", "net"].contains(&job.name.as_str()), "{} lends", job.name);
+            return;
+        }
+        let bytes: Vec<u8> = (0..LENGTH).map(|at| (at % 241) as u8).collect();
+        let into = job.hosts[1].region(LENGTH).unwrap();
+        for name in [1, 2, u64::MAX >> 1] {
+            let lent = job.hosts[0].lend(name, &bytes).unwrap();
+            assert!(job.hosts[0].lend(name, &bytes).is_err(), "{}: the name is used", job.name);
+            into.copy_in(0, &vec![0; LENGTH]);
+            let (mut done, mut posted, start) = (false, Posted::Full, Instant::now());
+            while !done {
+                if posted == Posted::Full {
+                    let part = (&into, 5, LENGTH - 70_000);
+                    posted = job.hosts[1].fetch_lent(0, (name, 70_000), part, 9).unwrap();
+                }
+                job.progress(|host, arrival| {
+                    assert_eq!((host, arrival), (1, Arrival::Fetched { token: 9, whole: true }));
+                    done = true;
+                    Landed::Taken
+                });
+                assert!(start.elapsed() < PATIENCE, "{}: not read", job.name);
+            }
+            let mut read = vec![0; LENGTH - 70_000];
+            into.copy_out(5, &mut read);
+            assert!(read == bytes[70_000..], "{}: other bytes", job.name);
+            drop(lent);
+            // The name is free again, for other memory.
+            assert!(job.hosts[0].lend(name, &bytes[..1]).is_ok());
+        }
     });
 }
 

@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 
 use hikyaku_nic::fabric::{
     Atomic, Capabilities, ChainError, Command, CopyPort, Event, JointCopy, MailEnd, MailboxAddress,
-    MailboxId, MailboxPort, MemoryPort, Operation, PeerState, Port, PostError, Rank, RemoteAddress,
-    RingId, RingSlice, Short, Space, Wait, Wake,
+    MailboxId, MailboxPort, MemoryPort, Name, Operation, PeerState, Port, PostError, Rank,
+    RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use hikyaku_nic::hosted::{AwaitedStep, Rest};
 use hikyaku_nic::layer::Layer;
@@ -99,6 +99,23 @@ impl RankPort {
             Operation::Send => far.send(&self.near, command),
             Operation::Nop => Ok(0),
             _ => far.carry_out(&mut self.near, command),
+        }
+    }
+
+    /// Copies bytes that were fetched from a rank of another host.
+    #[cold]
+    #[inline(never)]
+    fn copy_piece(&self, slice: &RingSlice, place: u64, offset: usize, into: &mut [u8]) -> usize {
+        let far = self.far.as_deref();
+        far.map_or(0, |far| far.copy_piece(place, (offset, slice.len()), into))
+    }
+
+    /// Gives their room back.
+    #[cold]
+    #[inline(never)]
+    fn release_piece(&mut self, place: u64) {
+        if let Some(far) = &mut self.far {
+            far.release_piece(place);
         }
     }
 
@@ -331,8 +348,22 @@ impl Layer for RankPort {
     }
 }
 
-/// Copies between ranks of a node.
+/// Copies between ranks of a node, and fetches from other hosts.
 impl CopyPort for RankPort {
+    fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> bool {
+        self.far_of(to).is_some_and(|(far, _)| far.lend(name, bytes))
+    }
+
+    fn take_back(&mut self, name: u64) {
+        if let Some(far) = &mut self.far {
+            far.take_back(name);
+        }
+    }
+
+    fn fetch_lent(&mut self, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool {
+        self.far_of(lent.0).is_some_and(|(far, _)| far.fetch_lent(lent, length, message))
+    }
+
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
         self.near.expose(bytes)
     }
@@ -380,6 +411,10 @@ impl Port for RankPort {
 
     fn node_of(&self, rank: Rank) -> u32 {
         self.near.node_of(rank)
+    }
+
+    fn host_name(&self, rank: Rank) -> Name {
+        self.near.host_name(rank)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -457,17 +492,30 @@ impl Port for RankPort {
 
     #[inline]
     fn copy_out(&self, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize {
-        self.near.copy_out(slice, offset, into)
+        match slice.place_beside() {
+            None => self.near.copy_out(slice, offset, into),
+            Some(place) => self.copy_piece(slice, place, offset, into),
+        }
     }
 
     #[inline]
     fn release(&mut self, slice: RingSlice) {
-        self.near.release(slice);
+        match slice.place_beside() {
+            None => self.near.release(slice),
+            Some(place) => self.release_piece(place),
+        }
     }
 
     #[inline]
     fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
-        self.near.read_out(slice, into)
+        match slice.place_beside() {
+            None => self.near.read_out(slice, into),
+            Some(place) => {
+                let copied = self.copy_piece(&slice, place, 0, into);
+                self.release_piece(place);
+                copied
+            }
+        }
     }
 
     fn grant(&mut self, source: Rank, messages: u64) {

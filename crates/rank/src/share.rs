@@ -137,7 +137,7 @@ fn to_head(failure: Option<&Error>) -> [u64; HEAD_WORDS] {
     let Some(failure) = failure else { return head };
     let cause = match failure {
         Error::Message(MsgError::PeerFailed(PeerFailure { rank, .. }))
-        | Error::Message(MsgError::PeerLeft { rank }) => Cause::Gone { rank: *rank },
+        | Error::Message(MsgError::PeerLeft { rank, .. }) => Cause::Gone { rank: *rank },
         Error::Collective(CollError::GaveUp { cause, .. }) => *cause,
         Error::Collective(CollError::Differ { one, other }) => {
             Cause::Differ { one: *one, other: *other }

@@ -114,10 +114,10 @@ impl Communicator {
     /// It has left, or died.
     #[cold]
     pub fn check_there(&self, rank: u32) -> Result<(), MsgError> {
-        let state = self.engine().borrow().port().peer(rank);
-        match state {
+        let engine = self.engine().borrow();
+        match engine.port().peer(rank) {
             PeerState::Starting | PeerState::Running => Ok(()),
-            PeerState::Left => Err(MsgError::PeerLeft { rank }),
+            PeerState::Left => Err(MsgError::left(rank, engine.port())),
             PeerState::Failed(failure) => Err(MsgError::PeerFailed(failure)),
         }
     }

@@ -11,16 +11,17 @@
 use std::mem::size_of;
 use std::os::fd::BorrowedFd;
 
+use hikyaku_nic::fabric::Name;
 use hikyaku_nic::sync::{AtomicU64, Ordering, fence};
 
 use crate::cpus::{MASK_WORDS, Mask};
-use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig};
+use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig, names_at};
 
 /// "hikyaku" and a zero, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
 /// Must change with anything in this crate or in nic that two processes must agree on.
-pub(crate) const VERSION: u64 = 8;
+pub(crate) const VERSION: u64 = 9;
 
 /// Describes the job.
 #[derive(Debug, Default)]
@@ -124,27 +125,36 @@ impl Header {
             *word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight bytes"));
         }
         let hosts = match words[CONFIG_AT + HOSTS_WORD] {
-            0 => Vec::new(),
+            0 => (Vec::new(), Vec::new()),
             _ => read_hosts(file, words[CONFIG_AT])?,
         };
         parse(&words, hosts)
     }
 }
 
-/// The host of each of so many ranks.
-fn read_hosts(file: BorrowedFd<'_>, ranks: u64) -> Result<Vec<u32>, NotAJob> {
+/// The host of each of so many ranks, and the names of hosts.
+fn read_hosts(file: BorrowedFd<'_>, ranks: u64) -> Result<(Vec<u32>, Vec<Name>), NotAJob> {
     let status = rustix::fs::fstat(file).map_err(|_| NotAJob::Foreign)?;
     let room = u64::try_from(status.st_size).unwrap_or(0) / size_of::<u32>() as u64;
     if ranks > room {
         return Err(NotAJob::Foreign);
     }
-    let mut bytes = vec![0; ranks as usize * size_of::<u32>()];
-    let got = rustix::io::pread(file, &mut bytes[..], HOSTS_AT as u64);
-    if got != Ok(bytes.len()) {
+    let read = |at: usize, length: usize| {
+        let mut bytes = vec![0; length];
+        let got = rustix::io::pread(file, &mut bytes[..], at as u64);
+        (got == Ok(length)).then_some(bytes).ok_or(NotAJob::Foreign)
+    };
+    let bytes = read(HOSTS_AT, ranks as usize * size_of::<u32>())?;
+    let of: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+    let hosts = of.iter().max().map_or(0, |last| *last as usize + 1);
+    if hosts > of.len() {
         return Err(NotAJob::Foreign);
     }
-    let (words, _) = bytes.as_chunks();
-    Ok(words.iter().map(|word| u32::from_ne_bytes(*word)).collect())
+    let at = names_at(of.len()).ok_or(NotAJob::Foreign)?;
+    let bytes = read(at, hosts * Name::BYTES)?;
+    let word = |name: &[[u8; 8]; Name::BYTES / 8]| Name::from_words(name.map(u64::from_ne_bytes));
+    let names = bytes.as_chunks().0.as_chunks().0.iter().map(word).collect();
+    Ok((of, names))
 }
 
 /// The first word of the sizes.
@@ -152,7 +162,7 @@ const CONFIG_AT: usize = 4;
 
 const HEADER_WORDS: usize = CONFIG_AT + CONFIG_WORDS;
 
-fn parse(words: &[u64; HEADER_WORDS], hosts: Vec<u32>) -> Result<JobFacts, NotAJob> {
+fn parse(words: &[u64; HEADER_WORDS], hosts: (Vec<u32>, Vec<Name>)) -> Result<JobFacts, NotAJob> {
     let [magic, version, launcher, origin, config @ ..] = *words;
     if magic != MAGIC {
         return Err(NotAJob::Foreign);
@@ -296,7 +306,7 @@ mod tests {
     #[test]
     fn a_valid_header_is_read() {
         let facts = JobFacts { launcher: 77, origin: 123, config: JobConfig::new(4, 2) };
-        assert_eq!(parse(&words(), Vec::new()), Ok(facts));
+        assert_eq!(parse(&words(), (Vec::new(), Vec::new())), Ok(facts));
     }
 
     #[test]
@@ -304,7 +314,7 @@ mod tests {
         let with = |which: usize, value| {
             let mut words = words();
             words[which] = value;
-            parse(&words, Vec::new())
+            parse(&words, (Vec::new(), Vec::new()))
         };
         assert_eq!(with(0, 1), Err(NotAJob::Foreign));
         assert_eq!(with(1, 9), Err(NotAJob::Version(9)));

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hikyaku_nic::fabric::{DeathCause, GroupError, PostError, Rank, RemoteAddress, Space, Wake};
+use hikyaku_nic::fabric::{
+    DeathCause, GroupError, Name, PostError, Rank, RemoteAddress, Space, Wake,
+};
 use hikyaku_nic::hosted::{Conductor, Host, Registry, Rest, Sleeper};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::segment::{Layout, Segment};
@@ -485,6 +487,11 @@ unsafe impl Host for ShmHost {
 
     fn node_of(&self, rank: Rank) -> u32 {
         self.mapping().node_of(rank)
+    }
+
+    fn host_name(&self, rank: Rank) -> Name {
+        let name = self.hosts().and_then(|hosts| hosts.names.get(self.host_of(rank) as usize));
+        name.copied().unwrap_or(Name::NONE)
     }
 
     #[inline]

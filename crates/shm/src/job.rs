@@ -250,7 +250,8 @@ pub fn open_hosts(
 ) -> Result<(Vec<Job>, Vec<ShmPort>), JobError> {
     let hosts = of.iter().max().map_or(0, |last| last + 1);
     let of_host = |own| {
-        let hosts = Some(Hosts { own, of: of.to_vec(), key });
+        let names = (0..hosts).map(|host| format_args!("host{host}").into()).collect();
+        let hosts = Some(Hosts { own, of: of.to_vec(), names, key });
         Job::create_private(&JobConfig { hosts, ..config.clone() })
     };
     let jobs: Vec<Job> = (0..hosts).map(of_host).collect::<Result<_, _>>()?;
@@ -496,7 +497,8 @@ mod tests {
 
     /// Host 1 of a job of two, with ranks 1 and 2.
     fn of_two_hosts() -> JobConfig {
-        let hosts = Hosts { own: 1, of: vec![0, 1, 1, 0], key: [7; 16] };
+        let names = ["a", "b"].map(Name::new).into();
+        let hosts = Hosts { own: 1, of: vec![0, 1, 1, 0], names, key: [7; 16] };
         JobConfig { hosts: Some(hosts), ..JobConfig::new(4, 4) }
     }
 

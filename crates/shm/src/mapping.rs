@@ -24,7 +24,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::conducted::{SendProgress, TurnLine, log_at};
 use crate::header::{Card, Header, RankNote};
-use crate::plan::{HOSTS_AT, MemoryPlan};
+use crate::plan::{HOSTS_AT, MemoryPlan, names_at};
 use crate::region::TakenRange;
 use crate::wait;
 
@@ -120,6 +120,13 @@ impl Mapping {
             // SAFETY: the plan has room for one to every rank, aligned and mapped as long as
             // `self`; processes read it from the file, after the header is there.
             unsafe { AtomicU32::from_ptr(at.as_ptr()) }.store(*host, Ordering::Relaxed);
+        }
+        let Some(names_at) = names_at(hosts.of.len()) else { return };
+        let words = hosts.names.iter().flat_map(|name| name.to_words());
+        for (place, value) in words.enumerate() {
+            let at = self.at(names_at + place * size_of::<u64>()).cast::<u64>();
+            // SAFETY: as above, for the words of each host's name.
+            unsafe { AtomicU64::from_ptr(at.as_ptr()) }.store(value, Ordering::Relaxed);
         }
     }
 

@@ -20,7 +20,7 @@
 
 use std::mem::size_of;
 
-use hikyaku_nic::fabric::{FullPolicy, Rank};
+use hikyaku_nic::fabric::{FullPolicy, Name, Rank};
 use hikyaku_nic::hosted::RankLine;
 use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::{GroupLayout, Layout};
@@ -73,6 +73,8 @@ pub struct Hosts {
     /// The host of each rank of the job. Hosts are numbered from 0 and each has a rank; ranks of
     /// one host need not follow each other.
     pub of: Vec<u32>,
+    /// The name of each host, for errors.
+    pub names: Vec<Name>,
     /// A secret of the job: a packet without it is a stranger's.
     pub key: [u8; 16],
 }
@@ -102,6 +104,9 @@ impl Hosts {
         }
         if hosts > self.of.len() || found.contains(&false) {
             return rule("hosts.of", "numbered from 0, with a rank on each host");
+        }
+        if self.names.len() != hosts {
+            return rule("hosts.names", "one for each host");
         }
         if !self.of.contains(&self.own) {
             return rule("hosts.own", "a host with a rank");
@@ -233,7 +238,10 @@ impl JobConfig {
 
     /// The sizes in a header, and the hosts of the ranks, which follow it if there are several;
     /// `None` if invalid.
-    pub(crate) fn from_words(words: &[u64; CONFIG_WORDS], of: Vec<u32>) -> Option<JobConfig> {
+    pub(crate) fn from_words(
+        words: &[u64; CONFIG_WORDS],
+        (of, names): (Vec<u32>, Vec<Name>),
+    ) -> Option<JobConfig> {
         let size = |which: usize| u32::try_from(words[which]).ok();
         let ranks = size(0)?;
         let layout = Layout {
@@ -257,7 +265,7 @@ impl JobConfig {
         let key = [words[20].to_le_bytes(), words[21].to_le_bytes()].concat();
         let key = key.try_into().ok()?;
         let own = size(19)?.checked_sub(1);
-        let hosts = own.map(|own| Hosts { own, of, key });
+        let hosts = own.map(|own| Hosts { own, of, names, key });
         let config = JobConfig {
             ranks,
             ranks_per_node,
@@ -279,6 +287,11 @@ pub(crate) const HOSTS_WORD: usize = 19;
 
 /// Where the host of each rank stands.
 pub(crate) const HOSTS_AT: usize = size_of::<Header>().next_multiple_of(128);
+
+/// Where the names of hosts stand, behind the hosts of so many ranks.
+pub(crate) fn names_at(ranks: usize) -> Option<usize> {
+    HOSTS_AT.checked_add(ranks.checked_mul(size_of::<u32>())?)?.checked_next_multiple_of(8)
+}
 
 fn policy_word(policy: FullPolicy) -> u64 {
     match policy {
@@ -340,12 +353,14 @@ impl MemoryPlan {
     fn compute(config: &JobConfig) -> Option<MemoryPlan> {
         let ranks = config.ranks as usize;
         let align = ALIGN as usize;
-        let (host, card) = match config.hosts {
-            Some(_) => (size_of::<u32>(), size_of::<Card>()),
-            None => (0, 0),
+        let (ends_at, card) = match &config.hosts {
+            Some(hosts) => {
+                let names = hosts.names.len().checked_mul(Name::BYTES)?;
+                let ends_at = names_at(ranks)?.checked_add(names)?;
+                (ends_at.checked_next_multiple_of(128)?, size_of::<Card>())
+            }
+            None => (HOSTS_AT, 0),
         };
-        let ends_at =
-            HOSTS_AT.checked_add(ranks.checked_mul(host)?)?.checked_next_multiple_of(128)?;
         let lines_at = ends_at + size_of::<Line<AtomicU64>>();
         let notes_at = lines_at.checked_add(ranks.checked_mul(size_of::<RankLine>())?)?;
         let cards_at = notes_at.checked_add(ranks.checked_mul(size_of::<RankNote>())?)?;
@@ -416,7 +431,10 @@ mod tests {
         for config in
             [JobConfig::new(1, 1), JobConfig::new(8, 3).in_virtual_time(), JobConfig::new(1000, 16)]
         {
-            assert_eq!(JobConfig::from_words(&config.to_words(), Vec::new()), Some(config));
+            assert_eq!(
+                JobConfig::from_words(&config.to_words(), (Vec::new(), Vec::new())),
+                Some(config)
+            );
         }
     }
 
@@ -438,19 +456,28 @@ mod tests {
         ] {
             let mut words = good;
             words[word] = value;
-            assert_eq!(JobConfig::from_words(&words, Vec::new()), None, "word {word} = {value}");
+            let nobody = (Vec::new(), Vec::new());
+            assert_eq!(JobConfig::from_words(&words, nobody), None, "word {word} = {value}");
         }
     }
 
     fn hosts(own: u32, of: &[u32]) -> Option<Hosts> {
-        Some(Hosts { own, of: of.to_vec(), key: std::array::from_fn(|byte| byte as u8 + 1) })
+        let key = std::array::from_fn(|byte| byte as u8 + 1);
+        Some(Hosts { own, of: of.to_vec(), names: names(of), key })
+    }
+
+    /// Names of as many hosts as there can be.
+    fn names(of: &[u32]) -> Vec<Name> {
+        let hosts = of.iter().max().map_or(0, |last| last.saturating_add(1)).min(4);
+        (0..hosts).map(|host| format_args!("host{host}").into()).collect()
     }
 
     #[test]
     fn hosts_round_trip_through_the_header() {
         let of = [0, 1, 0, 1, 1];
         let config = JobConfig { hosts: hosts(1, &of), ..JobConfig::new(5, 5) };
-        assert_eq!(JobConfig::from_words(&config.to_words(), of.to_vec()), Some(config));
+        let found = JobConfig::from_words(&config.to_words(), (of.to_vec(), names(&of)));
+        assert_eq!(found, Some(config));
     }
 
     #[test]
@@ -464,7 +491,8 @@ mod tests {
         ] {
             let config = JobConfig { hosts: hosts(own, of), ..JobConfig::new(4, 4) };
             assert!(MemoryPlan::new(&config).is_err(), "host {own} of {of:?}");
-            assert_eq!(JobConfig::from_words(&config.to_words(), of.to_vec()), None);
+            let hosts = (of.to_vec(), names(of));
+            assert_eq!(JobConfig::from_words(&config.to_words(), hosts), None);
         }
         let config = JobConfig { hosts: hosts(0, &[0, 1]), ..JobConfig::new(2, 2) };
         assert!(MemoryPlan::new(&config).is_ok());

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hikyaku_nic::fabric::Name;
 use hikyaku_shm::{Hosts as HostsOfMemory, Job, JobConfig};
 use rustix::{
     buffer::spare_capacity,
@@ -64,7 +65,8 @@ pub fn daemon() -> Result<(), String> {
         let ranks = u32::try_from(plan.hosts_of_ranks().len()).unwrap_or(u32::MAX);
         let per_node = plan.job.ranks_per_node.unwrap_or(ranks).min(ranks);
         let of = plan.hosts_of_ranks();
-        let hosts = HostsOfMemory { own: plan.own, of, key: plan.key };
+        let names = plan.places.iter().map(|place| Name::new(&place.name)).collect();
+        let hosts = HostsOfMemory { own: plan.own, of, names, key: plan.key };
         Job::create(&JobConfig {
             long_stores: plan.launch().long_stores,
             hosts: (plan.places.len() > 1).then_some(hosts),

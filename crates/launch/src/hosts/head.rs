@@ -37,7 +37,7 @@ const TOLD_AT: u32 = 32 << 10;
 
 /// How long after a rank has ended in order the others are told. They should know by then: it has
 /// said so itself, and only that may not have come. All that end meanwhile are told at once.
-const TELL_LEFT: Duration = Duration::from_secs(2);
+const TELL_LEFT: Duration = Duration::from_millis(50);
 
 /// How long hosts may take to end what is left once their ranks have ended.
 const CLEAR_LIMIT: Duration = Duration::from_secs(3);

@@ -106,6 +106,7 @@ impl<P: Port> Engine<P> {
             arrived,
             copied: 0,
             streamed: false,
+            lender: None,
             began: None,
             parts: MessageParts::one(data.into()),
         };

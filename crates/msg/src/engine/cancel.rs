@@ -81,8 +81,17 @@ impl<P: Port> Engine<P> {
             }
             SendStage::Eager { .. } | SendStage::Announce { .. } => self.forget(id),
             SendStage::Announced { .. } => {
-                send.body = SendBody::Detached;
+                let body = std::mem::replace(&mut send.body, SendBody::Detached);
                 send.abandoned = true;
+                if send.lent
+                    && let SendBody::Borrowed(buffer) = body
+                {
+                    // The receiver may be fetching it.
+                    let kept = buffer.as_slice().to_vec();
+                    self.port.take_back(id.word());
+                    send.lent = self.port.lend(destination, id.word(), &kept);
+                    send.body = SendBody::Owned(kept);
+                }
                 self.cancel(id);
             }
             SendStage::Stream { receiver, .. } => {
@@ -134,6 +143,7 @@ impl<P: Port> Engine<P> {
 
     /// Removes every reference to a request in this engine's queues.
     pub(super) fn unlist(&mut self, id: RequestId) {
+        self.take_back(id);
         match self.requests.get(id) {
             Some(Request::Send(send)) => {
                 let lane = self.outbox.lane(send.destination);

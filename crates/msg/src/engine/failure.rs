@@ -82,7 +82,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn check_present(&mut self, selector: &Selector) -> Result<(), MsgError> {
         let Some(rank) = self.missing(selector.source, selector.context) else { return Ok(()) };
         if self.drain_arrivals() && self.unexpected.find(selector).is_none() {
-            return Err(MsgError::PeerLeft { rank });
+            return Err(MsgError::left(rank, &self.port));
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl<P: Port> Engine<P> {
             .filter_map(|(id, request)| Some((id, lost(self, request)?)))
             .collect();
         for (id, rank) in ended {
-            self.fail(id, MsgError::PeerLeft { rank });
+            self.fail(id, MsgError::left(rank, &self.port));
         }
         true
     }

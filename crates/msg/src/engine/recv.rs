@@ -7,6 +7,7 @@ use super::{Assembling, Blocked, Engine, PartTarget};
 use crate::buffer::RecvBuffer;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
+use crate::protocol::{Control, MessageOutcome};
 use crate::request::{
     Announced, Incoming, Receive, ReceiveStage, Request, RequestId, Send, SendBody, outcome,
 };
@@ -131,6 +132,7 @@ impl<P: Port> Engine<P> {
                     arrived,
                     copied: 0,
                     streamed: false,
+                    lender: None,
                     began: None,
                     parts,
                 };
@@ -168,9 +170,14 @@ impl<P: Port> Engine<P> {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &receive.stage else { return };
         let (source, length, began) = (incoming.source, incoming.expected, incoming.began);
+        let lender = incoming.lender;
         let result = incoming.outcome(receive.room);
         self.statistics.received(incoming.total.min(receive.room as u64));
         self.requests.finish(id, result);
+        if let Some(sender) = lender {
+            let outcome = MessageOutcome::Consumed;
+            self.post_control(source, Control::Finish { sender, outcome });
+        }
         if let Some(began) = began {
             self.note_way(source, length, (Way::Ring, Way::Ring), began);
         }
@@ -202,6 +209,7 @@ impl<P: Port> Engine<P> {
                 if matches!(body, SendBody::Borrowed(_) | SendBody::Packed(_)) {
                     *body = SendBody::Detached;
                 }
+                self.take_back(id);
             }
             Some(Request::Receive(_)) => {
                 self.complete_joint(id);

@@ -11,7 +11,9 @@
 //!      └─ CANCEL ► still unmatched? withdrawn, FIN(withdrawn)
 //! ```
 //!
-//! If the memory can be reached, there are three ways ([`Way`]), and the receiver chooses.
+//! If the memory can be reached, there are three ways ([`Way`]), and the receiver chooses. A sender
+//! on another host may lend its memory to the fabric: the receiver's port then fetches the bytes,
+//! which land as those of a stream, and FIN follows the last.
 //!
 //! The address need not be right: if a read is refused, out of bounds or not possible on this
 //! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
@@ -24,8 +26,8 @@ use super::Engine;
 use crate::buffer::RecvBuffer;
 use crate::error::MsgError;
 use crate::parcel::MessageParts;
-use crate::protocol::{Control, MessageOutcome, ReadyToSend};
-use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendBody, SendStage, outcome};
+use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend};
+use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendStage, outcome};
 use crate::tally::{Reason, WayTally};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
 use crate::ways::{LongMessages, Way};
@@ -55,6 +57,9 @@ impl<P: Port> Engine<P> {
         }
         // What is not in one piece is unpacked out of the ring.
         let is_scattered = receive.buffer.as_ref().is_some_and(RecvBuffer::is_scattered);
+        if rts.lent && self.fetch(id, &announced, want) {
+            return self.tally().chose(want, Way::Read, Reason::Only);
+        }
         if is_scattered {
             self.tally().chose(want, Way::Ring, Reason::Only);
             return self.clear(id, &announced, want, None);
@@ -128,21 +133,24 @@ impl<P: Port> Engine<P> {
         want: u64,
         began: Option<Time>,
     ) {
-        let Announced { source, bits, rts } = *announced;
-        let incoming = Incoming {
-            source,
-            bits,
-            total: rts.total,
-            expected: want,
-            arrived: 0,
-            copied: 0,
-            streamed: true,
-            began,
-            parts: MessageParts::default(),
-        };
-        self.set_incoming(id, incoming);
+        let Announced { source, rts, .. } = *announced;
+        self.set_incoming(id, Incoming { began, ..streamed(announced, want) });
         let clear = Control::ClearToSend { sender: rts.request, receiver: id, want };
         self.post_control(source, clear);
+    }
+
+    /// Fetches the bytes that a sender on another host lends. They arrive as a stream does, and the
+    /// sender has its memory back when all are here. `false`: that is not possible.
+    fn fetch(&mut self, id: RequestId, announced: &Announced, want: u64) -> bool {
+        let Announced { source, rts, .. } = *announced;
+        let is_wanted = self.config.long_messages != LongMessages::By(Way::Ring);
+        if !is_wanted || !self.port.fetch_lent((source, rts.request), want, (DATA, id.word())) {
+            return false;
+        }
+        self.statistics.direct_reads += 1;
+        let lender = Some(rts.request);
+        self.set_incoming(id, Incoming { lender, ..streamed(announced, want) });
+        true
     }
 
     /// Copies the first `want` bytes from the sender's memory, if that can be reached.
@@ -192,11 +200,12 @@ impl<P: Port> Engine<P> {
             return false;
         }
         if send.abandoned {
-            self.requests.remove(id);
+            self.forget(id);
             self.post_control(source, Control::Abort { receiver });
             return true;
         }
         send.stage = SendStage::Stream { receiver, sent: 0, want };
+        self.take_back(id);
         self.outbox.lane(source).streams.push_back(id);
         self.pump_lane(source);
         true
@@ -213,7 +222,7 @@ impl<P: Port> Engine<P> {
         match (send.stage, outcome) {
             (SendStage::Announced { .. }, MessageOutcome::Consumed) => self.finish_send(id),
             (SendStage::Announced { cancelling: true }, MessageOutcome::Withdrawn) => {
-                send.body = SendBody::Detached;
+                self.take_back(id);
                 self.requests.finish(id, Err(MsgError::Cancelled));
             }
             _ => return false,
@@ -241,6 +250,22 @@ impl<P: Port> Engine<P> {
             }
             _ => self.statistics.stray += 1,
         }
+    }
+}
+
+/// A message of which nothing has arrived, and whose parts will name its request.
+fn streamed(announced: &Announced, want: u64) -> Incoming {
+    Incoming {
+        source: announced.source,
+        bits: announced.bits,
+        total: announced.rts.total,
+        expected: want,
+        arrived: 0,
+        copied: 0,
+        streamed: true,
+        lender: None,
+        began: None,
+        parts: MessageParts::default(),
     }
 }
 

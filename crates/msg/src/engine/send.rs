@@ -55,7 +55,7 @@ impl<P: Port> Engine<P> {
         if self.send_directly(bytes, &envelope, mode) {
             return Ok(None);
         }
-        let opened = self.open_send(bytes, envelope, mode, true)?;
+        let opened = self.open_lent(bytes, envelope, mode)?;
         if let Some(id) = opened {
             self.attach_send(id, buffer);
         }
@@ -99,7 +99,8 @@ impl<P: Port> Engine<P> {
         stage: SendStage,
     ) -> RequestId {
         let (destination, bits) = (envelope.destination, envelope.bits());
-        let send = Send { destination, bits, total, body, stage, abandoned: false };
+        let (lent, abandoned) = (false, false);
+        let send = Send { destination, bits, total, body, stage, lent, abandoned };
         let id = self.requests.insert(|| Request::Send(send));
         self.outbox.lane(destination).ordered.push_back(id);
         id
@@ -239,6 +240,33 @@ impl<P: Port> Engine<P> {
             None => SendStage::Eager { posted: 0, ready },
         };
         Ok(Some(self.queue_send(&envelope, total, SendBody::Detached, stage)))
+    }
+
+    /// The same for bytes that are attached next, and stay so until the request is over: a receiver
+    /// on another host may fetch them.
+    pub(super) fn open_lent(
+        &mut self,
+        bytes: &[u8],
+        envelope: Envelope,
+        mode: SendMode,
+    ) -> Result<Option<RequestId>, MsgError> {
+        let opened = self.open_send(bytes, envelope, mode, true)?;
+        if let Some(id) = opened
+            && let Some(send) = self.requests.send_mut(id)
+            && let SendStage::Announce { address: None, .. } = send.stage
+        {
+            send.lent = self.port.lend(send.destination, id.word(), bytes);
+        }
+        Ok(opened)
+    }
+
+    /// The receiver needs the bytes of a send no more, or they are the program's again.
+    pub(super) fn take_back(&mut self, id: RequestId) {
+        if let Some(send) = self.requests.send_mut(id)
+            && std::mem::take(&mut send.lent)
+        {
+            self.port.take_back(id.word());
+        }
     }
 
     #[inline]
@@ -386,7 +414,8 @@ impl<P: Port> Engine<P> {
                 }
             }
             SendStage::Announce { address, ready } => {
-                let payload = ReadyToSend { total, request: id.word(), address, ready }.encode();
+                let (request, lent) = (id.word(), send.lent);
+                let payload = ReadyToSend { total, request, address, lent, ready }.encode();
                 let command =
                     Command { credited: true, ..Command::send(destination, RTS, bits, &payload) };
                 match self.port.post(&command) {
@@ -441,12 +470,14 @@ impl<P: Port> Engine<P> {
             self.statistics.found_full(cause);
             return Push::Nothing;
         }
+        self.take_back(id);
         self.requests.finish(id, Err(refusal(error)));
         Push::Over
     }
 
     /// Completes a send.
     pub(super) fn finish_send(&mut self, id: RequestId) {
+        self.take_back(id);
         let Some(Send { bits, total, .. }) = self.requests.send_mut(id) else { return };
         let (tag, bytes) = (tag_of(*bits), *total);
         self.statistics.sent(bytes);

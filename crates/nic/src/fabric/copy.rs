@@ -42,6 +42,33 @@ pub trait CopyPort {
     /// The address is out of bounds, the peer is gone, or the fabric or kernel refuses.
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
 
+    /// Lends these bytes of this process to a rank of another host: until they are taken back it
+    /// may fetch them by this name, with no help of this rank's program where the fabric's hardware
+    /// or the kernel reads them. The caller promises about them what it does for
+    /// [`CopyPort::expose`]. `false`: not possible, or not worth while.
+    fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> bool {
+        let _ = (to, name, bytes);
+        false
+    }
+
+    /// Takes bytes back that were lent.
+    fn take_back(&mut self, name: u64) {
+        let _ = name;
+    }
+
+    /// Starts to fetch the first bytes that a rank of another host lends by a name. They arrive as
+    /// parts of a message of that rank, in order, with this protocol and header. `false`: not
+    /// possible now.
+    fn fetch_lent(
+        &mut self,
+        (from, name): (Rank, u64),
+        length: u64,
+        (protocol, header): (u8, u64),
+    ) -> bool {
+        let _ = (from, name, length, protocol, header);
+        false
+    }
+
     /// Opens a copy into these bytes. `None`: this fabric has none. A rank has one open copy: the
     /// one before is over for its sender.
     fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {

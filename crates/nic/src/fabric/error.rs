@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{Fault, Rank, RingId};
+use super::{Fault, Name, Rank, RingId};
 
 /// Why a post took nothing. The caller may post again: a failed post leaves no trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -149,12 +149,14 @@ pub struct ChainError {
 
 /// How a rank ended that did not leave in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
-#[error("rank {rank} (pid {pid}) {}{cause}", .cause.verb())]
+#[error("rank {rank} (pid {pid}){} {}{cause}", .host.as_place(), .cause.verb())]
 pub struct PeerFailure {
     /// The rank that is gone.
     pub rank: Rank,
     /// Its process id; 0 where the fabric has none.
     pub pid: u32,
+    /// The host it ran on, in a job of several.
+    pub host: Name,
     /// What ended it.
     pub cause: DeathCause,
 }
@@ -227,7 +229,10 @@ mod tests {
                 "rank 3 (pid 7) has sent a message that was overwritten in the job's shared memory",
             ),
         ] {
-            assert_eq!(PeerFailure { rank: 3, pid: 7, cause }.to_string(), text);
+            let failure = PeerFailure { rank: 3, pid: 7, host: Name::NONE, cause };
+            assert_eq!(failure.to_string(), text);
+            let there = PeerFailure { host: Name::new("b"), ..failure };
+            assert_eq!(there.to_string(), text.replace("(pid 7)", "(pid 7) on host b"));
         }
     }
 }

@@ -146,6 +146,20 @@ pub struct RingSlice {
 }
 
 impl RingSlice {
+    /// The ring of bytes that lie in no ring, but with a port above the rings.
+    const NO_RING: RingId = RingId::MAX;
+
+    /// A claim on bytes that a port above the rings keeps, at a place that it knows.
+    pub fn beside(place: u64, length: u32) -> RingSlice {
+        RingSlice { ring: RingSlice::NO_RING, position: place, length }
+    }
+
+    /// The place of bytes that a port above the rings keeps; `None`: they lie in a ring.
+    #[inline]
+    pub fn place_beside(&self) -> Option<u64> {
+        (self.ring == RingSlice::NO_RING).then_some(self.position)
+    }
+
     /// Which of the rank's rings it belongs to.
     pub fn ring(&self) -> RingId {
         self.ring

@@ -1,7 +1,7 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    Capabilities, ChainError, Command, CopyPort, Event, PeerState, PostError, Rank, RingId,
+    Capabilities, ChainError, Command, CopyPort, Event, Name, PeerState, PostError, Rank, RingId,
     RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::time::Time;
@@ -25,6 +25,12 @@ pub trait Port: CopyPort {
     /// The (possibly virtual) node a rank lives on. Ranks of different nodes reach each other
     /// only through commands, never by a [`CopyPort`].
     fn node_of(&self, rank: Rank) -> u32;
+
+    /// The host of a rank by name, in a job of several.
+    fn host_name(&self, rank: Rank) -> Name {
+        let _ = rank;
+        Name::NONE
+    }
 
     /// What this fabric can do.
     fn capabilities(&self) -> Capabilities;

@@ -171,7 +171,7 @@ pub struct Unmatched {
 }
 
 /// A short text stored in place. A longer one is cut off.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name([u8; Name::BYTES]);
 
 impl Name {
@@ -200,6 +200,14 @@ impl Name {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(Name::BYTES);
         let text = std::str::from_utf8(&self.0[..end]).unwrap_or("");
         if text.contains(char::is_control) { "" } else { text }
+    }
+
+    /// " on host NAME" if this is the name of a host; nothing if it is no text.
+    pub fn as_place(&self) -> String {
+        match self.as_str() {
+            "" => String::new(),
+            host => format!(" on host {host}"),
+        }
     }
 
     /// The text as words, for memory that is made of words.

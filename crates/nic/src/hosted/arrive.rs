@@ -348,10 +348,9 @@ impl<H: Host> HostedPort<H> {
     }
 
     fn note_departures(&mut self) {
-        let registry = self.host.registry();
-        self.seen_ends = registry.ends();
+        self.seen_ends = self.host.registry().ends();
         for rank in 0..self.size {
-            if let PeerState::Failed(failure) = registry.state(rank)
+            if let PeerState::Failed(failure) = self.host.state_of(rank)
                 && self.peers[rank as usize].failed.is_none()
             {
                 self.peers[rank as usize].failed = Some(failure);

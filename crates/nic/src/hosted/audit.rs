@@ -97,7 +97,7 @@ impl<H: Host> HostedPort<H> {
 
     fn count_as_failed(&mut self, rank: Rank) {
         let (pid, cause) = (self.host.registry().pid(rank), DeathCause::Overwritten);
-        let failure = PeerFailure { rank, pid, cause };
+        let failure = PeerFailure { rank, pid, host: self.host.host_name(rank), cause };
         let peer = &mut self.peers[rank as usize];
         peer.failed = Some(failure);
         peer.allowed = 0;

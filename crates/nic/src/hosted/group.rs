@@ -545,12 +545,11 @@ impl<H: Host> HostedPort<H> {
     #[inline(never)]
     pub(super) fn missing<T>(&mut self, want: AwaitedStep) -> Result<Option<T>, GroupError> {
         self.groups.ask(want);
-        let registry = self.host.registry();
-        if registry.ends() == 0 {
+        if self.host.registry().ends() == 0 {
             return Ok(None);
         }
         let Some(member) = self.groups.member(&want) else { return Ok(None) };
-        match gone(registry.state(member.rank), member.rank) {
+        match gone(self.host.state_of(member.rank), member.rank) {
             // A departed member's last steps are visible by now.
             Some(gone) if !member.has_done(want.step) => Err(gone),
             _ => Ok(None),
@@ -560,11 +559,10 @@ impl<H: Host> HostedPort<H> {
     /// An error if a departed member cannot have read this rank's last contribution.
     #[cold]
     fn lost_readers(&mut self, id: GroupId) -> Result<(), GroupError> {
-        let registry = self.host.registry();
         let joined = self.groups.joined(id)?;
         let round = joined.round;
         let lost = joined.members.iter().find_map(|member| {
-            let gone = gone(registry.state(member.rank), member.rank)?;
+            let gone = gone(self.host.state_of(member.rank), member.rank)?;
             (!member.lines.has_finished(round)).then_some(gone)
         });
         lost.map_or(Ok(()), Err)

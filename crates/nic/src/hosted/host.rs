@@ -3,7 +3,8 @@
 
 use super::{Conductor, Registry};
 use crate::fabric::{
-    GroupError, PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Space, Wake,
+    GroupError, Name, PeerFailure, PeerState, PostError, QueueAddress, QueueFault, QueuePut, Rank,
+    RemoteAddress, Space, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::segment::Segment;
@@ -34,6 +35,22 @@ pub unsafe trait Host {
 
     /// The (virtual) node of a rank.
     fn node_of(&self, rank: Rank) -> u32;
+
+    /// The host of a rank by name, in a job of several.
+    fn host_name(&self, rank: Rank) -> Name {
+        let _ = rank;
+        Name::NONE
+    }
+
+    /// The state of a rank; of one that died also the host.
+    fn state_of(&self, rank: Rank) -> PeerState {
+        match self.registry().state(rank) {
+            PeerState::Failed(failure) => {
+                PeerState::Failed(PeerFailure { host: self.host_name(rank), ..failure })
+            }
+            state => state,
+        }
+    }
 
     /// Whether a rank's segment is in memory that this process reaches. The segments of others are
     /// not to be touched: their ranks are on other hosts.

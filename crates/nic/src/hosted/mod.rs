@@ -50,8 +50,8 @@ pub use registry::{RankLine, Registry};
 pub use rest::{Rest, Sleeper};
 
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, Operation, PeerState, Port, PostError, Rank, RingId,
-    RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, Event, Name, Operation, PeerState, Port, PostError, Rank,
+    RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::segment::Segment;
 use crate::table::Book;
@@ -191,6 +191,10 @@ impl<H: Host> Port for HostedPort<H> {
         self.host.node_of(rank)
     }
 
+    fn host_name(&self, rank: Rank) -> Name {
+        self.host.host_name(rank)
+    }
+
     fn capabilities(&self) -> Capabilities {
         let layout = self.own.layout();
         Capabilities {
@@ -299,7 +303,7 @@ impl<H: Host> Port for HostedPort<H> {
     }
 
     fn peer(&self, rank: Rank) -> PeerState {
-        self.host.registry().state(rank)
+        self.host.state_of(rank)
     }
 
     #[inline]

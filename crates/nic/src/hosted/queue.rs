@@ -309,7 +309,7 @@ impl<H: Host> HostedPort<H> {
         if rank >= self.size || self.host.registry().ends() == 0 {
             return None;
         }
-        match self.host.registry().state(rank) {
+        match self.host.state_of(rank) {
             PeerState::Failed(failure) => Some(failure),
             _ => None,
         }

@@ -126,6 +126,7 @@ impl<'m> Registry<'m> {
             _ => PeerState::Failed(PeerFailure {
                 rank,
                 pid: self.pid(rank),
+                host: Name::NONE,
                 cause: cause(line.cause.load(Ordering::Acquire)),
             }),
         }
@@ -193,7 +194,8 @@ mod tests {
         assert!(!registry.fail(1, DeathCause::Exit(1)));
         registry.leave(1);
         let cause = DeathCause::Signal(9);
-        assert_eq!(registry.state(1), PeerState::Failed(PeerFailure { rank: 1, pid: 42, cause }));
+        let failure = PeerFailure { rank: 1, pid: 42, host: Name::NONE, cause };
+        assert_eq!(registry.state(1), PeerState::Failed(failure));
         assert_eq!(registry.ends(), 1);
     }
 

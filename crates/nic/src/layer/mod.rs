@@ -42,6 +42,10 @@ macro_rules! pass_through {
             self.$port.node_of(rank)
         }
 
+        fn host_name(&self, rank: Rank) -> crate::fabric::Name {
+            self.$port.host_name(rank)
+        }
+
         fn capabilities(&self) -> Capabilities {
             self.$port.capabilities()
         }
@@ -94,6 +98,18 @@ macro_rules! pass_copies_through {
 
         fn copies_from(&self, space: Space) -> Option<usize> {
             self.$port.copies_from(space)
+        }
+
+        fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> bool {
+            self.$port.lend(to, name, bytes)
+        }
+
+        fn take_back(&mut self, name: u64) {
+            self.$port.take_back(name);
+        }
+
+        fn fetch_lent(&mut self, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool {
+            self.$port.fetch_lent(lent, length, message)
         }
 
         fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {

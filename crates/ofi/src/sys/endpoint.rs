@@ -1,7 +1,7 @@
 //! An endpoint with its completion queue, its peers' addresses and its receive buffers.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
@@ -13,9 +13,9 @@ use libc::iovec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag};
+use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag, mr_mode};
 use super::info::{NO_CONTEXT, Survey};
-use super::memory::{Access, Region, Registered, Remote};
+use super::memory::{Access, Lent, Region, Registered, Remote};
 use super::object::{Domain, Handle};
 use super::operations::{InFlight, Operations, Place};
 use crate::Error;
@@ -264,6 +264,25 @@ impl Endpoint {
     /// Registers memory that peers may read and write.
     pub fn region(&self, bytes: usize) -> Result<Region, Error> {
         Ok(Region(Arc::new(self.registered(bytes, Access::Peers)?)))
+    }
+
+    /// Whether memory of the program can be lent to peers. So it can where the kernel alone reads
+    /// it, as it reads what is written to a socket, which is harmless at any time, and where the
+    /// owner of memory chooses its key: with tcp and net. Sockets' own small buffers take messages
+    /// below 9,000 bytes; only longer ones are to be lent, and read in longer pieces.
+    pub fn lends(&self) -> bool {
+        const MODES: c_int = mr_mode::LOCAL
+            | mr_mode::VIRT_ADDR
+            | mr_mode::PROV_KEY
+            | mr_mode::ALLOCATED
+            | mr_mode::ENDPOINT;
+        ["tcp", "net"].contains(&self.provider()) && !self.domain.has_mr_mode(MODES)
+    }
+
+    /// Lends memory of the program to peers by a name, until the answer is dropped. Only if
+    /// [`Self::lends`].
+    pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<Lent, Error> {
+        Lent::new(&self.domain, name, bytes)
     }
 
     fn registered(&self, bytes: usize, access: Access) -> Result<Registered, Error> {

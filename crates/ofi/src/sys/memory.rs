@@ -80,20 +80,8 @@ impl Registered {
         if access == Access::Peers {
             rights |= flag::REMOTE_READ | flag::REMOTE_WRITE;
         }
-        let handle = domain.handle();
-        // SAFETY: an open domain has its table.
-        let calls = unsafe { &*handle.get().mr };
-        let start = memory.start().cast_const().cast::<c_void>();
-        let size = memory.length();
-        let key = domain.new_key();
-        let mut region = ptr::null_mut();
-        // SAFETY: the domain is open; the memory is there until the registration is closed.
-        let result = unsafe {
-            (calls.reg)(handle.fid(), start, size, rights, 0, key, 0, &raw mut region, NO_CONTEXT)
-        };
-        // SAFETY: fi_mr_reg has filled it in.
-        let handle = unsafe { Handle::opened(result, region) }
-            .map_err(|result| domain.error("fi_mr_reg", result as isize))?;
+        let bytes = (memory.start().cast_const(), memory.length());
+        let handle = register(domain, bytes, rights, domain.new_key())?;
         let memory = ManuallyDrop::new(memory);
         let registered = Self { memory, handle, domain: Arc::clone(domain) };
         if domain.has_mr_mode(mr_mode::ENDPOINT) {
@@ -127,6 +115,48 @@ impl Drop for Registered {
     }
 }
 
+/// Registers bytes that are there until the registration is closed.
+fn register(
+    domain: &Domain,
+    (start, length): (*const u8, usize),
+    rights: u64,
+    key: u64,
+) -> Result<Handle<FidMr>, Error> {
+    let handle = domain.handle();
+    // SAFETY: an open domain has its table.
+    let calls = unsafe { &*handle.get().mr };
+    let start = start.cast::<c_void>();
+    let mut region = ptr::null_mut();
+    // SAFETY: the domain is open; the memory is there until the registration is closed.
+    let result = unsafe {
+        (calls.reg)(handle.fid(), start, length, rights, 0, key, 0, &raw mut region, NO_CONTEXT)
+    };
+    // SAFETY: fi_mr_reg has filled it in.
+    unsafe { Handle::opened(result, region) }
+        .map_err(|result| domain.error("fi_mr_reg", result as isize))
+}
+
+/// Memory of the program that peers may read by a name, until this is dropped.
+pub struct Lent {
+    _handle: Handle<FidMr>,
+    /// Closed after the registration.
+    _domain: Arc<Domain>,
+}
+
+/// The bit of a key that is a name: others are counted.
+const NAMED: u64 = 1 << 63;
+
+impl Lent {
+    /// Lends bytes to peers, for a provider that has the kernel read them: see
+    /// [`Endpoint::lends`](crate::Endpoint::lends). Names are unlike each other while they are
+    /// used, and below 2^63.
+    pub(crate) fn new(domain: &Arc<Domain>, name: u64, bytes: &[u8]) -> Result<Self, Error> {
+        let bytes = (bytes.as_ptr(), bytes.len());
+        let handle = register(domain, bytes, flag::REMOTE_READ, name | NAMED)?;
+        Ok(Self { _handle: handle, _domain: Arc::clone(domain) })
+    }
+}
+
 /// Registered memory that peers may read and write. Operations in flight keep it.
 #[derive(Clone)]
 pub struct Region(pub(crate) Arc<Registered>);
@@ -141,6 +171,11 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// The bytes of a [`Lent`] from `offset` on.
+    pub fn lent(name: u64, offset: u64) -> Self {
+        Self { address: offset, key: name | NAMED }
+    }
+
     /// Its form in a message.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];

@@ -15,7 +15,7 @@ mod operations;
 pub use endpoint::{Completion, Endpoint, Peer, Posted};
 pub use info::Survey;
 pub use layout::layout;
-pub use memory::{Region, Remote};
+pub use memory::{Lent, Region, Remote};
 
 /// Major and minor version of the installed libfabric.
 pub fn library_version() -> Result<(u32, u32), crate::Error> {

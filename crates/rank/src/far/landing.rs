@@ -8,6 +8,7 @@ use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Arrival, Landed};
 use hikyaku_shm::ShmHost;
 
+use super::lending::Lending;
 use super::memory::{Calls, Serving};
 use super::wire::{self, Packet, SendPart};
 use super::{FarPeer, SENDS};
@@ -27,6 +28,7 @@ pub(super) struct State {
     pub(super) granting: Vec<Rank>,
     pub(super) parting: Vec<Rank>,
     pub(super) departures: u64,
+    pub(super) lending: Lending,
     /// Packets that are none, and sends that the tables refuse.
     pub(super) refused: u64,
     /// This rank leaves, and reads nothing any more.
@@ -45,6 +47,7 @@ impl State {
             granting: Vec::new(),
             parting: Vec::new(),
             departures: 0,
+            lending: Lending::default(),
             refused: 0,
             is_leaving: false,
         }
@@ -64,7 +67,14 @@ impl State {
         now: Time,
         arrival: Arrival<'_>,
     ) -> Landed {
-        let Arrival::Packet { source, lane, payload } = arrival else { return Landed::Taken };
+        let (source, lane, payload) = match arrival {
+            Arrival::Packet { source, lane, payload } => (source, lane, payload),
+            Arrival::Fetched { token, whole } => {
+                let events = &mut self.events;
+                self.lending.take_in(token, whole, |event| events.push_back(event));
+                return Landed::Taken;
+            }
+        };
         let Some(peer) = self.peers.get_mut(source as usize).filter(|peer| peer.is_far) else {
             self.refused += 1;
             return Landed::Taken;
@@ -92,6 +102,7 @@ impl State {
                 peer.keeps = keeps;
                 if peer.left.replace(now).is_none() {
                     self.departures += 1;
+                    self.lending.end(source);
                 }
                 self.parting.push(source);
             }

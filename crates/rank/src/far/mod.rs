@@ -21,6 +21,7 @@
 
 mod given;
 mod landing;
+mod lending;
 mod mail;
 mod memory;
 mod parting;
@@ -100,6 +101,11 @@ enum SleepBy {
     Naps,
     /// Until a thread wakes it.
     Alarm(Alarm),
+}
+
+/// A rank that is gone for an unknown reason.
+fn lost(near: &ShmPort, rank: Rank) -> PeerFailure {
+    PeerFailure { rank, pid: 0, host: near.host_name(rank), cause: DeathCause::Unknown }
 }
 
 /// What is known of a rank of another host.
@@ -221,6 +227,10 @@ impl Far {
         while let Some((rank, answer)) = self.state.answers.pop_front() {
             self.out.push_back((rank, NEEDED, answer));
         }
+        self.state.lending.ask(&mut self.links);
+        while let Some(rank) = self.state.lending.take_broken() {
+            self.links.break_link(rank);
+        }
         self.flush(near);
         self.serve(near);
         self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
@@ -270,6 +280,7 @@ impl Far {
             return None;
         }
         if peer.is_far {
+            self.state.lending.end(failure.rank);
             self.links.break_link(failure.rank);
         }
         Some(event)
@@ -292,6 +303,7 @@ impl Far {
     fn is_woken(&mut self, near: &ShmPort) -> bool {
         let is_still =
             self.out.is_empty() && self.state.serving.is_empty() && self.links.is_still();
+        let is_still = is_still && !self.state.lending.is_busy();
         if let SleepBy::Unknown = self.alarm {
             let waker = near.host().waker();
             let descriptor = self.links.endpoint().descriptor();
@@ -359,9 +371,10 @@ impl Far {
         }
         let failure = match near.peer(rank) {
             PeerState::Failed(failure) => failure,
-            _ => PeerFailure { rank, pid: 0, cause: DeathCause::Unknown },
+            _ => lost(near, rank),
         };
         peer.failed = Some(failure);
+        self.state.lending.end(rank);
         self.state.departures += 1;
         self.state.events.push_back(Event::PeerFailed(failure));
     }

@@ -14,9 +14,9 @@ use hikyaku_nic::time::Time;
 use hikyaku_shm::ShmPort;
 
 use super::memory::FarWait;
-use super::{Far, FarPeer, NAP, SENDS, wire};
+use super::{Far, NAP, SENDS, wire};
 
-/// How long a rank that leaves waits for the word of one that has left too.
+/// How long a rank that leaves waits for the answer of one that has left too and serves memory.
 const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
 
 /// How long the provider gets to send what it has taken, if others leave too.
@@ -111,30 +111,29 @@ impl Far {
         }
     }
 
-    /// Lets the provider send what it has taken: a rank that leaves as well waits for it.
+    /// Lets the provider send what it has taken: a rank that leaves as well waits for the answer
+    /// to its own last word. Of what was for others they have said that it came.
     fn say_last_words(&mut self, near: &mut ShmPort) {
-        let start = near.now();
-        let is_recent = |peer: &FarPeer| peer.left.is_some_and(|left| start < left + LAST_WORD);
-        let flush = match self.state.peers.iter().any(is_recent) {
-            true => start + FLUSH,
-            false => start,
-        };
-        while near.now() < flush
-            || self.links.endpoint().in_flight() > 0 && near.now() < start + LAST_WORD
-        {
+        if !self.state.peers.iter().any(|peer| peer.left.is_some()) {
+            return;
+        }
+        let end = near.now() + FLUSH;
+        while near.now() < end {
             if !self.progress(near) {
                 near.park(Some(near.now() + NAP));
             }
         }
     }
 
-    /// Whether a rank knows that this one leaves, or need not.
+    /// Whether a rank knows that this one leaves, or need not: one that has left itself waits for
+    /// nothing but the answer to its last word, which is on its way. Its answer may never come.
     fn knows(&self, near: &ShmPort, rank: Rank, is_unsaid: bool) -> bool {
         let peer = &self.state.peers[rank as usize];
         let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
+        let is_deaf = |left| !peer.keeps || near.now() > left + LAST_WORD;
         is_over
             || peer.failed.is_some()
             || !is_unsaid && (!peer.told_bye || self.links.unacknowledged(rank, SENDS) == 0)
-            || peer.left.is_some_and(|left| near.now() > left + LAST_WORD)
+            || peer.left.is_some_and(is_deaf)
     }
 }

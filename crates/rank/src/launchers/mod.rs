@@ -12,7 +12,8 @@
 //!   [gets the addresses of others, tells the host]
 //! ```
 //!
-//! Several hosts have one more fence before, behind which all know the job's secret.
+//! Several hosts have one more fence before, behind which all know the job's secret and the names
+//! of hosts.
 //!
 //! **Deaths.** The launcher that is there watches its processes, and most end the job if one dies.
 //! Beside that, ranks of a host watch each other: one that waits looks every tenth of a second. How
@@ -26,6 +27,7 @@ mod pmix;
 use std::fs::File;
 use std::io::Read;
 
+use hikyaku_nic::fabric::Name;
 use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, Process, ShmPort};
 
 use self::launcher::Launcher;
@@ -33,10 +35,11 @@ pub use self::launcher::LauncherError;
 use self::pmi::Pmi;
 use self::pmix::Pmix;
 
-/// Keys of the meeting: the memory of a host, the secret, and where a rank is reached.
+/// Keys of the meeting: the memory of a host, its name, the secret, and where a rank is reached.
 const MEMORY: &str = "memory";
 const SECRET: &str = "secret";
 const ADDRESS: &str = "address";
+const HOST: &str = "host";
 
 /// A rank's part in a job that another launcher has started. Tells it when the rank leaves.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ impl Started {
         let of = launcher.hosts()?.map_or_else(|| vec![0; size as usize], |of| renumbered(&of));
         let own = of[rank as usize];
         let hosts = match of.iter().any(|host| *host != 0) {
-            true => Some(Hosts { own, key: secret(&mut *launcher)?, of: of.clone() }),
+            true => Some(introduce(&mut *launcher, &of)?),
             false => None,
         };
         let first = of.iter().position(|host| *host == own).unwrap_or_default() as u32;
@@ -127,9 +130,22 @@ impl Drop for Started {
     }
 }
 
-/// The secret of the job, by rank 0.
-fn secret(launcher: &mut dyn Launcher) -> Result<[u8; 16], LauncherError> {
-    if launcher.rank() == 0 {
+/// The hosts of a job that has several: their names, by the first rank of each, and the job's
+/// secret, by rank 0.
+fn introduce(launcher: &mut dyn Launcher, of: &[u32]) -> Result<Hosts, LauncherError> {
+    let rank = launcher.rank();
+    let own = of[rank as usize];
+    // Each host has a rank, and so a first one.
+    let firsts: Vec<u32> = (0..=of.iter().copied().max().unwrap_or_default())
+        .filter_map(|host| of.iter().position(|other| *other == host))
+        .map(|rank| rank as u32)
+        .collect();
+    if firsts.contains(&rank) {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or("without name");
+        launcher.put(HOST, &hex(Name::new(name).as_str().as_bytes()))?;
+    }
+    if rank == 0 {
         let mut key = [0; 16];
         let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut key));
         read.map_err(LauncherError::Secret)?;
@@ -137,7 +153,13 @@ fn secret(launcher: &mut dyn Launcher) -> Result<[u8; 16], LauncherError> {
     }
     launcher.fence()?;
     let key = unhex(&launcher.get(0, SECRET)?).and_then(|key| key.try_into().ok());
-    key.ok_or(LauncherError::Missing { rank: 0 })
+    let key = key.ok_or(LauncherError::Missing { rank: 0 })?;
+    let mut names = Vec::new();
+    for rank in firsts {
+        let name = unhex(&launcher.get(rank, HOST)?).ok_or(LauncherError::Missing { rank })?;
+        names.push(Name::new(&String::from_utf8_lossy(&name)));
+    }
+    Ok(Hosts { own, of: of.to_vec(), names, key })
 }
 
 /// Why a rank cannot join the memory that another one of its host has made.

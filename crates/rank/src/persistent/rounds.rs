@@ -465,14 +465,13 @@ impl Rounds {
         if missing >= self.world.engine().borrow().size() {
             return stopped(fault).into();
         }
-        let peer = self.world.engine().borrow().port().peer(missing);
-        match peer {
+        let engine = self.world.engine().borrow();
+        match engine.port().peer(missing) {
             PeerState::Failed(failure) => return MsgError::PeerFailed(failure).into(),
-            PeerState::Left => return MsgError::PeerLeft { rank: missing }.into(),
+            PeerState::Left => return MsgError::left(missing, engine.port()).into(),
             PeerState::Starting | PeerState::Running => {}
         }
         // It is there and has let go of its end. If somebody has died, that is why.
-        let engine = self.world.engine().borrow();
         let ranks = (0..self.world.size()).filter_map(|rank| self.world.in_job(rank).ok());
         let mut dead = ranks.filter_map(|rank| match engine.port().peer(rank) {
             PeerState::Failed(failure) => Some(MsgError::PeerFailed(failure).into()),
@@ -486,7 +485,7 @@ impl Rounds {
     fn fail(&mut self, error: Error) -> Error {
         let missing = match &error {
             Error::Message(MsgError::PeerFailed(failure)) => failure.rank,
-            Error::Message(MsgError::PeerLeft { rank }) => *rank,
+            Error::Message(MsgError::PeerLeft { rank, .. }) => *rank,
             Error::Persistent(PersistentError::Freed { rank }) => {
                 self.world.in_job(*rank).unwrap_or(*rank)
             }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hikyaku_coll::Choices;
-use hikyaku_msg::MsgError;
+use hikyaku_msg::{LongMessages, MsgError, Way};
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_rank::RankPort;
 use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
@@ -71,6 +71,101 @@ fn messages_of_every_length_arrive_in_order() {
             }
         });
     }
+}
+
+/// Lengths with one piece, several, and a last one that is short.
+const LONG: [usize; 5] = [70_000, 256 << 10, (256 << 10) + 100, 1 << 20, 3_000_001];
+
+#[test]
+fn long_messages_are_fetched_from_their_senders_or_streamed() {
+    on_hosts(&[0, 1], |world, _| {
+        let peer = 1 - world.rank();
+        for way in [LongMessages::By(Way::Ring), LongMessages::Fastest] {
+            world.engine().borrow_mut().carry_long_messages(way);
+            let before = world.statistics().direct_reads;
+            for length in LONG {
+                let (mut into, message) = (vec![0; length], bytes(length, world.rank()));
+                world.sendrecv(&message, peer, 1, &mut into, peer, 1).unwrap();
+                assert!(into == bytes(length, peer), "{length} bytes");
+                // Into a buffer that is too short.
+                if world.rank() == 0 {
+                    world.send(&message, 1, 2).unwrap();
+                } else {
+                    let short = &mut into[..length / 2];
+                    let error = world.recv(short, 0, 2).unwrap_err();
+                    let Error::Message(MsgError::Truncated { .. }) = error else {
+                        panic!("{error}")
+                    };
+                    assert!(*short == bytes(length, 0)[..length / 2]);
+                }
+            }
+            let fetched = world.statistics().direct_reads - before;
+            let all = LONG.len() as u64 * (1 + u64::from(world.rank()));
+            assert_eq!(fetched, if way == LongMessages::Fastest { all } else { 0 }, "{way}");
+        }
+    });
+}
+
+#[test]
+fn more_long_messages_at_once_than_there_is_room_to_fetch() {
+    on_hosts(&[0, 1, 1], |world, _| {
+        const EACH: i32 = 20;
+        let (own, length) = (world.rank(), 300_000);
+        let all: Vec<Vec<u8>> = (0..EACH).map(|at| bytes(length, own + at as u32)).collect();
+        let mut into = vec![vec![0; length]; 2 * EACH as usize];
+        let peers: Vec<u32> = (0..3).filter(|peer| *peer != own).collect();
+        world
+            .scope(|scope| {
+                for (number, into) in into.iter_mut().enumerate() {
+                    scope.irecv(into, peers[number % 2], number as i32 / 2)?;
+                }
+                for (message, tag) in all.iter().zip(0..) {
+                    peers.iter().try_for_each(|peer| scope.isend(message, *peer, tag).map(drop))?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        for (number, into) in into.iter().enumerate() {
+            assert!(*into == bytes(length, peers[number % 2] + number as u32 / 2), "{number}");
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_dies_while_its_memory_is_fetched_is_an_error() {
+    on_hosts(&[0, 1, 2], |world, jobs| {
+        // Far more than the pieces that are asked for at once.
+        let mut message = bytes(30_000_000, world.rank());
+        if world.rank() == 1 {
+            let gone = world.scope(|scope| {
+                scope.isend(&message, 0, 1)?;
+                scope.isend(&message[..1], 0, 2)?;
+                world.recv(&mut [0_u8], 0, 3)?;
+                jobs.iter().for_each(|job| assert!(job.mark_dead(1, DeathCause::Signal(9))));
+                Err::<(), _>(Error::from(MsgError::Cancelled))
+            });
+            gone.unwrap_err();
+            let _never_leaves = std::mem::ManuallyDrop::new(world);
+            return;
+        }
+        if world.rank() == 2 {
+            world.recv(&mut [0_u8], 0, 4).unwrap();
+            return world.send(&message, 0, 5).unwrap();
+        }
+        world.recv(&mut message[..1], 1, 2).unwrap();
+        let fetched = world.scope(|scope| {
+            let receive = scope.irecv(&mut message, 1, 1)?;
+            world.send(&[1_u8], 1, 3)?;
+            receive.wait()
+        });
+        let error = fetched.unwrap_err();
+        let Error::Message(MsgError::PeerFailed(failure)) = &error else { panic!("{error}") };
+        assert_eq!(failure.rank, 1);
+        // The room is used again.
+        world.send(&[1_u8], 2, 4).unwrap();
+        world.recv(&mut message, 2, 5).unwrap();
+        assert!(message == bytes(message.len(), 2));
+    });
 }
 
 #[test]
@@ -168,6 +263,7 @@ fn a_death_on_another_host_is_an_error_of_who_waits() {
         let error = world.recv(&mut [0_u8; 1], 1, 7).unwrap_err();
         let Error::Message(MsgError::PeerFailed(failure)) = &error else { panic!("{error}") };
         assert_eq!((failure.rank, failure.cause), (1, DeathCause::Signal(9)));
+        assert!(error.to_string().contains(" on host host1 died: "), "{error}");
         assert!(start.elapsed() < Duration::from_secs(10));
         assert!(world.send(&vec![0_u8; 1 << 20], 1, 0).is_err());
         // Those that are left go on.
@@ -192,7 +288,8 @@ fn who_waits_for_a_rank_that_has_left_gets_its_messages_and_an_error() {
         let mut into = vec![0; 50_000];
         world.recv(&mut into, 1, 0).unwrap();
         let error = world.recv(&mut into, 1, 3).unwrap_err();
-        let Error::Message(MsgError::PeerLeft { rank: 1 }) = &error else { panic!("{error}") };
+        let Error::Message(MsgError::PeerLeft { rank: 1, .. }) = &error else { panic!("{error}") };
+        assert!(error.to_string().starts_with("rank 1 on host host1 has left"), "{error}");
     });
 }
 

@@ -107,7 +107,8 @@ fn check(fault: Fault, at: Duration, ended: &Ended) {
         }
         // In a host that is gone either rank may be noticed first.
         let named = gone.iter().any(|gone| said.contains(&format!("rank {gone} ")));
-        assert!(named, "{fault:?}: {line}");
+        let place = format!(" on host {} died: ", address(1));
+        assert!(named && said.contains(&place), "{fault:?}: {line}");
         assert!(later.as_secs_f64() < fault.limit() + BUSY, "{fault:?}: {line}");
         told.push(rank);
     }

@@ -195,7 +195,9 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
                 Error::Rank(Rank::Message(MsgError::PeerFailed(failure))) => {
                     died && failure.rank == VICTIM
                 }
-                Error::Rank(Rank::Message(MsgError::PeerLeft { rank })) => !died && rank == VICTIM,
+                Error::Rank(Rank::Message(MsgError::PeerLeft { rank, .. })) => {
+                    !died && rank == VICTIM
+                }
                 // The other survivor may see it first, and say so.
                 Error::Rank(Rank::Collective(CollError::GaveUp {
                     cause: Cause::Gone { rank },

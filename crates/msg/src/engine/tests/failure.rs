@@ -1,6 +1,6 @@
 //! Ranks that die or leave while others need them.
 
-use hikyaku_nic::fabric::{DeathCause, PeerFailure, PeerState, Port};
+use hikyaku_nic::fabric::{DeathCause, Name, PeerFailure, PeerState, Port};
 
 use super::*;
 use crate::testing::{engines, pattern, run, settle, tight};
@@ -10,7 +10,11 @@ const CAUSE: DeathCause = DeathCause::Signal(9);
 /// Declares rank `rank` dead.
 fn kill(witness: &Engine<Unruly>, rank: Rank) -> MsgError {
     assert!(witness.port().inner.host().fail(rank, CAUSE));
-    MsgError::PeerFailed(PeerFailure { rank, pid: 0, cause: CAUSE })
+    MsgError::PeerFailed(PeerFailure { rank, pid: 0, host: Name::NONE, cause: CAUSE })
+}
+
+fn left(rank: Rank) -> MsgError {
+    MsgError::PeerLeft { rank, host: Name::NONE }
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn last_messages_of_a_departed_rank_arrive() {
         assert_eq!(buffer, [1]);
         engine.recv(&mut buffer, from(0, 0)).map(drop)
     });
-    assert_eq!(results[1], Err(MsgError::PeerLeft { rank: 0 }));
+    assert_eq!(results[1], Err(left(0)));
 }
 
 #[test]
@@ -141,14 +145,14 @@ fn requests_of_a_departed_rank_end() {
     let _c = all.pop().unwrap();
     drop(all.pop().unwrap());
     let a = &mut all[0];
-    let left = Err(MsgError::PeerLeft { rank: 1 });
-    assert_eq!(a.recv(&mut [], from(1, 0)).map(drop), left);
-    assert_eq!(a.send(&pattern(1000, 0), to(1, 0), SendMode::Standard), left);
-    assert_eq!(a.send(&[], to(1, 0), SendMode::Synchronous), left);
-    assert_eq!(a.wait_probe(from(1, 0)).map(drop), left);
+    let gone = Err(left(1));
+    assert_eq!(a.recv(&mut [], from(1, 0)).map(drop), gone);
+    assert_eq!(a.send(&pattern(1000, 0), to(1, 0), SendMode::Standard), gone);
+    assert_eq!(a.send(&[], to(1, 0), SendMode::Synchronous), gone);
+    assert_eq!(a.wait_probe(from(1, 0)).map(drop), gone);
     // Messages may still go until there is no room; then no more.
     let until_full = (0..100).find_map(|_| a.send(&[1], to(1, 0), SendMode::Standard).err());
-    assert_eq!(until_full, left.err());
+    assert_eq!(until_full, gone.err());
 }
 
 #[test]
@@ -174,6 +178,6 @@ fn a_sender_that_leaves_ends_its_rendezvous() {
     isend(&mut b, &pattern(1000, 1), to(0, 0));
     a.progress();
     drop(b);
-    assert_eq!(a.recv(&mut [0; 1000], from(1, 0)), Err(MsgError::PeerLeft { rank: 1 }));
+    assert_eq!(a.recv(&mut [0; 1000], from(1, 0)), Err(left(1)));
     assert_clean(a);
 }

@@ -1,0 +1,273 @@
+//! Long messages whose receiver fetches them out of the sender's memory: the sender copies nothing.
+//!
+//! ```text
+//!   sender            receiver
+//!   lends ── RTS ──►  Fetch ──► pieces asked for, a few at a time ──► there ──► parts of a message
+//!     ▲                           ▲                                            │
+//!     │                           '──── the engine has copied a piece out ◄────'
+//!     '───── FIN ───── all parts
+//! ```
+//!
+//! Pieces are read into registered memory of this side and copied out of it, so nobody's buffer is
+//! in a provider's hands when a peer dies: what is under way then keeps its memory for good. A
+//! fetch takes the room of a few pieces whatever the message's length. There are as many fetches
+//! at once as there are rooms; further messages stream.
+
+use std::collections::BTreeMap;
+
+use hikyaku_nic::fabric::{Event, Landed, Landing, Rank, RingSlice};
+use hikyaku_ofi::link::Links;
+use hikyaku_ofi::{Lent, Posted, Region};
+
+use super::Far;
+
+/// Bytes of a piece, and how many there are room for in a fetch.
+const PIECE: usize = 256 << 10;
+const PIECES: usize = 4;
+
+/// The shortest piece. A provider copies shorter messages into memory of its own.
+const LEAST: u64 = 16 << 10;
+
+/// From how many bytes on a message is lent.
+const LEND_FROM: usize = 64 << 10;
+
+/// Fetches at once.
+const FETCHES: usize = 16;
+
+/// What this rank lends, and what it fetches from others.
+#[derive(Default)]
+pub(super) struct Lending {
+    lent: BTreeMap<u64, Lent>,
+    fetches: Vec<Fetch>,
+    /// Sources of which a piece cannot be had.
+    broken: Vec<Rank>,
+}
+
+/// The room for a fetch, and the fetch that has it.
+struct Fetch {
+    /// `None`: a source died while a piece was under way.
+    region: Option<Region>,
+    /// Which fetch it is of those that have had this room.
+    number: u16,
+    /// `None`: nobody has it.
+    of: Option<Message>,
+    pieces: [Piece; PIECES],
+}
+
+/// A message that is fetched.
+struct Message {
+    from: Rank,
+    name: u64,
+    length: u64,
+    /// The protocol and header of its parts.
+    told: (u8, u64),
+    /// Bytes asked for, and bytes that have become parts; pieces of both.
+    asked: (u64, usize),
+    landed: (u64, usize),
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Piece {
+    #[default]
+    Free,
+    Asked(u32),
+    There(u32),
+    /// The engine has it.
+    Landed,
+}
+
+impl Fetch {
+    /// Whether another message can have the room.
+    fn is_free(&self) -> bool {
+        self.of.is_none() && self.pieces.iter().all(|piece| *piece == Piece::Free)
+    }
+
+    /// Ends a fetch. What is under way keeps its memory.
+    fn end(&mut self) {
+        self.of = None;
+        for piece in &mut self.pieces {
+            match piece {
+                Piece::Asked(_) => {
+                    self.region = None;
+                    *piece = Piece::Free;
+                }
+                Piece::There(_) => *piece = Piece::Free,
+                Piece::Free | Piece::Landed => {}
+            }
+        }
+        self.number = self.number.wrapping_add(1);
+    }
+}
+
+/// The length of the next piece of so many bytes: none is too short.
+fn next_length(left: u64) -> u64 {
+    let piece = PIECE as u64;
+    if left > piece && left < piece + LEAST { piece - LEAST } else { left.min(piece) }
+}
+
+fn token(room: usize, number: u16, piece: usize) -> u32 {
+    u32::from(number) << 16 | ((room * PIECES + piece) as u32)
+}
+
+impl Lending {
+    /// Begins a fetch. `false`: it is too short, or there is no room.
+    fn begin(
+        &mut self,
+        links: &Links,
+        (from, name): (Rank, u64),
+        length: u64,
+        told: (u8, u64),
+    ) -> bool {
+        if length < LEAST {
+            return false;
+        }
+        let room = self.fetches.iter().position(Fetch::is_free).unwrap_or_else(|| {
+            let (number, pieces) = (0, [Piece::Free; PIECES]);
+            self.fetches.push(Fetch { region: None, number, of: None, pieces });
+            self.fetches.len() - 1
+        });
+        if room == FETCHES {
+            self.fetches.pop();
+            return false;
+        }
+        let fetch = &mut self.fetches[room];
+        if fetch.region.is_none() {
+            fetch.region = links.region(PIECES * PIECE).ok();
+        }
+        if fetch.region.is_none() {
+            return false;
+        }
+        fetch.of = Some(Message { from, name, length, told, asked: (0, 0), landed: (0, 0) });
+        true
+    }
+
+    /// Asks for pieces that there is room for.
+    pub(super) fn ask(&mut self, links: &mut Links) {
+        for (room, fetch) in self.fetches.iter_mut().enumerate() {
+            let (Some(message), Some(region)) = (&mut fetch.of, &fetch.region) else { continue };
+            while message.asked.0 < message.length {
+                let (done, count) = message.asked;
+                let piece = count % PIECES;
+                if fetch.pieces[piece] != Piece::Free {
+                    break;
+                }
+                let length = next_length(message.length - done);
+                let into = (region, piece * PIECE, length as usize);
+                let token = token(room, fetch.number, piece);
+                match links.fetch_lent(message.from, (message.name, done), into, token) {
+                    Ok(Posted::Accepted) => {}
+                    Ok(Posted::Full) => break,
+                    Err(_) => {
+                        self.broken.push(message.from);
+                        break;
+                    }
+                }
+                fetch.pieces[piece] = Piece::Asked(length as u32);
+                message.asked = (done + length, count + 1);
+            }
+        }
+    }
+
+    /// A piece is there, or cannot be had; what can land becomes events.
+    pub(super) fn take_in(&mut self, token: u32, whole: bool, mut event: impl FnMut(Event)) {
+        let place = token as usize & 0xffff;
+        let (room, piece) = (place / PIECES, place % PIECES);
+        let Some(fetch) = self.fetches.get_mut(room) else { return };
+        let Some(message) = &mut fetch.of else { return };
+        let Piece::Asked(length) = fetch.pieces[piece] else { return };
+        // One of a message before, whose source has died, is nobody's.
+        if u32::from(fetch.number) != token >> 16 {
+            return;
+        }
+        if !whole {
+            self.broken.push(message.from);
+            return;
+        }
+        fetch.pieces[piece] = Piece::There(length);
+        while let (offset, count) = message.landed
+            && let place = count % PIECES
+            && let Piece::There(length) = fetch.pieces[place]
+        {
+            fetch.pieces[place] = Piece::Landed;
+            message.landed = (offset + u64::from(length), count + 1);
+            let ((protocol, header), total) = (message.told, message.length);
+            let slice = RingSlice::beside((room * PIECES + place) as u64, length);
+            let (source, data) = (message.from, Landing::Ring(slice));
+            event(Event::Landed(Landed { source, protocol, header, total, offset, data }));
+        }
+        if message.landed.0 == message.length {
+            fetch.end();
+        }
+    }
+
+    /// A rank is gone: nothing more is fetched of it.
+    pub(super) fn end(&mut self, rank: Rank) {
+        let is_of = |fetch: &&mut Fetch| fetch.of.as_ref().is_some_and(|it| it.from == rank);
+        self.fetches.iter_mut().filter(is_of).for_each(Fetch::end);
+    }
+
+    /// A source of which a piece cannot be had.
+    pub(super) fn take_broken(&mut self) -> Option<Rank> {
+        self.broken.pop()
+    }
+
+    /// Whether pieces are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.fetches.iter().any(|fetch| fetch.of.is_some())
+    }
+}
+
+impl Far {
+    /// [`CopyPort::lend`](hikyaku_nic::fabric::CopyPort::lend).
+    pub(crate) fn lend(&mut self, name: u64, bytes: &[u8]) -> bool {
+        if bytes.len() < LEND_FROM || !self.links.lends() {
+            return false;
+        }
+        let lent = self.links.lend(name, bytes);
+        lent.is_ok_and(|lent| self.state.lending.lent.insert(name, lent).is_none())
+    }
+
+    /// [`CopyPort::take_back`](hikyaku_nic::fabric::CopyPort::take_back).
+    pub(crate) fn take_back(&mut self, name: u64) {
+        self.state.lending.lent.remove(&name);
+    }
+
+    /// [`CopyPort::fetch_lent`](hikyaku_nic::fabric::CopyPort::fetch_lent).
+    pub(crate) fn fetch_lent(
+        &mut self,
+        (from, name): (Rank, u64),
+        length: u64,
+        told: (u8, u64),
+    ) -> bool {
+        let is_there = self.links.is_connected(from) && !self.state.is_gone(from);
+        let begun = is_there && self.state.lending.begin(&self.links, (from, name), length, told);
+        if begun {
+            self.state.lending.ask(&mut self.links);
+        }
+        begun
+    }
+
+    /// Copies bytes of a piece that has landed.
+    pub(crate) fn copy_piece(
+        &self,
+        place: u64,
+        (offset, length): (usize, usize),
+        into: &mut [u8],
+    ) -> usize {
+        let (room, piece) = (place as usize / PIECES, place as usize % PIECES);
+        let fetch = self.state.lending.fetches.get(room);
+        let Some(region) = fetch.and_then(|fetch| fetch.region.as_ref()) else { return 0 };
+        let count = into.len().min(length.saturating_sub(offset));
+        region.copy_out(piece * PIECE + offset, &mut into[..count]);
+        count
+    }
+
+    /// The room of a piece is free again.
+    pub(crate) fn release_piece(&mut self, place: u64) {
+        let (room, piece) = (place as usize / PIECES, place as usize % PIECES);
+        if let Some(fetch) = self.state.lending.fetches.get_mut(room) {
+            fetch.pieces[piece] = Piece::Free;
+            self.state.lending.ask(&mut self.links);
+        }
+    }
+}
