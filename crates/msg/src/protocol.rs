@@ -24,6 +24,7 @@
 use hikyaku_nic::fabric::{INLINE_BYTES, JointCopy, Rank, RemoteAddress, Space};
 
 use crate::request::RequestId;
+use crate::ways::{Trial, Way};
 
 /// A message or the next part of one.
 pub(crate) const EAGER: u8 = 1;
@@ -59,15 +60,20 @@ pub(crate) struct ReadyToSend {
     pub(crate) address: Option<(Space, u64)>,
     /// Whether it was sent in ready mode.
     pub(crate) ready: bool,
+    /// The way that the sender is trying with messages that it receives from the receiver.
+    pub(crate) trial: Option<Trial>,
 }
 
 const RTS_BYTES: usize = 32;
+
+/// The third word of an RTS: the space in bits 0..8, a try's way and number in 16..24 and 24..32.
 const READY: u64 = 1 << 8;
+const TRIAL: u32 = 16;
 
 impl ReadyToSend {
     pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
         let (space, offset) = encode_address(self.address);
-        let flags = space | if self.ready { READY } else { 0 };
+        let flags = space | if self.ready { READY } else { 0 } | encode_trial(self.trial) << TRIAL;
         let mut bytes = [0; RTS_BYTES];
         for (chunk, word) in
             bytes.chunks_exact_mut(8).zip([self.total, self.request, flags, offset])
@@ -79,9 +85,24 @@ impl ReadyToSend {
 
     pub(crate) fn decode(payload: &[u8]) -> Option<ReadyToSend> {
         let [total, request, flags, offset] = words(payload)?;
-        let address = decode_address(flags & !READY, offset)?;
-        Some(ReadyToSend { total, request, address, ready: flags & READY != 0 })
+        let trial = decode_trial(flags >> TRIAL)?;
+        let address = decode_address(flags & ((1 << TRIAL) - 1) & !READY, offset)?;
+        Some(ReadyToSend { total, request, address, ready: flags & READY != 0, trial })
     }
+}
+
+/// A try as a number; 0: none.
+fn encode_trial(trial: Option<Trial>) -> u64 {
+    trial.map_or(0, |Trial { way, number }| u64::from(number) << 8 | (way as u64 + 1))
+}
+
+fn decode_trial(word: u64) -> Option<Option<Trial>> {
+    if word == 0 {
+        return Some(None);
+    }
+    let number = u8::try_from(word >> 8).ok()?;
+    let way = Way::ALL.into_iter().find(|way| *way as u64 + 1 == word & 0xff)?;
+    Some(Some(Trial { way, number }))
 }
 
 /// An address of the sender or receiver as two words.
@@ -228,10 +249,13 @@ mod tests {
     proptest! {
         #[test]
         fn an_announcement_survives_the_wire(
-            total: u64, request: u64, offset: u64, space in 0..3, ready: bool
+            total: u64, request: u64, offset: u64, space in 0..3, ready: bool,
+            tried in 0..4_usize, number: u8
         ) {
             let address = [None, Some((Space::Region, offset)), Some((Space::Process, offset))];
-            let rts = ReadyToSend { total, request, address: address[space as usize], ready };
+            let address = address[space as usize];
+            let trial = Way::ALL.get(tried).map(|way| Trial { way: *way, number });
+            let rts = ReadyToSend { total, request, address, ready, trial };
             prop_assert_eq!(ReadyToSend::decode(&rts.encode()), Some(rts));
         }
 
