@@ -24,6 +24,7 @@
 use hikyaku_nic::fabric::{INLINE_BYTES, JointCopy, Rank, RemoteAddress, Space};
 
 use crate::request::RequestId;
+use crate::ways::{Trial, Way};
 
 /// A message or the next part of one.
 pub(crate) const EAGER: u8 = 1;
@@ -61,17 +62,25 @@ pub(crate) struct ReadyToSend {
     pub(crate) lent: bool,
     /// Whether it was sent in ready mode.
     pub(crate) ready: bool,
+    /// The way that the sender is trying with messages that it receives from the receiver.
+    pub(crate) trial: Option<Trial>,
 }
 
 const RTS_BYTES: usize = 32;
+
+/// The third word of an RTS: the space in bits 0..8, a try's way and number in 16..24 and 24..32.
 const READY: u64 = 1 << 8;
 const LENT: u64 = 1 << 9;
+const TRIAL: u32 = 16;
 
 impl ReadyToSend {
     pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
         let (space, offset) = encode_address(self.address);
         let flag = |is_set, flag| if is_set { flag } else { 0 };
-        let flags = space | flag(self.ready, READY) | flag(self.lent, LENT);
+        let flags = space
+            | flag(self.ready, READY)
+            | flag(self.lent, LENT)
+            | encode_trial(self.trial) << TRIAL;
         let mut bytes = [0; RTS_BYTES];
         for (chunk, word) in
             bytes.chunks_exact_mut(8).zip([self.total, self.request, flags, offset])
@@ -83,10 +92,25 @@ impl ReadyToSend {
 
     pub(crate) fn decode(payload: &[u8]) -> Option<ReadyToSend> {
         let [total, request, flags, offset] = words(payload)?;
-        let address = decode_address(flags & !(READY | LENT), offset)?;
+        let trial = decode_trial(flags >> TRIAL)?;
+        let address = decode_address(flags & ((1 << TRIAL) - 1) & !(READY | LENT), offset)?;
         let (lent, ready) = (flags & LENT != 0, flags & READY != 0);
-        Some(ReadyToSend { total, request, address, lent, ready })
+        Some(ReadyToSend { total, request, address, lent, ready, trial })
     }
+}
+
+/// A try as a number; 0: none.
+fn encode_trial(trial: Option<Trial>) -> u64 {
+    trial.map_or(0, |Trial { way, number }| u64::from(number) << 8 | (way as u64 + 1))
+}
+
+fn decode_trial(word: u64) -> Option<Option<Trial>> {
+    if word == 0 {
+        return Some(None);
+    }
+    let number = u8::try_from(word >> 8).ok()?;
+    let way = Way::ALL.into_iter().find(|way| *way as u64 + 1 == word & 0xff)?;
+    Some(Some(Trial { way, number }))
 }
 
 /// An address of the sender or receiver as two words.
@@ -233,11 +257,13 @@ mod tests {
     proptest! {
         #[test]
         fn an_announcement_survives_the_wire(
-            total: u64, request: u64, offset: u64, space in 0..3, lent: bool, ready: bool
+            total: u64, request: u64, offset: u64, space in 0..3, lent: bool, ready: bool,
+            tried in 0..4_usize, number: u8
         ) {
             let address = [None, Some((Space::Region, offset)), Some((Space::Process, offset))];
             let address = address[space as usize];
-            let rts = ReadyToSend { total, request, address, lent, ready };
+            let trial = Way::ALL.get(tried).map(|way| Trial { way: *way, number });
+            let rts = ReadyToSend { total, request, address, lent, ready, trial };
             prop_assert_eq!(ReadyToSend::decode(&rts.encode()), Some(rts));
         }
 

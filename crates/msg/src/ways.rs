@@ -9,6 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use hikyaku_nic::fabric::Space;
 use hikyaku_nic::time::Time;
 use thiserror::Error;
 
@@ -92,42 +93,93 @@ pub(crate) const FIRST_CLASS: u64 = 4 << 10;
 /// Classes of lengths. The last is of all longer messages.
 pub(crate) const CLASSES: usize = 16;
 
-/// Messages in a row by which a way is tried. The first one finds caches and pages in the state
-/// that another way has left, and says nothing: a single message by the ring, tried among copies by
-/// both ends, took 85 us where a row of them takes 30 (256 KiB, far cores of an EPYC).
-const TRIES: u32 = 4;
+/// Messages whose times are added up. Two that travel together, as those of an exchange with two
+/// neighbours, share their time: alone, one of them says nothing.
+const BLOCK: u32 = 2;
 
-/// What part of the time of a class is for trying other ways: one in this many.
+/// Blocks in a row by which a way is tried. The first one finds caches and pages in the state that
+/// another way has left, and does not count: a single message by the ring, tried among copies by
+/// both ends, took 85 us where a row of them takes 30 (256 KiB, far cores of an EPYC).
+const TRIES: u32 = 3;
+
+/// What part of the time of a class may be lost by trying other ways: one in this many.
 const TRIES_SHARE: u64 = 100;
 
 /// The fastest way costs at most this many eighths more than what was known: one interruption says
 /// little.
 const RISE: u64 = 10;
 
-/// Messages in a row by the fastest way that take a quarter more or less than before: then what is
+/// Blocks in a row by the fastest way that take a quarter more or less than before: then what is
 /// known of the others is old.
-const NEWS: u32 = 8;
+const NEWS: u32 = 4;
+
+/// What of a message decides which way is the fastest, besides the two ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Bytes that are carried.
+    pub(crate) length: u64,
+    /// Whether the sender has them in memory that ranks share, where a copy needs no kernel.
+    pub(crate) is_shared: bool,
+}
+
+impl Kind {
+    /// The kind of a message of which the receiver takes `length` bytes at this address.
+    pub(crate) fn new(length: u64, address: Option<(Space, u64)>) -> Kind {
+        Kind { length, is_shared: matches!(address, Some((Space::Region, _))) }
+    }
+}
 
 /// What the ways have taken, from one source.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    classes: [Class; CLASSES],
+    /// Of messages from memory of one process, and from memory that ranks share.
+    classes: [[Class; CLASSES]; 2],
     /// When the last message had come.
     last: Time,
+}
+
+/// A try, as the rank that makes it tells the other end of its messages.
+///
+/// In an exchange each end receives, and a way that needs the sender's help takes long while that
+/// one copies by itself. With both ends reading, an exchange of 2 x 64 KiB of fresh data took 73
+/// us, with both on the ring 22, and a try of the ring by one of them looked slower than either
+/// (far cores of an EPYC). So whoever tries a way says so in what it announces, and the other end
+/// tries that way with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trial {
+    /// The way that is tried.
+    pub(crate) way: Way,
+    /// Which of the rank's tries in this class it is. Each is followed once: it may never end, if
+    /// the rank receives no more.
+    pub(crate) number: u8,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Class {
     took: [Took; 3],
-    /// The way that is being tried, and how many messages are still to go by it.
-    trial: Option<(Way, u32)>,
-    /// Nanoseconds of all messages, and of those that were tries.
+    attempt: Option<Attempt>,
+    /// How many tries this rank has begun, and the last one of the other end that was followed.
+    trials: u8,
+    followed: u8,
+    /// The messages that were added up since the last whole block.
+    block: Block,
+    /// Nanoseconds of all messages, and those that tries have lost.
     all: u64,
     tries: u64,
     /// What the fastest way took when the others were last tried because of news, and how many
-    /// messages in a row have taken something else.
+    /// blocks in a row have taken something else.
     usual: u64,
     unusual: u32,
+}
+
+/// A try that goes on.
+#[derive(Debug, Clone, Copy)]
+struct Attempt {
+    way: Way,
+    /// Whole blocks by it.
+    blocks: u32,
+    /// Whether this rank has begun it, and the other end follows.
+    is_own: bool,
 }
 
 /// What one way took.
@@ -140,51 +192,99 @@ struct Took {
     at: u64,
 }
 
+/// Messages in a row by one way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Block {
+    way: Option<Way>,
+    messages: u32,
+    nanoseconds: u64,
+    bytes: u64,
+}
+
 impl Ways {
-    /// The way for the next message of this length, and why.
-    pub(crate) fn choose(&mut self, length: u64) -> (Way, Reason) {
-        let class = &mut self.classes[class_of(length)];
-        if class.trial.is_none() {
-            class.trial = class.next_trial().map(|way| (way, TRIES));
+    /// The way for the next message of this kind, and why. `other`: what the sender tries, with
+    /// messages that it receives from here. `yields`: this rank gives up a try of its own for it.
+    pub(crate) fn choose(
+        &mut self,
+        kind: Kind,
+        other: Option<Trial>,
+        yields: bool,
+    ) -> (Way, Reason) {
+        let class = self.class(kind);
+        if let Some(Trial { way, number }) = other.filter(|it| it.number != class.followed)
+            && (yields || class.attempt.is_none())
+        {
+            class.followed = number;
+            if class.attempt.is_none_or(|own| own.way != way) {
+                class.attempt = Some(Attempt { way, blocks: 0, is_own: false });
+            }
         }
-        match class.trial {
-            Some((way, _)) => (way, Reason::Tried),
+        if class.attempt.is_none()
+            && let Some(way) = class.next_trial()
+        {
+            // Not 0, which stands for none.
+            class.trials = class.trials % u8::MAX + 1;
+            class.attempt = Some(Attempt { way, blocks: 0, is_own: true });
+        }
+        match class.attempt {
+            Some(Attempt { way, .. }) => (way, Reason::Tried),
             None => (class.fastest(), Reason::Fastest),
         }
+    }
+
+    /// The try to tell the other end of, with a message of this kind to it.
+    pub(crate) fn trial(&self, kind: Kind) -> Option<Trial> {
+        let class = &self.classes[usize::from(kind.is_shared)][class_of(kind.length)];
+        let own = class.attempt.filter(|attempt| attempt.is_own);
+        own.map(|Attempt { way, .. }| Trial { way, number: class.trials })
     }
 
     /// Notes a message, carried from `began` to `now`.
     ///
     /// What a way costs is not over when the message is there: the program finds its data in the
-    /// caches of one core or the other, and the sender its buffer. So the time since the message
-    /// before counts, too, up to four times that of the message. Between far cores 256 KiB were
+    /// caches of one core or the other, and the sender its buffer. So what counts is the time since
+    /// the message before, up to four times that of the message. Between far cores 256 KiB were
     /// there soonest by both ends, and a program that used them took 95 us a message, by the ring
-    /// 35 (EPYC).
-    pub(crate) fn note(&mut self, length: u64, way: Way, began: Time, now: Time) {
-        let class = &mut self.classes[class_of(length)];
-        let carried = (now - began).nanoseconds().max(1);
-        let nanoseconds = (now - self.last).nanoseconds().clamp(carried, carried.saturating_mul(4));
+    /// 35 (EPYC). And messages that travel together do not count their time twice.
+    pub(crate) fn note(&mut self, kind: Kind, way: Way, began: Time, now: Time) {
+        let length = kind.length;
+        let most = (now - began).nanoseconds().max(1).saturating_mul(4);
+        let nanoseconds = (now - self.last).nanoseconds().clamp(1, most);
         self.last = now;
-        let cost = (nanoseconds.saturating_mul(8 << 10) / length.max(1)).max(1);
+        let class = self.class(kind);
         class.all = class.all.saturating_add(nanoseconds);
-        let took = &mut class.took[way as usize];
-        took.at = class.all;
-        match class.trial {
-            Some((tried, left)) if tried == way => {
-                class.tries = class.tries.saturating_add(nanoseconds);
-                // After the first, the least counts.
-                took.estimate = if left + 1 >= TRIES { cost } else { cost.min(took.estimate) };
-                took.is_known = true;
-                class.trial = (left > 1).then_some((way, left - 1));
-            }
+        class.took[way as usize].at = class.all;
+        match class.attempt {
+            Some(attempt) if attempt.way == way => class.count_try(nanoseconds, length),
             // It was chosen before the trial began.
-            Some(_) => {}
-            None => {
-                let most = (took.estimate.saturating_mul(RISE) / 8).max(took.estimate + 1);
-                took.estimate = cost.min(most);
-                class.look_for_news(cost);
-            }
+            Some(_) => return,
+            None => {}
         }
+        if let Some(cost) = class.block.add(way, nanoseconds, length) {
+            class.learn(way, cost);
+        }
+    }
+
+    fn class(&mut self, kind: Kind) -> &mut Class {
+        &mut self.classes[usize::from(kind.is_shared)][class_of(kind.length)]
+    }
+}
+
+impl Block {
+    /// Adds a message. Returns the nanoseconds for 8 KiB if the block is whole.
+    fn add(&mut self, way: Way, nanoseconds: u64, length: u64) -> Option<u64> {
+        if self.way != Some(way) {
+            *self = Block { way: Some(way), ..Block::default() };
+        }
+        self.messages += 1;
+        self.nanoseconds = self.nanoseconds.saturating_add(nanoseconds);
+        self.bytes = self.bytes.saturating_add(length);
+        if self.messages < BLOCK {
+            return None;
+        }
+        let cost = self.nanoseconds.saturating_mul(8 << 10) / self.bytes.max(1);
+        *self = Block::default();
+        Some(cost.max(1))
     }
 }
 
@@ -200,13 +300,41 @@ impl Class {
         others.min_by_key(|way| self.took[*way as usize].at)
     }
 
+    /// Accounts for a message of a try: for what it has taken more than the fastest way would have.
+    /// Something is lost in any case, or equal ways would be tried for ever.
+    fn count_try(&mut self, nanoseconds: u64, length: u64) {
+        let fastest = self.took[self.fastest() as usize].estimate;
+        let expected = fastest.saturating_mul(length) >> 13;
+        let lost = nanoseconds.saturating_sub(expected).max(nanoseconds / 8);
+        self.tries = self.tries.saturating_add(lost);
+    }
+
+    /// Takes in what a block of messages has taken.
+    fn learn(&mut self, way: Way, cost: u64) {
+        let took = &mut self.took[way as usize];
+        let Some(attempt) = &mut self.attempt else {
+            let most = (took.estimate.saturating_mul(RISE) / 8).max(took.estimate + 1);
+            took.estimate = cost.min(most);
+            return self.look_for_news(cost);
+        };
+        // After the first, the least counts.
+        if attempt.blocks > 0 {
+            took.estimate = if attempt.blocks == 1 { cost } else { cost.min(took.estimate) };
+            took.is_known = true;
+        }
+        attempt.blocks += 1;
+        if attempt.blocks == TRIES {
+            self.attempt = None;
+        }
+    }
+
     /// Has the ways tried again if what the fastest takes has changed: another phase of the
-    /// program, or another machine. Not if that has taken a twentieth of the time already.
+    /// program, or another machine. Not if tries have lost a tenth of the time already.
     fn look_for_news(&mut self, cost: u64) {
         let (less, more) = (self.usual - self.usual / 4, self.usual.saturating_add(self.usual / 4));
         self.unusual =
             if (less..=more).contains(&cost) { 0 } else { self.unusual.saturating_add(1) };
-        if self.unusual >= NEWS && self.tries.saturating_mul(20) < self.all {
+        if self.unusual >= NEWS && self.tries.saturating_mul(10) < self.all {
             (self.usual, self.unusual) = (cost, 0);
             self.took.iter_mut().for_each(|took| took.is_known = false);
         }
@@ -228,31 +356,49 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Carries `messages` of 1 MiB on a machine where the ways take so many microseconds. Returns
-    /// how often each was chosen and the time of those that were not the fastest.
-    fn carry(ways: &mut Ways, messages: u32, micros: [u64; 3]) -> ([u32; 3], f64) {
-        let (mut chosen, mut other, mut all) = ([0; 3], 0, 0);
+    /// All messages here are of 1 MiB.
+    const KIND: Kind = Kind { length: 1 << 20, is_shared: false };
+
+    /// Messages until each way has been tried.
+    const FIRST: u32 = BLOCK * TRIES * Way::ALL.len() as u32;
+
+    fn micros(span: u64) -> Time {
+        Time::from_nanoseconds(span * 1000)
+    }
+
+    fn next(ways: &mut Ways) -> Way {
+        ways.choose(KIND, None, false).0
+    }
+
+    fn fastest(ways: &Ways) -> Way {
+        ways.classes[0][class_of(KIND.length)].fastest()
+    }
+
+    /// Carries `messages` on a machine where the ways take so many microseconds. Returns how often
+    /// each was chosen, and the share of the time that was lost by others than the fastest.
+    fn carry(ways: &mut Ways, messages: u32, took: [u64; 3]) -> ([u32; 3], f64) {
+        let (mut chosen, mut lost, mut all) = ([0; 3], 0, 0);
         for _ in 0..messages {
-            let (way, _) = ways.choose(1 << 20);
-            let took = micros[way as usize];
+            let way = next(ways);
+            let span = took[way as usize];
             let began = ways.last;
-            ways.note(1 << 20, way, began, began + Time::from_nanoseconds(took * 1000));
+            ways.note(KIND, way, began, began + micros(span));
             chosen[way as usize] += 1;
-            all += took;
-            other += if took > *micros.iter().min().unwrap() { took } else { 0 };
+            all += span;
+            lost += span - took.iter().min().unwrap();
         }
-        (chosen, other as f64 / all as f64)
+        (chosen, lost as f64 / all as f64)
     }
 
     #[test]
     fn the_fastest_way_is_taken_and_the_others_are_tried_a_little() {
         for fastest in 0..3 {
             let mut ways = Ways::default();
-            let mut micros = [100, 100, 100];
-            micros[fastest] = 50;
-            let (chosen, _) = carry(&mut ways, 12, micros);
-            assert!(chosen.iter().all(|times| *times >= 2), "{chosen:?}");
-            let (chosen, share) = carry(&mut ways, 10_000, micros);
+            let mut took = [100, 100, 100];
+            took[fastest] = 50;
+            let (chosen, _) = carry(&mut ways, FIRST, took);
+            assert_eq!(chosen, [FIRST / 3; 3]);
+            let (chosen, share) = carry(&mut ways, 10_000, took);
             assert!(chosen.iter().all(|times| *times > 10), "{chosen:?}");
             assert!(share < 0.015, "{share}");
         }
@@ -263,8 +409,8 @@ mod tests {
         let mut ways = Ways::default();
         carry(&mut ways, 1000, [50, 100, 100]);
         // The way in use becomes slow: at once. Another becomes faster: as soon as it is tried.
-        carry(&mut ways, 20, [200, 100, 150]);
-        assert_eq!(ways.choose(1 << 20).0, Way::Read);
+        carry(&mut ways, 40, [200, 100, 150]);
+        assert_eq!(next(&mut ways), Way::Read);
         carry(&mut ways, 5000, [200, 100, 25]);
         let (chosen, _) = carry(&mut ways, 100, [200, 100, 25]);
         assert!(chosen[Way::Both as usize] >= 90, "{chosen:?}");
@@ -276,8 +422,8 @@ mod tests {
         for _ in 0..5 {
             carry(&mut ways, 1000, [50, 100, 100]);
             // Now both would take 25, if they were tried; the ring takes less than before, too.
-            let (chosen, _) = carry(&mut ways, 40, [33, 100, 25]);
-            assert!(chosen[Way::Both as usize] >= 20, "{chosen:?}");
+            let (chosen, _) = carry(&mut ways, 60, [33, 100, 25]);
+            assert!(chosen[Way::Both as usize] >= 30, "{chosen:?}");
         }
     }
 
@@ -286,9 +432,9 @@ mod tests {
         let mut ways = Ways::default();
         carry(&mut ways, 100, [80, 50, 100]);
         let began = ways.last;
-        ways.note(1 << 20, Way::Read, began, began + Time::from_nanoseconds(20_000_000));
-        let (chosen, _) = carry(&mut ways, 100, [80, 50, 100]);
-        assert!(chosen[Way::Read as usize] >= 90, "{chosen:?}");
+        ways.note(KIND, Way::Read, began, began + micros(20_000));
+        let (chosen, _) = carry(&mut ways, 1000, [80, 50, 100]);
+        assert!(chosen[Way::Read as usize] >= 950, "{chosen:?}");
     }
 
     #[test]
@@ -297,24 +443,109 @@ mod tests {
         let (mut ways, carried, after) = (Ways::default(), [50, 60, 40], [10, 10, 60]);
         let mut now = Time::ZERO;
         for _ in 0..50 {
-            let (way, _) = ways.choose(1 << 20);
-            let began = now + Time::from_nanoseconds(after[way as usize] * 1000);
-            now = began + Time::from_nanoseconds(carried[way as usize] * 1000);
-            ways.note(1 << 20, way, began, now);
+            let way = next(&mut ways);
+            let began = now + micros(after[way as usize]);
+            now = began + micros(carried[way as usize]);
+            ways.note(KIND, way, began, now);
         }
-        assert_eq!(ways.choose(1 << 20), (Way::Ring, Reason::Fastest));
+        assert_eq!(next(&mut ways), Way::Ring);
+    }
+
+    #[test]
+    fn messages_that_travel_together_share_their_time() {
+        // Two at a time: the ring's take 60 us each, and 60 in all.
+        let mut ways = Ways::default();
+        for _ in 0..50 {
+            let (way, began) = (next(&mut ways), ways.last);
+            let (first, second) = if way == Way::Ring { (59, 60) } else { (35, 70) };
+            for came in [first, second] {
+                ways.note(KIND, way, began, began + micros(came));
+            }
+        }
+        assert_eq!(next(&mut ways), Way::Ring);
+    }
+
+    /// Two ranks exchange two messages each, which take so long when they choose these ways.
+    fn exchange(ends: &mut [Ways; 2], times: u32, took: impl Fn(Way, Way) -> u64) {
+        for _ in 0..times {
+            let told = [0, 1].map(|end: usize| ends[1 - end].trial(KIND));
+            // Both messages of a rank are announced before it takes in the other's.
+            let chosen = [0, 1].map(|end| {
+                let [first, second] =
+                    [(); 2].map(|()| ends[end].choose(KIND, told[end], end == 1).0);
+                assert_eq!(first, second, "nothing was noted in between");
+                first
+            });
+            let span = took(chosen[0], chosen[1]);
+            for (ways, way) in ends.iter_mut().zip(chosen) {
+                let began = ways.last;
+                for came in [span / 2, span] {
+                    ways.note(KIND, way, began, began + micros(came));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn both_ends_of_an_exchange_try_a_way_together() {
+        // As measured, fresh: a ring whose sender reads meanwhile waits for it.
+        let fresh = |one, other| match (one, other) {
+            (Way::Ring, Way::Ring) => 22,
+            (Way::Ring, _) | (_, Way::Ring) => 80,
+            _ => 72,
+        };
+        let warm =
+            |one: Way, other: Way| if (one, other) == (Way::Read, Way::Read) { 15 } else { 22 };
+        let mut ends = <[Ways; 2]>::default();
+        // One has learned something before, so that they do not begin alike.
+        carry(&mut ends[0], 14, [50, 40, 60]);
+        for took in [&warm as &dyn Fn(Way, Way) -> u64, &fresh, &warm, &fresh] {
+            exchange(&mut ends, 1000, took);
+            let (one, other) = (fastest(&ends[0]), fastest(&ends[1]));
+            assert_eq!(one, other);
+            assert_eq!(
+                took(one, other),
+                took(Way::Ring, Way::Ring).min(took(Way::Read, Way::Read))
+            );
+        }
+    }
+
+    #[test]
+    fn a_try_of_the_other_end_is_followed_once() {
+        let mut ways = Ways::default();
+        carry(&mut ways, 1000, [50, 100, 100]);
+        let other = Some(Trial { way: Way::Both, number: 7 });
+        let mut tried = 0;
+        for _ in 0..100 {
+            let (way, _) = ways.choose(KIND, other, false);
+            tried += u32::from(way == Way::Both);
+            let began = ways.last;
+            ways.note(KIND, way, began, began + micros(50));
+        }
+        assert_eq!(tried, BLOCK * TRIES);
+        assert_eq!(ways.trial(KIND), None, "the one who follows says nothing");
+        // Of two who try at once one yields.
+        let mut ways = Ways::default();
+        assert_eq!(next(&mut ways), Way::Ring);
+        assert_eq!(ways.choose(KIND, other, false).0, Way::Ring);
+        assert_eq!(ways.choose(KIND, other, true).0, Way::Both);
     }
 
     #[test]
     fn lengths_have_classes_and_any_length_one() {
         let mut ways = Ways::default();
         carry(&mut ways, 100, [100, 50, 100]);
-        assert_eq!(ways.choose((2 << 20) - 1).0, Way::Read, "the same class");
-        assert_eq!(ways.choose(2 << 20), (Way::Ring, Reason::Tried), "nothing is known");
-        for length in [0, 1, 4 << 10, u64::MAX] {
-            ways.note(length, Way::Both, Time::ZERO, Time::from_picoseconds(u64::MAX));
-            ways.note(length, Way::Both, Time::ZERO, Time::ZERO);
-            ways.choose(length);
+        let more = |length| Kind { length, ..KIND };
+        assert_eq!(ways.choose(more((2 << 20) - 1), None, false).0, Way::Read, "the same class");
+        for other in [more(2 << 20), Kind { is_shared: true, ..KIND }] {
+            let unknown = ways.choose(other, None, false);
+            assert_eq!(unknown, (Way::Ring, Reason::Tried), "nothing is known");
+        }
+        for length in [0, 1, 4 << 10, u64::MAX].map(more) {
+            for now in [Time::from_picoseconds(u64::MAX), Time::ZERO, Time::ZERO] {
+                ways.note(length, Way::Both, Time::ZERO, now);
+            }
+            ways.choose(length, None, false);
         }
     }
 

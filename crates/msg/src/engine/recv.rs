@@ -169,8 +169,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn finish_incoming(&mut self, id: RequestId) {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &receive.stage else { return };
-        let (source, length, began) = (incoming.source, incoming.expected, incoming.began);
-        let lender = incoming.lender;
+        let (source, began, lender) = (incoming.source, incoming.began, incoming.lender);
         let result = incoming.outcome(receive.room);
         self.statistics.received(incoming.total.min(receive.room as u64));
         self.requests.finish(id, result);
@@ -178,8 +177,8 @@ impl<P: Port> Engine<P> {
             let outcome = MessageOutcome::Consumed;
             self.post_control(source, Control::Finish { sender, outcome });
         }
-        if let Some(began) = began {
-            self.note_way(source, length, (Way::Ring, Way::Ring), began);
+        if let Some((kind, began)) = began {
+            self.note_way(source, kind, (Way::Ring, Way::Ring), began);
         }
     }
 

@@ -30,7 +30,7 @@ use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend};
 use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendStage, outcome};
 use crate::tally::{Reason, WayTally};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
-use crate::ways::{LongMessages, Way};
+use crate::ways::{Kind, LongMessages, Way};
 
 /// Limit of one direct read. The kernel's own limit is just below 2 GiB.
 const READ_BYTES: usize = 1 << 30;
@@ -65,19 +65,19 @@ impl<P: Port> Engine<P> {
             return self.clear(id, &announced, want, None);
         }
         let (way, why) = self.choose_way(source, &rts, want);
-        let began = self.port.now();
+        let (kind, began) = (Kind::new(want, rts.address), self.port.now());
         if way == Way::Both && self.begin_joint(id, announced, want, began) {
             return self.tally().chose(want, Way::Both, why);
         }
         if way != Way::Ring && self.read_directly(id, source, &rts, want) {
             self.tally().chose(want, Way::Read, why);
             // Also if both ends were chosen and could not: that is what choosing them takes.
-            self.note_way(source, want, (way, Way::Read), began);
+            self.note_way(source, kind, (way, Way::Read), began);
             return self.finish_rendezvous(id, &announced, want);
         }
         let why = if way == Way::Ring { why } else { Reason::Only };
         self.tally().chose(want, Way::Ring, why);
-        self.clear(id, &announced, want, (way == Way::Ring).then_some(began));
+        self.clear(id, &announced, want, (way == Way::Ring).then_some((kind, began)));
     }
 
     /// The way for a message, and why.
@@ -92,7 +92,10 @@ impl<P: Port> Engine<P> {
         }
         match self.config.long_messages {
             LongMessages::By(way) => (way, Reason::Asked),
-            LongMessages::Fastest => state.ways.get_or_insert_default().choose(want),
+            LongMessages::Fastest => {
+                let ways = state.ways.get_or_insert_default();
+                ways.choose(Kind::new(want, rts.address), rts.trial, source < self.rank)
+            }
         }
     }
 
@@ -100,14 +103,14 @@ impl<P: Port> Engine<P> {
     pub(super) fn note_way(
         &mut self,
         source: Rank,
-        length: u64,
+        kind: Kind,
         (chosen, gone): (Way, Way),
         began: Time,
     ) {
         let now = self.port.now();
-        self.tally().took(length, gone, now - began);
+        self.tally().took(kind.length, gone, now - began);
         if let Some(ways) = &mut self.sources[source as usize].ways {
-            ways.note(length, chosen, began, now);
+            ways.note(kind, chosen, began, now);
         }
     }
 
@@ -131,7 +134,7 @@ impl<P: Port> Engine<P> {
         id: RequestId,
         announced: &Announced,
         want: u64,
-        began: Option<Time>,
+        began: Option<(Kind, Time)>,
     ) {
         let Announced { source, rts, .. } = *announced;
         self.set_incoming(id, Incoming { began, ..streamed(announced, want) });

@@ -10,6 +10,7 @@ use crate::error::MsgError;
 use crate::notes::{NOTE_MOST, pieces};
 use crate::protocol::{Control, ControlPacket, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
 use crate::request::{Request, RequestId, Send, SendBody, SendStage};
+use crate::ways::Kind;
 
 /// The result of one post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -415,7 +416,10 @@ impl<P: Port> Engine<P> {
             }
             SendStage::Announce { address, ready } => {
                 let (request, lent) = (id.word(), send.lent);
-                let payload = ReadyToSend { total, request, address, lent, ready }.encode();
+                let ways = self.sources[destination as usize].ways.as_ref();
+                let trial = ways.and_then(|ways| ways.trial(Kind::new(total, address)));
+                let rts = ReadyToSend { total, request, address, lent, ready, trial };
+                let payload = rts.encode();
                 let command =
                     Command { credited: true, ..Command::send(destination, RTS, bits, &payload) };
                 match self.port.post(&command) {

@@ -109,7 +109,14 @@ fn a_stream_that_contradicts_itself_ends_its_receive() {
     for (total, offset, length) in [(1000, 1, 10), (999, 0, 10), (1000, 990, 10)] {
         let (mut a, mut b) = pair();
         let (receive, memory) = irecv(&mut b, 1000, from(0, 0));
-        let rts = ReadyToSend { total: 1000, request: 3, address: None, lent: false, ready: false };
+        let rts = ReadyToSend {
+            total: 1000,
+            request: 3,
+            address: None,
+            lent: false,
+            ready: false,
+            trial: None,
+        };
         inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
         b.progress();
         inject_part(&mut a, DATA, receive.word(), &vec![1; length], total, offset);
@@ -127,7 +134,14 @@ fn an_invalid_address_is_not_read() {
         let (mut a, mut b) = pair();
         let (receive, memory) = irecv(&mut b, 1000, from(0, 0));
         let address = Some((space, u64::MAX - 10));
-        let rts = ReadyToSend { total: u64::MAX, request: 3, address, lent: true, ready: false };
+        let rts = ReadyToSend {
+            total: u64::MAX,
+            request: 3,
+            address,
+            lent: true,
+            ready: false,
+            trial: None,
+        };
         inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
         settle(&mut [&mut a, &mut b]);
         // It asked for a stream instead, of an unknown request, and was informed.
