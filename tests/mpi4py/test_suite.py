@@ -22,10 +22,12 @@ EXCLUSIONS = HERE / "exclusions.txt"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target"))
 HIKYAKU = TARGET / "debug" / "hikyaku"
 
-# Two ranks of the wheel at each change, the others with the long tests: how many ranks of which build.
+# Two ranks of the wheel at each change, the others with the long tests: how many ranks of which build,
+# or on which hosts, which are all this machine.
 IS_LONG = os.environ.get("HIKYAKU_LONG") == "1"
 JOBS = [("wheel", 2)]
-JOBS += [("wheel", 1), ("wheel", 4), ("source", 3)] if IS_LONG else []
+JOBS += [("wheel", 1), ("wheel", 4), ("source", 3), ("wheel", "a:2,b:2")] if IS_LONG else []
+AGENT = "sh -c 'exec sh -c \"$1\"'"
 
 # What each build finds.
 INTERFACES = {"wheel": "MPICH", "source": "MPI 5.0 ABI"}
@@ -40,8 +42,10 @@ def entries() -> list[str]:
     return [line.split()[0] for line in lines if line and not line.startswith("#")]
 
 
-def run(n: int, *words, path: Path | None = None) -> subprocess.CompletedProcess:
-    command = [HIKYAKU, "run", "-n", str(n), "--timeout", str(PATIENCE), "--", sys.executable]
+def run(where: int | str, *words, path: Path | None = None) -> subprocess.CompletedProcess:
+    hosts = ["--hosts", where, "--launcher-exec", AGENT]
+    places = hosts if isinstance(where, str) else ["-n", str(where)]
+    command = [HIKYAKU, "run", *places, "--timeout", str(PATIENCE), "--", sys.executable]
     environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
     return subprocess.run([*command, *words], capture_output=True, text=True, env=environment)
 
@@ -82,8 +86,10 @@ def builds(suite) -> dict[str, Path | None]:
     return {"wheel": None, "source": folder}
 
 
-@pytest.mark.parametrize(("build", "n"), JOBS)
-def test_what_is_not_excluded_passes(suite, builds, tmp_path, build, n):
+@pytest.mark.parametrize(("build", "where"), JOBS)
+def test_what_is_not_excluded_passes(suite, builds, tmp_path, build, where):
+    if isinstance(where, str) and subprocess.run([HIKYAKU, "fabric", "list"]).returncode != 0:
+        pytest.skip("hosts need libfabric")
     show = "from mpi4py import MPI; print(MPI.Get_library_version())"
     found = run(1, "-c", show, path=builds[build])
     assert INTERFACES[build] in found.stdout, found.stdout + found.stderr
@@ -91,11 +97,12 @@ def test_what_is_not_excluded_passes(suite, builds, tmp_path, build, n):
     names = tmp_path / "names"
     names.write_text("\n".join(entry for entry in entries() if "." in entry))
     words = ["--no-builddir", "--xfile", names, "-e", f"^({'|'.join(modules)})\\.py$"]
-    done = run(n, suite / "main.py", *words, path=builds[build])
+    done = run(where, suite / "main.py", *words, path=builds[build])
     # Who has failed stands at the end, behind what each has printed.
     assert done.returncode == 0, done.stderr[-20_000:]
     ran = [int(count) for count in re.findall(r"^Ran (\d+) tests", done.stderr, re.MULTILINE)]
-    assert len(ran) == n and min(ran) > 1_500, "most of the suite is not there"
+    ranks = 4 if isinstance(where, str) else where
+    assert len(ran) == ranks and min(ran) > 1_500, "most of the suite is not there"
 
 
 def test_what_is_excluded_fails(suite):

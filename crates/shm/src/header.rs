@@ -317,7 +317,7 @@ mod tests {
             parse(&words, (Vec::new(), Vec::new()))
         };
         assert_eq!(with(0, 1), Err(NotAJob::Foreign));
-        assert_eq!(with(1, 9), Err(NotAJob::Version(9)));
+        assert_eq!(with(1, VERSION + 1), Err(NotAJob::Version(VERSION + 1)));
         assert_eq!(with(2, u64::MAX), Err(NotAJob::Foreign));
         assert_eq!(with(4, 0), Err(NotAJob::Foreign));
     }
