@@ -35,6 +35,7 @@
 mod crew;
 mod ending;
 mod engine;
+mod heap;
 pub mod hosts;
 mod intake;
 mod interrupts;
@@ -76,7 +77,9 @@ use self::{
     engine::{Engine, Prepared},
     local::{Local, Start},
 };
-pub use self::{hosts::OnHosts, memory::JobMemory, placement::Bind, programs::Program};
+pub use self::{
+    heap::HeapError, hosts::OnHosts, memory::JobMemory, placement::Bind, programs::Program,
+};
 pub use hikyaku_nic::{fabric::FullPolicy, ring::LongStores};
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
@@ -172,6 +175,17 @@ impl Launch {
     pub fn offer_mpi(&mut self) {
         let launcher = std::env::current_exe().unwrap_or_default();
         self.variables.extend(mpi::variables(&launcher, |name| std::env::var(name).ok()));
+    }
+
+    /// Has large allocations of the ranks' programs made in memory that the ranks of a node share.
+    ///
+    /// # Errors
+    /// The library for that is not beside this launcher, or the program cannot have it.
+    pub fn share_heap(&mut self) -> Result<(), HeapError> {
+        let launcher = std::env::current_exe().unwrap_or_default();
+        let variable = heap::variable(&launcher, &self.program, |name| std::env::var(name).ok())?;
+        self.variables.push(variable);
+        Ok(())
     }
 
     /// Sets a variable of the ranks' environment, such as `HIKYAKU_SHARED` to `udp`.
