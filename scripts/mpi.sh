@@ -5,6 +5,7 @@
 #
 #   libmpi_abi.so.1, libmpi.so.12    by the names that programs look for;
 #   libmpich.so.12                   Debian's name of the second
+#   libhikyaku_heap.so               what `hikyaku run --shared-heap` preloads
 #   include/                         mpi.h, hikyaku.h
 #   bin/                             mpicc, mpicxx, mpiexec, mpirun
 #   pkgconfig/                       mpi.pc
@@ -15,7 +16,7 @@ profile=debug
 [ "${1:-}" != --release ] || profile=release
 
 cargo build --quiet --locked ${1:-} \
-    -p hikyaku-mpi-table -p hikyaku-mpi-abi -p hikyaku-mpi-mpich -p hikyaku-cli
+    -p hikyaku-mpi-table -p hikyaku-mpi-abi -p hikyaku-mpi-mpich -p hikyaku-heap -p hikyaku-cli
 built=${CARGO_TARGET_DIR:-target}/$profile
 folder=$built/mpi
 mkdir -p "$folder/include" "$folder/bin" "$folder/pkgconfig"
@@ -28,6 +29,7 @@ put() {
 
 put "$built/libmpi_abi.so" "$folder/libmpi_abi.so.1"
 put "$built/libmpi.so" "$folder/libmpi.so.12"
+put "$built/libhikyaku_heap.so" "$folder/libhikyaku_heap.so"
 ln -sf libmpi_abi.so.1 "$folder/libmpi_abi.so"
 ln -sf libmpi.so.12 "$folder/libmpich.so.12"
 

@@ -2,7 +2,7 @@
 
     bin/hikyaku                    the program, the crate hikyaku-cli
     bin/mpicc ... mpiexec          compilers and launchers for MPI programs
-    lib/hikyaku/                   libmpi_abi.so.1, libmpi.so.12, include, pkgconfig
+    lib/hikyaku/                   libmpi_abi.so.1, libmpi.so.12, libhikyaku_heap.so, include, pkgconfig
 
 So ``pip install hikyaku-mpi mpi4py`` is all that a program for mpi4py needs: the launcher finds the
 libraries where they are. scripts/mpi.sh builds all that; wheels have no symbolic links, so what is one
@@ -61,7 +61,7 @@ def _add_program():
     scripts.mkdir(parents=True)
     folder.mkdir(parents=True)
     program = shutil.copy(built / "hikyaku", scripts)
-    names = ["libmpi_abi.so.1", "libmpi.so.12"]
+    names = ["libmpi_abi.so.1", "libmpi.so.12", "libhikyaku_heap.so"]
     libraries = [shutil.copy(built / "mpi" / name, folder) for name in names]
     subprocess.run(["strip", program, *libraries], check=False)
     (folder / "libmpi_abi.so").write_text(LINK)

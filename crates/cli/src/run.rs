@@ -5,7 +5,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit, WayTally};
-use hikyaku_launch::{Bind, FullPolicy, Launch, LongStores, OnHosts};
+use hikyaku_launch::{Bind, FullPolicy, HeapError, Launch, LongStores, OnHosts};
 use thiserror::Error;
 
 use crate::exit;
@@ -99,6 +99,14 @@ pub(crate) struct Arguments {
     /// changes.
     #[arg(long, value_name = "WAY")]
     long_messages: Option<LongMessages>,
+
+    /// Make allocations of 64 KiB and more of the program in memory that the ranks of a node share
+    ///
+    /// Long messages from and into such buffers are copied once and without the kernel. For
+    /// programs that are linked dynamically, in any language that allocates by C's malloc; see the
+    /// manual for what it costs.
+    #[arg(long)]
+    shared_heap: bool,
 
     /// Say at the end which ways the long messages of all ranks have taken, how often and why
     ///
@@ -260,6 +268,8 @@ enum Wrong {
     Choice(#[from] UnknownChoice),
     #[error(transparent)]
     Hosts(#[from] WrongHosts),
+    #[error(transparent)]
+    Heap(#[from] HeapError),
 }
 
 fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
@@ -289,6 +299,9 @@ fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
         ..Launch::new(ranks, program)
     };
     launch.offer_mpi();
+    if arguments.shared_heap {
+        launch.share_heap()?;
+    }
     launch.grace = arguments.grace.unwrap_or(launch.grace);
     for choice in &arguments.choices {
         let (variable, algorithm) = Choices::as_variable(choice, launch.ranks)?;

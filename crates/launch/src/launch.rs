@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use hikyaku_nic::{fabric::FullPolicy, ring::LongStores};
 
-use super::{Bind, LaunchError, OnHosts, Program, mpi, supervisor};
+use super::{Bind, HeapError, LaunchError, OnHosts, Program, heap, mpi, supervisor};
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
 /// that at this number the usual limits of one machine (32768 processes, some ten thousand open
@@ -92,6 +92,17 @@ impl Launch {
     pub fn offer_mpi(&mut self) {
         let launcher = std::env::current_exe().unwrap_or_default();
         self.variables.extend(mpi::variables(&launcher, |name| std::env::var(name).ok()));
+    }
+
+    /// Has large allocations of the ranks' programs made in memory that the ranks of a node share.
+    ///
+    /// # Errors
+    /// The library for that is not beside this launcher, or the program cannot have it.
+    pub fn share_heap(&mut self) -> Result<(), HeapError> {
+        let launcher = std::env::current_exe().unwrap_or_default();
+        let variable = heap::variable(&launcher, &self.program, |name| std::env::var(name).ok())?;
+        self.variables.push(variable);
+        Ok(())
     }
 
     /// Sets a variable of the ranks' environment, such as `HIKYAKU_SHARED` to `udp`.

@@ -36,6 +36,7 @@ mod crew;
 mod ending;
 mod engine;
 mod error;
+mod heap;
 pub mod hosts;
 mod intake;
 mod interrupts;
@@ -66,6 +67,7 @@ use self::{
 };
 pub use self::{
     error::LaunchError,
+    heap::HeapError,
     hosts::OnHosts,
     launch::{Launch, MAX_RANKS, Outcome},
     memory::JobMemory,

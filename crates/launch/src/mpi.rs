@@ -16,7 +16,7 @@ pub(crate) fn variables(
     launcher: &Path,
     value_of: impl Fn(&str) -> Option<String>,
 ) -> Vec<(String, String)> {
-    let Some(folder) = folder(launcher) else { return Vec::new() };
+    let Some(folder) = folder(launcher, LIBRARY) else { return Vec::new() };
     let Some(name) = folder.to_str() else { return Vec::new() };
     let before = value_of("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
     let path = before.map_or_else(|| name.to_owned(), |before| format!("{name}:{before}"));
@@ -27,11 +27,11 @@ pub(crate) fn variables(
     variables
 }
 
-/// The folder of the libraries of the launcher at this path.
-fn folder(launcher: &Path) -> Option<PathBuf> {
+/// The folder in which the launcher at this path has a library.
+pub(crate) fn folder(launcher: &Path, library: &str) -> Option<PathBuf> {
     let beside = launcher.parent()?;
     let folders = [Some(beside.join("mpi")), beside.parent().map(|it| it.join("lib/hikyaku"))];
-    folders.into_iter().flatten().find(|folder| folder.join(LIBRARY).exists())
+    folders.into_iter().flatten().find(|folder| folder.join(library).exists())
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use crate::ShmPort;
 use crate::barrier;
 use crate::error::AttachError;
 use crate::header::{Header, JobFacts, NotAJob, VERSION};
+use crate::heap;
 use crate::host::ShmHost;
 use crate::limits::limits_on;
 use crate::mapping::{self, Mapping};
@@ -249,6 +250,9 @@ pub(crate) fn join(
     }
     facts.config.long_stores.unwrap_or_default().adopt();
     let region = Arc::new(Region::new(mapping, memory, inode, rank));
+    if !region.mapping.is_conducted() {
+        heap::begin(&region);
+    }
     let host = ShmHost::new(region, rank, facts.origin, patience);
     Ok(FaultInjector::absent(HostedPort::new(host)))
 }

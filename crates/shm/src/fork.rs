@@ -16,10 +16,19 @@ extern "C" fn in_child() {
 
 /// Has functions called around every fork from here on: before it in the parent, after it in both.
 pub fn around_forks(before: extern "C" fn(), after: extern "C" fn()) {
-    let (before, after): (unsafe extern "C" fn(), unsafe extern "C" fn()) = (before, after);
+    at_forks(before, after, after);
+}
+
+/// The same with different functions after it.
+pub(crate) fn at_forks(
+    before: extern "C" fn(),
+    in_parent: extern "C" fn(),
+    in_child: extern "C" fn(),
+) {
+    let [before, in_parent, in_child]: [unsafe extern "C" fn(); 3] = [before, in_parent, in_child];
     // SAFETY: functions of this object that are safe to call at any time. If there is no memory for
     // them, they are not called.
-    let _ = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+    let _ = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
 /// Has forks counted from here on.

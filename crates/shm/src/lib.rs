@@ -14,6 +14,7 @@
 //!   cgroup     what the control group allows
 //!   barrier    a memory barrier on all processors, made by the sleeper
 //!   region     buffers that peers reach by one copy
+//!   heap       the program's large allocations, in its region
 //!   view       another rank's region bytes, in place
 //!   kernel_copy  one copy from and to any address of a peer, if the system allows it
 //!   conducted  jobs in virtual time: ranks that run one at a time
@@ -34,6 +35,7 @@ mod cpus;
 mod error;
 mod fork;
 mod header;
+mod heap;
 mod host;
 mod job;
 mod kernel_copy;
@@ -55,6 +57,7 @@ pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
 pub use error::{AttachError, JobError};
 pub use fork::{Process, around_forks};
 pub use header::{COUNTS, End};
+pub use heap::SharedHeap;
 pub use host::{Nap, RankWaker, ShmHost};
 pub use job::{Doing, Job, Waiting, exchange_cards, open_all, open_conducted, open_hosts, single};
 pub use limits::limits_on;

@@ -20,7 +20,9 @@ use hikyaku_nic::ring::Bytes;
 use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering, fence};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mremap_fixed, munmap,
+};
 
 use crate::conducted::{SendProgress, TurnLine, log_at};
 use crate::header::{Card, Header, RankNote};
@@ -327,6 +329,27 @@ impl Mapping {
         // a file are. A `TakenRange` is made in one place, of bytes just allocated by the arena. It
         // is consumed here, and the bytes return only through `owner`.
         unsafe { RegionBuffer::new(start, length, offset, owner) }
+    }
+
+    /// First address of a rank's region, and the one past its end.
+    pub(crate) fn region_range(&self, rank: Rank) -> (usize, usize) {
+        let start = self.at(self.plan.region_at(rank)).as_ptr().expose_provenance();
+        (start, start + self.plan.region_bytes)
+    }
+
+    /// Puts a copy that is this process's alone in place of whole pages of a region.
+    pub(crate) fn make_private(&self, rank: Rank, offset: u64, length: usize) -> Result<(), Errno> {
+        let start = self.region(rank, offset, length).ok_or(Errno::INVAL)?.as_ptr();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let copy = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, flags) }?;
+        // SAFETY: both are so long, and one is new. Peers may write meanwhile: they are bytes.
+        unsafe { copy.cast::<u8>().copy_from_nonoverlapping(start, length) };
+        // SAFETY: the range is inside the mapping. Its bytes stay mapped and what they were, and
+        // `Drop` unmaps what has taken their place.
+        unsafe { mremap_fixed(copy, length, length, MremapFlags::MAYMOVE, start.cast()) }?;
+        Ok(())
     }
 
     /// Returns committed pages of a region to the machine; they read as zeros afterwards.

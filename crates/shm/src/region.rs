@@ -73,6 +73,21 @@ impl Region {
         Ok(self.mapping.buffer(taken, owner))
     }
 
+    /// First address of the region in this process, and the one past its end.
+    pub(crate) fn own_range(&self) -> (usize, usize) {
+        self.mapping.region_range(self.rank)
+    }
+
+    /// Whether this is not a forked child of the process that made it.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process.is_this()
+    }
+
+    /// In a forked child: has a buffer of the parent's be a copy of its own, at the same address.
+    pub(crate) fn make_private(&self, buffer: &RegionBuffer) -> Result<(), Errno> {
+        self.mapping.make_private(self.rank, buffer.offset(), buffer.len())
+    }
+
     /// Commits the rank's multicast area of a channel.
     pub(crate) fn commit_area(&self, channel: u32) -> Result<(), GroupError> {
         let (at, wanted) = self.mapping.plan().area(self.rank, channel);
@@ -114,11 +129,11 @@ impl RegionOwner for Region {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::plan::{JobConfig, MemoryPlan};
 
-    fn region(bytes: u64) -> Arc<Region> {
+    pub(crate) fn region(bytes: u64) -> Arc<Region> {
         let config = JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) };
         let plan = MemoryPlan::new(&config).unwrap();
         let memory = memory::create(&plan).unwrap();

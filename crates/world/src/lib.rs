@@ -64,7 +64,7 @@ pub use hikyaku_nic::fabric::{Capabilities, ContextError, DeathCause, PeerFailur
 pub use hikyaku_nic::time::Time;
 #[doc(hidden)]
 pub use hikyaku_rank::Inside;
-pub use hikyaku_rank::{CreationError, NotALimit, UnmatchedLimit};
+pub use hikyaku_rank::{CreationError, NotALimit, SharedHeap, UnmatchedLimit};
 pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};
 pub use scope::{Request, Scope};

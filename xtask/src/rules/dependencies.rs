@@ -32,6 +32,8 @@ const TABLE: &[Row] = &[
     Row { name: "world", level: 6, may_use: &["nic", "msg", "coll", "dsm", "rank"] },
     // Starts programs and carries none of what they are linked with: no message, no collective.
     Row { name: "launch", level: 7, may_use: &["nic", "shm", "sim"] },
+    // Preloaded into any program: it knows the rank by five words and links with nothing of ours.
+    Row { name: "heap", level: 0, may_use: &[] },
     // The functions of MPI as text, for the build scripts of its shared libraries.
     Row { name: "mpi-table", level: 0, may_use: &[] },
     Row { name: "mpi", level: 7, may_use: &["nic", "rank", "coll", "msg"] },

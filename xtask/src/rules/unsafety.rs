@@ -29,6 +29,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/tests/loom_threads.rs", "what threads of a model touch under their gate"),
     ("crates/shm/src/fork.rs", "a handler that runs in the child of every fork"),
     ("crates/shm/src/conducted/interface.rs", "the promise of nic's Host, by its second type"),
+    ("crates/shm/src/heap.rs", "an allocator, and the library that is preloaded to ask it"),
+    ("crates/heap/src/lib.rs", "functions that programs call in place of the C library's"),
     ("crates/shm/src/host.rs", "the promise of nic's Host"),
     ("crates/shm/src/mapping.rs", "the job's memory as references"),
     ("crates/shm/src/view.rs", "words of a view"),

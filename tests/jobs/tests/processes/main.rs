@@ -7,6 +7,7 @@ mod calls;
 mod crowded;
 mod ends;
 mod flow;
+mod heap;
 mod keepers;
 mod kill;
 mod kill_one;

@@ -1,0 +1,42 @@
+//! `hikyaku run --shared-heap` with a program of C.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::{HIKYAKU, compile, folder, hikyaku, root, scratch, stderr, stdout};
+
+#[test]
+fn large_allocations_of_a_program_are_shared() {
+    let folder = scratch("shared-heap");
+    let program = compile(&root().join("tests/mpi/shared_heap.c"), &folder);
+    for ways in ["auto", "ring", "read", "both"] {
+        let words =
+            ["run", "-n", "2", "--timeout", "120", "--long-messages", ways, "--shared-heap"];
+        let output = hikyaku(&words, &program);
+        let said = stdout(&output) + &stderr(&output);
+        assert!(output.status.success() && said.is_empty(), "{ways}: {said}");
+    }
+    let mut job = Command::new(HIKYAKU);
+    job.args(["run", "-n", "1", "--shared-heap", "--"]).arg(&program).arg("twice");
+    let output = job.output().unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("freed twice?") && !output.status.success(), "{said}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_program_without_a_linker_cannot_have_it() {
+    folder();
+    let scratch = scratch("static");
+    let source = scratch.join("static.c");
+    fs::write(&source, "int main(void) { return 0; }").unwrap();
+    let program = scratch.join("static");
+    let mut compiler = Command::new("gcc");
+    let built = compiler.arg("-static").arg("-o").arg(&program).arg(&source).output().unwrap();
+    assert!(built.status.success(), "{}", stderr(&built));
+    let output = hikyaku(&["run", "-n", "2", "--shared-heap"], &program);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("linked statically") && said.lines().count() == 1, "{said}");
+    fs::remove_dir_all(scratch).unwrap();
+}
