@@ -153,7 +153,8 @@ impl ShmHost {
     }
 
     /// Watches the other ranks of this host, all of which have joined: for jobs without a launcher
-    /// of ours. When this rank waits it looks every tenth of a second whether one has died. That
+    /// of ours. When this rank waits it looks every tenth of a second whether one has died, and
+    /// beyond 256 ranks as many times more rarely. That
     /// takes a descriptor a rank.
     ///
     /// # Errors

@@ -487,6 +487,8 @@ mod tests {
             let head = put_head(&put);
             assert!(head.len() <= PUT_HEAD);
             assert_eq!(decode(&[&head, put.bytes].concat(), 1), Some(Packet::Put(put)));
+            let is_last = |done| PutPart { done, ..put }.is_last();
+            assert_eq!([3, 6, 7].map(is_last), [false, false, true]);
             for (at, operation) in OPERATIONS.into_iter().enumerate() {
                 let operation = match operation {
                     AtomicOp::CompareSwap { .. } => AtomicOp::CompareSwap { expected: 4 },

@@ -16,9 +16,9 @@
 //! of hosts.
 //!
 //! **Deaths.** The launcher that is there watches its processes, and most end the job if one dies.
-//! Beside that, ranks of a host watch each other: one that waits looks every tenth of a second. How
-//! a rank died is not known then, and a death on another host is not known at all unless the
-//! launcher acts.
+//! Beside that, ranks of a host watch each other: one that waits looks every tenth of a second, and
+//! beyond 256 of them as many times more rarely. How a rank died is not known then, and a death on
+//! another host is not known at all unless the launcher acts.
 
 mod launcher;
 mod pmi;

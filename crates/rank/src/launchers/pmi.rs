@@ -241,6 +241,7 @@ mod tests {
             ("cmd=what rc=0\n", "`cmd=what rc=0` and not response_to_init"),
             ("cmd=response_to_init rc=-1\n", "rc=-1"),
             (&"x".repeat(3 * LONGEST), "a line without an end"),
+            (&format!("cmd=response_to_init rc=0\n{}", "x".repeat(3 * LONGEST)), "without an end"),
         ] {
             let (ours, mut theirs) = UnixStream::pair().expect("two sockets");
             theirs.write_all(said.as_bytes()).expect("it fits");
