@@ -74,7 +74,7 @@ pub use allgather::{allgather, allgatherv, begin_allgather};
 pub use allreduce::{allreduce, begin_allreduce};
 pub use alltoall::{alltoall, alltoall_in_place, alltoallv, alltoallv_in_place};
 pub use alltoallw::{alltoallw, alltoallw_in_place};
-pub use barrier::{barrier, begin_barrier};
+pub use barrier::{barrier, begin_barrier, open_barrier};
 pub use broadcast::{begin_broadcast, broadcast};
 pub use call::Begun;
 pub use choices::{Choices, UnknownChoice, check_by_messages};

@@ -215,7 +215,7 @@ fn collective(
         Verb::Run => format!("mpi.run(&comm.clone(), mpi.waiting().{method}({names})?)"),
         Verb::Start => format!("mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})"),
         Verb::Keep => format!(
-            "mpi.keep(&comm.clone(), move |mpi| mpi.{method}({}), {request})",
+            "mpi.keep(&comm.clone(), move |mpi, comm| mpi.{method}({}), {request})",
             copies.join(", ")
         ),
     };

@@ -111,19 +111,21 @@ impl<D: Dialect> Mpi<D> {
         self.add_request(Request::new(Rc::clone(comm), State::Task(task)), &request)
     }
 
-    /// Keeps what describes it, to be started. All ranks start such operations in the same order;
-    /// MPI 4.1 (§7.13) would let them start in any.
+    /// Keeps what describes it, to be started. It has contexts of its own: ranks make such
+    /// operations in the same order, and may start them in any (MPI 4.1 §7.13).
     pub fn keep<F: Future<Output = Done> + 'static>(
         &self,
         comm: &Rc<Comm>,
-        describe: impl Fn(&Mpi<D>) -> Described<F> + 'static,
+        describe: impl Fn(&Mpi<D>, Rc<Comm>) -> Described<F> + 'static,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         // What is wrong with the call is said now.
-        describe(self)?;
-        let (mpi, of) = (*self, Rc::clone(comm));
-        let start =
-            Box::new(move || Ok(State::Task(of.inner.start_task(Box::pin(describe(&mpi)?)))));
+        describe(self, Rc::clone(comm))?;
+        let (mpi, apart) = (*self, self.apart(comm)?);
+        let start = Box::new(move || {
+            let operation = describe(&mpi, Rc::clone(&apart))?;
+            Ok(State::Task(apart.local().start_task(Box::pin(operation))))
+        });
         self.add_request(Request::persistent(Rc::clone(comm), start), &request)
     }
 

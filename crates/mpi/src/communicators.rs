@@ -269,6 +269,14 @@ impl<D: Dialect> Mpi<D> {
         })
     }
 
+    /// The same ranks in contexts of their own, under the same name. Every rank calls it.
+    pub(crate) fn apart(&self, comm: &Comm) -> Result<Rc<Comm>, Failure> {
+        let inner = comm.local().run(duplicate(comm))?;
+        let made = Comm::of(inner, &comm.name.borrow(), comm.handler.get());
+        made.handle.set(comm.handle.get());
+        Ok(Rc::new(made))
+    }
+
     /// MPI_Comm_idup.
     pub fn comm_idup(
         &self,

@@ -285,8 +285,9 @@ impl Communicator {
         let mine: Vec<u8> = wish.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut all = vec![0; mine.len() * coll::Group::size(group) as usize];
         let said = coll::allgather(group, None, Some(&mine), &mut all);
-        // Begun with the other: a rank that abandons the call before it tells those that are there.
-        let all_are_here = coll::barrier(group, None);
+        // It has its place beside the other, so that a rank that abandons the call before it tells
+        // those that are there. It is entered last: who leaves it may send in the new context.
+        let all_are_here = coll::open_barrier(group, None);
         said.await?;
         let (words, _) = all.as_chunks();
         let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();

@@ -118,6 +118,27 @@ static void many(void) {
     }
 }
 
+/* More communicators of two ranks than there are contexts, which are used again then: what one of them
+ * sends as soon as it has the communicator reaches the other. */
+static void used_again(void) {
+    MPI_Comm pair, made;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, 0, &pair);
+    if (pair == MPI_COMM_NULL) return;
+    /* Two ranks do it often enough: where more share processors each turn takes long. */
+    int turns = size == 1 ? 0 : size == 2 ? 5000 : 50;
+    for (int turn = 0; turn < turns; turn++) {
+        int told = turn, from = turn % 2;
+        MPI_Comm_dup(pair, &made);
+        if (rank == from)
+            MPI_Send(&told, 1, MPI_INT, 1 - from, 0, made);
+        else
+            MPI_Recv(&told, 1, MPI_INT, from, 0, made, MPI_STATUS_IGNORE);
+        EQUAL(told, turn);
+        MPI_Comm_free(&made);
+    }
+    MPI_Comm_free(&pair);
+}
+
 /* Communicators that cannot all share lines, and more operations in flight on the last of them than
  * are made by messages before it looks for lines again. */
 static void many_in_flight(void) {
@@ -171,6 +192,7 @@ int main(int argc, char **argv) {
     splits();
     of_groups();
     many();
+    used_again();
     many_in_flight();
     names();
     return end();

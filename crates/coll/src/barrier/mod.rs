@@ -43,6 +43,20 @@ pub fn barrier<G: Group>(
     begin_barrier(group, algorithm).end()
 }
 
+/// The same, which takes its place among the group's calls here, and is entered when it is first
+/// polled: what a rank does before that is done when others leave.
+///
+/// # Errors
+/// As there.
+pub fn open_barrier<G: Group>(
+    group: &G,
+    algorithm: Option<Algorithm>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = chosen(group, algorithm);
+    let (signature, lines) = (Signature::new(Operation::Barrier), algorithm == Algorithm::Lines);
+    run(group, Call::new_on(group, signature, algorithm as usize, lines), algorithm)
+}
+
 /// Starts [`barrier()`]: it may be over.
 ///
 /// # Errors
@@ -52,12 +66,7 @@ pub fn begin_barrier<G: Group>(
     group: &G,
     algorithm: Option<Algorithm>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let algorithm = select::resolve(
-        group,
-        algorithm,
-        |by| *by == Algorithm::Lines,
-        || select::for_barrier(group),
-    );
+    let algorithm = chosen(group, algorithm);
     let signature = Signature::new(Operation::Barrier);
     if algorithm != Algorithm::Lines {
         let call = Call::new(group, signature, algorithm as usize);
@@ -67,6 +76,12 @@ pub fn begin_barrier<G: Group>(
         Begun::Done(done) => Begun::Done(done),
         Begun::Waits(call) => Begun::Waits(run(group, call, algorithm)),
     }
+}
+
+#[inline]
+fn chosen<G: Group>(group: &G, algorithm: Option<Algorithm>) -> Algorithm {
+    let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
+    select::resolve(group, algorithm, is_lines, || select::for_barrier(group))
 }
 
 fn run<'g, G: Group>(

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use hikyaku_coll::{
     Cause, CollError, Communicator, Element, Group, Reduction, allgather, allreduce, barrier,
-    broadcast, gather, reduce, scan,
+    broadcast, gather, open_barrier, reduce, scan,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_nic::loopback::LoopbackPort;
@@ -354,4 +354,28 @@ fn a_reduction_that_panics_leaves_its_rank_in_step() {
         }
     }
     assert!(at_once > 0, "no call was done when it was made");
+}
+
+/// What a rank does after it has opened a barrier and before it polls it, others find done.
+#[test]
+fn a_barrier_that_was_opened_is_entered_later() {
+    for (size, per_node) in [(2, 2), (4, 4), (4, 2), (3, 1)] {
+        let ready = Cell::new(0);
+        let found = run(tight_ports(size, per_node), 5, async |group: &Ranks<'_>| {
+            let opened = open_barrier(group, None);
+            let mut left = 50 * group.rank();
+            poll_fn(|_| match left {
+                0 => Poll::Ready(()),
+                _ => {
+                    left -= 1;
+                    Poll::Pending
+                }
+            })
+            .await;
+            ready.set(ready.get() + 1);
+            opened.await.unwrap();
+            ready.get()
+        });
+        assert_eq!(found, vec![size; size as usize]);
+    }
 }
