@@ -77,7 +77,7 @@ use self::{
     local::{Local, Start},
 };
 pub use self::{hosts::OnHosts, memory::JobMemory, placement::Bind, programs::Program};
-pub use hikyaku_nic::{fabric::FullPolicy, ring::LongStores};
+pub use hikyaku_nic::{fabric::FullPolicy, plan::LandingPlan, ring::LongStores};
 
 /// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
 /// that at this number the usual limits of one machine (32768 processes, some ten thousand open
@@ -125,6 +125,9 @@ pub struct Launch {
     /// What happens to a message that finds no room in its receiver's rings. Jobs on several hosts
     /// stall.
     pub full: FullPolicy,
+    /// Which sources have a landing ring of their own at which rank. `None`: up to 16 ranks all
+    /// have. For jobs of one machine.
+    pub plan: Option<LandingPlan>,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
     /// Where the ranks run. `None`: on this machine.
@@ -163,6 +166,7 @@ impl Launch {
             owns_process: false,
             long_stores: None,
             full: FullPolicy::Stall,
+            plan: None,
             variables: Vec::new(),
             hosts: None,
         }
@@ -194,7 +198,7 @@ impl Launch {
         let ranks_per_node = self.ranks_per_node.unwrap_or(self.ranks).min(self.ranks);
         let long_stores = self.long_stores;
         let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
-        let job = Job::create(&config.when_full(self.full))?;
+        let job = Job::create(&self.landing(config))?;
         let outcome = self.run_in(&job)?;
         Ok(Outcome { counts: job.counts(), ..outcome })
     }
@@ -214,6 +218,15 @@ impl Launch {
         Engine::new(self, prepared, crew, started).map_err(prepare)?.run()
     }
 
+    /// The sizes of a job with its landing rings: as planned, and what they do when they are full.
+    pub(crate) fn landing(&self, config: JobConfig) -> JobConfig {
+        let config = config.when_full(self.full);
+        match &self.plan {
+            Some(plan) => config.planned(plan.clone()),
+            None => config,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
         match self.ranks {
             0 => return Err(LaunchError::NoRanks),
@@ -221,6 +234,11 @@ impl Launch {
             ranks => return Err(LaunchError::TooManyRanks { ranks }),
         }
         self.check_programs()?;
+        if let Some(planned) = self.plan.as_ref().map(LandingPlan::ranks)
+            && planned != self.ranks
+        {
+            return Err(LaunchError::Planned { ranks: self.ranks, planned });
+        }
         if let Some(hosts) = &self.hosts {
             hosts.check(self.ranks)?;
         }
@@ -255,6 +273,16 @@ pub enum LaunchError {
     /// Nodes of zero ranks were asked for.
     #[error("a node needs at least one rank")]
     EmptyNodes,
+    /// The landing rings are planned for another number of ranks.
+    #[error(
+        "the plan is for {planned} ranks and the job has {ranks}: plan from a trace of as many"
+    )]
+    Planned {
+        /// How many ranks the job has.
+        ranks: u32,
+        /// How many the plan has.
+        planned: u32,
+    },
     /// The program cannot be executed, and that is not the machine's fault.
     #[error("cannot run {program:?}: {reason}")]
     Program {
@@ -326,6 +354,7 @@ impl LaunchError {
             | LaunchError::TooManyRanks { .. }
             | LaunchError::TooManyVirtual { .. }
             | LaunchError::EmptyNodes
+            | LaunchError::Planned { .. }
             | LaunchError::Places { .. }
             | LaunchError::Program { .. } => 2,
             LaunchError::Host { code, .. } => *code,
