@@ -377,9 +377,9 @@ fn a_traced_engine_knows_what_went_to_whom() {
     settle(&mut [&mut a, &mut b]);
     let sent = a.traffic().unwrap();
     let flows: Vec<_> = sent.flows().map(|(kind, rank, flow)| (kind, rank, *flow)).collect();
-    // Two messages lie in their records, 2,000 bytes are read by their receiver: 41 take a packet of
-    // 64 bytes, 500 three of 128 and one of 116.
-    let by_program = Flow { messages: 5, bytes: 2581, packets: 5, ring_bytes: 576, held_up: 0 };
+    // Two messages lie in their records. 41 bytes take a packet of 64, 500 bytes four of 128, and
+    // 2,000 bytes, which are streamed, 16.
+    let by_program = Flow { messages: 5, bytes: 2581, packets: 21, ring_bytes: 2624, held_up: 0 };
     let by_others = Flow { messages: 1, bytes: 8, packets: 0, ring_bytes: 0, held_up: 0 };
     assert_eq!(flows, [(Kind::Point, 1, by_program), (Kind::Collective, 1, by_others)]);
     assert_eq!(b.traffic(), None);
