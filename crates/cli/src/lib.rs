@@ -1,5 +1,5 @@
-//! The command line as a library: `hikyaku run` starts jobs, `hikyaku bench` measures, `hikyaku
-//! machine` shows simulated machines, `hikyaku reproduce` runs the papers' experiments on them,
+//! The command line as a library: `hikyaku run` starts jobs, `hikyaku plan` plans their landing
+//! rings from a trace, `hikyaku bench` measures, `hikyaku machine` shows simulated machines, `hikyaku reproduce` runs the papers' experiments on them,
 //! `hikyaku simulate` programs, `hikyaku fabric` shows and measures networks, `hikyaku
 //! mpi-coverage` says what there is of MPI. By the name `mpiexec` or `mpirun` it takes those
 //! programs' words.
@@ -15,6 +15,7 @@ mod hosts;
 mod machine;
 mod mpi;
 mod mpiexec;
+mod plan;
 mod reproduce;
 mod run;
 mod simulate;
@@ -42,6 +43,7 @@ struct CommandLine {
 #[command(disable_help_subcommand = true)]
 enum Command {
     Run(run::Arguments),
+    Plan(plan::Arguments),
     /// A host's part of a job; launchers start it
     #[command(hide = true)]
     Daemon,
@@ -94,6 +96,7 @@ fn work(words: &[OsString]) -> ExitCode {
     }
     match CommandLine::try_parse_from(words) {
         Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
+        Ok(CommandLine { command: Command::Plan(arguments) }) => plan::run(&arguments),
         Ok(CommandLine { command: Command::Daemon }) => hosts::run_daemon(),
         Ok(CommandLine { command: Command::Bench(arguments) }) => bench(&arguments),
         Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),

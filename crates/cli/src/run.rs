@@ -1,15 +1,17 @@
 //! `hikyaku run`: the words of the command line as a [`Launch`], and its outcome as an exit code.
 
-use std::{ffi::OsString, process::ExitCode, time::Duration};
+use std::path::{Path, PathBuf};
+use std::{ffi::OsString, fs, io, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit, WayTally};
 use hikyaku_launch::{Bind, FullPolicy, HeapError, Launch, LongStores, OnHosts};
+use hikyaku_nic::plan::Trace;
 use thiserror::Error;
 
-use crate::exit;
 use crate::hosts::WrongHosts;
+use crate::{exit, plan};
 
 /// Start ranks of a program on this machine or several, and see them to their end.
 ///
@@ -121,6 +123,17 @@ pub(crate) struct Arguments {
     /// time has what that takes: see 'hikyaku simulate --help'.
     #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "where-ranks-run")]
     full: Option<WhenFull>,
+
+    /// Write to this file who has sent how much to whom, for 'hikyaku plan'
+    ///
+    /// Ranks append their rows as they leave; those of ranks that were killed are missing. Short
+    /// messages take a little longer meanwhile.
+    #[arg(long, value_name = "FILE", conflicts_with = "where-ranks-run")]
+    trace: Option<PathBuf>,
+
+    /// Give ranks the landing rings of this file, which 'hikyaku plan' has written
+    #[arg(long, value_name = "FILE", conflicts_with = "where-ranks-run")]
+    plan: Option<PathBuf>,
 
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
@@ -270,6 +283,11 @@ enum Wrong {
     Hosts(#[from] WrongHosts),
     #[error(transparent)]
     Heap(#[from] HeapError),
+    /// The trace cannot be written.
+    #[error("cannot write the trace {}: {error}", file.display())]
+    Trace { file: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Plan(#[from] plan::LoadError),
 }
 
 fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
@@ -316,10 +334,24 @@ fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
     if let Some(ways) = arguments.long_messages {
         launch.set(LongMessages::VARIABLE, ways);
     }
+    if let Some(file) = arguments.plan {
+        launch.plan = Some(plan::load(&file)?);
+    }
+    if let Some(file) = arguments.trace {
+        let path =
+            begin_trace(&file, launch.ranks).map_err(|error| Wrong::Trace { file, error })?;
+        launch.set(Trace::VARIABLE, path.display());
+    }
     if let Some(seed) = arguments.faults {
         launch.set(NotASeed::OF_PORTS, seed);
     }
     Ok(launch)
+}
+
+/// Begins a trace to which the ranks append, wherever they go; what was in the file is gone.
+fn begin_trace(file: &Path, ranks: u32) -> io::Result<PathBuf> {
+    fs::write(file, Trace::head(ranks))?;
+    fs::canonicalize(file)
 }
 
 /// Checks the choice of an algorithm.

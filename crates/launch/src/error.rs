@@ -36,6 +36,16 @@ pub enum LaunchError {
     /// Nodes of zero ranks were asked for.
     #[error("a node needs at least one rank")]
     EmptyNodes,
+    /// The landing rings are planned for another number of ranks.
+    #[error(
+        "the plan is for {planned} ranks and the job has {ranks}: plan from a trace of as many"
+    )]
+    Planned {
+        /// How many ranks the job has.
+        ranks: u32,
+        /// How many the plan has.
+        planned: u32,
+    },
     /// The program cannot be executed, and that is not the machine's fault.
     #[error("cannot run {program:?}: {reason}")]
     Program {
@@ -107,6 +117,7 @@ impl LaunchError {
             | LaunchError::TooManyRanks { .. }
             | LaunchError::TooManyVirtual { .. }
             | LaunchError::EmptyNodes
+            | LaunchError::Planned { .. }
             | LaunchError::Places { .. }
             | LaunchError::Program { .. } => 2,
             LaunchError::Host { code, .. } => *code,

@@ -2,7 +2,8 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use hikyaku_nic::{fabric::FullPolicy, ring::LongStores};
+use hikyaku_nic::{fabric::FullPolicy, plan::LandingPlan, ring::LongStores};
+use hikyaku_shm::JobConfig;
 
 use super::{Bind, HeapError, LaunchError, OnHosts, Program, heap, mpi, supervisor};
 
@@ -45,6 +46,9 @@ pub struct Launch {
     /// What happens to a message that finds no room in its receiver's rings. Jobs on several hosts
     /// stall.
     pub full: FullPolicy,
+    /// Which sources have a landing ring of their own at which rank. `None`: up to 16 ranks all
+    /// have. For jobs of one machine.
+    pub plan: Option<LandingPlan>,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
     /// Where the ranks run. `None`: on this machine.
@@ -83,6 +87,7 @@ impl Launch {
             owns_process: false,
             long_stores: None,
             full: FullPolicy::Stall,
+            plan: None,
             variables: Vec::new(),
             hosts: None,
         }
@@ -110,6 +115,15 @@ impl Launch {
         self.variables.push((variable.into(), value.to_string()));
     }
 
+    /// The sizes of a job with its landing rings: as planned, and what they do when they are full.
+    pub(crate) fn landing(&self, config: JobConfig) -> JobConfig {
+        let config = config.when_full(self.full);
+        match &self.plan {
+            Some(plan) => config.planned(plan.clone()),
+            None => config,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
         match self.ranks {
             0 => return Err(LaunchError::NoRanks),
@@ -117,6 +131,11 @@ impl Launch {
             ranks => return Err(LaunchError::TooManyRanks { ranks }),
         }
         self.check_programs()?;
+        if let Some(planned) = self.plan.as_ref().map(LandingPlan::ranks)
+            && planned != self.ranks
+        {
+            return Err(LaunchError::Planned { ranks: self.ranks, planned });
+        }
         if let Some(hosts) = &self.hosts {
             let places = hosts.places.iter().map(|(_, count)| u64::from(*count)).sum();
             let fits =

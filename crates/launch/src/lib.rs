@@ -74,7 +74,7 @@ pub use self::{
     placement::Bind,
     programs::Program,
 };
-pub use hikyaku_nic::{fabric::FullPolicy, ring::LongStores};
+pub use hikyaku_nic::{fabric::FullPolicy, plan::LandingPlan, ring::LongStores};
 
 impl Launch {
     /// Runs the job; returns when it has ended.
@@ -92,7 +92,7 @@ impl Launch {
         let ranks_per_node = self.ranks_per_node.unwrap_or(self.ranks).min(self.ranks);
         let long_stores = self.long_stores;
         let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
-        let job = Job::create(&config.when_full(self.full))?;
+        let job = Job::create(&self.landing(config))?;
         let outcome = self.run_in(&job)?;
         Ok(Outcome { counts: job.counts(), ..outcome })
     }

@@ -24,6 +24,7 @@ impl Harness for Virtual {
             log_bytes,
             long_stores: None,
             hosts: None,
+            landing: None,
         };
         open_ports(&config.in_virtual_time()).unwrap()
     }

@@ -48,6 +48,7 @@ mod protocol;
 mod request;
 mod statistics;
 mod tally;
+mod traffic;
 mod unexpected;
 mod ways;
 

@@ -16,6 +16,7 @@
 //!   region     memory of a rank that peers name by offset
 //!   loopback   the reference fabric: all ranks in one process
 //!   layer      fabrics that wrap a fabric: tracer, fault injector
+//!   plan       landing rings planned from who has sent how much to whom
 //! ```
 //!
 //! Shared memory may hold anything: a process with a stray pointer overwrites it. That may cost
@@ -28,6 +29,7 @@
 
 pub mod doorbell;
 pub mod fabric;
+pub mod plan;
 pub mod random;
 pub mod time;
 pub mod units;

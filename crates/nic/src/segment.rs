@@ -100,6 +100,9 @@ impl GroupLayout {
 /// Payload bytes of a packet, unless a layout says otherwise.
 const PACKET_BYTES: u32 = 8 << 10;
 
+/// The ring of planned segments that sources without one of their own share.
+const SHARED_RING: RingId = 0;
+
 /// More ranks have shorter landing rings.
 const MANY_RANKS: u32 = 256;
 
@@ -224,7 +227,13 @@ impl Layout {
         self.ranks.div_ceil(self.status_rings)
     }
 
-    /// Whether each source has a ring of its own.
+    /// Where the bytes of the landing rings start in a segment, and where the next part does.
+    pub fn rings_at(&self) -> (usize, usize) {
+        let at = Offsets::of(self);
+        (at.payload, at.awaited)
+    }
+
+    /// Whether each source has a ring of its own, unless a plan says otherwise.
     pub fn private_rings(&self) -> bool {
         self.rings >= self.ranks
     }
@@ -419,6 +428,24 @@ impl<'m> Segment<'m> {
             let line = self.source(source);
             line.set_ring(Some(source % layout.rings));
             line.set_credit(u64::from(layout.credit));
+        }
+    }
+
+    /// Directs sources to rings as planned, after [`Segment::set_up`]: the `private` ones to a ring
+    /// of their own each, from ring 1 on, all others to ring 0. Rings beyond those stay for sources
+    /// that are directed to them later ([`RingPort`](crate::fabric::RingPort)).
+    ///
+    /// # Panics
+    /// The layout has no ring for each of them, or no rank of such a number.
+    pub fn plan_rings(&self, private: &[Rank]) {
+        let layout = self.layout;
+        for ring in 0..layout.rings {
+            self.ring_control(ring).set_up(ring == SHARED_RING, layout.ring_policy);
+        }
+        (0..layout.ranks).for_each(|source| self.source(source).set_ring(Some(SHARED_RING)));
+        for (ring, source) in (SHARED_RING + 1..).zip(private) {
+            assert!(ring < layout.rings);
+            self.source(*source).set_ring(Some(ring));
         }
     }
 

@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::plan::Kind;
 
 /// Set in contexts that have a leader.
 const LED: u32 = 1 << 31;
@@ -62,6 +63,15 @@ pub(crate) fn next_counted(context: u32) -> u32 {
 pub(crate) fn led(leader: Rank, number: u32) -> u32 {
     debug_assert!(leader < 1 << 15 && number < NUMBERS);
     LED | leader << (NUMBER_BITS + KIND_BITS) | number << KIND_BITS
+}
+
+/// Whose messages a context has, for a trace: those between ranks that the program names, or those
+/// of its collectives and of the library.
+pub(crate) fn kind_of(context: u32) -> Kind {
+    match context % CONTEXTS {
+        0 | NEIGHBOURS => Kind::Point,
+        _ => Kind::Collective,
+    }
 }
 
 /// The leader of a context and its number there; `None`: everybody counts it.

@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::Write;
 use std::rc::{Rc, Weak};
 
 use hikyaku_coll::{Book, Choices};
@@ -47,6 +49,8 @@ pub struct Rank {
     pub(crate) counts_none: Cell<bool>,
     /// Whose its shared variables are.
     pub(crate) has_variables: Cell<Option<usize>>,
+    /// Where its part of the job's trace goes when it leaves, if one is made.
+    trace: RefCell<Option<File>>,
 }
 
 impl Drop for Rank {
@@ -58,6 +62,10 @@ impl Drop for Rank {
             engine.flush();
             if let Some(tally) = engine.way_tally() {
                 engine.port().host().add_counts(tally.words());
+            }
+            if let (Some(sent), Some(file)) = (engine.traffic(), self.trace.get_mut()) {
+                // Who reads the trace finds this rank's last row missing.
+                let _ = file.write_all(sent.rows(engine.rank()).as_bytes());
             }
         }
     }
@@ -79,7 +87,14 @@ impl Rank {
             threads: Threads::default(),
             counts_none: Cell::new(false),
             has_variables: Cell::new(None),
+            trace: RefCell::default(),
         }
+    }
+
+    /// Counts from here on what this rank sends to whom, and appends it to `file` when it leaves.
+    pub(crate) fn trace_into(&self, file: File) {
+        self.engine.borrow_mut().trace_traffic(contexts::kind_of);
+        *self.trace.borrow_mut() = Some(file);
     }
 
     /// The next of the contexts that every rank counts alike.

@@ -70,6 +70,9 @@ impl Job {
         let mapping = map(&memory, plan)?;
         for rank in (0..config.ranks).filter(|rank| config.is_here(*rank)) {
             mapping.segment(rank).set_up();
+            if let Some(plan) = &config.landing {
+                mapping.segment(rank).plan_rings(plan.private(rank));
+            }
         }
         mapping.write_hosts();
         let long_stores = Some(config.long_stores.unwrap_or_else(|| decide(&mapping)));

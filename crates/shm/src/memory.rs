@@ -127,7 +127,9 @@ fn of_size(config: &JobConfig, ranks: u32) -> JobConfig {
         true => Layout::for_ranks(ranks),
         false => Layout { ranks, ..config.layout },
     };
-    let fewer = JobConfig { ranks, layout, hosts, ..config.clone() };
+    // A plan is for its number of ranks: fewer have the rings of its busiest rank.
+    let landing = config.landing.clone().filter(|plan| plan.ranks() == ranks);
+    let fewer = JobConfig { ranks, layout, hosts, landing, ..config.clone() };
     if config.log_bytes > 0 { fewer.in_virtual_time() } else { fewer }
 }
 

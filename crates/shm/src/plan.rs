@@ -22,6 +22,7 @@ use std::mem::size_of;
 
 use hikyaku_nic::fabric::{FullPolicy, Name, Rank};
 use hikyaku_nic::hosted::RankLine;
+use hikyaku_nic::plan::LandingPlan;
 use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::{GroupLayout, Layout};
 use hikyaku_nic::sync::{AtomicU64, Line};
@@ -63,6 +64,9 @@ pub struct JobConfig {
     pub long_stores: Option<LongStores>,
     /// The hosts of the job. `None`: all ranks are here.
     pub hosts: Option<Hosts>,
+    /// Which sources have a landing ring of their own at which rank. `None`: as the layout says.
+    /// For the creator only: ranks read the tables that it has filled.
+    pub landing: Option<LandingPlan>,
 }
 
 /// The hosts of a job that has several.
@@ -147,8 +151,25 @@ impl JobConfig {
         let region_bytes = memory::physical().min(MAX_REGION).min(share) / ALIGN * ALIGN;
         let layout = Layout::for_ranks(ranks);
         let (log_bytes, long_stores) = (0, None);
-        let hosts = None;
-        JobConfig { ranks, ranks_per_node, layout, region_bytes, log_bytes, long_stores, hosts }
+        let (hosts, landing) = (None, None);
+        JobConfig {
+            ranks,
+            ranks_per_node,
+            layout,
+            region_bytes,
+            log_bytes,
+            long_stores,
+            hosts,
+            landing,
+        }
+    }
+
+    /// The same with landing rings as planned. Each rank has memory for those of its plan.
+    #[must_use]
+    pub fn planned(mut self, plan: LandingPlan) -> JobConfig {
+        (self.layout.rings, self.layout.ring_bytes) = (plan.most_rings(), plan.ring_bytes());
+        self.landing = Some(plan);
+        self
     }
 
     /// Whether a rank is on this host.
@@ -183,6 +204,10 @@ impl JobConfig {
     /// Checks that the sizes are valid.
     pub(crate) fn check(&self) -> Result<(), JobError> {
         self.layout.check()?;
+        if self.landing.as_ref().is_some_and(|plan| !self.fits(plan)) {
+            let rule = "a plan of as many ranks, whose rings are those of the layout";
+            return Err(JobError::Sizes { what: "landing", rule });
+        }
         if self.layout.ranks != self.ranks {
             return Err(JobError::Sizes { what: "layout.ranks", rule: "equal to ranks" });
         }
@@ -199,6 +224,13 @@ impl JobConfig {
             return Err(JobError::Sizes { what: "log_bytes", rule: "0 in a job of several hosts" });
         }
         hosts.check(self.ranks)
+    }
+
+    /// Whether a plan is for such a job.
+    fn fits(&self, plan: &LandingPlan) -> bool {
+        let Layout { rings, ring_bytes, .. } = self.layout;
+        let sizes = (plan.ranks(), plan.most_rings(), plan.ring_bytes());
+        sizes == (self.ranks, rings, ring_bytes)
     }
 
     /// The sizes as the header holds them.
@@ -274,6 +306,7 @@ impl JobConfig {
             log_bytes,
             long_stores,
             hosts,
+            landing: None,
         };
         config.check().is_ok().then_some(config)
     }
@@ -393,9 +426,15 @@ impl MemoryPlan {
 
     /// The ranges that are committed when the job is created, as offsets and lengths.
     pub(crate) fn committed(&self) -> impl Iterator<Item = (u64, u64)> {
-        let fixed = self.config.layout.area_at(0);
+        let layout = &self.config.layout;
         let here = (0..self.config.ranks).filter(|rank| self.config.is_here(*rank));
-        let segments = here.map(move |rank| (self.segment_at(rank), fixed));
+        let (rings_at, after) = layout.rings_at();
+        let segments = here.flat_map(move |rank| {
+            let start = self.segment_at(rank);
+            let rings = self.config.landing.as_ref().map_or(layout.rings, |plan| plan.rings(rank));
+            let rings_end = rings_at + rings as usize * layout.ring_bytes as usize;
+            [(start, rings_end), (start + after, layout.area_at(0) - after)]
+        });
         let ends =
             [(0, self.segments_at), (self.conducted_at, self.regions_at - self.conducted_at)];
         let ranges = ends.into_iter().chain(segments);
@@ -509,6 +548,25 @@ mod tests {
         assert_eq!(config(2).nodes(), Some(vec![1, 0, 1, 0, 2]));
         assert_eq!(config(1).nodes(), Some(vec![2, 0, 3, 1, 4]));
         assert_eq!((config(1).ranks_here(), config(1).is_here(0)), (2, false));
+    }
+
+    #[test]
+    fn ranks_have_memory_for_the_rings_of_their_plan() {
+        let plan = |rows: &str| -> LandingPlan {
+            format!("hikyaku plan 1\nranks 32\nring-bytes 65536\n{rows}").parse().unwrap()
+        };
+        let bytes = |config: &JobConfig| -> u64 {
+            MemoryPlan::new(config).unwrap().committed().map(|(_, length)| length).sum()
+        };
+        let some = JobConfig::new(32, 32).planned(plan("0: 1 2 3\n1: 0\n"));
+        assert_eq!((some.layout.rings, some.layout.ring_bytes), (4, 65536));
+        let all = JobConfig { landing: None, ..some.clone() };
+        // 4 rings of rank 0, 2 of rank 1, one of each other.
+        assert_eq!(bytes(&all) - bytes(&some), (32 * 4 - (4 + 2 + 30)) * 65536);
+        let other = JobConfig { ranks: 31, ..some.clone() };
+        assert!(MemoryPlan::new(&other).is_err());
+        let fewer = JobConfig { landing: Some(plan("0: 1\n")), ..some };
+        assert!(MemoryPlan::new(&fewer).is_err());
     }
 
     #[test]

@@ -27,6 +27,7 @@ impl Harness for Shm {
             log_bytes: 0,
             long_stores,
             hosts: None,
+            landing: None,
         };
         open_all(&config).unwrap()
     }

@@ -7,6 +7,7 @@ use hikyaku_jobs::own;
 const PROGRAMS: &[(&str, &str)] = &[
     ("ring", env!("CARGO_BIN_EXE_ring")),
     ("halo", env!("CARGO_BIN_EXE_halo")),
+    ("exchanges", env!("CARGO_BIN_EXE_exchanges")),
     ("work_queue", env!("CARGO_BIN_EXE_work_queue")),
     ("shared_array", env!("CARGO_BIN_EXE_shared_array")),
 ];
@@ -16,6 +17,19 @@ fn launcher() {
     own::launch_one_of(PROGRAMS);
 }
 
+/// The loop of paper 002's Fig. 3: other buffers have another exchange, and while both are in
+/// flight each is waited for by itself.
+#[test]
+fn tf_15_tf_21_two_exchanges_are_waited_for_one_by_one() {
+    let lines = (0..3).map(|rank| format!("rank {rank}: 100 steps, and 1 by the other exchange"));
+    let lines: Vec<String> = lines.collect();
+    for run in [own::run, own::run_in_virtual_time] {
+        let (code, said, complaints) = run(3, &["exchanges"]);
+        assert_eq!((code, &*complaints), (0, ""), "{said}");
+        assert!(lines.iter().all(|line| said.contains(line)), "{said}");
+    }
+}
+
 #[test]
 fn programs_say_what_they_should() {
     for (program, ranks, lines) in [
@@ -23,6 +37,7 @@ fn programs_say_what_they_should() {
         ("ring", 3, &["rank 0 of 3: sum 3", "rank 1 of 3: sum 3", "rank 2 of 3: sum 3"]),
         ("halo", 1, &["100 steps of 1000 cells: heat 4500.000"]),
         ("halo", 4, &["100 steps of 4000 cells: heat 18000.000"]),
+        ("exchanges", 1, &["rank 0: 100 steps, and 1 by the other exchange"]),
         ("work_queue", 1, &["400 tasks, 20141 steps in all"]),
         ("work_queue", 4, &["400 tasks, 20141 steps in all"]),
         ("shared_array", 1, &["rank 0: 100 votes"]),

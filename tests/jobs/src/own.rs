@@ -19,6 +19,7 @@
 //! }
 //! ```
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -74,16 +75,25 @@ pub fn run(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
     run_in(None, ranks, arguments)
 }
 
-/// The same in virtual time.
-pub fn run_in_virtual_time(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
-    run_in(Some("yes"), ranks, arguments)
+/// The same with a variable that the ranks have.
+pub fn run_with(variable: (&str, &Path), ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(Some((variable.0, variable.1.as_os_str())), ranks, arguments)
 }
 
-fn run_in(time: Option<&str>, ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+/// The same in virtual time.
+pub fn run_in_virtual_time(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(Some((VIRTUAL, OsStr::new("yes"))), ranks, arguments)
+}
+
+fn run_in(
+    variable: Option<(&str, &OsStr)>,
+    ranks: u32,
+    arguments: &[&str],
+) -> (i32, String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
     command.env(JOB, format!("{ranks}\n{}", arguments.join("\n")));
-    command.envs(time.map(|time| (VIRTUAL, time)));
+    command.envs(variable);
     let output = command.output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

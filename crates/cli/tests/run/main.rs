@@ -7,6 +7,7 @@ mod ends;
 mod hosts;
 mod input;
 mod output;
+mod plan;
 mod signals;
 mod support;
 mod usage;

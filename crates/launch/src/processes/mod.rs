@@ -112,7 +112,7 @@ impl Processes {
             return Err(LaunchError::TooManyVirtual { ranks, most: MAX_RANKS });
         }
         let per_node = self.launch.ranks_per_node.unwrap_or(1).min(ranks);
-        let config = JobConfig::new(ranks, per_node).when_full(self.launch.full).in_virtual_time();
+        let config = self.launch.landing(JobConfig::new(ranks, per_node)).in_virtual_time();
         let job = Job::create(&config)?;
         let system = |source| LaunchError::System { what: "map the job's memory", source };
         let absent = || system(std::io::ErrorKind::Unsupported.into());

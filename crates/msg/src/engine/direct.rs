@@ -55,7 +55,8 @@ impl<P: Port> Engine<P> {
     pub fn send_directly(&mut self, bytes: &[u8], envelope: &Envelope, mode: SendMode) -> bool {
         let Envelope { destination, tag, .. } = *envelope;
         let simple = bytes.len() <= INLINE_BYTES && mode == SendMode::Standard && tag >= 0;
-        if !simple || !self.outbox.is_clear(destination) || self.port.is_forked() {
+        let counted = self.traffic.is_some();
+        if !simple || counted || !self.outbox.is_clear(destination) || self.port.is_forked() {
             return false;
         }
         let sent = self.port.post_inline(destination, EAGER, envelope.bits(), bytes, true).is_ok();

@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
+use hikyaku_nic::plan::{Kind, Sent};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
@@ -48,6 +49,7 @@ use crate::posted::PostedReceives;
 use crate::request::{Request, RequestId, RequestSlab};
 use crate::statistics::Statistics;
 use crate::tally::WayTally;
+use crate::traffic::Traffic;
 use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 use crate::ways::{LongMessages, Ways};
 
@@ -79,6 +81,8 @@ pub struct Engine<P: Port> {
     statistics: Statistics,
     /// How its long messages have come; `None`: there were none.
     tally: Option<Box<WayTally>>,
+    /// What it has sent to whom, if that is traced.
+    traffic: Option<Box<Traffic>>,
     waiting: Option<Wait>,
     reports: Reports,
     /// The operation that the awaited requests are parts of.
@@ -178,6 +182,7 @@ impl<P: Port> Engine<P> {
             groups: BTreeMap::new(),
             statistics: Statistics::default(),
             tally: None,
+            traffic: None,
             waiting: None,
             reports: Reports::default(),
             whole: None,
@@ -282,6 +287,17 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub fn has_left_overs(&self) -> bool {
         self.statistics.unexpected_messages > 0 || !self.notes.are_none()
+    }
+
+    /// Counts from here on what is sent to whom. `kind` says whose messages a context has. Short
+    /// messages take the slow path then.
+    pub fn trace_traffic(&mut self, kind: fn(u32) -> Kind) {
+        self.traffic = Some(Box::new(Traffic::new(self.capabilities.packet_bytes, kind)));
+    }
+
+    /// What was sent to whom; `None`: that is not traced.
+    pub fn traffic(&self) -> Option<&Sent> {
+        self.traffic.as_deref().map(Traffic::sent)
     }
 
     /// The wait of the current blocking call, once it has waited a little.

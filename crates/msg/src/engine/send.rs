@@ -229,7 +229,7 @@ impl<P: Port> Engine<P> {
             None if self.outbox.is_clear(destination) => {
                 let posted = match self.post_eager(bytes, &envelope, ready) {
                     Ok(posted) if posted == total => {
-                        self.statistics.sent(total);
+                        self.count_sent(destination, envelope.bits(), total);
                         return Ok(None);
                     }
                     Ok(posted) => posted,
@@ -240,6 +240,9 @@ impl<P: Port> Engine<P> {
             }
             None => SendStage::Eager { posted: 0, ready },
         };
+        if let (SendStage::Eager { .. }, Some(traffic)) = (stage, &mut self.traffic) {
+            traffic.held_up(destination, envelope.bits());
+        }
         Ok(Some(self.queue_send(&envelope, total, SendBody::Detached, stage)))
     }
 
@@ -282,7 +285,12 @@ impl<P: Port> Engine<P> {
             credited: true,
             ..Command::send(envelope.destination, protocol, envelope.bits(), bytes)
         };
-        self.port.post(&command).map(|taken| taken as u64)
+        self.port.post(&command).map(|taken| {
+            if let Some(traffic) = &mut self.traffic {
+                traffic.landed(&command, envelope.bits(), taken);
+            }
+            taken as u64
+        })
     }
 
     /// Whether a message is sent by rendezvous, and then where its receiver may read it.
@@ -407,6 +415,9 @@ impl<P: Port> Engine<P> {
                 };
                 match self.port.post(&command) {
                     Ok(taken) => {
+                        if let Some(traffic) = &mut self.traffic {
+                            traffic.landed(&command, bits, taken);
+                        }
                         let posted = posted + taken as u64;
                         send.stage = SendStage::Eager { posted, ready };
                         self.pushed(id, taken, offered, posted == total)
@@ -439,7 +450,7 @@ impl<P: Port> Engine<P> {
     fn push_stream(&mut self, id: RequestId) -> Push {
         let Some(send) = self.requests.send_mut(id) else { return Push::Over };
         let SendStage::Stream { receiver, sent, want } = send.stage else { return Push::Over };
-        let destination = send.destination;
+        let (destination, bits) = (send.destination, send.bits);
         let Some(rest) = send.bytes_from(sent) else { return Push::Nothing };
         let length = usize::try_from(want - sent).map_or(rest.len(), |left| left.min(rest.len()));
         let command = Command {
@@ -449,6 +460,9 @@ impl<P: Port> Engine<P> {
         };
         match self.port.post(&command) {
             Ok(taken) => {
+                if let Some(traffic) = &mut self.traffic {
+                    traffic.landed(&command, bits, taken);
+                }
                 let sent = sent + taken as u64;
                 send.stage = SendStage::Stream { receiver, sent, want };
                 self.pushed(id, taken, length, sent == want)
@@ -482,9 +496,17 @@ impl<P: Port> Engine<P> {
     /// Completes a send.
     pub(super) fn finish_send(&mut self, id: RequestId) {
         self.take_back(id);
-        let Some(Send { bits, total, .. }) = self.requests.send_mut(id) else { return };
-        let (tag, bytes) = (tag_of(*bits), *total);
-        self.statistics.sent(bytes);
+        let Some(send) = self.requests.send_mut(id) else { return };
+        let Send { destination, bits, total: bytes, .. } = *send;
+        let tag = tag_of(bits);
+        self.count_sent(destination, bits, bytes);
         self.requests.finish(id, Ok(Received { source: self.rank, tag, bytes }));
+    }
+
+    fn count_sent(&mut self, destination: Rank, bits: u64, bytes: u64) {
+        self.statistics.sent(bytes);
+        if let Some(traffic) = &mut self.traffic {
+            traffic.sent_to(destination, bits, bytes);
+        }
     }
 }

@@ -17,8 +17,12 @@ use crate::{ANY_SOURCE, ANY_TAG, Op};
 
 /// Runs a program on every rank of a job; 0 ranks a node: all on one.
 fn on_ranks(ranks: u32, per_node: u32, program: impl Fn(World) + Sync) {
-    let ports =
-        open_all(&JobConfig::new(ranks, if per_node == 0 { ranks } else { per_node })).unwrap();
+    on_job(&JobConfig::new(ranks, if per_node == 0 { ranks } else { per_node }), program);
+}
+
+/// Runs a program on every rank of a job of these sizes.
+fn on_job(config: &JobConfig, program: impl Fn(World) + Sync) {
+    let ports = open_all(config).unwrap();
     thread::scope(|scope| {
         for port in ports {
             let program = &program;
@@ -341,6 +345,47 @@ fn who_ignores_a_failed_broadcast_is_told_how_far_the_root_is() {
             assert!(matches!(next, Error::Collective(_)), "{next}");
             world.send(&one, 0, 7).unwrap();
             world.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn ip_21_a_ring_of_its_own_keeps_a_source_from_waiting_for_others() {
+    const LENGTH: usize = 1024;
+    for (planned, waits) in [("", true), ("0: 2\n", false)] {
+        let plan = format!("hikyaku plan 1\nranks 3\nring-bytes 16384\n{planned}");
+        let config = JobConfig::new(3, 3).planned(plan.parse().unwrap());
+        let (full, tried) = (Barrier::new(3), Barrier::new(3));
+        on_job(&config, |world| {
+            let data = [world.rank() as u8; LENGTH];
+            let messages = [0, 30, 1][world.rank() as usize];
+            world
+                .scope(|scope| {
+                    if world.rank() == 2 {
+                        full.wait();
+                    }
+                    for _ in 0..messages {
+                        scope.isend(&data, 0, 0)?;
+                    }
+                    if world.rank() != 2 {
+                        full.wait();
+                    }
+                    let held_up = world.statistics().held_up;
+                    match world.rank() {
+                        1 => assert!(held_up > 0, "the shared ring is full"),
+                        2 => assert_eq!(held_up > 0, waits, "planned {planned:?}"),
+                        _ => {}
+                    }
+                    tried.wait();
+                    scope.wait_all()
+                })
+                .unwrap();
+            let sources = [1].repeat(30).into_iter().chain([2]);
+            for from in sources.filter(|_| world.rank() == 0) {
+                let mut heard = [0; LENGTH];
+                world.recv(&mut heard, from, 0).unwrap();
+                assert_eq!(heard, [from as u8; LENGTH]);
+            }
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Credit and room: a fast sender is slowed, a needed one is relieved.
 
 use hikyaku_nic::fabric::{Activity, Port, Unmatched, Wait};
+use hikyaku_nic::plan::{Flow, Kind};
 
 use super::*;
 use crate::config::EngineConfig;
@@ -358,4 +359,47 @@ fn evacuated_messages_are_not_scanned_again() {
     assert_eq!(moved.unexpected_messages, 200);
     assert_eq!(moved.evacuated_bytes + b.unexpected.evacuate(0, &mut b.port), 200 * 60);
     assert_eq!(b.unexpected.evacuated().messages, 200);
+}
+
+/// Packets are of 128 bytes here, rings of 1,024.
+#[test]
+fn a_traced_engine_knows_what_went_to_whom() {
+    let (mut a, mut b) = pair();
+    a.trace_traffic(|context| if context == 1 { Kind::Point } else { Kind::Collective });
+    let lengths = [0, 40, 41, 500, 2000];
+    for length in lengths {
+        isend(&mut a, &pattern(length, 1), to(1, 0));
+        let receive = irecv(&mut b, length, from(0, 0));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(taken(&mut b, receive).unwrap().1, pattern(length, 1));
+    }
+    a.send(&[1; 8], Envelope { context: 2, ..to(1, 0) }, SendMode::Standard).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    let sent = a.traffic().unwrap();
+    let flows: Vec<_> = sent.flows().map(|(kind, rank, flow)| (kind, rank, *flow)).collect();
+    // Two messages lie in their records. 41 bytes take a packet of 64, 500 bytes four of 128, and
+    // 2,000 bytes, which are streamed, 16.
+    let by_program = Flow { messages: 5, bytes: 2581, packets: 21, ring_bytes: 2624, held_up: 0 };
+    let by_others = Flow { messages: 1, bytes: 8, packets: 0, ring_bytes: 0, held_up: 0 };
+    assert_eq!(flows, [(Kind::Point, 1, by_program), (Kind::Collective, 1, by_others)]);
+    assert_eq!(b.traffic(), None);
+}
+
+#[test]
+fn a_traced_message_without_room_is_held_up_once() {
+    let (mut a, mut b) = pair();
+    a.trace_traffic(|_| Kind::Point);
+    for n in 0..6 {
+        isend(&mut a, &[n], to(1, 0));
+        settle(&mut [&mut a, &mut b]);
+    }
+    let flow = |engine: &Engine<Unruly>| *engine.traffic().unwrap().flows().next().unwrap().2;
+    // Credit is for four messages.
+    assert_eq!((flow(&a).messages, flow(&a).held_up), (4, 2));
+    for _ in 0..6 {
+        let receive = irecv(&mut b, 1, from(0, 0));
+        settle(&mut [&mut a, &mut b]);
+        taken(&mut b, receive).unwrap();
+    }
+    assert_eq!((flow(&a).messages, flow(&a).held_up, flow(&a).packets), (6, 2, 0));
 }

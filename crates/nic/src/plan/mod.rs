@@ -1,0 +1,334 @@
+//! Landing rings planned from a trace (paper 000 §4.2 and its future work).
+//!
+//! ```text
+//!   hikyaku run --trace ──► Trace ──► LandingPlan ──► hikyaku run --plan
+//!                                └──► Growth          the same at other numbers of ranks
+//! ```
+//!
+//! A rank's plan gives its busiest sources a landing ring each; all others share one. With `k` of
+//! them that is `k + 1` rings, where a ring a pair is one for every rank. The paper gives each
+//! partner a ring. With less memory than that some partners share, and may hold each other up.
+//!
+//! Values only: who reads and writes the files is elsewhere.
+
+mod growth;
+mod trace;
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+pub use growth::Growth;
+pub use trace::{Flow, Kind, MOST_PARTNERS, Sent, Trace, TraceError};
+
+use crate::fabric::Rank;
+
+/// The first line of a plan.
+const TITLE: &str = "hikyaku plan 1";
+
+/// What a plan may cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    /// A ring for each source that used a ring, as paper 000 plans.
+    Partners,
+    /// So many bytes of landing rings a rank.
+    Memory(u64),
+    /// At most this part, 0 to 1, of the packets that land at a rank may find the ring filled by
+    /// another source.
+    Shared(f64),
+}
+
+/// The landing rings of every rank: ring 0 is shared, and some sources have one of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LandingPlan {
+    ring_bytes: u32,
+    /// By rank the sources with a ring of their own: the first has ring 1.
+    private: Vec<Vec<Rank>>,
+}
+
+/// Why there is no such plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// Less memory than one ring.
+    #[error("{bytes} bytes a rank hold no ring of {ring_bytes}: allow more, or plan shorter rings")]
+    TooLittle {
+        /// What is allowed.
+        bytes: u64,
+        /// The size of a ring.
+        ring_bytes: u32,
+    },
+    /// Rings of that size cannot be.
+    #[error("a landing ring cannot have {bytes} bytes: a power of two from 16 KiB to 1 GiB")]
+    RingBytes {
+        /// The size.
+        bytes: u64,
+    },
+}
+
+/// What a plan takes, and what it costs a program that does again what the trace has seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// Rings of the rank with the most.
+    pub rings: u32,
+    /// Rings of all ranks.
+    pub all_rings: u64,
+    /// The part, 0 to 1, of all packets that land in a ring which other sources may have filled. No
+    /// other packet waits for the sake of sharing.
+    pub shared: f64,
+}
+
+impl LandingPlan {
+    /// Plans the rings of every rank, busy sources first.
+    ///
+    /// # Errors
+    /// [`PlanError`]: such rings cannot be, or the budget has no room for one.
+    pub fn of(trace: &Trace, ring_bytes: u64, budget: Budget) -> Result<LandingPlan, PlanError> {
+        let ring_bytes = checked_ring(ring_bytes)?;
+        let most = match budget {
+            Budget::Memory(bytes) => {
+                let most = (bytes / u64::from(ring_bytes)).checked_sub(1);
+                most.ok_or(PlanError::TooLittle { bytes, ring_bytes })?
+            }
+            _ => u64::MAX,
+        };
+        let allowed = match budget {
+            Budget::Shared(part) => part,
+            _ => 0.0,
+        };
+        let private = (0..trace.ranks()).map(|rank| {
+            let sources = by_use(trace, rank);
+            let packets: u64 = sources.iter().map(|(_, flow)| flow.packets).sum();
+            let limit = allowed * packets as f64;
+            let enough = |count: &usize| match budget {
+                Budget::Shared(_) => at_risk(&sources[*count..], ring_bytes) as f64 <= limit,
+                _ => *count as u64 >= most,
+            };
+            let count = (0..sources.len()).find(enough).unwrap_or(sources.len());
+            sources[..count].iter().map(|(source, _)| *source).collect()
+        });
+        Ok(LandingPlan { ring_bytes, private: private.collect() })
+    }
+
+    /// How many ranks it is for.
+    pub fn ranks(&self) -> u32 {
+        self.private.len() as u32
+    }
+
+    /// Bytes of each landing ring.
+    pub fn ring_bytes(&self) -> u32 {
+        self.ring_bytes
+    }
+
+    /// The sources of a rank that have a ring of their own: the first has ring 1.
+    pub fn private(&self, rank: Rank) -> &[Rank] {
+        self.private.get(rank as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Rings of a rank, the shared one among them.
+    pub fn rings(&self, rank: Rank) -> u32 {
+        self.private(rank).len() as u32 + 1
+    }
+
+    /// Rings of the rank with the most.
+    pub fn most_rings(&self) -> u32 {
+        (0..self.ranks()).map(|rank| self.rings(rank)).max().unwrap_or(1)
+    }
+
+    /// What it takes and costs, if the program does again what the trace has seen.
+    pub fn estimate(&self, trace: &Trace) -> Estimate {
+        let (mut shared, mut all) = (0, 0);
+        for rank in 0..trace.ranks() {
+            let mut sources = by_use(trace, rank);
+            all += sources.iter().map(|(_, flow)| flow.packets).sum::<u64>();
+            sources.retain(|(source, _)| !self.private(rank).contains(source));
+            shared += at_risk(&sources, self.ring_bytes);
+        }
+        Estimate {
+            rings: self.most_rings(),
+            all_rings: (0..self.ranks()).map(|rank| u64::from(self.rings(rank))).sum(),
+            shared: if all == 0 { 0.0 } else { shared as f64 / all as f64 },
+        }
+    }
+}
+
+/// The sources of a rank that have used a ring, those with the most packets first.
+fn by_use(trace: &Trace, rank: Rank) -> Vec<(Rank, Flow)> {
+    let mut sources = trace.sources(rank);
+    sources.retain(|(_, flow)| flow.packets > 0);
+    sources.sort_by_key(|(source, flow)| (Reverse(flow.packets), *source));
+    sources
+}
+
+/// Packets of sources that share a ring and may find it filled by another. None may if there is
+/// one source only, or if all that they ever send has room in it together.
+fn at_risk(sharing: &[(Rank, Flow)], ring_bytes: u32) -> u64 {
+    let room: u64 = sharing.iter().map(|(_, flow)| flow.ring_bytes).sum();
+    match sharing.len() > 1 && room > u64::from(ring_bytes) {
+        true => sharing.iter().map(|(_, flow)| flow.packets).sum(),
+        false => 0,
+    }
+}
+
+fn checked_ring(bytes: u64) -> Result<u32, PlanError> {
+    let valid = bytes.is_power_of_two() && (16 << 10..=1 << 30).contains(&bytes);
+    let size = u32::try_from(bytes).ok().filter(|_| valid);
+    size.ok_or(PlanError::RingBytes { bytes })
+}
+
+/// The plan as a file: a line for each rank with rings of its own sources, the rank first.
+impl fmt::Display for LandingPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{TITLE}\nranks {}\nring-bytes {}", self.ranks(), self.ring_bytes)?;
+        let planned = (0..).zip(&self.private).filter(|(_, sources)| !sources.is_empty());
+        for (rank, sources) in planned {
+            write!(f, "{rank}:")?;
+            sources.iter().try_for_each(|source| write!(f, " {source}"))?;
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for LandingPlan {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<LandingPlan, TraceError> {
+        let wrong = |line, what: String| Err(TraceError { line, what });
+        let mut lines = text.lines();
+        if lines.next().map(str::trim_end) != Some(TITLE) {
+            return wrong(1, format!("expected `{TITLE}`: this is no plan of `hikyaku plan`"));
+        }
+        let ranks = trace::ranks_of(lines.next())?;
+        let size = lines.next().and_then(|line| line.strip_prefix("ring-bytes "));
+        let Some(size) = size.and_then(|size| size.trim().parse().ok()) else {
+            return wrong(3, "expected `ring-bytes N`".into());
+        };
+        let ring_bytes = match checked_ring(size) {
+            Ok(bytes) => bytes,
+            Err(error) => return wrong(3, error.to_string()),
+        };
+        let mut private = vec![Vec::new(); ranks as usize];
+        for (at, row) in lines.enumerate().filter(|(_, row)| !row.trim().is_empty()) {
+            let line = at + 4;
+            match sources_of(row, ranks) {
+                Ok((rank, sources)) => match &mut private[rank as usize] {
+                    slot if slot.is_empty() => *slot = sources,
+                    _ => return wrong(line, format!("rank {rank} has a line before")),
+                },
+                Err(what) => return wrong(line, what),
+            }
+        }
+        Ok(LandingPlan { ring_bytes, private })
+    }
+}
+
+/// A line of a plan: a rank and its sources.
+fn sources_of(row: &str, ranks: u32) -> Result<(Rank, Vec<Rank>), String> {
+    let rank = |word: &str| {
+        let rank: Option<Rank> = word.trim().parse().ok().filter(|rank| *rank < ranks);
+        rank.ok_or_else(|| format!("`{}` is none of the {ranks} ranks", word.trim()))
+    };
+    let (of, sources) = row.split_once(':').ok_or("expected `RANK: SOURCES`")?;
+    let of = rank(of)?;
+    let sources: Vec<Rank> = sources.split_whitespace().map(rank).collect::<Result<_, _>>()?;
+    if sources.iter().collect::<BTreeSet<_>>().len() < sources.len() {
+        return Err(format!("a source of rank {of} is named twice"));
+    }
+    Ok((of, sources))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RING: u64 = 64 << 10;
+
+    /// Rank 0 gets these packets of a kibibyte from ranks 1, 2, ...
+    fn trace(packets: &[u64]) -> Trace {
+        let mut trace = Trace::new(packets.len() as u32 + 1);
+        for (source, packets) in (1..).zip(packets) {
+            let (messages, bytes) = (*packets, packets << 10);
+            let flow = Flow { messages, bytes, packets: *packets, ring_bytes: bytes, held_up: 0 };
+            trace.add(source, 0, Kind::Point, &flow);
+        }
+        trace
+    }
+
+    #[test]
+    fn partners_get_rings_as_in_table_1() {
+        let trace = trace(&[100, 0, 300, 200]);
+        let plan = LandingPlan::of(&trace, RING, Budget::Partners).unwrap();
+        assert_eq!(plan.private(0), [3, 4, 1]);
+        let estimate = plan.estimate(&trace);
+        assert_eq!((estimate.rings, estimate.all_rings, estimate.shared), (4, 8, 0.0));
+    }
+
+    #[test]
+    fn memory_goes_to_the_busiest() {
+        let trace = trace(&[100, 50, 300, 200]);
+        for (memory, private, shared) in [
+            (4 * RING, &[3, 4, 1][..], 0.0),
+            (4 * RING - 1, &[3, 4], 150.0 / 650.0),
+            (2 * RING, &[3], 350.0 / 650.0),
+            (RING, &[], 1.0),
+        ] {
+            let plan = LandingPlan::of(&trace, RING, Budget::Memory(memory)).unwrap();
+            assert_eq!(plan.private(0), private);
+            assert_eq!(plan.estimate(&trace).shared, shared, "{memory}");
+        }
+        let none = LandingPlan::of(&trace, RING, Budget::Memory(RING - 1));
+        assert_eq!(none, Err(PlanError::TooLittle { bytes: RING - 1, ring_bytes: 65536 }));
+    }
+
+    #[test]
+    fn sources_share_as_far_as_waits_are_allowed() {
+        let busy = trace(&[100, 50, 300, 200]);
+        for (part, private) in [(0.0, &[3, 4, 1][..]), (0.25, &[3, 4]), (0.6, &[3]), (1.0, &[])] {
+            let plan = LandingPlan::of(&busy, RING, Budget::Shared(part)).unwrap();
+            assert_eq!(plan.private(0), private, "{part}");
+            assert!(plan.estimate(&busy).shared <= part);
+        }
+        // What has room in one ring all together holds nobody up.
+        let rare = trace(&[16, 16, 16, 16]);
+        let plan = LandingPlan::of(&rare, RING, Budget::Shared(0.0)).unwrap();
+        assert_eq!((plan.most_rings(), plan.estimate(&rare).shared), (1, 0.0));
+        let plan = LandingPlan::of(&rare, RING / 2, Budget::Shared(0.0)).unwrap();
+        assert_eq!((plan.most_rings(), plan.estimate(&rare).shared), (3, 0.0));
+    }
+
+    #[test]
+    fn plans_survive_as_text() {
+        let plan = LandingPlan::of(&trace(&[1, 2, 3]), RING, Budget::Partners).unwrap();
+        let text = plan.to_string();
+        assert_eq!(text, "hikyaku plan 1\nranks 4\nring-bytes 65536\n0: 3 2 1\n");
+        assert_eq!(text.parse(), Ok(plan));
+    }
+
+    #[test]
+    fn wrong_plans_are_named() {
+        let head = "hikyaku plan 1\nranks 4\nring-bytes 65536\n";
+        for (text, error) in [
+            (
+                "hikyaku trace 1",
+                "line 1: expected `hikyaku plan 1`: this is no plan of `hikyaku \
+                plan`",
+            ),
+            ("hikyaku plan 1\nranks x", "line 2: expected `ranks N`, N from 1 to 1048576"),
+            ("hikyaku plan 1\nranks 4\n", "line 3: expected `ring-bytes N`"),
+            (
+                "hikyaku plan 1\nranks 4\nring-bytes 1000",
+                "line 3: a landing ring cannot have 1000 \
+                bytes: a power of two from 16 KiB to 1 GiB",
+            ),
+            (&format!("{head}0 1"), "line 4: expected `RANK: SOURCES`"),
+            (&format!("{head}4: 1"), "line 4: `4` is none of the 4 ranks"),
+            (&format!("{head}0: 1 1"), "line 4: a source of rank 0 is named twice"),
+            (&format!("{head}0: 1\n0: 2"), "line 5: rank 0 has a line before"),
+        ] {
+            assert_eq!(text.parse::<LandingPlan>().unwrap_err().to_string(), error);
+        }
+    }
+}

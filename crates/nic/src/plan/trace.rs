@@ -1,0 +1,370 @@
+//! A trace: who has sent how much to whom in a run.
+//!
+//! ```text
+//!   hikyaku trace 1
+//!   ranks 64
+//!   0 1 p 100 409600 100 409600 3        source, destination, kind: messages, bytes,
+//!   0 8 c 4 32 0 0 0                     packets in the landing ring, their room, held up
+//!   0 * 7 280 0 0 0                      what rank 0 has sent to ranks that are left out
+//!   end 0                                all that rank 0 has to say
+//! ```
+//!
+//! Ranks append their rows as they leave, so rows of several ranks may stand in any order, and a
+//! rank that was killed has none. Rows of the same pair and kind add up. A rank writes no more than
+//! [`MOST_PARTNERS`] pairs of a kind, the busiest, and the sum of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::fabric::Rank;
+
+/// Pairs that a rank writes for each kind of message: a trace has a bound whatever the program.
+pub const MOST_PARTNERS: usize = 1024;
+
+/// Ranks of a trace or plan, at most: what is read has a bound.
+const MOST_RANKS: u32 = 1 << 20;
+
+/// The first line of a trace.
+const TITLE: &str = "hikyaku trace 1";
+
+/// Whose messages a row counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Messages that the program has sent to a rank it named, those to neighbours among them.
+    Point,
+    /// Messages of collective operations and of the library itself, whose partners the library
+    /// has chosen.
+    Collective,
+}
+
+impl Kind {
+    /// Both, in the order of a trace.
+    pub const ALL: [Kind; 2] = [Kind::Point, Kind::Collective];
+
+    fn letter(self) -> &'static str {
+        match self {
+            Kind::Point => "p",
+            Kind::Collective => "c",
+        }
+    }
+}
+
+/// What one rank has sent another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes, whichever way those went.
+    pub bytes: u64,
+    /// Packets that took room in the destination's landing ring. Messages inside their status
+    /// record take none, nor do bytes that the receiver has copied out of the sender's memory.
+    pub packets: u64,
+    /// The room of those packets, bytes: whole granules.
+    pub ring_bytes: u64,
+    /// Messages that found no room or credit at once.
+    pub held_up: u64,
+}
+
+impl Flow {
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: &Flow) {
+        for (sum, more) in self.words_mut().into_iter().zip(other.words()) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    fn words(&self) -> [u64; 5] {
+        [self.messages, self.bytes, self.packets, self.ring_bytes, self.held_up]
+    }
+
+    fn words_mut(&mut self) -> [&mut u64; 5] {
+        let Flow { messages, bytes, packets, ring_bytes, held_up } = self;
+        [messages, bytes, packets, ring_bytes, held_up]
+    }
+
+    /// What comes first when not all can be kept.
+    fn weight(&self) -> (u64, u64) {
+        (self.ring_bytes, self.messages)
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [messages, bytes, packets, ring_bytes, held_up] = self.words();
+        write!(f, "{messages} {bytes} {packets} {ring_bytes} {held_up}")
+    }
+}
+
+/// The rows of one rank, with which a trace is written as its ranks leave.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sent {
+    flows: BTreeMap<(Kind, Rank), Flow>,
+}
+
+impl Sent {
+    /// What went to a rank.
+    pub fn to(&mut self, destination: Rank, kind: Kind) -> &mut Flow {
+        self.flows.entry((kind, destination)).or_default()
+    }
+
+    /// All that there is, by kind and destination.
+    pub fn flows(&self) -> impl Iterator<Item = (Kind, Rank, &Flow)> {
+        self.flows.iter().map(|((kind, destination), flow)| (*kind, *destination, flow))
+    }
+
+    /// The rows of `source`.
+    pub fn rows(&self, source: Rank) -> String {
+        let mut rows = Vec::new();
+        let mut beyond = Flow::default();
+        for kind in Kind::ALL {
+            let mut flows: Vec<_> = self.flows().filter(|(of, ..)| *of == kind).collect();
+            flows.sort_by_key(|(_, destination, flow)| {
+                (std::cmp::Reverse(flow.weight()), *destination)
+            });
+            let kept = flows.len().min(MOST_PARTNERS);
+            flows[kept..].iter().for_each(|(.., flow)| beyond.add(flow));
+            flows.truncate(kept);
+            flows.sort_by_key(|(_, destination, _)| *destination);
+            rows.extend(flows.iter().map(|(_, destination, flow)| {
+                format!("{source} {destination} {} {flow}\n", kind.letter())
+            }));
+        }
+        if beyond != Flow::default() {
+            rows.push(format!("{source} * {beyond}\n"));
+        }
+        rows.push(format!("end {source}\n"));
+        rows.concat()
+    }
+}
+
+/// Who has sent how much to whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    ranks: u32,
+    /// By destination, source and kind.
+    flows: BTreeMap<(Rank, Rank, Kind), Flow>,
+    /// What went to ranks that their sources have left out.
+    beyond: Flow,
+    /// The ranks that have said all.
+    ended: BTreeSet<Rank>,
+}
+
+/// Why a text is no trace.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line}: {what}")]
+pub struct TraceError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Trace {
+    /// The variable of the ranks' environment that names the file to which they append their rows.
+    pub const VARIABLE: &str = "HIKYAKU_TRACE";
+
+    /// A trace of so many ranks that have sent nothing.
+    pub fn new(ranks: u32) -> Trace {
+        let (flows, ended) = Default::default();
+        Trace { ranks, flows, beyond: Flow::default(), ended }
+    }
+
+    /// The lines before those of the ranks.
+    pub fn head(ranks: u32) -> String {
+        format!("{TITLE}\nranks {ranks}\n")
+    }
+
+    /// How many ranks the job had.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Adds what one rank has sent another.
+    pub fn add(&mut self, source: Rank, destination: Rank, kind: Kind, flow: &Flow) {
+        self.flows.entry((destination, source, kind)).or_default().add(flow);
+    }
+
+    /// All rows: destination, source, kind.
+    pub fn flows(&self) -> impl Iterator<Item = (Rank, Rank, Kind, &Flow)> {
+        self.flows.iter().map(|((to, from, kind), flow)| (*to, *from, *kind, flow))
+    }
+
+    /// What the sources of a rank have sent it, of both kinds together, without what it has sent
+    /// itself.
+    pub fn sources(&self, destination: Rank) -> Vec<(Rank, Flow)> {
+        let mut sources: Vec<(Rank, Flow)> = Vec::new();
+        let of = (destination, 0, Kind::Point)..=(destination, Rank::MAX, Kind::Collective);
+        for ((_, source, _), flow) in self.flows.range(of) {
+            match sources.last_mut() {
+                Some((last, sum)) if last == source => sum.add(flow),
+                _ => sources.push((*source, *flow)),
+            }
+        }
+        sources.retain(|(source, _)| *source != destination);
+        sources
+    }
+
+    /// From how many others each rank has got messages of its program's own choice: the partners
+    /// that table 1 of paper 000 counts.
+    pub fn partners(&self) -> Vec<u32> {
+        let mut partners = vec![0; self.ranks as usize];
+        for (to, from, kind, flow) in self.flows() {
+            let counts = kind == Kind::Point && to != from && flow.messages > 0;
+            partners[to as usize] += u32::from(counts);
+        }
+        partners
+    }
+
+    /// All together.
+    pub fn total(&self) -> Flow {
+        let mut total = self.beyond;
+        self.flows.values().for_each(|flow| total.add(flow));
+        total
+    }
+
+    /// What went to ranks that their sources have left out.
+    pub fn beyond(&self) -> &Flow {
+        &self.beyond
+    }
+
+    /// Ranks of which rows are missing: they were killed, or the job still runs.
+    pub fn missing(&self) -> impl Iterator<Item = Rank> {
+        (0..self.ranks).filter(|rank| !self.ended.contains(rank))
+    }
+
+    /// Reads a row after the head.
+    fn read(&mut self, row: &str) -> Result<(), String> {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let rank = |word: &str| {
+            let rank: Option<Rank> = word.parse().ok().filter(|rank| *rank < self.ranks);
+            rank.ok_or_else(|| format!("`{word}` is none of the {} ranks", self.ranks))
+        };
+        match words[..] {
+            ["end", of] => {
+                let of = rank(of)?;
+                self.ended.insert(of);
+            }
+            [from, "*", ref counts @ ..] => {
+                rank(from)?;
+                self.beyond.add(&flow(counts)?);
+            }
+            [from, to, kind, ref counts @ ..] => {
+                let of_kind = |known: &Kind| known.letter() == kind;
+                let known = Kind::ALL.into_iter().find(of_kind);
+                let kind = known.ok_or_else(|| format!("`{kind}` is no kind: p or c"))?;
+                let (from, to) = (rank(from)?, rank(to)?);
+                self.add(from, to, kind, &flow(counts)?);
+            }
+            _ => return Err("not `SOURCE DESTINATION KIND` and five counts".into()),
+        }
+        Ok(())
+    }
+}
+
+fn flow(counts: &[&str]) -> Result<Flow, String> {
+    let mut flow = Flow::default();
+    if counts.len() != flow.words().len() {
+        return Err(format!("{} counts, five are expected", counts.len()));
+    }
+    for (word, text) in flow.words_mut().into_iter().zip(counts) {
+        *word = text.parse().map_err(|_| format!("`{text}` is no count"))?;
+    }
+    Ok(flow)
+}
+
+/// The number of ranks in the second line of a trace or plan.
+pub(super) fn ranks_of(line: Option<&str>) -> Result<u32, TraceError> {
+    let ranks = line.and_then(|line| line.strip_prefix("ranks "));
+    let ranks = ranks.and_then(|ranks| ranks.trim().parse().ok());
+    let valid = ranks.filter(|ranks| (1..=MOST_RANKS).contains(ranks));
+    let what = || format!("expected `ranks N`, N from 1 to {MOST_RANKS}");
+    valid.ok_or_else(|| TraceError { line: 2, what: what() })
+}
+
+impl FromStr for Trace {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<Trace, TraceError> {
+        let mut lines = text.lines();
+        if lines.next().map(str::trim_end) != Some(TITLE) {
+            let what = format!("expected `{TITLE}`: this is no trace of `hikyaku run --trace`");
+            return Err(TraceError { line: 1, what });
+        }
+        let mut trace = Trace::new(ranks_of(lines.next())?);
+        for (at, row) in lines.enumerate().filter(|(_, row)| !row.trim().is_empty()) {
+            trace.read(row).map_err(|what| TraceError { line: at + 3, what })?;
+        }
+        Ok(trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow_of(messages: u64) -> Flow {
+        Flow { messages, bytes: 100 * messages, packets: 1, ring_bytes: 128, held_up: 0 }
+    }
+
+    #[test]
+    fn what_ranks_write_is_read() {
+        let mut sent = Sent::default();
+        sent.to(2, Kind::Point).add(&flow_of(3));
+        sent.to(2, Kind::Collective).add(&flow_of(1));
+        sent.to(0, Kind::Point).add(&flow_of(5));
+        let text = [Trace::head(3), sent.rows(1), Sent::default().rows(2)].concat();
+        let trace: Trace = text.parse().unwrap();
+        assert_eq!(
+            trace.sources(2),
+            [(1, Flow { messages: 4, bytes: 400, packets: 2, ring_bytes: 256, held_up: 0 })]
+        );
+        assert_eq!(trace.partners(), [1, 0, 1]);
+        assert_eq!(trace.total().messages, 9);
+        assert_eq!(trace.missing().collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn own_messages_and_collectives_are_no_partners() {
+        let mut trace = Trace::new(2);
+        trace.add(0, 0, Kind::Point, &flow_of(1));
+        trace.add(1, 0, Kind::Collective, &flow_of(1));
+        assert_eq!(trace.partners(), [0, 0]);
+        assert_eq!(trace.sources(0).len(), 1);
+    }
+
+    #[test]
+    fn a_rank_writes_its_busiest_partners_and_the_sum_of_others() {
+        let mut sent = Sent::default();
+        for rank in 0..MOST_PARTNERS as u32 + 10 {
+            let ring_bytes = if rank < 10 { 64 } else { 128 };
+            *sent.to(rank, Kind::Point) = Flow { ring_bytes, ..flow_of(1) };
+        }
+        let text = [Trace::head(2000), sent.rows(7)].concat();
+        let trace: Trace = text.parse().unwrap();
+        assert_eq!(trace.flows().count(), MOST_PARTNERS);
+        assert!(trace.flows().all(|(to, ..)| to >= 10));
+        assert_eq!((trace.beyond().messages, trace.beyond().ring_bytes), (10, 640));
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        for (text, error) in [
+            ("", "line 1: expected `hikyaku trace 1`: this is no trace of `hikyaku run --trace`"),
+            ("hikyaku trace 1\nranks 0\n", "line 2: expected `ranks N`, N from 1 to 1048576"),
+            ("hikyaku trace 1\nranks 2\n0 2 p 1 1 1 1 1", "line 3: `2` is none of the 2 ranks"),
+            ("hikyaku trace 1\nranks 2\n\n0 1 x 1 1 1 1 1", "line 4: `x` is no kind: p or c"),
+            ("hikyaku trace 1\nranks 2\n0 1 p 1 1", "line 3: 2 counts, five are expected"),
+            ("hikyaku trace 1\nranks 2\n0 1 p 1 1 1 1 -1", "line 3: `-1` is no count"),
+            (
+                "hikyaku trace 1\nranks 2\nend",
+                "line 3: not `SOURCE DESTINATION KIND` and five \
+                counts",
+            ),
+        ] {
+            assert_eq!(text.parse::<Trace>().unwrap_err().to_string(), error);
+        }
+    }
+}

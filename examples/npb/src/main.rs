@@ -1,0 +1,116 @@
+//! Who talks to whom in six NAS Parallel Benchmarks: `hikyaku run -n 64 -- npb cg`.
+//!
+//! Each program computes something small with the benchmark's decomposition and messages, and
+//! compares it with what one rank alone computes. The decompositions are those that the NPB 2
+//! report (NAS-95-020) describes; the arithmetic is not the benchmarks', and no time means anything.
+//!
+//! ```text
+//!   mg       4 x 4 x 4 blocks, periodic; at the coarsest level every second rank has a point left
+//!   cg       8 x 8 blocks of the matrix: butterfly sums within a row, one partner across the diagonal
+//!   is       all-to-all and reductions; one key to the next rank
+//!   lu       8 x 8 pencils: wavefronts to the four neighbours
+//!   sp, bt   multi-partition on 8 x 8: successor and predecessor in three directions
+//! ```
+
+mod cg;
+mod is;
+mod lu;
+mod mg;
+mod partition;
+
+use std::process::ExitCode;
+
+use hikyaku::{Error, Op, World};
+
+/// A program: its name, which numbers of ranks it takes, and what each rank runs. It returns
+/// whether the result is right.
+struct Program {
+    name: &'static str,
+    ranks: Shape,
+    run: fn(&World) -> Result<bool, Error>,
+}
+
+/// Numbers of ranks that a decomposition takes.
+#[derive(Clone, Copy)]
+enum Shape {
+    Any,
+    /// The square of any number.
+    Square,
+    /// The square of a power of two.
+    BinarySquare,
+    /// The cube of a power of two.
+    BinaryCube,
+}
+
+const PROGRAMS: [Program; 6] = [
+    Program { name: "mg", ranks: Shape::BinaryCube, run: mg::run },
+    Program { name: "cg", ranks: Shape::BinarySquare, run: cg::run },
+    Program { name: "is", ranks: Shape::Any, run: is::run },
+    Program { name: "lu", ranks: Shape::Square, run: lu::run },
+    Program { name: "sp", ranks: Shape::Square, run: |world| partition::run::<5>(world) },
+    Program { name: "bt", ranks: Shape::Square, run: |world| partition::run::<30>(world) },
+];
+
+/// Exit code of a command line that asks for what cannot be.
+const WRONG_USE: u8 = 2;
+
+impl Shape {
+    fn takes(self, ranks: u32) -> bool {
+        let side = side(ranks);
+        let cube = (0..=10).any(|power| 1_u64 << (3 * power) == u64::from(ranks));
+        match self {
+            Shape::Any => true,
+            Shape::Square => side * side == ranks as usize,
+            Shape::BinarySquare => side * side == ranks as usize && side.is_power_of_two(),
+            Shape::BinaryCube => cube,
+        }
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Shape::Any => "any number of ranks",
+            Shape::Square => "1, 4, 9, 16, ... ranks",
+            Shape::BinarySquare => "1, 4, 16, 64, ... ranks",
+            Shape::BinaryCube => "1, 8, 64, ... ranks",
+        }
+    }
+}
+
+/// Ranks along a side of a square of them.
+fn side(ranks: u32) -> usize {
+    f64::from(ranks).sqrt() as usize
+}
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let Some(program) = PROGRAMS.iter().find(|program| program.name == name) else {
+        eprintln!("npb: `{name}` is no program: mg, cg, is, lu, sp or bt");
+        return ExitCode::from(WRONG_USE);
+    };
+    match run(program) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("npb: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(program: &Program) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let world = World::init()?;
+    let (size, first) = (world.size(), world.rank() == 0);
+    if !program.ranks.takes(size) {
+        if first {
+            eprintln!("npb: {} takes {}, not {size}", program.name, program.ranks.in_words());
+        }
+        world.barrier()?;
+        return Ok(ExitCode::from(WRONG_USE));
+    }
+    let right = (program.run)(&world)?;
+    let mut all = [u32::from(right)];
+    world.allreduce(&mut all, Op::Sum)?;
+    if first {
+        println!("{}: {} of {size} ranks have the right result", program.name, all[0]);
+    }
+    Ok(if all[0] == size { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
