@@ -178,8 +178,9 @@ impl<P: Port> Engine<P> {
             let outcome = MessageOutcome::Consumed;
             self.post_control(source, Control::Finish { sender, outcome });
         }
-        if let Some(began) = began {
-            self.note_way(source, length, (Way::Ring, Way::Ring), began);
+        if let Some((chosen, began)) = began {
+            let gone = if lender.is_some() { Way::Read } else { Way::Ring };
+            self.note_way(source, length, (chosen, gone), began);
         }
     }
 

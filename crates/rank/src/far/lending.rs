@@ -15,9 +15,11 @@
 
 use std::collections::BTreeMap;
 
-use hikyaku_nic::fabric::{Event, Landed, Landing, Rank, RingSlice};
+use hikyaku_nic::fabric::{Event, Landed, Landing, Port, Rank, RingSlice};
+use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::Links;
 use hikyaku_ofi::{Lent, Posted, Region};
+use hikyaku_shm::ShmPort;
 
 use super::Far;
 
@@ -34,11 +36,17 @@ const LEND_FROM: usize = 64 << 10;
 /// Fetches at once.
 const FETCHES: usize = 16;
 
+/// How long after it has lent something a rank that waits looks often whether a peer reads it: where
+/// providers go on in calls only, nothing else tells. Later their descriptors wake it.
+const SERVE: Time = Time::from_nanoseconds(10_000_000);
+
 /// What this rank lends, and what it fetches from others.
 #[derive(Default)]
 pub(super) struct Lending {
     lent: BTreeMap<u64, Lent>,
     fetches: Vec<Fetch>,
+    /// Until when this rank looks often whether a peer reads what it lends.
+    serves_until: Time,
     /// Sources of which a piece cannot be had.
     broken: Vec<Rank>,
 }
@@ -211,18 +219,20 @@ impl Lending {
         self.broken.pop()
     }
 
-    /// Whether pieces are under way.
-    pub(super) fn is_busy(&self) -> bool {
-        self.fetches.iter().any(|fetch| fetch.of.is_some())
+    /// Whether pieces are under way, or may be read here.
+    pub(super) fn is_busy(&self, now: Time) -> bool {
+        !self.lent.is_empty() && now < self.serves_until
+            || self.fetches.iter().any(|fetch| fetch.of.is_some())
     }
 }
 
 impl Far {
     /// [`CopyPort::lend`](hikyaku_nic::fabric::CopyPort::lend).
-    pub(crate) fn lend(&mut self, name: u64, bytes: &[u8]) -> bool {
+    pub(crate) fn lend(&mut self, near: &ShmPort, name: u64, bytes: &[u8]) -> bool {
         if bytes.len() < LEND_FROM || !self.links.lends() {
             return false;
         }
+        self.state.lending.serves_until = near.now() + SERVE;
         let lent = self.links.lend(name, bytes);
         lent.is_ok_and(|lent| self.state.lending.lent.insert(name, lent).is_none())
     }
