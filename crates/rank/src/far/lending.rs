@@ -36,8 +36,8 @@ const LEND_FROM: usize = 64 << 10;
 /// Fetches at once.
 const FETCHES: usize = 16;
 
-/// How long after it has lent something a rank that waits looks often whether a peer reads it: where
-/// providers go on in calls only, nothing else tells. Later their descriptors wake it.
+/// How long after it has lent something a rank that waits looks often whether a peer reads it:
+/// where providers go on in calls only, nothing else tells. Later their descriptors wake it.
 const SERVE: Time = Time::from_nanoseconds(10_000_000);
 
 /// What this rank lends, and what it fetches from others.
