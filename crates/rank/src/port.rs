@@ -363,7 +363,8 @@ impl CopyPort for RankPort {
     }
 
     fn fetch_lent(&mut self, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool {
-        self.far_of(lent.0).is_some_and(|(far, _)| far.fetch_lent(lent, length, message))
+        let far = self.far_of(lent.0);
+        far.is_some_and(|(far, near)| far.fetch_lent(near, lent, length, message))
     }
 
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {

@@ -36,17 +36,19 @@ const LEND_FROM: usize = 64 << 10;
 /// Fetches at once.
 const FETCHES: usize = 16;
 
-/// How long after it has lent something a rank that waits looks often whether a peer reads it:
-/// where providers go on in calls only, nothing else tells. Later their descriptors wake it.
-const SERVE: Time = Time::from_nanoseconds(10_000_000);
+/// How long a rank that waits looks often whether a peer reads what it lends, or a piece is there:
+/// where providers go on in calls only, nothing else tells. Later it sleeps longer, and their
+/// descriptors wake it.
+const BUSY: Time = Time::from_nanoseconds(10_000_000);
 
 /// What this rank lends, and what it fetches from others.
 #[derive(Default)]
 pub(super) struct Lending {
     lent: BTreeMap<u64, Lent>,
     fetches: Vec<Fetch>,
-    /// Until when this rank looks often whether a peer reads what it lends.
-    serves_until: Time,
+    /// Until when this rank, if it waits, looks often whether a peer reads what it lends, or whether
+    /// a piece is there.
+    busy_until: Time,
     /// Sources of which a piece cannot be had.
     broken: Vec<Rank>,
 }
@@ -177,7 +179,13 @@ impl Lending {
     }
 
     /// A piece is there, or cannot be had; what can land becomes events.
-    pub(super) fn take_in(&mut self, token: u32, whole: bool, mut event: impl FnMut(Event)) {
+    pub(super) fn take_in(
+        &mut self,
+        now: Time,
+        (token, whole): (u32, bool),
+        mut event: impl FnMut(Event),
+    ) {
+        self.busy_until = now + BUSY;
         let place = token as usize & 0xffff;
         let (room, piece) = (place / PIECES, place % PIECES);
         let Some(fetch) = self.fetches.get_mut(room) else { return };
@@ -221,8 +229,8 @@ impl Lending {
 
     /// Whether pieces are under way, or may be read here.
     pub(super) fn is_busy(&self, now: Time) -> bool {
-        !self.lent.is_empty() && now < self.serves_until
-            || self.fetches.iter().any(|fetch| fetch.of.is_some())
+        now < self.busy_until
+            && (!self.lent.is_empty() || self.fetches.iter().any(|fetch| fetch.of.is_some()))
     }
 }
 
@@ -232,7 +240,7 @@ impl Far {
         if bytes.len() < LEND_FROM || !self.links.lends() {
             return false;
         }
-        self.state.lending.serves_until = near.now() + SERVE;
+        self.state.lending.busy_until = near.now() + BUSY;
         let lent = self.links.lend(name, bytes);
         lent.is_ok_and(|lent| self.state.lending.lent.insert(name, lent).is_none())
     }
@@ -245,6 +253,7 @@ impl Far {
     /// [`CopyPort::fetch_lent`](hikyaku_nic::fabric::CopyPort::fetch_lent).
     pub(crate) fn fetch_lent(
         &mut self,
+        near: &ShmPort,
         (from, name): (Rank, u64),
         length: u64,
         told: (u8, u64),
@@ -252,6 +261,7 @@ impl Far {
         let is_there = self.links.is_connected(from) && !self.state.is_gone(from);
         let begun = is_there && self.state.lending.begin(&self.links, (from, name), length, told);
         if begun {
+            self.state.lending.busy_until = near.now() + BUSY;
             self.state.lending.ask(&mut self.links);
         }
         begun
