@@ -23,8 +23,8 @@
 //! too, and so is everything that follows from that source: after a gap there is no order to keep.
 //!
 //! Large data does not go this way: its owner registers it and sends where it is, and the receiver
-//! reads it ([`Links::fetch`]). Where the provider has the kernel read it, that may be memory of the
-//! program itself ([`Links::lend`]).
+//! reads it ([`Links::fetch`]). Where the provider has the kernel read it, that may be memory of
+//! the program itself ([`Links::lend`]).
 
 use std::collections::VecDeque;
 use std::time::Duration;

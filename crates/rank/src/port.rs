@@ -74,6 +74,8 @@ impl RankPort {
     fn poll_both(&mut self) -> Option<Event> {
         let far = self.far.as_deref_mut()?;
         if let Some(event) = far.take_event() {
+            // As after an event of the near side.
+            self.near.inner_mut().begin_wait();
             return Some(event);
         }
         far.before_poll(&mut self.near);
@@ -351,7 +353,7 @@ impl Layer for RankPort {
 /// Copies between ranks of a node, and fetches from other hosts.
 impl CopyPort for RankPort {
     fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> bool {
-        self.far_of(to).is_some_and(|(far, _)| far.lend(name, bytes))
+        self.far_of(to).is_some_and(|(far, near)| far.lend(near, name, bytes))
     }
 
     fn take_back(&mut self, name: u64) {
@@ -361,7 +363,8 @@ impl CopyPort for RankPort {
     }
 
     fn fetch_lent(&mut self, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool {
-        self.far_of(lent.0).is_some_and(|(far, _)| far.fetch_lent(lent, length, message))
+        let far = self.far_of(lent.0);
+        far.is_some_and(|(far, near)| far.fetch_lent(near, lent, length, message))
     }
 
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {

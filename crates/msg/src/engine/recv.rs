@@ -177,8 +177,9 @@ impl<P: Port> Engine<P> {
             let outcome = MessageOutcome::Consumed;
             self.post_control(source, Control::Finish { sender, outcome });
         }
-        if let Some((kind, began)) = began {
-            self.note_way(source, kind, (Way::Ring, Way::Ring), began);
+        if let Some((kind, chosen, began)) = began {
+            let gone = if lender.is_some() { Way::Read } else { Way::Ring };
+            self.note_way(source, kind, (chosen, gone), began);
         }
     }
 

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! If the memory can be reached, there are three ways ([`Way`]), and the receiver chooses. A sender
-//! on another host may lend its memory to the fabric: the receiver's port then fetches the bytes,
+//! on another host may lend its memory to the fabric: the receiver's port may then fetch the bytes,
 //! which land as those of a stream, and FIN follows the last.
 //!
 //! The address need not be right: if a read is refused, out of bounds or not possible on this
@@ -57,16 +57,16 @@ impl<P: Port> Engine<P> {
         }
         // What is not in one piece is unpacked out of the ring.
         let is_scattered = receive.buffer.as_ref().is_some_and(RecvBuffer::is_scattered);
-        if rts.lent && self.fetch(id, &announced, want) {
-            return self.tally().chose(want, Way::Read, Reason::Only);
-        }
-        if is_scattered {
+        if is_scattered && !rts.lent {
             self.tally().chose(want, Way::Ring, Reason::Only);
             return self.clear(id, &announced, want, None);
         }
         let (way, why) = self.choose_way(source, &rts, want);
         let (kind, began) = (Kind::new(want, rts.address), self.port.now());
-        if way == Way::Both && self.begin_joint(id, announced, want, began) {
+        if rts.lent && way != Way::Ring && self.fetch(id, &announced, want, (kind, way, began)) {
+            return self.tally().chose(want, Way::Read, why);
+        }
+        if way == Way::Both && !rts.lent && self.begin_joint(id, announced, want, began) {
             return self.tally().chose(want, Way::Both, why);
         }
         if way != Way::Ring && self.read_directly(id, source, &rts, want) {
@@ -77,13 +77,13 @@ impl<P: Port> Engine<P> {
         }
         let why = if way == Way::Ring { why } else { Reason::Only };
         self.tally().chose(want, Way::Ring, why);
-        self.clear(id, &announced, want, (way == Way::Ring).then_some((kind, began)));
+        self.clear(id, &announced, want, (way == Way::Ring).then_some((kind, way, began)));
     }
 
     /// The way for a message, and why.
     fn choose_way(&mut self, source: Rank, rts: &ReadyToSend, want: u64) -> (Way, Reason) {
         let state = &mut self.sources[source as usize];
-        if rts.address.is_none() || state.read_refused {
+        if !rts.lent && (rts.address.is_none() || state.read_refused) {
             return (Way::Ring, Reason::Only);
         }
         if self.capabilities.virtual_time {
@@ -134,7 +134,7 @@ impl<P: Port> Engine<P> {
         id: RequestId,
         announced: &Announced,
         want: u64,
-        began: Option<(Kind, Time)>,
+        began: Option<(Kind, Way, Time)>,
     ) {
         let Announced { source, rts, .. } = *announced;
         self.set_incoming(id, Incoming { began, ..streamed(announced, want) });
@@ -144,15 +144,20 @@ impl<P: Port> Engine<P> {
 
     /// Fetches the bytes that a sender on another host lends. They arrive as a stream does, and the
     /// sender has its memory back when all are here. `false`: that is not possible.
-    fn fetch(&mut self, id: RequestId, announced: &Announced, want: u64) -> bool {
+    fn fetch(
+        &mut self,
+        id: RequestId,
+        announced: &Announced,
+        want: u64,
+        began: (Kind, Way, Time),
+    ) -> bool {
         let Announced { source, rts, .. } = *announced;
-        let is_wanted = self.config.long_messages != LongMessages::By(Way::Ring);
-        if !is_wanted || !self.port.fetch_lent((source, rts.request), want, (DATA, id.word())) {
+        if !self.port.fetch_lent((source, rts.request), want, (DATA, id.word())) {
             return false;
         }
         self.statistics.direct_reads += 1;
-        let lender = Some(rts.request);
-        self.set_incoming(id, Incoming { lender, ..streamed(announced, want) });
+        let (lender, began) = (Some(rts.request), Some(began));
+        self.set_incoming(id, Incoming { lender, began, ..streamed(announced, want) });
         true
     }
 

@@ -71,7 +71,7 @@ impl State {
             Arrival::Packet { source, lane, payload } => (source, lane, payload),
             Arrival::Fetched { token, whole } => {
                 let events = &mut self.events;
-                self.lending.take_in(token, whole, |event| events.push_back(event));
+                self.lending.take_in(now, (token, whole), |event| events.push_back(event));
                 return Landed::Taken;
             }
         };

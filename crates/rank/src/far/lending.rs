@@ -15,9 +15,11 @@
 
 use std::collections::BTreeMap;
 
-use hikyaku_nic::fabric::{Event, Landed, Landing, Rank, RingSlice};
+use hikyaku_nic::fabric::{Event, Landed, Landing, Port, Rank, RingSlice};
+use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::Links;
 use hikyaku_ofi::{Lent, Posted, Region};
+use hikyaku_shm::ShmPort;
 
 use super::Far;
 
@@ -34,11 +36,19 @@ const LEND_FROM: usize = 64 << 10;
 /// Fetches at once.
 const FETCHES: usize = 16;
 
+/// How long a rank that waits looks often whether a peer reads what it lends, or a piece is there:
+/// where providers go on in calls only, nothing else tells. Later it sleeps longer, and their
+/// descriptors wake it.
+const BUSY: Time = Time::from_nanoseconds(10_000_000);
+
 /// What this rank lends, and what it fetches from others.
 #[derive(Default)]
 pub(super) struct Lending {
     lent: BTreeMap<u64, Lent>,
     fetches: Vec<Fetch>,
+    /// Until when this rank, if it waits, looks often whether a peer reads what it lends, or whether
+    /// a piece is there.
+    busy_until: Time,
     /// Sources of which a piece cannot be had.
     broken: Vec<Rank>,
 }
@@ -169,7 +179,13 @@ impl Lending {
     }
 
     /// A piece is there, or cannot be had; what can land becomes events.
-    pub(super) fn take_in(&mut self, token: u32, whole: bool, mut event: impl FnMut(Event)) {
+    pub(super) fn take_in(
+        &mut self,
+        now: Time,
+        (token, whole): (u32, bool),
+        mut event: impl FnMut(Event),
+    ) {
+        self.busy_until = now + BUSY;
         let place = token as usize & 0xffff;
         let (room, piece) = (place / PIECES, place % PIECES);
         let Some(fetch) = self.fetches.get_mut(room) else { return };
@@ -211,18 +227,20 @@ impl Lending {
         self.broken.pop()
     }
 
-    /// Whether pieces are under way.
-    pub(super) fn is_busy(&self) -> bool {
-        self.fetches.iter().any(|fetch| fetch.of.is_some())
+    /// Whether pieces are under way, or may be read here.
+    pub(super) fn is_busy(&self, now: Time) -> bool {
+        now < self.busy_until
+            && (!self.lent.is_empty() || self.fetches.iter().any(|fetch| fetch.of.is_some()))
     }
 }
 
 impl Far {
     /// [`CopyPort::lend`](hikyaku_nic::fabric::CopyPort::lend).
-    pub(crate) fn lend(&mut self, name: u64, bytes: &[u8]) -> bool {
+    pub(crate) fn lend(&mut self, near: &ShmPort, name: u64, bytes: &[u8]) -> bool {
         if bytes.len() < LEND_FROM || !self.links.lends() {
             return false;
         }
+        self.state.lending.busy_until = near.now() + BUSY;
         let lent = self.links.lend(name, bytes);
         lent.is_ok_and(|lent| self.state.lending.lent.insert(name, lent).is_none())
     }
@@ -235,6 +253,7 @@ impl Far {
     /// [`CopyPort::fetch_lent`](hikyaku_nic::fabric::CopyPort::fetch_lent).
     pub(crate) fn fetch_lent(
         &mut self,
+        near: &ShmPort,
         (from, name): (Rank, u64),
         length: u64,
         told: (u8, u64),
@@ -242,6 +261,7 @@ impl Far {
         let is_there = self.links.is_connected(from) && !self.state.is_gone(from);
         let begun = is_there && self.state.lending.begin(&self.links, (from, name), length, told);
         if begun {
+            self.state.lending.busy_until = near.now() + BUSY;
             self.state.lending.ask(&mut self.links);
         }
         begun

@@ -58,6 +58,9 @@ const NEEDED: u8 = 1;
 /// descriptor wakes this rank.
 const NAP: Time = Time::from_nanoseconds(1_000_000);
 
+/// The same while memory is read: other than packets, that comes without a sign.
+const BUSY_NAP: Time = Time::from_nanoseconds(20_000);
+
 /// How long nothing comes before that descriptor is slept on: until then a rank does not sleep.
 const AWAKE: Time = Time::from_nanoseconds(400_000);
 
@@ -291,10 +294,11 @@ impl Far {
         self.slept = true;
         let now = near.now();
         let since = *self.idle_since.get_or_insert(now);
-        if now >= since + AWAKE && self.is_woken(near) {
+        let is_busy = self.state.lending.is_busy(now);
+        if now >= since + AWAKE && !is_busy && self.is_woken(near) {
             return deadline;
         }
-        let end = now + NAP;
+        let end = now + if is_busy { BUSY_NAP } else { NAP };
         Some(deadline.map_or(end, |deadline| deadline.min(end)))
     }
 
@@ -303,7 +307,6 @@ impl Far {
     fn is_woken(&mut self, near: &ShmPort) -> bool {
         let is_still =
             self.out.is_empty() && self.state.serving.is_empty() && self.links.is_still();
-        let is_still = is_still && !self.state.lending.is_busy();
         if let SleepBy::Unknown = self.alarm {
             let waker = near.host().waker();
             let descriptor = self.links.endpoint().descriptor();
