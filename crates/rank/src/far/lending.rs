@@ -36,9 +36,9 @@ const LEND_FROM: usize = 64 << 10;
 /// Fetches at once.
 const FETCHES: usize = 16;
 
-/// How long a rank that waits looks often whether a peer reads what it lends, or a piece is there:
-/// where providers go on in calls only, nothing else tells. Later it sleeps longer, and their
-/// descriptors wake it.
+/// How long a rank that waits looks often whether a peer reads what it lends, or a piece is
+/// there: where providers go on in calls only, nothing else tells. Later it sleeps longer, and
+/// their descriptors wake it.
 const BUSY: Time = Time::from_nanoseconds(10_000_000);
 
 /// What this rank lends, and what it fetches from others.
@@ -46,8 +46,8 @@ const BUSY: Time = Time::from_nanoseconds(10_000_000);
 pub(super) struct Lending {
     lent: BTreeMap<u64, Lent>,
     fetches: Vec<Fetch>,
-    /// Until when this rank, if it waits, looks often whether a peer reads what it lends, or whether
-    /// a piece is there.
+    /// Until when this rank, if it waits, looks often whether a peer reads what it lends, or
+    /// whether a piece is there.
     busy_until: Time,
     /// Sources of which a piece cannot be had.
     broken: Vec<Rank>,
