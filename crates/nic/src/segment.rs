@@ -640,6 +640,22 @@ mod tests {
     }
 
     #[test]
+    fn each_entry_has_a_place_of_its_own() {
+        use crate::hosted::Host;
+        let ports = crate::loopback::open(&crate::loopback::Config::for_ranks(1)).unwrap();
+        let segment = ports[0].host().segment(0);
+        let Layout { contexts, segments, .. } = *segment.layout();
+        let place = |context: u32, index: u32| {
+            let context = ContextId(u8::try_from(context).unwrap());
+            std::ptr::from_ref(segment.entry(context, u8::try_from(index).unwrap())).addr()
+        };
+        let places = (0..contexts).flat_map(|context| (0..segments).map(move |i| (context, i)));
+        let places: Vec<usize> = places.map(|(context, index)| place(context, index)).collect();
+        let follow = |pair: &[usize]| pair[1] - pair[0] == size_of::<SegmentEntry>();
+        assert!(contexts > 1 && segments > 1 && places.windows(2).all(follow));
+    }
+
+    #[test]
     fn impossible_sizes_are_refused_by_name() {
         let good = Layout::for_ranks(4);
         for (bad, name) in [

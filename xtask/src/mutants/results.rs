@@ -97,7 +97,7 @@ impl Results {
     }
 }
 
-/// The outcomes that cargo-mutants has written, its `outcomes.json`: a mutant's name and its verdict.
+/// The outcomes that cargo-mutants has written, `outcomes.json`: a mutant's name and its verdict.
 pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Verdict)>, MutantsError> {
     let read: Outcomes = serde_json::from_str(text)?;
     let mut verdicts = Vec::new();
@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(score.all(), 7);
         assert_eq!(
             score.to_string(),
-            "3 caught, 1 missed, 1 timed out, 1 unviable, 1 missed by unit tests alone; 50 % caught\n  \
-             missed: 4\n  timed out: 5\n  missed by unit tests: 7"
+            "3 caught, 1 missed, 1 timed out, 1 unviable, 1 missed by unit tests alone; 50 % caught\
+             \n  missed: 4\n  timed out: 5\n  missed by unit tests: 7"
         );
     }
 

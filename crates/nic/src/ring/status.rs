@@ -263,6 +263,21 @@ mod tests {
     }
 
     #[test]
+    fn inline_payloads_of_every_length_are_whole() {
+        for length in 0..=crate::fabric::INLINE_BYTES {
+            let payload: Vec<u8> = (1..).take(length).collect();
+            let (control, slots) = (StatusControl::default(), slots(4));
+            let ring = ring_of(&control, &slots);
+            let index = ring.reserve(&mut Poster::default());
+            ring.publish_inline(index, 7, 3, [11, 22], &payload);
+            let record = ring.read(index).unwrap();
+            let bytes: Vec<u8> = record.body.iter().flat_map(|word| word.to_le_bytes()).collect();
+            assert_eq!(record.body[..2], [11, 22]);
+            assert_eq!(bytes[16..][..length], payload, "{length} bytes");
+        }
+    }
+
+    #[test]
     fn slots_of_the_last_lap_are_not_new() {
         let (control, slots) = (StatusControl::default(), slots(4));
         let ring = ring_of(&control, &slots);

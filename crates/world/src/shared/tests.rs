@@ -72,6 +72,19 @@ fn on_nodes(ranks: u32, program: impl Fn(World) + Sync) {
 }
 
 #[test]
+fn parts_have_their_homes_at_one_rank_after_another() {
+    on_nodes(3, |world| {
+        let rows = SharedOptions { parts: Parts::Rows(1), ..Default::default() };
+        let shared = world.shared_with::<u8>("rows", &[7, 2], rows).unwrap();
+        let first = u64::from(shared.home());
+        for part in 0..7 {
+            assert_eq!(u64::from(shared.part(part).unwrap().home()), (first + part) % 3);
+        }
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
 fn fg_02_what_is_written_again_far_from_home_stays_with_its_writer_until_somebody_asks() {
     on_nodes(3, |world| {
         let shared = world.shared::<u64>("kept", &[8]).unwrap();

@@ -13,6 +13,7 @@ use hikyaku_shm::{JobConfig, open_all};
 
 use super::*;
 use crate::shared::SharedError;
+use crate::topology::Reorder;
 use crate::{ANY_SOURCE, ANY_TAG, Op};
 
 /// Runs a program on every rank of a job; 0 ranks a node: all on one.
@@ -47,6 +48,25 @@ fn is_death_of(error: &Error, rank: u32) -> bool {
         Error::Collective(CollError::GaveUp { .. }) => true,
         _ => false,
     }
+}
+
+#[test]
+fn neighbours_of_a_ring_exchange_at_once_and_by_persistent_rounds() {
+    on_ranks(3, 0, |world| {
+        let own = world.rank();
+        let sides = [(own + 2) % 3, (own + 1) % 3];
+        let ring = world.cartesian(&[3], &[true], Reorder::Keep).unwrap().unwrap();
+        let mut both = [9; 2];
+        ring.neighbour_allgather(&[own], &mut both).unwrap();
+        assert_eq!(both, sides);
+        let blocks = [0..1, 1..2];
+        let mut exchange = ring.neighbour_alltoallv_init::<u32>(&blocks, &blocks).unwrap();
+        for round in 1..3 {
+            exchange.start_from(&[own * 10 + round, own * 20 + round]).unwrap();
+            exchange.wait_into(&mut both).unwrap();
+            assert_eq!(both, [sides[0] * 20 + round, sides[1] * 10 + round]);
+        }
+    });
 }
 
 #[test]
