@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(!is_shared(&before), "no job has been joined");
     let world = World::init()?;
     let (rank, other) = (world.rank() as u8, 1 - world.rank());
-    assert!(!is_shared(&[7; 100].to_vec()) && is_shared(&vec![0u8; 64 << 10]));
+    let (short, long) = (vec![7u8; 100], vec![0u8; 64 << 10]);
+    assert!(!is_shared(&short) && is_shared(&long));
     // A vector that grows into it keeps what it has, and so does one that shrinks out of it.
     let mut out: Vec<u8> = Vec::new();
     for length in 0..300_000 {
