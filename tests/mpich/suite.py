@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("source", type=Path, help="the folder of MPICH's source")
     parser.add_argument("chapters", nargs="*", help=f"of {CHAPTERS}")
     parser.add_argument("--interface", choices=["abi", "mpich"], default="abi")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     folder = configured(given.source.absolute(), given.interface)
     expected = expectations(given.interface)
     ran: dict[str, list[str]] = {}
