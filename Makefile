@@ -25,11 +25,11 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit loom python programs soak mutants bench lint fmt tidy clippy doc deny \
-	advisories clean
+.PHONY: help demo test test-all unit loom python programs mpich-suite soak mutants bench lint fmt tidy clippy \
+	doc deny advisories clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The heat equation three times: in Rust with pictures, then the same program of MPI in C and, by
 # mpi4py from PyPI, in Python. Each checks its answer against that of one rank.
@@ -92,6 +92,16 @@ python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
 	scripts/python.sh $(TARGET)/python
 	timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
+
+# Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, half an
+# hour each.
+mpich-suite: ## run MPICH's own tests, from SOURCE=/path/to/mpich-4.0.2, by both binary interfaces
+	@scripts/setup.sh rust cc python3
+	@test -n "$(SOURCE)" || { echo "mpich-suite: say where MPICH's source is: SOURCE=/path/to/mpich-4.0.2"; exit 2; }
+	scripts/mpi.sh --release
+	@test -d $(TARGET)/mpich/include || scripts/mpich.sh $(TARGET)/mpich
+	python3 tests/mpich/suite.py $(SOURCE) --interface abi
+	python3 tests/mpich/suite.py $(SOURCE) --interface mpich
 
 soak: ## run the soak test for DURATION seconds (default: an hour)
 	@scripts/setup.sh rust cc

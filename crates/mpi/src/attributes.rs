@@ -188,13 +188,20 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// Copies the attributes of an object to its duplicate, as their keys say.
+    /// Copies the attributes of an object to its duplicate, as their keys say. If a function of the
+    /// program refuses there is no duplicate (MPI 5.0 §7.4.2): what it had is deleted.
     pub(crate) fn copy_attributes(
         &self,
-        of: Owner,
-        from: &Attributes,
-        to: &Attributes,
+        from: (Owner, &Attributes),
+        (owner, to): (Owner, &Attributes),
     ) -> Result<(), Failure> {
+        self.copy_all(from, to).inspect_err(|_| {
+            // The program hears of the first function that has refused.
+            let _ = self.delete_attributes(owner, to);
+        })
+    }
+
+    fn copy_all(&self, (of, from): (Owner, &Attributes), to: &Attributes) -> Result<(), Failure> {
         let known = from.0.borrow().clone();
         for Attribute { number, keyval, value } in known {
             let copied = match keyval.copy {

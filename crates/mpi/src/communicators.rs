@@ -254,16 +254,17 @@ impl<D: Dialect> Mpi<D> {
         self.copy_comm_attributes(&comm, &made, &into)
     }
 
-    /// Copies attributes to a duplicate. There is none if a function of the program refuses
-    /// (MPI 5.0 §7.4.2).
+    /// Copies attributes to a duplicate, which has no handle any more if that is refused.
     fn copy_comm_attributes(
         &self,
         from: &Comm,
         made: &Comm,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let of = (Object::Comm, from.handle.get());
-        self.copy_attributes(of, &from.attributes, &made.attributes).inspect_err(|_| {
+        let of = |comm: &Comm| (Object::Comm, comm.handle.get());
+        let copied =
+            self.copy_attributes((of(from), &from.attributes), (of(made), &made.attributes));
+        copied.inspect_err(|_| {
             self.state.comms.remove(made.handle.get());
             into.set_null();
         })

@@ -26,7 +26,7 @@ fn elements(count: i64) -> Result<usize, Failure> {
 impl<D: Dialect> Mpi<D> {
     /// Gives a datatype that was made a handle.
     fn add_type(&self, made: Made, into: &HandleAt<D>) -> Result<(), Failure> {
-        self.give_handle(self.made(made)?, into)
+        self.give_handle(self.made(made)?, into).map(drop)
     }
 
     fn made(&self, made: Made) -> Result<Type, Failure> {
@@ -34,12 +34,12 @@ impl<D: Dialect> Mpi<D> {
         Ok(Type::of(if self.is_large { made.with_large_counts() } else { made }))
     }
 
-    fn give_handle(&self, made: Type, into: &HandleAt<D>) -> Result<(), Failure> {
+    fn give_handle(&self, made: Type, into: &HandleAt<D>) -> Result<Rc<Type>, Failure> {
         let made = Rc::new(made);
         let handle = self.state.types.add(Rc::clone(&made))?;
         made.handle.set(handle);
         into.set(handle);
-        Ok(())
+        Ok(made)
     }
 
     /// MPI_Type_contiguous.
@@ -211,11 +211,14 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Type_dup.
     pub fn type_dup(&self, old: Rc<Type>, into: HandleAt<D>) -> Result<(), Failure> {
-        let made = self.made(Datatype::dup(&old.datatype))?;
-        let of = (Object::Type, old.handle.get());
-        let copied = self.copy_attributes(of, &old.attributes, &made.attributes);
-        copied.inspect_err(|_| into.set_null())?;
-        self.give_handle(made, &into)
+        let made = self.give_handle(self.made(Datatype::dup(&old.datatype))?, &into)?;
+        let of = |it: &Type| (Object::Type, it.handle.get());
+        let copied =
+            self.copy_attributes((of(&old), &old.attributes), (of(&made), &made.attributes));
+        copied.inspect_err(|_| {
+            self.state.types.remove(made.handle.get());
+            into.set_null();
+        })
     }
 
     /// MPI_Type_create_f90_integer.

@@ -73,7 +73,9 @@ impl<D: Dialect> Mpi<D> {
         let command = words.first().cloned().unwrap_or_default();
         let arguments = words.iter().skip(1).cloned().collect::<Vec<_>>().join(" ");
         let folder = std::env::current_dir().unwrap_or_default().display().to_string();
-        let size = self.rank().map_or(String::new(), |rank| rank.size().to_string());
+        // Before MPI_Init the launcher has said it.
+        let said = |_| std::env::var("HIKYAKU_SIZE").unwrap_or_default();
+        let size = self.rank().map_or_else(said, |rank| rank.size().to_string());
         let pairs = [
             ("command", command),
             ("argv", arguments),

@@ -73,31 +73,53 @@ static int refuse_type(MPI_Datatype type, int key, void *extra, void *value, voi
     return MPI_ERR_OTHER;
 }
 
-/* There is no duplicate if a function that copies fails. */
+/* Attributes of a duplicate are not those of the type that it was made from. */
+static MPI_Datatype owner_of_type = MPI_DATATYPE_NULL;
+
+static int delete_of_type(MPI_Datatype type, int key, void *value, void *extra) {
+    (void)key, (void)value, (void)extra;
+    if (is_hikyaku()) CHECK(type != owner_of_type && type != MPI_DATATYPE_NULL);
+    deletes++;
+    return MPI_SUCCESS;
+}
+
+/* There is no duplicate if a function that copies fails: what it had already is deleted. */
 static void refused(void) {
     static char values[] = "y";
-    int key, extra = 17;
+    int key, first, extra = 17, before = deletes;
     MPI_Comm comm, twin = MPI_COMM_WORLD;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_create_keyval(MPI_COMM_DUP_FN, delete, &first, NULL);
     MPI_Comm_create_keyval(copy, delete, &key, &extra);
+    MPI_Comm_set_attr(comm, first, values);
     MPI_Comm_set_attr(comm, key, values);
     failing = 1;
     CHECK(MPI_Comm_dup(comm, &twin) != MPI_SUCCESS);
     failing = 0;
     CHECK(twin == MPI_COMM_NULL);
+    if (is_hikyaku()) EQUAL(deletes - before, 1);
+    before = deletes;
     MPI_Comm_free(&comm);
+    EQUAL(deletes - before, 2);
+    MPI_Comm_free_keyval(&first);
     MPI_Comm_free_keyval(&key);
     MPI_Datatype type = MPI_INT;
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Datatype owner;
     MPI_Type_contiguous(2, MPI_INT, &owner);
+    MPI_Type_create_keyval(MPI_TYPE_DUP_FN, delete_of_type, &first, NULL);
     MPI_Type_create_keyval(refuse_type, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
+    MPI_Type_set_attr(owner, first, values);
     MPI_Type_set_attr(owner, key, values);
+    owner_of_type = owner, before = deletes;
     CHECK(MPI_Type_dup(owner, &type) != MPI_SUCCESS);
     CHECK(type == MPI_DATATYPE_NULL);
+    if (is_hikyaku()) EQUAL(deletes - before, 1);
+    owner_of_type = MPI_DATATYPE_NULL;
     MPI_Type_free(&owner);
+    MPI_Type_free_keyval(&first);
     MPI_Type_free_keyval(&key);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);

@@ -31,10 +31,19 @@ int main(int argc, char **argv) {
     MPI_Info_create(&info);
     MPI_Info_set(info, "a", "b");
     MPI_Info_free(&info);
+    /* How many ranks there are to be is known then. */
+    char most[16] = "";
+    length = sizeof most;
+    MPI_Info_create_env(argc, argv, &info);
+    MPI_Info_get_string(info, "maxprocs", &length, most, &flag);
+    CHECK(flag || !is_hikyaku());
+    int is_told = flag;
+    MPI_Info_free(&info);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     CHECK(provided >= MPI_THREAD_FUNNELED);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (is_told) EQUAL(atoi(most), size);
     CHECK(argc == 1 || argc == 2);
     MPI_Initialized(&flag);
     EQUAL(flag, 1);
