@@ -1,8 +1,8 @@
 //! The command line as a library: `hikyaku run` starts jobs, `hikyaku plan` plans their landing
-//! rings from a trace, `hikyaku bench` measures, `hikyaku machine` shows simulated machines, `hikyaku reproduce` runs the papers' experiments on them,
-//! `hikyaku simulate` programs, `hikyaku fabric` shows and measures networks, `hikyaku
-//! mpi-coverage` says what there is of MPI. By the name `mpiexec` or `mpirun` it takes those
-//! programs' words.
+//! rings from a trace, `hikyaku bench` measures, `hikyaku machine` shows simulated machines,
+//! `hikyaku reproduce` runs the papers' experiments on them, `hikyaku simulate` programs, `hikyaku
+//! fabric` shows and measures networks, `hikyaku mpi-coverage` says what there is of MPI. By the
+//! name `mpiexec` or `mpirun` it takes those programs' words.
 //!
 //! A command's options and output are in its module, its work is in the libraries. Exit codes and
 //! the form of messages are in `exit`, the same for all commands.

@@ -196,7 +196,7 @@ impl Plans<'_> {
         );
         let ranks = u64::from(trace.ranks());
         let mut row = |name: &str, most: u64, all: u64, shared: f64| {
-            let bytes = |rings: u64| Cell::number((rings * self.ring) as f64, Unit::Bytes);
+            let bytes = |rings: u64| self.memory_of(rings);
             let part = all as f64 / (ranks * ranks) as f64;
             table.push([
                 Cell::from(name),
@@ -213,6 +213,11 @@ impl Plans<'_> {
             row(name, estimate.rings.into(), estimate.all_rings, estimate.shared);
         }
         table
+    }
+
+    /// Bytes of so many rings.
+    fn memory_of(&self, rings: u64) -> Cell {
+        Cell::number(rings as f64 * self.ring as f64, Unit::Bytes)
     }
 
     /// How many rings the busiest rank has at other sizes.
@@ -238,7 +243,7 @@ impl Plans<'_> {
             let one = partners.partners(ranks) + 1;
             let other = (planned.partners(ranks) + 1).min(most);
             let number = |rings: u64| Cell::number(rings as f64, Unit::Number);
-            let bytes = |rings: u64| Cell::number((rings * self.ring) as f64, Unit::Bytes);
+            let bytes = |rings: u64| self.memory_of(rings);
             table.push([
                 number(ranks),
                 bytes(ranks),

@@ -432,8 +432,7 @@ impl<'m> Segment<'m> {
     }
 
     /// Directs sources to rings as planned, after [`Segment::set_up`]: the `private` ones to a ring
-    /// of their own each, from ring 1 on, all others to ring 0. Rings beyond those stay for sources
-    /// that are directed to them later ([`RingPort`](crate::fabric::RingPort)).
+    /// of their own each, from ring 1 on, all others to ring 0.
     ///
     /// # Panics
     /// The layout has no ring for each of them, or no rank of such a number.

@@ -2,11 +2,11 @@
 //!
 //! Each program computes something small with the benchmark's decomposition and messages, and
 //! compares it with what one rank alone computes. The decompositions are those that the NPB 2
-//! report (NAS-95-020) describes; the arithmetic is not the benchmarks', and no time means anything.
+//! report (NAS-95-020) describes; the arithmetic is not the benchmarks', and times mean nothing.
 //!
 //! ```text
 //!   mg       4 x 4 x 4 blocks, periodic; at the coarsest level every second rank has a point left
-//!   cg       8 x 8 blocks of the matrix: butterfly sums within a row, one partner across the diagonal
+//!   cg       8 x 8 blocks of the matrix: butterfly sums in a row, one partner across the diagonal
 //!   is       all-to-all and reductions; one key to the next rank
 //!   lu       8 x 8 pencils: wavefronts to the four neighbours
 //!   sp, bt   multi-partition on 8 x 8: successor and predecessor in three directions

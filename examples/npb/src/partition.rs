@@ -4,7 +4,7 @@
 //! of the factorisation beside the unknowns.
 //!
 //! ```text
-//!   rank (row, column) has for each k the cell  x = column + k,  y = row - k,  z = k   (modulo side)
+//!   rank (row, column) has for each k the cell  x = column + k, y = row - k, z = k  (modulo side)
 //!   successor in x: (row, column + 1)   in y: (row + 1, column)   in z: (row + 1, column - 1)
 //! ```
 

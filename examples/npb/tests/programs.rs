@@ -1,5 +1,7 @@
 //! Each program is right on several numbers of ranks, and its trace says who talks to whom.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 
 use hikyaku_jobs::own;

@@ -1,7 +1,7 @@
 //! Who sends to whom in six NAS Parallel Benchmarks on 64 ranks, as traces.
 //!
-//! The traces were made by `hikyaku run -n 64 --trace` of the programs in `examples/npb`, which have
-//! the benchmarks' decompositions and messages. A test there runs the programs again and compares.
+//! The traces were made by `hikyaku run -n 64 --trace` of the programs in `examples/npb`, which
+//! have the benchmarks' decompositions and messages. A test there runs them again and compares.
 
 use hikyaku_nic::plan::Trace;
 

@@ -43,16 +43,17 @@ pub fn run(_: &Machines) -> Outcome {
                     need (k + 1) N instead of 64 N bytes; NPB class A saves 76.6 % (MG) to 98.4 % \
                     (IS)."
             .into(),
-        setup: "Programs with the decompositions and messages of the six benchmarks were traced on \
+        setup:
+            "Programs with the decompositions and messages of the six benchmarks were traced on \
                 64 real ranks (hikyaku run --trace; examples/npb); k is counted in those traces, \
                 in the messages of the programs themselves."
-            .into(),
+                .into(),
         checks,
         tables: vec![table],
         charts: Vec::new(),
         notes: vec![
-            "IS uses collectives in its timed part, in which all 63 others are partners; sharing one \
-             ring saves 98.4 %."
+            "IS uses collectives in its timed part, in which all 63 others are partners; sharing \
+             one ring saves 98.4 %."
                 .into(),
         ],
     }

@@ -1,4 +1,4 @@
-//! `hikyaku run --trace`, `hikyaku plan` and `hikyaku run --plan`, as far as that is the launcher's.
+//! `hikyaku run --trace`, `hikyaku plan` and `hikyaku run --plan`, as far as the launcher goes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,8 +65,8 @@ fn a_plan_is_printed_and_written() {
         let row = said.lines().find(|line| line.starts_with(name)).unwrap();
         row.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(row("one a pair"), "one a pair 16 256 KiB 4.00 MiB 100 % 0 %");
-    assert_eq!(row("planned"), "planned 5 80.0 KiB 1.25 MiB 31.2 % 0 %");
+    assert_eq!(row("one a pair"), "one a pair 16 256 KiB 4 MiB 100 % 0 %");
+    assert_eq!(row("planned"), "planned 5 80 KiB 1.25 MiB 31.2 % 0 %");
     let written = fs::read_to_string(&planned).unwrap();
     assert!(written.starts_with("hikyaku plan 1\nranks 16\nring-bytes 16384\n0: 1 2 3 4\n"));
     let output = run(&["-n", "16", "--plan", to, "true"]);
@@ -82,10 +82,10 @@ fn a_budget_leaves_the_busiest_their_rings() {
     let trace = file("budget.trace", &ring_and_some());
     let trace = trace.to_str().unwrap();
     for (budget, rings, waits) in [
-        (["--memory", "32K"], "planned 2 32.0 KiB", "23.1 %"),
-        (["--shared", "25"], "planned 2 32.0 KiB", "23.1 %"),
-        (["--shared", "16"], "planned 3 48.0 KiB", "15.4 %"),
-        (["--memory", "16K"], "planned 1 16.0 KiB", "100 %"),
+        (["--memory", "32K"], "planned 2 32 KiB", "23.1 %"),
+        (["--shared", "25"], "planned 2 32 KiB", "23.1 %"),
+        (["--shared", "16"], "planned 3 48 KiB", "15.4 %"),
+        (["--memory", "16K"], "planned 1 16 KiB", "100 %"),
     ] {
         let (_, said, _) = plan(&[&[trace, "--ring", "16K"], &budget[..]].concat());
         let row = said.lines().find(|line| line.starts_with("planned")).unwrap();

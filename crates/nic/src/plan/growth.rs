@@ -71,7 +71,7 @@ impl Growth {
             .map(|(ranks, partners)| (law.of(*ranks) - mean_x) * (partners - mean_y))
             .sum();
         let slope = common / spread;
-        (slope > 0.0).then(|| Growth { law, base: mean_y - slope * mean_x, slope })
+        (slope > 0.0).then_some(Growth { law, base: mean_y - slope * mean_x, slope })
     }
 
     /// The sum of the squares of what it misses.

@@ -100,7 +100,7 @@ impl LandingPlan {
         };
         let private = (0..trace.ranks()).map(|rank| {
             let sources = by_use(trace, rank);
-            let packets: u64 = sources.iter().map(|(_, flow)| flow.packets).sum();
+            let packets = sum_of(&sources).packets;
             let limit = allowed * packets as f64;
             let enough = |count: &usize| match budget {
                 Budget::Shared(_) => at_risk(&sources[*count..], ring_bytes) as f64 <= limit,
@@ -142,9 +142,9 @@ impl LandingPlan {
         let (mut shared, mut all) = (0, 0);
         for rank in 0..trace.ranks() {
             let mut sources = by_use(trace, rank);
-            all += sources.iter().map(|(_, flow)| flow.packets).sum::<u64>();
+            all = sum_of(&sources).packets.saturating_add(all);
             sources.retain(|(source, _)| !self.private(rank).contains(source));
-            shared += at_risk(&sources, self.ring_bytes);
+            shared = at_risk(&sources, self.ring_bytes).saturating_add(shared);
         }
         Estimate {
             rings: self.most_rings(),
@@ -165,11 +165,15 @@ fn by_use(trace: &Trace, rank: Rank) -> Vec<(Rank, Flow)> {
 /// Packets of sources that share a ring and may find it filled by another. None may if there is
 /// one source only, or if all that they ever send has room in it together.
 fn at_risk(sharing: &[(Rank, Flow)], ring_bytes: u32) -> u64 {
-    let room: u64 = sharing.iter().map(|(_, flow)| flow.ring_bytes).sum();
-    match sharing.len() > 1 && room > u64::from(ring_bytes) {
-        true => sharing.iter().map(|(_, flow)| flow.packets).sum(),
-        false => 0,
-    }
+    let Flow { packets, ring_bytes: room, .. } = sum_of(sharing);
+    if sharing.len() > 1 && room > u64::from(ring_bytes) { packets } else { 0 }
+}
+
+/// What sources have sent together. A file may say anything, so sums end at the largest number.
+fn sum_of(sources: &[(Rank, Flow)]) -> Flow {
+    let mut sum = Flow::default();
+    sources.iter().for_each(|(_, flow)| sum.add(flow));
+    sum
 }
 
 fn checked_ring(bytes: u64) -> Result<u32, PlanError> {
