@@ -14,6 +14,9 @@ use crate::raw::{Buffer, HandleAt, Out};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
+/// What memory for every type is aligned to.
+const ALIGNMENT: i64 = align_of::<u128>() as i64;
+
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
@@ -394,22 +397,68 @@ impl<D: Dialect> Reducing<D> {
             return kernel(left, right);
         }
         let Op::Own { function, is_large, .. } = self.op else { return };
-        // The function gets memory as its type wants it, and may write to both.
-        let (mut one, mut other) = (aligned(left), aligned(right));
         let elements = (left.len() / self.datatype.size().max(1)) as i64;
-        let operands =
-            (Buffer::new(one.as_mut_ptr().cast()), Buffer::new(other.as_mut_ptr().cast()));
+        // The function may write to both.
+        let (Some(mut one), Some(mut other)) = (self.laid_out(left), self.laid_out(right)) else {
+            return;
+        };
+        let operands = (one.start(), other.start());
         callbacks::reduce::<D>(function, is_large, operands, elements, self.datatype.handle.get());
-        right.copy_from_slice(&bytemuck::cast_slice(&other)[..right.len()]);
+        other.pack(&self.datatype, right);
         let _ = &self.mpi;
+    }
+
+    /// Elements as their type lays them out; `None`: no memory has room for that, which is found
+    /// where they are the program's.
+    fn laid_out(&self, data: &[u8]) -> Option<Operand> {
+        let elements = (data.len() / self.datatype.size().max(1)) as u64;
+        Operand::new(&self.datatype, elements, data)
     }
 }
 
-/// Bytes in memory that suits every type.
-fn aligned(bytes: &[u8]) -> Vec<u128> {
-    let mut words = vec![0u128; bytes.len().div_ceil(size_of::<u128>())];
-    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
-    words
+/// One operand of a function of the program's: in memory that suits every type, from its first
+/// byte to its last, with zeros where the type has gaps.
+struct Operand {
+    memory: Vec<u128>,
+    /// Where displacement 0 is, from the start of the memory: outside of it for some types.
+    origin: i64,
+    elements: u64,
+}
+
+impl Operand {
+    fn new(datatype: &Type, elements: u64, data: &[u8]) -> Option<Operand> {
+        let layout = &datatype.datatype;
+        let (low, high) = layout.true_span(elements).ok()?.unwrap_or((0, 0));
+        // From bound to bound: a function may assign whole structures, with what fills them up.
+        let last = i64::try_from(elements).ok()?.saturating_sub(1).max(0);
+        let last = last.checked_mul(layout.extent())?;
+        let lb = layout.lb();
+        let ub = lb.checked_add(layout.extent())?;
+        let low = low.min(lb.min(ub).checked_add(last.min(0))?);
+        let high = high.max(lb.max(ub).checked_add(last.max(0))?);
+        // Elements are aligned as if they were at displacement 0 of an aligned address.
+        let before = low.rem_euclid(ALIGNMENT);
+        let bytes = usize::try_from(high.checked_sub(low)?.checked_add(before)?).ok()?;
+        let memory = vec![0u128; bytes.div_ceil(size_of::<u128>())];
+        let mut operand = Operand { memory, origin: before - low, elements };
+        operand.area(datatype)?.put(data);
+        Some(operand)
+    }
+
+    fn start(&mut self) -> Buffer {
+        Buffer::new(self.memory.as_mut_ptr().cast()).at(self.origin)
+    }
+
+    fn area(&mut self, datatype: &Type) -> Option<Area> {
+        Area::new(self.start(), i64::try_from(self.elements).ok()?, datatype).ok()
+    }
+
+    /// Puts the data where a reduction has them: one after the other.
+    fn pack(&mut self, datatype: &Type, into: &mut [u8]) {
+        if let Some(area) = self.area(datatype) {
+            into.copy_from_slice(&area.data());
+        }
+    }
 }
 
 impl<D: Dialect> Mpi<D> {
@@ -466,10 +515,9 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let reducing = Reducing::new(self, op, &datatype)?;
         let (from, into) = (Area::new(from, count, &datatype)?, Area::new(into, count, &datatype)?);
-        let (left, right) = (from.data(), into.memory());
-        if let Some(right) = right {
-            reducing.combine(&left, right.bytes_mut(into.len()));
-        }
+        let mut result = into.landing();
+        reducing.combine(&from.data(), result.bytes());
+        result.finish();
         Ok(())
     }
 }

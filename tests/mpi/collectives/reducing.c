@@ -2,6 +2,7 @@
  * §6.13). */
 #include <complex.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include "../check.h"
 
 enum { LENGTH = 300 };
@@ -159,6 +160,59 @@ static void own(int length, int large) {
     MPI_Type_free(&pair);
 }
 
+/* A type with gaps: of each struct, the function sees both numbers where they are, and may assign
+   it as a whole. */
+
+struct gapped { int8_t skipped; int32_t number; int64_t unseen; int16_t other; };
+
+static int seen_extent;
+
+static void add_gapped(void *in, void *inout, int *count, MPI_Datatype *type) {
+    struct gapped *left = in, *right = inout;
+    MPI_Aint lb, extent;
+    MPI_Type_get_extent(*type, &lb, &extent);
+    seen_extent = (int)extent;
+    for (int at = 0; at < *count; at++) {
+        struct gapped sum = {1, left[at].number + right[at].number, 7, 0};
+        sum.other = (int16_t)(left[at].other + right[at].other);
+        right[at] = sum;
+    }
+}
+
+static void gaps(int length) {
+    static struct gapped mine[8 * LENGTH], got[8 * LENGTH];
+    MPI_Aint at[2] = {offsetof(struct gapped, number), offsetof(struct gapped, other)};
+    MPI_Datatype types[2] = {MPI_INT32_T, MPI_INT16_T}, bare, type;
+    MPI_Type_create_struct(2, (int[]){1, 1}, at, types, &bare);
+    MPI_Type_create_resized(bare, 0, sizeof(struct gapped), &type);
+    MPI_Type_commit(&type);
+    MPI_Type_free(&bare);
+    MPI_Op op;
+    MPI_Op_create(add_gapped, 1, &op);
+    for (int i = 0; i < size * length; i++) {
+        mine[i] = (struct gapped){5, rank + i, 6, (int16_t)(2 * rank - i)};
+        got[i] = (struct gapped){9, 0, 8, 0};
+    }
+    MPI_Allreduce(mine, got, length, type, op, MPI_COMM_WORLD);
+    int ranks = size * (size - 1) / 2;
+    for (int i = 0; i < length; i++) {
+        EQUAL(got[i].number, ranks + size * i);
+        EQUAL(got[i].other, (int16_t)(2 * ranks - size * i));
+        /* What the type leaves out stays as it is. */
+        EQUAL(got[i].skipped, 9);
+        EQUAL(got[i].unseen, 8);
+    }
+    MPI_Reduce_scatter_block(mine, got, length, type, op, MPI_COMM_WORLD);
+    for (int i = 0; i < length; i++) EQUAL(got[i].number, ranks + size * (rank * length + i));
+    struct gapped one = {0, 3, 0, 4}, two = {1, 5, 2, 6};
+    MPI_Reduce_local(&one, &two, 1, type, op);
+    EQUAL(two.number, 8);
+    EQUAL(two.other, 10);
+    EQUAL(seen_extent, (int)sizeof(struct gapped));
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     chars();
@@ -170,6 +224,8 @@ int main(int argc, char **argv) {
     own(1, 0);
     own(6, 1);
     own(LENGTH, 0);
+    gaps(1);
+    gaps(LENGTH);
     CHECK(calls > 0);
     return end();
 }
