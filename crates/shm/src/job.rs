@@ -192,7 +192,9 @@ impl Job {
             return Ok(None);
         }
         let plan = self.mapping.plan().clone();
-        Ok(Some(Stage::new(map(&self.memory, plan)?)))
+        let memory = rustix::io::fcntl_dupfd_cloexec(&self.memory, 0);
+        let memory = memory.map_err(system("keep the job's memory"))?;
+        Ok(Some(Stage::new(map(&memory, plan)?, memory)))
     }
 
     /// Joins as a rank, in this process.

@@ -14,12 +14,17 @@ use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64};
 use hikyaku_nic::time::Time;
 
+use super::stage::Bounds;
 use crate::mapping::Mapping;
+
+/// Bytes that are copied between looks whether the job is over.
+const PIECE: usize = 16 << 20;
 
 /// The interface of one rank.
 #[derive(Debug)]
 pub struct InterfaceHost {
     pub(crate) mapping: Arc<Mapping>,
+    pub(crate) bounds: Arc<Bounds>,
     pub(crate) rank: Rank,
     pub(crate) outbox: Outbox,
 }
@@ -28,12 +33,15 @@ impl InterfaceHost {
     /// Takes a put off a queue: copies its payload now, since the owner may change it as soon as
     /// the command is complete. Visible errors are returned now, errors on arrival later.
     fn take(&self, from: QueueAddress, index: u32, put: &QueuePut) -> Result<(), QueueFault> {
+        let absent = QueueFault::OutOfBounds { index, rank: from.rank };
+        if put.length > self.bounds.committed() {
+            return Err(absent);
+        }
         let QueueAddress { rank, queue, generation } = put.to;
         let target = self.mapping.segment(rank).queue(queue);
         if target.is_none_or(|(_, setup)| setup.generation != generation) {
             return Err(QueueFault::NoSuchQueue { index, rank });
         }
-        let absent = QueueFault::OutOfBounds { index, rank: from.rank };
         let inside = put.from.checked_add(put.length);
         let region = self.mapping.plan().region_bytes as u64;
         let length = inside.filter(|end| *end <= region).and(usize::try_from(put.length).ok());
@@ -41,7 +49,13 @@ impl InterfaceHost {
         if put.at.checked_add(put.length).is_none_or(|end| end > region) {
             return Err(QueueFault::OutOfBounds { index, rank });
         }
-        self.mapping.read(from.rank, put.from, &mut payload).ok_or(absent)?;
+        let starts = (put.from..).step_by(PIECE);
+        for (start, piece) in starts.zip(payload.chunks_mut(PIECE)) {
+            if self.bounds.is_over() {
+                return Err(absent);
+            }
+            self.mapping.read(from.rank, start, piece).ok_or(absent)?;
+        }
         self.outbox.ship(Shipped { from, index, put: *put, payload });
         Ok(())
     }
@@ -146,4 +160,30 @@ unsafe impl Host for InterfaceHost {
 /// The error of operations that ranks do themselves, not through an interface of ours.
 fn not_an_interfaces() -> PostError {
     PostError::Unsupported("use memory other than regions as an interface in virtual time")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{Job, JobConfig};
+
+    /// The region is as long as the machine's memory, and nearly all of it is not there.
+    #[test]
+    fn no_more_is_taken_off_a_queue_than_there_is() {
+        let job = Job::create(&JobConfig::new(2, 1).in_virtual_time()).unwrap();
+        let stage = job.stage().unwrap().unwrap();
+        let outbox = Outbox::default();
+        let port = stage.interface(0, &outbox);
+        let [from, to] = [0, 1].map(|rank| QueueAddress { rank, queue: 0, generation: 0 });
+        let take = |length| {
+            let put = QueuePut { from: 0, at: 0, length, to, notify: false, release: 0 };
+            port.host().take(from, 3, &put)
+        };
+        assert_eq!(take(64), Err(QueueFault::NoSuchQueue { index: 3, rank: 1 }));
+        assert_eq!(take(1 << 40), Err(QueueFault::OutOfBounds { index: 3, rank: 0 }));
+        let region = stage.rank_bytes() / 2;
+        assert_eq!(take(region), Err(QueueFault::OutOfBounds { index: 3, rank: 0 }));
+    }
 }

@@ -1,5 +1,6 @@
 //! The conductor's side of a job in virtual time: which rank runs, and what it has done.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use hikyaku_nic::fabric::{FullCause, PeerState, Rank};
 use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Registry, Request};
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
+use rustix::fs::fstat;
 use rustix::thread::futex::Timespec;
 
 use super::interface::InterfaceHost;
@@ -36,12 +38,32 @@ pub struct Handed {
 #[derive(Debug)]
 pub struct Stage {
     mapping: Arc<Mapping>,
+    bounds: Arc<Bounds>,
+}
+
+/// What bounds the copies of interfaces: a command may be nonsense, of as many bytes as a region.
+#[derive(Debug)]
+pub(crate) struct Bounds {
     over: AtomicBool,
+    memory: OwnedFd,
+}
+
+impl Bounds {
+    /// Bytes of the job's memory that there are: all ranks' together, and no payload is longer.
+    pub(crate) fn committed(&self) -> u64 {
+        const BLOCK: u64 = 512;
+        fstat(&self.memory).map_or(u64::MAX, |file| file.st_blocks.unsigned_abs() * BLOCK)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
 }
 
 impl Stage {
-    pub(crate) fn new(mapping: Mapping) -> Stage {
-        Stage { mapping: Arc::new(mapping), over: AtomicBool::new(false) }
+    pub(crate) fn new(mapping: Mapping, memory: OwnedFd) -> Stage {
+        let bounds = Arc::new(Bounds { over: AtomicBool::new(false), memory });
+        Stage { mapping: Arc::new(mapping), bounds }
     }
 
     /// How many ranks there are.
@@ -71,8 +93,8 @@ impl Stage {
 
     /// The port through which a rank's interface lands the rank's sends.
     pub fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
-        let mapping = Arc::clone(&self.mapping);
-        HostedPort::new(InterfaceHost { mapping, rank, outbox: outbox.clone() })
+        let (mapping, bounds) = (Arc::clone(&self.mapping), Arc::clone(&self.bounds));
+        HostedPort::new(InterfaceHost { mapping, bounds, rank, outbox: outbox.clone() })
     }
 
     /// Gives the turn to a rank, at a time.
@@ -174,11 +196,11 @@ impl Stage {
 
     /// Ends the job: no rank is waited for any more.
     pub fn end(&self) {
-        self.over.store(true, Ordering::Release);
+        self.bounds.over.store(true, Ordering::Release);
     }
 
     /// Whether it was ended.
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
+        self.bounds.is_over()
     }
 }
