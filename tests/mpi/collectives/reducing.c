@@ -178,7 +178,7 @@ static void add_gapped(void *in, void *inout, int *count, MPI_Datatype *type) {
 }
 
 static void gaps(int length) {
-    static struct gapped mine[8 * LENGTH], got[8 * LENGTH];
+    static struct gapped mine[64 * LENGTH], got[64 * LENGTH];
     MPI_Aint at[2] = {offsetof(struct gapped, number), offsetof(struct gapped, other)};
     MPI_Datatype types[2] = {MPI_INT32_T, MPI_INT16_T}, bare, type;
     MPI_Type_create_struct(2, (int[]){1, 1}, at, types, &bare);
