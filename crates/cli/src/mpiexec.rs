@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, mem};
 
-use hikyaku_launch::hosts::{HostEntry, HostsError, assign};
+use hikyaku_launch::hosts::{HostEntry, HostsError, assign, own_host_name};
 use hikyaku_launch::{Bind, Launch, Program};
 use thiserror::Error;
 
@@ -86,7 +86,7 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     if let Some(said) = said {
         return exit::print(said).map_or_else(|error| error.end(), |()| ExitCode::SUCCESS);
     }
-    match Parser::new(&this_machine()).launch(words) {
+    match Parser::new(&own_host_name()).launch(words) {
         Ok(mut launch) => {
             launch.offer_mpi();
             see_to_its_end(&launch, false)
@@ -96,11 +96,6 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
-}
-
-/// What this machine calls itself.
-fn this_machine() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// The variables that ranks see of the launcher's.

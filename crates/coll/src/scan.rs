@@ -30,21 +30,9 @@ pub fn scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
-    mut reduction: Reduction<F>,
+    reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_scan(group));
-    let call = Call::new(
-        group,
-        Signature::new(Operation::Scan).bytes(data.len()).combination(reduction.combination),
-        algorithm as usize,
-    );
-    call.run(async move |team| {
-        team.check_elements(data.len(), reduction.width)?;
-        match algorithm {
-            Algorithm::RecursiveDoubling => doubling_inclusive(team, 0, data, &mut reduction).await,
-            Algorithm::Linear => linear_inclusive(team, data, &mut reduction).await,
-        }
-    })
+    start(group, Operation::Scan, algorithm, data, reduction)
 }
 
 /// Combines `data` of rank 0 to the one before this rank into `data`; at rank 0 it stays as it is
@@ -56,19 +44,33 @@ pub fn exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    start(group, Operation::Exscan, algorithm, data, reduction)
+}
+
+/// One of the two.
+fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    operation: Operation,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_scan(group));
-    let call = Call::new(
-        group,
-        Signature::new(Operation::Exscan).bytes(data.len()).combination(reduction.combination),
-        algorithm as usize,
-    );
+    let signature = Signature::new(operation).bytes(data.len()).combination(reduction.combination);
+    let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
         team.check_elements(data.len(), reduction.width)?;
-        match algorithm {
-            Algorithm::RecursiveDoubling => doubling_exclusive(team, data, &mut reduction).await,
-            Algorithm::Linear => linear_exclusive(team, data, &mut reduction).await,
+        match (algorithm, operation == Operation::Scan) {
+            (Algorithm::RecursiveDoubling, true) => {
+                doubling_inclusive(team, 0, data, &mut reduction).await
+            }
+            (Algorithm::RecursiveDoubling, false) => {
+                doubling_exclusive(team, data, &mut reduction).await
+            }
+            (Algorithm::Linear, true) => linear_inclusive(team, data, &mut reduction).await,
+            (Algorithm::Linear, false) => linear_exclusive(team, data, &mut reduction).await,
         }
     })
 }

@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io::{self, ErrorKind},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use hikyaku_shm::JobError;
@@ -155,9 +155,15 @@ impl LaunchError {
 /// Whether the program may be executed, so that something else was refused.
 fn is_executable(program: &OsStr) -> bool {
     let may = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-    if program.as_encoded_bytes().contains(&b'/') {
-        return may(Path::new(program));
-    }
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| may(&folder.join(program)))
+    places_of(program, &path).iter().any(|place| may(place))
+}
+
+/// The files that a program's name may mean: itself if it has a slash, else one in each folder of
+/// `path`.
+pub(crate) fn places_of(program: &OsStr, path: &OsStr) -> Vec<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return vec![program.into()];
+    }
+    env::split_paths(path).map(|folder| folder.join(program)).collect()
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::error::places_of;
 use crate::mpi;
 
 /// The library.
@@ -66,22 +67,15 @@ pub(crate) fn variable(
     let library = folder.ok_or_else(no_library)?.join(LIBRARY);
     let name = library.to_str().filter(|name| !name.contains([' ', ':']));
     let Some(name) = name else { return Err(HeapError::Unnameable { library }) };
-    if let Some(program) = find(program, value_of("PATH")).filter(|found| is_static(found)) {
+    // What is not found is an error when it is to be started.
+    let path = value_of("PATH").unwrap_or_default();
+    let found = places_of(program, path.as_ref()).into_iter().find(|file| file.is_file());
+    if let Some(program) = found.filter(|found| is_static(found)) {
         return Err(HeapError::Static { program });
     }
     let before = value_of(PRELOAD).filter(|value| !value.is_empty());
     let value = before.map_or_else(|| name.to_owned(), |before| format!("{name}:{before}"));
     Ok((PRELOAD.to_owned(), value))
-}
-
-/// The file of a program: in a folder of `path` unless it has a slash. What is not found is an
-/// error when it is to be started.
-fn find(program: &OsStr, path: Option<String>) -> Option<PathBuf> {
-    if program.as_encoded_bytes().contains(&b'/') {
-        return Some(program.into());
-    }
-    let folders = path.unwrap_or_default();
-    std::env::split_paths(&folders).map(|it| it.join(program)).find(|file| file.is_file())
 }
 
 /// Whether a file is a program of 64 bits that names no dynamic linker. Scripts and what cannot be

@@ -440,7 +440,7 @@ impl<D: Dialect> Mpi<D> {
         datatype: &Rc<Type>,
         op: Op,
     ) -> Result<(Area, Area, Reducing<D>), Failure> {
-        let reducing = Reducing::new(self, op, datatype)?;
+        let reducing = Reducing::<D>::new(op, datatype)?;
         let into = Area::new(into, count, datatype)?;
         let from = match out.is_in_place::<D>() {
             true => into.clone(),
@@ -560,7 +560,7 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let datatype = datatype?;
-        let reducing = Reducing::new(self, op, &datatype)?;
+        let reducing = Reducing::<D>::new(op, &datatype)?;
         let in_place = out.is_in_place::<D>();
         let from = if in_place { into } else { out };
         let from = Area::new(from, for_all(&comm, count)?, &datatype)?;
@@ -589,7 +589,7 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let datatype = datatype?;
-        let reducing = Reducing::new(self, op, &datatype)?;
+        let reducing = Reducing::<D>::new(op, &datatype)?;
         let counts = counts.all(comm.inner.size() as usize, "recvcounts")?;
         let from = if out.is_in_place::<D>() { into } else { out };
         let from = Area::new(from, counts.iter().sum(), &datatype)?;

@@ -169,8 +169,8 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Get_processor_name.
     pub fn get_processor_name(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = if name.trim().is_empty() { "localhost" } else { name.trim() };
+        let name = hikyaku_rank::own_host_name();
+        let name = if name.is_empty() { "localhost" } else { &name };
         length.set(into.set(name, D::MAX_NAMES[0])?);
         Ok(())
     }

@@ -404,7 +404,7 @@ impl<D: Dialect> Mpi<D> {
             Part::With(_) => {
                 let datatype = datatype?;
                 from = Some(Area::new(out, count, &datatype)?);
-                reducing = Some(Reducing::new(self, op, &datatype)?);
+                reducing = Some(Reducing::<D>::new(op, &datatype)?);
             }
         }
         Ok(async move {
@@ -431,7 +431,7 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let datatype = datatype?;
-        let reducing = Reducing::new(self, op, &datatype)?;
+        let reducing = Reducing::<D>::new(op, &datatype)?;
         let (from, into) = (Area::new(out, count, &datatype)?, Area::new(into, count, &datatype)?);
         Ok(async move {
             let groups = comm.groups_of()?;
@@ -486,7 +486,7 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let datatype = datatype?;
-        let reducing = Reducing::new(self, op, &datatype)?;
+        let reducing = Reducing::<D>::new(op, &datatype)?;
         let from = Area::new(out, counts.iter().sum(), &datatype)?;
         let own = counts[comm.local().rank() as usize];
         let lengths: Result<Vec<usize>, _> = counts.iter().map(|it| datatype.bytes(*it)).collect();

@@ -1,6 +1,7 @@
 //! Reductions: the predefined ones and the program's own (MPI 5.0 §6.9).
 
 use std::cmp::Ordering;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use hikyaku_coll::{Combination, Element, Reduction};
@@ -330,7 +331,7 @@ fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
 /// A reduction of elements of a type.
 #[derive(Debug, Clone)]
 pub(crate) struct Reducing<D: Dialect> {
-    mpi: Mpi<D>,
+    dialect: PhantomData<D>,
     op: Op,
     datatype: Rc<Type>,
     kernel: Option<Kernel>,
@@ -338,7 +339,7 @@ pub(crate) struct Reducing<D: Dialect> {
 
 impl<D: Dialect> Reducing<D> {
     /// What an operation does to elements of a type.
-    pub(crate) fn new(mpi: &Mpi<D>, op: Op, datatype: &Rc<Type>) -> Result<Self, Failure> {
+    pub(crate) fn new(op: Op, datatype: &Rc<Type>) -> Result<Self, Failure> {
         if !datatype.datatype.is_committed() {
             return Err(Failure::new(Class::Type, "the datatype was not committed"));
         }
@@ -356,7 +357,7 @@ impl<D: Dialect> Reducing<D> {
             }
             (Op::Own { .. }, _) => None,
         };
-        Ok(Reducing { mpi: *mpi, op, datatype: Rc::clone(datatype), kernel })
+        Ok(Reducing { dialect: PhantomData, op, datatype: Rc::clone(datatype), kernel })
     }
 
     /// Whether the order of operands does not matter.
@@ -399,65 +400,46 @@ impl<D: Dialect> Reducing<D> {
         let Op::Own { function, is_large, .. } = self.op else { return };
         let elements = (left.len() / self.datatype.size().max(1)) as i64;
         // The function may write to both.
-        let (Some(mut one), Some(mut other)) = (self.laid_out(left), self.laid_out(right)) else {
-            return;
-        };
+        let mut one = Operand::new(&self.datatype, elements, left);
+        let mut other = Operand::new(&self.datatype, elements, right);
         let operands = (one.start(), other.start());
         callbacks::reduce::<D>(function, is_large, operands, elements, self.datatype.handle.get());
-        other.pack(&self.datatype, right);
-        let _ = &self.mpi;
-    }
-
-    /// Elements as their type lays them out; `None`: no memory has room for that, which is found
-    /// where they are the program's.
-    fn laid_out(&self, data: &[u8]) -> Option<Operand> {
-        let elements = (data.len() / self.datatype.size().max(1)) as u64;
-        Operand::new(&self.datatype, elements, data)
+        right.copy_from_slice(&other.area(&self.datatype).data());
     }
 }
 
-/// One operand of a function of the program's: in memory that suits every type, from its first
-/// byte to its last, with zeros where the type has gaps.
+/// One operand of a function of the program's: in memory that suits every type, from bound to
+/// bound, since a function may assign whole structures with what fills them up. Zeros are where the
+/// type has gaps.
 struct Operand {
     memory: Vec<u128>,
     /// Where displacement 0 is, from the start of the memory: outside of it for some types.
     origin: i64,
-    elements: u64,
+    elements: i64,
 }
 
+/// Why an operand has its place: it is of no more elements than the program has in memory.
+const FITS: &str = "as many elements are in the program's memory";
+
 impl Operand {
-    fn new(datatype: &Type, elements: u64, data: &[u8]) -> Option<Operand> {
-        let layout = &datatype.datatype;
-        let (low, high) = layout.true_span(elements).ok()?.unwrap_or((0, 0));
-        // From bound to bound: a function may assign whole structures, with what fills them up.
-        let last = i64::try_from(elements).ok()?.saturating_sub(1).max(0);
-        let last = last.checked_mul(layout.extent())?;
-        let lb = layout.lb();
-        let ub = lb.checked_add(layout.extent())?;
-        let low = low.min(lb.min(ub).checked_add(last.min(0))?);
-        let high = high.max(lb.max(ub).checked_add(last.max(0))?);
+    fn new(datatype: &Type, elements: i64, data: &[u8]) -> Operand {
+        let span = datatype.datatype.span(elements as u64).expect(FITS);
+        let (low, high) = span.unwrap_or((0, 0));
         // Elements are aligned as if they were at displacement 0 of an aligned address.
         let before = low.rem_euclid(ALIGNMENT);
-        let bytes = usize::try_from(high.checked_sub(low)?.checked_add(before)?).ok()?;
-        let memory = vec![0u128; bytes.div_ceil(size_of::<u128>())];
+        let bytes = high.abs_diff(low) + before.unsigned_abs();
+        let memory = vec![0u128; usize::try_from(bytes).expect(FITS).div_ceil(size_of::<u128>())];
         let mut operand = Operand { memory, origin: before - low, elements };
-        operand.area(datatype)?.put(data);
-        Some(operand)
+        operand.area(datatype).put(data);
+        operand
     }
 
     fn start(&mut self) -> Buffer {
         Buffer::new(self.memory.as_mut_ptr().cast()).at(self.origin)
     }
 
-    fn area(&mut self, datatype: &Type) -> Option<Area> {
-        Area::new(self.start(), i64::try_from(self.elements).ok()?, datatype).ok()
-    }
-
-    /// Puts the data where a reduction has them: one after the other.
-    fn pack(&mut self, datatype: &Type, into: &mut [u8]) {
-        if let Some(area) = self.area(datatype) {
-            into.copy_from_slice(&area.data());
-        }
+    fn area(&mut self, datatype: &Type) -> Area {
+        Area::new(self.start(), self.elements, datatype).expect(FITS)
     }
 }
 
@@ -513,7 +495,7 @@ impl<D: Dialect> Mpi<D> {
         datatype: Rc<Type>,
         op: Op,
     ) -> Result<(), Failure> {
-        let reducing = Reducing::new(self, op, &datatype)?;
+        let reducing = Reducing::<D>::new(op, &datatype)?;
         let (from, into) = (Area::new(from, count, &datatype)?, Area::new(into, count, &datatype)?);
         let mut result = into.landing();
         reducing.combine(&from.data(), result.bytes());

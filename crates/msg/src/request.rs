@@ -13,7 +13,7 @@ use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
 use crate::parcel::MessageParts;
 use crate::protocol::ReadyToSend;
-use crate::ways::{Kind, Way};
+use crate::ways::{MessageKind, Way};
 
 /// The id of an operation that was started and whose result was not taken yet.
 ///
@@ -174,7 +174,7 @@ pub(crate) struct Incoming {
     /// The request of its sender, which lends the bytes that this rank fetches.
     pub(crate) lender: Option<u64>,
     /// What message it is, the way that was chosen among several, and when.
-    pub(crate) began: Option<(Kind, Way, Time)>,
+    pub(crate) began: Option<(MessageKind, Way, Time)>,
     /// Parts that have arrived and wait for the buffer.
     pub(crate) parts: MessageParts,
 }

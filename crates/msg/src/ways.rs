@@ -122,17 +122,17 @@ const NEWS: u32 = 4;
 
 /// What of a message decides which way is the fastest, besides the two ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct MessageKind {
     /// Bytes that are carried.
     pub(crate) length: u64,
     /// Whether the sender has them in memory that ranks share, where a copy needs no kernel.
     pub(crate) is_shared: bool,
 }
 
-impl Kind {
+impl MessageKind {
     /// The kind of a message of which the receiver takes `length` bytes at this address.
-    pub(crate) fn new(length: u64, address: Option<(Space, u64)>) -> Kind {
-        Kind { length, is_shared: matches!(address, Some((Space::Region, _))) }
+    pub(crate) fn new(length: u64, address: Option<(Space, u64)>) -> MessageKind {
+        MessageKind { length, is_shared: matches!(address, Some((Space::Region, _))) }
     }
 }
 
@@ -212,10 +212,10 @@ struct Block {
 
 impl Ways {
     /// The way for the next message of this kind, and why. `other`: what the sender tries, with
-    /// messages that it receives from here. `yields`: this rank gives up a try of its own for it.
+    /// messages that it receives from here. `yields`: this rank ends a try of its own for it.
     pub(crate) fn choose(
         &mut self,
-        kind: Kind,
+        kind: MessageKind,
         other: Option<Trial>,
         yields: bool,
     ) -> (Way, Reason) {
@@ -242,7 +242,7 @@ impl Ways {
     }
 
     /// The try to tell the other end of, with a message of this kind to it.
-    pub(crate) fn trial(&self, kind: Kind) -> Option<Trial> {
+    pub(crate) fn trial(&self, kind: MessageKind) -> Option<Trial> {
         let class = &self.classes[usize::from(kind.is_shared)][class_of(kind.length)];
         let own = class.attempt.filter(|attempt| attempt.is_own);
         own.map(|Attempt { way, .. }| Trial { way, number: class.trials })
@@ -255,7 +255,7 @@ impl Ways {
     /// the message before, up to four times that of the message. Between far cores 256 KiB were
     /// there soonest by both ends, and a program that used them took 95 us a message, by the ring
     /// 35 (EPYC). And messages that travel together do not count their time twice.
-    pub(crate) fn note(&mut self, kind: Kind, way: Way, began: Time, now: Time) {
+    pub(crate) fn note(&mut self, kind: MessageKind, way: Way, began: Time, now: Time) {
         let length = kind.length;
         let most = (now - began).nanoseconds().max(1).saturating_mul(4);
         let nanoseconds = (now - self.last).nanoseconds().clamp(1, most);
@@ -274,7 +274,7 @@ impl Ways {
         }
     }
 
-    fn class(&mut self, kind: Kind) -> &mut Class {
+    fn class(&mut self, kind: MessageKind) -> &mut Class {
         &mut self.classes[usize::from(kind.is_shared)][class_of(kind.length)]
     }
 }
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     /// All messages here are of 1 MiB.
-    const KIND: Kind = Kind { length: 1 << 20, is_shared: false };
+    const KIND: MessageKind = MessageKind { length: 1 << 20, is_shared: false };
 
     /// Messages until each way has been tried.
     const FIRST: u32 = BLOCK * TRIES * Way::ALL.len() as u32;
@@ -575,9 +575,9 @@ mod tests {
     fn lengths_have_classes_and_any_length_one() {
         let mut ways = Ways::default();
         carry(&mut ways, 100, [100, 50, 100]);
-        let more = |length| Kind { length, ..KIND };
+        let more = |length| MessageKind { length, ..KIND };
         assert_eq!(ways.choose(more((2 << 20) - 1), None, false).0, Way::Read, "the same class");
-        for other in [more(2 << 20), Kind { is_shared: true, ..KIND }] {
+        for other in [more(2 << 20), MessageKind { is_shared: true, ..KIND }] {
             let unknown = ways.choose(other, None, false);
             assert_eq!(unknown, (Way::Both, Reason::Tried), "nothing is known");
         }

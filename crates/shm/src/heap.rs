@@ -288,10 +288,13 @@ impl Heap {
         let fits =
             |it: &RegionBuffer| (wanted..=wanted.saturating_add(wanted / 4)).contains(&it.len());
         let mut buffer = match self.kept.iter().position(fits) {
-            Some(at) => self.kept.swap_remove(at),
+            Some(at) => {
+                let kept = self.kept.swap_remove(at);
+                self.kept_bytes -= kept.len();
+                kept
+            }
             None => self.region.allocate(wanted).ok()?,
         };
-        self.kept_bytes = self.kept.iter().map(|it| it.len()).sum();
         let start = buffer.as_mut_ptr();
         self.taken.insert(start.expose_provenance(), buffer);
         Some(start)

@@ -14,7 +14,7 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    io,
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
@@ -493,9 +493,4 @@ pub(super) fn beat(plan: &Plan) -> Duration {
 pub(super) fn own_greeting() -> Greeting {
     let clock = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
     Greeting::own(u64::try_from(clock.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// What this machine calls itself.
-pub(super) fn own_name() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }

@@ -34,6 +34,8 @@ use std::{env, ffi::OsString, fs::File, io::Read};
 pub use daemon::daemon;
 pub use list::{HOST_TIMEOUT, HostEntry, HostsError, OnHosts, assign};
 
+pub use hikyaku_shm::own_host_name;
+
 use self::{
     head::Hosts,
     plan::{Place, Plan, PlannedJob},
@@ -71,7 +73,7 @@ impl OnHosts {
             .and_then(|mut file| file.read_exact(&mut key))
             .map_err(system("make a secret of the job"))?;
         let folder = env::current_dir().map_err(system("find the current folder"))?;
-        let own = links::own_name();
+        let own = own_host_name();
         let place = |(name, ranks): &(String, u32)| {
             let is_own = is_this_host(name, &own);
             Place { name: name.clone(), ranks: *ranks, is_own }

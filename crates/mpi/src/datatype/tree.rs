@@ -29,6 +29,8 @@ use super::program::Program;
 /// Levels of types of types. Walks and drops of a tree recurse, so there must be a limit.
 pub const MAX_DEPTH: u32 = 512;
 
+const OVERFLOW: DatatypeError = DatatypeError::Overflow { what: "the span" };
+
 /// A datatype: predefined, or made by one of the constructors (MPI 5.0 §5.1).
 ///
 /// Clones are the same datatype, see [`Datatype::is`].
@@ -210,14 +212,33 @@ impl Datatype {
     /// # Errors
     /// It does not fit 64 bits.
     pub fn true_span(&self, count: u64) -> Result<Option<(i64, i64)>, DatatypeError> {
-        let (Some(data), true) = (self.node.facts.data, count > 0) else { return Ok(None) };
-        let overflow = || DatatypeError::Overflow { what: "the span" };
-        let last = i64::try_from(count - 1)
-            .ok()
-            .and_then(|last| last.checked_mul(self.extent()))
-            .ok_or_else(overflow)?;
-        let low = data.low.checked_add(last.min(0)).ok_or_else(overflow)?;
-        let high = data.high.checked_add(last.max(0)).ok_or_else(overflow)?;
+        let data = self.node.facts.data;
+        data.map_or(Ok(None), |data| self.spread(count, (data.low, data.high)))
+    }
+
+    /// The same from bound to bound, with data outside of the bounds.
+    ///
+    /// # Errors
+    /// It does not fit 64 bits.
+    pub fn span(&self, count: u64) -> Result<Option<(i64, i64)>, DatatypeError> {
+        let (lb, ub) = (self.lb(), self.lb().checked_add(self.extent()).ok_or(OVERFLOW)?);
+        let (low, high) = (lb.min(ub), lb.max(ub));
+        let data = self.node.facts.data;
+        let all = data.map_or((low, high), |data| (low.min(data.low), high.max(data.high)));
+        self.spread(count, all)
+    }
+
+    /// What `count` elements take of which each takes this.
+    fn spread(
+        &self,
+        count: u64,
+        (low, high): (i64, i64),
+    ) -> Result<Option<(i64, i64)>, DatatypeError> {
+        let Some(last) = count.checked_sub(1) else { return Ok(None) };
+        let last = i64::try_from(last).ok().and_then(|last| last.checked_mul(self.extent()));
+        let last = last.ok_or(OVERFLOW)?;
+        let low = low.checked_add(last.min(0)).ok_or(OVERFLOW)?;
+        let high = high.checked_add(last.max(0)).ok_or(OVERFLOW)?;
         Ok(Some((low, high)))
     }
 

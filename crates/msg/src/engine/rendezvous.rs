@@ -30,7 +30,7 @@ use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend};
 use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendStage, outcome};
 use crate::tally::{Reason, WayTally};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
-use crate::ways::{Kind, LongMessages, Way};
+use crate::ways::{LongMessages, MessageKind, Way};
 
 /// Limit of one direct read. The kernel's own limit is just below 2 GiB.
 const READ_BYTES: usize = 1 << 30;
@@ -62,7 +62,7 @@ impl<P: Port> Engine<P> {
             return self.clear(id, &announced, want, None);
         }
         let (way, why) = self.choose_way(source, &rts, want);
-        let (kind, began) = (Kind::new(want, rts.address), self.port.now());
+        let (kind, began) = (MessageKind::new(want, rts.address), self.port.now());
         if rts.lent && way != Way::Ring && self.fetch(id, &announced, want, (kind, way, began)) {
             return self.tally().chose(want, Way::Read, why);
         }
@@ -94,7 +94,7 @@ impl<P: Port> Engine<P> {
             LongMessages::By(way) => (way, Reason::Asked),
             LongMessages::Fastest => {
                 let ways = state.ways.get_or_insert_default();
-                ways.choose(Kind::new(want, rts.address), rts.trial, source < self.rank)
+                ways.choose(MessageKind::new(want, rts.address), rts.trial, source < self.rank)
             }
         }
     }
@@ -103,7 +103,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn note_way(
         &mut self,
         source: Rank,
-        kind: Kind,
+        kind: MessageKind,
         (chosen, gone): (Way, Way),
         began: Time,
     ) {
@@ -134,7 +134,7 @@ impl<P: Port> Engine<P> {
         id: RequestId,
         announced: &Announced,
         want: u64,
-        began: Option<(Kind, Way, Time)>,
+        began: Option<(MessageKind, Way, Time)>,
     ) {
         let Announced { source, rts, .. } = *announced;
         self.set_incoming(id, Incoming { began, ..streamed(announced, want) });
@@ -149,7 +149,7 @@ impl<P: Port> Engine<P> {
         id: RequestId,
         announced: &Announced,
         want: u64,
-        began: (Kind, Way, Time),
+        began: (MessageKind, Way, Time),
     ) -> bool {
         let Announced { source, rts, .. } = *announced;
         if !self.port.fetch_lent((source, rts.request), want, (DATA, id.word())) {

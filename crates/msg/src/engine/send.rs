@@ -10,7 +10,8 @@ use crate::error::MsgError;
 use crate::notes::{NOTE_MOST, pieces};
 use crate::protocol::{Control, ControlPacket, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
 use crate::request::{Request, RequestId, Send, SendBody, SendStage};
-use crate::ways::Kind;
+use crate::traffic::Traffic;
+use crate::ways::MessageKind;
 
 /// The result of one post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,12 +286,8 @@ impl<P: Port> Engine<P> {
             credited: true,
             ..Command::send(envelope.destination, protocol, envelope.bits(), bytes)
         };
-        self.port.post(&command).map(|taken| {
-            if let Some(traffic) = &mut self.traffic {
-                traffic.landed(&command, envelope.bits(), taken);
-            }
-            taken as u64
-        })
+        let taken = post_counted(&mut self.port, &mut self.traffic, &command, envelope.bits());
+        taken.map(|taken| taken as u64)
     }
 
     /// Whether a message is sent by rendezvous, and then where its receiver may read it.
@@ -413,11 +410,8 @@ impl<P: Port> Engine<P> {
                         rest,
                     )
                 };
-                match self.port.post(&command) {
+                match post_counted(&mut self.port, &mut self.traffic, &command, bits) {
                     Ok(taken) => {
-                        if let Some(traffic) = &mut self.traffic {
-                            traffic.landed(&command, bits, taken);
-                        }
                         let posted = posted + taken as u64;
                         send.stage = SendStage::Eager { posted, ready };
                         self.pushed(id, taken, offered, posted == total)
@@ -428,7 +422,7 @@ impl<P: Port> Engine<P> {
             SendStage::Announce { address, ready } => {
                 let (request, lent) = (id.word(), send.lent);
                 let ways = self.sources[destination as usize].ways.as_ref();
-                let trial = ways.and_then(|ways| ways.trial(Kind::new(total, address)));
+                let trial = ways.and_then(|ways| ways.trial(MessageKind::new(total, address)));
                 let rts = ReadyToSend { total, request, address, lent, ready, trial };
                 let payload = rts.encode();
                 let command =
@@ -458,11 +452,8 @@ impl<P: Port> Engine<P> {
             offset: sent,
             ..Command::send(destination, DATA, receiver, &rest[..length])
         };
-        match self.port.post(&command) {
+        match post_counted(&mut self.port, &mut self.traffic, &command, bits) {
             Ok(taken) => {
-                if let Some(traffic) = &mut self.traffic {
-                    traffic.landed(&command, bits, taken);
-                }
                 let sent = sent + taken as u64;
                 send.stage = SendStage::Stream { receiver, sent, want };
                 self.pushed(id, taken, length, sent == want)
@@ -509,4 +500,19 @@ impl<P: Port> Engine<P> {
             traffic.sent_to(destination, bits, bytes);
         }
     }
+}
+
+/// Posts a part of a message with these match bits, and counts what lands if that is traced.
+#[inline]
+fn post_counted<P: Port>(
+    port: &mut P,
+    traffic: &mut Option<Box<Traffic>>,
+    command: &Command<'_>,
+    bits: u64,
+) -> Result<usize, PostError> {
+    let taken = port.post(command)?;
+    if let Some(traffic) = traffic {
+        traffic.landed(command, bits, taken);
+    }
+    Ok(taken)
 }

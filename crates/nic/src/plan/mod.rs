@@ -100,10 +100,13 @@ impl LandingPlan {
         };
         let private = (0..trace.ranks()).map(|rank| {
             let sources = by_use(trace, rank);
-            let packets = sum_of(&sources).packets;
-            let limit = allowed * packets as f64;
+            let rest = sums_of_last(&sources);
+            let limit = allowed * rest[sources.len()].packets as f64;
             let enough = |count: &usize| match budget {
-                Budget::Shared(_) => at_risk(&sources[*count..], ring_bytes) as f64 <= limit,
+                Budget::Shared(_) => {
+                    let sharing = sources.len() - count;
+                    at_risk(sharing, &rest[sharing], ring_bytes) as f64 <= limit
+                }
                 _ => *count as u64 >= most,
             };
             let count = (0..sources.len()).find(enough).unwrap_or(sources.len());
@@ -144,7 +147,8 @@ impl LandingPlan {
             let mut sources = by_use(trace, rank);
             all = sum_of(&sources).packets.saturating_add(all);
             sources.retain(|(source, _)| !self.private(rank).contains(source));
-            shared = at_risk(&sources, self.ring_bytes).saturating_add(shared);
+            let sharing = at_risk(sources.len(), &sum_of(&sources), self.ring_bytes);
+            shared = sharing.saturating_add(shared);
         }
         Estimate {
             rings: self.most_rings(),
@@ -162,11 +166,20 @@ fn by_use(trace: &Trace, rank: Rank) -> Vec<(Rank, Flow)> {
     sources
 }
 
-/// Packets of sources that share a ring and may find it filled by another. None may if there is
-/// one source only, or if all that they ever send has room in it together.
-fn at_risk(sharing: &[(Rank, Flow)], ring_bytes: u32) -> u64 {
-    let Flow { packets, ring_bytes: room, .. } = sum_of(sharing);
-    if sharing.len() > 1 && room > u64::from(ring_bytes) { packets } else { 0 }
+/// Packets of so many sources that share a ring and may find it filled by another, of what they
+/// have sent together. None may if there is one source only, or if all that has room in it.
+fn at_risk(sources: usize, sum: &Flow, ring_bytes: u32) -> u64 {
+    if sources > 1 && sum.ring_bytes > u64::from(ring_bytes) { sum.packets } else { 0 }
+}
+
+/// What the last of them have sent together: none of them, one, and so on to all.
+fn sums_of_last(sources: &[(Rank, Flow)]) -> Vec<Flow> {
+    let mut sum = Flow::default();
+    let longer = sources.iter().rev().map(|(_, flow)| {
+        sum.add(flow);
+        sum
+    });
+    std::iter::once(Flow::default()).chain(longer).collect()
 }
 
 /// What sources have sent together. A file may say anything, so sums end at the largest number.
@@ -231,10 +244,7 @@ impl FromStr for LandingPlan {
 
 /// A line of a plan: a rank and its sources.
 fn sources_of(row: &str, ranks: u32) -> Result<(Rank, Vec<Rank>), String> {
-    let rank = |word: &str| {
-        let rank: Option<Rank> = word.trim().parse().ok().filter(|rank| *rank < ranks);
-        rank.ok_or_else(|| format!("`{}` is none of the {ranks} ranks", word.trim()))
-    };
+    let rank = |word: &str| trace::rank_of(word.trim(), ranks);
     let (of, sources) = row.split_once(':').ok_or("expected `RANK: SOURCES`")?;
     let of = rank(of)?;
     let sources: Vec<Rank> = sources.split_whitespace().map(rank).collect::<Result<_, _>>()?;

@@ -238,10 +238,7 @@ impl Trace {
     /// Reads a row after the head.
     fn read(&mut self, row: &str) -> Result<(), String> {
         let words: Vec<&str> = row.split_whitespace().collect();
-        let rank = |word: &str| {
-            let rank: Option<Rank> = word.parse().ok().filter(|rank| *rank < self.ranks);
-            rank.ok_or_else(|| format!("`{word}` is none of the {} ranks", self.ranks))
-        };
+        let rank = |word| rank_of(word, self.ranks);
         match words[..] {
             ["end", of] => {
                 let of = rank(of)?;
@@ -273,6 +270,12 @@ fn flow(counts: &[&str]) -> Result<Flow, String> {
         *word = text.parse().map_err(|_| format!("`{text}` is no count"))?;
     }
     Ok(flow)
+}
+
+/// A rank of so many in a line of a trace or plan.
+pub(super) fn rank_of(word: &str, ranks: u32) -> Result<Rank, String> {
+    let rank: Option<Rank> = word.parse().ok().filter(|rank| *rank < ranks);
+    rank.ok_or_else(|| format!("`{word}` is none of the {ranks} ranks"))
 }
 
 /// The number of ranks in the second line of a trace or plan.

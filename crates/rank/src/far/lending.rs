@@ -115,8 +115,18 @@ fn next_length(left: u64) -> u64 {
     if left > piece && left < piece + LEAST { piece - LEAST } else { left.min(piece) }
 }
 
+/// The place of a piece: the room of its fetch, and which of that.
+fn place_of(room: usize, piece: usize) -> u64 {
+    (room * PIECES + piece) as u64
+}
+
+/// The room and the piece at a place.
+fn piece_at(place: u64) -> (usize, usize) {
+    (place as usize / PIECES, place as usize % PIECES)
+}
+
 fn token(room: usize, number: u16, piece: usize) -> u32 {
-    u32::from(number) << 16 | ((room * PIECES + piece) as u32)
+    u32::from(number) << 16 | place_of(room, piece) as u32
 }
 
 impl Lending {
@@ -131,15 +141,15 @@ impl Lending {
         if length < LEAST {
             return false;
         }
-        let room = self.fetches.iter().position(Fetch::is_free).unwrap_or_else(|| {
-            let (number, pieces) = (0, [Piece::Free; PIECES]);
-            self.fetches.push(Fetch { region: None, number, of: None, pieces });
-            self.fetches.len() - 1
-        });
-        if room == FETCHES {
-            self.fetches.pop();
-            return false;
-        }
+        let room = match self.fetches.iter().position(Fetch::is_free) {
+            Some(room) => room,
+            None if self.fetches.len() == FETCHES => return false,
+            None => {
+                let (number, pieces) = (0, [Piece::Free; PIECES]);
+                self.fetches.push(Fetch { region: None, number, of: None, pieces });
+                self.fetches.len() - 1
+            }
+        };
         let fetch = &mut self.fetches[room];
         if fetch.region.is_none() {
             fetch.region = links.region(PIECES * PIECE).ok();
@@ -186,8 +196,7 @@ impl Lending {
         mut event: impl FnMut(Event),
     ) {
         self.busy_until = now + BUSY;
-        let place = token as usize & 0xffff;
-        let (room, piece) = (place / PIECES, place % PIECES);
+        let (room, piece) = piece_at(u64::from(token & 0xffff));
         let Some(fetch) = self.fetches.get_mut(room) else { return };
         let Some(message) = &mut fetch.of else { return };
         let Piece::Asked(length) = fetch.pieces[piece] else { return };
@@ -207,7 +216,7 @@ impl Lending {
             fetch.pieces[place] = Piece::Landed;
             message.landed = (offset + u64::from(length), count + 1);
             let ((protocol, header), total) = (message.told, message.length);
-            let slice = RingSlice::beside((room * PIECES + place) as u64, length);
+            let slice = RingSlice::beside(place_of(room, place), length);
             let (source, data) = (message.from, Landing::Ring(slice));
             event(Event::Landed(Landed { source, protocol, header, total, offset, data }));
         }
@@ -274,7 +283,7 @@ impl Far {
         (offset, length): (usize, usize),
         into: &mut [u8],
     ) -> usize {
-        let (room, piece) = (place as usize / PIECES, place as usize % PIECES);
+        let (room, piece) = piece_at(place);
         let fetch = self.state.lending.fetches.get(room);
         let Some(region) = fetch.and_then(|fetch| fetch.region.as_ref()) else { return 0 };
         let count = into.len().min(length.saturating_sub(offset));
@@ -284,7 +293,7 @@ impl Far {
 
     /// The room of a piece is free again.
     pub(crate) fn release_piece(&mut self, place: u64) {
-        let (room, piece) = (place as usize / PIECES, place as usize % PIECES);
+        let (room, piece) = piece_at(place);
         if let Some(fetch) = self.state.lending.fetches.get_mut(room) {
             fetch.pieces[piece] = Piece::Free;
             self.state.lending.ask(&mut self.links);

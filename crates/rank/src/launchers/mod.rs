@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::Read;
 
 use hikyaku_nic::fabric::Name;
-use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, Process, ShmPort};
+use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, Process, ShmPort, own_host_name};
 
 use self::launcher::Launcher;
 pub use self::launcher::LauncherError;
@@ -141,8 +141,8 @@ fn introduce(launcher: &mut dyn Launcher, of: &[u32]) -> Result<Hosts, LauncherE
         .map(|rank| rank as u32)
         .collect();
     if firsts.contains(&rank) {
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or("without name");
+        let name = own_host_name();
+        let name = if name.is_empty() { "without name" } else { &name };
         launcher.put(HOST, &hex(Name::new(name).as_str().as_bytes()))?;
     }
     if rank == 0 {
