@@ -204,8 +204,12 @@ impl Service {
         self.pump(engine, side);
     }
 
-    /// Handles all input; answers whether there was any.
+    /// Handles all input; answers whether there was any. A forked child has none: the socket is its
+    /// parent's too, and what the child took and acknowledged would never get to the parent.
     pub(crate) fn poll(&self, engine: &EngineCell) -> bool {
+        if engine.borrow().check_process().is_err() {
+            return false;
+        }
         if self.polling.replace(true) {
             // An effect of a state machine waits, for room perhaps: the input waits too.
             return false;

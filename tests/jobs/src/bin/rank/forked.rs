@@ -8,20 +8,30 @@ use hikyaku::{ANY_SOURCE, ANY_TAG, Error, Op, Shared, Window, World};
 /// What a child exits with whose calls all failed as they should.
 const CHILD: u8 = 7;
 
-/// Both ranks have a message to take, and rank 0 holds a variable, when each forks a child that
-/// tries everything. Afterwards all is as before.
+/// Both ranks have a message to take, rank 0 holds two variables, and rank 1's request for one of
+/// them is under way, when each forks a child that tries everything. Afterwards all is as before.
 pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
     let (me, other) = (world.rank(), 1 - world.rank());
     let (held, free) = (world.shared::<u64>("held", &[4])?, world.shared::<u64>("free", &[4])?);
-    let window = world.window::<u64>(2)?;
+    let wanted = world.shared::<u64>("wanted", &[1])?;
+    let (window, sign) = (world.window::<u64>(2)?, world.window::<u64>(1)?);
     let edge = || vec![Neighbour { rank: other, elements: 0..1 }];
     let edges = Neighbours { sources: edge(), destinations: edge(), ..Neighbours::default() };
     let mut exchange = world.staged_exchange_init::<u64>(&edges)?;
     let mut buffer = world.alloc::<u8>(1 << 20)?;
     buffer.fill(me as u8 + 1);
     let guard = (me == 0).then(|| held.write()).transpose()?;
+    let mine = (me == 0).then(|| wanted.write()).transpose()?;
     world.send(&[me], other, 5)?;
     world.barrier()?;
+    let mut turn = (me == 1).then(|| wanted.ask_write()).transpose()?;
+    if me == 1 {
+        sign.put(other, 0, &[1])?;
+    }
+    // Reading memory of its own takes no request in: that is left for whoever receives next.
+    while me == 0 && sign.local()? == [0] {
+        std::hint::spin_loop();
+    }
     // SAFETY: this process has one thread, so that its child may do whatever it could.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process can be forked");
@@ -38,6 +48,12 @@ pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
     // SAFETY: `state` is a word that the call may write.
     let ended = unsafe { libc::waitpid(child, &raw mut state, 0) };
     assert!(ended == child && state == i32::from(CHILD) << 8, "the child ended with {state:#x}");
+    drop(mine);
+    if let Some(turn) = &mut turn {
+        while turn.look()?.is_none() {
+            turn.rest();
+        }
+    }
     after(world, other, &held, &free, &window, guard.is_some())?;
     drop(guard);
     assert!(buffer.iter().all(|byte| *byte == me as u8 + 1), "a child has freed a buffer");
