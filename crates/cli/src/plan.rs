@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Args;
-use hikyaku_nic::plan::{Budget, Growth, LandingPlan, PlanError, Trace, TraceError};
+use hikyaku_nic::plan::{Budget, Growth, LandingPlan, PlanError, TraceError, TrafficTrace};
 use hikyaku_nic::units;
 use hikyaku_report::{Cell, Table, Unit};
 use thiserror::Error;
@@ -117,8 +117,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn plan(arguments: &Arguments) -> Result<(), Failure> {
-    let load = |file: &PathBuf| load::<Trace>(file);
-    let traces: Vec<Trace> = arguments.traces.iter().map(load).collect::<Result<_, _>>()?;
+    let load = |file: &PathBuf| load::<TrafficTrace>(file);
+    let traces: Vec<TrafficTrace> = arguments.traces.iter().map(load).collect::<Result<_, _>>()?;
     let budget = match (arguments.memory, arguments.shared) {
         (Some(memory), _) => Budget::Memory(memory),
         (None, Some(part)) => Budget::Shared(part),
@@ -136,7 +136,7 @@ fn plan(arguments: &Arguments) -> Result<(), Failure> {
 
 /// What is planned from traces, the first of which is the one to be printed.
 struct Plans<'t> {
-    traces: &'t [Trace],
+    traces: &'t [TrafficTrace],
     ring: u64,
     /// A ring for each source that used one.
     partners: Vec<LandingPlan>,
@@ -145,7 +145,7 @@ struct Plans<'t> {
 }
 
 impl Plans<'_> {
-    fn of(traces: &[Trace], ring: u64, budget: Budget) -> Result<Plans<'_>, PlanError> {
+    fn of(traces: &[TrafficTrace], ring: u64, budget: Budget) -> Result<Plans<'_>, PlanError> {
         let by = |budget| -> Result<Vec<_>, _> {
             traces.iter().map(|trace| LandingPlan::of(trace, ring, budget)).collect()
         };
@@ -258,7 +258,7 @@ impl Plans<'_> {
 
     /// The numbers of ranks of the traces, each once.
     fn sizes(&self) -> Vec<u32> {
-        let mut sizes: Vec<u32> = self.traces.iter().map(Trace::ranks).collect();
+        let mut sizes: Vec<u32> = self.traces.iter().map(TrafficTrace::ranks).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes

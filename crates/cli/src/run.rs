@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit, WayTally};
 use hikyaku_launch::{Bind, FullPolicy, HeapError, Launch, LongStores, OnHosts};
-use hikyaku_nic::plan::Trace;
+use hikyaku_nic::plan::TrafficTrace;
 use thiserror::Error;
 
 use crate::hosts::WrongHosts;
@@ -340,7 +340,7 @@ fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
     if let Some(file) = arguments.trace {
         let path =
             begin_trace(&file, launch.ranks).map_err(|error| Wrong::Trace { file, error })?;
-        launch.set(Trace::VARIABLE, path.display());
+        launch.set(TrafficTrace::VARIABLE, path.display());
     }
     if let Some(seed) = arguments.faults {
         launch.set(NotASeed::OF_PORTS, seed);
@@ -350,7 +350,7 @@ fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
 
 /// Begins a trace to which the ranks append, wherever they go; what was in the file is gone.
 fn begin_trace(file: &Path, ranks: u32) -> io::Result<PathBuf> {
-    fs::write(file, Trace::head(ranks))?;
+    fs::write(file, TrafficTrace::head(ranks))?;
     fs::canonicalize(file)
 }
 

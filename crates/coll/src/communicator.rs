@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use hikyaku_msg::{Answerer, Endpoint, MsgError, Received, RecvFuture};
 use hikyaku_nic::fabric::{
-    Activity, GroupError, GroupId, GroupPort, Name, Offer, PeerState, Port, PostError, Rank,
+    Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, PeerState, Port, PostError, Rank,
     RemoteAddress, Space, Wait,
 };
 use hikyaku_nic::time::Time;
@@ -67,7 +67,7 @@ pub struct Book {
     /// The lines, when they are there.
     lines: Cell<Option<GroupId>>,
     /// What this rank has offered for them, and in which call.
-    offered: Cell<Option<(u32, Offer)>>,
+    offered: Cell<Option<(u32, ChannelOffer)>>,
     /// Which channels it offers first.
     like: u32,
     turns: RefCell<Turns>,
@@ -446,7 +446,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     #[inline]
-    fn offer(&self, number: u32) -> Option<[u8; Offer::BYTES]> {
+    fn offer(&self, number: u32) -> Option<[u8; ChannelOffer::BYTES]> {
         if self.book.lines.get().is_some() {
             return None;
         }
@@ -456,13 +456,13 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     fn join_offers(theirs: &[u8], mine: &mut [u8]) {
-        let both = Offer::of_bytes(theirs).and(Offer::of_bytes(mine));
+        let both = ChannelOffer::of_bytes(theirs).and(ChannelOffer::of_bytes(mine));
         mine.copy_from_slice(&both.to_bytes());
     }
 
     fn settle(&self, number: u32, offered: &[u8]) -> Result<bool, MsgError> {
         let Some((_, own)) = self.book.offered.take() else { return Ok(false) };
-        let all = Offer::of_bytes(offered).and(own);
+        let all = ChannelOffer::of_bytes(offered).and(own);
         let ranks = &self.book.ranks;
         let lines = self.endpoint.with_port(|port| {
             port.withdraw(own);

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::future::{Future, ready};
 
 use hikyaku_msg::join_all;
-use hikyaku_nic::fabric::Offer;
+use hikyaku_nic::fabric::ChannelOffer;
 
 use crate::error::Cause;
 use crate::mates::Mates;
@@ -140,7 +140,7 @@ pub trait Group {
 
     /// What this rank offers for lines that all agree on, as the call of this number does that has
     /// them first; `None`: they are there.
-    fn offer(&self, number: u32) -> Option<[Self::Byte; Offer::BYTES]> {
+    fn offer(&self, number: u32) -> Option<[Self::Byte; ChannelOffer::BYTES]> {
         let _ = number;
         None
     }

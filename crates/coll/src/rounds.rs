@@ -23,7 +23,7 @@ use crate::reduction::Reduction;
 use crate::signature::Signature;
 use crate::turns::Turn;
 
-use hikyaku_nic::fabric::Offer;
+use hikyaku_nic::fabric::ChannelOffer;
 use hikyaku_nic::ring::LINE_BYTES;
 
 /// A part of a broadcast is this part of the longest contribution: small enough that readers start
@@ -89,7 +89,7 @@ impl<'t, G: Group> Rounds<'t, G> {
 
     /// Agrees with all ranks on lines, which are still to be had.
     #[inline(never)]
-    async fn agree(&self, mut offer: [G::Byte; Offer::BYTES]) -> Result<(), Stop<G>> {
+    async fn agree(&self, mut offer: [G::Byte; ChannelOffer::BYTES]) -> Result<(), Stop<G>> {
         let mut common = Reduction::commutative(offer.len(), G::join_offers);
         let agreed = recursive_doubling(self.team, &mut offer, &mut common);
         self.unless_lost(agreed).await?;

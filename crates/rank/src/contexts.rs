@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hikyaku_nic::fabric::Rank;
-use hikyaku_nic::plan::Kind;
+use hikyaku_nic::plan::TrafficKind;
 
 /// Set in contexts that have a leader.
 const LED: u32 = 1 << 31;
@@ -67,10 +67,10 @@ pub(crate) fn led(leader: Rank, number: u32) -> u32 {
 
 /// Whose messages a context has, for a trace: those between ranks that the program names, or those
 /// of its collectives and of the library.
-pub(crate) fn kind_of(context: u32) -> Kind {
+pub(crate) fn kind_of(context: u32) -> TrafficKind {
     match context % CONTEXTS {
-        0 | NEIGHBOURS => Kind::Point,
-        _ => Kind::Collective,
+        0 | NEIGHBOURS => TrafficKind::Point,
+        _ => TrafficKind::Collective,
     }
 }
 

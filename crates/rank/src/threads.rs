@@ -22,7 +22,7 @@ use std::time::Duration;
 use hikyaku_msg::{Blocked, Engine, Wanted};
 use hikyaku_nic::fabric::{Wait, Wake};
 use hikyaku_nic::hosted::{AwaitedStep, Rest};
-use hikyaku_nic::threads::{Berth, Crew};
+use hikyaku_nic::threads::{Berth, ThreadCrew};
 use hikyaku_shm::{around_forks, sleep_while, wake_one};
 
 use crate::communicator::Communicator;
@@ -124,7 +124,7 @@ struct Wants {
 pub(crate) struct Threads {
     /// The lock; `None`: the rank is used by one thread at a time without it.
     gate: Cell<Option<&'static Gate>>,
-    crew: RefCell<Crew<Wants>>,
+    crew: RefCell<ThreadCrew<Wants>>,
     /// Who attends and sleeps on the doorbell wants this.
     asleep_on_bell: RefCell<Option<Wants>>,
     /// Waits so far: their numbers.

@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{Conductor, Host, Registry, Rest, Sleeper};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::segment::{Layout, Segment};
+use hikyaku_nic::segment::{Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::io::Errno;
@@ -178,7 +178,7 @@ impl ShmHost {
     }
 
     /// Sizes of every rank's rings.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &SegmentLayout {
         &self.mapping().plan().config.layout
     }
 

@@ -10,7 +10,7 @@ use hikyaku_coll::{
 use hikyaku_msg::{Endpoint, Engine, Members, join_all};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::segment::{GroupLayout, Layout};
+use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use proptest::prelude::*;
 
 use crate::engines::run_engines;
@@ -24,10 +24,14 @@ fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<LoopbackPort> {
 }
 
 fn ports_with_areas(ranks: u32, per_node: u32, groups: GroupLayout) -> Vec<LoopbackPort> {
-    let layout = Layout::for_ranks(ranks);
-    let layout = Layout { groups, ring_bytes: 4096, packet_bytes: 512, ..layout };
-    loopback::open(&loopback::Config { layout, ranks_per_node: per_node, region_bytes: 1 << 16 })
-        .unwrap()
+    let layout = SegmentLayout::for_ranks(ranks);
+    let layout = SegmentLayout { groups, ring_bytes: 4096, packet_bytes: 512, ..layout };
+    loopback::open(&loopback::LoopbackConfig {
+        layout,
+        ranks_per_node: per_node,
+        region_bytes: 1 << 16,
+    })
+    .unwrap()
 }
 
 /// One rank's part in a communicator.

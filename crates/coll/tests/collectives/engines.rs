@@ -8,7 +8,7 @@ use hikyaku_coll::{Book, Communicator};
 use hikyaku_msg::{Blocked, Endpoint, Engine, EngineConfig, LongMessages};
 use hikyaku_nic::fabric::{Activity, DeathCause, GroupPort, Wait};
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::SegmentLayout;
 
 use crate::random::Random;
 
@@ -20,15 +20,15 @@ const LONG_ROUNDS: u32 = 2_000;
 
 /// The ports of a job whose every size is small, so that everything is full soon.
 pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> {
-    let layout = Layout {
+    let layout = SegmentLayout {
         status_slots: 64,
         rings: ranks.min(4),
         ring_bytes: 1024,
         packet_bytes: 128,
         credit: 4,
-        ..Layout::for_ranks(ranks)
+        ..SegmentLayout::for_ranks(ranks)
     };
-    let config = loopback::Config { layout, ranks_per_node, region_bytes: 1 << 16 };
+    let config = loopback::LoopbackConfig { layout, ranks_per_node, region_bytes: 1 << 16 };
     loopback::open(&config).unwrap()
 }
 

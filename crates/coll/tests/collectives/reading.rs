@@ -13,7 +13,7 @@ use hikyaku_coll::{
 use hikyaku_msg::Endpoint;
 use hikyaku_nic::fabric::MemoryPort;
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::SegmentLayout;
 use proptest::prelude::*;
 
 use crate::case::{Case, What};
@@ -156,8 +156,8 @@ proptest! {
 type Engine = hikyaku_msg::Engine<LoopbackPort>;
 
 fn ports(ranks: u32) -> Vec<LoopbackPort> {
-    let layout = Layout { ring_bytes: 1 << 16, ..Layout::for_ranks(ranks) };
-    let config = loopback::Config { layout, ranks_per_node: ranks, region_bytes: 2 << 20 };
+    let layout = SegmentLayout { ring_bytes: 1 << 16, ..SegmentLayout::for_ranks(ranks) };
+    let config = loopback::LoopbackConfig { layout, ranks_per_node: ranks, region_bytes: 2 << 20 };
     loopback::open(&config).unwrap()
 }
 

@@ -344,7 +344,7 @@ mod tests {
     use std::process::{Child, Command};
     use std::sync::mpsc;
 
-    use hikyaku_nic::hosted::Answer;
+    use hikyaku_nic::hosted::ConductorAnswer;
     use hikyaku_shm::open_conducted;
 
     use super::*;
@@ -398,7 +398,7 @@ mod tests {
         });
         let problem = problem.unwrap();
         assert!(problem.starts_with("rank 0 waits for its turn and counts as gone"), "{problem}");
-        stage.give(0, Time::ZERO, Answer::GoOn);
+        stage.give(0, Time::ZERO, ConductorAnswer::GoOn);
         rank.join().unwrap().unwrap();
         assert_eq!(stage.request(0), None, "it has left");
     }

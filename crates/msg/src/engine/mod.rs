@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
-use hikyaku_nic::plan::{Kind, Sent};
+use hikyaku_nic::plan::{SentRows, TrafficKind};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
@@ -291,12 +291,12 @@ impl<P: Port> Engine<P> {
 
     /// Counts from here on what is sent to whom. `kind` says whose messages a context has. Short
     /// messages take the slow path then.
-    pub fn trace_traffic(&mut self, kind: fn(u32) -> Kind) {
+    pub fn trace_traffic(&mut self, kind: fn(u32) -> TrafficKind) {
         self.traffic = Some(Box::new(Traffic::new(self.capabilities.packet_bytes, kind)));
     }
 
     /// What was sent to whom; `None`: that is not traced.
-    pub fn traffic(&self) -> Option<&Sent> {
+    pub fn traffic(&self) -> Option<&SentRows> {
         self.traffic.as_deref().map(Traffic::sent)
     }
 

@@ -16,7 +16,7 @@ use hikyaku_coll::persistent::{Limits, Program, Scheme, Step, plan};
 use hikyaku_nic::fabric::{
     MailboxAddress, MailboxId, MailboxPort, Port, QueueAddress, QueueMode, QueuePort,
 };
-use hikyaku_nic::ring::Slots;
+use hikyaku_nic::ring::MailSlots;
 
 use super::error::PersistentError;
 use super::mail::{Correspondent, MOST_FAR, MOST_SHARED, MOST_STAGED, Mail, Part};
@@ -462,7 +462,7 @@ impl Addresses {
             let found = self.boxes[peer as usize].iter().find(|(from, ..)| *from == world.rank());
             let (_, at, count) = *found.expect("both ends exchange letters or none");
             let rank = world.in_job(peer)?;
-            let theirs = MailboxAddress { rank, at, slots: Slots { room, count } };
+            let theirs = MailboxAddress { rank, at, slots: MailSlots { room, count } };
             Ok(Correspondent { rank, own: *own, theirs, outs, ins: parts(ins, peer).0 })
         });
         Ok(Mail(mail.collect::<Result<_, Error>>()?))

@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hikyaku_nic::fabric::{FullCause, PeerState, Rank};
-use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Registry, Request};
+use hikyaku_nic::hosted::{
+    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, Registry,
+};
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
 use rustix::fs::fstat;
@@ -31,7 +33,7 @@ pub struct Handed {
     /// Its own time.
     pub now: Time,
     /// Its request. A dead rank makes no more requests: it has left.
-    pub request: Request,
+    pub request: ConductorRequest,
 }
 
 /// A job's ranks, as the conductor sees them.
@@ -92,13 +94,13 @@ impl Stage {
     }
 
     /// The port through which a rank's interface lands the rank's sends.
-    pub fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
+    pub fn interface(&self, rank: Rank, outbox: &ActionOutbox) -> HostedPort<InterfaceHost> {
         let (mapping, bounds) = (Arc::clone(&self.mapping), Arc::clone(&self.bounds));
         HostedPort::new(InterfaceHost { mapping, bounds, rank, outbox: outbox.clone() })
     }
 
     /// Gives the turn to a rank, at a time.
-    pub fn give(&self, rank: Rank, now: Time, answer: Answer) {
+    pub fn give(&self, rank: Rank, now: Time, answer: ConductorAnswer) {
         self.mapping.line(rank).give(now, answer);
     }
 
@@ -111,7 +113,7 @@ impl Stage {
             }
             if self.is_over() || !self.is_there(rank) {
                 // Returns its last request if it made one; otherwise it ended without.
-                let gone = Handed { now: line.tally().now, request: Request::Leave };
+                let gone = Handed { now: line.tally().now, request: ConductorRequest::Leave };
                 return line.asked().map_or(gone, |(now, request)| Handed { now, request });
             }
             line.await_request(POLL_INTERVAL);
@@ -122,7 +124,7 @@ impl Stage {
     pub fn request(&self, rank: Rank) -> Option<Handed> {
         let asked = self.mapping.line(rank).asked();
         let handed = asked.map(|(now, request)| Handed { now, request });
-        handed.filter(|handed| handed.request != Request::Leave)
+        handed.filter(|handed| handed.request != ConductorRequest::Leave)
     }
 
     /// Waits for the end of a rank's process that has left the job, up to a timeout. While it runs

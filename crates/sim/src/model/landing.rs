@@ -13,9 +13,9 @@ use hikyaku_nic::fabric::{
     Command, CopyPort, Event, FullPolicy, Landing as Where, MemoryPort, Notification, Port,
     PostError, Rank, RemoteAddress,
 };
-use hikyaku_nic::loopback::{Config, LoopbackPort, open};
+use hikyaku_nic::loopback::{LoopbackConfig, LoopbackPort, open};
 use hikyaku_nic::region::RegionBuffer;
-use hikyaku_nic::segment::{Layout, LayoutError};
+use hikyaku_nic::segment::{SegmentLayout, SegmentLayoutError};
 
 /// The memory of all nodes of a modelled machine, one rank to a node.
 #[derive(Debug, Clone)]
@@ -57,17 +57,20 @@ impl Landing {
     ///
     /// # Errors
     /// The sizes give no valid layout.
-    pub fn new(sizes: Sizes) -> Result<Landing, LayoutError> {
-        let usual = Layout::for_ranks(sizes.nodes);
-        let layout = Layout {
+    pub fn new(sizes: Sizes) -> Result<Landing, SegmentLayoutError> {
+        let usual = SegmentLayout::for_ranks(sizes.nodes);
+        let layout = SegmentLayout {
             status_slots: usual.status_slots.max(sizes.records),
             ring_bytes: sizes.ring_bytes,
             packet_bytes: sizes.packet_bytes,
             ring_policy: sizes.policy,
             ..usual
         };
-        let config =
-            Config { layout, ranks_per_node: sizes.nodes, region_bytes: sizes.region_bytes };
+        let config = LoopbackConfig {
+            layout,
+            ranks_per_node: sizes.nodes,
+            region_bytes: sizes.region_bytes,
+        };
         let ports = Rc::new(RefCell::new(open(&config)?));
         Ok(Landing { ports, packet_bytes: sizes.packet_bytes as usize })
     }

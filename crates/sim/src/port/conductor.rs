@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::fabric::{FullCause, Port, PostError, QueueAddress, QueuePort, Rank};
-use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Outgoing, Request};
+use hikyaku_nic::hosted::{
+    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, OutboxContents,
+};
 use hikyaku_nic::time::Time;
 
 use super::parcels::{Content, Parcels, RankParcel};
@@ -67,7 +69,7 @@ struct ConductedRank {
     status: Status,
     /// The time of its next turn; events for other times are out of date.
     due: Option<Time>,
-    answer: Answer,
+    answer: ConductorAnswer,
     /// It has been woken since it parked last.
     woken: bool,
     /// Its turns so far.
@@ -89,7 +91,7 @@ struct ConductorState<R: Ranks> {
     states: RefCell<Vec<ConductedRank>>,
     parcels: RefCell<Parcels>,
     ports: RefCell<Vec<HostedPort<R::Host>>>,
-    outbox: Outbox,
+    outbox: ActionOutbox,
     /// The arrival of the last parcel between two ranks of a node: none overtakes it.
     near: RefCell<BTreeMap<(Rank, Rank), Time>>,
     /// Deeds and arrivals so far, except of commands: they show progress.
@@ -127,11 +129,11 @@ impl<R: Ranks> Conductor<R> {
             let per_node = count.div_ceil(needed);
             return Err(SimError::TooManyRanks { ranks: count, per_node, needed, nodes });
         }
-        let outbox = Outbox::default();
+        let outbox = ActionOutbox::default();
         let state = ConductedRank {
             status: Status::Ready,
             due: None,
-            answer: Answer::GoOn,
+            answer: ConductorAnswer::GoOn,
             woken: false,
             turns: 0,
             parked_at: 0,
@@ -215,7 +217,7 @@ impl<R: Ranks> Conductor<R> {
     ///
     /// # Errors
     /// [`Ended::Sim`].
-    pub fn serve(&self, rank: Rank, now: Time, request: Request) -> Result<(), Ended> {
+    pub fn serve(&self, rank: Rank, now: Time, request: ConductorRequest) -> Result<(), Ended> {
         let inner = &self.0;
         inner.take(rank, now, request);
         inner.sim.run()?;
@@ -256,7 +258,7 @@ impl<R: Ranks> ConductorState<R> {
     }
 
     /// Schedules a rank's next turn at a time.
-    fn set_due(&self, rank: Rank, time: Time, answer: Answer) {
+    fn set_due(&self, rank: Rank, time: Time, answer: ConductorAnswer) {
         let time = time.max(self.sim.now());
         self.state(rank, |state| (state.due, state.answer) = (Some(time), answer));
         self.schedule(time, TURN | rank);
@@ -276,7 +278,7 @@ impl<R: Ranks> ConductorState<R> {
             }
         });
         if let Some(at) = due {
-            self.set_due(rank, at, Answer::GoOn);
+            self.set_due(rank, at, ConductorAnswer::GoOn);
         }
     }
 
@@ -335,13 +337,13 @@ impl<R: Ranks> ConductorState<R> {
                 state.status == Status::Parked && state.due.is_none() && state.parked_at <= searched
             });
             if rests {
-                self.set_due(rank, self.sim.now(), Answer::LookAround);
+                self.set_due(rank, self.sim.now(), ConductorAnswer::LookAround);
             }
         }
     }
 
     /// Handles the deeds of a rank and its request.
-    fn take(&self, rank: Rank, time: Time, request: Request) {
+    fn take(&self, rank: Rank, time: Time, request: ConductorRequest) {
         let start = self.sim.now();
         let mut deeds = Vec::new();
         self.ranks.take_deeds(rank, &mut deeds);
@@ -373,21 +375,23 @@ impl<R: Ranks> ConductorState<R> {
         self.schedule_retries(rank, time);
         self.end_long_rests();
         match request {
-            Request::Start | Request::CatchUp => self.set_due(rank, time, Answer::GoOn),
-            Request::Park(deadline) => self.park(rank, time, deadline),
+            ConductorRequest::Start | ConductorRequest::CatchUp => {
+                self.set_due(rank, time, ConductorAnswer::GoOn);
+            }
+            ConductorRequest::Park(deadline) => self.park(rank, time, deadline),
             // One of a broken rank, which would not come back: no time passes for it.
-            Request::Travel { from, to, bytes }
+            ConductorRequest::Travel { from, to, bytes }
                 if from.max(to) >= self.ranks.count() || bytes > self.ranks.most_bytes() =>
             {
-                self.set_due(rank, time, Answer::GoOn);
+                self.set_due(rank, time, ConductorAnswer::GoOn);
             }
-            Request::Travel { from, to, bytes } => {
+            ConductorRequest::Travel { from, to, bytes } => {
                 self.travelled();
                 self.state(rank, |state| state.status = Status::Travelling);
                 let content = Content::Trip { rank, bytes };
                 self.dispatch(time, RankParcel::new(from, to, content));
             }
-            Request::Leave => {
+            ConductorRequest::Leave => {
                 self.moved();
                 self.record(time, RecordKind::End, rank, rank, 0);
                 self.state(rank, |state| {
@@ -405,9 +409,9 @@ impl<R: Ranks> ConductorState<R> {
             std::mem::take(&mut state.woken)
         });
         if woken {
-            self.set_due(rank, time, Answer::GoOn);
+            self.set_due(rank, time, ConductorAnswer::GoOn);
         } else if let Some(deadline) = deadline {
-            self.set_due(rank, deadline.max(time), Answer::GoOn);
+            self.set_due(rank, deadline.max(time), ConductorAnswer::GoOn);
         }
     }
 
@@ -500,7 +504,7 @@ impl<R: Ranks> ConductorState<R> {
         match parcel.content {
             Content::Trip { rank, .. } => {
                 self.state(rank, |state| state.status = Status::Ready);
-                self.set_due(rank, self.sim.now(), Answer::GoOn);
+                self.set_due(rank, self.sim.now(), ConductorAnswer::GoOn);
             }
             Content::Run(queue) => self.run_queue(queue),
             Content::Put(shipped) => {
@@ -644,7 +648,7 @@ impl<R: Ranks> ConductorState<R> {
 
     /// Carries out the requests of the interfaces.
     fn attend_outbox(&self) {
-        let Outgoing { woken, shipped } = self.outbox.take();
+        let OutboxContents { woken, shipped } = self.outbox.take();
         woken.into_iter().for_each(|rank| self.wake(rank));
         for shipped in shipped {
             let (from, to) = (shipped.from.rank, shipped.put.to.rank);
@@ -662,12 +666,12 @@ impl<R: Ranks> ConductorState<R> {
             }
             if !self.ranks.is_there(rank) {
                 // It died while it waited.
-                self.take(rank, self.sim.now(), Request::Leave);
+                self.take(rank, self.sim.now(), ConductorRequest::Leave);
                 continue;
             }
             any = true;
             let at = self.state(rank, |state| state.traffic.now);
-            self.set_due(rank, at, Answer::LookAround);
+            self.set_due(rank, at, ConductorAnswer::LookAround);
         }
         any
     }

@@ -25,7 +25,7 @@ pub use host::{Host, Window};
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::FullPolicy;
-use hikyaku_nic::segment::LayoutError;
+use hikyaku_nic::segment::SegmentLayoutError;
 
 use crate::engine::Sim;
 use crate::model::landing::{Landing, Sizes};
@@ -38,7 +38,7 @@ const RECORDS: u32 = 2048;
 ///
 /// # Errors
 /// `ring_bytes` is not a valid ring size.
-pub fn pair(sim: &Sim, costs: &Costs, ring_bytes: u32) -> Result<[Host; 2], LayoutError> {
+pub fn pair(sim: &Sim, costs: &Costs, ring_bytes: u32) -> Result<[Host; 2], SegmentLayoutError> {
     let costs = Rc::new(costs.clone());
     let memory = Landing::new(Sizes {
         nodes: 2,
