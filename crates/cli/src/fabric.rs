@@ -7,8 +7,8 @@ use std::process::{Child, Command as Process, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use hikyaku_ofi::measure::{self, Figures, Spread};
-use hikyaku_ofi::{Choice, Endpoint, Error, Request, Survey, VARIABLE, choose};
+use hikyaku_ofi::measure::{self, FabricFigures, ValueSpread};
+use hikyaku_ofi::{Choice, Endpoint, Error, ProviderRequest, Survey, VARIABLE, choose};
 use hikyaku_report::{Cell, Table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -99,10 +99,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// What the environment asks for.
-fn request() -> Result<Request, Error> {
+fn request() -> Result<ProviderRequest, Error> {
     match env::var_os(VARIABLE) {
-        Some(value) => Request::parse(&value.to_string_lossy()),
-        None => Ok(Request::default()),
+        Some(value) => ProviderRequest::parse(&value.to_string_lossy()),
+        None => Ok(ProviderRequest::default()),
     }
 }
 
@@ -189,7 +189,7 @@ fn try_out(test: &Test) -> Result<(), Failure> {
 }
 
 /// Starts this program again as the side that measures and prints, and answers it.
-fn on_one_host(survey: &Survey, request: &Request) -> Result<(), Failure> {
+fn on_one_host(survey: &Survey, request: &ProviderRequest) -> Result<(), Failure> {
     let listener = listen((IpAddr::from(Ipv4Addr::LOCALHOST), 0).into())?;
     let meeting = |error| Failure::Meeting { what: "cannot start a second process".into(), error };
     let address = listener.local_addr().map_err(meeting)?.to_string();
@@ -262,10 +262,10 @@ fn connect(host: &str) -> Result<TcpStream, Failure> {
 }
 
 /// The figures as text.
-fn tell(survey: &Survey, figures: &Figures) -> String {
-    let Figures { offer, reason, latency, written, read } = figures;
+fn tell(survey: &Survey, figures: &FabricFigures) -> String {
+    let FabricFigures { offer, reason, latency, written, read } = figures;
     let (major, minor) = survey.version();
-    let line = |what: &str, Spread { least, median, most }: &Spread, unit: &str| {
+    let line = |what: &str, ValueSpread { least, median, most }: &ValueSpread, unit: &str| {
         format!("{what:<16}{median:>9.1} {unit:<5}(of several {least:.1} to {most:.1})")
     };
     [

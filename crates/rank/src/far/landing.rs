@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hikyaku_nic::fabric::{Event, Granularity, PostError, Rank};
 use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::time::Time;
-use hikyaku_ofi::link::{Arrival, Landed};
+use hikyaku_ofi::link::{Acceptance, LinkArrival};
 use hikyaku_shm::ShmHost;
 
 use super::lending::Lending;
@@ -65,19 +65,19 @@ impl State {
         hosted: &mut HostedPort<ShmHost>,
         calls: &mut Calls,
         now: Time,
-        arrival: Arrival<'_>,
-    ) -> Landed {
+        arrival: LinkArrival<'_>,
+    ) -> Acceptance {
         let (source, lane, payload) = match arrival {
-            Arrival::Packet { source, lane, payload } => (source, lane, payload),
-            Arrival::Fetched { token, whole } => {
+            LinkArrival::Packet { source, lane, payload } => (source, lane, payload),
+            LinkArrival::Fetched { token, whole } => {
                 let events = &mut self.events;
                 self.lending.take_in(now, (token, whole), |event| events.push_back(event));
-                return Landed::Taken;
+                return Acceptance::Taken;
             }
         };
         let Some(peer) = self.peers.get_mut(source as usize).filter(|peer| peer.is_far) else {
             self.refused += 1;
-            return Landed::Taken;
+            return Acceptance::Taken;
         };
         if !std::mem::replace(&mut peer.known, true) {
             self.strangers.push(source);
@@ -85,11 +85,11 @@ impl State {
         }
         if lane == SENDS && peer.is_stuck {
             // Sends do not overtake what may pass them.
-            return Landed::Full;
+            return Acceptance::Full;
         }
         let Some(packet) = wire::decode(payload, source) else {
             self.refused += 1;
-            return Landed::Taken;
+            return Acceptance::Taken;
         };
         match packet {
             Packet::Send(part) => return self.land(hosted, (source, lane), &part),
@@ -120,7 +120,7 @@ impl State {
             Packet::Data { call, bytes } => calls.data(source, call, bytes),
             Packet::Answer { call, outcome } => calls.answer(source, call, outcome),
         }
-        Landed::Taken
+        Acceptance::Taken
     }
 
     /// Notes an answer to an operation, if its caller waits for one.
@@ -138,9 +138,9 @@ impl State {
         hosted: &mut HostedPort<ShmHost>,
         (source, lane): (Rank, u8),
         part: &SendPart<'_>,
-    ) -> Landed {
+    ) -> Acceptance {
         if self.is_leaving {
-            return Landed::Taken;
+            return Acceptance::Taken;
         }
         let peer = &mut self.peers[source as usize];
         let landed = match part.granularity {
@@ -157,7 +157,7 @@ impl State {
         }
         // What the tables refuse, or what was sent by a rank that died, has no reader.
         self.refused += u64::from(landed.is_err());
-        if is_full { Landed::Full } else { Landed::Taken }
+        if is_full { Acceptance::Full } else { Acceptance::Taken }
     }
 }
 
