@@ -12,7 +12,7 @@
 use std::{io, os::fd::AsFd, time::Duration};
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 use rustix::process::{Pid, Signal};
 
 use super::{LaunchError, ending::Ending, lines::Source};
@@ -41,7 +41,7 @@ pub(super) struct Ended {
     /// Whether it had left the job in order.
     pub(super) left: bool,
     /// How the job ends, if a rank has said why.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<JobEnd>,
 }
 
 /// Where news goes.
@@ -90,7 +90,7 @@ pub(super) trait Crew: AsFd {
     fn contains(&self, pid: Pid) -> bool;
 
     /// How the job ends, if a rank has said why.
-    fn end(&self) -> Option<End>;
+    fn end(&self) -> Option<JobEnd>;
 
     /// The host of a rank; `None`: there is only this one.
     fn host_of(&self, rank: u32) -> Option<&str>;

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -74,7 +74,7 @@ impl Desk {
         match news {
             News::Ended(Ended { rank, pid, ending, left, end }) => {
                 self.ended_lately = true;
-                let aborted = end == Some(End::Aborted);
+                let aborted = end == Some(JobEnd::Aborted);
                 self.supervisor.handle_end(rank, pid, ending, (left, aborted), now);
             }
             News::Output { source, piece } => self.outputs.write(source, piece),

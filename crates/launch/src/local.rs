@@ -8,7 +8,7 @@ use std::{
 };
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::{End, limits_on};
+use hikyaku_shm::{JobEnd, limits_on};
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -299,7 +299,7 @@ impl Crew for Local<'_> {
         self.ranks.contains(pid)
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.memory.end()
     }
 

@@ -8,7 +8,7 @@ use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
 use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 
 use crate::contexts::{BESIDE, COLLECTIVES, CONTEXTS, NEIGHBOURS, leader_of};
 use crate::port::RankPort;
@@ -233,7 +233,7 @@ impl Communicator {
     /// Says that this rank ends the job and gives the reason, whose exit code is the job's even if
     /// it is 0, if `is_abort`. `false`: a rank has said so before, and nothing more is to be said.
     pub fn ends_job(&self, is_abort: bool) -> bool {
-        let end = if is_abort { End::Aborted } else { End::Failed };
+        let end = if is_abort { JobEnd::Aborted } else { JobEnd::Failed };
         // Where the engine is in use, a line too many is better than none.
         self.engine().try_borrow().map_or(true, |engine| engine.port().host().end_job(end))
     }

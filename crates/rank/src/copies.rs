@@ -15,8 +15,8 @@
 //! compiler. `build.rs` makes a number of all that, and [`build`] adds the sizes of what the
 //! state consists of. Memory is the C library's in every copy, so either may free what the other
 //! has made. What lies in statics is handed over with it: the gate of threads
-//! ([`crate::threads`]), and how often the process has forked ([`hikyaku_shm::Process`]). Objects
-//! that a rank may point into are never unloaded ([`stay`]).
+//! ([`crate::threads`]), and how often the process has forked ([`hikyaku_shm::ForkedProcess`]).
+//! Objects that a rank may point into are never unloaded ([`stay`]).
 //!
 //! `docs/design/decisions.md` says what else was considered.
 

@@ -41,7 +41,7 @@ pub use create::CreationError;
 pub use error::{Error, WindowError};
 pub use foreign::Foreign;
 pub use hikyaku_ofi::Error as FarError;
-pub use hikyaku_shm::{AttachError, JobError, Process, SharedHeap, View, own_host_name};
+pub use hikyaku_shm::{AttachError, ForkedProcess, JobError, SharedHeap, View, own_host_name};
 pub use init::{InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
 pub use intercommunicator::{Bridge, Exchange, Intercommunicator, Turn};
 pub use launchers::LauncherError;

@@ -1,7 +1,7 @@
 //! The layout of a job's memory: pure arithmetic over the sizes of the job.
 //!
 //! ```text
-//!   0           Header             describes the job, written once by its creator
+//!   0           JobHeader          describes the job, written once by its creator
 //!               u32 × ranks        the host of each rank, if the job has several
 //!               ends, RankLine ×   the state of every rank (nic's registry)
 //!               RankNote × ranks   the ranks' notes to each other, for this crate
@@ -29,7 +29,7 @@ use hikyaku_nic::sync::{AtomicU64, Line};
 
 use crate::conducted::line_bytes;
 use crate::error::JobError;
-use crate::header::{Card, Header, RankNote};
+use crate::header::{Card, JobHeader, RankNote};
 use crate::memory;
 
 /// Every part starts at a multiple of this: the largest page size of any machine we know.
@@ -319,7 +319,7 @@ pub(crate) const CONFIG_WORDS: usize = 22;
 pub(crate) const HOSTS_WORD: usize = 19;
 
 /// Where the host of each rank stands.
-pub(crate) const HOSTS_AT: usize = size_of::<Header>().next_multiple_of(128);
+pub(crate) const HOSTS_AT: usize = size_of::<JobHeader>().next_multiple_of(128);
 
 /// Where the names of hosts stand, behind the hosts of so many ranks.
 pub(crate) fn names_at(ranks: usize) -> Option<usize> {

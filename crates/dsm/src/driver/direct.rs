@@ -10,7 +10,7 @@ use crate::{
     Action, Departed, Direct, Entry, Free, Kind, Left, Op, Patience, Refusal, State, Word,
 };
 use hikyaku_nic::fabric::{PeerState, Port, PostError};
-use hikyaku_rank::{Communicator, Process};
+use hikyaku_rank::{Communicator, ForkedProcess};
 
 use super::contents::Contents;
 use super::error::Error;
@@ -55,10 +55,10 @@ pub(super) struct DirectDriver {
     /// Bytes fetched from other nodes, and how often.
     moved: Cell<(u64, u64)>,
     /// The process of the rank.
-    process: Process,
+    process: ForkedProcess,
     /// The process that may take the fast path. None with fault injection: then a variable is
     /// mostly acquired step by step.
-    goes_short_in: Process,
+    goes_short_in: ForkedProcess,
     /// Operations in place take real time: time is not virtual.
     at_hand: bool,
     /// [`Direct::most_steps`].
@@ -92,8 +92,8 @@ impl DirectDriver {
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
-        let process = Process::this();
-        let goes_short_in = if memory.injector().is_some() { Process::NONE } else { process };
+        let process = ForkedProcess::this();
+        let goes_short_in = if memory.injector().is_some() { ForkedProcess::NONE } else { process };
         let at_hand = memory.is_near(sizes.geometry.rank);
         let (given, most_steps) = (Some(given), Direct::most_steps(&sizes.geometry));
         DirectDriver {

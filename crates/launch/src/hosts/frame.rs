@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 
 use super::bytes::{Malformed, Value, take_bytes};
 use super::plan::Plan;
@@ -201,8 +201,8 @@ impl Value for Ended {
         left.put(out);
         match end {
             None => 0u8,
-            Some(End::Failed) => 1,
-            Some(End::Aborted) => 2,
+            Some(JobEnd::Failed) => 1,
+            Some(JobEnd::Aborted) => 2,
         }
         .put(out);
     }
@@ -217,8 +217,8 @@ impl Value for Ended {
         let left = Value::take(from)?;
         let end = match u8::take(from)? {
             0 => None,
-            1 => Some(End::Failed),
-            2 => Some(End::Aborted),
+            1 => Some(JobEnd::Failed),
+            2 => Some(JobEnd::Aborted),
             _ => return Err(Malformed("an end of a job that does not exist")),
         };
         Ok(Ended { rank, pid, ending, left, end })
@@ -269,7 +269,7 @@ mod tests {
             pid: 9,
             ending: Ending::Signal(9),
             left: false,
-            end: Some(End::Failed),
+            end: Some(JobEnd::Failed),
         };
         vec![
             Frame::Signal(15),

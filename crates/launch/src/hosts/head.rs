@@ -9,7 +9,7 @@ use std::{
 };
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -59,7 +59,7 @@ pub(super) struct Hosts {
     input: Source,
     reading: [bool; 2],
     /// How the job ends, if a rank has said why.
-    end: Option<End>,
+    end: Option<JobEnd>,
     /// Whether ranks were sent a signal: what does not start now is no failure of its own.
     is_ending: bool,
     /// Whether the question what ranks wait in was asked.
@@ -371,7 +371,7 @@ impl Crew for Hosts {
         self.links.contains(pid)
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.end
     }
 

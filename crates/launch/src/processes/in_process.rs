@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::thread;
 
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{CostBySize, Costs, JobConfig, JobError, ShmPort, Stage, open_conducted};
+use hikyaku_shm::{CostBySize, JobConfig, JobError, LineCosts, ShmPort, Stage, open_conducted};
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
@@ -28,14 +28,14 @@ use super::ranks::AsTheyCome;
 pub fn open_ports(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
     open_conducted(config, |stage| {
         let ns = Time::from_nanoseconds;
-        let costs = Costs {
+        let costs = LineCosts {
             send: CostBySize::of(|_| ns(50)),
             receive: CostBySize::of(|_| ns(20)),
             look: ns(20),
             copy: ns(100),
             near: ns(100),
             at_once: true,
-            ..Costs::default()
+            ..LineCosts::default()
         };
         stage.set_costs(&costs);
         // Ends with its ranks.

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{Doing, End, Job, JobConfig, Stage};
+use hikyaku_shm::{Doing, Job, JobConfig, JobEnd, Stage};
 use hikyaku_sim::engine::{Progress, Simulation, Trace};
 use hikyaku_sim::job::MemoryPath;
 use hikyaku_sim::network::Rate;
@@ -310,7 +310,7 @@ impl JobMemory for VirtualMemory<'_> {
         Some(format!("a call for the others to reach its time, {own} of virtual time"))
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.job.end()
     }
 }

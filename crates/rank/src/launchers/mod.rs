@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::Read;
 
 use hikyaku_nic::fabric::Name;
-use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, Process, ShmPort, own_host_name};
+use hikyaku_shm::{AttachError, ForkedProcess, Hosts, Job, JobConfig, ShmPort, own_host_name};
 
 use self::launcher::Launcher;
 pub use self::launcher::LauncherError;
@@ -48,7 +48,7 @@ pub(crate) struct Started {
     /// The memory of this host, if this rank has made it: until all know everything.
     job: Option<Job>,
     hosts: Option<Hosts>,
-    process: Process,
+    process: ForkedProcess,
 }
 
 impl Started {
@@ -78,7 +78,7 @@ impl Started {
         };
         let first = of.iter().position(|host| *host == own).unwrap_or_default() as u32;
         let mut started =
-            Started { launcher, job: None, hosts: hosts.clone(), process: Process::this() };
+            Started { launcher, job: None, hosts: hosts.clone(), process: ForkedProcess::this() };
         if rank == first {
             let config = JobConfig { hosts, ..JobConfig::new(size, size) };
             let job = Job::create_unheard(&config)?;

@@ -14,7 +14,7 @@ use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64};
 use hikyaku_nic::time::Time;
 
-use super::stage::Bounds;
+use super::stage::CopyBounds;
 use crate::mapping::Mapping;
 
 /// Bytes that are copied between looks whether the job is over.
@@ -24,7 +24,7 @@ const PIECE: usize = 16 << 20;
 #[derive(Debug)]
 pub struct InterfaceHost {
     pub(crate) mapping: Arc<Mapping>,
-    pub(crate) bounds: Arc<Bounds>,
+    pub(crate) bounds: Arc<CopyBounds>,
     pub(crate) rank: Rank,
     pub(crate) outbox: ActionOutbox,
 }

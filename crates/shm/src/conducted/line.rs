@@ -50,7 +50,7 @@ fn size(place: usize) -> u64 {
 
 /// The costs that a job in virtual time charges a rank, in the rank's own time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Costs {
+pub struct LineCosts {
     /// Passing a message, or another command, for another node to the interface.
     pub send: CostBySize,
     /// Taking a message of another node from the interface.
@@ -225,7 +225,7 @@ impl TurnLine {
         wait(&self.bell, seen, Some(&limit));
     }
 
-    pub(crate) fn costs(&self) -> Costs {
+    pub(crate) fn costs(&self) -> LineCosts {
         let word = |at: usize| self.costs[at].load(Ordering::Relaxed);
         let time = |at| Time::from_picoseconds(word(at));
         let by_size = |words: &[AtomicU64; SIZES]| {
@@ -234,11 +234,11 @@ impl TurnLine {
         };
         let (send, receive) = (by_size(&self.send), by_size(&self.receive));
         let (measured, at_once) = (word(3) as u32, word(AT_ONCE) != 0);
-        Costs { send, receive, look: time(0), copy: time(1), near: time(2), measured, at_once }
+        LineCosts { send, receive, look: time(0), copy: time(1), near: time(2), measured, at_once }
     }
 
-    pub(crate) fn set_costs(&self, costs: &Costs) {
-        let Costs { send, receive, look, copy, near, measured, at_once } = *costs;
+    pub(crate) fn set_costs(&self, costs: &LineCosts) {
+        let LineCosts { send, receive, look, copy, near, measured, at_once } = *costs;
         for (words, times) in [(&self.send, send), (&self.receive, receive)] {
             let pairs = words.iter().zip(times.0);
             pairs.for_each(|(word, time)| word.store(time.picoseconds(), Ordering::Relaxed));
@@ -388,7 +388,7 @@ mod tests {
         let ns = Time::from_nanoseconds;
         let (send, receive) = (CostBySize::of(ns), CostBySize::of(|bytes| ns(7 + 2 * bytes)));
         let [look, copy, near] = [ns(2), ns(3), ns(4)];
-        let costs = Costs { send, receive, look, copy, near, measured: 2500, at_once: true };
+        let costs = LineCosts { send, receive, look, copy, near, measured: 2500, at_once: true };
         let line = TurnLine::default();
         line.set_costs(&costs);
         assert_eq!(line.costs(), costs);

@@ -17,9 +17,9 @@ use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::line::{Costs, SendProgress, Tally, TurnLine};
+use super::line::{LineCosts, SendProgress, Tally, TurnLine};
 use super::log::{self, DeedHead};
-use crate::region::Region;
+use crate::region::JobRegion;
 
 /// Sends that may be in flight to one rank: the length of an interface's queue.
 const MAX_IN_FLIGHT: u32 = 64;
@@ -50,9 +50,9 @@ const LONGEST_POLL: Time = Time::from_nanoseconds(10_000);
 /// A rank in virtual time.
 #[derive(Debug)]
 pub(crate) struct Conducted {
-    region: Arc<Region>,
+    region: Arc<JobRegion>,
     rank: Rank,
-    costs: Costs,
+    costs: LineCosts,
     /// This rank's own time, and the common time at its last turn.
     own: Cell<Time>,
     joined: Cell<Time>,
@@ -76,10 +76,10 @@ pub(crate) struct Conducted {
 
 impl Conducted {
     /// Joins the conducted job: returns at this rank's first turn.
-    pub(crate) fn begin(region: Arc<Region>, rank: Rank) -> Conducted {
+    pub(crate) fn begin(region: Arc<JobRegion>, rank: Rank) -> Conducted {
         let ranks = region.mapping.plan().config.ranks as usize;
         let mut conducted = Conducted {
-            costs: Costs::default(),
+            costs: LineCosts::default(),
             region,
             rank,
             own: Cell::default(),
@@ -413,7 +413,7 @@ impl Conductor for Conducted {
 }
 
 /// The time of a copy.
-fn copying(costs: &Costs, bytes: u64) -> Time {
+fn copying(costs: &LineCosts, bytes: u64) -> Time {
     let picoseconds = u128::from(bytes) * u128::from(costs.copy.picoseconds()) / 1024;
     Time::from_picoseconds(u64::try_from(picoseconds).unwrap_or(u64::MAX))
 }
@@ -457,7 +457,7 @@ mod tests {
         let stage = job.stage().unwrap().unwrap();
         let memory = rustix::io::fcntl_dupfd_cloexec(job.fd(), 0).unwrap();
         let mapping = attach::map(&memory, MemoryPlan::new(&config).unwrap()).unwrap();
-        let region = Arc::new(Region::new(mapping, memory, 0, 0));
+        let region = Arc::new(JobRegion::new(mapping, memory, 0, 0));
         thread::scope(|scope| {
             let conductor = scope.spawn(|| conduct(&stage));
             let ending = Ending(&stage);

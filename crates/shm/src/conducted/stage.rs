@@ -15,7 +15,7 @@ use rustix::fs::fstat;
 use rustix::thread::futex::Timespec;
 
 use super::interface::InterfaceHost;
-use super::line::{Costs, Tally};
+use super::line::{LineCosts, Tally};
 use super::log;
 use crate::mapping::Mapping;
 use crate::watch;
@@ -40,17 +40,17 @@ pub struct Handed {
 #[derive(Debug)]
 pub struct Stage {
     mapping: Arc<Mapping>,
-    bounds: Arc<Bounds>,
+    bounds: Arc<CopyBounds>,
 }
 
 /// What bounds the copies of interfaces: a command may be nonsense, of as many bytes as a region.
 #[derive(Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct CopyBounds {
     over: AtomicBool,
     memory: OwnedFd,
 }
 
-impl Bounds {
+impl CopyBounds {
     /// Bytes of the job's memory that there are: all ranks' together, and no payload is longer.
     pub(crate) fn committed(&self) -> u64 {
         const BLOCK: u64 = 512;
@@ -64,7 +64,7 @@ impl Bounds {
 
 impl Stage {
     pub(crate) fn new(mapping: Mapping, memory: OwnedFd) -> Stage {
-        let bounds = Arc::new(Bounds { over: AtomicBool::new(false), memory });
+        let bounds = Arc::new(CopyBounds { over: AtomicBool::new(false), memory });
         Stage { mapping: Arc::new(mapping), bounds }
     }
 
@@ -89,7 +89,7 @@ impl Stage {
     }
 
     /// Sets what ranks are charged. Before any of them starts.
-    pub fn set_costs(&self, costs: &Costs) {
+    pub fn set_costs(&self, costs: &LineCosts) {
         (0..self.ranks()).for_each(|rank| self.mapping.line(rank).set_costs(costs));
     }
 
