@@ -4,7 +4,7 @@
 //! value is right, only what depends on it: the verdicts that turn, and how far the curves move.
 
 use hikyaku_report::{Chart, LineChart, Series};
-use hikyaku_sim::machine::{Constant, Origin};
+use hikyaku_sim::machine::{MachineConstant, Origin};
 
 use crate::{Check, Item, Machines, Outcome, Verdict};
 
@@ -17,7 +17,7 @@ pub struct Assumption {
     /// The machine's name.
     pub machine: &'static str,
     /// The constant as the file has it.
-    pub constant: Constant,
+    pub constant: MachineConstant,
     /// Other values, and what comes out with them. The machine cannot be with values that are not
     /// here.
     pub runs: Vec<(String, Outcome)>,
@@ -27,7 +27,7 @@ pub struct Assumption {
 #[derive(Debug, Clone)]
 pub struct Variant {
     machine: &'static str,
-    constant: Constant,
+    constant: MachineConstant,
     value: String,
     machines: Machines,
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use hikyaku_report::{Cell, Chart, Diagram, DiagramPlace, Table};
 use hikyaku_reproduce::FILES;
-use hikyaku_sim::machine::{Constant, Machine, MachineError, Picture};
+use hikyaku_sim::machine::{Machine, MachineConstant, MachineError, NetworkPicture};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 
@@ -153,13 +153,13 @@ fn read(file: &Path) -> io::Result<String> {
 
 fn constants(machine: &Machine) -> Table {
     let mut table = Table::new("", ["constant", "value", "source"]);
-    for Constant { key, value, source, .. } in &machine.constants {
+    for MachineConstant { key, value, source, .. } in &machine.constants {
         table.push([key, value, source].map(|text| Cell::from(text.as_str())));
     }
     table
 }
 
-fn draw(Picture { title, spots, wires }: Picture) -> Chart {
+fn draw(NetworkPicture { title, spots, wires }: NetworkPicture) -> Chart {
     let place = |spot: hikyaku_sim::machine::Spot| DiagramPlace {
         x: spot.x,
         y: spot.y,

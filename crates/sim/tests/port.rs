@@ -17,7 +17,7 @@ use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{RecordKind, Simulation};
 use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
-use hikyaku_sim::port::{Conductor, Config, Ended, Ranks};
+use hikyaku_sim::port::{Config, Ended, MachineConductor, Ranks};
 
 /// A turn of a rank: deeds at times after its beginning, and its request at the end.
 struct ScriptTurn {
@@ -126,7 +126,7 @@ fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Vec<(Rec
     };
     let memory = MemoryPath { latency: Time::ZERO, rate };
     let config = Config { memory, envelope_bytes: 0 };
-    let conductor = Conductor::new(&simulation, script, carrier, config).unwrap();
+    let conductor = MachineConductor::new(&simulation, script, carrier, config).unwrap();
     let ended = conductor.run(100, |_| ControlFlow::Continue(()));
     let records = simulation.trace().records().to_vec();
     let records = records.into_iter().map(|record| (record.kind, record.time.nanoseconds()));
@@ -292,6 +292,6 @@ fn a_job_that_does_not_fit_the_machine_is_refused() {
     };
     let memory = MemoryPath { latency: Time::ZERO, rate };
     let config = Config { memory, envelope_bytes: 0 };
-    let refused = Conductor::new(&simulation, script, carrier, config).map(drop);
+    let refused = MachineConductor::new(&simulation, script, carrier, config).map(drop);
     assert!(matches!(refused, Err(SimError::TooManyRanks { needed: 2, nodes: 1, .. })));
 }

@@ -10,7 +10,7 @@ use hikyaku_nic::fabric::RemoteAddress;
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_sim::engine::{Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
-use hikyaku_sim::model::dimmnet2::{Costs, Host, Primitive, Steps, Window, pair};
+use hikyaku_sim::model::dimmnet2::{Costs, Host, PrefetchWindow, Primitive, Steps, pair};
 use hikyaku_sim::model::landing::Arrival;
 
 use crate::Machines;
@@ -30,16 +30,16 @@ pub(super) enum Receive {
 pub(super) struct Condition {
     pub(super) receive: Receive,
     /// How the window is mapped when data is read out; `None`: it stays in SO-DIMM.
-    pub(super) read_out: Option<Window>,
+    pub(super) read_out: Option<PrefetchWindow>,
 }
 
 /// Conditions (1) to (5).
 pub(super) const CONDITIONS: [Condition; 5] = [
     Condition { receive: Receive::Push, read_out: None },
     Condition { receive: Receive::IndirectPush, read_out: None },
-    Condition { receive: Receive::Push, read_out: Some(Window::WriteBack) },
-    Condition { receive: Receive::IndirectPush, read_out: Some(Window::WriteBack) },
-    Condition { receive: Receive::IndirectPush, read_out: Some(Window::Uncached) },
+    Condition { receive: Receive::Push, read_out: Some(PrefetchWindow::WriteBack) },
+    Condition { receive: Receive::IndirectPush, read_out: Some(PrefetchWindow::WriteBack) },
+    Condition { receive: Receive::IndirectPush, read_out: Some(PrefetchWindow::Uncached) },
 ];
 
 /// What a run gives.

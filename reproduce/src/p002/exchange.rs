@@ -8,8 +8,8 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
-use hikyaku_sim::machine::{Interface, Machine, Shape};
-use hikyaku_sim::model::tofu2::{Command, Costs, QueueAddress, System};
+use hikyaku_sim::machine::{Interface, Machine, NetworkShape};
+use hikyaku_sim::model::tofu2::{Costs, DescriptorCommand, TofuQueueAddress, TofuSystem};
 use hikyaku_sim::topology::Node;
 
 use super::program::{self, Mapping};
@@ -51,7 +51,7 @@ const TIMED: usize = 10;
 /// What a rank has: its queues, what it writes into them, and how many events it waits for.
 #[derive(Debug, Clone)]
 struct Process {
-    queues: Vec<(QueueAddress, Vec<Command>, u64)>,
+    queues: Vec<(TofuQueueAddress, Vec<DescriptorCommand>, u64)>,
 }
 
 /// The machine and its costs.
@@ -85,7 +85,7 @@ fn run_computing(
     computing: Time,
 ) -> Result<f64, SimError> {
     let simulation = Simulation::new(0x70f2);
-    let system = System::new(&simulation, costs, machine.network(&simulation));
+    let system = TofuSystem::new(&simulation, costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
     for (index, process) in processes(machine, &system, scheme, bytes).into_iter().enumerate() {
         let (sim, system) = (simulation.clone(), system.clone());
@@ -102,7 +102,7 @@ fn run_computing(
 /// The program of one process; `ends` takes the time before each iteration and after the last.
 async fn iterate(
     sim: &Sim,
-    system: &System,
+    system: &TofuSystem,
     process: Process,
     computing: Time,
     ends: Option<Rc<RefCell<Vec<f64>>>>,
@@ -130,8 +130,8 @@ async fn iterate(
 }
 
 /// Opens the queues of all processes and writes their programs, in the order of the ring.
-fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> Vec<Process> {
-    let Shape::Tofu(extent) = machine.shape else {
+fn processes(machine: &Machine, system: &TofuSystem, scheme: Scheme, bytes: u64) -> Vec<Process> {
+    let NetworkShape::Tofu(extent) = machine.shape else {
         unreachable!("the file says that its network is a Tofu")
     };
     let ring = ring(extent);
@@ -144,7 +144,7 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
     match scheme {
         Scheme::Fast(mapping) => {
             // Engine 0 faces left, engine 1 right.
-            let queues: Vec<[QueueAddress; 2]> =
+            let queues: Vec<[TofuQueueAddress; 2]> =
                 ring.iter().map(|&node| [0, 1].map(|e| open(node, e, 8, mapping.offset))).collect();
             let process = |at: usize| {
                 let to = [queues[left(at)][1], queues[right(at)][0]];
@@ -156,7 +156,7 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
         }
         Scheme::OneWay => {
             // Nothing gates the readiness for the left one; it releases the data of its queue.
-            let queues: Vec<[QueueAddress; 2]> = ring
+            let queues: Vec<[TofuQueueAddress; 2]> = ring
                 .iter()
                 .map(|&node| [queue(node, 0, 8, None), queue(node, 1, 8, Some(0))])
                 .collect();
@@ -170,7 +170,7 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
             (0..size).map(process).collect()
         }
         Scheme::Mrc(mapping) => {
-            let queues: Vec<QueueAddress> =
+            let queues: Vec<TofuQueueAddress> =
                 ring.iter().map(|&node| open(node, 0, 16, mapping.offset)).collect();
             let process = |at: usize| {
                 let neighbours = [queues[left(at)], queues[right(at)]];
@@ -188,11 +188,11 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
 fn plane_processes(
     plane: &[[Node; 3]; 4],
     scheme: Plane,
-    open: impl Fn(Node, u32, u32, u32) -> QueueAddress,
+    open: impl Fn(Node, u32, u32, u32) -> TofuQueueAddress,
     bytes: u64,
 ) -> Vec<Process> {
     let places = || (0..4usize).flat_map(|corner| (0..3usize).map(move |along| (corner, along)));
-    let queues: BTreeMap<_, [QueueAddress; 4]> = places()
+    let queues: BTreeMap<_, [TofuQueueAddress; 4]> = places()
         .map(|(corner, along)| {
             let node = plane[corner][along];
             let own = match scheme {

@@ -11,7 +11,7 @@
 //! RTR of the next iteration. In MRC each arriving RTR releases one slot: the first n - 1 a NOP,
 //! the last one the RTR to the own queue, which releases the data and the next iteration's RTRs.
 
-use hikyaku_sim::model::tofu2::{Command, QueueAddress};
+use hikyaku_sim::model::tofu2::{DescriptorCommand, TofuQueueAddress};
 
 /// Numbers of a mapping that a test may falsify (TF-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,28 +36,32 @@ impl Mapping {
     }
 }
 
-pub(super) fn ready(to: QueueAddress, release: u32) -> Command {
-    Command::Put { to, bytes: 0, release, notify: false }
+pub(super) fn ready(to: TofuQueueAddress, release: u32) -> DescriptorCommand {
+    DescriptorCommand::Put { to, bytes: 0, release, notify: false }
 }
 
-pub(super) fn data(to: QueueAddress, bytes: u64) -> Command {
-    Command::Put { to, bytes, release: 0, notify: true }
+pub(super) fn data(to: TofuQueueAddress, bytes: u64) -> DescriptorCommand {
+    DescriptorCommand::Put { to, bytes, release: 0, notify: true }
 }
 
 /// One iteration of FAST on the queue for `neighbour`.
-pub(crate) fn fast(mapping: Mapping, neighbour: QueueAddress, bytes: u64) -> Vec<Command> {
+pub(crate) fn fast(
+    mapping: Mapping,
+    neighbour: TofuQueueAddress,
+    bytes: u64,
+) -> Vec<DescriptorCommand> {
     vec![ready(neighbour, mapping.ready), data(neighbour, bytes)]
 }
 
 /// One iteration of MRC on the queue `own`.
 pub(crate) fn mrc(
     mapping: Mapping,
-    own: QueueAddress,
-    neighbours: &[QueueAddress],
+    own: TofuQueueAddress,
+    neighbours: &[TofuQueueAddress],
     bytes: u64,
-) -> Vec<Command> {
+) -> Vec<DescriptorCommand> {
     let readies = neighbours.iter().map(|&to| ready(to, mapping.ready));
-    let nops = (0..mapping.nops).map(|_| Command::Nop);
+    let nops = (0..mapping.nops).map(|_| DescriptorCommand::Nop);
     let sends = neighbours.iter().map(|&to| data(to, bytes));
     readies.chain(nops).chain([ready(own, mapping.own)]).chain(sends).collect()
 }
@@ -66,14 +70,14 @@ pub(crate) fn mrc(
 mod tests {
     use super::*;
 
-    fn queue(node: u32) -> QueueAddress {
-        QueueAddress { node, queue: 0 }
+    fn queue(node: u32) -> TofuQueueAddress {
+        TofuQueueAddress { node, queue: 0 }
     }
 
-    fn released(program: &[Command]) -> Vec<Option<u32>> {
-        let release = |command: &Command| match command {
-            Command::Nop | Command::Message { .. } => None,
-            Command::Put { release, .. } => Some(*release),
+    fn released(program: &[DescriptorCommand]) -> Vec<Option<u32>> {
+        let release = |command: &DescriptorCommand| match command {
+            DescriptorCommand::Nop | DescriptorCommand::Message { .. } => None,
+            DescriptorCommand::Put { release, .. } => Some(*release),
         };
         program.iter().map(release).collect()
     }

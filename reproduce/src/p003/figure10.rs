@@ -2,7 +2,7 @@
 
 use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
-use hikyaku_sim::model::cenju4::{Parcel, Protocol, Synchronisation, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, ParcelProtocol, Synchronisation, To};
 use hikyaku_sim::topology::Node;
 
 use super::library::{Program, Run, costs, flag};
@@ -45,19 +45,19 @@ fn barrier(machines: &Machines, algorithm: Algorithm, nodes: u32) -> f64 {
             match algorithm {
                 Algorithm::AllToAll | Algorithm::AtomicAdd => {
                     let protocol = match algorithm {
-                        Algorithm::AllToAll => Protocol::Inline,
-                        _ => Protocol::AtomicAdd,
+                        Algorithm::AllToAll => ParcelProtocol::Inline,
+                        _ => ParcelProtocol::AtomicAdd,
                     };
                     for to in 0..nodes {
-                        program.send(Parcel { protocol, ..flag(To::One(to), 0) }).await;
+                        program.send(CenjuParcel { protocol, ..flag(To::One(to), 0) }).await;
                     }
                     program.receive(0, u64::from(nodes)).await;
                 }
                 Algorithm::Tree => tree(&program, node, nodes).await,
                 Algorithm::Multicast => {
                     let all = To::All((0..nodes).collect());
-                    let protocol = Protocol::AtomicAdd;
-                    program.send(Parcel { protocol, ..flag(all, 0) }).await;
+                    let protocol = ParcelProtocol::AtomicAdd;
+                    program.send(CenjuParcel { protocol, ..flag(all, 0) }).await;
                     program.receive(0, u64::from(nodes)).await;
                 }
                 Algorithm::Synchronise => {

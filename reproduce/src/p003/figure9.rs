@@ -2,7 +2,7 @@
 
 use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
-use hikyaku_sim::model::cenju4::{Parcel, Span, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, Span, To};
 use hikyaku_sim::topology::Node;
 
 use super::library::{Library, Run, data, half_round_trip};
@@ -44,13 +44,13 @@ fn throughput(machines: &Machines, way: Way, bytes: u64) -> f64 {
     f64::from(NODES) * bytes as f64 / run.time()
 }
 
-fn parcels(way: Way, node: Node, bytes: u64) -> Vec<Parcel> {
+fn parcels(way: Way, node: Node, bytes: u64) -> Vec<CenjuParcel> {
     let span = Span { source: 0, destination: 0, bytes };
     let one = |to| data(to, span, true);
     match way {
         Way::SameOrder => (0..NODES).map(one).collect(),
         Way::Shifted => (1..=NODES).map(|step| one((node + step) % NODES)).collect(),
-        Way::Multicast => vec![Parcel { to: To::All((0..NODES).collect()), ..one(0) }],
+        Way::Multicast => vec![CenjuParcel { to: To::All((0..NODES).collect()), ..one(0) }],
     }
 }
 

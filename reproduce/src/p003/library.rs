@@ -4,7 +4,7 @@
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
-use hikyaku_sim::model::cenju4::{Costs, Parcel, Protocol, Span, System, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, CenjuSystem, Costs, ParcelProtocol, Span, To};
 use hikyaku_sim::topology::Node;
 
 use crate::Machines;
@@ -32,14 +32,15 @@ pub(super) enum Library {
 /// A simulation of the machine, for one measurement.
 pub(super) struct Run {
     simulation: Simulation,
-    system: System,
+    system: CenjuSystem,
 }
 
 impl Run {
     pub(super) fn new(machines: &Machines) -> Run {
         let (machine, costs) = costs(machines);
         let simulation = Simulation::new(0xce14);
-        let system = System::new(&simulation, &costs, machine.topology(), machine.links.buffer);
+        let system =
+            CenjuSystem::new(&simulation, &costs, machine.topology(), machine.links.buffer);
         Run { simulation, system }
     }
 
@@ -69,13 +70,13 @@ impl Run {
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     sim: Sim,
-    system: System,
+    system: CenjuSystem,
     node: Node,
 }
 
 impl Program {
     /// Paralib: half of its time for a message, then the parcel.
-    pub(super) async fn send(&self, parcel: Parcel) {
+    pub(super) async fn send(&self, parcel: CenjuParcel) {
         self.sim.delay(half(self.system.costs().host.paralib)).await;
         self.system.post(self.node, parcel).await;
     }
@@ -92,13 +93,13 @@ impl Program {
     }
 
     /// A message by a library. Areas: 0 data, 1 announcements, 2 readiness.
-    async fn send_by(&self, library: Library, parcel: Parcel, bytes: u64, round: u64) {
+    async fn send_by(&self, library: Library, parcel: CenjuParcel, bytes: u64, round: u64) {
         let host = self.system.costs().host.clone();
         match library {
             Library::Paralib => self.send(parcel).await,
             Library::ParalibWithCall => {
                 self.work(host.system_call).await;
-                self.send(Parcel { dirty: false, ..parcel }).await;
+                self.send(CenjuParcel { dirty: false, ..parcel }).await;
             }
             Library::Mpi => {
                 self.work(half(host.mpi)).await;
@@ -125,14 +126,14 @@ impl Program {
 }
 
 /// A word that is only a sign.
-pub(super) fn flag(to: To, area: u32) -> Parcel {
-    Parcel { to, protocol: Protocol::Inline, area, optimise: true, dirty: true }
+pub(super) fn flag(to: To, area: u32) -> CenjuParcel {
+    CenjuParcel { to, protocol: ParcelProtocol::Inline, area, optimise: true, dirty: true }
 }
 
 /// Data from an address to another, both given by their offset from a page's start.
-pub(super) fn data(to: Node, span: Span, optimise: bool) -> Parcel {
-    let protocol = Protocol::Write(span);
-    Parcel { to: To::One(to), protocol, area: 0, optimise, dirty: true }
+pub(super) fn data(to: Node, span: Span, optimise: bool) -> CenjuParcel {
+    let protocol = ParcelProtocol::Write(span);
+    CenjuParcel { to: To::One(to), protocol, area: 0, optimise, dirty: true }
 }
 
 /// Half the time of a round trip of `bytes`, seconds; `there` and `back` are sent with `copy`
@@ -141,7 +142,7 @@ pub(super) fn half_round_trip(
     machines: &Machines,
     library: Library,
     bytes: u64,
-    parcels: [Parcel; 2],
+    parcels: [CenjuParcel; 2],
     copy: Time,
 ) -> f64 {
     const ROUNDS: u64 = 4;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use hikyaku_report::{Axis, LineChart, Series, Unit};
-use hikyaku_sim::model::cppacs::{System, Tcw};
+use hikyaku_sim::model::cppacs::{NiaSystem, Tcw};
 use hikyaku_sim::topology::{HyperCrossbar, Node, Topology};
 
 use super::partition::{Run, lengths};
@@ -74,7 +74,7 @@ fn message(to: Node, bytes: u64) -> Tcw {
 }
 
 /// Everyone but the root receives, is interrupted, and sends along the dimensions that are left.
-async fn pass_on(system: System, node: Node, bytes: u64) {
+async fn pass_on(system: NiaSystem, node: Node, bytes: u64) {
     let shape = HyperCrossbar::new(&EXTENT);
     let at = shape.coordinates(node);
     // The last dimension along which the message came to this node; none to the root.
@@ -93,7 +93,7 @@ async fn pass_on(system: System, node: Node, bytes: u64) {
     }
 }
 
-async fn point_to_point(system: System, node: Node, bytes: u64) {
+async fn point_to_point(system: NiaSystem, node: Node, bytes: u64) {
     if node > 0 {
         return system.receive(node, 0, 1).await;
     }
@@ -102,7 +102,7 @@ async fn point_to_point(system: System, node: Node, bytes: u64) {
     }
 }
 
-async fn tree(system: System, node: Node, to: Vec<Node>, bytes: u64) {
+async fn tree(system: NiaSystem, node: Node, to: Vec<Node>, bytes: u64) {
     if node > 0 {
         system.receive(node, 0, 1).await;
     }

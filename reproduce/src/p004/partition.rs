@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
-use hikyaku_sim::model::cppacs::{Costs, System};
+use hikyaku_sim::model::cppacs::{Costs, NiaSystem};
 use hikyaku_sim::topology::{Node, Topology};
 
 use crate::Machines;
@@ -22,7 +22,7 @@ pub(super) fn costs(machines: &Machines) -> (&Machine, Costs) {
 /// One run: a program on some nodes, and how long it takes.
 pub(crate) struct Run {
     simulation: Simulation,
-    system: System,
+    system: NiaSystem,
 }
 
 impl Run {
@@ -36,12 +36,12 @@ impl Run {
         let (machine, costs) = costs(machines);
         let simulation = Simulation::new(0xc99ac5);
         let network = machine.network_on(&simulation, topology);
-        let system = System::new(&simulation, &costs, network);
+        let system = NiaSystem::new(&simulation, &costs, network);
         Run { simulation, system }
     }
 
     /// A handle for programs.
-    pub(crate) fn system(&self) -> System {
+    pub(crate) fn system(&self) -> NiaSystem {
         self.system.clone()
     }
 

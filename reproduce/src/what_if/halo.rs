@@ -7,7 +7,7 @@ use hikyaku_report::{Axis, Cell, LineChart, Series, Table, Unit};
 use hikyaku_sim::engine::{Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
 use hikyaku_sim::model::cppacs::Tcw;
-use hikyaku_sim::model::tofu2::{Command, Costs, QueueAddress, System};
+use hikyaku_sim::model::tofu2::{Costs, DescriptorCommand, TofuQueueAddress, TofuSystem};
 use hikyaku_sim::topology::{Grid, Node};
 
 use super::{Answer, crossing, lengths};
@@ -33,7 +33,7 @@ enum Scheme {
 }
 
 /// A queue of a node, what is written into it at each start, and the events that it waits for.
-type Part = (QueueAddress, Vec<Command>, u64);
+type Part = (TofuQueueAddress, Vec<DescriptorCommand>, u64);
 
 /// The neighbours of a node on the torus: down and up along each dimension.
 fn neighbours(node: Node) -> [Node; NEIGHBOURS] {
@@ -59,7 +59,7 @@ fn costs() -> (Machine, Costs) {
 fn persistent(scheme: Scheme, bytes: u64) -> f64 {
     let (machine, costs) = costs();
     let simulation = Simulation::new(0x4a10);
-    let system = System::new(&simulation, &costs, machine.network(&simulation));
+    let system = TofuSystem::new(&simulation, &costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
     for (node, parts) in (0..).zip(parts(&system, &costs, scheme, bytes)) {
         let (sim, system) = (simulation.clone(), system.clone());
@@ -85,7 +85,7 @@ fn persistent(scheme: Scheme, bytes: u64) -> f64 {
 }
 
 /// Opens the queues of all nodes and writes their programs.
-fn parts(system: &System, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<Part>> {
+fn parts(system: &TofuSystem, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<Part>> {
     let open = |node, engine, slots, offset| {
         system.open(node, engine, slots, Some(offset)).expect("each engine has twelve queues")
     };
@@ -95,7 +95,7 @@ fn parts(system: &System, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<
         Scheme::Fast => {
             let fast = Mapping::FAST;
             let engine = |face: usize| face as u32 % costs.engines as u32;
-            let queues: Vec<[QueueAddress; NEIGHBOURS]> = (0..NODES)
+            let queues: Vec<[TofuQueueAddress; NEIGHBOURS]> = (0..NODES)
                 .map(|node| std::array::from_fn(|face| open(node, engine(face), 8, fast.offset)))
                 .collect();
             let part = |node: Node, face: usize| {
@@ -106,7 +106,7 @@ fn parts(system: &System, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<
         }
         Scheme::Mrc => {
             let mrc = Mapping::mrc(NEIGHBOURS as u32);
-            let queues: Vec<QueueAddress> =
+            let queues: Vec<TofuQueueAddress> =
                 (0..NODES).map(|node| open(node, 0, 64, mrc.offset)).collect();
             let part = |node: Node| {
                 let to = neighbours(node).map(|other| queues[other as usize]);

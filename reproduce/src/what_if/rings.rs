@@ -4,7 +4,7 @@ use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, Cell, LineChart, Series, Table, Unit};
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
-use hikyaku_sim::model::cenju4::{Costs, Parcel, Protocol, Span, System, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, CenjuSystem, Costs, ParcelProtocol, Span, To};
 use hikyaku_sim::topology::Node;
 
 use super::{Answer, crossing, lengths};
@@ -56,7 +56,7 @@ fn costs(way: Way) -> Costs {
 #[derive(Clone)]
 struct End {
     sim: Sim,
-    system: System,
+    system: CenjuSystem,
     way: Way,
     node: Node,
     peer: Node,
@@ -64,10 +64,10 @@ struct End {
 }
 
 impl End {
-    async fn post(&self, protocol: Protocol, area: u32) {
+    async fn post(&self, protocol: ParcelProtocol, area: u32) {
         self.sim.delay(half(self.system.costs().host.paralib)).await;
         let to = To::One(self.peer);
-        let parcel = Parcel { to, protocol, area, optimise: true, dirty: true };
+        let parcel = CenjuParcel { to, protocol, area, optimise: true, dirty: true };
         self.system.post(self.node, parcel).await;
     }
 
@@ -83,17 +83,17 @@ impl End {
     async fn send(&self, round: u64) {
         self.sim.delay(half(self.system.costs().host.mpi)).await;
         if self.announces() {
-            self.post(Protocol::Inline, 1).await;
+            self.post(ParcelProtocol::Inline, 1).await;
             self.take(2, round).await;
         }
         let span = Span { source: 0, destination: 0, bytes: self.bytes };
-        self.post(Protocol::Write(span), 0).await;
+        self.post(ParcelProtocol::Write(span), 0).await;
     }
 
     async fn receive(&self, round: u64) {
         if self.announces() {
             self.take(1, round).await;
-            self.post(Protocol::Inline, 2).await;
+            self.post(ParcelProtocol::Inline, 2).await;
         }
         self.take(0, round).await;
         let host = &self.system.costs().host;
@@ -110,7 +110,7 @@ fn half_round_trip(way: Way, bytes: u64) -> f64 {
     let machine = machines.get("cenju4");
     let simulation = Simulation::new(0xce15);
     let costs = costs(way);
-    let system = System::new(&simulation, &costs, machine.topology(), machine.links.buffer);
+    let system = CenjuSystem::new(&simulation, &costs, machine.topology(), machine.links.buffer);
     for (node, peer) in [(0, 1), (1, 0)] {
         let (sim, system) = (simulation.clone(), system.clone());
         let end = End { sim, system, way, node, peer, bytes };

@@ -7,7 +7,7 @@ use crate::simulated::{Plane, SimulatedRank, Unit, collective, conjugate_gradien
 use hikyaku::{Choices, Operation, UnknownChoice};
 use hikyaku_sim::job::{Payload, Rank};
 use hikyaku_sim::model::cenju4::Synchronisation;
-use hikyaku_sim::program::{Halo, PingPong, Random, Ring, balanced};
+use hikyaku_sim::program::{Halo, PingPong, RandomTraffic, Ring, balanced};
 
 use super::arguments::{Collective, Program};
 
@@ -45,7 +45,7 @@ pub(crate) fn maker(program: &Program, job: Job) -> Result<Maker, UnknownChoice>
             each(move |rank| halo.clone().run(rank))
         }
         Program::Random { size, messages, gap } => {
-            let random = Random::new(job.seed, job.ranks, size, messages, gap);
+            let random = RandomTraffic::new(job.seed, job.ranks, size, messages, gap);
             each(move |rank| random.clone().run(rank))
         }
         Program::Heat { side, steps, check_every, per_cell } => {

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hikyaku_report::{Activity, Flow, Lane, Link, Slice, Timeline};
-use hikyaku_sim::engine::{Record, RecordKind, Trace};
+use hikyaku_sim::engine::{RecordKind, Trace, TraceRecord};
 use hikyaku_sim::topology::{Topology, Vertex};
 
 /// What fits.
@@ -113,8 +113,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(&mut self, record: &Record) {
-        let Record { kind, who, whom, what, .. } = *record;
+    fn read(&mut self, record: &TraceRecord) {
+        let TraceRecord { kind, who, whom, what, .. } = *record;
         let time = record.time.picoseconds();
         match kind {
             RecordKind::Link => {
@@ -314,7 +314,7 @@ mod tests {
         trace.records_on(100);
         let name = trace.number("step");
         let mut add = |time, kind, who, whom, what| {
-            trace.add(Record { time: Time::from_picoseconds(time), kind, who, whom, what });
+            trace.add(TraceRecord { time: Time::from_picoseconds(time), kind, who, whom, what });
         };
         add(0, RecordKind::Enter, 0, 0, name);
         add(0, RecordKind::Compute, 0, 0, 10);
@@ -370,7 +370,7 @@ mod tests {
         let mut trace = Trace::default();
         trace.records_on(100);
         let mut add = |time, kind, who, whom, what| {
-            trace.add(Record { time: Time::from_picoseconds(time), kind, who, whom, what });
+            trace.add(TraceRecord { time: Time::from_picoseconds(time), kind, who, whom, what });
         };
         add(0, RecordKind::Call, 0, 0, 6);
         add(5, RecordKind::Send, 0, 1, 8);

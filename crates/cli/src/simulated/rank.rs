@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use hikyaku_coll::{Facilities, Group, Made};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
-use hikyaku_sim::job::{Content, Message, Place, Rank, RecvRequest, SendRequest};
+use hikyaku_sim::job::{ChainPlace, Content, Rank, ReceivedMessage, RecvRequest, SendRequest};
 use hikyaku_sim::model::cenju4::Synchronisation;
 
 /// What the buffers of a simulated rank consist of.
@@ -18,7 +18,7 @@ pub trait Unit: Copy + Default + 'static {
     fn content(units: &[Self]) -> Content<'_>;
 
     /// Puts what a message carried into the front of a buffer.
-    fn fill(units: &mut [Self], message: &Message);
+    fn fill(units: &mut [Self], message: &ReceivedMessage);
 
     /// The unit of a byte.
     fn from_byte(byte: u8) -> Self;
@@ -35,7 +35,7 @@ impl Unit for u8 {
         Content::Bytes(units)
     }
 
-    fn fill(units: &mut [u8], message: &Message) {
+    fn fill(units: &mut [u8], message: &ReceivedMessage) {
         // Nothing came if the job carries lengths only; a message may be longer than the buffer.
         let data = message.data.as_deref().unwrap_or_default();
         let room = units.len().min(data.len());
@@ -60,7 +60,7 @@ impl Unit for () {
         Content::Length(units.len() as u64)
     }
 
-    fn fill(_units: &mut [()], _message: &Message) {}
+    fn fill(_units: &mut [()], _message: &ReceivedMessage) {}
 
     fn from_byte(_byte: u8) {}
 
@@ -154,11 +154,11 @@ impl<U: Unit> Group for SimulatedRank<U> {
         chain: Vec<(u32, &'a [U])>,
         tag: i32,
     ) -> Result<(), SimError> {
-        let mut place = Place::First;
+        let mut place = ChainPlace::First;
         let mut sends = Vec::with_capacity(chain.len());
         for (to, units) in chain {
             sends.push(self.rank.isend_at(to, tag, U::content(units), place)?);
-            place = Place::Chained;
+            place = ChainPlace::Chained;
         }
         for send in sends {
             send.await;

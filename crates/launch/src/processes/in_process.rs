@@ -15,7 +15,7 @@ use hikyaku_shm::{CostBySize, JobConfig, JobError, LineCosts, ShmPort, Stage, op
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
-use hikyaku_sim::port::{Conductor, Config};
+use hikyaku_sim::port::{Config, MachineConductor};
 
 use super::ENVELOPE_BYTES;
 use super::ranks::AsTheyCome;
@@ -57,7 +57,7 @@ fn conduct(stage: Stage) {
     let ranks = AsTheyCome { stage: Rc::new(stage), running, answered: Rc::default() };
     let as_they_come = ranks.clone();
     let AsTheyCome { stage, running, .. } = &as_they_come;
-    let Ok(conductor) = Conductor::new(&simulation, ranks, carrier, config) else { return };
+    let Ok(conductor) = MachineConductor::new(&simulation, ranks, carrier, config) else { return };
     while conductor.traffic().iter().any(|rank| !rank.gone) {
         let whose = |rank: u32| running.borrow()[rank as usize];
         let Some((rank, handed)) = stage.await_any(whose) else { return };

@@ -35,7 +35,7 @@ use hikyaku_shm::{Doing, Job, JobConfig, JobEnd, Stage};
 use hikyaku_sim::engine::{Progress, Simulation, Trace};
 use hikyaku_sim::job::MemoryPath;
 use hikyaku_sim::network::Rate;
-use hikyaku_sim::port::{Conductor, Config, Ended};
+use hikyaku_sim::port::{Config, Ended, MachineConductor};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
@@ -141,7 +141,7 @@ impl Processes {
         stage.set_costs(&costs_of(&*carrier, &self.memory, self.computing));
         let config = Config { memory: self.memory, envelope_bytes: ENVELOPE_BYTES };
         let ranks = OneByOne(Arc::clone(stage));
-        let conductor = Conductor::new(&simulation, ranks, carrier, config);
+        let conductor = MachineConductor::new(&simulation, ranks, carrier, config);
         let conductor = match conductor {
             Ok(conductor) => conductor,
             Err(error) => {
@@ -177,7 +177,7 @@ impl Processes {
 /// What the conductor's thread leaves.
 #[derive(Debug, Default)]
 struct Conducted {
-    traffic: Vec<hikyaku_sim::port::Traffic>,
+    traffic: Vec<hikyaku_sim::port::RankTraffic>,
     events: u64,
     trace: Trace,
     problem: Option<String>,

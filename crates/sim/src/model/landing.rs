@@ -19,7 +19,7 @@ use hikyaku_nic::segment::{SegmentLayout, SegmentLayoutError};
 
 /// The memory of all nodes of a modelled machine, one rank to a node.
 #[derive(Debug, Clone)]
-pub struct Landing {
+pub struct LandingMemory {
     ports: Rc<RefCell<Vec<LoopbackPort>>>,
     packet_bytes: usize,
 }
@@ -52,12 +52,12 @@ pub enum Arrival {
     Full,
 }
 
-impl Landing {
+impl LandingMemory {
     /// Memory for all nodes.
     ///
     /// # Errors
     /// The sizes give no valid layout.
-    pub fn new(sizes: Sizes) -> Result<Landing, SegmentLayoutError> {
+    pub fn new(sizes: Sizes) -> Result<LandingMemory, SegmentLayoutError> {
         let usual = SegmentLayout::for_ranks(sizes.nodes);
         let layout = SegmentLayout {
             status_slots: usual.status_slots.max(sizes.records),
@@ -72,7 +72,7 @@ impl Landing {
             region_bytes: sizes.region_bytes,
         };
         let ports = Rc::new(RefCell::new(open(&config)?));
-        Ok(Landing { ports, packet_bytes: sizes.packet_bytes as usize })
+        Ok(LandingMemory { ports, packet_bytes: sizes.packet_bytes as usize })
     }
 
     /// Lands a packet of `source` at `target` by the target's source table: what paper 000 calls
@@ -148,7 +148,7 @@ impl Landing {
 mod tests {
     use super::*;
 
-    fn landing(policy: FullPolicy) -> Landing {
+    fn landing(policy: FullPolicy) -> LandingMemory {
         let sizes = Sizes {
             nodes: 3,
             ring_bytes: 1024,
@@ -157,7 +157,7 @@ mod tests {
             region_bytes: 4096,
             policy,
         };
-        Landing::new(sizes).unwrap()
+        LandingMemory::new(sizes).unwrap()
     }
 
     #[test]
@@ -212,6 +212,6 @@ mod tests {
             region_bytes: 0,
             policy: FullPolicy::Stall,
         };
-        assert!(Landing::new(sizes).is_err());
+        assert!(LandingMemory::new(sizes).is_err());
     }
 }

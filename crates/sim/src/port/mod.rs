@@ -1,8 +1,8 @@
 //! Ranks that are programs with ports, not tasks: in their own processes, one running at a time.
 //!
 //! ```text
-//!   rank's process       Ranks (a fabric's)        Conductor                  Carrier
-//!   --------------       ------------------        ---------                  -------
+//!   rank's process       Ranks (a fabric's)        MachineConductor           Carrier
+//!   --------------       ------------------        ----------------           -------
 //!   runs               ◄─ run(rank, now) ───────── its turn is an event
 //!   parks ─────────────► deeds, request ─────────► event at each deed's time
 //!                                                    a send ── parcel ──────► interface,
@@ -41,7 +41,7 @@ use hikyaku_nic::hosted::{
 };
 use hikyaku_nic::time::Time;
 
-pub use conductor::{Conductor, Traffic};
+pub use conductor::{MachineConductor, RankTraffic};
 
 use crate::error::SimError;
 use crate::job::MemoryPath;
@@ -65,7 +65,7 @@ pub trait Ranks: 'static {
 
     /// Lets a rank run until it asks for something; returns its time then and the request.
     /// [`ConductorRequest::Leave`] also if it has died. `None` if its request will be passed to
-    /// [`Conductor::serve`] instead.
+    /// [`MachineConductor::serve`] instead.
     fn run(
         &self,
         rank: Rank,
