@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hikyaku_msg::{Answerer, Endpoint, MsgError, Received, RecvFuture};
+use hikyaku_msg::{Answerer, ContextEndpoint, MsgError, Received, RecvFuture};
 use hikyaku_nic::fabric::{
     Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, PeerState, Port, PostError, Rank,
     RemoteAddress, Space, Wait,
@@ -37,7 +37,7 @@ use crate::turns::{Loss, Passed, Turn, Turns, is_before, later};
 /// so all have the same number for the same one.
 #[derive(Debug)]
 pub struct Communicator<'e, P: Port> {
-    endpoint: Endpoint<'e, P>,
+    endpoint: ContextEndpoint<'e, P>,
     book: &'e Book,
     element: Element,
     looks: u32,
@@ -80,7 +80,7 @@ impl Book {
     /// A book for the ranks that `endpoint` reaches, all of which make collectives with it. They
     /// agree on lines when they first have a use for them, if ranks of a node can share some.
     /// `like`: a number that they know alike, another one for each of their communicators.
-    pub fn agreeing<P: GroupPort>(endpoint: &Endpoint<'_, P>, like: u32) -> Book {
+    pub fn agreeing<P: GroupPort>(endpoint: &ContextEndpoint<'_, P>, like: u32) -> Book {
         let is_forked = endpoint.with_port(|port| port.is_forked());
         let mates = Mates::of(endpoint.rank(), endpoint.size(), |rank| endpoint.node_of(rank));
         let mates = mates.filter(|_| !is_forked);
@@ -91,7 +91,7 @@ impl Book {
     }
 
     /// A book for all ranks of a job whose lines are there, on a channel that nobody offers before.
-    pub fn with_lines<P: GroupPort>(endpoint: &Endpoint<'_, P>, channel: u32) -> Book {
+    pub fn with_lines<P: GroupPort>(endpoint: &ContextEndpoint<'_, P>, channel: u32) -> Book {
         let book = Book::agreeing(endpoint, channel);
         let join = |port: &mut P| port.join(channel, &book.ranks, 0).ok();
         let lines = book.mates.as_ref().and_then(|_| endpoint.with_port(join));
@@ -176,7 +176,7 @@ impl<P: Port> Copy for Communicator<'_, P> {}
 impl<'e, P: GroupPort> Communicator<'e, P> {
     /// The ranks that `endpoint` reaches, and the book of their collectives.
     #[inline]
-    pub fn new(endpoint: Endpoint<'e, P>, book: &'e Book) -> Communicator<'e, P> {
+    pub fn new(endpoint: ContextEndpoint<'e, P>, book: &'e Book) -> Communicator<'e, P> {
         Communicator { endpoint, book, element: Element::BYTE, looks: 1 }
     }
 
@@ -198,7 +198,7 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
     }
 
     /// What its messages go through.
-    pub fn endpoint(&self) -> &Endpoint<'e, P> {
+    pub fn endpoint(&self) -> &ContextEndpoint<'e, P> {
         &self.endpoint
     }
 

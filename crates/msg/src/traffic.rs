@@ -8,7 +8,7 @@ use crate::envelope::context_of;
 
 /// Counts by destination and kind. Exists only while a trace is made.
 #[derive(Debug)]
-pub(crate) struct Traffic {
+pub(crate) struct TrafficCounts {
     sent: SentRows,
     /// Payload bytes of a packet.
     packet_bytes: usize,
@@ -16,9 +16,9 @@ pub(crate) struct Traffic {
     kind: fn(u32) -> TrafficKind,
 }
 
-impl Traffic {
-    pub(crate) fn new(packet_bytes: usize, kind: fn(u32) -> TrafficKind) -> Traffic {
-        Traffic { sent: SentRows::default(), packet_bytes: packet_bytes.max(1), kind }
+impl TrafficCounts {
+    pub(crate) fn new(packet_bytes: usize, kind: fn(u32) -> TrafficKind) -> TrafficCounts {
+        TrafficCounts { sent: SentRows::default(), packet_bytes: packet_bytes.max(1), kind }
     }
 
     pub(crate) fn sent(&self) -> &SentRows {

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
-use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
+use hikyaku_msg::{ContextEndpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::JobEnd;
@@ -75,13 +75,13 @@ impl Communicator {
     /// All ranks of a port's job. Their lines are there from the start.
     pub fn over(port: impl Into<RankPort>, choices: Choices) -> Communicator {
         let rank = Rc::new(Rank::new(port.into(), choices));
-        let book = Book::with_lines(&Endpoint::new(&rank.engine, 0), 0);
+        let book = Book::with_lines(&ContextEndpoint::new(&rank.engine, 0), 0);
         Communicator::new(rank, 0, None, book)
     }
 
     /// These ranks (`None`: all of the job), which all make collectives here.
     fn of(rank: Rc<Rank>, context: u32, members: Option<Arc<Members>>) -> Communicator {
-        let endpoint = Endpoint::new(&rank.engine, context).among(members.as_deref());
+        let endpoint = ContextEndpoint::new(&rank.engine, context).among(members.as_deref());
         let book = Book::agreeing(&endpoint, context / CONTEXTS);
         Communicator::new(rank, context, members, book)
     }
@@ -263,8 +263,8 @@ impl Communicator {
     }
 
     /// Messages of this communicator between two ranks.
-    pub fn messages(&self) -> Endpoint<'_, RankPort> {
-        Endpoint::new(self.engine(), self.context).among(self.members())
+    pub fn messages(&self) -> ContextEndpoint<'_, RankPort> {
+        ContextEndpoint::new(self.engine(), self.context).among(self.members())
     }
 
     /// Messages of this communicator, for exchanges that number their tags themselves.
@@ -281,7 +281,7 @@ impl Communicator {
     /// This communicator as its collectives see it.
     #[inline]
     pub fn group(&self) -> Group<'_, RankPort> {
-        let endpoint = Endpoint::new(self.engine(), self.context + COLLECTIVES);
+        let endpoint = ContextEndpoint::new(self.engine(), self.context + COLLECTIVES);
         Group::new(endpoint.among(self.members()), &self.collectives)
     }
 
@@ -313,7 +313,7 @@ impl Communicator {
         self.group().drop_left_overs();
         let retired = self.rank.retired.borrow();
         for (context, book) in &*retired {
-            let endpoint = Endpoint::new(self.engine(), *context);
+            let endpoint = ContextEndpoint::new(self.engine(), *context);
             Group::new(endpoint, book).drop_left_overs();
         }
         self.rank.drop_what_ended();

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use hikyaku_coll::{self as coll, Book, Communicator as Group};
-use hikyaku_msg::{Endpoint, Members, MsgError};
+use hikyaku_msg::{ContextEndpoint, Members, MsgError};
 use hikyaku_nic::fabric::Port;
 use thiserror::Error;
 
@@ -257,7 +257,7 @@ impl Communicator {
         // rank.
         let set = ranks.iter().fold(mixed(!tag), |sum, rank| sum ^ mixed(*rank));
         let book = Book::only(self.rank.count_call(self.context(), set), 2);
-        let endpoint = Endpoint::new(self.engine(), self.context() + CREATION);
+        let endpoint = ContextEndpoint::new(self.engine(), self.context() + CREATION);
         let group = Group::new(endpoint.among(Some(&members)), &book);
         let offer = if members.own() == 0 { self.rank.propose() } else { None };
         let list = ranks.iter().fold(0, |sum: u32, rank| mixed(sum ^ *rank));

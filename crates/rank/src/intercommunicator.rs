@@ -23,7 +23,7 @@ use std::task::Poll;
 
 use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
 use hikyaku_coll::{self as coll, Book, Communicator as Group};
-use hikyaku_msg::{Endpoint, Members, MsgError, join};
+use hikyaku_msg::{ContextEndpoint, Members, MsgError, join};
 use hikyaku_nic::fabric::Port;
 
 use crate::communicator::Communicator;
@@ -261,7 +261,7 @@ impl Exchange<'_> {
         let Exchange { of, tag } = self;
         let book = Book::default();
         let both = &of.both;
-        let endpoint = Endpoint::new(both.engine(), both.context() + BETWEEN);
+        let endpoint = ContextEndpoint::new(both.engine(), both.context() + BETWEEN);
         let group = Group::new(endpoint.among(both.members()), &book);
         let number = |rank: u32| of.numbers[rank as usize];
         let out = out.into_iter().map(|(to, bytes)| Outgoing { to: number(to), tag, bytes });
@@ -290,7 +290,8 @@ async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<Vec<u32>, Erro
         Bridge::Known(ranks) => return Ok(ranks),
         Bridge::Messages { over, leader, tag } => (over, leader, tag),
     };
-    let messages = Endpoint::new(over.engine(), over.context() + BETWEEN).among(over.members());
+    let messages =
+        ContextEndpoint::new(over.engine(), over.context() + BETWEEN).among(over.members());
     let ours = ranks_of(local);
     let (count, mut counted) = ([ours.len() as u32], [0]);
     let send = messages.send(bytemuck::cast_slice(&count), leader, tag);

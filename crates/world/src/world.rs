@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hikyaku_dsm::driver::{Protocol, Settings, Variables};
 use hikyaku_msg::{
-    Endpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
+    ContextEndpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
 };
 use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
@@ -506,7 +506,7 @@ impl World {
     }
 
     /// The endpoint of this communicator's messages between two ranks.
-    pub(crate) fn messages(&self) -> Endpoint<'_, RankPort> {
+    pub(crate) fn messages(&self) -> ContextEndpoint<'_, RankPort> {
         self.communicator.messages()
     }
 

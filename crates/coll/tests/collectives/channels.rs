@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hikyaku_coll::{
     Book, Communicator, Group, Reduction, allgather, allreduce, barrier, broadcast,
 };
-use hikyaku_msg::{Endpoint, Engine, Members, join_all};
+use hikyaku_msg::{ContextEndpoint, Engine, Members, join_all};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
@@ -46,13 +46,13 @@ impl Part {
         let own = engine.borrow().rank();
         let node_of = |rank| engine.borrow().port().node_of(rank);
         let members = Members::new(ranks.to_vec(), own, node_of);
-        let endpoint = Endpoint::new(engine, context).among(members.as_ref());
+        let endpoint = ContextEndpoint::new(engine, context).among(members.as_ref());
         let book = Book::agreeing(&endpoint, context);
         Part { context, members, book }
     }
 
     fn group<'e>(&'e self, engine: &'e Rank) -> Ranks<'e> {
-        let endpoint = Endpoint::new(engine, self.context).among(self.members.as_ref());
+        let endpoint = ContextEndpoint::new(engine, self.context).among(self.members.as_ref());
         Communicator::new(endpoint, &self.book)
     }
 

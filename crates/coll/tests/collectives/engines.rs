@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{Book, Communicator};
-use hikyaku_msg::{Blocked, Endpoint, Engine, EngineConfig, LongMessages};
+use hikyaku_msg::{Blocked, ContextEndpoint, Engine, EngineConfig, LongMessages};
 use hikyaku_nic::fabric::{Activity, DeathCause, GroupPort, Wait};
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::SegmentLayout;
@@ -59,7 +59,7 @@ pub(crate) fn run_counting<P: GroupPort, R>(
     body: impl AsyncFn(&Communicator<'_, P>) -> R,
 ) -> (Vec<R>, u64) {
     run_engines(ports, seed, async |engine| {
-        let endpoint = Endpoint::new(engine, 9);
+        let endpoint = ContextEndpoint::new(engine, 9);
         // Near the end, so that it wraps.
         let book = Book::with_lines(&endpoint, 0).after(u32::MAX - 1);
         body(&Communicator::new(endpoint, &book)).await

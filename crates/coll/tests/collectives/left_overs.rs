@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use hikyaku_coll::{
     Asked, Book, Cause, Communicator, Ending, Group, Made, Notice, Operation, Signature,
 };
-use hikyaku_msg::{Endpoint, Engine, EngineConfig};
+use hikyaku_msg::{ContextEndpoint, Engine, EngineConfig};
 use hikyaku_nic::loopback::LoopbackPort;
 
 use crate::engines::{kill, tight_ports};
@@ -37,7 +37,7 @@ struct Pair<'e> {
 fn with_pair(ranks_per_node: u32, test: impl FnOnce(&Pair<'_>)) {
     let engine = |port| RefCell::new(Engine::new(port, EngineConfig::default()));
     let engines: Vec<_> = tight_ports(2, ranks_per_node).into_iter().map(engine).collect();
-    let endpoints = [0, 1].map(|rank: usize| Endpoint::new(&engines[rank], 9));
+    let endpoints = [0, 1].map(|rank: usize| ContextEndpoint::new(&engines[rank], 9));
     let books = [0, 1].map(|rank: usize| Book::with_lines(&endpoints[rank], 0));
     let ranks = [0, 1].map(|rank: usize| Communicator::new(endpoints[rank], &books[rank]));
     test(&Pair { engines: &engines, ranks });

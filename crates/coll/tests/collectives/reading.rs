@@ -10,7 +10,7 @@ use hikyaku_coll::{
     Book, Communicator, Group, Reduction, allgather, allreduce, alltoall, broadcast,
     reduce_scatter_block,
 };
-use hikyaku_msg::Endpoint;
+use hikyaku_msg::ContextEndpoint;
 use hikyaku_nic::fabric::MemoryPort;
 use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::SegmentLayout;
@@ -179,7 +179,7 @@ fn engines_read_memory_of_regions_and_nothing_else() {
     const LENGTH: usize = 96 << 10;
     for in_region in [true, false] {
         let (messages, _) = run_engines(ports(3), 5, async |engine: &RefCell<Engine>| {
-            let endpoint = Endpoint::new(engine, 9);
+            let endpoint = ContextEndpoint::new(engine, 9);
             let book = Book::with_lines(&endpoint, 0);
             let group = Communicator::new(endpoint, &book);
             let allocate = || endpoint.with_port(|port| port.allocate(LENGTH)).unwrap();
