@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
+use hikyaku_coll::{Choices, CollectiveBook, CommunicatorGroup as Group, Group as _, Mates};
 use hikyaku_msg::{ContextEndpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
@@ -29,7 +29,7 @@ pub struct Communicator {
     /// Its ranks, if they are not all of the job in their order.
     members: Option<Arc<Members>>,
     /// What this rank notes of its collectives.
-    collectives: Rc<Book>,
+    collectives: Rc<CollectiveBook>,
     /// Algorithms chosen by name, as far as they are possible here.
     choices: Choices,
     /// Gives back what others can use after it.
@@ -40,7 +40,7 @@ pub struct Communicator {
 #[derive(Debug)]
 pub(crate) struct Unheld {
     rank: Weak<Rank>,
-    collectives: Weak<Book>,
+    collectives: Weak<CollectiveBook>,
     lease: Weak<Lease>,
     context: u32,
     choices: Choices,
@@ -75,14 +75,14 @@ impl Communicator {
     /// All ranks of a port's job. Their lines are there from the start.
     pub fn over(port: impl Into<RankPort>, choices: Choices) -> Communicator {
         let rank = Rc::new(Rank::new(port.into(), choices));
-        let book = Book::with_lines(&ContextEndpoint::new(&rank.engine, 0), 0);
+        let book = CollectiveBook::with_lines(&ContextEndpoint::new(&rank.engine, 0), 0);
         Communicator::new(rank, 0, None, book)
     }
 
     /// These ranks (`None`: all of the job), which all make collectives here.
     fn of(rank: Rc<Rank>, context: u32, members: Option<Arc<Members>>) -> Communicator {
         let endpoint = ContextEndpoint::new(&rank.engine, context).among(members.as_deref());
-        let book = Book::agreeing(&endpoint, context / CONTEXTS);
+        let book = CollectiveBook::agreeing(&endpoint, context / CONTEXTS);
         Communicator::new(rank, context, members, book)
     }
 
@@ -90,7 +90,7 @@ impl Communicator {
         rank: Rc<Rank>,
         context: u32,
         members: Option<Arc<Members>>,
-        collectives: Book,
+        collectives: CollectiveBook,
     ) -> Communicator {
         let choices = rank.choices;
         if let Some(answerer) = collectives.answerer() {
@@ -140,7 +140,7 @@ impl Communicator {
         }
         let rank = Rc::clone(&self.rank);
         match apart {
-            true => Communicator::new(rank, context, members, Book::default()),
+            true => Communicator::new(rank, context, members, CollectiveBook::default()),
             false => Communicator::of(rank, context, members),
         }
     }

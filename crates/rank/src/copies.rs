@@ -30,7 +30,7 @@ use std::panic::catch_unwind;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use hikyaku_coll::Book;
+use hikyaku_coll::CollectiveBook;
 use hikyaku_msg::Engine;
 
 use crate::communicator::Communicator;
@@ -72,7 +72,7 @@ fn build() -> &'static str {
             size_of::<Rank>(),
             size_of::<Engine<RankPort>>(),
             size_of::<RankPort>(),
-            size_of::<Book>(),
+            size_of::<CollectiveBook>(),
             size_of::<Communicator>(),
         ];
         let sizes: usize = sizes.iter().fold(0, |sum, size| sum * 31 + size);

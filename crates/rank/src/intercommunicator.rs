@@ -21,8 +21,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
-use hikyaku_coll::{self as coll, Book, Communicator as Group};
+use hikyaku_coll::neighbour::{ExchangeError, IncomingBlock, OutgoingBlock, exchange};
+use hikyaku_coll::{self as coll, CollectiveBook, CommunicatorGroup as Group};
 use hikyaku_msg::{ContextEndpoint, Members, MsgError, join};
 use hikyaku_nic::fabric::Port;
 
@@ -259,16 +259,16 @@ impl Exchange<'_> {
         into: impl IntoIterator<Item = (u32, &mut [u8])>,
     ) -> Result<(), Error> {
         let Exchange { of, tag } = self;
-        let book = Book::default();
+        let book = CollectiveBook::default();
         let both = &of.both;
         let endpoint = ContextEndpoint::new(both.engine(), both.context() + BETWEEN);
         let group = Group::new(endpoint.among(both.members()), &book);
         let number = |rank: u32| of.numbers[rank as usize];
-        let out = out.into_iter().map(|(to, bytes)| Outgoing { to: number(to), tag, bytes });
+        let out = out.into_iter().map(|(to, bytes)| OutgoingBlock { to: number(to), tag, bytes });
         let into: Vec<_> = into.into_iter().collect();
         let from: Vec<u32> = into.iter().map(|(from, _)| *from).collect();
         let into = into.into_iter();
-        let into = into.map(|(from, into)| Incoming { from: number(from), tag, into });
+        let into = into.map(|(from, into)| IncomingBlock { from: number(from), tag, into });
         exchange(&group, out, into).await.map_err(|error| match error {
             ExchangeError::Message(error) => error.into(),
             ExchangeError::Size { edge, sent, expected } => {

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use hikyaku_coll::{
-    Book, Communicator, Group, Reduction, allgather, allreduce, barrier, broadcast,
+    CollectiveBook, CommunicatorGroup, Group, Reduction, allgather, allreduce, barrier, broadcast,
 };
 use hikyaku_msg::{ContextEndpoint, Engine, Members, join_all};
 use hikyaku_nic::fabric::Port;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use crate::engines::run_engines;
 
 type Rank = RefCell<Engine<LoopbackPort>>;
-type Ranks<'e> = Communicator<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
 
 /// Ports with so many channels.
 fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<LoopbackPort> {
@@ -38,7 +38,7 @@ fn ports_with_areas(ranks: u32, per_node: u32, groups: GroupLayout) -> Vec<Loopb
 struct Part {
     context: u32,
     members: Option<Members>,
-    book: Book,
+    book: CollectiveBook,
 }
 
 impl Part {
@@ -47,13 +47,13 @@ impl Part {
         let node_of = |rank| engine.borrow().port().node_of(rank);
         let members = Members::new(ranks.to_vec(), own, node_of);
         let endpoint = ContextEndpoint::new(engine, context).among(members.as_ref());
-        let book = Book::agreeing(&endpoint, context);
+        let book = CollectiveBook::agreeing(&endpoint, context);
         Part { context, members, book }
     }
 
     fn group<'e>(&'e self, engine: &'e Rank) -> Ranks<'e> {
         let endpoint = ContextEndpoint::new(engine, self.context).among(self.members.as_ref());
-        Communicator::new(endpoint, &self.book)
+        CommunicatorGroup::new(endpoint, &self.book)
     }
 
     fn free(self, engine: &Rank) {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use hikyaku_coll::{Book, Communicator};
+use hikyaku_coll::{CollectiveBook, CommunicatorGroup};
 use hikyaku_msg::{Blocked, ContextEndpoint, Engine, EngineConfig, LongMessages};
 use hikyaku_nic::fabric::{Activity, DeathCause, GroupPort, Wait};
 use hikyaku_nic::loopback::{self, LoopbackPort};
@@ -46,7 +46,7 @@ const TIGHT: EngineConfig = EngineConfig {
 pub(crate) fn run<P: GroupPort, R>(
     ports: Vec<P>,
     seed: u64,
-    body: impl AsyncFn(&Communicator<'_, P>) -> R,
+    body: impl AsyncFn(&CommunicatorGroup<'_, P>) -> R,
 ) -> Vec<R> {
     run_counting(ports, seed, body).0
 }
@@ -56,13 +56,13 @@ pub(crate) fn run<P: GroupPort, R>(
 pub(crate) fn run_counting<P: GroupPort, R>(
     ports: Vec<P>,
     seed: u64,
-    body: impl AsyncFn(&Communicator<'_, P>) -> R,
+    body: impl AsyncFn(&CommunicatorGroup<'_, P>) -> R,
 ) -> (Vec<R>, u64) {
     run_engines(ports, seed, async |engine| {
         let endpoint = ContextEndpoint::new(engine, 9);
         // Near the end, so that it wraps.
-        let book = Book::with_lines(&endpoint, 0).after(u32::MAX - 1);
-        body(&Communicator::new(endpoint, &book)).await
+        let book = CollectiveBook::with_lines(&endpoint, 0).after(u32::MAX - 1);
+        body(&CommunicatorGroup::new(endpoint, &book)).await
     })
 }
 

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use hikyaku_coll::reduce_scatter::Algorithm as Scattered;
 use hikyaku_coll::{
-    Book, Communicator, Group, Reduction, allgather, allreduce, alltoall, broadcast,
+    CollectiveBook, CommunicatorGroup, Group, Reduction, allgather, allreduce, alltoall, broadcast,
     reduce_scatter_block,
 };
 use hikyaku_msg::ContextEndpoint;
@@ -162,7 +162,7 @@ fn ports(ranks: u32) -> Vec<LoopbackPort> {
 }
 
 /// Each rank gives each its part, and then has what rank 2 had, a part of each.
-async fn exchange(group: &Communicator<'_, LoopbackPort>, out: &mut [u8], into: &mut [u8]) {
+async fn exchange(group: &CommunicatorGroup<'_, LoopbackPort>, out: &mut [u8], into: &mut [u8]) {
     let part = out.len() / group.size() as usize;
     out.fill(group.rank() as u8);
     let (read, read_too) = (alltoall::Algorithm::Read, broadcast::Algorithm::Read);
@@ -180,8 +180,8 @@ fn engines_read_memory_of_regions_and_nothing_else() {
     for in_region in [true, false] {
         let (messages, _) = run_engines(ports(3), 5, async |engine: &RefCell<Engine>| {
             let endpoint = ContextEndpoint::new(engine, 9);
-            let book = Book::with_lines(&endpoint, 0);
-            let group = Communicator::new(endpoint, &book);
+            let book = CollectiveBook::with_lines(&endpoint, 0);
+            let group = CommunicatorGroup::new(endpoint, &book);
             let allocate = || endpoint.with_port(|port| port.allocate(LENGTH)).unwrap();
             if in_region {
                 exchange(&group, &mut allocate(), &mut allocate()).await;

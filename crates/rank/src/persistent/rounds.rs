@@ -12,7 +12,7 @@
 
 use std::task::Poll;
 
-use hikyaku_coll::persistent::Step;
+use hikyaku_coll::persistent::QueueStep;
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
     Activity, MailEnd, Name, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
@@ -206,7 +206,7 @@ impl Rounds {
             let queue = &self.wiring.queues[at];
             for step in &queue.program.steps {
                 let mut command = self.command(at, *step, turn);
-                if let (Step::Data(edge), QueueCommand::Put(put)) = (*step, &mut command) {
+                if let (QueueStep::Data(edge), QueueCommand::Put(put)) = (*step, &mut command) {
                     if cleared && send(edge, &self.wiring.outs[edge], turn) {
                         put.length = 0;
                     } else {
@@ -269,16 +269,16 @@ impl Rounds {
         Ok(state.written == state.executed && i64::from(state.ahead) >= cleared)
     }
 
-    fn command(&self, at: usize, step: Step, turn: usize) -> QueueCommand {
+    fn command(&self, at: usize, step: QueueStep, turn: usize) -> QueueCommand {
         let queue = &self.wiring.queues[at];
         QueueCommand::Put(match step {
-            Step::Nop => return QueueCommand::Nop,
-            Step::Own => QueuePut::ready(queue.address, queue.program.own),
-            Step::Ready(edge) => {
+            QueueStep::Nop => return QueueCommand::Nop,
+            QueueStep::Own => QueuePut::ready(queue.address, queue.program.own),
+            QueueStep::Ready(edge) => {
                 let edge = &self.wiring.ins[edge];
                 QueuePut::ready(edge.queue, edge.ready)
             }
-            Step::Data(edge) => {
+            QueueStep::Data(edge) => {
                 let edge = &self.wiring.outs[edge];
                 let (from, at, length) = (edge.from[turn], edge.at[turn], edge.bytes);
                 QueuePut { from, at, length, to: edge.event, notify: true, release: 0 }
@@ -443,7 +443,7 @@ impl Rounds {
             let released = state.executed.saturating_add_signed(state.ahead.into());
             let mut rest = steps.iter().skip(released.saturating_sub(before) as usize);
             let to_it = |edge: usize| self.wiring.outs[edge].event == event;
-            rest.any(|step| matches!(step, Step::Data(edge) if to_it(*edge)))
+            rest.any(|step| matches!(step, QueueStep::Data(edge) if to_it(*edge)))
         })
     }
 
@@ -527,8 +527,8 @@ impl Rounds {
         }
         for OwnQueue { address, program, .. } in self.wiring.queues.drain(..) {
             // Receivers that let us run ahead may still have an RTR to send.
-            let ahead = |step: &Step| match step {
-                Step::Data(edge) => self.wiring.outs[*edge].ahead,
+            let ahead = |step: &QueueStep| match step {
+                QueueStep::Data(edge) => self.wiring.outs[*edge].ahead,
                 _ => false,
             };
             let ahead = program.steps.iter().filter(|step| ahead(step)).count() as u32;

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use hikyaku_coll::persistent::{Limits, Program, Scheme, Step, plan};
+use hikyaku_coll::persistent::{QueueLimits, QueueProgram, QueueStep, Scheme, plan};
 use hikyaku_nic::fabric::{
     MailboxAddress, MailboxId, MailboxPort, Port, QueueAddress, QueueMode, QueuePort,
 };
@@ -86,7 +86,7 @@ pub enum Use {
 #[derive(Debug)]
 pub(super) struct OwnQueue {
     pub(super) address: QueueAddress,
-    pub(super) program: Program,
+    pub(super) program: QueueProgram,
     /// Arrivals of a round.
     pub(super) arrivals: u64,
 }
@@ -281,7 +281,7 @@ fn take_queues(
 ) -> Result<Vec<OwnQueue>, Error> {
     let ranks = |list: &[End]| list.iter().map(|end| end.rank).collect::<Vec<_>>();
     let (queues, slots) = world.engine().borrow().port().free_queues();
-    let limits = Limits { queues, slots: slots / period };
+    let limits = QueueLimits { queues, slots: slots / period };
     let programs =
         plan(&ranks(ins), &ranks(outs), limits, scheme).map_err(PersistentError::Plan)?;
     let mut taken = Vec::with_capacity(programs.len());
@@ -294,7 +294,7 @@ fn take_queues(
         let made = world.engine().borrow_mut().port_mut().create_queue(mode, slots);
         match made {
             Ok(address) => {
-                let ready = program.steps.iter().filter(|step| matches!(step, Step::Ready(_)));
+                let ready = program.steps.iter().filter(|step| matches!(step, QueueStep::Ready(_)));
                 taken.push(OwnQueue { address, arrivals: ready.count() as u64, program });
             }
             Err(error) => {
@@ -352,7 +352,7 @@ fn parts(ends: &[End], rank: u32) -> (Vec<Part>, u32) {
 }
 
 /// The queue that serves an end of an edge.
-fn serving(queues: &[OwnQueue], step: Step) -> &OwnQueue {
+fn serving(queues: &[OwnQueue], step: QueueStep) -> &OwnQueue {
     let found = queues.iter().find(|queue| queue.program.steps.contains(&step));
     found.expect("a plan serves every edge")
 }
@@ -366,8 +366,8 @@ fn tell(
     double: bool,
 ) -> Vec<u32> {
     let mut words = vec![1];
-    let out = (0..).zip(outs.0.iter().zip(outs.1)).map(|(edge, end)| (end, Step::Data(edge)));
-    let into = (0..).zip(ins.0.iter().zip(ins.1)).map(|(edge, end)| (end, Step::Ready(edge)));
+    let out = (0..).zip(outs.0.iter().zip(outs.1)).map(|(edge, end)| (end, QueueStep::Data(edge)));
+    let into = (0..).zip(ins.0.iter().zip(ins.1)).map(|(edge, end)| (end, QueueStep::Ready(edge)));
     for ((end, places), step) in out.chain(into) {
         let OwnQueue { address, program, .. } = serving(&taken.queues, step);
         let alone = double && program.serves_one_neighbour();

@@ -3,7 +3,7 @@
 //! Each takes its place among the operations of its communicator when it is first polled. Whoever
 //! starts one polls it at once.
 
-use hikyaku_coll::{self as coll, Choices, Communicator, Element, Group};
+use hikyaku_coll::{self as coll, Choices, CommunicatorGroup, Element, Group};
 use hikyaku_msg::{Layout, MsgError};
 use hikyaku_rank::{Error, RankPort};
 
@@ -13,7 +13,7 @@ use crate::scalar::Scalar;
 /// The ranks of a communicator as its collectives see them, and how they are to be done.
 #[derive(Debug)]
 pub(crate) struct Ranks<'w> {
-    pub(crate) group: Communicator<'w, RankPort>,
+    pub(crate) group: CommunicatorGroup<'w, RankPort>,
     pub(crate) choices: Choices,
 }
 
@@ -26,7 +26,7 @@ impl<'w> Ranks<'w> {
 
     /// The group, for a call on elements of this type.
     #[inline]
-    pub(super) fn of<T: Scalar>(&self) -> Communicator<'w, RankPort> {
+    pub(super) fn of<T: Scalar>(&self) -> CommunicatorGroup<'w, RankPort> {
         self.group.with_elements(Element::of::<T>())
     }
 
