@@ -26,9 +26,10 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use hikyaku_dsm::geometry::{Place, initial_node};
+use hikyaku_dsm::geometry::{WordPlace, initial_node};
 use hikyaku_dsm::{
-    Action, Departed, Direct, Effect, Geometry, Kind, Mailbox, Message, Op, Patience, Style, Word,
+    AccessKind, Action, Departed, Direct, Effect, Geometry, Mailbox, MailboxMessage, Patience,
+    Style, Word, WordOp,
 };
 use hikyaku_sim::engine::{Signal, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
@@ -114,16 +115,16 @@ impl Shared {
     /// The node that a word is at.
     fn node_of(&self, word: Word) -> Side {
         match Geometry::new(2, 1, 0).place(word) {
-            Place::Home(_) => self.home,
-            Place::Node(node, _) => node as Side,
+            WordPlace::Home(_) => self.home,
+            WordPlace::Node(node, _) => node as Side,
         }
     }
 
     /// What an operation on a word answers.
-    fn apply(&mut self, word: Word, op: Op) -> u64 {
+    fn apply(&mut self, word: Word, op: WordOp) -> u64 {
         let word = match Geometry::new(2, 1, 0).place(word) {
-            Place::Home(at) => &mut self.at_home[at as usize],
-            Place::Node(node, at) => &mut self.at_nodes[node as usize][at as usize],
+            WordPlace::Home(at) => &mut self.at_home[at as usize],
+            WordPlace::Node(node, at) => &mut self.at_nodes[node as usize][at as usize],
         };
         let old = *word;
         *word = op.apply(old);
@@ -174,7 +175,7 @@ impl Run {
     fn first_round(&self, side: Side) {
         let mut all = self.shared.borrow_mut();
         for shared in all.iter_mut().filter(|shared| shared.home == side) {
-            shared.sides[side].request(Kind::Write, Patience::Wait);
+            shared.sides[side].request(AccessKind::Write, Patience::Wait);
             for release in [false, true] {
                 let mut answer = 0;
                 while let Some(action) = Run::next(shared, side, answer) {
@@ -196,7 +197,7 @@ impl Run {
             }
             let mut pair = [own, other];
             settle(&mut pair, side, |own, effects| {
-                own.acquire(Kind::Write, Patience::Wait, effects);
+                own.acquire(AccessKind::Write, Patience::Wait, effects);
             });
             settle(&mut pair, side, Mailbox::release);
         }
@@ -206,18 +207,19 @@ impl Run {
         let count = self.variables.borrow().len();
         for variable in (0..count).filter(|at| (at + round as usize) % 2 == side) {
             if self.version == Version::Direct {
-                self.shared.borrow_mut()[variable].sides[side].request(Kind::Write, Patience::Wait);
+                self.shared.borrow_mut()[variable].sides[side]
+                    .request(AccessKind::Write, Patience::Wait);
                 self.drive(variable, side).await;
                 self.shared.borrow_mut()[variable].sides[side].release();
                 self.drive(variable, side).await;
                 continue;
             }
             self.step(variable, side, |mailbox, effects| {
-                mailbox.acquire(Kind::Write, Patience::Wait, effects);
+                mailbox.acquire(AccessKind::Write, Patience::Wait, effects);
             })
             .await;
             let inside = self.variables.borrow()[variable][side].inside();
-            assert_eq!(inside, Some(Kind::Write), "an acquire ends inside");
+            assert_eq!(inside, Some(AccessKind::Write), "an acquire ends inside");
             self.step(variable, side, Mailbox::release).await;
         }
     }
@@ -259,7 +261,7 @@ impl Run {
     }
 
     /// An operation on a word: by the board that it is at.
-    async fn access(&self, variable: usize, side: Side, word: Word, op: Op) -> u64 {
+    async fn access(&self, variable: usize, side: Side, word: Word, op: WordOp) -> u64 {
         let apply = || self.shared.borrow_mut()[variable].apply(word, op);
         let at = self.shared.borrow()[variable].node_of(word);
         if at == side {
@@ -317,14 +319,14 @@ impl Run {
     }
 
     /// What a message of the baseline costs, until it is handled.
-    async fn datagram(&self, from: Side, message: Message) {
+    async fn datagram(&self, from: Side, message: MailboxMessage) {
         let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
         match message {
-            Message::Want(_) => {
+            MailboxMessage::Want(_) => {
                 self.acknowledged(from, SMALL, true).await;
                 pair.work(1 - from, bookkeeping).await;
             }
-            Message::Contents(..) => {
+            MailboxMessage::Contents(..) => {
                 pair.copy(from, self.size).await;
                 let mut left = self.size;
                 while left > 0 {
@@ -334,7 +336,7 @@ impl Run {
                 }
                 pair.copy(1 - from, self.size).await;
             }
-            Message::Told { .. } => {
+            MailboxMessage::Told { .. } => {
                 pair.work(from, bookkeeping).await;
                 self.acknowledged(from, SMALL, true).await;
                 pair.work(1 - from, bookkeeping).await;
@@ -344,14 +346,14 @@ impl Run {
     }
 
     /// What a message costs that is stored into the other node's memory, until it is seen there.
-    async fn stores(&self, from: Side, message: Message) {
+    async fn stores(&self, from: Side, message: MailboxMessage) {
         let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
         match message {
-            Message::Want(_) => {
+            MailboxMessage::Want(_) => {
                 pair.store().await;
                 pair.respond(1 - from).await;
             }
-            Message::Contents(..) => {
+            MailboxMessage::Contents(..) => {
                 pair.copy(from, self.size).await;
                 if self.bytes == Bytes::Physical {
                     pair.blocks(from, self.size).await;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use hikyaku_dsm::driver::{Contents, Variable};
-use hikyaku_dsm::{Entry, Mark};
+use hikyaku_dsm::driver::{CopyContents, Variable};
+use hikyaku_dsm::{EntryResult, Mark};
 
 use crate::scalar::Scalar;
 
@@ -13,13 +13,13 @@ use crate::scalar::Scalar;
 struct Hold<T: Scalar> {
     variable: Rc<Variable>,
     part: u64,
-    entry: Entry,
-    contents: Contents<T>,
+    entry: EntryResult,
+    contents: CopyContents<T>,
 }
 
 impl<T: Scalar> Hold<T> {
     #[inline(always)]
-    fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Hold<T> {
+    fn new(variable: &Rc<Variable>, part: u64, entry: EntryResult) -> Hold<T> {
         let contents = variable.contents(part);
         Hold { variable: Rc::clone(variable), part, entry, contents }
     }
@@ -50,7 +50,7 @@ macro_rules! guards {
     ($($guard:ident)*) => {$(
         impl<T: Scalar> $guard<T> {
             #[inline(always)]
-            pub(super) fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Self {
+            pub(super) fn new(variable: &Rc<Variable>, part: u64, entry: EntryResult) -> Self {
                 $guard(Hold::new(variable, part, entry))
             }
 
