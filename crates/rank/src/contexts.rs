@@ -89,7 +89,7 @@ pub(crate) struct Proposal {
 
 /// The numbers of one rank as a leader.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct LeaderNumbers {
     /// How many were ever taken.
     taken: u32,
     /// Those that nobody uses any more, in the order in which that came about.
@@ -98,7 +98,7 @@ pub(crate) struct Numbers {
     lent: BTreeMap<u32, Vec<Rank>>,
 }
 
-impl Numbers {
+impl LeaderNumbers {
     /// A number that nobody uses; `None`: there is none. It is to be lent or put back.
     pub(crate) fn propose(&mut self, is_gone: impl Fn(Rank) -> bool) -> Option<Proposal> {
         if self.taken < NUMBERS {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_million_numbers_are_lent_and_none_twice_at_a_time() {
-        let mut numbers = Numbers::default();
+        let mut numbers = LeaderNumbers::default();
         let mut live: VecDeque<u32> = VecDeque::new();
         let mut last_free = vec![0; NUMBERS as usize];
         for turn in 0..1_000_000 {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_number_is_free_when_all_have_said_so_or_are_gone() {
-        let mut numbers = Numbers::default();
+        let mut numbers = LeaderNumbers::default();
         for number in 0..NUMBERS {
             assert_eq!(numbers.propose(NOBODY), Some(Proposal { number, again: false }));
             numbers.lend(number, &[1, 2]);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_not_needed_is_proposed_again() {
-        let mut numbers = Numbers::default();
+        let mut numbers = LeaderNumbers::default();
         let first = numbers.propose(NOBODY).unwrap();
         numbers.put_back(first);
         assert_eq!(numbers.propose(NOBODY), Some(first));

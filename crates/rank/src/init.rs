@@ -15,7 +15,7 @@ use thiserror::Error;
 use crate::communicator::{Communicator, Unheld};
 use crate::copies;
 use crate::foreign::Foreign;
-use crate::launchers::{LauncherError, Started};
+use crate::launchers::{LaunchedRank, LauncherError};
 use crate::port::RankPort;
 use crate::threads::Inside;
 
@@ -123,7 +123,7 @@ impl Communicator {
         let trace = trace_file(value_of).map_err(InitError::of(TrafficTrace::VARIABLE))?;
         let (mut port, started) = match hikyaku_shm::attach()? {
             Some(port) => (port, None),
-            None => match Started::meet(value_of)? {
+            None => match LaunchedRank::meet(value_of)? {
                 Some((port, started)) => (port, Some(started)),
                 None => match Foreign::of(value_of) {
                     Some(foreign) => return Err(foreign.into()),

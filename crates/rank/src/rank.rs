@@ -11,7 +11,7 @@ use hikyaku_msg::{Engine, EngineConfig, Envelope, WayTally};
 use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_shm::COUNTS;
 
-use crate::contexts::{self, Numbers, Proposal};
+use crate::contexts::{self, LeaderNumbers, Proposal};
 use crate::port::RankPort;
 use crate::tasks::Tasks;
 use crate::threads::Threads;
@@ -31,7 +31,7 @@ pub struct Rank {
     /// Calls to make a communicator of a set of ranks, by context and set.
     calls: RefCell<BTreeMap<(u32, u32), u32>>,
     /// The contexts that this rank leads.
-    pub(crate) numbers: RefCell<Numbers>,
+    pub(crate) numbers: RefCell<LeaderNumbers>,
     /// Communicators that are over here: their contexts, in which perhaps something is not posted
     /// yet, and what they note of their lines.
     ending: RefCell<Vec<(u32, Rc<CollectiveBook>)>>,

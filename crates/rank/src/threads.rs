@@ -140,14 +140,14 @@ impl Threads {
 }
 
 /// A wait of a thread. Its end hands over.
-struct Turn<'r> {
+struct ThreadWait<'r> {
     rank: &'r Rank,
     gate: &'static Gate,
     me: u64,
     berth: Option<Arc<Berth>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ThreadWait<'_> {
     fn drop(&mut self) {
         let threads = &self.rank.threads;
         threads.crew.borrow_mut().hand_over(self.me, wake_one);
@@ -197,10 +197,10 @@ impl Rank {
         })
     }
 
-    fn begin_turn(&self, gate: &'static Gate) -> Turn<'_> {
+    fn begin_turn(&self, gate: &'static Gate) -> ThreadWait<'_> {
         let me = self.threads.waits.get();
         self.threads.waits.set(me + 1);
-        Turn { rank: self, gate, me, berth: None }
+        ThreadWait { rank: self, gate, me, berth: None }
     }
 
     /// Polls something, then what is in flight. Notes what was polled in vain.
@@ -303,7 +303,7 @@ impl Wants {
     }
 }
 
-impl Turn<'_> {
+impl ThreadWait<'_> {
     /// Lets others in who want to be.
     fn let_in(&self) {
         self.rank.tell();

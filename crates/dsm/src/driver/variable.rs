@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::{AccessKind, Division, EntryResult, Patience, State, Style};
 use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, MEMORY_SLEEP, Rest};
+use hikyaku_rank::{Communicator, MEMORY_SLEEP, PollingRest};
 
 use super::contents::CopyContents;
 use super::create::Variables;
@@ -39,7 +39,7 @@ pub struct Variable {
     division: Division,
     options: SharedOptions,
     driver: Driver,
-    rest: RefCell<Rest>,
+    rest: RefCell<PollingRest>,
     /// Whether the job runs in virtual time; since when this rank waits there.
     is_virtual: bool,
     since: Cell<Time>,

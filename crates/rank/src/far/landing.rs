@@ -10,11 +10,11 @@ use hikyaku_shm::ShmHost;
 
 use super::lending::Lending;
 use super::memory::{Calls, Serving};
-use super::wire::{self, Packet, SendPart};
+use super::wire::{self, FarPacket, SendPart};
 use super::{FarPeer, SENDS};
 
 /// What arrivals change.
-pub(super) struct State {
+pub(super) struct LandingState {
     pub(super) own: Rank,
     /// By rank, those of this host included.
     pub(super) peers: Vec<FarPeer>,
@@ -35,9 +35,9 @@ pub(super) struct State {
     pub(super) is_leaving: bool,
 }
 
-impl State {
-    pub(super) fn new(own: Rank, peers: Vec<FarPeer>) -> State {
-        State {
+impl LandingState {
+    pub(super) fn new(own: Rank, peers: Vec<FarPeer>) -> LandingState {
+        LandingState {
             own,
             peers,
             events: VecDeque::new(),
@@ -92,13 +92,13 @@ impl State {
             return Acceptance::Taken;
         };
         match packet {
-            Packet::Send(part) => return self.land(hosted, (source, lane), &part),
-            Packet::Held => hosted.waits_for_credit(source),
-            Packet::Grant(messages) => {
+            FarPacket::Send(part) => return self.land(hosted, (source, lane), &part),
+            FarPacket::Held => hosted.waits_for_credit(source),
+            FarPacket::Grant(messages) => {
                 peer.credit = peer.credit.max(messages);
                 peer.waiting = false;
             }
-            Packet::Bye { keeps } => {
+            FarPacket::Bye { keeps } => {
                 peer.keeps = keeps;
                 if peer.left.replace(now).is_none() {
                     self.departures += 1;
@@ -106,19 +106,19 @@ impl State {
                 }
                 self.parting.push(source);
             }
-            Packet::Put(put) => {
+            FarPacket::Put(put) => {
                 let outcome = self.put(hosted, source, &put);
                 self.answer(source, put.call, outcome);
             }
-            Packet::Atomic { call, told, at, atomic } => {
+            FarPacket::Atomic { call, told, at, atomic } => {
                 let outcome = self.change(hosted, source, (told, at), atomic);
                 self.answer(source, call, outcome);
             }
-            Packet::Get { call, from, length } => {
+            FarPacket::Get { call, from, length } => {
                 self.serving.push_back(Serving { to: source, call, from, length, done: 0 });
             }
-            Packet::Data { call, bytes } => calls.data(source, call, bytes),
-            Packet::Answer { call, outcome } => calls.answer(source, call, outcome),
+            FarPacket::Data { call, bytes } => calls.data(source, call, bytes),
+            FarPacket::Answer { call, outcome } => calls.answer(source, call, outcome),
         }
         Acceptance::Taken
     }

@@ -60,12 +60,12 @@ struct Fetch {
     /// Which fetch it is of those that have had this room.
     number: u16,
     /// `None`: nobody has it.
-    of: Option<Message>,
+    of: Option<FetchedMessage>,
     pieces: [Piece; PIECES],
 }
 
 /// A message that is fetched.
-struct Message {
+struct FetchedMessage {
     from: Rank,
     name: u64,
     length: u64,
@@ -157,7 +157,7 @@ impl Lending {
         if fetch.region.is_none() {
             return false;
         }
-        fetch.of = Some(Message { from, name, length, told, asked: (0, 0), landed: (0, 0) });
+        fetch.of = Some(FetchedMessage { from, name, length, told, asked: (0, 0), landed: (0, 0) });
         true
     }
 

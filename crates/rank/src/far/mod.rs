@@ -39,9 +39,9 @@ use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{LinkLayout, Links};
 use hikyaku_ofi::{Alarm, Error, PostResult, ProviderRequest, Survey, VARIABLE, choose};
 use hikyaku_shm::ShmPort;
-use landing::State;
+use landing::LandingState;
 use memory::Calls;
-use parting::Kept;
+use parting::UseBits;
 
 /// Receive memory: for each rank of another host two small windows, and some for those that send
 /// much.
@@ -73,7 +73,7 @@ pub(crate) struct Far {
     /// The address that it sends from, if it is one of the internet.
     interface: Option<IpAddr>,
     own: Rank,
-    state: State,
+    state: LandingState,
     calls: Calls,
     /// Packets that wait for room, by destination in order.
     out: VecDeque<(Rank, u8, Vec<u8>)>,
@@ -87,7 +87,7 @@ pub(crate) struct Far {
     /// Departures that the near side had counted.
     ends: u64,
     /// Memory of this rank that others use when it leaves.
-    kept: Vec<Kept>,
+    kept: Vec<UseBits>,
 }
 
 impl std::fmt::Debug for Far {
@@ -179,7 +179,7 @@ impl Far {
         });
         Ok(Some(Far {
             own,
-            state: State::new(own, peers.collect()),
+            state: LandingState::new(own, peers.collect()),
             calls: Calls::default(),
             out: VecDeque::new(),
             quiet: 0,

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
 use hikyaku_msg::{Layout, MsgError};
-use hikyaku_rank::persistent::{Blocks, Letters, NEIGHBOURS, is_long};
+use hikyaku_rank::persistent::{EdgeBlocks, Letters, NEIGHBOURS, is_long};
 
 use super::parts::{End, Leg, Parts, Route};
 use super::{Neighbourhood, Tags, unequal};
@@ -303,7 +303,7 @@ impl<'b, T: Scalar> Sides<'b, T> {
     }
 }
 
-impl<T: Scalar> Blocks for Sides<'_, T> {
+impl<T: Scalar> EdgeBlocks for Sides<'_, T> {
     fn out_length(&self, place: usize) -> usize {
         size_of_val(self.outs[place])
     }

@@ -35,7 +35,7 @@ use crate::{
 use hikyaku_msg::{Blocked, Envelope, NOTE_MOST};
 use hikyaku_nic::fabric::{Activity, Name, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Rest, TaskId};
+use hikyaku_rank::{PollingRest, TaskId};
 
 use late::Late;
 pub(super) use side::VariableSide;
@@ -581,7 +581,7 @@ impl Service {
         if self.is_over() {
             return;
         }
-        let mut rest = Rest::default();
+        let mut rest = PollingRest::default();
         let what = Name::new("shared variables");
         let mut blocked = Blocked::new(Wait::new(Activity::Leave).named(what));
         let mut asked = engine.borrow().port().now();
