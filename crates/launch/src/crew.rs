@@ -15,15 +15,15 @@ use hikyaku_nic::fabric::DeathCause;
 use hikyaku_shm::JobEnd;
 use rustix::process::{Pid, Signal};
 
-use super::{LaunchError, ending::Ending, lines::Source};
+use super::{LaunchError, ending::Ending, lines::OutputSource};
 
 /// What happens to ranks.
 #[derive(Debug)]
 pub(super) enum News<'a> {
     /// A rank's process has ended.
-    Ended(Ended),
+    Ended(RankExit),
     /// A rank has written this: whole lines, or a fragment.
-    Output { source: Source, piece: &'a [u8] },
+    Output { source: OutputSource, piece: &'a [u8] },
     /// A host is gone, and with it these ranks, which ran.
     Lost { ranks: Vec<u32>, reason: String },
     /// These ranks could not be started.
@@ -34,7 +34,7 @@ pub(super) enum News<'a> {
 
 /// How a rank's process has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct RankExit {
     pub(super) rank: u32,
     pub(super) pid: u32,
     pub(super) ending: Ending,

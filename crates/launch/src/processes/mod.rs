@@ -42,9 +42,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 pub use hikyaku_sim::machine::Machine;
 pub use in_process::open_ports;
 pub use machine::costs_of;
-pub use report::{RankReport, Report};
+pub use report::{RankReport, VirtualReport};
 
-use crate::{Bind, JobMemory, Launch, LaunchError, Outcome};
+use crate::{Bind, JobMemory, JobOutcome, Launch, LaunchError};
 use ranks::OneByOne;
 
 /// Bytes of a message's match bits, length and protocol on the wire.
@@ -105,7 +105,7 @@ impl Processes {
     ///
     /// # Errors
     /// The job could not be started, or the ranks do not fit the machine; nothing runs then.
-    pub fn run(&self) -> Result<Report, LaunchError> {
+    pub fn run(&self) -> Result<VirtualReport, LaunchError> {
         self.launch.check()?;
         let ranks = self.launch.ranks;
         if ranks > MAX_RANKS {
@@ -119,7 +119,7 @@ impl Processes {
         let stage = Arc::new(job.stage()?.ok_or_else(absent)?);
         let _bound = OnOneProcessor::bind();
         let began = Instant::now();
-        let started = Arc::new(Started::default());
+        let started = Arc::new(StartedProcesses::default());
         let conductor = {
             let (stage, started, this) = (Arc::clone(&stage), Arc::clone(&started), self.clone());
             thread::spawn(move || this.conduct(&stage, &started))
@@ -133,7 +133,7 @@ impl Processes {
     }
 
     /// The simulation, on its own thread.
-    fn conduct(&self, stage: &Arc<Stage>, started: &Started) -> Conducted {
+    fn conduct(&self, stage: &Arc<Stage>, started: &StartedProcesses) -> ConductorResult {
         let simulation = Simulation::new(0);
         simulation.trace().records_on(self.trace);
         let carrier = self.machine.install(&simulation).carrier;
@@ -146,7 +146,10 @@ impl Processes {
             Ok(conductor) => conductor,
             Err(error) => {
                 started.end(stage);
-                return Conducted { problem: Some(error.to_string()), ..Conducted::default() };
+                return ConductorResult {
+                    problem: Some(error.to_string()),
+                    ..ConductorResult::default()
+                };
             }
         };
         let observe = |_: &Progress| match stage.is_over() {
@@ -156,7 +159,8 @@ impl Processes {
         let ended = conductor.run(INTERVAL, observe);
         let trace = std::mem::take(&mut *simulation.trace());
         let (traffic, events) = (conductor.traffic(), simulation.events());
-        let mut conducted = Conducted { traffic, events, trace, ..Conducted::default() };
+        let mut conducted =
+            ConductorResult { traffic, events, trace, ..ConductorResult::default() };
         if ended.is_ok() {
             conducted.problem = started.end_the_forgotten(stage);
         }
@@ -176,7 +180,7 @@ impl Processes {
 
 /// What the conductor's thread leaves.
 #[derive(Debug, Default)]
-struct Conducted {
+struct ConductorResult {
     traffic: Vec<hikyaku_sim::port::RankTraffic>,
     events: u64,
     trace: Trace,
@@ -184,20 +188,20 @@ struct Conducted {
     waits: Vec<String>,
 }
 
-impl Conducted {
-    fn into_report(self, outcome: Outcome, stage: &Stage, wall: Duration) -> Report {
+impl ConductorResult {
+    fn into_report(self, outcome: JobOutcome, stage: &Stage, wall: Duration) -> VirtualReport {
         let joined = stage.ever_joined();
         let outcome = match self.problem {
             Some(problem) => {
                 let (code, reason, details) = (STUCK, Some(problem), self.waits);
-                Outcome { code, reason, details, ..Outcome::default() }
+                JobOutcome { code, reason, details, ..JobOutcome::default() }
             }
             None => outcome,
         };
         let rank = |(rank, traffic): (u32, _)| RankReport::new(stage.tally(rank), traffic);
         let ranks = (0..).zip(self.traffic).map(rank).collect();
         let (events, trace) = (self.events, self.trace);
-        Report { outcome, ranks, joined, events, trace, wall }
+        VirtualReport { outcome, ranks, joined, events, trace, wall }
     }
 }
 
@@ -214,7 +218,7 @@ fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
 /// The ranks' processes as the launcher has started them. What the job's memory says of them, any
 /// rank can have written, so nothing is signalled by that.
 #[derive(Debug, Default)]
-struct Started(Mutex<Pids>);
+struct StartedProcesses(Mutex<Pids>);
 
 #[derive(Debug, Default)]
 struct Pids {
@@ -223,7 +227,7 @@ struct Pids {
     are_ended: bool,
 }
 
-impl Started {
+impl StartedProcesses {
     fn add(&self, rank: u32, pid: u32) {
         let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +280,7 @@ impl Started {
 struct VirtualMemory<'j> {
     job: &'j Job,
     stage: &'j Stage,
-    started: &'j Started,
+    started: &'j StartedProcesses,
 }
 
 impl JobMemory for VirtualMemory<'_> {
@@ -359,7 +363,7 @@ mod tests {
     fn only_what_the_launcher_has_started_is_signalled() {
         let job = Job::create(&JobConfig::new(2, 1).in_virtual_time()).unwrap();
         let stage = job.stage().unwrap().unwrap();
-        let started = Started::default();
+        let started = StartedProcesses::default();
         let memory = VirtualMemory { job: &job, stage: &stage, started: &started };
         let [(early, first), (late, second), (stranger, other)] = [(); 3].map(|()| child());
         memory.mark_started(0, first);
@@ -386,7 +390,7 @@ mod tests {
         while stage.request(0).is_none() {
             thread::yield_now();
         }
-        let started = Started::default();
+        let started = StartedProcesses::default();
         let (mut process, pid) = child();
         started.add(0, pid);
         let problem = thread::scope(|scope| {

@@ -7,13 +7,13 @@ use hikyaku_shm::Tally;
 use hikyaku_sim::engine::{Trace, TraceRecord};
 use hikyaku_sim::port::RankTraffic;
 
-use crate::Outcome;
+use crate::JobOutcome;
 
 /// What came of a job in virtual time.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct VirtualReport {
     /// How its processes ended.
-    pub outcome: Outcome,
+    pub outcome: JobOutcome,
     /// Each rank's time; empty if there was no simulation.
     pub ranks: Vec<RankReport>,
     /// How many ranks have ever joined the job: the others' programs know nothing of hikyaku.
@@ -59,7 +59,7 @@ impl RankReport {
     }
 }
 
-impl Report {
+impl VirtualReport {
     /// When the last rank ended.
     pub fn end(&self) -> Time {
         self.ranks.iter().map(|rank| rank.time).max().unwrap_or_default()
