@@ -12,16 +12,16 @@ use crate::scalar::Scalar;
 
 /// The ranks of a communicator as its collectives see them, and how they are to be done.
 #[derive(Debug)]
-pub(crate) struct Ranks<'w> {
+pub(crate) struct CollectiveRanks<'w> {
     pub(crate) group: CommunicatorGroup<'w, RankPort>,
     pub(crate) choices: Choices,
 }
 
-impl<'w> Ranks<'w> {
+impl<'w> CollectiveRanks<'w> {
     /// The same for blocking calls.
     #[inline]
-    pub(super) fn waiting(self) -> Ranks<'w> {
-        Ranks { group: self.group.waiting(), ..self }
+    pub(super) fn waiting(self) -> CollectiveRanks<'w> {
+        CollectiveRanks { group: self.group.waiting(), ..self }
     }
 
     /// The group, for a call on elements of this type.
@@ -99,7 +99,7 @@ impl<'w> Ranks<'w> {
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
         // A call of the library's own, by the default algorithm: the choice is for the program's
         // call.
-        let counting = Ranks { group: self.group, choices: Choices::default() };
+        let counting = CollectiveRanks { group: self.group, choices: Choices::default() };
         let counted = counting.gather(&[mine.len() as u64], &mut counts, root).await;
         let room = counted.and_then(|()| rooms(&counts));
         // After an error the other ranks may not know of it and make the second call. A rank that
