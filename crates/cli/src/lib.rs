@@ -28,7 +28,7 @@ use std::thread;
 
 use clap::{Parser, Subcommand};
 use exit::PrintError;
-use hikyaku_bench::{Console, Failure};
+use hikyaku_bench::{BenchFailure, Console};
 
 /// Message passing between processes, where the receiving side lands the messages.
 #[derive(Debug, Parser)]
@@ -47,7 +47,7 @@ enum Command {
     /// A host's part of a job; launchers start it
     #[command(hide = true)]
     Daemon,
-    Bench(hikyaku_bench::Arguments),
+    Bench(hikyaku_bench::BenchArguments),
     Machine(machine::Arguments),
     Fabric(fabric::Arguments),
     Reproduce(reproduce::Arguments),
@@ -111,18 +111,18 @@ fn work(words: &[OsString]) -> ExitCode {
 }
 
 /// Runs `hikyaku bench`.
-fn bench(arguments: &hikyaku_bench::Arguments) -> ExitCode {
+fn bench(arguments: &hikyaku_bench::BenchArguments) -> ExitCode {
     let console = Console {
         print: &|text| exit::print(text).map_err(|error| error.0),
         say: &|line| exit::say(line),
     };
     match hikyaku_bench::run(arguments, console) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Output(error)) => PrintError(error).end(),
+        Err(BenchFailure::Output(error)) => PrintError(error).end(),
         Err(error) => {
             exit::say(format_args!("bench: {error}"));
             match error {
-                Failure::Usage(_) => ExitCode::from(exit::USAGE),
+                BenchFailure::Usage(_) => ExitCode::from(exit::USAGE),
                 _ => ExitCode::FAILURE,
             }
         }
