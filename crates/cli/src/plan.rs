@@ -21,7 +21,7 @@ use crate::exit::{PrintError, USAGE, print, say};
 /// 'hikyaku run --plan'. Without a budget every source that used a ring gets one.
 #[derive(Debug, Args)]
 #[command(after_long_help = DETAILS)]
-pub(crate) struct Arguments {
+pub(crate) struct PlanArguments {
     /// Traces of one program: the first is planned, all of them tell how its partners grow
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
@@ -74,9 +74,9 @@ const SIZES: [u64; 5] = [64, 1024, 4096, 16_384, 100_000];
 
 /// Why there is no plan.
 #[derive(Debug, Error)]
-enum Failure {
+enum PlanFailure {
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Load(#[from] TraceLoadError),
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error("cannot write the plan {}: {error}", file.display())]
@@ -87,7 +87,7 @@ enum Failure {
 
 /// Why a trace or a plan cannot be loaded.
 #[derive(Debug, Error)]
-pub(crate) enum LoadError {
+pub(crate) enum TraceLoadError {
     #[error("cannot read {}: {error}", file.display())]
     Read { file: PathBuf, error: io::Error },
     #[error("{}, {error}", file.display())]
@@ -95,28 +95,30 @@ pub(crate) enum LoadError {
 }
 
 /// Reads a trace or a plan.
-pub(crate) fn load<T: FromStr<Err = TraceError>>(file: &Path) -> Result<T, LoadError> {
+pub(crate) fn load<T: FromStr<Err = TraceError>>(file: &Path) -> Result<T, TraceLoadError> {
     let text = fs::read_to_string(file);
-    let text = text.map_err(|error| LoadError::Read { file: file.into(), error })?;
-    text.parse().map_err(|error| LoadError::Wrong { file: file.into(), error })
+    let text = text.map_err(|error| TraceLoadError::Read { file: file.into(), error })?;
+    text.parse().map_err(|error| TraceLoadError::Wrong { file: file.into(), error })
 }
 
 /// Plans, prints, and writes the plan.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &PlanArguments) -> ExitCode {
     match plan(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Print(error)) => error.end(),
+        Err(PlanFailure::Print(error)) => error.end(),
         Err(error) => {
             say(format_args!("plan: {error}"));
             match error {
-                Failure::Load(LoadError::Wrong { .. }) | Failure::Plan(_) => ExitCode::from(USAGE),
+                PlanFailure::Load(TraceLoadError::Wrong { .. }) | PlanFailure::Plan(_) => {
+                    ExitCode::from(USAGE)
+                }
                 _ => ExitCode::FAILURE,
             }
         }
     }
 }
 
-fn plan(arguments: &Arguments) -> Result<(), Failure> {
+fn plan(arguments: &PlanArguments) -> Result<(), PlanFailure> {
     let load = |file: &PathBuf| load::<TrafficTrace>(file);
     let traces: Vec<TrafficTrace> = arguments.traces.iter().map(load).collect::<Result<_, _>>()?;
     let budget = match (arguments.memory, arguments.shared) {
@@ -129,7 +131,7 @@ fn plan(arguments: &Arguments) -> Result<(), Failure> {
     print(parts.join("\n").trim_end())?;
     if let Some(file) = &arguments.output {
         let written = fs::write(file, plans.planned[0].to_string());
-        written.map_err(|error| Failure::Write { file: file.clone(), error })?;
+        written.map_err(|error| PlanFailure::Write { file: file.clone(), error })?;
     }
     Ok(())
 }

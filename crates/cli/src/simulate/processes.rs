@@ -17,7 +17,7 @@ use hikyaku_launch::{FullPolicy, Launch};
 use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
-use super::exhibit::{self, ExhibitError, Facts};
+use super::exhibit::{self, ExhibitError, RunFacts};
 use crate::exit::{say, say_as_it_is};
 use crate::run::WhenFull;
 
@@ -30,7 +30,7 @@ const MOST_RECORDS: usize = 50_000_000;
 /// What only processes have.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Processes (everything after '--')")]
-pub(crate) struct Options {
+pub(crate) struct ProcessOptions {
     /// What computing between calls takes: `given`, what the program says with World::compute, or
     /// `measured`, what the processor takes for it here, or `measured=F`, F times that
     #[arg(long, value_name = "HOW", value_parser = parse_computing, default_value = "given")]
@@ -73,7 +73,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the processes of a command on a simulated machine.
-pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) -> ExitCode {
+pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOptions) -> ExitCode {
     let mut words = command.iter().cloned();
     let program = words.next().unwrap_or_default();
     let mut launch = Launch {
@@ -109,7 +109,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
 }
 
 /// Says what there is to say, and ends as the job did.
-fn finish(setting: &Setting, options: &Options, report: &VirtualReport) -> ExitCode {
+fn finish(setting: &Setting, options: &ProcessOptions, report: &VirtualReport) -> ExitCode {
     let mut code = u8::try_from(report.outcome.code).unwrap_or(u8::MAX);
     let mut wrote = |path: &Path, written: io::Result<()>| {
         if let Err(error) = written {
@@ -147,7 +147,7 @@ fn show(setting: &Setting, report: &VirtualReport) -> Result<(), ExhibitError> {
         if whole > 0.0 { part / whole } else { 0.0 }
     };
     let notes = [note(setting)];
-    let facts = Facts {
+    let facts = RunFacts {
         title: &title,
         end: report.end().seconds(),
         messages: report.ranks.iter().map(|rank| rank.messages).sum(),

@@ -13,7 +13,7 @@ use hikyaku_sim::job::{ChainPlace, Content, Rank, ReceivedMessage, RecvRequest, 
 use hikyaku_sim::model::cenju4::Synchronisation;
 
 /// What the buffers of a simulated rank consist of.
-pub trait Unit: Copy + Default + 'static {
+pub trait BufferUnit: Copy + Default + 'static {
     /// What a message from such a buffer carries.
     fn content(units: &[Self]) -> Content<'_>;
 
@@ -30,7 +30,7 @@ pub trait Unit: Copy + Default + 'static {
     fn add(left: &[Self], right: &mut [Self]);
 }
 
-impl Unit for u8 {
+impl BufferUnit for u8 {
     fn content(units: &[u8]) -> Content<'_> {
         Content::Bytes(units)
     }
@@ -55,7 +55,7 @@ impl Unit for u8 {
     }
 }
 
-impl Unit for () {
+impl BufferUnit for () {
     fn content(units: &[()]) -> Content<'_> {
         Content::Length(units.len() as u64)
     }
@@ -83,7 +83,7 @@ pub struct SimulatedRank<U> {
     unit: PhantomData<U>,
 }
 
-impl<U: Unit> SimulatedRank<U> {
+impl<U: BufferUnit> SimulatedRank<U> {
     /// A handle on the whole job. Each rank makes one and keeps it, since it counts collectives.
     pub fn new(rank: Rank) -> SimulatedRank<U> {
         let (sequence, shape, sync) = (Cell::new(0), None, None);
@@ -111,7 +111,7 @@ impl<U: Unit> SimulatedRank<U> {
     }
 }
 
-impl<U: Unit> Group for SimulatedRank<U> {
+impl<U: BufferUnit> Group for SimulatedRank<U> {
     type Byte = U;
     type Error = SimError;
 
@@ -146,7 +146,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
         to: u32,
         tag: i32,
     ) -> impl Future<Output = Result<(), SimError>> + Unpin + 'a {
-        Sending { rank: &self.rank, units: bytes, to, tag, request: None }
+        SimulatedSend { rank: &self.rank, units: bytes, to, tag, request: None }
     }
 
     async fn send_chain<'a>(
@@ -172,7 +172,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
         from: u32,
         tag: i32,
     ) -> impl Future<Output = Result<u64, SimError>> + Unpin + 'a {
-        Receiving { rank: &self.rank, into, from, tag, request: None }
+        SimulatedReceive { rank: &self.rank, into, from, tag, request: None }
     }
 
     fn facilities(&self) -> Facilities {
@@ -203,7 +203,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
 }
 
 /// A send that starts when it is first polled.
-struct Sending<'a, U> {
+struct SimulatedSend<'a, U> {
     rank: &'a Rank,
     units: &'a [U],
     to: u32,
@@ -211,7 +211,7 @@ struct Sending<'a, U> {
     request: Option<SendRequest>,
 }
 
-impl<U: Unit> Future for Sending<'_, U> {
+impl<U: BufferUnit> Future for SimulatedSend<'_, U> {
     type Output = Result<(), SimError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -224,7 +224,7 @@ impl<U: Unit> Future for Sending<'_, U> {
 }
 
 /// A receive that starts when it is first polled.
-struct Receiving<'a, U> {
+struct SimulatedReceive<'a, U> {
     rank: &'a Rank,
     into: &'a mut [U],
     from: u32,
@@ -232,7 +232,7 @@ struct Receiving<'a, U> {
     request: Option<RecvRequest>,
 }
 
-impl<U: Unit> Future for Receiving<'_, U> {
+impl<U: BufferUnit> Future for SimulatedReceive<'_, U> {
     type Output = Result<u64, SimError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
