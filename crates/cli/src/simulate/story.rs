@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hikyaku_report::{Activity, Flow, Lane, Link, Slice, Timeline};
+use hikyaku_report::{Activity, Flow, Lane, NetworkLink, Slice, Timeline};
 use hikyaku_sim::engine::{RecordKind, Trace, TraceRecord};
 use hikyaku_sim::topology::{Topology, Vertex};
 
@@ -214,9 +214,9 @@ impl RecordReader {
         let end = (timeline.window.1 * 1e12).round() as u64;
         let link = |(&number, carried): (&u32, &Vec<(u64, u64)>)| {
             let name = name_of(topology, number);
-            Link { name, busy: utilisation(carried, end, limits.parts) }
+            NetworkLink { name, busy: utilisation(carried, end, limits.parts) }
         };
-        let mut links: Vec<Link> = self.links.iter().map(link).collect();
+        let mut links: Vec<NetworkLink> = self.links.iter().map(link).collect();
         links.sort_by(|one, other| other.mean().total_cmp(&one.mean()));
         let all = links.len();
         links.truncate(limits.links);
