@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use hikyaku_reproduce::{self as reproduce, Item, Outcome, Report, Verdict, items, select};
+use hikyaku_reproduce::{
+    self as reproduce, ExperimentOutcome, PaperItem, Report, Verdict, items, select,
+};
 
 use crate::exit::{PrintError, USAGE, print, say};
 
@@ -57,7 +59,7 @@ const NOT_MET: u8 = 3;
 /// Runs the experiments and writes what came out.
 pub(crate) fn run(arguments: &ReproduceArguments) -> ExitCode {
     if arguments.list {
-        let line = |item: &Item| format!("{:20} {}", item.name, item.title);
+        let line = |item: &PaperItem| format!("{:20} {}", item.name, item.title);
         return match print(items().iter().map(line).collect::<Vec<_>>().join("\n")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => error.end(),
@@ -89,7 +91,12 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> ExitCode {
 }
 
 /// Prints one line on an experiment, and one for each mismatch.
-fn tell(item: &Item, outcome: &Outcome, took: Duration, progress: &mut ProgressLines) {
+fn tell(
+    item: &PaperItem,
+    outcome: &ExperimentOutcome,
+    took: Duration,
+    progress: &mut ProgressLines,
+) {
     let mark = if outcome.passes() { "        " } else { "mismatch" };
     let seconds = took.as_secs_f64();
     progress.print(format!("{mark}  {:20} {} ({seconds:.1} s)", item.name, item.title));

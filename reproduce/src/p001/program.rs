@@ -39,29 +39,30 @@ use crate::Machines;
 
 /// Which version of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum SystemVersion {
     Udp,
     Dimmnet,
     Direct,
 }
 
-impl Version {
+impl SystemVersion {
     /// All of them.
-    pub(super) const ALL: [Version; 3] = [Version::Udp, Version::Dimmnet, Version::Direct];
+    pub(super) const ALL: [SystemVersion; 3] =
+        [SystemVersion::Udp, SystemVersion::Dimmnet, SystemVersion::Direct];
 
     /// As figures call it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Version::Udp => "UDP",
-            Version::Dimmnet => "DIMMnet",
-            Version::Direct => "direct",
+            SystemVersion::Udp => "UDP",
+            SystemVersion::Dimmnet => "DIMMnet",
+            SystemVersion::Direct => "direct",
         }
     }
 }
 
 /// Which costs a byte has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bytes {
+pub(super) enum ByteCosts {
     /// Copies and links, as the machine file says.
     Physical,
     /// Copies only, at the same rate in both versions: the paper's explanation of its figures.
@@ -85,31 +86,36 @@ fn costs(machines: &Machines) -> Costs {
 }
 
 /// What both nodes share of a run.
-struct Run {
+struct NodesRun {
     pair: Pair,
-    version: Version,
-    bytes: Bytes,
+    version: SystemVersion,
+    bytes: ByteCosts,
     /// Bytes of a variable.
     size: u64,
     /// Each variable's two sides, of the paper's protocols.
     variables: RefCell<Vec<[Mailbox; 2]>>,
     /// The same of `direct`.
-    shared: RefCell<Vec<Shared>>,
+    shared: RefCell<Vec<SharedVariable>>,
 }
 
 /// A variable of `direct`: its words, and both nodes' machines.
-struct Shared {
+struct SharedVariable {
     home: Side,
     at_home: Vec<u64>,
     at_nodes: [[u64; 2]; 2],
     sides: [Direct; 2],
 }
 
-impl Shared {
-    fn new(home: Side) -> Shared {
+impl SharedVariable {
+    fn new(home: Side) -> SharedVariable {
         let geometry = |rank| Geometry::new(2, 1, rank);
         let sides = [0, 1].map(|rank| Direct::new(geometry(rank), home as u32, false));
-        Shared { home, at_home: geometry(0).initial_home(), at_nodes: [initial_node(); 2], sides }
+        SharedVariable {
+            home,
+            at_home: geometry(0).initial_home(),
+            at_nodes: [initial_node(); 2],
+            sides,
+        }
     }
 
     /// The node that a word is at.
@@ -135,8 +141,8 @@ impl Shared {
 /// Seconds of the program with so many variables of so many bytes.
 pub(super) fn run(
     machines: &Machines,
-    version: Version,
-    bytes: Bytes,
+    version: SystemVersion,
+    bytes: ByteCosts,
     variables: u64,
     size: u64,
 ) -> f64 {
@@ -144,16 +150,16 @@ pub(super) fn run(
     let pair = Pair::new(&simulation, &costs(machines));
     let arrived = Signal::new(&simulation, "the other node at the barrier");
     let style = match version {
-        Version::Udp => Style::Datagrams,
-        Version::Dimmnet | Version::Direct => Style::Stores,
+        SystemVersion::Udp => Style::Datagrams,
+        SystemVersion::Dimmnet | SystemVersion::Direct => Style::Stores,
     };
-    let direct = if version == Version::Direct { variables } else { 0 };
-    let shared = RefCell::new((0..direct).map(|at| Shared::new(at as Side % 2)).collect());
+    let direct = if version == SystemVersion::Direct { variables } else { 0 };
+    let shared = RefCell::new((0..direct).map(|at| SharedVariable::new(at as Side % 2)).collect());
     // The state before the first round that moves data: each row at the node of the other parity.
     let sides =
         |variable| [0, 1].map(|node| Mailbox::new(style, node, 2, variable as u32 % 2, false));
     let variables = RefCell::new((0..variables).map(sides).collect());
-    let run = Rc::new(Run { pair, version, bytes, size, variables, shared });
+    let run = Rc::new(NodesRun { pair, version, bytes, size, variables, shared });
     for side in [0, 1] {
         let (run, arrived) = (Rc::clone(&run), arrived.clone());
         let name = TaskName { kind: "node", index: side as u32 };
@@ -170,7 +176,7 @@ pub(super) fn run(
     simulation.now().seconds()
 }
 
-impl Run {
+impl NodesRun {
     /// Writes the own rows, of which the other node has no copy then: nothing is timed.
     fn first_round(&self, side: Side) {
         let mut all = self.shared.borrow_mut();
@@ -178,7 +184,7 @@ impl Run {
             shared.sides[side].request(AccessKind::Write, Patience::Wait);
             for release in [false, true] {
                 let mut answer = 0;
-                while let Some(action) = Run::next(shared, side, answer) {
+                while let Some(action) = NodesRun::next(shared, side, answer) {
                     answer = match action {
                         Action::Access(word, op) => shared.apply(word, op),
                         _ => 0,
@@ -206,7 +212,7 @@ impl Run {
     async fn round(&self, side: Side, round: u64) {
         let count = self.variables.borrow().len();
         for variable in (0..count).filter(|at| (at + round as usize) % 2 == side) {
-            if self.version == Version::Direct {
+            if self.version == SystemVersion::Direct {
                 self.shared.borrow_mut()[variable].sides[side]
                     .request(AccessKind::Write, Patience::Wait);
                 self.drive(variable, side).await;
@@ -225,7 +231,7 @@ impl Run {
     }
 
     /// What a side of `direct` is to do next; `None`: it has the variable, or has let it go.
-    fn next(shared: &mut Shared, side: Side, answer: u64) -> Option<Action> {
+    fn next(shared: &mut SharedVariable, side: Side, answer: u64) -> Option<Action> {
         match shared.sides[side].next(answer, &Departed::default()) {
             Action::Entered(_) | Action::Released => None,
             Action::Wait | Action::StandBack | Action::Refused(_) => {
@@ -239,13 +245,13 @@ impl Run {
     async fn drive(&self, variable: usize, side: Side) {
         let mut answer = 0;
         loop {
-            let next = Run::next(&mut self.shared.borrow_mut()[variable], side, answer);
+            let next = NodesRun::next(&mut self.shared.borrow_mut()[variable], side, answer);
             answer = match next {
                 None => return,
                 Some(Action::Access(word, op)) => self.access(variable, side, word, op).await,
                 Some(Action::Copy { from }) => {
                     self.pair.store().await;
-                    if self.bytes == Bytes::Physical {
+                    if self.bytes == ByteCosts::Physical {
                         self.pair.blocks(from as Side, self.size).await;
                     }
                     self.pair.respond(side).await;
@@ -297,8 +303,10 @@ impl Run {
                 }
                 Effect::Send(to, message) => {
                     match self.version {
-                        Version::Udp => self.datagram(from, message).await,
-                        Version::Dimmnet | Version::Direct => self.stores(from, message).await,
+                        SystemVersion::Udp => self.datagram(from, message).await,
+                        SystemVersion::Dimmnet | SystemVersion::Direct => {
+                            self.stores(from, message).await;
+                        }
                     }
                     let mailbox = &mut self.variables.borrow_mut()[variable][to as Side];
                     mailbox.receive(from as u32, message, &mut effects);
@@ -331,7 +339,7 @@ impl Run {
                 let mut left = self.size;
                 while left > 0 {
                     let part = left.min(DATAGRAM);
-                    self.acknowledged(from, part, self.bytes == Bytes::Physical).await;
+                    self.acknowledged(from, part, self.bytes == ByteCosts::Physical).await;
                     left -= part;
                 }
                 pair.copy(1 - from, self.size).await;
@@ -355,7 +363,7 @@ impl Run {
             }
             MailboxMessage::Contents(..) => {
                 pair.copy(from, self.size).await;
-                if self.bytes == Bytes::Physical {
+                if self.bytes == ByteCosts::Physical {
                     pair.blocks(from, self.size).await;
                 }
                 pair.copy(1 - from, self.size).await;
@@ -398,9 +406,9 @@ mod tests {
 
     #[test]
     fn fg_18_time_is_proportional_to_the_number_of_variables() {
-        for version in Version::ALL {
+        for version in SystemVersion::ALL {
             let time =
-                |variables| run(&Machines::stored(), version, Bytes::Physical, variables, 4096);
+                |variables| run(&Machines::stored(), version, ByteCosts::Physical, variables, 4096);
             let ratio = time(512) / time(64);
             assert!((ratio / 8.0 - 1.0).abs() < 0.02, "{ratio}");
         }
@@ -420,7 +428,7 @@ mod tests {
         let away = times(word, 5 + 1 + 3) + times(bookkeeping, 2 + 1 + 1) + contents;
         // In the second it is this one: only the other's word of the owner is not.
         let here = times(word, 1) + times(bookkeeping, 5 + 2 + 1 + 4) + contents;
-        let took = run(&Machines::stored(), Version::Direct, Bytes::CopyBound, 2, 4096);
+        let took = run(&Machines::stored(), SystemVersion::Direct, ByteCosts::CopyBound, 2, 4096);
         let expected = (away + here).seconds();
         assert!((took - expected).abs() < 1e-12, "{took} s, not {expected}");
     }

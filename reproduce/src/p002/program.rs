@@ -15,7 +15,7 @@ use hikyaku_sim::model::tofu2::{DescriptorCommand, TofuQueueAddress};
 
 /// Numbers of a mapping that a test may falsify (TF-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub(crate) struct MappingNumbers {
     /// Scheduling pointer ahead of the read pointer at the beginning.
     pub(crate) offset: u32,
     /// SPS of the RTR to a neighbour.
@@ -26,13 +26,13 @@ pub(crate) struct Mapping {
     pub(crate) nops: u32,
 }
 
-impl Mapping {
+impl MappingNumbers {
     /// FAST with SD and EOD in one put.
-    pub(crate) const FAST: Mapping = Mapping { offset: 1, ready: 2, own: 0, nops: 0 };
+    pub(crate) const FAST: MappingNumbers = MappingNumbers { offset: 1, ready: 2, own: 0, nops: 0 };
 
     /// MRC for `n` neighbours, with SD and EOD in one put.
-    pub(crate) const fn mrc(n: u32) -> Mapping {
-        Mapping { offset: n, ready: 1, own: 2 * n, nops: n - 1 }
+    pub(crate) const fn mrc(n: u32) -> MappingNumbers {
+        MappingNumbers { offset: n, ready: 1, own: 2 * n, nops: n - 1 }
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn data(to: TofuQueueAddress, bytes: u64) -> DescriptorCommand {
 
 /// One iteration of FAST on the queue for `neighbour`.
 pub(crate) fn fast(
-    mapping: Mapping,
+    mapping: MappingNumbers,
     neighbour: TofuQueueAddress,
     bytes: u64,
 ) -> Vec<DescriptorCommand> {
@@ -55,7 +55,7 @@ pub(crate) fn fast(
 
 /// One iteration of MRC on the queue `own`.
 pub(crate) fn mrc(
-    mapping: Mapping,
+    mapping: MappingNumbers,
     own: TofuQueueAddress,
     neighbours: &[TofuQueueAddress],
     bytes: u64,
@@ -84,17 +84,17 @@ mod tests {
 
     #[test]
     fn tf_08_fast_has_two_slots_a_neighbour() {
-        let program = fast(Mapping::FAST, queue(1), 64);
+        let program = fast(MappingNumbers::FAST, queue(1), 64);
         assert_eq!(released(&program), [Some(2), Some(0)]);
     }
 
     #[test]
     fn tf_09_mrc_has_six_slots_for_two_neighbours_and_twelve_for_four() {
-        let program = mrc(Mapping::mrc(2), queue(0), &[queue(1), queue(2)], 64);
+        let program = mrc(MappingNumbers::mrc(2), queue(0), &[queue(1), queue(2)], 64);
         assert_eq!(released(&program), [Some(1), Some(1), None, Some(4), Some(0), Some(0)]);
         let neighbours = [1, 2, 3, 4].map(queue);
-        let program = mrc(Mapping::mrc(4), queue(0), &neighbours, 64);
+        let program = mrc(MappingNumbers::mrc(4), queue(0), &neighbours, 64);
         assert_eq!((program.len(), released(&program)[7]), (12, Some(8)));
-        assert_eq!(Mapping::mrc(4).offset, 4);
+        assert_eq!(MappingNumbers::mrc(4).offset, 4);
     }
 }

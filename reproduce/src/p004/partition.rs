@@ -20,24 +20,24 @@ pub(super) fn costs(machines: &Machines) -> (&Machine, Costs) {
 }
 
 /// One run: a program on some nodes, and how long it takes.
-pub(crate) struct Run {
+pub(crate) struct ProgramRun {
     simulation: Simulation,
     system: NiaSystem,
 }
 
-impl Run {
+impl ProgramRun {
     /// On the machine's own network.
-    pub(crate) fn new(machines: &Machines) -> Run {
-        Run::on(machines, machines.get("cp-pacs").topology())
+    pub(crate) fn new(machines: &Machines) -> ProgramRun {
+        ProgramRun::on(machines, machines.get("cp-pacs").topology())
     }
 
     /// With the same links and switches in another shape.
-    pub(crate) fn on(machines: &Machines, topology: Rc<dyn Topology>) -> Run {
+    pub(crate) fn on(machines: &Machines, topology: Rc<dyn Topology>) -> ProgramRun {
         let (machine, costs) = costs(machines);
         let simulation = Simulation::new(0xc99ac5);
         let network = machine.network_on(&simulation, topology);
         let system = NiaSystem::new(&simulation, &costs, network);
-        Run { simulation, system }
+        ProgramRun { simulation, system }
     }
 
     /// A handle for programs.
