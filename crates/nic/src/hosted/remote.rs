@@ -456,14 +456,6 @@ pub(super) fn book(own: &Segment<'_>) -> Book {
 }
 
 impl Shared for Segment<'_> {
-    fn contexts(&self) -> u32 {
-        self.layout().contexts
-    }
-
-    fn segments(&self) -> u32 {
-        self.layout().segments
-    }
-
     fn line(&self, context: ContextId) -> &crate::table::ContextLine {
         self.context(context)
     }
