@@ -104,3 +104,23 @@ impl Doorbell {
         call(&self.wakes);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_rank_that_sleeps_is_called() {
+        for (pending, ends, calls) in [(true, false, 0), (false, true, 0), (false, false, 1)] {
+            let bell = Doorbell::default();
+            assert_eq!(bell.begin_sleep(|| true, || pending).is_none(), pending);
+            if ends {
+                bell.end_sleep();
+            }
+            let mut called = 0;
+            bell.wake(|_| called += 1);
+            bell.wake(|_| called += 1);
+            assert_eq!(called, calls, "pending {pending}, ended {ends}");
+        }
+    }
+}

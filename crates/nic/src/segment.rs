@@ -692,4 +692,65 @@ mod tests {
         let per_rank = |ranks| SegmentLayout::for_ranks(ranks).segment_bytes();
         assert!(per_rank(256) < 2 * per_rank(16));
     }
+
+    #[test]
+    fn every_part_has_room_for_its_items() {
+        for ranks in [1, 3, 17, 300] {
+            let layout = SegmentLayout::for_ranks(ranks);
+            let at = Offsets::of(&layout);
+            let count = |one: u32, other: u32| one as usize * other as usize;
+            let parts = [
+                (at.sources, ranks as usize * size_of::<SourceLine>(), at.senders),
+                (at.senders, ranks as usize * size_of::<SenderLine>(), at.contexts),
+                (at.contexts, layout.contexts as usize * size_of::<ContextLine>(), at.segments),
+                (
+                    at.segments,
+                    count(layout.contexts, layout.segments) * size_of::<SegmentEntry>(),
+                    at.queues,
+                ),
+                (at.queues, layout.queues as usize * size_of::<QueuePointers>(), at.commands),
+                (
+                    at.commands,
+                    count(layout.queues, layout.queue_slots) * size_of::<CommandSlot>(),
+                    at.status,
+                ),
+                (at.status, layout.status_rings as usize * size_of::<StatusControl>(), at.slots),
+                (
+                    at.slots,
+                    count(layout.status_rings, layout.status_slots) * size_of::<Slot>(),
+                    at.rings,
+                ),
+                (at.rings, layout.rings as usize * size_of::<RingControl>(), at.payload),
+                (at.payload, count(layout.rings, layout.ring_bytes), at.awaited),
+                (at.lines, count(layout.groups.channels, 1) * size_of::<ControlLines>(), at.syncs),
+                (at.syncs, count(layout.groups.channels, 1) * size_of::<SyncCounts>(), at.area),
+            ];
+            for (part, (start, bytes, next)) in parts.into_iter().enumerate() {
+                let spare = next - start - bytes;
+                assert!(spare < 4096, "{ranks} ranks, part {part}: {spare} bytes");
+            }
+            let (start, end) = layout.rings_at();
+            assert!(start.is_multiple_of(4096) && end < layout.area_at(0));
+            assert_eq!(end - start, count(layout.rings, layout.ring_bytes), "whole pages");
+        }
+    }
+
+    #[test]
+    fn sizes_at_their_limits_are_valid() {
+        let good = SegmentLayout::for_ranks(4);
+        for limit in [
+            SegmentLayout { status_slots: 4, ..good },
+            SegmentLayout { ring_bytes: GRANULE as u32, packet_bytes: GRANULE as u32, ..good },
+            SegmentLayout { queues: MAX_QUEUE_SLOTS, ..good },
+            SegmentLayout { queue_slots: MAX_QUEUE_SLOTS, ..good },
+            SegmentLayout { contexts: MAX_TABLE, ..good },
+            SegmentLayout { segments: MAX_TABLE, ..good },
+            SegmentLayout {
+                groups: GroupLayout { channels: MAX_CHANNELS, area_bytes: 1 << 30 },
+                ..good
+            },
+        ] {
+            assert_eq!(limit.check(), Ok(()));
+        }
+    }
 }

@@ -214,4 +214,30 @@ mod tests {
         assert!(!GATE.is_wanted());
         assert_eq!(inside, 4000);
     }
+
+    #[test]
+    fn a_thread_sleeps_while_the_gate_is_taken() {
+        let gate = Gate::new();
+        assert!(gate.is_free_soon());
+        gate.enter(|_, _| panic!("nobody is inside"));
+        assert!(!gate.is_free_soon());
+        let sleeps = std::cell::Cell::new(0);
+        gate.enter(|word, value| {
+            assert_eq!(word.load(Ordering::Relaxed), value);
+            sleeps.set(sleeps.get() + 1);
+            gate.leave(|_| {});
+        });
+        assert_eq!(sleeps.get(), 1);
+    }
+
+    #[test]
+    fn a_berth_sleeps_until_it_is_called() {
+        let (mut crew, berth) = (ThreadCrew::default(), Arc::new(Berth::default()));
+        crew.lie_down(&berth, ());
+        let mut slept = false;
+        berth.sleep(|word, value| slept = word.load(Ordering::Relaxed) == value);
+        assert!(slept);
+        crew.call(|()| true, |_| {});
+        berth.sleep(|_, _| panic!("it has been called"));
+    }
 }

@@ -78,11 +78,10 @@ fn with_unit(given: &str, text: &str, units: &[(&str, u64)], wanted: &str) -> Re
 }
 
 /// `number × factor` in whole steps; `None` if it is not a plain decimal, overflows, or has digits
-/// below one step.
+/// below one step. `number` consists of digits and points.
 fn decimal(number: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 12 {
+    if fraction.len() > 12 {
         return None;
     }
     let steps = whole.parse::<u64>().ok()?.checked_mul(factor)?;
@@ -142,7 +141,9 @@ mod tests {
         for bad in ["3 us", "99999999999999999999 MB/s", "18446744073709551615 GB/s", "300 mb/s"] {
             assert!(rate(bad).is_err(), "{bad}");
         }
-        for bad in ["", "K", "-1", "1.5 B", "8X", "1KK", "1..5K", "18014398509481984K"] {
+        let points = [".5K", "1..5K", "1.2.3K", "."];
+        let others = ["", "K", "-1", "1.5 B", "8X", "1KK", "18014398509481984K"];
+        for bad in [&points[..], &others].concat() {
             let why = size(bad).unwrap_err();
             assert!(why.contains("write a size such as"), "{bad}: {why}");
         }

@@ -10,6 +10,9 @@
 //! call, and must not touch a wall, the memory between the shared parts. The host checks regions
 //! exactly and answers out of bounds; the vector's index would catch reads beyond it. `hostile.rs`
 //! tests records and queues of one rank in more depth.
+//!
+//! The host also records who is woken and, in virtual time, what takes time: the last tests are of
+//! these.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -19,12 +22,12 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Advance, Atomic, AtomicOp, Command, ContextId, CopyPort, DeathCause, Event, FullPolicy, Get,
-    GroupId, GroupPort, Integer, Key, Landing, Member, MemoryPort, Notification, Operation, Port,
-    PostError, QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank, RegisterValue,
-    RemoteAddress, Reply, Rights, RingPort, Route, Space, Wake,
+    Advance, Atomic, AtomicOp, Command, ContextId, CopyPort, DeathCause, Event, FullCause,
+    FullPolicy, Get, GroupId, GroupPort, Integer, JointCopy, Key, Landing, Member, MemoryPort,
+    Notification, Operation, Port, PostError, QueueAddress, QueueCommand, QueueMode, QueuePort,
+    QueuePut, Rank, RegisterValue, RemoteAddress, Reply, Rights, RingPort, Route, Space, Wake,
 };
-use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
+use hikyaku_nic::hosted::{Conductor, Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::segment::{GroupLayout, Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
@@ -50,6 +53,9 @@ struct WalledRegions {
     clock: Cell<u64>,
     /// Who was woken.
     woken: RefCell<Vec<Rank>>,
+    /// Whether the ranks are in virtual time, and what they then asked of their conductor.
+    conducted: Cell<bool>,
+    spent: RefCell<Vec<(&'static str, Rank, u64)>>,
 }
 
 impl WalledRegions {
@@ -71,8 +77,8 @@ impl WalledRegions {
             groups: GroupLayout { channels: 2, area_bytes: 512 },
         };
         layout.check().unwrap();
-        let (pages, clock, woken) = Default::default();
-        let mut memory = WalledRegions { pages, layout, clock, woken };
+        let (pages, clock, woken, conducted, spent) = Default::default();
+        let mut memory = WalledRegions { pages, layout, clock, woken, conducted, spent };
         let bytes = memory.registry_at() + Page::BYTES + WALL;
         let brick = || Page(std::array::from_fn(|_| AtomicU64::new(BRICK)));
         memory.pages.extend((0..bytes / Page::BYTES).map(|_| brick()));
@@ -256,6 +262,51 @@ unsafe impl Host for RegionHost {
     fn copies_from(&self, _space: Space) -> Option<usize> {
         None
     }
+
+    fn conductor(&mut self) -> Option<&mut dyn Conductor> {
+        self.is_conducted().then_some(self)
+    }
+
+    fn is_conducted(&self) -> bool {
+        self.0.conducted.get()
+    }
+}
+
+/// Says what takes time.
+impl Conductor for RegionHost {
+    fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
+        Ok(command.payload.len())
+    }
+
+    fn awaits_landing(&mut self, _to: Rank) -> bool {
+        false
+    }
+
+    fn announce(&mut self, _to: Rank, _protocol: u8, _header: u64, _length: u64, _offset: u64) {}
+
+    fn go(&mut self, to: Rank, bytes: u64) {
+        self.0.spent.borrow_mut().push(("go", to, bytes));
+    }
+
+    fn come_back(&mut self, from: Rank, bytes: u64) {
+        self.0.spent.borrow_mut().push(("come back", from, bytes));
+    }
+
+    fn received(&mut self, _from: Rank, _bytes: u64, _begins: Option<u64>) {}
+
+    fn near(&mut self, bytes: u64) {
+        self.0.spent.borrow_mut().push(("near", self.1, bytes));
+    }
+
+    fn own(&mut self) {}
+
+    fn compute(&mut self, _span: Time) {}
+
+    fn look_in_vain(&mut self) {}
+
+    fn catch_up(&mut self) {}
+
+    fn run(&mut self, _queue: QueueAddress) {}
 }
 
 /// One step of the test.
@@ -558,5 +609,122 @@ fn whoever_says_that_it_sleeps_is_woken() {
             assert_eq!(port.post(&command), Ok(command.payload.len()));
             assert_eq!(memory.woken.take(), vec![1; usize::from(sleeps)], "{command:?}");
         }
+    }
+}
+
+#[test]
+fn a_grant_wakes_whoever_waits_for_room() {
+    let memory = WalledRegions::new();
+    let mut port = HostedPort::new(RegionHost(Rc::clone(&memory), 0));
+    for (waits, credit) in [(0, 10), (1, 20)] {
+        memory.segment(0).sender(1).waiting.store(waits, Ordering::Relaxed);
+        port.grant(1, credit);
+        assert_eq!(memory.woken.take(), vec![1; waits as usize]);
+    }
+}
+
+#[test]
+fn a_joint_copy_wakes_its_receiver_if_asleep() {
+    let memory = WalledRegions::new();
+    let mut port = HostedPort::new(RegionHost(Rc::clone(&memory), 0));
+    let into = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+    let copy = JointCopy { into, length: 100, number: 1 };
+    for sleeps in [0, 1] {
+        memory.segment(1).joint().open(copy.number);
+        memory.segment(1).doorbell().sleeping.store(sleeps, Ordering::Relaxed);
+        assert_eq!(port.write_jointly(&copy, &[7; 100]), Ok(100));
+        assert_eq!(memory.woken.take(), vec![1; sleeps as usize]);
+    }
+}
+
+/// Of several that it waits for, anyone may be the one that it needs.
+#[test]
+fn only_the_awaited_contribution_wakes_a_rank() {
+    for (polled, synced, woken) in [
+        (None, false, vec![]),
+        (Some(1), false, vec![0]),
+        (Some(2), false, vec![]),
+        (Some(2), true, vec![0]),
+    ] {
+        let memory = WalledRegions::new();
+        let port = |rank| HostedPort::new(RegionHost(Rc::clone(&memory), rank));
+        let (mut reader, mut writer) = (port(0), port(1));
+        let group = reader.join(0, &[0, 1, 2], 0).unwrap();
+        writer.join(0, &[0, 1, 2], 0).unwrap();
+        if let Some(place) = polled {
+            assert_eq!(reader.contribution(group, place), Ok(None));
+        }
+        if synced {
+            reader.sync(group, 0).unwrap();
+            assert_eq!(reader.synced(group, 0), Ok(false));
+        }
+        reader.park(None);
+        memory.segment(0).doorbell().sleeping.store(1, Ordering::Relaxed);
+        writer.contribute(group, 0, &[]).unwrap();
+        assert_eq!(memory.woken.take(), woken, "it polled for {polled:?}, a barrier: {synced}");
+    }
+}
+
+#[test]
+fn in_virtual_time_requests_and_replies_take_time() {
+    let memory = WalledRegions::new();
+    memory.conducted.set(true);
+    let mut port = HostedPort::new(RegionHost(Rc::clone(&memory), 0));
+    let at = |rank| RemoteAddress { rank, space: Space::Region, offset: 0 };
+    let put = |rank| Command::put(at(rank), &[7; 24]);
+    let get = |rank| {
+        let operation = Operation::Get(Get { from: at(rank), into: 64, length: 40 });
+        Command { operation, ..Command::nop(rank) }
+    };
+    let add = |rank| {
+        let (operation, integer) = (AtomicOp::Add, Integer::U64);
+        let atomic = Atomic { target: at(rank), operation, integer, operand: 1, result: None };
+        Command { operation: Operation::Atomic(atomic), ..Command::nop(rank) }
+    };
+    // A frame has 16 bytes beside its payload.
+    for (command, spent) in [
+        (put(1), vec![("go", 1, 24 + 16), ("come back", 1, 16)]),
+        (get(1), vec![("go", 1, 16), ("come back", 1, 40 + 16)]),
+        (add(1), vec![("go", 1, 16), ("come back", 1, 8 + 16)]),
+        (put(0), vec![]),
+        (get(0), vec![]),
+        (add(0), vec![]),
+        (Command::send(0, 0, 0, b"to itself"), vec![("near", 0, 9)]),
+        (Command::send(1, 0, 0, b"carried"), vec![]),
+    ] {
+        assert_eq!(port.post(&command), Ok(command.payload.len()));
+        assert_eq!(memory.spent.take(), spent, "{command:?}");
+    }
+}
+
+/// In virtual time its second wait counts as a sleep, so its periodic work is done.
+#[test]
+fn who_holds_up_another_does_not_wait_twice() {
+    for (conducted, waits, second) in
+        [(true, 1, Wake::Slept), (true, 0, Wake::Look), (false, 1, Wake::Look)]
+    {
+        let memory = WalledRegions::new();
+        memory.conducted.set(conducted);
+        let mut port = HostedPort::new(RegionHost(Rc::clone(&memory), 0));
+        memory.segment(0).sender(1).waiting.store(waits, Ordering::Relaxed);
+        memory.segment(0).doorbell().attention.store(1, Ordering::Relaxed);
+        assert!(port.poll().is_none());
+        assert_eq!([(); 2].map(|()| port.park(None)), [Wake::Look, second]);
+    }
+}
+
+#[test]
+fn virtual_time_checks_the_ring_before_the_flight() {
+    let memory = WalledRegions::new();
+    memory.conducted.set(true);
+    let mut port = HostedPort::new(RegionHost(Rc::clone(&memory), 0));
+    let absent = PostError::NoSuchRing { destination: 1, ring: 9 };
+    for (bytes, total, expected) in
+        [(8, 8, Ok(8)), (8, 300, Err(absent)), (200, 200, Err(absent)), (200, 300, Err(absent))]
+    {
+        let payload = vec![7; bytes];
+        let command = Command::send(1, 0, 0, &payload);
+        let command = Command { route: Route::Ring(9), total, ..command };
+        assert_eq!(port.post(&command), expected, "{bytes} bytes of {total}");
     }
 }

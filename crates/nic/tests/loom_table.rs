@@ -78,14 +78,6 @@ impl SharedTables {
 }
 
 impl SharedContexts for SharedTables {
-    fn contexts(&self) -> u32 {
-        1
-    }
-
-    fn segments(&self) -> u32 {
-        2
-    }
-
     fn line(&self, _context: ContextId) -> &ContextLine {
         &self.line
     }

@@ -410,4 +410,11 @@ mod tests {
         assert_eq!(QueueFault::from_word(0), None);
         assert!(matches!(QueueFault::from_word(1), Some(QueueFault::Malformed { .. })));
     }
+
+    #[test]
+    fn only_puts_have_bytes() {
+        let to = QueueAddress { rank: 1, queue: 2, generation: 3 };
+        let put = QueuePut { length: 1 << 40, ..QueuePut::ready(to, 1) };
+        assert_eq!([QueueCommand::Nop, QueueCommand::Put(put)].map(|c| c.length()), [0, 1 << 40]);
+    }
 }

@@ -109,8 +109,9 @@ impl<H: Host> HostedPort<H> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::fabric::{Activity, Port, Wait};
+    use crate::fabric::{Activity, Command, Port, Wait};
     use crate::loopback::{self, LoopbackConfig, LoopbackPort};
+    use crate::wire::StatusKind;
 
     fn port(ranks: u32) -> LoopbackPort {
         let mut config = LoopbackConfig { region_bytes: 4096, ..LoopbackConfig::for_ranks(ranks) };
@@ -165,5 +166,40 @@ mod tests {
     fn a_rank_that_never_sleeps_audits_now_and_then() {
         let looks = (0..2 * LONG_WAITS + 2).map(|idle| (idle, Wake::Look));
         assert_eq!(audits(&mut port(2), looks), [(1 << 14) - 1, (1 << 15) - 1]);
+    }
+
+    fn overwritten(port: &mut LoopbackPort) -> Option<Rank> {
+        slept(port, 0..3);
+        while let Some(event) = port.poll() {
+            if let Event::PeerFailed(PeerFailure { rank, cause, .. }) = event {
+                assert_eq!(cause, DeathCause::Overwritten);
+                return Some(rank);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_sender_whose_record_is_lost_counts_as_failed() {
+        let mut ports = loopback::open(&LoopbackConfig::for_ranks(2)).unwrap();
+        let capacity = ports[1].lanes[0].ring.capacity() as u64;
+        ports[0].post(&Command::send(1, 0, 0, b"lost")).unwrap();
+        // The record is overwritten by one of another lap.
+        ports[1].own.status(0).publish(5 * capacity, StatusKind::Void, 0, 0, 0, &[]);
+        assert_eq!(overwritten(&mut ports[1]), None, "the sender has not said that it posted");
+        slept(&mut ports[0], 0..3);
+        assert_eq!(overwritten(&mut ports[1]), Some(0));
+    }
+
+    #[test]
+    fn a_count_beyond_two_rings_says_nothing() {
+        let capacity = port(2).lanes[0].ring.capacity() as u64;
+        for (posted, expected) in
+            [(0, None), (1, Some(1)), (2 * capacity, Some(1)), (2 * capacity + 1, None)]
+        {
+            let mut port = port(2);
+            port.own.sender(1).posted.store(posted, Ordering::Release);
+            assert_eq!(overwritten(&mut port), expected, "{posted} posted");
+        }
     }
 }

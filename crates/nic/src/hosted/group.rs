@@ -600,3 +600,86 @@ fn gone(state: PeerState, rank: Rank) -> Option<GroupError> {
 pub(super) fn is_there(state: PeerState) -> bool {
     matches!(state, PeerState::Starting | PeerState::Running)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosted::HostedPort;
+    use crate::loopback::{LoopbackConfig, LoopbackHost, open};
+
+    type Ports = [HostedPort<LoopbackHost>; 2];
+
+    /// Two ranks in a group.
+    fn pair() -> (Ports, GroupId) {
+        let mut ports = Ports::try_from(open(&LoopbackConfig::for_ranks(2)).unwrap()).unwrap();
+        let ids = ports.each_mut().map(|port| port.join(0, &[0, 1], 0).unwrap());
+        (ports, ids[0])
+    }
+
+    #[test]
+    fn a_group_is_as_it_was_joined() {
+        let (ports, id) = pair();
+        let area = GroupLayout::DEFAULT.area_bytes as usize;
+        for (place, port) in ports.iter().enumerate() {
+            let group = port.group(id).unwrap();
+            let found = (group.members(), group.place(), group.area_bytes());
+            assert_eq!(found, (&[0, 1][..], place, area));
+        }
+    }
+
+    #[test]
+    fn an_empty_contribution_has_no_bytes() {
+        let ([mut a, mut b], id) = pair();
+        for (payload, is_empty) in [(&[][..], true), (&[7; 8], false)] {
+            a.contribute(id, 5, payload).unwrap();
+            let found = b.contribution(id, 0).unwrap().unwrap();
+            assert_eq!((found.word(), found.len(), found.is_empty()), (5, payload.len(), is_empty));
+            a.finish_round(id).unwrap();
+            b.finish_round(id).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_line_lasts_until_all_finished_its_round() {
+        let ([mut a, mut b], id) = pair();
+        a.contribute(id, 5, b"kept").unwrap();
+        b.contribute(id, 5, &[]).unwrap();
+        assert_eq!(a.all_contributed(id, 5), Ok(Some(true)));
+        a.finish_round(id).unwrap();
+        for _ in 1..LINES {
+            a.contribute(id, 6, &[]).unwrap();
+            a.finish_round(id).unwrap();
+        }
+        assert_eq!(a.contribute(id, 7, b"over"), Err(GroupError::Full));
+        let found = b.contribution(id, 0).unwrap().unwrap();
+        let mut into = [0; 4];
+        assert_eq!(b.load_contribution(id, 0, &found, 0, &mut into), 4);
+        assert_eq!(&into, b"kept");
+        b.finish_round(id).unwrap();
+        a.contribute(id, 7, b"over").unwrap();
+    }
+
+    #[test]
+    fn a_later_step_replaces_one_of_its_kind() {
+        let ([mut a, _], _) = pair();
+        let on = |channel, step| AwaitedStep { channel, place: 1, step };
+        let steps = [
+            on(0, MemberStep::Sync(1, 1)),
+            on(0, MemberStep::Sync(2, 1)),
+            on(0, MemberStep::Line(1)),
+            on(0, MemberStep::Finished(1)),
+            on(1, MemberStep::Line(1)),
+        ];
+        let later = [
+            on(0, MemberStep::Sync(1, 2)),
+            on(0, MemberStep::Sync(2, 2)),
+            on(0, MemberStep::Line(2)),
+            on(0, MemberStep::Finished(2)),
+            on(1, MemberStep::Line(2)),
+        ];
+        steps.iter().chain(&later).for_each(|step| a.groups.ask(*step));
+        let mut asked = Vec::new();
+        a.take_steps(&mut asked);
+        assert_eq!(asked, later);
+    }
+}

@@ -197,4 +197,10 @@ mod tests {
     fn an_area_of_no_bytes_has_no_slots() {
         assert_eq!(AreaBook::new(1024).take(1025, 1), None);
     }
+
+    #[test]
+    fn a_slot_may_end_where_the_area_does() {
+        let mut stage = AreaBook::new(1024);
+        assert_eq!([1, 2, 3].map(|round| stage.take(512, round)), [Some(0), Some(512), None]);
+    }
 }

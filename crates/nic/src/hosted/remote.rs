@@ -458,14 +458,6 @@ pub(super) fn book(own: &Segment<'_>) -> ContextBook {
 }
 
 impl SharedContexts for Segment<'_> {
-    fn contexts(&self) -> u32 {
-        self.layout().contexts
-    }
-
-    fn segments(&self) -> u32 {
-        self.layout().segments
-    }
-
     fn line(&self, context: ContextId) -> &crate::table::ContextLine {
         self.context(context)
     }

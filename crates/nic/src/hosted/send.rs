@@ -491,3 +491,25 @@ fn record(command: &Command<'_>, time: u64, claim: Claim, ring: RingId, from: u6
         u64::from(ring) << 32 | u64::from(claim.length),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Port;
+    use crate::loopback::{LoopbackConfig, open};
+
+    #[test]
+    fn inline_messages_use_up_credit_on_either_path() {
+        // Private status rings have the fast path, a shared one has not.
+        for status_rings in [2, 1] {
+            let mut config = LoopbackConfig::for_ranks(2);
+            (config.layout.credit, config.layout.status_rings) = (3, status_rings);
+            let mut ports = open(&config).unwrap();
+            let cause = FullCause::Credit;
+            let full = PostError::Full { destination: 1, cause };
+            let mut post = |credited| ports[0].post_inline(1, 0, 0, &[], credited);
+            assert_eq!([(); 4].map(|()| post(true)), [Ok(()), Ok(()), Ok(()), Err(full)]);
+            assert_eq!(post(false), Ok(()), "it needs none");
+        }
+    }
+}

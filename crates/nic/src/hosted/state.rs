@@ -130,3 +130,22 @@ impl OwnRing {
         OwnRing { ledger: Ledger::new(size, 0), published: 0, seen_full: 0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fabric::{Command, Port};
+    use crate::hosted::arrive::PUBLISH_PARTS;
+    use crate::loopback::{LoopbackConfig, open};
+
+    #[test]
+    fn senders_see_the_head_in_parts_of_the_ring() {
+        let mut ports = open(&LoopbackConfig::for_ranks(2)).unwrap();
+        let slots = ports[0].capabilities().status_slots;
+        let part = slots / PUBLISH_PARTS as usize;
+        let message = Command::send(1, 0, 0, b"inline");
+        (0..slots - 1).for_each(|_| assert_eq!(ports[0].post(&message), Ok(6)));
+        (0..2 * part - 1).for_each(|_| assert!(ports[1].poll().is_some()));
+        let more = (0..).find(|_| ports[0].post(&message).is_err());
+        assert_eq!(more, Some(part), "nearly two parts are free, and one is published");
+    }
+}

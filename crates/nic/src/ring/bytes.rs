@@ -253,7 +253,12 @@ impl<'m> Bytes<'m> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
+
+    /// The way is the process's: the tests that adopt one run one after the other.
+    static ADOPTING: Mutex<()> = Mutex::new(());
 
     #[test]
     fn long_stores_are_exact_at_every_alignment() {
@@ -284,9 +289,10 @@ mod tests {
         let start = NonNull::new(area.as_mut_ptr()).unwrap();
         // SAFETY: the vector outlives the view and is read only through it.
         let bytes = unsafe { Bytes::new(start, 2 * LONG_FROM) };
-        // Other tests of this process may store meanwhile: both ways are correct.
+        let _alone = ADOPTING.lock().unwrap_or_else(PoisonError::into_inner);
         for (round, way) in [LongStores::PastCaches, LongStores::Cached].into_iter().enumerate() {
             way.adopt();
+            assert_eq!(LongStores::adopted(), way);
             for length in [8, LONG_FROM - 1, LONG_FROM, LONG_FROM + 9] {
                 let from = vec![round as u8 + 1; length];
                 bytes.store(3, &from);
@@ -299,6 +305,7 @@ mod tests {
 
     #[test]
     fn overlapping_copies_within_an_area_are_exact() {
+        let _alone = ADOPTING.lock().unwrap_or_else(PoisonError::into_inner);
         for way in [LongStores::PastCaches, LongStores::Cached] {
             way.adopt();
             overlapping_copies();

@@ -297,6 +297,7 @@ mod tests {
         let (control, slots) = (StatusControl::default(), slots(8));
         let ring = ring_of(&control, &slots);
         let mut poster = Poster::default();
+        assert_eq!(ring.limit(&poster), 7);
         for _ in 0..7 {
             assert!(ring.has_room(&mut poster));
             ring.reserve(&mut poster);
@@ -304,6 +305,7 @@ mod tests {
         assert!(!ring.has_room(&mut poster));
         ring.free(1);
         assert!(ring.has_room(&mut poster));
+        assert_eq!(ring.limit(&poster), 8);
     }
 
     fn slots(count: usize) -> Vec<Slot> {

@@ -87,8 +87,7 @@ impl ContextLine {
     /// Points a register. Owner only.
     pub fn set(&self, register: u8, value: Option<RegisterValue>) {
         let AddressRegister { binding, cursor } = &self.registers[usize::from(register)];
-        let serial = (binding.load(Ordering::Relaxed) >> OFFSET_BITS).wrapping_add(1) & 0xffff;
-        let serial = serial << OFFSET_BITS;
+        let serial = ((binding.load(Ordering::Relaxed) >> OFFSET_BITS) + 1) << OFFSET_BITS;
         let Some(RegisterValue { segment, offset, advance }) = value else {
             binding.store(serial, Ordering::Release);
             return;
@@ -174,12 +173,6 @@ fn decode(binding: u64, context: ContextId) -> Option<(Key, Advance)> {
 
 /// The part of one rank's contexts that peers see: where the lines and entries are.
 pub trait SharedContexts {
-    /// How many contexts there are.
-    fn contexts(&self) -> u32;
-
-    /// How many entries the segment table of each has.
-    fn segments(&self) -> u32;
-
     /// A context's line. The context must exist.
     fn line(&self, context: ContextId) -> &ContextLine;
 

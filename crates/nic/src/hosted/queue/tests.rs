@@ -132,3 +132,32 @@ fn a_queue_that_nobody_polls_for_keeps_no_rank_awake() {
     ports[1].post_queue(theirs.queue, &[QueueCommand::Put(told)]).unwrap();
     assert!(ports[0].queues.have_moved(&ports[0].own), "it polls for completions");
 }
+
+/// Rank 0 runs all copies. They have the least length that is put off.
+#[test]
+fn large_copies_to_here_go_first_in_turns() {
+    let mut ports = job(3);
+    let mine = ports[0].create_queue(QueueMode::Normal, 4).unwrap();
+    let [one, two] = [1, 2].map(|rank: usize| ports[rank].create_queue(SESSION, 4).unwrap());
+    let address = |rank, offset| RemoteAddress { rank, space: Space::Region, offset };
+    let fill = |ports: &[LoopbackPort], at, byte| {
+        ports[0].host().write(at, &[byte; LARGE as usize]).unwrap();
+    };
+    let [first, second] = [0, LARGE];
+    fill(&ports, address(1, first), 1);
+    fill(&ports, address(1, second), 3);
+    fill(&ports, address(2, first), 2);
+    let copy = |from, to| {
+        let ready = QueuePut::ready(to, 0);
+        QueueCommand::Put(QueuePut { from, at: first, length: LARGE, ..ready })
+    };
+    // The first copy reads what the other queue overwrites. The last overwrites it once more.
+    ports[1].post_queue(one.queue, &[copy(first, mine), copy(second, one)]).unwrap();
+    ports[2].post_queue(two.queue, &[copy(first, one)]).unwrap();
+    ports[0].post_queue(mine.queue, &[ready(two, 1), ready(one, 2)]).unwrap();
+    for (rank, byte) in [(0, 1), (1, 3)] {
+        let mut found = [0; LARGE as usize];
+        ports[0].host().read(address(rank, first), &mut found).unwrap();
+        assert_eq!(found, [byte; LARGE as usize], "at rank {rank}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Each fault alone, counted; held commands; commands that a link does not hold.
 
 use super::*;
-use crate::fabric::{Landing, Rights, Route, Space};
+use crate::fabric::{DeathCause, Landing, Reply, Rights, Route, Space};
 use crate::loopback::{LoopbackConfig, LoopbackPort, open};
 use crate::segment::SegmentLayout;
 
@@ -309,4 +309,41 @@ fn the_same_seed_makes_the_same_faults() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn each_command_to_a_dead_rank_fails_once() {
+    for duplicate in [0, 1000] {
+        let faults = Faults { delay: 1000, delay_polls: 1 << 30, duplicate, ..Faults::NONE };
+        let (mut a, _b) = job(Faults { window: 9, seed: 5, ..faults });
+        for header in 0..3 {
+            let told = Command { reply: Reply::Failure, ..message(header) };
+            assert_eq!(a.post(&told), Ok(100));
+        }
+        a.host().fail(1, DeathCause::Signal(9));
+        let _ = a.post(&message(3));
+        let mut failed = Vec::new();
+        while let Some(event) = a.poll() {
+            if let Event::Completed(completed) = event {
+                assert!(matches!(completed.outcome, Err(PostError::PeerFailed(_))));
+                failed.push(completed.header);
+            }
+        }
+        assert_eq!((failed, a.held()), (vec![0, 1, 2], 0));
+    }
+}
+
+#[test]
+fn a_leaving_port_tries_until_there_is_room() {
+    let mut ports = open(&LoopbackConfig::for_ranks(2)).unwrap().into_iter();
+    let mut refusing = |refuse| {
+        let faults = Faults { refuse, seed: 1, ..Faults::NONE };
+        FaultInjector::new(ports.next().unwrap(), faults)
+    };
+    let (a, mut b) = (refusing(900), refusing(0));
+    let faults = Faults { delay: 1000, delay_polls: 1 << 30, window: 9, ..Faults::NONE };
+    let mut a = FaultInjector::new(a, faults);
+    (0..5).for_each(|header| assert_eq!(a.post(&message(header)), Ok(100)));
+    drop(a);
+    assert_eq!(headers(&mut b), [0, 1, 2, 3, 4]);
 }

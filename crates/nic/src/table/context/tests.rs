@@ -29,14 +29,6 @@ impl Tables {
 }
 
 impl SharedContexts for Tables {
-    fn contexts(&self) -> u32 {
-        self.lines.len() as u32
-    }
-
-    fn segments(&self) -> u32 {
-        self.entries[0].len() as u32
-    }
-
     fn line(&self, context: ContextId) -> &ContextLine {
         &self.lines[usize::from(context.0)]
     }
@@ -153,4 +145,31 @@ fn a_scribbled_table_allocates_no_entry_twice() {
     assert_eq!(book.open(&tables), Ok(ContextId(1)), "the first is open, whatever the line says");
     assert_eq!(book.register(id, EXTENT, Rights::ALL, &tables).unwrap().index, 1);
     assert_eq!(book.deregister(key, &tables, |_| false), Ok(()));
+}
+
+#[test]
+fn half_of_a_setting_reserves_no_place() {
+    let tables = Tables::new(1, 1);
+    let mut book = ContextBook::new(1, 1);
+    let id = book.open(&tables).unwrap();
+    let segment = book.register(id, EXTENT, Rights::WRITE, &tables).unwrap();
+    let key = book.register_key(id, 0).unwrap();
+    let binding = &tables.lines[0].registers[0].binding;
+    let mut set = |offset| {
+        let value = RegisterValue { segment, offset, advance: Advance::Hold };
+        book.set_register(id, 0, Some(value), &tables).unwrap();
+        binding.load(Ordering::Acquire)
+    };
+    // The serial number comes round once.
+    for _ in 0..=1 << 16 {
+        let old = set(0);
+        let new = set(50);
+        assert_ne!(old >> OFFSET_BITS, new >> OFFSET_BITS);
+    }
+    let old = set(0);
+    let new = set(50);
+    binding.store(old, Ordering::Release);
+    assert_eq!(tables.claim(key, 10), Err(PutRefusal::Contended));
+    binding.store(new, Ordering::Release);
+    assert_eq!(tables.claim(key, 10), Ok(1050));
 }
