@@ -227,7 +227,9 @@ mod tests {
         for operation in Operation::ALL {
             let plain = Signature::new(operation).bytes(123_456_789).element(Element::of::<f64>());
             let max = plain.combination(Combination::MAX);
-            assert_ne!(plain.root(u32::MAX).sum(), plain.sum());
+            for other in [plain.root(u32::MAX), max, plain.element(Element::BYTE)] {
+                assert_ne!(other.sum(), plain.sum());
+            }
             for call in [plain, plain.root(0), max.root(4095), max] {
                 assert_eq!(Signature::of_word(call.word(77)), Some(call));
                 assert!(Signature::is_same_number(call.word(3), plain.word(259)));

@@ -234,3 +234,36 @@ pub(crate) mod memory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::pattern;
+
+    struct OnePiece(Vec<u8>);
+
+    impl Pieces for OnePiece {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn pack(&mut self, from: usize, into: &mut [u8]) {
+            into.copy_from_slice(&self.0[from..][..into.len()]);
+        }
+
+        fn unpack(&mut self, at: usize, data: &[u8]) {
+            self.0[at..][..data.len()].copy_from_slice(data);
+        }
+    }
+
+    #[test]
+    fn scattered_bytes_are_given_from_any_place() {
+        let bytes = pattern(2 * PACKET + 10, 1);
+        // SAFETY: the pieces own their memory, and nobody else has it.
+        let mut data = unsafe { Scattered::new(Box::new(OnePiece(bytes.clone()))) };
+        for from in [0, 5, PACKET - 1, PACKET, 2 * PACKET + 9, 3] {
+            let found = data.from(from);
+            assert!(!found.is_empty() && bytes[from..].starts_with(found), "from {from}");
+        }
+    }
+}

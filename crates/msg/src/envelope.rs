@@ -139,4 +139,13 @@ mod tests {
             assert_eq!(tag_of(match_bits(u32::MAX, tag)), tag);
         }
     }
+
+    #[test]
+    fn each_context_has_a_key_for_any_tag() {
+        let of = |context, tag| Envelope { destination: 0, context, tag }.bits();
+        let key = any_tag_key(of(7, 3));
+        assert_eq!(key, any_tag_key(of(7, 0)));
+        assert_ne!(key, any_tag_key(of(8, 3)));
+        assert!([0, 3, i32::MAX].iter().all(|tag| of(7, *tag) != key), "no tag has it");
+    }
 }

@@ -288,13 +288,14 @@ impl Layout {
     }
 }
 
-/// Copies a run. Single elements, and the bytes of one, are not worth a call of memcpy.
+/// Copies a run to one of the same length. Single elements, and the bytes of one, are not worth a
+/// call of memcpy.
 #[inline]
 fn copy_run<T: Copy>(into: &mut [T], from: &[T]) {
     match (into, from) {
         ([place], [value]) => *place = *value,
-        (into, from) if into.len() == 8 && from.len() == 8 => copy_short::<8, T>(into, from),
-        (into, from) if into.len() == 4 && from.len() == 4 => copy_short::<4, T>(into, from),
+        (into, from) if into.len() == 8 => copy_short::<8, T>(into, from),
+        (into, from) if into.len() == 4 => copy_short::<4, T>(into, from),
         (into, from) => into.copy_from_slice(from),
     }
 }

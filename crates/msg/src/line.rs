@@ -258,5 +258,15 @@ mod tests {
         }
         // The first entry, and the one that is found.
         assert_eq!(looks.get(), 3 * 2);
+        // A queue that has become shorter keeps its index for a while.
+        let mut line = MatchQueue::default();
+        (0..INDEXED_FROM as u64).for_each(|value| line.push(TestEntry(value, 0)));
+        (0..100).for_each(|_| _ = line.remove(0));
+        let fits = |entry: &TestEntry| {
+            looks.set(looks.get() + 1);
+            entry.0 == 300
+        };
+        assert_eq!(line.find(&[300], fits).and_then(|at| line.get(at)), Some(&TestEntry(300, 0)));
+        assert_eq!(looks.get(), 4 * 2);
     }
 }

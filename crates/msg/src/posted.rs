@@ -185,6 +185,16 @@ mod tests {
         posted.push(&any, id(4));
         assert!(posted.fits(0, bits(1)));
         assert!(posted.remove(&any, id(4)) && !posted.remove(&any, id(4)));
-        assert!(!posted.fits(0, bits(1)));
+        assert!(!posted.fits(0, bits(1)) && posted.is_empty());
+    }
+
+    #[test]
+    fn a_long_queue_finds_receives_by_tag() {
+        let mut posted = PostedReceives::new(1);
+        (10..1000).for_each(|tag| posted.push(&selector(Some(0), Some(tag)), id(tag as u64)));
+        posted.push(&selector(Some(0), None), id(1));
+        assert_eq!(posted.take(0, bits(999)), Some(id(999)));
+        assert_eq!(posted.take(0, bits(5)), Some(id(1)));
+        assert!(posted.remove(&selector(Some(0), Some(500)), id(500)));
     }
 }

@@ -278,6 +278,7 @@ mod tests {
         assert_eq!(take(&mut queue, Some(2), None), None);
         assert_eq!(take(&mut queue, None, None), Some((1, 1)));
         assert_eq!(take(&mut queue, None, None), None);
+        assert!(queue.is_empty());
     }
 
     #[test]

@@ -119,6 +119,8 @@ struct State<B> {
     /// What each rank has called.
     made: Vec<Vec<Made>>,
     dead: Vec<bool>,
+    /// Whether a copy was refused, so that nobody shows its memory any more.
+    is_refused: bool,
     /// What each rank has started.
     counts: Vec<Counts>,
     numbers: u64,
@@ -176,6 +178,7 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
         syncs: vec![0; size],
         made: vec![Vec::new(); size],
         dead: vec![false; size],
+        is_refused: false,
         counts: vec![Counts::default(); size],
         numbers: 0,
         events: 0,
@@ -430,7 +433,7 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
     fn expose(&self, bytes: &[B]) -> [B; ADDRESS] {
         let mut address = [B::default(); ADDRESS];
         let state = self.state.borrow();
-        let can = state.setup.reading() != Reading::Never;
+        let can = state.setup.reading() != Reading::Never && !state.is_refused;
         if let (true, Some(words)) = (can, (&mut address as &mut dyn Any).downcast_mut()) {
             let words: &mut [u8; ADDRESS] = words;
             words[0] = 1;
@@ -471,6 +474,10 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         let bytes: Box<dyn Any> = Box::new(bytes);
         into.copy_from_slice(&bytes.downcast::<Vec<B>>().unwrap());
         Ok(true)
+    }
+
+    fn note_refusal(&self) {
+        self.state.borrow_mut().is_refused = true;
     }
 
     async fn add(&self, to: u32) -> Result<(), NetworkError> {

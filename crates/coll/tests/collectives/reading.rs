@@ -46,13 +46,18 @@ fn every_rank_copies_what_it_needs_and_no_more() {
         let setup = on_one_node(size, seed);
         let entered = Cell::new(0);
         let results = run(&setup, async |node: &Node<u8>| {
-            let result = case.perform(node, &entered, 1).await;
-            (result, node.counts())
+            let first = case.perform(node, &entered, 1).await;
+            let counts = node.counts();
+            // Where nobody was refused, it reads again.
+            let again = case.perform(node, &entered, 2).await;
+            (first, counts, again, node.counts())
         });
         let others = size as usize - 1;
         for (rank, result) in (0..).zip(results) {
-            let (result, Counts { messages, reads, refused, .. }) = result.unwrap();
-            assert_eq!(result, Ok(case.expected(rank)), "rank {rank} of {case:?}");
+            let (first, counts, again, twice) = result.unwrap();
+            let Counts { messages, reads, refused, .. } = counts;
+            let expected = Ok(case.expected(rank));
+            assert_eq!((&first, &again), (&expected, &expected), "rank {rank} of {case:?}");
             if setup.reading() == Reading::Sometimes {
                 continue;
             }
@@ -62,6 +67,7 @@ fn every_rank_copies_what_it_needs_and_no_more() {
                 _ => others,
             };
             assert_eq!((reads, refused, messages), (expected, 0, 0), "rank {rank} of {case:?}");
+            assert_eq!((twice.reads, twice.messages), (2 * expected, 0), "rank {rank} of {case:?}");
         }
     }
 }

@@ -379,3 +379,49 @@ fn a_barrier_that_was_opened_is_entered_later() {
         assert_eq!(found, vec![size; size as usize]);
     }
 }
+
+async fn until(is_so: impl Fn() -> bool) {
+    poll_fn(|_| if is_so() { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// Nobody has received a part of that call by lines.
+#[test]
+fn a_root_whose_lines_end_before_it_writes_sends_messages() {
+    let (is_open, calls) = (Cell::new(false), Cell::new(None));
+    let results = run(tight_ports(2, 2), 1, async |group: &Ranks<'_>| {
+        let mut data = [7 - group.rank() as u8; 8];
+        if group.rank() == 0 {
+            until(|| is_open.get()).await;
+            // Without a receiver it comes to a call for which there is no room.
+            for call in 1.. {
+                let mut pending = Box::pin(broadcast(group, None, &mut data, 0));
+                let polled = poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await;
+                if polled.is_pending() {
+                    calls.set(Some(call));
+                    return (pending.await, data);
+                }
+            }
+        }
+        let mut first = Box::pin(broadcast(group, None, &mut data, 0));
+        poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
+        is_open.set(true);
+        until(|| calls.get().is_some()).await;
+        // That ends the lines, and the calls that the root has made by them fail here.
+        drop(first);
+        for _ in 2..calls.get().unwrap() {
+            assert!(broadcast(group, None, &mut data, 0).await.is_err());
+        }
+        (broadcast(group, None, &mut data, 0).await, data)
+    });
+    assert!(calls.get() > Some(2));
+    assert_eq!(results, vec![(Ok(()), [7; 8]); 2]);
+}
+
+#[test]
+fn lines_take_as_many_bytes_as_they_say() {
+    run(tight_ports(2, 2), 1, async |group: &Ranks<'_>| {
+        let most = group.most_on_lines();
+        assert!(group.contribute(7, &vec![1; most + 1]).is_err());
+        assert_eq!(group.contribute(7, &vec![1; most]), Ok(true));
+    });
+}

@@ -467,11 +467,8 @@ impl<P: Port> Engine<P> {
             self.finish_send(id);
             return Push::Over;
         }
-        match taken {
-            0 => Push::Nothing,
-            _ if taken == offered => Push::Packet,
-            _ => Push::Part,
-        }
+        // At least one byte was taken: what finds no room is an error.
+        if taken == offered { Push::Packet } else { Push::Part }
     }
 
     fn not_pushed(&mut self, id: RequestId, error: PostError) -> Push {

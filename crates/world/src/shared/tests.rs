@@ -23,6 +23,8 @@ fn what_was_written_is_read_and_guards_let_go() {
     for round in 1..100 {
         let mut guard = shared.write().unwrap();
         assert_eq!((guard.mark(), guard.moved()), (None, false));
+        let line = format!("{guard:?}");
+        assert!(line.starts_with("WriteGuard { variable: \"field\", part: 0, entry: "), "{line}");
         guard[round % 12] += 1.0;
         drop(guard);
         let sum: f64 = shared.read().unwrap().iter().sum();

@@ -409,3 +409,36 @@ fn ip_21_a_ring_of_its_own_keeps_a_source_from_waiting_for_others() {
         });
     }
 }
+
+#[test]
+fn neighbours_share_a_node_where_reordering_is_allowed() {
+    on_ranks(4, 2, |world| {
+        for (reorder, together) in [(Reorder::Keep, false), (Reorder::Allow, true)] {
+            // 0 with 2, and 1 with 3.
+            let graph = world.graph(&[1, 2, 3, 4], &[2, 3, 0, 1], reorder).unwrap().unwrap();
+            let mut node = [9];
+            graph.neighbour_allgather(&[world.node()], &mut node).unwrap();
+            assert_eq!(node[0] == world.node(), together, "{reorder:?}");
+        }
+    });
+}
+
+#[test]
+fn a_persistent_call_dropped_in_flight_fails_elsewhere() {
+    on_ranks(2, 0, |world| {
+        // Of several pieces: no rank is done before the other has come.
+        let mut sums = world.allreduce_init(vec![1u32; 1 << 18], Op::Sum);
+        if world.rank() == 0 {
+            sums.start().unwrap();
+            drop(sums);
+            world.send(&[0u8], 1, 0).unwrap();
+            return world.barrier().unwrap();
+        }
+        world.recv(&mut [0u8], 0, 0).unwrap();
+        sums.start().unwrap();
+        let result = sums.wait();
+        world.barrier().unwrap();
+        let is_told = matches!(result, Err(Error::Collective(CollError::GaveUp { .. })));
+        assert!(is_told, "{result:?}");
+    });
+}

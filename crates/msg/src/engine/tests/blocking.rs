@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use hikyaku_nic::fabric::{Activity, Wait};
+use hikyaku_nic::fabric::{Activity, Wait, Wake};
 
 use super::*;
+use crate::engine::{Blocked, Wanted};
 use crate::future::block_on_for;
 use crate::testing::{engines, pair, pattern, run, tight};
 
@@ -269,4 +270,36 @@ fn a_wait_in_which_something_always_happens_is_announced() {
     let wait = busy(5_000).unwrap();
     assert_eq!(wait.activity, Activity::Probe);
     assert_eq!(me.borrow().waiting(), None);
+}
+
+#[test]
+fn a_call_that_ends_asks_for_no_reports() {
+    let (_a, mut b) = pair();
+    let mut blocked = Blocked::new(Wait::new(Activity::Probe));
+    (0..31).for_each(|_| b.rest(&mut blocked));
+    assert_eq!(b.reported_waits(), Some(0), "the next round would be announced");
+    b.awake(&blocked);
+    assert_eq!(b.reported_waits(), None);
+}
+
+#[test]
+fn rests_in_two_halves_are_announced() {
+    let (_a, mut b) = pair();
+    let mut blocked = Blocked::new(Wait::new(Activity::Probe));
+    for _ in 0..40 {
+        b.begin_rest(&mut blocked);
+        b.end_rest(&blocked, Wake::Look);
+    }
+    assert_eq!(b.waiting().map(|wait| wait.activity), Some(Activity::Probe));
+    b.awake(&blocked);
+}
+
+#[test]
+fn what_a_thread_wants_may_come_with_progress() {
+    let (mut a, mut b) = pair();
+    let wanted = Wanted { requests: Vec::new(), more: true };
+    let turns = b.turns();
+    assert!(!b.advance() && !b.may_have_come(&wanted, turns));
+    a.send(&[1], to(1, 0), SendMode::Standard).unwrap();
+    assert!(b.advance() && b.may_have_come(&wanted, turns));
 }

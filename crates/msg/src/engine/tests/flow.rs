@@ -333,6 +333,14 @@ fn evacuation_stops_at_the_announced_limit() {
     (0..40).for_each(|_| b.rest(&mut blocked));
     assert_eq!(b.waiting().unwrap().unmatched, Some(held));
     b.awake(&blocked);
+    // A limit that is met during a wait is announced in it.
+    let mut blocked = Blocked::new(Wait::new(Activity::Receive));
+    (0..40).for_each(|_| b.rest(&mut blocked));
+    assert_eq!(b.waiting().unwrap().unmatched, None);
+    (0..40).for_each(|_| _ = b.attend(None));
+    b.rest(&mut blocked);
+    assert_eq!(b.waiting().unwrap().unmatched, Some(held));
+    b.awake(&blocked);
     // Receiving messages makes room again.
     for n in 0..100u8 {
         let receive = irecv(&mut b, 60, from(0, 0));

@@ -1,6 +1,6 @@
 //! Invalid packets: dropped and counted, never a panic, never past a buffer.
 
-use hikyaku_nic::fabric::{Command, Port, RingPort};
+use hikyaku_nic::fabric::{Command, JointCopy, Port, RemoteAddress, RingPort, Space};
 use proptest::prelude::*;
 
 use super::*;
@@ -37,12 +37,14 @@ fn assert_working(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>) {
 #[test]
 fn control_packets_of_no_request_are_counted() {
     let (mut a, mut b) = pair();
+    let into = RemoteAddress { rank: 0, space: Space::Process, offset: 0 };
     let packets = [
         Control::Finish { sender: 12345, outcome: MessageOutcome::Consumed },
         Control::Finish { sender: u64::MAX, outcome: MessageOutcome::Withdrawn },
         Control::Abort { receiver: 9 },
         Control::Cancel { sender: RequestId::from_word(8) },
         Control::ClearToSend { sender: 77, receiver: RequestId::from_word(1), want: 10 },
+        Control::Join { sender: 78, copy: JointCopy { into, length: 10, number: 1 } },
     ];
     for control in packets {
         let packet = control.packet();
@@ -50,7 +52,7 @@ fn control_packets_of_no_request_are_counted() {
     }
     inject(&mut a, DATA, 5, &[1; 100]);
     settle(&mut [&mut a, &mut b]);
-    assert_eq!(b.statistics().stray, 5);
+    assert_eq!(b.statistics().stray, 6);
     assert_working(&mut a, &mut b);
     assert_clean(&b);
 }
@@ -129,7 +131,6 @@ fn a_stream_that_contradicts_itself_ends_its_receive() {
 
 #[test]
 fn an_invalid_address_is_not_read() {
-    use hikyaku_nic::fabric::Space;
     for space in [Space::Region, Space::Process] {
         let (mut a, mut b) = pair();
         let (receive, memory) = irecv(&mut b, 1000, from(0, 0));

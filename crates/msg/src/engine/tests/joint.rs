@@ -1,6 +1,6 @@
 //! Messages that both ends copy, in regions of a loopback job.
 
-use hikyaku_nic::fabric::{DeathCause, MemoryPort};
+use hikyaku_nic::fabric::{DeathCause, MemoryPort, Port};
 use hikyaku_nic::region::RegionBuffer;
 
 use super::*;
@@ -29,6 +29,8 @@ fn start(a: &mut Engine<Unruly>, message: &[u8]) -> RequestId {
 fn each_way_brings_the_message() {
     for (way, counts) in [(Way::Ring, (0, 0)), (Way::Read, (1, 0)), (Way::Both, (0, 1))] {
         let (mut a, message, mut b, mut into) = ends(way);
+        // The clock of these ports advances by waits alone.
+        (0..100).for_each(|_| _ = b.port_mut().park(None));
         let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
         let send = start(&mut a, &message);
         a.lend_to_send(send, &message, |a| {
@@ -38,6 +40,8 @@ fn each_way_brings_the_message() {
         assert!(a.test(send).unwrap().is_ok());
         assert!(into[..] == message[..]);
         assert_eq!((b.statistics().direct_reads, b.statistics().joint_copies), counts, "{way:?}");
+        let tally = b.way_tally().unwrap().to_string();
+        assert!(tally.contains(&format!("1 {} (0.0 us each)", way.in_words())), "{tally}");
         assert_clean(&a);
         assert_clean(&b);
     }
