@@ -22,7 +22,6 @@ use hikyaku_coll::topology::{Cartesian, Graph, Links};
 use hikyaku_rank::Communicator;
 
 pub use self::exchange::Exchange;
-pub(crate) use self::persistent::Round;
 pub(crate) use self::shape::Topology;
 use self::shape::{Shape, Tags};
 use crate::communicators::Comm;
