@@ -1,18 +1,20 @@
 //! Collective operations (MPI 5.0 chapter 6).
 //!
-//! Each is described once, as a future over memory of the program. A blocking function runs it to
-//! its end, a non-blocking one leaves it in flight, a persistent one keeps what makes it. Which of
-//! the three a function does is written into the shared libraries from the table.
+//! Each is described once, as a future over memory of the program, or as what may be over before
+//! there is one (`at_once`). A blocking function runs it to its end, a non-blocking one leaves it
+//! in flight, a persistent one keeps what makes it. Which of the three a function does is written
+//! into the shared libraries from the table.
 
 use std::rc::Rc;
 
 use hikyaku_coll as coll;
-use hikyaku_rank::{Communicator, Error, RankPort};
+use hikyaku_rank::RankPort;
 
+use crate::at_once::{Allgather, Allreduce, AtOnce, Barrier, Broadcast, Done};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle};
 use crate::failure::{Class, Failure};
-use crate::operations::{Op, Reducing};
+use crate::operations::{Op, Reducing, choices_of};
 use crate::raw::{Buffer, HandleAt, Handles, Numbers};
 use crate::requests::{Request, State};
 use crate::runtime::Mpi;
@@ -23,9 +25,6 @@ pub(crate) type Described<F> = Result<F, Failure>;
 
 /// A datatype as it was given: wrong only if it is looked at.
 pub(crate) type Given = Result<Rc<Type>, Failure>;
-
-/// The result of an operation.
-pub(crate) type Done = Result<(), Error>;
 
 /// A root that exists.
 pub(crate) fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
@@ -130,15 +129,13 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Barrier.
-    pub fn barrier(&self, comm: Rc<Comm>) -> Described<impl Future<Output = Done> + use<D>> {
-        let mpi = *self;
-        Ok(async move {
-            let by = comm.inner.choices().barrier;
-            Ok(coll::barrier(&mpi.ranks_of(&comm), by).await?)
-        })
+    #[inline]
+    pub fn barrier(&self, comm: Rc<Comm>) -> Described<AtOnce<Barrier>> {
+        Ok(AtOnce(Barrier { comm, area: Area::NOTHING }))
     }
 
     /// MPI_Bcast.
+    #[inline]
     pub fn bcast(
         &self,
         buffer: Buffer,
@@ -146,14 +143,9 @@ impl<D: Dialect> Mpi<D> {
         datatype: Given,
         root: i32,
         comm: Rc<Comm>,
-    ) -> Described<impl Future<Output = Done> + use<D>> {
+    ) -> Described<AtOnce<Broadcast>> {
         let (area, root) = (Area::new(buffer, count, &*datatype?)?, root_of(&comm, root)?);
-        let mpi = *self;
-        Ok(async move {
-            let by = comm.inner.choices().broadcast;
-            let group = mpi.ranks_of(&comm);
-            landed(&area, async |data| Ok(coll::broadcast(&group, by, data, root).await?)).await
-        })
+        Ok(AtOnce(Broadcast { comm, area, root }))
     }
 
     /// MPI_Gather.
@@ -301,6 +293,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Allgather.
     #[allow(clippy::too_many_arguments)]
+    #[inline]
     pub fn allgather(
         &self,
         out: Buffer,
@@ -310,17 +303,10 @@ impl<D: Dialect> Mpi<D> {
         in_count: i64,
         in_type: Given,
         comm: Rc<Comm>,
-    ) -> Described<impl Future<Output = Done> + use<D>> {
+    ) -> Described<AtOnce<Allgather>> {
         let mine = own_part::<D>(out, out_count, out_type, true)?;
         let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
-        let mpi = *self;
-        Ok(async move {
-            let by = comm.inner.choices().allgather;
-            let group = mpi.ranks_of(&comm);
-            let mine = mine.as_ref().map(Area::data);
-            landed(&all, async |all| Ok(coll::allgather(&group, by, mine.as_deref(), all).await?))
-                .await
-        })
+        Ok(AtOnce(Allgather { comm, mine, all }))
     }
 
     /// MPI_Allgatherv. The blocks are brought beside the program's memory, which may have gaps
@@ -450,6 +436,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Allreduce.
+    #[inline]
     pub fn allreduce(
         &self,
         out: Buffer,
@@ -458,18 +445,9 @@ impl<D: Dialect> Mpi<D> {
         datatype: Given,
         op: Op,
         comm: Rc<Comm>,
-    ) -> Described<impl Future<Output = Done> + use<D>> {
+    ) -> Described<AtOnce<Allreduce<D>>> {
         let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
-        let mpi = *self;
-        Ok(async move {
-            let by = choices_of(&comm.inner, &reducing).allreduce;
-            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
-            from.copy_to(&into);
-            landed(&into, async |data| {
-                Ok(coll::allreduce(&group, by, data, reducing.as_reduction()).await?)
-            })
-            .await
-        })
+        Ok(AtOnce(Allreduce { comm, from, into, reducing }))
     }
 
     /// MPI_Reduce.
@@ -645,9 +623,4 @@ async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -
     };
     landings.into_iter().for_each(|landing| landing.finish());
     Ok(done?)
-}
-
-/// Algorithms chosen by name, as far as they can do a reduction.
-pub(crate) fn choices_of<D: Dialect>(comm: &Communicator, reducing: &Reducing<D>) -> coll::Choices {
-    if reducing.commutes() { comm.choices() } else { comm.choices().for_ordered() }
 }

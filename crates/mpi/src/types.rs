@@ -191,6 +191,7 @@ impl Area {
 }
 
 /// The data of an area while they are changed: there, or beside it.
+#[derive(Debug)]
 pub(crate) struct Landing<'a> {
     area: &'a Area,
     there: Option<Buffer>,
