@@ -15,6 +15,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle};
 use crate::failure::{Class, Failure};
 use crate::operations::{Op, Reducing, choices_of};
+use crate::parts::{exchanged, gathered, scattered};
 use crate::raw::{Buffer, HandleAt, Handles, Numbers};
 use crate::requests::{Request, State};
 use crate::runtime::Mpi;
@@ -171,7 +172,13 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().gather;
-            let group = mpi.ranks_of(&comm);
+            let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank());
+            let places = blocks_of_all(&all, is_root, mine.as_ref(), &comm);
+            let length = mine.as_ref().or(places.get(own as usize)).map(Area::len);
+            let ranks = (&group, own);
+            if let Some(done) = gathered(ranks, (by, length), mine.as_ref(), &places, root).await {
+                return done;
+            }
             let mine = mine.as_ref().map(Area::data);
             landed(
                 &all,
@@ -206,6 +213,10 @@ impl<D: Dialect> Mpi<D> {
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().gather;
             let group = mpi.ranks_of(&comm);
+            let ranks = (&group, comm.inner.rank());
+            if let Some(done) = gathered(ranks, (by, None), mine.as_ref(), &places, root).await {
+                return done;
+            }
             let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
             let blocks = landings.iter_mut().map(|landing| landing.bytes()).collect();
             let mine = mine.as_ref().map(Area::data);
@@ -238,7 +249,13 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().scatter;
-            let group = mpi.ranks_of(&comm);
+            let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank());
+            let parts = blocks_of_all(&all, is_root, mine.as_ref(), &comm);
+            let length = mine.as_ref().or(parts.get(own as usize)).map(Area::len);
+            let ranks = (&group, own);
+            if let Some(done) = scattered(ranks, (by, length), &parts, mine.as_ref(), root).await {
+                return done;
+            }
             let all = all.data();
             match mine {
                 None => Ok(coll::scatter(&group, by, &all, None, root).await?),
@@ -277,6 +294,10 @@ impl<D: Dialect> Mpi<D> {
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().scatter;
             let group = mpi.ranks_of(&comm);
+            let ranks = (&group, comm.inner.rank());
+            if let Some(done) = scattered(ranks, (by, None), &parts, mine.as_ref(), root).await {
+                return done;
+            }
             let data: Vec<_> = parts.iter().map(Area::data).collect();
             let parts: Vec<&[u8]> = data.iter().map(|part| &**part).collect();
             match mine {
@@ -363,7 +384,18 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().alltoall;
-            let group = mpi.ranks_of(&comm);
+            let (group, size) = (mpi.ranks_of(&comm), comm.inner.size());
+            if let Some(parts) = &parts
+                && (parts.is_scattered() || all.is_scattered())
+                && parts.len() == all.len()
+            {
+                let (out, into) = (parts.split(size), all.split(size));
+                let terms = (by, Some(all.len() / size as usize));
+                if let Some(done) = exchanged((&group, comm.inner.rank()), terms, &out, &into).await
+                {
+                    return done;
+                }
+            }
             let parts = parts.as_ref().map(Area::data);
             landed(&all, async |all| match parts {
                 None => Ok(coll::alltoall_in_place(&group, all).await?),
@@ -588,6 +620,12 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
+/// The blocks of all ranks at the root, if some data there are longer than a packet and have gaps.
+fn blocks_of_all(all: &Area, is_root: bool, mine: Option<&Area>, comm: &Comm) -> Vec<Area> {
+    let are_scattered = all.is_scattered() || mine.is_some_and(Area::is_scattered);
+    if is_root && are_scattered { all.split(comm.inner.size()) } else { Vec::new() }
+}
+
 /// What a rank gives; `None`: it is in its place already, which `may_be` so.
 pub(crate) fn own_part<D: Dialect>(
     buffer: Buffer,
@@ -611,6 +649,11 @@ pub(crate) fn own_part<D: Dialect>(
 async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -> Done {
     let by = comm.inner.choices().for_unequal_parts().alltoall;
     let group = comm.inner.group();
+    if let Some(parts) = &parts
+        && let Some(done) = exchanged((&group, comm.inner.rank()), (by, None), parts, &places).await
+    {
+        return done;
+    }
     let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
     let into: Vec<&mut [u8]> = landings.iter_mut().map(|landing| landing.bytes()).collect();
     let done = match parts {
