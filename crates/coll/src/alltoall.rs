@@ -20,6 +20,7 @@ use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
+use crate::part::{Part, Place, whole_parts, whole_places};
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
 use crate::scratch::Scratch;
 use crate::select;
@@ -49,7 +50,6 @@ pub fn alltoall<'a, G: Group>(
         let length = team.share("the array of parts to send", data.len())?;
         let what = "the array of parts to receive, in bytes,";
         team.check_argument(what, into.len(), data.len())?;
-        let parts = || split(data, length, size);
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Read {
             match read(team, data, into, length).await {
@@ -61,10 +61,12 @@ pub fn alltoall<'a, G: Group>(
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {
-            Algorithm::Pairwise => pairwise(team, &parts(), split_mut(into, length, size)).await,
-            Algorithm::Chained => chained(team, &parts(), split_mut(into, length, size)).await,
             Algorithm::Bruck => bruck(team, data, into, length).await,
             Algorithm::Read => team.require(false, NEEDS_LINES),
+            Algorithm::Pairwise | Algorithm::Chained => {
+                let parts = whole_parts(&split(data, length, size));
+                flat(team, algorithm, parts, whole_places(split_mut(into, length, size))).await
+            }
         }
     })
 }
@@ -80,16 +82,35 @@ pub fn alltoallv<'a, G: Group>(
     parts: &'a [&'a [G::Byte]],
     into: Vec<&'a mut [G::Byte]>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_alltoallv(group));
-    let call = Call::new(group, Signature::new(Operation::Alltoall), algorithm as usize);
+    alltoall_parts(group, algorithm, None, whole_parts(parts), whole_places(into))
+}
+
+/// The same of data that may have gaps; if they do, this rank's part and place for itself are
+/// empty. `length`: what all parts have, as those of [`alltoall()`] at other ranks.
+///
+/// # Errors
+/// As [`alltoallv`].
+pub fn alltoall_parts<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    length: Option<usize>,
+    parts: Vec<Part<'a, G::Byte>>,
+    into: Vec<Place<'a, G::Byte>>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let signature = Signature::new(Operation::Alltoall);
+    let (signature, table) = match length {
+        Some(length) => {
+            let all = length.saturating_mul(group.size() as usize);
+            (signature.bytes(all), select::for_alltoall(group, length))
+        }
+        None => (signature, select::for_alltoallv(group)),
+    };
+    let algorithm = algorithm.unwrap_or(table);
+    let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
         check_list(team, "the list of parts to send, one a rank,", parts.len())?;
         check_list(team, "the list of parts to receive, one a rank,", into.len())?;
-        match algorithm {
-            Algorithm::Pairwise => pairwise(team, parts, into).await,
-            Algorithm::Chained => chained(team, parts, into).await,
-            Algorithm::Bruck | Algorithm::Read => team.require(false, "needs parts of one length"),
-        }
+        flat(team, algorithm, parts, into).await
     })
 }
 
@@ -138,47 +159,36 @@ fn check_list<G: Group>(
     team.check_argument(what, given, team.size() as usize)
 }
 
-/// Moves this rank's part for itself.
-fn own_part<G: Group>(
+/// All-to-all by a message from everybody to everybody.
+///
+/// Pairwise is one exchange at a time, in step k with the ranks k further on and k back: paper
+/// 004's "basic" transposition. Chained is all at once: all receives are posted, all sends are one
+/// chain. That is the paper's "chain".
+async fn flat<G: Group>(
     team: &Team<'_, G>,
-    parts: &[&[G::Byte]],
-    into: &mut [&mut [G::Byte]],
+    algorithm: Algorithm,
+    parts: Vec<Part<'_, G::Byte>>,
+    into: Vec<Place<'_, G::Byte>>,
 ) -> Result<(), Failure<G>> {
-    let rank = team.rank() as usize;
-    let (from, to) = (parts[rank], &mut *into[rank]);
-    team.check_argument("a rank's part for itself, in bytes,", to.len(), from.len())?;
-    to.copy_from_slice(from);
-    Ok(())
-}
-
-/// All-to-all with one exchange at a time: in step k with the ranks k further on and k back. Paper
-/// 004's "basic" transposition.
-async fn pairwise<G: Group>(
-    team: &Team<'_, G>,
-    parts: &[&[G::Byte]],
-    mut into: Vec<&mut [G::Byte]>,
-) -> Result<(), Failure<G>> {
-    own_part(team, parts, &mut into)?;
-    for step in 1..team.size() {
-        let (to, from) = (team.after(step), team.before(step));
-        team.exchange(parts[to as usize], to, into[from as usize], from).await?;
+    let is_flat = matches!(algorithm, Algorithm::Pairwise | Algorithm::Chained);
+    team.require(is_flat, "needs parts of one length")?;
+    let own = team.rank() as usize;
+    let mut parts: Vec<_> = (0..).zip(parts).collect();
+    let mut into: Vec<_> = (0..).zip(into).collect();
+    // From the next rank on, behind this one's own.
+    parts.rotate_left(own);
+    into.rotate_left(own);
+    let ((_, part), (_, place)) = (parts.remove(0), into.remove(0));
+    team.move_part("a rank's part for itself, in bytes,", &part, place)?;
+    if algorithm == Algorithm::Chained {
+        // Receives first: what comes meanwhile finds its place.
+        let (received, sent) = join(team.recv_all(into), team.send_parts(parts)).await;
+        return sent.and(received);
+    }
+    for ((to, part), (from, place)) in parts.into_iter().zip(into.into_iter().rev()) {
+        team.exchange_parts(part, to, place, from).await?;
     }
     Ok(())
-}
-
-/// All-to-all at once: all receives are posted, all sends are one chain. Paper 004's "chain".
-async fn chained<G: Group>(
-    team: &Team<'_, G>,
-    parts: &[&[G::Byte]],
-    mut into: Vec<&mut [G::Byte]>,
-) -> Result<(), Failure<G>> {
-    own_part(team, parts, &mut into)?;
-    let others = (1..team.size()).map(|distance| team.after(distance));
-    let chain = others.map(|to| (to, parts[to as usize])).collect();
-    let places = (0..).zip(into).filter(|(from, _)| *from != team.rank()).collect();
-    // Receives first: what comes meanwhile finds its place.
-    let (received, sent) = join(team.recv_all(places), team.send_chain(chain)).await;
-    sent.and(received)
 }
 
 /// All-to-all by Bruck's algorithm (Bruck et al. 1997): ⌈log2 n⌉ messages instead of n - 1.

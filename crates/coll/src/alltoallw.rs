@@ -21,6 +21,7 @@ use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
+use crate::part::Place;
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -174,7 +175,8 @@ async fn chained<G: Group>(
     let mut coming = Scratch::new(aside.iter().map(|from| places[*from as usize].len()).sum());
     let comes = cut(&direct, places, into).chain(cut_aside(&aside, places, coming.bytes()));
     // Receives first: what comes meanwhile finds its place.
-    let (received, sent) = join(team.recv_all(comes.collect()), team.send_chain(chain)).await;
+    let comes = comes.map(|(from, place)| (from, Place::Whole(place))).collect();
+    let (received, sent) = join(team.recv_all(comes), team.send_chain(chain)).await;
     sent.and(received)?;
     let mut bytes = &*coming.bytes();
     for from in aside {

@@ -21,6 +21,7 @@ use hikyaku_msg::{Layout, join, join_all};
 use crate::error::{Caller, Cause, CollError, Failure};
 use crate::group::{Group, Notice, OperationEnding};
 use crate::names::Named;
+use crate::part::{Part, Place};
 use crate::questions::{Asked, Made};
 use crate::signature::Signature;
 use crate::turns::LineTurn;
@@ -450,16 +451,88 @@ impl<'c, G: Group> Team<'c, G> {
     /// Receives a message from each of several ranks, in whatever order they come.
     pub(crate) async fn recv_all(
         &self,
-        places: Vec<(u32, &mut [G::Byte])>,
+        places: Vec<(u32, Place<'_, G::Byte>)>,
     ) -> Result<(), Failure<G>> {
-        let expected: Vec<(u32, usize)> =
-            places.iter().map(|(from, into)| (self.in_group(*from), into.len())).collect();
-        let receive = |(from, into)| self.group().recv(into, self.in_group(from), self.tag());
-        let results = join_all(places.into_iter().map(receive).collect()).await;
-        for ((peer, expected), sent) in expected.into_iter().zip(results) {
-            self.check_length(peer, sent?, expected)?;
+        let receive = |(from, place)| self.recv_part(place, from);
+        join_all(places.into_iter().map(receive).collect()).await.into_iter().collect()
+    }
+
+    /// Sends a part.
+    pub(crate) async fn send_part(
+        &self,
+        part: Part<'_, G::Byte>,
+        to: u32,
+    ) -> Result<(), Failure<G>> {
+        match part {
+            Part::Whole(bytes) => self.send(bytes, to).await,
+            Part::Scattered(data) => {
+                Ok(self.group().send_scattered(data, self.in_group(to), self.tag()).await?)
+            }
         }
-        Ok(())
+    }
+
+    /// Receives a message that fills a place.
+    pub(crate) async fn recv_part(
+        &self,
+        place: Place<'_, G::Byte>,
+        from: u32,
+    ) -> Result<(), Failure<G>> {
+        match place {
+            Place::Whole(into) => self.recv(into, from).await,
+            Place::Scattered(data) => {
+                let (peer, expected) = (self.in_group(from), data.len());
+                let sent = self.group().recv_scattered(data, peer, self.tag()).await?;
+                self.check_length(peer, sent, expected)
+            }
+        }
+    }
+
+    /// Sends several parts: those in one piece as one chain where the group has chains.
+    pub(crate) async fn send_parts(
+        &self,
+        parts: Vec<(u32, Part<'_, G::Byte>)>,
+    ) -> Result<(), Failure<G>> {
+        let (mut chain, mut scattered) = (Vec::with_capacity(parts.len()), Vec::new());
+        for (to, part) in parts {
+            match part {
+                Part::Whole(bytes) => chain.push((to, bytes)),
+                Part::Scattered(_) => scattered.push(self.send_part(part, to)),
+            }
+        }
+        if scattered.is_empty() {
+            return self.send_chain(chain).await;
+        }
+        let (whole, others) = join(self.send_chain(chain), join_all(scattered)).await;
+        others.into_iter().fold(whole, Result::and)
+    }
+
+    /// Sends a part to one rank and receives one from another at the same time.
+    pub(crate) async fn exchange_parts(
+        &self,
+        part: Part<'_, G::Byte>,
+        to: u32,
+        place: Place<'_, G::Byte>,
+        from: u32,
+    ) -> Result<(), Failure<G>> {
+        let (sent, received) = join(self.send_part(part, to), self.recv_part(place, from)).await;
+        sent.and(received)
+    }
+
+    /// Moves a part of this rank's for itself. One with gaps is not for an algorithm to move.
+    pub(crate) fn move_part(
+        &self,
+        what: &'static str,
+        part: &Part<'_, G::Byte>,
+        place: Place<'_, G::Byte>,
+    ) -> Result<(), Failure<G>> {
+        match (part, place) {
+            (Part::Whole(bytes), Place::Whole(into)) => {
+                self.check_argument(what, into.len(), bytes.len())?;
+                into.copy_from_slice(bytes);
+                Ok(())
+            }
+            _ => self.require(false, "moves no part with gaps within a rank"),
+        }
     }
 
     /// Sends to one rank and receives from another at the same time.

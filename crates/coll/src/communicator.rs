@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hikyaku_msg::{Answerer, ContextEndpoint, MsgError, Received, RecvFuture};
+use hikyaku_msg::{Answerer, ContextEndpoint, MsgError, Received, RecvFuture, Scattered};
 use hikyaku_nic::fabric::{
     Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, PeerState, Port, PostError, Rank,
     RemoteAddress, Space, Wait,
@@ -436,6 +436,14 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         tag: i32,
     ) -> impl Future<Output = Result<u64, MsgError>> + Unpin + 'a {
         Length(self.endpoint.recv(into, Some(from), Some(tag)))
+    }
+
+    async fn send_scattered(&self, data: Scattered, to: u32, tag: i32) -> Result<(), MsgError> {
+        self.endpoint.send_scattered(data, to, tag).await.map(drop)
+    }
+
+    async fn recv_scattered(&self, data: Scattered, from: u32, tag: i32) -> Result<u64, MsgError> {
+        Ok(self.endpoint.recv_scattered(data, from, tag).await?.bytes)
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
+use crate::part::{Part, Place, whole_places};
 use crate::select;
 use crate::signature::Signature;
 
@@ -47,12 +48,11 @@ pub fn gather<'a, G: Group>(
             let what = "the buffer for all parts, in bytes,";
             team.check_argument(what, into.len(), length * size as usize)?;
         }
-        let blocks = if at_root { size } else { 0 };
-        match algorithm {
-            Algorithm::Binomial => binomial(team, mine, into, length, root).await,
-            Algorithm::Chained => chained(team, mine, split_mut(into, length, blocks), root).await,
-            Algorithm::Linear => linear(team, mine, split_mut(into, length, blocks), root).await,
+        if algorithm == Algorithm::Binomial {
+            return binomial(team, mine, into, length, root).await;
         }
+        let blocks = split_mut(into, length, if at_root { size } else { 0 });
+        flat(team, algorithm, mine.map(Part::Whole), whole_places(blocks), root).await
     })
 }
 
@@ -68,53 +68,64 @@ pub fn gatherv<'a, G: Group>(
     blocks: Vec<&'a mut [G::Byte]>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_gatherv(group));
-    let call = Call::new(group, Signature::new(Operation::Gather).root(root), algorithm as usize);
+    gather_parts(group, algorithm, None, mine.map(Part::Whole), whole_places(blocks), root)
+}
+
+/// The same of data that may have gaps; if they do, the root's own part is `None` and in its place.
+/// `length`: what all parts have, as those of [`gather()`] at other ranks.
+///
+/// # Errors
+/// As [`gatherv`].
+pub fn gather_parts<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    length: Option<usize>,
+    mine: Option<Part<'a, G::Byte>>,
+    blocks: Vec<Place<'a, G::Byte>>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let signature = Signature::new(Operation::Gather).root(root);
+    let (signature, table) = match length {
+        Some(length) => (signature.bytes(length), select::for_gather(group, length)),
+        None => (signature, select::for_gatherv(group)),
+    };
+    let algorithm = algorithm.unwrap_or(table);
+    let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
-        check(team, mine, root)?;
+        let mine = check(team, mine, root)?;
         if team.rank() == root {
             let needed = team.size() as usize;
             team.check_argument("the list of blocks, one a rank,", blocks.len(), needed)?;
         }
-        match algorithm {
-            Algorithm::Chained => chained(team, mine, blocks, root).await,
-            Algorithm::Linear => linear(team, mine, blocks, root).await,
-            Algorithm::Binomial => team.require(false, "needs parts of one length"),
-        }
+        flat(team, algorithm, mine, blocks, root).await
     })
 }
 
-fn check<G: Group>(
+fn check<G: Group, T>(
     team: &Team<'_, G>,
-    mine: Option<&[G::Byte]>,
+    mine: Option<T>,
     root: u32,
-) -> Result<(), Failure<G>> {
+) -> Result<Option<T>, Failure<G>> {
     team.check_root(root)?;
-    team.unless_in_place(mine, root).map(drop)
+    team.unless_in_place(mine, root)
 }
 
-/// Everybody to the root, all receives at once. Elsewhere than at the root `blocks` is not looked
-/// at.
-async fn chained<G: Group>(
+/// Everybody to the root: all receives at once, or one after the other. Elsewhere than at the root
+/// `blocks` is not looked at.
+async fn flat<G: Group>(
     team: &Team<'_, G>,
-    mine: Option<&[G::Byte]>,
-    blocks: Vec<&mut [G::Byte]>,
+    algorithm: Algorithm,
+    mine: Option<Part<'_, G::Byte>>,
+    blocks: Vec<Place<'_, G::Byte>>,
     root: u32,
 ) -> Result<(), Failure<G>> {
+    team.require(algorithm != Algorithm::Binomial, "needs parts of one length")?;
     let Some(others) = own_part(team, mine, blocks, root).await? else { return Ok(()) };
-    team.recv_all(others).await
-}
-
-/// One receive after the other.
-async fn linear<G: Group>(
-    team: &Team<'_, G>,
-    mine: Option<&[G::Byte]>,
-    blocks: Vec<&mut [G::Byte]>,
-    root: u32,
-) -> Result<(), Failure<G>> {
-    let Some(others) = own_part(team, mine, blocks, root).await? else { return Ok(()) };
+    if algorithm == Algorithm::Chained {
+        return team.recv_all(others).await;
+    }
     for (from, block) in others {
-        team.recv(block, from).await?;
+        team.recv_part(block, from).await?;
     }
     Ok(())
 }
@@ -122,20 +133,19 @@ async fn linear<G: Group>(
 /// Brings this rank's part to the root. At the root, what is left to receive.
 async fn own_part<'b, G: Group>(
     team: &Team<'_, G>,
-    mine: Option<&[G::Byte]>,
-    blocks: Vec<&'b mut [G::Byte]>,
+    mine: Option<Part<'_, G::Byte>>,
+    blocks: Vec<Place<'b, G::Byte>>,
     root: u32,
-) -> Result<Option<Vec<(u32, &'b mut [G::Byte])>>, Failure<G>> {
+) -> Result<Option<Vec<(u32, Place<'b, G::Byte>)>>, Failure<G>> {
     if team.rank() != root {
-        team.send(mine.unwrap_or_default(), root).await?;
+        team.send_part(mine.unwrap_or(Part::Whole(&[])), root).await?;
         return Ok(None);
     }
     let mut others = Vec::with_capacity(blocks.len());
     for (rank, block) in (0..).zip(blocks) {
-        match mine {
+        match &mine {
             Some(mine) if rank == root => {
-                team.check_argument("the root's own part, in bytes,", mine.len(), block.len())?;
-                block.copy_from_slice(mine);
+                team.move_part("the root's own part, in bytes,", mine, block)?;
             }
             None if rank == root => {}
             _ => others.push((rank, block)),

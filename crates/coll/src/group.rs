@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::fmt::Debug;
 use std::future::{Future, ready};
 
-use hikyaku_msg::join_all;
+use hikyaku_msg::{Scattered, join_all};
 use hikyaku_nic::fabric::ChannelOffer;
 
 use crate::error::Cause;
@@ -76,6 +76,29 @@ pub trait Group {
         from: u32,
         tag: i32,
     ) -> impl Future<Output = Result<u64, Self::Error>> + Unpin + 'a;
+
+    /// Sends data that have gaps: as [`Group::send`]. For groups whose messages carry bytes.
+    fn send_scattered(
+        &self,
+        data: Scattered,
+        to: u32,
+        tag: i32,
+    ) -> impl Future<Output = Result<(), Self::Error>> + '_ {
+        let _ = (data, to, tag);
+        ready(Err(Self::unsupported("send data with gaps")))
+    }
+
+    /// Receives into memory that has gaps: as [`Group::recv`]. For groups whose messages carry
+    /// bytes.
+    fn recv_scattered(
+        &self,
+        data: Scattered,
+        from: u32,
+        tag: i32,
+    ) -> impl Future<Output = Result<u64, Self::Error>> + '_ {
+        let _ = (data, from, tag);
+        ready(Err(Self::unsupported("receive into memory with gaps")))
+    }
 
     /// Sends several messages of one tag. An interface that takes a chain of commands with one
     /// doorbell (paper 004's TCW chain) pays its start-up once; the default starts them one after

@@ -14,10 +14,11 @@ use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
+use crate::part::{Place, whole_parts};
 use crate::reduce::binomial as reduce;
 use crate::reduction::Reduction;
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
-use crate::scatter::chained as scatter;
+use crate::scatter::{Algorithm as Scatter, flat as scatter};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -126,7 +127,8 @@ async fn reduce_then_scatter<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     } else {
         Vec::new()
     };
-    scatter(team, &parts, Some(into), 0).await
+    let parts = whole_parts(&parts);
+    scatter(team, Scatter::Chained, parts, Some(Place::Whole(into)), 0).await
 }
 
 /// Reduce-scatter by exchanges at distance 1, 2, 3, …: each rank hands every other its block and

@@ -14,6 +14,7 @@ use crate::error::Failure;
 use crate::gather::{lowest_bit, subtree};
 use crate::group::Group;
 use crate::names::Operation;
+use crate::part::{Part, Place, whole_parts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -48,12 +49,11 @@ pub fn scatter<'a, G: Group>(
             let what = "the array of all parts, in bytes,";
             team.check_argument(what, all.len(), length * size as usize)?;
         }
-        let blocks = || split(all, length, if at_root { size } else { 0 });
-        match algorithm {
-            Algorithm::Binomial => binomial(team, all, into, length, root).await,
-            Algorithm::Chained => chained(team, &blocks(), into, root).await,
-            Algorithm::Linear => linear(team, &blocks(), into, root).await,
+        if algorithm == Algorithm::Binomial {
+            return binomial(team, all, into, length, root).await;
         }
+        let blocks = whole_parts(&split(all, length, if at_root { size } else { 0 }));
+        flat(team, algorithm, blocks, into.map(Place::Whole), root).await
     })
 }
 
@@ -69,81 +69,77 @@ pub fn scatterv<'a, G: Group>(
     into: Option<&'a mut [G::Byte]>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_scatterv(group));
-    let call = Call::new(group, Signature::new(Operation::Scatter).root(root), algorithm as usize);
+    scatter_parts(group, algorithm, None, whole_parts(blocks), into.map(Place::Whole), root)
+}
+
+/// The same of data that may have gaps; if they do, the root's own place is `None` and has its part
+/// already. `length`: what all parts have, as those of [`scatter()`] at other ranks.
+///
+/// # Errors
+/// As [`scatterv`].
+pub fn scatter_parts<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    length: Option<usize>,
+    blocks: Vec<Part<'a, G::Byte>>,
+    into: Option<Place<'a, G::Byte>>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let signature = Signature::new(Operation::Scatter).root(root);
+    let (signature, table) = match length {
+        Some(length) => (signature.bytes(length), select::for_scatter(group, length)),
+        None => (signature, select::for_scatterv(group)),
+    };
+    let algorithm = algorithm.unwrap_or(table);
+    let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
         let into = check(team, into, root)?;
         if team.rank() == root {
             let needed = team.size() as usize;
             team.check_argument("the list of blocks, one a rank,", blocks.len(), needed)?;
         }
-        match algorithm {
-            Algorithm::Chained => chained(team, blocks, into, root).await,
-            Algorithm::Linear => linear(team, blocks, into, root).await,
-            Algorithm::Binomial => team.require(false, "needs parts of one length"),
-        }
+        flat(team, algorithm, blocks, into, root).await
     })
 }
 
-fn check<'b, G: Group>(
+fn check<G: Group, T>(
     team: &Team<'_, G>,
-    into: Option<&'b mut [G::Byte]>,
+    into: Option<T>,
     root: u32,
-) -> Result<Option<&'b mut [G::Byte]>, Failure<G>> {
+) -> Result<Option<T>, Failure<G>> {
     team.check_root(root)?;
     team.unless_in_place(into, root)
 }
 
-/// From the root to each rank, directly.
-///
-/// The sends are one chain. Elsewhere than at the root `blocks` is not looked at.
-pub(crate) async fn chained<G: Group>(
+/// From the root to each rank, directly: by one chain, or one send after the other. Elsewhere than
+/// at the root `blocks` is not looked at.
+pub(crate) async fn flat<G: Group>(
     team: &Team<'_, G>,
-    blocks: &[&[G::Byte]],
-    into: Option<&mut [G::Byte]>,
+    algorithm: Algorithm,
+    blocks: Vec<Part<'_, G::Byte>>,
+    into: Option<Place<'_, G::Byte>>,
     root: u32,
 ) -> Result<(), Failure<G>> {
-    if !own_part(team, blocks, into, root).await? {
-        return Ok(());
+    team.require(algorithm != Algorithm::Binomial, "needs parts of one length")?;
+    if team.rank() != root {
+        return match into {
+            Some(into) => team.recv_part(into, root).await,
+            None => Ok(()),
+        };
     }
-    let others = (1..team.size()).map(|distance| team.after(distance));
-    team.send_chain(others.map(|to| (to, blocks[to as usize])).collect()).await
-}
-
-/// One send after the other.
-async fn linear<G: Group>(
-    team: &Team<'_, G>,
-    blocks: &[&[G::Byte]],
-    into: Option<&mut [G::Byte]>,
-    root: u32,
-) -> Result<(), Failure<G>> {
-    if !own_part(team, blocks, into, root).await? {
-        return Ok(());
+    let mut others: Vec<_> = (0..).zip(blocks).collect();
+    others.rotate_left(root as usize);
+    let (_, own) = others.remove(0);
+    if let Some(into) = into {
+        team.move_part("the root's own part, in bytes,", &own, into)?;
     }
-    for to in (1..team.size()).map(|distance| team.after(distance)) {
-        team.send(blocks[to as usize], to).await?;
+    if algorithm == Algorithm::Chained {
+        return team.send_parts(others).await;
+    }
+    for (to, block) in others {
+        team.send_part(block, to).await?;
     }
     Ok(())
-}
-
-/// Gets this rank's part. Says whether this rank is the root and has the others' to send.
-async fn own_part<G: Group>(
-    team: &Team<'_, G>,
-    blocks: &[&[G::Byte]],
-    into: Option<&mut [G::Byte]>,
-    root: u32,
-) -> Result<bool, Failure<G>> {
-    let at_root = team.rank() == root;
-    match into {
-        Some(into) if at_root => {
-            let mine = blocks[root as usize];
-            team.check_argument("the root's own part, in bytes,", into.len(), mine.len())?;
-            into.copy_from_slice(mine);
-        }
-        Some(into) => team.recv(into, root).await?,
-        None => {}
-    }
-    Ok(at_root)
 }
 
 /// Scatter down a binomial tree: each rank gets the parts of its subtree as one message, keeps its

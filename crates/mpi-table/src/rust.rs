@@ -206,23 +206,37 @@ fn collective(
             Verb::Keep => format!("{bound} mpi.keep_exchange({described}, {request})"),
         };
     }
-    let is_at_once = matches!(base, "Barrier" | "Bcast" | "Allgather" | "Allreduce");
-    let act = |method: &str| match verb {
-        // Begun without a future, between ranks of one group.
-        Verb::Run if is_at_once && !method.starts_with("inter_") => {
-            format!("mpi.run_{method}({names})")
-        }
-        Verb::Run => format!("mpi.run(&comm.clone(), mpi.waiting().{method}({names})?)"),
-        Verb::Start => format!("mpi.leave(&comm.clone(), mpi.{method}({names})?, {request})"),
-        Verb::Keep => format!(
-            "mpi.keep(&comm.clone(), move |mpi, comm| mpi.{method}({}), {request})",
-            copies.join(", ")
-        ),
-    };
-    let among = act(&method);
+    let can_be_over = matches!(base, "Barrier" | "Bcast" | "Allgather" | "Allreduce");
+    let copies = copies.join(", ");
+    let lists = (&*names, &*copies, &*request);
+    let among = act(verb, &method, can_be_over, lists);
     // What two groups do together is described apart.
-    let between = act(&format!("inter_{method}"));
+    let between = act(verb, &format!("inter_{method}"), false, lists);
     format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
+}
+
+/// What a verb does with a described operation; `can_be_over`: at once, before there is a future.
+fn act(
+    verb: Verb,
+    method: &str,
+    can_be_over: bool,
+    (names, copies, request): (&str, &str, &str),
+) -> String {
+    let future = if can_be_over { ".in_flight()" } else { "" };
+    match verb {
+        Verb::Run if can_be_over => format!("mpi.{method}({names})?.run()"),
+        Verb::Run => format!("mpi.run(&comm.clone(), mpi.waiting().{method}({names})?)"),
+        Verb::Start => {
+            format!("mpi.leave(&comm.clone(), mpi.{method}({names})?{future}, {request})")
+        }
+        Verb::Keep => {
+            let described = match can_be_over {
+                true => format!("Ok(mpi.{method}({copies})?{future})"),
+                false => format!("mpi.{method}({copies})"),
+            };
+            format!("mpi.keep(&comm.clone(), move |mpi, comm| {described}, {request})")
+        }
+    }
 }
 
 /// A function that gives a value and not a code.

@@ -1,34 +1,98 @@
-//! Blocking collectives that are often over before anything waits: of little data among ranks of
-//! one node, by its lines. They are begun without a future, which is made where they have to wait.
+//! Collectives that are often over before anything waits: of little data among ranks of one node,
+//! by its lines.
+//!
+//! Each is described once ([`Operation`]). A blocking function begins it without a future, which is
+//! made where it has to wait ([`AtOnce::run`]); the other two verbs have it as a future from the
+//! start ([`AtOnce::in_flight`]).
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use hikyaku_coll::{
-    Begun, CollError, begin_allgather, begin_allreduce, begin_barrier, begin_broadcast,
+    self as coll, Begun, CollError, Element, begin_allgather, begin_allreduce, begin_barrier,
+    begin_broadcast,
 };
 use hikyaku_msg::MsgError;
+use hikyaku_rank::{Error, RankPort};
 
-use crate::collectives::{Given, choices_of, for_all, own_part, root_of};
 use crate::communicators::Comm;
 use crate::dialect::Dialect;
 use crate::failure::Failure;
-use crate::operations::Op;
-use crate::raw::Buffer;
-use crate::runtime::Mpi;
-use crate::types::Area;
+use crate::operations::{Reducing, choices_of};
+use crate::types::{Area, Landing};
 
-/// Ends a call that was begun.
-#[inline]
-fn end<F: Future<Output = Result<(), CollError<MsgError>>>>(
-    comm: &Comm,
-    begun: Begun<F::Output, F>,
-) -> Result<(), Failure> {
-    let result = match begun {
-        Begun::Done(result) => result,
-        Begun::Waits(future) => wait(comm, future),
-    };
-    comm.inner.drop_left_overs();
-    Ok(result?)
+/// The result of an operation.
+pub(crate) type Done = Result<(), Error>;
+
+/// The same as `coll` has it.
+type Ended = Result<(), CollError<MsgError>>;
+
+/// The ranks of an operation.
+type Ranks<'c> = coll::CommunicatorGroup<'c, RankPort>;
+
+/// An operation that may be over when it is begun.
+pub(crate) trait Operation {
+    /// The communicator that it is of.
+    fn comm(&self) -> &Comm;
+
+    /// What the bytes are.
+    fn element(&self) -> Element {
+        Element::BYTE
+    }
+
+    /// What this rank gives, unless it is where the result goes.
+    fn given(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// Where the result goes, with what is there before.
+    fn landing(&self) -> Landing<'_>;
+
+    /// Begins it.
+    fn begin<'a>(
+        &'a self,
+        ranks: &'a Ranks<'a>,
+        given: Option<&'a [u8]>,
+        data: &'a mut [u8],
+    ) -> Begun<Ended, impl Future<Output = Ended> + 'a>;
+}
+
+/// A described operation that may be over when it is begun.
+#[derive(Debug)]
+pub struct AtOnce<T>(pub(crate) T);
+
+#[expect(private_bounds, reason = "made here alone")]
+impl<T: Operation> AtOnce<T> {
+    /// Runs it to its end. A call that does nothing but wait looks more often before it lets others
+    /// go on.
+    ///
+    /// # Errors
+    /// As of the operation.
+    #[inline(always)]
+    pub fn run(self) -> Result<(), Failure> {
+        let (operation, comm) = (&self.0, self.0.comm());
+        let ranks = comm.inner.group().waiting().with_elements(operation.element());
+        let given = operation.given();
+        let mut landing = operation.landing();
+        let done = match operation.begin(&ranks, given.as_deref(), landing.bytes()) {
+            Begun::Done(done) => done,
+            Begun::Waits(future) => wait(comm, future),
+        };
+        comm.inner.drop_left_overs();
+        landing.finish();
+        Ok(done?)
+    }
+
+    /// The operation as a future.
+    pub async fn in_flight(self) -> Done {
+        let operation = &self.0;
+        let ranks = operation.comm().inner.group().with_elements(operation.element());
+        let given = operation.given();
+        let mut landing = operation.landing();
+        let done = operation.begin(&ranks, given.as_deref(), landing.bytes()).end().await;
+        landing.finish();
+        Ok(done?)
+    }
 }
 
 #[inline(never)]
@@ -36,70 +100,127 @@ fn wait<F: Future>(comm: &Comm, future: F) -> F::Output {
     comm.inner.drive(future)
 }
 
-#[allow(clippy::too_many_arguments)]
-impl<D: Dialect> Mpi<D> {
-    /// MPI_Barrier.
-    pub fn run_barrier(&self, comm: Rc<Comm>) -> Result<(), Failure> {
-        let by = comm.inner.choices().barrier;
-        end(&comm, begin_barrier(&comm.inner.group().waiting(), by))
+/// MPI_Barrier.
+#[derive(Debug)]
+pub struct Barrier {
+    pub(crate) comm: Rc<Comm>,
+    /// Where nothing goes.
+    pub(crate) area: Area,
+}
+
+impl Operation for Barrier {
+    fn comm(&self) -> &Comm {
+        &self.comm
     }
 
-    /// MPI_Bcast.
-    pub fn run_bcast(
-        &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Given,
-        root: i32,
-        comm: Rc<Comm>,
-    ) -> Result<(), Failure> {
-        let (area, root) = (Area::new(buffer, count, &*datatype?)?, root_of(&comm, root)?);
-        let (group, by) = (comm.inner.group().waiting(), comm.inner.choices().broadcast);
-        let mut landing = area.landing();
-        let done = end(&comm, begin_broadcast(&group, by, landing.bytes(), root));
-        landing.finish();
-        done
+    fn landing(&self) -> Landing<'_> {
+        self.area.landing()
     }
 
-    /// MPI_Allgather.
-    pub fn run_allgather(
-        &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
-        comm: Rc<Comm>,
-    ) -> Result<(), Failure> {
-        let mine = own_part::<D>(out, out_count, out_type, true)?;
-        let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
-        let (group, by) = (comm.inner.group().waiting(), comm.inner.choices().allgather);
-        let mine = mine.as_ref().map(Area::data);
-        let mut landing = all.landing();
-        let done = end(&comm, begin_allgather(&group, by, mine.as_deref(), landing.bytes()));
-        landing.finish();
-        done
+    #[inline(always)]
+    fn begin<'a>(
+        &'a self,
+        ranks: &'a Ranks<'a>,
+        _: Option<&'a [u8]>,
+        _: &'a mut [u8],
+    ) -> Begun<Ended, impl Future<Output = Ended> + 'a> {
+        begin_barrier(ranks, self.comm.inner.choices().barrier)
+    }
+}
+
+/// MPI_Bcast.
+#[derive(Debug)]
+pub struct Broadcast {
+    pub(crate) comm: Rc<Comm>,
+    pub(crate) area: Area,
+    pub(crate) root: u32,
+}
+
+impl Operation for Broadcast {
+    fn comm(&self) -> &Comm {
+        &self.comm
     }
 
-    /// MPI_Allreduce.
-    pub fn run_allreduce(
-        &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
-        comm: Rc<Comm>,
-    ) -> Result<(), Failure> {
-        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
-        let by = choices_of(&comm.inner, &reducing).allreduce;
-        let group = comm.inner.group().waiting().with_elements(reducing.element());
-        from.copy_to(&into);
-        let mut landing = into.landing();
-        let begun = begin_allreduce(&group, by, landing.bytes(), reducing.as_reduction());
-        let done = end(&comm, begun);
-        landing.finish();
-        done
+    fn landing(&self) -> Landing<'_> {
+        self.area.landing()
+    }
+
+    #[inline(always)]
+    fn begin<'a>(
+        &'a self,
+        ranks: &'a Ranks<'a>,
+        _: Option<&'a [u8]>,
+        data: &'a mut [u8],
+    ) -> Begun<Ended, impl Future<Output = Ended> + 'a> {
+        begin_broadcast(ranks, self.comm.inner.choices().broadcast, data, self.root)
+    }
+}
+
+/// MPI_Allgather.
+#[derive(Debug)]
+pub struct Allgather {
+    pub(crate) comm: Rc<Comm>,
+    /// This rank's part, unless it is in its place.
+    pub(crate) mine: Option<Area>,
+    pub(crate) all: Area,
+}
+
+impl Operation for Allgather {
+    fn comm(&self) -> &Comm {
+        &self.comm
+    }
+
+    fn given(&self) -> Option<Cow<'_, [u8]>> {
+        self.mine.as_ref().map(Area::data)
+    }
+
+    fn landing(&self) -> Landing<'_> {
+        self.all.landing()
+    }
+
+    #[inline(always)]
+    fn begin<'a>(
+        &'a self,
+        ranks: &'a Ranks<'a>,
+        given: Option<&'a [u8]>,
+        data: &'a mut [u8],
+    ) -> Begun<Ended, impl Future<Output = Ended> + 'a> {
+        begin_allgather(ranks, self.comm.inner.choices().allgather, given, data)
+    }
+}
+
+/// MPI_Allreduce.
+#[derive(Debug)]
+pub struct Allreduce<D: Dialect> {
+    pub(crate) comm: Rc<Comm>,
+    /// This rank's elements, and where the result goes.
+    pub(crate) from: Area,
+    pub(crate) into: Area,
+    pub(crate) reducing: Reducing<D>,
+}
+
+impl<D: Dialect> Operation for Allreduce<D> {
+    fn comm(&self) -> &Comm {
+        &self.comm
+    }
+
+    fn element(&self) -> Element {
+        self.reducing.element()
+    }
+
+    fn landing(&self) -> Landing<'_> {
+        self.from.copy_to(&self.into);
+        self.into.landing()
+    }
+
+    #[inline(always)]
+    fn begin<'a>(
+        &'a self,
+        ranks: &'a Ranks<'a>,
+        _: Option<&'a [u8]>,
+        data: &'a mut [u8],
+    ) -> Begun<Ended, impl Future<Output = Ended> + 'a> {
+        let by = choices_of(&self.comm.inner, &self.reducing).allreduce;
+        begin_allreduce(ranks, by, data, self.reducing.as_reduction())
     }
 }

@@ -1,18 +1,21 @@
 //! Collective operations (MPI 5.0 chapter 6).
 //!
-//! Each is described once, as a future over memory of the program. A blocking function runs it to
-//! its end, a non-blocking one leaves it in flight, a persistent one keeps what makes it. Which of
-//! the three a function does is written into the shared libraries from the table.
+//! Each is described once, as a future over memory of the program, or as what may be over before
+//! there is one (`at_once`). A blocking function runs it to its end, a non-blocking one leaves it
+//! in flight, a persistent one keeps what makes it. Which of the three a function does is written
+//! into the shared libraries from the table.
 
 use std::rc::Rc;
 
 use hikyaku_coll as coll;
-use hikyaku_rank::{Communicator, Error, RankPort};
+use hikyaku_rank::RankPort;
 
+use crate::at_once::{Allgather, Allreduce, AtOnce, Barrier, Broadcast, Done};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle};
 use crate::failure::{Class, Failure};
-use crate::operations::{Op, Reducing};
+use crate::operations::{Op, Reducing, choices_of};
+use crate::parts::{exchanged, gathered, scattered};
 use crate::raw::{Buffer, HandleAt, Handles, Numbers};
 use crate::requests::{Request, State};
 use crate::runtime::Mpi;
@@ -23,9 +26,6 @@ pub(crate) type Described<F> = Result<F, Failure>;
 
 /// A datatype as it was given: wrong only if it is looked at.
 pub(crate) type Given = Result<Rc<Type>, Failure>;
-
-/// The result of an operation.
-pub(crate) type Done = Result<(), Error>;
 
 /// A root that exists.
 pub(crate) fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
@@ -130,15 +130,13 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Barrier.
-    pub fn barrier(&self, comm: Rc<Comm>) -> Described<impl Future<Output = Done> + use<D>> {
-        let mpi = *self;
-        Ok(async move {
-            let by = comm.inner.choices().barrier;
-            Ok(coll::barrier(&mpi.ranks_of(&comm), by).await?)
-        })
+    #[inline]
+    pub fn barrier(&self, comm: Rc<Comm>) -> Described<AtOnce<Barrier>> {
+        Ok(AtOnce(Barrier { comm, area: Area::NOTHING }))
     }
 
     /// MPI_Bcast.
+    #[inline]
     pub fn bcast(
         &self,
         buffer: Buffer,
@@ -146,14 +144,9 @@ impl<D: Dialect> Mpi<D> {
         datatype: Given,
         root: i32,
         comm: Rc<Comm>,
-    ) -> Described<impl Future<Output = Done> + use<D>> {
+    ) -> Described<AtOnce<Broadcast>> {
         let (area, root) = (Area::new(buffer, count, &*datatype?)?, root_of(&comm, root)?);
-        let mpi = *self;
-        Ok(async move {
-            let by = comm.inner.choices().broadcast;
-            let group = mpi.ranks_of(&comm);
-            landed(&area, async |data| Ok(coll::broadcast(&group, by, data, root).await?)).await
-        })
+        Ok(AtOnce(Broadcast { comm, area, root }))
     }
 
     /// MPI_Gather.
@@ -179,7 +172,13 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().gather;
-            let group = mpi.ranks_of(&comm);
+            let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank());
+            let places = blocks_of_all(&all, is_root, mine.as_ref(), &comm);
+            let length = mine.as_ref().or(places.get(own as usize)).map(Area::len);
+            let ranks = (&group, own);
+            if let Some(done) = gathered(ranks, (by, length), mine.as_ref(), &places, root).await {
+                return done;
+            }
             let mine = mine.as_ref().map(Area::data);
             landed(
                 &all,
@@ -214,6 +213,10 @@ impl<D: Dialect> Mpi<D> {
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().gather;
             let group = mpi.ranks_of(&comm);
+            let ranks = (&group, comm.inner.rank());
+            if let Some(done) = gathered(ranks, (by, None), mine.as_ref(), &places, root).await {
+                return done;
+            }
             let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
             let blocks = landings.iter_mut().map(|landing| landing.bytes()).collect();
             let mine = mine.as_ref().map(Area::data);
@@ -246,7 +249,13 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().scatter;
-            let group = mpi.ranks_of(&comm);
+            let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank());
+            let parts = blocks_of_all(&all, is_root, mine.as_ref(), &comm);
+            let length = mine.as_ref().or(parts.get(own as usize)).map(Area::len);
+            let ranks = (&group, own);
+            if let Some(done) = scattered(ranks, (by, length), &parts, mine.as_ref(), root).await {
+                return done;
+            }
             let all = all.data();
             match mine {
                 None => Ok(coll::scatter(&group, by, &all, None, root).await?),
@@ -285,6 +294,10 @@ impl<D: Dialect> Mpi<D> {
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().scatter;
             let group = mpi.ranks_of(&comm);
+            let ranks = (&group, comm.inner.rank());
+            if let Some(done) = scattered(ranks, (by, None), &parts, mine.as_ref(), root).await {
+                return done;
+            }
             let data: Vec<_> = parts.iter().map(Area::data).collect();
             let parts: Vec<&[u8]> = data.iter().map(|part| &**part).collect();
             match mine {
@@ -301,6 +314,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Allgather.
     #[allow(clippy::too_many_arguments)]
+    #[inline]
     pub fn allgather(
         &self,
         out: Buffer,
@@ -310,17 +324,10 @@ impl<D: Dialect> Mpi<D> {
         in_count: i64,
         in_type: Given,
         comm: Rc<Comm>,
-    ) -> Described<impl Future<Output = Done> + use<D>> {
+    ) -> Described<AtOnce<Allgather>> {
         let mine = own_part::<D>(out, out_count, out_type, true)?;
         let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
-        let mpi = *self;
-        Ok(async move {
-            let by = comm.inner.choices().allgather;
-            let group = mpi.ranks_of(&comm);
-            let mine = mine.as_ref().map(Area::data);
-            landed(&all, async |all| Ok(coll::allgather(&group, by, mine.as_deref(), all).await?))
-                .await
-        })
+        Ok(AtOnce(Allgather { comm, mine, all }))
     }
 
     /// MPI_Allgatherv. The blocks are brought beside the program's memory, which may have gaps
@@ -377,7 +384,18 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().alltoall;
-            let group = mpi.ranks_of(&comm);
+            let (group, size) = (mpi.ranks_of(&comm), comm.inner.size());
+            if let Some(parts) = &parts
+                && (parts.is_scattered() || all.is_scattered())
+                && parts.len() == all.len()
+            {
+                let (out, into) = (parts.split(size), all.split(size));
+                let terms = (by, Some(all.len() / size as usize));
+                if let Some(done) = exchanged((&group, comm.inner.rank()), terms, &out, &into).await
+                {
+                    return done;
+                }
+            }
             let parts = parts.as_ref().map(Area::data);
             landed(&all, async |all| match parts {
                 None => Ok(coll::alltoall_in_place(&group, all).await?),
@@ -450,6 +468,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Allreduce.
+    #[inline]
     pub fn allreduce(
         &self,
         out: Buffer,
@@ -458,18 +477,9 @@ impl<D: Dialect> Mpi<D> {
         datatype: Given,
         op: Op,
         comm: Rc<Comm>,
-    ) -> Described<impl Future<Output = Done> + use<D>> {
+    ) -> Described<AtOnce<Allreduce<D>>> {
         let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
-        let mpi = *self;
-        Ok(async move {
-            let by = choices_of(&comm.inner, &reducing).allreduce;
-            let group = mpi.ranks_of(&comm).with_elements(reducing.element());
-            from.copy_to(&into);
-            landed(&into, async |data| {
-                Ok(coll::allreduce(&group, by, data, reducing.as_reduction()).await?)
-            })
-            .await
-        })
+        Ok(AtOnce(Allreduce { comm, from, into, reducing }))
     }
 
     /// MPI_Reduce.
@@ -610,6 +620,12 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
+/// The blocks of all ranks at the root, if some data there are longer than a packet and have gaps.
+fn blocks_of_all(all: &Area, is_root: bool, mine: Option<&Area>, comm: &Comm) -> Vec<Area> {
+    let are_scattered = all.is_scattered() || mine.is_some_and(Area::is_scattered);
+    if is_root && are_scattered { all.split(comm.inner.size()) } else { Vec::new() }
+}
+
 /// What a rank gives; `None`: it is in its place already, which `may_be` so.
 pub(crate) fn own_part<D: Dialect>(
     buffer: Buffer,
@@ -633,6 +649,11 @@ pub(crate) fn own_part<D: Dialect>(
 async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -> Done {
     let by = comm.inner.choices().for_unequal_parts().alltoall;
     let group = comm.inner.group();
+    if let Some(parts) = &parts
+        && let Some(done) = exchanged((&group, comm.inner.rank()), (by, None), parts, &places).await
+    {
+        return done;
+    }
     let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
     let into: Vec<&mut [u8]> = landings.iter_mut().map(|landing| landing.bytes()).collect();
     let done = match parts {
@@ -645,9 +666,4 @@ async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -
     };
     landings.into_iter().for_each(|landing| landing.finish());
     Ok(done?)
-}
-
-/// Algorithms chosen by name, as far as they can do a reduction.
-pub(crate) fn choices_of<D: Dialect>(comm: &Communicator, reducing: &Reducing<D>) -> coll::Choices {
-    if reducing.commutes() { comm.choices() } else { comm.choices().for_ordered() }
 }

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use hikyaku_coll as coll;
 use hikyaku_rank::{Bridge, Error, GroupExchange, Intercommunicator};
 
-use crate::collectives::{Described, Done, Given, blocks, blocks_of_types, for_all, landed};
+use crate::at_once::Done;
+use crate::collectives::{Described, Given, blocks, blocks_of_types, for_all, landed};
 use crate::communicators::{Comm, number_of};
 use crate::dialect::{Dialect, Object, PROC_NULL, ROOT};
 use crate::errors::Handling;

@@ -37,6 +37,7 @@ mod intercommunicators;
 mod long_double;
 mod messages;
 mod operations;
+mod parts;
 mod raw;
 mod requests;
 mod runtime;

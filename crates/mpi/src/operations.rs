@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use hikyaku_coll::{Combination, Element, Reduction};
+use hikyaku_coll::{Choices, Combination, Element, Reduction};
+use hikyaku_rank::Communicator;
 
 use crate::callbacks;
 use crate::datatype::{Basic, Class as Kind};
@@ -502,6 +503,11 @@ impl<D: Dialect> Mpi<D> {
         result.finish();
         Ok(())
     }
+}
+
+/// Algorithms chosen by name, as far as they can do a reduction.
+pub(crate) fn choices_of<D: Dialect>(comm: &Communicator, reducing: &Reducing<D>) -> Choices {
+    if reducing.commutes() { comm.choices() } else { comm.choices().for_ordered() }
 }
 
 #[cfg(test)]

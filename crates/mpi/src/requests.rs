@@ -16,7 +16,6 @@ use crate::failure::{Class, Failure};
 use crate::generalised::Generalised;
 use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
 use crate::runtime::Mpi;
-use crate::topology::Round;
 use crate::types::Area;
 
 /// What there is of a request behind its handle.
@@ -60,7 +59,7 @@ pub(crate) enum State {
     /// An operation that moves when it is polled.
     Task(TaskId),
     /// An exchange with neighbours.
-    Round(Round),
+    Round(Rc<dyn Round>),
     /// Other requests, all of which are to be complete.
     All(Vec<Rc<Request>>),
     /// An operation of the program's own.
@@ -69,6 +68,16 @@ pub(crate) enum State {
     Done(Status),
     /// It can be started.
     Inactive,
+}
+
+/// An exchange with neighbours that is in flight. What it is, the files of topologies know, which
+/// stand above this one.
+pub(crate) trait Round {
+    /// Waits for it.
+    fn wait(&self) -> Outcome;
+
+    /// Polls it; its result if it is complete.
+    fn test(&self, comm: &Comm) -> Option<Outcome>;
 }
 
 /// Data of a message beside the memory that it is for.
@@ -197,7 +206,7 @@ impl Request {
         enum Found {
             Message(RequestId),
             Task(TaskId),
-            Round(Round),
+            Round(Rc<dyn Round>),
             All(Vec<Rc<Request>>),
             Own,
             Done(Status),
@@ -206,7 +215,7 @@ impl Request {
         let found = match &*state {
             State::Message { id, .. } => Found::Message(*id),
             State::Task(id) => Found::Task(*id),
-            State::Round(round) => Found::Round(round.clone()),
+            State::Round(round) => Found::Round(Rc::clone(round)),
             State::All(all) => Found::All(all.clone()),
             State::Own => Found::Own,
             State::Done(status) => Found::Done(*status),
@@ -272,7 +281,7 @@ impl Request {
         enum For {
             Message(RequestId),
             Task(TaskId),
-            Round(Round),
+            Round(Rc<dyn Round>),
             All(Vec<Rc<Request>>),
             Own,
         }
@@ -280,7 +289,7 @@ impl Request {
         let waits = match &*state {
             State::Message { id, .. } => Some(For::Message(*id)),
             State::Task(id) => Some(For::Task(*id)),
-            State::Round(round) => Some(For::Round(round.clone())),
+            State::Round(round) => Some(For::Round(Rc::clone(round))),
             State::All(all) => Some(For::All(all.clone())),
             State::Own => Some(For::Own),
             State::Done(_) | State::Inactive => None,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use hikyaku_coll::{Part, Place};
 use hikyaku_msg::{PACKET, Scattered};
 
 use crate::attributes::Attributes;
@@ -113,13 +114,34 @@ impl Area {
         if !buffer.is_memory() && buffer.address() != 0 && length > 0 {
             return Err(buffer.not_memory(length));
         }
-        if let Some((at, bytes)) = datatype.program().as_block(elements) {
-            debug_assert_eq!(bytes, length as u64);
-            return Ok(Area { buffer: buffer.at(at), length, spread: None });
-        }
         // Now, and not while its data are moved: they are more than can be addressed.
         Cursor::new(datatype, elements)?;
-        Ok(Area { buffer, length, spread: Some((datatype.clone(), elements)) })
+        Ok(Area::of(buffer, (datatype, elements), length))
+    }
+
+    fn of(buffer: Buffer, (datatype, elements): (&Datatype, u64), length: usize) -> Area {
+        if let Some((at, bytes)) = datatype.program().as_block(elements) {
+            debug_assert_eq!(bytes, length as u64);
+            return Area { buffer: buffer.at(at), length, spread: None };
+        }
+        Area { buffer, length, spread: Some((datatype.clone(), elements)) }
+    }
+
+    /// Its elements in so many equal blocks, of which it was made.
+    pub(crate) fn split(&self, blocks: u32) -> Vec<Area> {
+        let length = self.length / blocks as usize;
+        let block = |at: u32| match &self.spread {
+            None => {
+                let buffer = self.buffer.at((at as usize * length) as i64);
+                Area { buffer, length, spread: None }
+            }
+            Some((datatype, elements)) => {
+                let elements = elements / u64::from(blocks);
+                let start = datatype.extent() * elements as i64 * i64::from(at);
+                Area::of(self.buffer.at(start), (datatype, elements), length)
+            }
+        };
+        (0..blocks).map(block).collect()
     }
 
     /// Bytes of its data.
@@ -164,10 +186,41 @@ impl Area {
         }
     }
 
-    /// Copies its data to another one of the same type and length.
+    /// Copies its data to another one of the same length.
     pub(crate) fn copy_to(&self, other: &Area) {
-        if self.buffer != other.buffer {
-            other.put(&self.data());
+        // Without a base the places are in the types.
+        if self.buffer == other.buffer && self.buffer.is_memory() {
+            return;
+        }
+        match (self.cursor(), other.cursor()) {
+            (None, _) => other.put(self.buffer.bytes(self.length)),
+            (Some(mut from), None) => {
+                self.buffer.pack(&mut from, other.buffer.bytes_mut(other.length));
+            }
+            (Some(mut from), Some(mut to)) => {
+                let mut packet = vec![0; PACKET.min(self.length)];
+                for at in (0..self.length).step_by(PACKET) {
+                    let packet = &mut packet[..PACKET.min(self.length - at)];
+                    self.buffer.pack(&mut from, packet);
+                    other.buffer.unpack(&mut to, packet);
+                }
+            }
+        }
+    }
+
+    /// Its data for another rank, as they lie.
+    pub(crate) fn part(&self) -> Part<'_, u8> {
+        match self.cursor() {
+            None => Part::Whole(self.buffer.bytes(self.length)),
+            Some(cursor) => Part::Scattered(self.buffer.scattered(cursor, self.length)),
+        }
+    }
+
+    /// Where data of another rank go, as it lies.
+    pub(crate) fn place(&self) -> Place<'_, u8> {
+        match self.cursor() {
+            None => Place::Whole(self.buffer.bytes_mut(self.length)),
+            Some(cursor) => Place::Scattered(self.buffer.scattered(cursor, self.length)),
         }
     }
 
@@ -191,6 +244,7 @@ impl Area {
 }
 
 /// The data of an area while they are changed: there, or beside it.
+#[derive(Debug)]
 pub(crate) struct Landing<'a> {
     area: &'a Area,
     there: Option<Buffer>,

@@ -71,8 +71,14 @@ impl Scattered {
         Scattered { pieces, packet: Vec::new(), at: 0 }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many bytes.
+    pub fn len(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
     }
 
     /// The bytes from `from` on, as many as the packet has; not none before the end.
@@ -203,7 +209,7 @@ impl RecvBuffer {
 pub(crate) mod memory {
     //! Memory for the tests' requests: never freed, so the promise of its views cannot break.
 
-    use super::{RecvBuffer, SendBuffer};
+    use super::{Pieces, RecvBuffer, Scattered, SendBuffer};
 
     /// Leaked bytes that a request may hold.
     #[derive(Debug, Clone, Copy)]
@@ -228,9 +234,36 @@ pub(crate) mod memory {
             unsafe { RecvBuffer::new(self.start, self.length) }
         }
 
+        /// The same bytes as data with gaps: the last comes first.
+        pub(crate) fn backwards(self) -> Scattered {
+            // SAFETY: leaked, and the tests use it when the request is complete.
+            unsafe { Scattered::new(Box::new(Backwards(self))) }
+        }
+
         pub(crate) fn to_vec(self) -> Vec<u8> {
             // SAFETY: leaked, and no request holds it mutably any more when the tests read.
             unsafe { std::slice::from_raw_parts(self.start, self.length) }.to_vec()
+        }
+    }
+
+    struct Backwards(Leaked);
+
+    impl Pieces for Backwards {
+        fn len(&self) -> usize {
+            self.0.length
+        }
+
+        fn pack(&mut self, from: usize, into: &mut [u8]) {
+            let bytes = self.0.to_vec();
+            let rest = bytes.iter().rev().skip(from);
+            into.iter_mut().zip(rest).for_each(|(into, byte)| *into = *byte);
+        }
+
+        fn unpack(&mut self, at: usize, data: &[u8]) {
+            // SAFETY: leaked, and the request that has this has it alone.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(self.0.start, self.0.length) };
+            let rest = bytes.iter_mut().rev().skip(at);
+            rest.zip(data).for_each(|(byte, from)| *byte = *from);
         }
     }
 }

@@ -5,10 +5,11 @@ use std::cell::RefCell;
 use hikyaku_nic::fabric::{PeerState, Port, Rank, Wait};
 use hikyaku_nic::time::Time;
 
+use crate::buffer::Scattered;
 use crate::engine::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode};
 use crate::error::MsgError;
-use crate::future::{RecvFuture, SendFuture};
+use crate::future::{RecvFuture, ScatteredFuture, SendFuture};
 use crate::members::Members;
 
 /// A handle on an engine, for messages of one context.
@@ -88,6 +89,29 @@ impl<'e, P: Port> ContextEndpoint<'e, P> {
         };
         let selector = Selector { source, tag, context: self.context };
         RecvFuture::new(self.engine, buffer, selector)
+    }
+
+    /// Sends scattered data in standard mode.
+    pub fn send_scattered(&self, data: Scattered, to: Rank, tag: i32) -> ScatteredFuture<'e, P> {
+        match self.in_job(to) {
+            Ok(destination) => {
+                let envelope = Envelope { destination, context: self.context, tag };
+                ScatteredFuture::send(self.engine, data, envelope)
+            }
+            Err(error) => ScatteredFuture::refused(self.engine, error),
+        }
+    }
+
+    /// Receives a message of one rank into scattered memory.
+    pub fn recv_scattered(&self, data: Scattered, from: Rank, tag: i32) -> ScatteredFuture<'e, P> {
+        match self.in_job(from) {
+            Ok(source) => {
+                let (source, tag) = (Some(source), Some(tag));
+                let selector = Selector { source, tag, context: self.context };
+                ScatteredFuture::recv(self.engine, data, selector)
+            }
+            Err(error) => ScatteredFuture::refused(self.engine, error),
+        }
     }
 
     /// Whether a rank is there. One that is no rank here has left.

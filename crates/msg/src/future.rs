@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use hikyaku_nic::fabric::{Activity, Port, Wait};
 
+use crate::buffer::{RecvBuffer, Scattered};
 use crate::engine::{Blocked, Engine, Pace};
 use crate::envelope::{Envelope, Received, Selector, SendMode};
 use crate::error::MsgError;
@@ -40,6 +41,22 @@ pub struct RecvFuture<'e, 'b, P: Port> {
     engine: &'e RefCell<Engine<P>>,
     buffer: &'b mut [u8],
     state: OperationState<Selector>,
+}
+
+/// A message of scattered data in progress, either way. Its request has the data from the first
+/// poll to the end: whoever made them has promised their memory for as long.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct ScatteredFuture<'e, P: Port> {
+    engine: &'e RefCell<Engine<P>>,
+    state: OperationState<(Scattered, Way)>,
+}
+
+/// Where a message goes to or comes from.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Out(Envelope),
+    In(Selector),
 }
 
 #[derive(Debug)]
@@ -97,6 +114,31 @@ impl<'e, 'b, P: Port> RecvFuture<'e, 'b, P> {
         error: MsgError,
     ) -> RecvFuture<'e, 'b, P> {
         RecvFuture { engine, buffer, state: OperationState::Refused(error) }
+    }
+}
+
+impl<'e, P: Port> ScatteredFuture<'e, P> {
+    /// A send in standard mode, which starts at the first poll.
+    pub fn send(
+        engine: &'e RefCell<Engine<P>>,
+        data: Scattered,
+        envelope: Envelope,
+    ) -> ScatteredFuture<'e, P> {
+        ScatteredFuture { engine, state: OperationState::New((data, Way::Out(envelope))) }
+    }
+
+    /// A receive, posted at the first poll.
+    pub fn recv(
+        engine: &'e RefCell<Engine<P>>,
+        data: Scattered,
+        selector: Selector,
+    ) -> ScatteredFuture<'e, P> {
+        ScatteredFuture { engine, state: OperationState::New((data, Way::In(selector))) }
+    }
+
+    /// A message that fails when it is polled.
+    pub fn refused(engine: &'e RefCell<Engine<P>>, error: MsgError) -> ScatteredFuture<'e, P> {
+        ScatteredFuture { engine, state: OperationState::Refused(error) }
     }
 }
 
@@ -160,6 +202,33 @@ impl<P: Port> Future for RecvFuture<'_, '_, P> {
     }
 }
 
+impl<P: Port> Future for ScatteredFuture<'_, P> {
+    type Output = Result<Received, MsgError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut engine = this.engine.borrow_mut();
+        let started = match std::mem::replace(&mut this.state, OperationState::Over) {
+            OperationState::New((data, Way::Out(envelope))) => {
+                engine.start_send_scattered(data, envelope, SendMode::Standard)
+            }
+            OperationState::New((data, Way::In(selector))) => {
+                engine.start_recv(RecvBuffer::scattered(data), selector)
+            }
+            OperationState::Pending(id) => Ok(id),
+            OperationState::Refused(error) => Err(error),
+            OperationState::Over => Err(MsgError::NoSuchRequest),
+        };
+        let id = match started {
+            Ok(id) => id,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let result = engine.test(id);
+        engine.want_more();
+        settle(&mut this.state, id, result, context)
+    }
+}
+
 fn settle<S>(
     state: &mut OperationState<S>,
     id: RequestId,
@@ -188,6 +257,14 @@ impl<P: Port> Drop for SendFuture<'_, '_, P> {
 }
 
 impl<P: Port> Drop for RecvFuture<'_, '_, P> {
+    fn drop(&mut self) {
+        if let OperationState::Pending(id) = self.state {
+            self.engine.borrow_mut().abandon(id);
+        }
+    }
+}
+
+impl<P: Port> Drop for ScatteredFuture<'_, P> {
     fn drop(&mut self) {
         if let OperationState::Pending(id) = self.state {
             self.engine.borrow_mut().abandon(id);
@@ -303,6 +380,7 @@ mod tests {
     use std::mem::ManuallyDrop;
 
     use super::*;
+    use crate::buffer::memory::Leaked;
     use crate::testing::{pair, pattern, run, settle, tight};
 
     fn to(destination: u32) -> Envelope {
@@ -442,5 +520,39 @@ mod tests {
         });
         let wait = block_on_for(&engine, Wait::new(Activity::Collective), heard);
         assert_eq!(wait.activity, Activity::Collective);
+    }
+
+    #[test]
+    fn data_with_gaps_go_both_ways_as_they_lie() {
+        run(tight(2), |engine| {
+            let engine = RefCell::new(engine);
+            let own = engine.borrow().rank();
+            for length in [1, 600, 9000, 100_000] {
+                let out = Leaked::new(pattern(length, own as usize));
+                let into = Leaked::new(vec![0; length]);
+                let (sent, received) = block_on(&engine, async {
+                    let send = ScatteredFuture::send(&engine, out.backwards(), to(1 - own));
+                    let receive = ScatteredFuture::recv(&engine, into.backwards(), from(1 - own));
+                    join(send, receive).await
+                });
+                sent.unwrap();
+                assert_eq!(received.unwrap().bytes, length as u64);
+                assert_eq!(into.to_vec(), pattern(length, 1 - own as usize));
+            }
+        });
+    }
+
+    #[test]
+    fn a_dropped_receive_with_gaps_leaves_its_memory_alone() {
+        let (a, b) = pair();
+        let (a, b) = (RefCell::new(a), RefCell::new(b));
+        let into = Leaked::new(vec![0; 100]);
+        let mut receive = ScatteredFuture::recv(&b, into.backwards(), from(0));
+        assert!(poll(&mut receive).is_pending());
+        drop(receive);
+        let (bytes, mut buffer) = (pattern(100, 0), [0; 100]);
+        block_on(&a, SendFuture::new(&a, &bytes, to(1), SendMode::Standard)).unwrap();
+        block_on(&b, RecvFuture::new(&b, &mut buffer, from(0))).unwrap();
+        assert_eq!((&buffer[..], into.to_vec()), (&bytes[..], vec![0; 100]));
     }
 }

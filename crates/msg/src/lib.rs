@@ -61,7 +61,9 @@ pub use endpoint::ContextEndpoint;
 pub use engine::{Blocked, CancelOutcome, Engine, MEMORY_SLEEP, Pace, Wanted};
 pub use envelope::{Envelope, Received, Selector, SendMode};
 pub use error::MsgError;
-pub use future::{RecvFuture, SendFuture, as_one, block_on, block_on_for, drive, join, join_all};
+pub use future::{
+    RecvFuture, ScatteredFuture, SendFuture, as_one, block_on, block_on_for, drive, join, join_all,
+};
 pub use layout::{Layout, LayoutError};
 pub use members::Members;
 pub use notes::{Answerer, NOTE_MOST};

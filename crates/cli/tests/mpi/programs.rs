@@ -1,11 +1,13 @@
-//! The tests of MPI in C, a folder a chapter, on hikyaku and, the same binaries, on MPICH.
+//! The tests of MPI in C, a folder a chapter, on hikyaku and, the same binaries, on MPICH. The long
+//! form runs them by both binary interfaces, the standard's and MPICH's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{
-    compile, has_libfabric, hikyaku, is_long, mpich, on_hosts, root, scratch, stderr, stdout,
+    compile, compile_for_mpich, has_libfabric, hikyaku, is_long, mpich, on_hosts, root, scratch,
+    stderr, stdout,
 };
 
 /// Ranks, and ranks of a virtual node.
@@ -42,7 +44,7 @@ fn passes_on_hosts(program: &Path, hosts: &str) {
     assert!(output.status.success() && said.is_empty(), "{program:?} {words:?}: {said}");
 }
 
-/// The same binary on another library of the standard's binary interface.
+/// The same binary on MPICH's library of the binary interface that it was compiled for.
 fn passes_on_mpich(program: &Path, prefix: &Path, ranks: u32) {
     let mut command = Command::new("timeout");
     command.arg("100").arg(prefix.join("bin/mpiexec")).args(["-n", &ranks.to_string()]);
@@ -53,25 +55,39 @@ fn passes_on_mpich(program: &Path, prefix: &Path, ranks: u32) {
 
 fn chapter(name: &str) {
     let folder = scratch(name);
-    let jobs = JOBS.iter().chain(MORE_JOBS.iter().filter(|_| is_long()));
     let programs: Vec<PathBuf> = sources(name).iter().map(|it| compile(it, &folder)).collect();
-    for program in &programs {
+    pass(&programs);
+    if let Some(prefix) = mpich() {
+        pass_on_mpich(&programs, &prefix);
+        if is_long() {
+            let compiled = |it: &PathBuf| compile_for_mpich(it, &folder, &prefix);
+            let programs: Vec<PathBuf> = sources(name).iter().map(compiled).collect();
+            pass(&programs);
+            pass_on_mpich(&programs, &prefix);
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+fn pass(programs: &[PathBuf]) {
+    let jobs = JOBS.iter().chain(MORE_JOBS.iter().filter(|_| is_long()));
+    for program in programs {
         jobs.clone().for_each(|(ranks, ranks_per_node)| passes(program, *ranks, *ranks_per_node));
     }
     if has_libfabric() {
         let hosts: &[&str] =
             if is_long() { &["a:1,b:1", "a:2,b:2", "a:3,b:1,c:2"] } else { &["a:2,b:2"] };
-        for program in &programs {
+        for program in programs {
             hosts.iter().for_each(|hosts| passes_on_hosts(program, hosts));
         }
     }
-    if let Some(prefix) = mpich() {
-        let ranks: &[u32] = if is_long() { &[1, 2, 3, 4, 8] } else { &[3] };
-        for program in &programs {
-            ranks.iter().for_each(|ranks| passes_on_mpich(program, &prefix, *ranks));
-        }
+}
+
+fn pass_on_mpich(programs: &[PathBuf], prefix: &Path) {
+    let ranks: &[u32] = if is_long() { &[1, 2, 3, 4, 8] } else { &[3] };
+    for program in programs {
+        ranks.iter().for_each(|ranks| passes_on_mpich(program, prefix, *ranks));
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

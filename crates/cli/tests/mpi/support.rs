@@ -56,10 +56,25 @@ const CHECKED: [&str; 2] =
 /// Compiles a program of C by our `mpicc`.
 pub(crate) fn compile(source: &Path, into: &Path) -> PathBuf {
     let program = into.join(source.file_stem().unwrap());
-    let mut compiler = Command::new(tool("mpicc"));
+    compile_by(Command::new(tool("mpicc")), source, program)
+}
+
+/// Compiles a program of C for MPICH's own binary interface: with the header of this MPICH, and
+/// linked with our library of that interface.
+pub(crate) fn compile_for_mpich(source: &Path, into: &Path, mpich: &Path) -> PathBuf {
+    let program = into.join(source.file_stem().unwrap()).with_extension("mpich");
+    let mut compiler = Command::new("cc");
+    compiler.arg("-I").arg(mpich.join("include"));
+    let ours = folder().display();
+    let library = [format!("-L{ours}"), format!("-Wl,-rpath,{ours}"), "-l:libmpi.so.12".into()];
+    compiler.arg("-Wl,--no-as-needed").args(library);
+    compile_by(compiler, source, program)
+}
+
+fn compile_by(mut compiler: Command, source: &Path, program: PathBuf) -> PathBuf {
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1"]).args(CHECKED);
-    compiler.arg("-o").arg(&program);
-    assert_success(&compiler.arg(source).arg("-lm").output().unwrap(), "mpicc");
+    compiler.arg("-o").arg(&program).arg(source).arg("-lm");
+    assert_success(&compiler.output().unwrap(), compiler.get_program());
     program
 }
 

@@ -7,9 +7,7 @@ use std::process::{Command, Output};
 
 use hikyaku_mpi_table::{table, wrong_calls};
 
-use crate::support::{
-    HIKYAKU, assert_success, compile, folder, mpich, root, scratch, stderr, stdout,
-};
+use crate::support::{HIKYAKU, compile, compile_for_mpich, mpich, root, scratch, stderr, stdout};
 
 /// The program's source, and how many trials it has.
 fn source(folder: &Path) -> (PathBuf, usize) {
@@ -18,17 +16,6 @@ fn source(folder: &Path) -> (PathBuf, usize) {
     let source = folder.join("wrong.c");
     fs::write(&source, format!("#include \"{}\"\n{trials}", shared.display())).unwrap();
     (source, trials.matches("\n    {\"MPI_").count())
-}
-
-/// The program by MPICH's binary interface: compiled with its header, and linked with our library.
-fn by_mpichs_interface(source: &Path, mpich: &Path) -> PathBuf {
-    let (program, ours) = (source.with_extension("mpich"), folder().display());
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=c11", "-O1", "-o"]).arg(&program).arg(source);
-    compiler.arg("-I").arg(mpich.join("include")).arg("-I").arg(root().join("tests/mpi"));
-    compiler.args([format!("-L{ours}"), format!("-Wl,-rpath,{ours}"), "-l:libmpi.so.12".into()]);
-    assert_success(&compiler.output().unwrap(), "cc");
-    program
 }
 
 /// What is not as it should be of a program on two ranks of ours.
@@ -82,7 +69,7 @@ fn a_wrong_argument_has_the_class_of_its_kind() {
             launcher.output().unwrap()
         });
         assert_eq!(found, Vec::<String>::new());
-        let other = by_mpichs_interface(&source, &prefix);
+        let other = compile_for_mpich(&source, &folder, &prefix);
         assert_eq!(wrong_here(&other, trials), Vec::<String>::new());
         assert_eq!(wrong_ends(&other, trials), Vec::<String>::new());
     }

@@ -17,7 +17,7 @@ use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
 use crate::messages::{Incoming, Outgoing};
 use crate::raw::{Buffer, Handles, Numbers, count};
-use crate::requests::{Outcome, Staged, State};
+use crate::requests::{Outcome, Round, Staged, State};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
@@ -200,33 +200,6 @@ impl InFlight {
         InFlight { exchange, open, failed }
     }
 
-    /// Waits for it.
-    pub(crate) fn wait(&self) -> Outcome {
-        let comm = &self.exchange.comm.inner;
-        let engine = comm.engine();
-        engine.borrow_mut().set_whole(Some(NEIGHBOURS));
-        for part in self.open.take() {
-            self.end(&part, comm.wait_for(part.id, 1));
-        }
-        engine.borrow_mut().set_whole(None);
-        self.result()
-    }
-
-    /// Looks whether it is complete; its result if so.
-    pub(crate) fn test(&self) -> Option<Outcome> {
-        let mut open = self.open.take();
-        open.retain(|part| match self.exchange.comm.inner.test(part.id) {
-            None => true,
-            Some(result) => {
-                self.end(part, result);
-                false
-            }
-        });
-        let is_complete = open.is_empty();
-        self.open.replace(open);
-        is_complete.then(|| self.result())
-    }
-
     /// Does without messages: they touch no memory any more. `which` is told the place of what
     /// comes in.
     pub(super) fn abandon(&self, which: impl Fn(Option<usize>) -> bool) {
@@ -278,6 +251,33 @@ impl InFlight {
             Some(staged) => staged.land(result).map(drop),
             None => Ok(()),
         }
+    }
+}
+
+impl Round for InFlight {
+    fn wait(&self) -> Outcome {
+        let comm = &self.exchange.comm.inner;
+        let engine = comm.engine();
+        engine.borrow_mut().set_whole(Some(NEIGHBOURS));
+        for part in self.open.take() {
+            self.end(&part, comm.wait_for(part.id, 1));
+        }
+        engine.borrow_mut().set_whole(None);
+        self.result()
+    }
+
+    fn test(&self, _: &Comm) -> Option<Outcome> {
+        let mut open = self.open.take();
+        open.retain(|part| match self.exchange.comm.inner.test(part.id) {
+            None => true,
+            Some(result) => {
+                self.end(part, result);
+                false
+            }
+        });
+        let is_complete = open.is_empty();
+        self.open.replace(open);
+        is_complete.then(|| self.result())
     }
 }
 

@@ -11,6 +11,7 @@ use super::exchange::{Block, Exchange, InFlight};
 use super::{Tags, Topology};
 use crate::communicators::Comm;
 use crate::failure::Failure;
+use crate::requests::Round as _;
 
 impl Topology {
     /// How the next exchange goes, if it is run at once. All ranks call it.

@@ -18,7 +18,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::raw::HandleAt;
-use crate::requests::{Outcome, Request, Start, State};
+use crate::requests::{Outcome, Request, Round, Start, State};
 use crate::runtime::Mpi;
 
 /// Bytes of an edge that goes otherwise than by messages, at most: what is larger they copy once,
@@ -136,7 +136,9 @@ impl Kept {
         }
         Ok(rounds.start(&*outs)?)
     }
+}
 
+impl Round for Kept {
     fn wait(&self) -> Outcome {
         let mut inner = self.0.borrow_mut();
         inner.rounds.wait()?;
@@ -166,39 +168,12 @@ impl Inner {
     }
 }
 
-/// An exchange with neighbours that is in flight.
-#[derive(Debug, Clone)]
-pub(crate) enum Round {
-    /// By what was set up for it.
-    Kept(Rc<Kept>),
-    /// By messages.
-    Messages(Rc<InFlight>),
-}
-
-impl Round {
-    /// Waits for it.
-    pub(crate) fn wait(&self) -> Outcome {
-        match self {
-            Round::Kept(kept) => kept.wait(),
-            Round::Messages(messages) => messages.wait(),
-        }
-    }
-
-    /// Looks whether it is complete; its result if so.
-    pub(crate) fn test(&self, comm: &Comm) -> Option<Outcome> {
-        match self {
-            Round::Kept(kept) => kept.test(comm),
-            Round::Messages(messages) => messages.test(),
-        }
-    }
-}
-
 impl<D: Dialect> Mpi<D> {
     /// Leaves an exchange in flight.
     pub fn leave_exchange(&self, exchange: Exchange, request: HandleAt<D>) -> Result<(), Failure> {
         let comm = Rc::clone(&exchange.comm);
         let tags = comm.topology()?.next_run();
-        let round = Round::Messages(Rc::new(InFlight::start(Rc::new(exchange), tags, |_| true)));
+        let round = Rc::new(InFlight::start(Rc::new(exchange), tags, |_| true));
         self.add_request(Request::new(comm, State::Round(round)), &request)
     }
 
@@ -211,14 +186,15 @@ impl<D: Dialect> Mpi<D> {
                 let kept = Rc::new(kept);
                 Box::new(move || {
                     kept.start()?;
-                    Ok(State::Round(Round::Kept(Rc::clone(&kept))))
+                    let round = Rc::clone(&kept);
+                    Ok(State::Round(round))
                 })
             }
             None => {
                 let exchange = Rc::new(exchange);
                 Box::new(move || {
                     let started = InFlight::start(Rc::clone(&exchange), tags, |_| true);
-                    Ok(State::Round(Round::Messages(Rc::new(started))))
+                    Ok(State::Round(Rc::new(started)))
                 })
             }
         };

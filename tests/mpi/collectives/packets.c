@@ -1,0 +1,171 @@
+/* Collectives of types with gaps, of blocks longer than a packet: between ranks of which some have
+ * gaps and some have not, and without a copy of the data beside. */
+#define _DEFAULT_SOURCE
+#include <sys/resource.h>
+
+#include "forms.h"
+
+enum { MOST = 16 };
+
+/* Doubles, each of which takes so many places. */
+static MPI_Datatype spread(int stride) {
+    MPI_Datatype type;
+    MPI_Type_create_resized(MPI_DOUBLE, 0, stride * (MPI_Aint)sizeof(double), &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static double value(int from, int to, long at) { return from * 1e6 + to * 1e4 + (double)(at % 997); }
+
+/* A buffer of blocks, of elements with gaps between them. */
+struct side {
+    int stride;
+    long length;
+    MPI_Datatype type;
+    double *data;
+};
+
+static struct side side(int stride, long length) {
+    struct side it = {stride, length, spread(stride), calloc((size_t)(stride * length * size), 8)};
+    for (long at = 0; at < stride * length * size; at++) it.data[at] = -1;
+    return it;
+}
+
+static void end_side(struct side *it) {
+    free(it->data);
+    MPI_Type_free(&it->type);
+}
+
+/* Where a block begins. */
+static double *block(const struct side *it, int which) {
+    return it->data + which * it->length * it->stride;
+}
+
+static void fill(struct side *it, int which, int from, int to, long count) {
+    for (long at = 0; at < count; at++) block(it, which)[at * it->stride] = value(from, to, at);
+}
+
+/* A block has come, and nothing beside it. */
+static void came(const struct side *it, int which, int from, int to, long count) {
+    for (long at = 0; at < it->length; at++) {
+        const double *place = block(it, which) + at * it->stride;
+        if (at < count) CHECK(*place == value(from, to, at));
+        else CHECK(*place == -1);
+        for (int gap = 1; gap < it->stride; gap++) CHECK(place[gap] == -1);
+    }
+}
+
+/* Strides of this rank: with gaps at one end, at both or at none. */
+static int stride_out(int mode) { return 1 + (rank + mode) % 3; }
+static int stride_in(int mode) { return 1 + (rank / 2 + mode) % 2; }
+
+static void rooted(int mode, int root, long length) {
+    int in_place = mode % 2 && rank == root, n = (int)length;
+    struct side out = side(stride_out(mode), length), into = side(stride_in(mode), length);
+    fill(&out, 0, rank, 0, length);
+    if (in_place) fill(&into, root, rank, 0, length);
+    CALL(Gather, in_place ? MPI_IN_PLACE : (void *)out.data, n, out.type, into.data, n, into.type,
+         root);
+    for (int from = 0; rank == root && from < size; from++) came(&into, from, from, 0, length);
+    end_side(&into);
+    into = side(stride_in(mode), length);
+    for (int to = 0; to < size; to++) fill(&out, to, root, to, length);
+    CALL(Scatter, out.data, n, out.type, in_place ? MPI_IN_PLACE : (void *)into.data, n, into.type,
+         root);
+    if (!in_place) came(&into, 0, root, rank, length);
+    end_side(&out), end_side(&into);
+}
+
+/* Blocks of all lengths up to the longest, in reverse order. */
+static void rooted_v(int mode, int root, long length) {
+    struct side out = side(stride_out(mode), length), into = side(stride_in(mode), length);
+    int counts[MOST], places[MOST], mine = (int)(length * (rank + 1) / size);
+    for (int at = 0; at < size; at++) {
+        counts[at] = (int)(length * (at + 1) / size);
+        places[at] = (int)length * (size - 1 - at);
+    }
+    fill(&out, 0, rank, 1, mine);
+    CALL(Gatherv, out.data, mine, out.type, into.data, counts, places, into.type, root);
+    for (int from = 0; rank == root && from < size; from++)
+        came(&into, size - 1 - from, from, 1, counts[from]);
+    end_side(&into);
+    into = side(stride_in(mode), length);
+    for (int to = 0; to < size; to++) fill(&out, size - 1 - to, root, to, counts[to]);
+    CALL(Scatterv, out.data, counts, places, out.type, into.data, mine, into.type, root);
+    came(&into, 0, root, rank, mine);
+    end_side(&out), end_side(&into);
+}
+
+static void of_all(int mode, long length) {
+    struct side out = side(stride_out(mode), length), into = side(stride_in(mode), length);
+    int sends[MOST], receives[MOST], from_at[MOST], to_at[MOST], n = (int)length;
+    for (int to = 0; to < size; to++) fill(&out, to, rank, to, length);
+    CALL(Alltoall, out.data, n, out.type, into.data, n, into.type);
+    for (int from = 0; from < size; from++) came(&into, from, from, rank, length);
+    end_side(&into);
+    into = side(stride_in(mode), length);
+    for (int at = 0; at < size; at++) {
+        sends[at] = (int)(length * ((rank + 2 * at) % 3) / 2);
+        receives[at] = (int)(length * ((at + 2 * rank) % 3) / 2);
+        from_at[at] = to_at[at] = at * n;
+    }
+    CALL(Alltoallv, out.data, sends, from_at, out.type, into.data, receives, to_at, into.type);
+    for (int from = 0; from < size; from++) came(&into, from, from, rank, receives[from]);
+    end_side(&into);
+    into = side(stride_in(mode), length);
+    MPI_Datatype outs[MOST], ins[MOST];
+    for (int at = 0; at < size; at++) {
+        outs[at] = out.type, ins[at] = into.type;
+        from_at[at] *= out.stride * 8, to_at[at] *= into.stride * 8;
+    }
+    CALL(Alltoallw, out.data, sends, from_at, outs, into.data, receives, to_at, ins);
+    for (int from = 0; from < size; from++) came(&into, from, from, rank, receives[from]);
+    end_side(&out), end_side(&into);
+}
+
+/* Resident memory at its most, KiB. */
+static long peak(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+}
+
+/* Blocks of 32 MiB with gaps, with a few MiB beside: the peak of a rank is that of its own memory. */
+static void without_a_copy(void) {
+    const long length = 1 << 22;
+    const int n = 1 << 22;
+    struct side out = side(2, length), into = side(2, length);
+    int counts[MOST], places[MOST];
+    for (int at = 0; at < size; at++) counts[at] = n, places[at] = at * n;
+    for (int to = 0; to < size; to++) fill(&out, to, rank, to, length);
+    MPI_Barrier(comm);
+    const long before = peak();
+    CALL(Gather, out.data, n, out.type, into.data, n, into.type, 0);
+    CALL(Gatherv, out.data, n, out.type, into.data, counts, places, into.type, 1);
+    CALL(Scatter, out.data, n, out.type, into.data, n, into.type, 0);
+    CALL(Scatterv, out.data, counts, places, out.type, into.data, n, into.type, 1);
+    CALL(Alltoallv, out.data, counts, places, out.type, into.data, counts, places, into.type);
+    CALL(Alltoall, out.data, n, out.type, into.data, n, into.type);
+    const long more = peak() - before;
+    for (int from = 0; from < size; from++) came(&into, from, from, rank, length);
+    if (is_hikyaku() && more > 16 << 10) {
+        fprintf(stderr, "rank %d: %ld KiB beside blocks of 32 MiB\n", rank, more);
+        MPI_Abort(MPI_COMM_WORLD, 9);
+    }
+    end_side(&out), end_side(&into);
+}
+
+int main(int argc, char **argv) {
+    begin(&argc, &argv);
+    comm = MPI_COMM_WORLD;
+    const long lengths[] = {1025, 9001};
+    for (form = 0; form < 3; form++)
+        for (int mode = 0; mode < 3; mode++)
+            for (int at = 0; at < 2; at++) {
+                rooted(mode, mode % size, lengths[at]);
+                rooted_v(mode, (size - 1 + mode) % size, lengths[at]);
+                of_all(mode, lengths[at]);
+            }
+    for (form = 0; form < 2 && size == 2; form++) without_a_copy();
+    return end();
+}
