@@ -62,13 +62,10 @@ impl Mapping {
 
     /// A core dump would include terabytes of empty regions.
     fn leave_out_of_core_dumps(&self) {
-        let regions = self.at(self.plan.regions_at);
-        let length = self.plan.total - self.plan.regions_at;
-        if length == 0 {
-            return;
-        }
+        let regions = self.plan.regions_at..self.plan.total;
+        let start = self.at(regions.start).as_ptr().cast();
         // SAFETY: the range is ours, and the advice changes neither contents nor protection.
-        let advised = unsafe { madvise(regions.as_ptr().cast(), length, Advice::LinuxDontDump) };
+        let advised = unsafe { madvise(start, regions.len(), Advice::LinuxDontDump) };
         // Only advice: if it fails, a core dump takes longer.
         let _ = advised;
     }
