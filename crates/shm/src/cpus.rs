@@ -163,6 +163,9 @@ mod tests {
     fn this_thread_may_run_somewhere() {
         let mask = Mask::of_this_thread();
         assert!(mask.count() >= 1);
+        let set = sched_getaffinity(None).unwrap();
+        let cpus: Vec<_> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+        assert_eq!(mask, Mask::of(&cpus));
         assert_eq!(Mask::from_words(*mask.words()), mask);
     }
 }

@@ -363,4 +363,14 @@ mod tests {
         card.length.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(card.read(), None);
     }
+
+    #[test]
+    fn more_ranks_than_the_file_has_bytes_are_refused() {
+        use std::os::fd::AsFd;
+        let file = rustix::fs::memfd_create("sparse", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 1 << 60).unwrap();
+        for ranks in [1 << 61, u64::MAX] {
+            assert_eq!(read_hosts(file.as_fd(), ranks), Err(NotAJob::Foreign), "{ranks} ranks");
+        }
+    }
 }

@@ -574,6 +574,7 @@ mod tests {
         let job = Job::create_private(&of_two_hosts()).unwrap();
         let mut port = job.join(1, SLEEPY).unwrap();
         assert_eq!((job.card(1), job.card(0), job.card(9)), (None, None, None));
+        assert_eq!(port.host().card(0), None);
         assert!(port.host().publish_card(b"here") && job.card(1).as_deref() == Some(b"here"));
         thread::scope(|scope| {
             scope.spawn(|| {

@@ -62,13 +62,10 @@ impl Mapping {
 
     /// A core dump would include terabytes of empty regions.
     fn leave_out_of_core_dumps(&self) {
-        let regions = self.at(self.plan.regions_at);
-        let length = self.plan.total - self.plan.regions_at;
-        if length == 0 {
-            return;
-        }
+        let regions = self.plan.regions_at..self.plan.total;
+        let start = self.at(regions.start).as_ptr().cast();
         // SAFETY: the range is ours, and the advice changes neither contents nor protection.
-        let advised = unsafe { madvise(regions.as_ptr().cast(), length, Advice::LinuxDontDump) };
+        let advised = unsafe { madvise(start, regions.len(), Advice::LinuxDontDump) };
         // Only advice: if it fails, a core dump takes longer.
         let _ = advised;
     }
@@ -398,4 +395,31 @@ pub(crate) fn take_inherited(fd: RawFd) -> OwnedFd {
     // process: `attach.rs`, whose two functions are the only callers, takes none that is closed on
     // exec, as all are that this crate or the standard library own.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::region;
+
+    #[test]
+    fn each_rank_has_a_note_of_its_own() {
+        let region = region::tests::region(1 << 20);
+        let [first, second] = [0, 1].map(|rank| region.mapping.note(rank));
+        second.fall_asleep();
+        assert!(second.is_asleep() && !first.is_asleep());
+    }
+
+    #[test]
+    fn core_dumps_leave_out_the_regions() {
+        let region = region::tests::region(1 << 20);
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let flags_at = |start: usize| {
+            let first = format!("{start:x}-");
+            let mut of_this = maps.lines().skip_while(|line| !line.starts_with(&first));
+            of_this.find_map(|line| line.strip_prefix("VmFlags:")).unwrap()
+        };
+        let left_out = |start| flags_at(start).split_whitespace().any(|flag| flag == "dd");
+        assert!(left_out(region.mapping.region_range(0).0));
+        assert!(!left_out(region.mapping.at(0).addr().get()));
+    }
 }

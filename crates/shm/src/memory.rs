@@ -199,6 +199,7 @@ mod tests {
         assert!(needed(&fewer) > needed(&JobConfig::new(10, 10)));
         let huge =
             JobConfig { layout: SegmentLayout { ring_bytes: 1 << 30, ..config.layout }, ..config };
+        assert_eq!(fitting(&huge, needed(&of_size(&huge, 10)).unwrap()), 10);
         let error = check(&huge).unwrap_err();
         assert!(matches!(error, JobError::NoMemory { ranks: 1000, .. }), "{error}");
     }

@@ -188,6 +188,7 @@ mod tests {
         let [short, long] = [1, 2].map(Duration::from_micros);
         assert_eq!(faster(Some([long, short])), LongStores::PastCaches);
         assert_eq!(faster(Some([short, long])), LongStores::Cached);
+        assert_eq!(faster(Some([short, short])), LongStores::Cached, "neither is faster");
         assert_eq!(faster(None), LongStores::Cached, "nothing was measured");
     }
 

@@ -348,6 +348,9 @@ fn the_launcher_sees_what_a_rank_waits_for() {
 /// Under a limit on file sizes, above which the kernel would kill the process.
 fn limited() {
     let fits = JobConfig::new(2, 2);
+    // A limit on addresses that leaves room for everything.
+    let maximum = getrlimit(Resource::As).maximum;
+    setrlimit(Resource::As, Rlimit { current: Some(1 << 40), maximum }).unwrap();
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: Some(1 << 30), maximum }).unwrap();
     let error = Job::create(&fits).unwrap_err();

@@ -166,6 +166,8 @@ fn not_an_interfaces() -> PostError {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use hikyaku_nic::fabric::{CopyPort, Port};
+
     use super::*;
     use crate::{Job, JobConfig};
 
@@ -185,5 +187,15 @@ mod tests {
         assert_eq!(take(1 << 40), Err(QueueFault::OutOfBounds { index: 3, rank: 0 }));
         let region = stage.rank_bytes() / 2;
         assert_eq!(take(region), Err(QueueFault::OutOfBounds { index: 3, rank: 0 }));
+    }
+
+    #[test]
+    fn an_interface_knows_nodes_and_copies_from_nobody() {
+        let job = Job::create(&JobConfig::new(4, 2).in_virtual_time()).unwrap();
+        let port = job.stage().unwrap().unwrap().interface(0, &ActionOutbox::default());
+        assert_eq!([0, 1, 2, 3].map(|rank| port.node_of(rank)), [0, 0, 1, 1]);
+        for space in [Space::Region, Space::Process] {
+            assert_eq!(port.copies_from(space), None);
+        }
     }
 }

@@ -617,4 +617,40 @@ mod tests {
         assert_eq!(parks[..3], [park(0, 20), park(0, 40), park(0, 80)]);
         assert_eq!(parks.len(), MAX_LANDING_POLLS as usize + 1);
     }
+
+    #[test]
+    fn a_rank_catches_up_where_it_is_ahead() {
+        let turns = turns(|rank, _| {
+            rank.catch_up();
+            rank.spend(CLOCK);
+            rank.catch_up();
+            rank.catch_up();
+        });
+        let leave = ConductorRequest::Leave;
+        assert_eq!(requests(&turns), [(20, ConductorRequest::CatchUp), (20, leave)]);
+    }
+
+    #[test]
+    fn only_the_computation_since_the_last_call_is_charged() {
+        turns(|rank, _| {
+            // A picosecond of virtual time for each nanosecond of the processor.
+            rank.costs.measured = 1;
+            while processor_time() < 1_000_000 {}
+            let (since, charged) = (processor_time(), rank.own.get().picoseconds());
+            rank.leave_call();
+            rank.enter_call();
+            let charged = rank.own.get().picoseconds() - charged;
+            assert!(charged <= processor_time() - since, "{charged} ns");
+        });
+    }
+
+    #[test]
+    fn ranks_that_have_begun_are_counted() {
+        turns(|rank, stage| {
+            assert_eq!(stage.ever_joined(), 1);
+            let other = rank.region.mapping.line(2);
+            other.ask(ConductorRequest::Start, Time::ZERO, rank.region.mapping.line(0));
+            assert_eq!(stage.ever_joined(), 2);
+        });
+    }
 }
