@@ -168,11 +168,6 @@ impl Mailbox {
         }
     }
 
-    /// Whether this node holds the variable or waits for it.
-    pub fn is_taken(&self) -> bool {
-        self.stage != MailboxStage::Free
-    }
-
     /// Whether this node knows of no version newer than its copy: CLEAN, else DIRTY.
     pub fn is_clean(&self) -> bool {
         self.held >= self.known.position
