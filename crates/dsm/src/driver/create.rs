@@ -451,7 +451,7 @@ impl Offer {
 }
 
 #[cfg(test)]
-mod votes;
+pub(super) mod votes;
 
 #[cfg(test)]
 mod tests {

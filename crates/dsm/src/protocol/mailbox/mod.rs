@@ -405,3 +405,17 @@ impl Mailbox {
         effects.push(Effect::Send(owner, Message::Heard { position, busy: reads }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_newer_contents_are_taken_and_none_inside() {
+        let mut node = Mailbox::new(Style::Datagrams, 1, 2, 0, false);
+        let takes = |node: &Mailbox| [INITIAL, INITIAL + 1].map(|version| node.takes(version));
+        assert_eq!(takes(&node), [false, true]);
+        node.acquire(Kind::Read, Patience::Wait, &mut Vec::new());
+        assert_eq!((node.inside(), takes(&node)), (Some(Kind::Read), [false, false]));
+    }
+}
