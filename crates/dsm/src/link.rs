@@ -295,4 +295,13 @@ mod tests {
         let mut link = MessageStream::default();
         link.arrive(u32::MAX, u32::MAX, &[0; 9], |_| panic!("nobody sends so far ahead"));
     }
+
+    #[test]
+    fn a_window_is_filled_to_its_last_byte() {
+        let mut link = MessageStream::default();
+        [WINDOW - 1, 1, 1].into_iter().for_each(|length| link.send(vec![7; length]));
+        let sent: Vec<usize> =
+            std::iter::from_fn(|| link.poll(1).map(|(.., message)| message.len())).collect();
+        assert_eq!(sent, [WINDOW - 1, 1]);
+    }
 }

@@ -100,7 +100,7 @@ impl Variables {
 
     /// This rank no longer uses a variable.
     pub(super) fn forget(&self, name: &str, parts: u64) {
-        self.by_name.borrow_mut().retain(|known, weak| known != name || weak.strong_count() > 0);
+        self.by_name.borrow_mut().remove(name);
         self.counts.borrow_mut().0 -= parts;
     }
 
@@ -274,7 +274,7 @@ impl Variables {
         if ranks > most {
             return Err(SharedError::TooManyRanks { protocol, ranks, most }.into());
         }
-        if self.by_name.borrow().get(&name).is_some_and(|weak| weak.strong_count() > 0) {
+        if self.by_name.borrow().contains_key(&name) {
             return Err(SharedError::Exists { name }.into());
         }
         if !self.rank.begin_variables(self.number()) {
@@ -462,7 +462,7 @@ impl VariableOffer {
 }
 
 #[cfg(test)]
-mod votes;
+pub(super) mod votes;
 
 #[cfg(test)]
 mod tests {

@@ -200,4 +200,15 @@ mod tests {
             assert!(piece >= length.div_ceil(4) && piece.is_multiple_of(64), "{piece} of {length}");
         }
     }
+
+    #[test]
+    fn faults_are_shares_of_a_thousand() {
+        let injector = || Injector::new(7, 0, None);
+        let (refuses, loses, drawn) = (injector(), injector(), injector());
+        for _ in 0..5000 {
+            let drawn = drawn.below(1000);
+            assert_eq!(refuses.refuses(), drawn < REFUSED);
+            assert_eq!(loses.loses_a_bell(), drawn < BELLS_LOST);
+        }
+    }
 }

@@ -439,3 +439,111 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::mem::ManuallyDrop;
+
+    use hikyaku_nic::fabric::DeathCause;
+    use hikyaku_nic::hosted::Host;
+
+    use super::super::create::votes::{make, on_ranks};
+    use super::super::{Asking, Protocol};
+    use super::*;
+    use crate::Word;
+    use crate::word::READERS_A_WORD;
+
+    const DIRECT: (Protocol, Option<u64>) = (Protocol::Direct, None);
+
+    fn direct(variable: &Variable) -> &DirectDriver {
+        match &variable.driver {
+            Driver::Direct(direct) => direct,
+            Driver::Mailbox(_) => panic!("it is answered by its owner"),
+        }
+    }
+
+    #[test]
+    fn a_request_polls_memory_before_it_may_sleep() {
+        for (protocol, polls) in [(Protocol::Direct, LOOKS - 1), (Protocol::Fagus, 0)] {
+            on_ranks((1, 1), (protocol, None), |all, _| {
+                let shared = make(&all, "polled").unwrap();
+                let mut asking =
+                    Asking::new(&shared, 0, AccessKind::Write, Patience::Wait).unwrap();
+                let glances = |asking: &mut Asking<'_>| {
+                    (0..2 * LOOKS).take_while(|_| asking.glance()).count() as u32
+                };
+                assert_eq!(glances(&mut asking), polls);
+                asking.rest_after_glances();
+                assert_eq!(glances(&mut asking), 0);
+                assert!(asking.poll().unwrap().is_some_and(|entry| entry.is_some()));
+                shared.release(0);
+            });
+        }
+    }
+
+    #[test]
+    fn who_waits_long_says_so_and_names_a_reader() {
+        on_ranks((2, 2), DIRECT, |all, together| {
+            let shared = make(&all, "read").unwrap();
+            if all.rank().rank() == 1 {
+                shared.enter(0, AccessKind::Read).unwrap();
+                together.wait();
+                together.wait();
+                return shared.release(0);
+            }
+            together.wait();
+            let announced = || {
+                let engine = shared.engine().borrow();
+                engine.port().host().registry().wait(0)
+            };
+            let mut asking = Asking::new(&shared, 0, AccessKind::Write, Patience::Wait).unwrap();
+            let outcome = asking.poll().unwrap();
+            (0..64).for_each(|_| asking.rest_after_glances());
+            let meanwhile = announced();
+            drop(asking);
+            together.wait();
+            assert_eq!((outcome, announced()), (None, None));
+            let wait = meanwhile.unwrap();
+            let said = (wait.activity, wait.name.as_str(), wait.peer);
+            assert_eq!(said, (Activity::AcquireToWrite, "read", Some(1)));
+        });
+    }
+
+    #[test]
+    fn a_dead_ranks_turn_is_passed_on() {
+        on_ranks((2, 2), DIRECT, |all, together| {
+            let shared = make(&all, "passed").unwrap();
+            if all.rank().rank() == 1 {
+                together.wait();
+                let (all, shared) = (ManuallyDrop::new(all), ManuallyDrop::new(shared));
+                shared.request(0, AccessKind::Write, Patience::Wait).unwrap();
+                assert!(matches!(shared.drive(0).unwrap(), CallOutcome::Wait));
+                all.rank().engine().borrow().port().host().fail(1, DeathCause::Signal(9));
+                together.wait();
+                return;
+            }
+            shared.enter(0, AccessKind::Write).unwrap();
+            together.wait();
+            together.wait();
+            shared.release(0);
+            assert_eq!(direct(&shared).holder(0), None);
+        });
+    }
+
+    #[test]
+    fn who_insists_no_longer_stands_back() {
+        on_ranks((1, 1), DIRECT, |all, _| {
+            let shared = make(&all, "wanted").unwrap();
+            shared.overwrite(Word::Readers(0), 1 << (READERS_A_WORD + 1));
+            shared.request(0, AccessKind::Write, Patience::Wait).unwrap();
+            for _ in 0..3 {
+                assert!(matches!(shared.drive(0).unwrap(), CallOutcome::StandBack));
+            }
+            direct(&shared).insist(0);
+            assert!(matches!(shared.drive(0).unwrap(), CallOutcome::Entered(_)));
+            shared.release(0);
+        });
+    }
+}

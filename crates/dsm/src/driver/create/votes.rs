@@ -3,26 +3,32 @@
 #![allow(clippy::unwrap_used)]
 
 use std::mem::ManuallyDrop;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use hikyaku_coll::{Cause, Choices, CollError};
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{DeathCause, MemoryPort};
 use hikyaku_rank::Error as Rank;
-use hikyaku_shm::{JobConfig, open_all};
+use hikyaku_shm::{Job, JobConfig, attach_to, open_all};
 
+use super::super::Asking;
 use super::super::contents::tests::change;
 use super::super::memory::Vote;
 use super::*;
+use crate::{AccessKind, Patience};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Direct, Protocol::Fagus, Protocol::Udp];
 
 /// The victim, if the test has one. Homes go round, so it is the second variable's home.
 const VICTIM: u32 = 1;
 
+/// A rank that has not ended by then never will.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Runs this many ranks, so many to a node, each a thread, with fault injection if there is a seed.
-fn on_ranks(
+pub(in super::super) fn on_ranks(
     (ranks, ranks_per_node): (u32, u32),
     (protocol, seed): (Protocol, Option<u64>),
     act: impl Fn(Rc<Variables>, &Barrier) + Sync,
@@ -56,7 +62,10 @@ fn hear(all: &Variables, name: &'static str) -> (PreparedVariable, Placed) {
     (prepared.unwrap(), placed)
 }
 
-fn make(all: &Rc<Variables>, name: &'static str) -> Result<Rc<Variable>, Error> {
+pub(in super::super) fn make(
+    all: &Rc<Variables>,
+    name: &'static str,
+) -> Result<Rc<Variable>, Error> {
     let WantedVariable { shape, element, options, .. } = eight(all, name);
     all.make(&all.rank, name, shape, element, options)
 }
@@ -266,5 +275,48 @@ fn without_a_variable_of_datagrams_nobody_looks_at_the_socket() {
         let again = by("again", Protocol::Udp);
         assert!(looks(&again) > 0 && are_restless());
         assert_eq!([&stores, &again].map(|variable| change(variable, |words| words[0])), [40, 10]);
+    });
+}
+
+#[test]
+fn owners_answer_as_many_ranks_as_a_set_holds() {
+    for (ranks, fits) in [(Copyset::MOST, true), (Copyset::MOST + 1, false)] {
+        // The other ranks have not begun.
+        let job = Job::create_unheard(&JobConfig::new(ranks, 1)).unwrap();
+        let rank = Communicator::over(attach_to(&job.name(), 0).unwrap(), Choices::default());
+        let settings = Settings { protocol: Protocol::Fagus, faults: None, wrong: None };
+        let all = Variables::new(rank, settings);
+        let prepared = all.prepare(&eight(&all, "many")).map(drop);
+        let most = Copyset::MOST;
+        let error = SharedError::TooManyRanks { protocol: Protocol::Fagus, ranks, most };
+        assert_eq!(prepared, if fits { Ok(()) } else { Err(error.into()) });
+    }
+}
+
+/// Rank 0 owns the variable and computes, so that it answers nothing. Rank 2 has asked for it, and
+/// wants to end. Since rank 1 died, rank 2 serves only while others ask.
+#[test]
+fn nobody_lingers_for_an_answer_after_a_death() {
+    let (ended, ends) = mpsc::sync_channel(1);
+    let ends = Mutex::new(ends);
+    on_ranks((3, 1), (Protocol::Fagus, None), |all, together| {
+        let shared = make(&all, "unanswered").unwrap();
+        match all.rank.rank() {
+            VICTIM => {
+                let (all, _shared) = (ManuallyDrop::new(all), ManuallyDrop::new(shared));
+                all.rank.engine().borrow().port().host().fail(VICTIM, DeathCause::Signal(9));
+                together.wait();
+            }
+            2 => {
+                together.wait();
+                drop(Asking::new(&shared, 0, AccessKind::Write, Patience::Wait).unwrap());
+                all.service.linger(all.rank.engine());
+                ended.send(()).unwrap();
+            }
+            _ => {
+                together.wait();
+                ends.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            }
+        }
     });
 }

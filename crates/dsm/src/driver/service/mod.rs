@@ -595,7 +595,7 @@ impl Service {
             if any {
                 asked = now;
             }
-            let silent = now.nanoseconds() - asked.nanoseconds() > SILENCE;
+            let silent = is_silent(asked, now);
             let alone = !self.gone.get().is_empty();
             let others = self.others(engine);
             self.hand_over(engine, &others);
@@ -613,5 +613,42 @@ impl Service {
             drop(held);
             rest.pass(engine, &mut blocked, any);
         }
+    }
+}
+
+/// Whether no rank has asked for so long that none will.
+fn is_silent(asked: Time, now: Time) -> bool {
+    now.nanoseconds() - asked.nanoseconds() > SILENCE
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use hikyaku_coll::Choices;
+    use hikyaku_rank::Communicator;
+    use hikyaku_shm::{JobConfig, open_all};
+
+    use super::*;
+
+    #[test]
+    fn silence_begins_after_the_last_request() {
+        let asked = Time::from_nanoseconds(7 * SILENCE);
+        let silent = |after| is_silent(asked, asked + Time::from_nanoseconds(after));
+        assert_eq!([0, SILENCE, SILENCE + 1, 9 * SILENCE].map(silent), [false, false, true, true]);
+    }
+
+    #[test]
+    fn others_are_neither_this_rank_nor_gone() {
+        let mut ports = open_all(&JobConfig::new(4, 1)).unwrap().into_iter();
+        let rank = Communicator::over(ports.next().unwrap(), Choices::default());
+        let service = Service::default();
+        let set = |ranks: &[u32]| {
+            let mut set = Copyset::default();
+            ranks.iter().for_each(|rank| set.insert(*rank));
+            set
+        };
+        service.gone.set(set(&[2]));
+        assert_eq!(service.others(rank.engine()), set(&[1, 3]));
     }
 }

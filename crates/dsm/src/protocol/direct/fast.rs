@@ -372,4 +372,20 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn who_waits_watches_the_head_that_it_saw() {
+        let geometry = |rank| Geometry::new(2, 2, rank);
+        let (mut words, departed) = (WordsAtHand::new(geometry(0)), Departed::default());
+        let [mut holder, mut waits] = [1, 0].map(|rank| Direct::new(geometry(rank), 0, true));
+        let free =
+            holder.enter_free(AccessKind::Write, |word, op| words.access(word, op), |_| false);
+        assert!(matches!(free, Free::Entered(_)), "{free:?}");
+        waits.request(AccessKind::Write, Patience::Wait);
+        assert_eq!(waits.watches(), None, "it has not asked");
+        assert_eq!(long(&mut waits, &mut words, 0, &departed).0, Action::Wait);
+        assert_eq!(waits.watches(), Some((Word::Head, words.home[0])));
+        assert_eq!(holder.leave_free(|word, op| words.access(word, op)), Left::Wake(0));
+        assert!(waits.watches().is_some_and(|(_, seen)| seen != words.home[0]), "it changed");
+    }
 }

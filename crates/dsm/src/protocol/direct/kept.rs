@@ -395,6 +395,12 @@ mod tests {
         assert_eq!(asker.on_asked_for(inside, kept), asks(kept), "it may enter again unasked");
         let passed = asker.on_asked_for(kept, kept);
         assert!(matches!(passed, Action::Access(Word::Head, _)), "{passed:?}");
+        // One that was asked inside passes the turn on: this rank waits in the next turn.
+        let mut asker = Direct::new(Geometry::new(2, 1, 0), 0, true);
+        asker.head.position = 7;
+        assert_eq!(asker.ask_for(1), asks(kept));
+        let next = Action::Access(asker.geometry.cell(8), WordOp::Load);
+        assert_eq!(asker.on_asked_for(inside, inside), next);
     }
 
     #[test]

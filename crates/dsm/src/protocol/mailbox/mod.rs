@@ -168,11 +168,6 @@ impl Mailbox {
         }
     }
 
-    /// Whether this node holds the variable or waits for it.
-    pub fn is_taken(&self) -> bool {
-        self.stage != MailboxStage::Free
-    }
-
     /// Whether this node knows of no version newer than its copy: CLEAN, else DIRTY.
     pub fn is_clean(&self) -> bool {
         self.held >= self.known.position
@@ -412,5 +407,19 @@ impl Mailbox {
             return self.owed.push((owner, position));
         }
         effects.push(Effect::Send(owner, MailboxMessage::Heard { position, busy: reads }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_newer_contents_are_taken_and_none_inside() {
+        let mut node = Mailbox::new(Style::Datagrams, 1, 2, 0, false);
+        let takes = |node: &Mailbox| [INITIAL, INITIAL + 1].map(|version| node.takes(version));
+        assert_eq!(takes(&node), [false, true]);
+        node.acquire(AccessKind::Read, Patience::Wait, &mut Vec::new());
+        assert_eq!((node.inside(), takes(&node)), (Some(AccessKind::Read), [false, false]));
     }
 }

@@ -335,3 +335,37 @@ impl Mailbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Style;
+
+    #[test]
+    fn an_end_counts_once_and_never_ones_own() {
+        let mut node = Mailbox::new(Style::Stores, 1, 3, 0, false);
+        let mut effects = Vec::new();
+        node.acquire(AccessKind::Write, Patience::Wait, &mut effects);
+        effects.clear();
+        node.depart(2, true, &mut effects);
+        let want = Want { doubt: true, ..node.want(AccessKind::Write, Patience::Wait) };
+        assert_eq!(effects, [Effect::Send(0, MailboxMessage::Want(want))]);
+        effects.clear();
+        node.depart(2, true, &mut effects);
+        node.depart(1, true, &mut effects);
+        assert_eq!((&effects[..], node.is_gone(1)), (&[][..], false));
+    }
+
+    #[test]
+    fn nothing_goes_to_the_gone_or_to_oneself() {
+        let mut owner = Mailbox::new(Style::Stores, 0, 3, 0, false);
+        let mut effects = Vec::new();
+        owner.depart(2, false, &mut effects);
+        for heir in [0, 2] {
+            owner.hand_over(heir, &mut effects);
+            assert!(owner.owns() && effects.is_empty(), "{heir}: {effects:?}");
+        }
+        owner.hand_over(1, &mut effects);
+        assert!(!owner.owns() && owner.waits_for_heir());
+    }
+}

@@ -256,3 +256,35 @@ impl Mailbox {
         self.serve(effects);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_answered_before_is_not_sent_on() {
+        let mut reader = Mailbox::new(Style::Stores, 1, 3, 0, false);
+        let mut effects = Vec::new();
+        reader.acquire(AccessKind::Read, Patience::Wait, &mut effects);
+        let want = reader.want(AccessKind::Read, Patience::Wait);
+        assert_eq!(effects, [Effect::Send(0, MailboxMessage::Want(want))]);
+        let (kind, version, copies) = (AccessKind::Read, reader.held(), Copyset::default());
+        let grant =
+            MailboxMessage::Grant { number: want.number, kind, version, copies, mark: None };
+        reader.receive(0, grant, &mut effects);
+        assert_eq!(reader.inside(), Some(AccessKind::Read));
+        effects.clear();
+        reader.receive(2, MailboxMessage::Want(Want { doubt: true, ..want }), &mut effects);
+        assert_eq!(effects, []);
+    }
+
+    #[test]
+    fn an_owner_enters_without_contents_that_moved() {
+        for kind in [AccessKind::Write, AccessKind::Read] {
+            let mut owner = Mailbox::new(Style::Stores, 0, 2, 0, false);
+            let mut effects = Vec::new();
+            owner.acquire(kind, Patience::Wait, &mut effects);
+            assert_eq!(effects.last(), Some(&Effect::Entered { moved: false, mark: None }));
+        }
+    }
+}

@@ -346,6 +346,13 @@ mod tests {
 
     #[test]
     fn malformed_bytes_are_no_letter() {
+        let contents = |victim| {
+            let message = MailboxMessage::Contents(9, Some(Mark { victim, stale: false }));
+            Letter { variable: 0, part: 0, departed: Copyset::default(), filled: false, message }
+        };
+        let read = |victim| Letter::decode(&contents(victim).encode(), 128);
+        assert_eq!(read(RANKS_MOST - 1), Some(contents(RANKS_MOST - 1)));
+        assert_eq!(read(RANKS_MOST), None);
         for letter in letters() {
             let bytes = letter.encode();
             for length in 0..bytes.len() {
