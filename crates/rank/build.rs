@@ -23,7 +23,7 @@ const VARIABLES: [&str; 7] = [
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?);
     let crates = own.parent().ok_or("the crate has no folder around it")?;
-    let mut sum = Sum::new();
+    let mut sum = Fnv1a::new();
     let sources = CRATES.map(|name| crates.join(name).join("src"));
     for sources in &sources {
         println!("cargo::rerun-if-changed={}", sources.display());
@@ -63,11 +63,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// FNV-1a over pieces and their lengths.
-struct Sum(u64);
+struct Fnv1a(u64);
 
-impl Sum {
-    fn new() -> Sum {
-        Sum(0xCBF2_9CE4_8422_2325)
+impl Fnv1a {
+    fn new() -> Fnv1a {
+        Fnv1a(0xCBF2_9CE4_8422_2325)
     }
 
     fn add(&mut self, bytes: &[u8]) {

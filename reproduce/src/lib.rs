@@ -3,7 +3,7 @@
 //! ```text
 //!   machines/*.toml ──► sim: interface models, networks ──► p000 .. p004: one experiment an item
 //!                                                                 │
-//!                    report.html + results/*.csv ◄── page ◄── Outcome: checks, tables, charts
+//!                    report.html + results/*.csv ◄── page ◄── ExperimentOutcome: checks, charts
 //! ```
 //!
 //! One module per paper, one file per experiment; `what_if` asks beyond the papers. Results are
@@ -30,8 +30,8 @@ pub mod p003;
 pub mod p004;
 pub mod what_if;
 
-pub use item::{Item, items, select};
+pub use item::{PaperItem, items, select};
 pub use machines::{FILES, Machines};
-pub use outcome::{Check, Outcome, TOLERANCE, Verdict};
+pub use outcome::{Check, ExperimentOutcome, TOLERANCE, Verdict};
 pub use page::{Report, Result};
 pub use run::run;

@@ -167,7 +167,7 @@ impl Check {
 
 /// Everything an experiment has to say.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     /// What the paper states, in a sentence or two.
     pub statement: String,
     /// How the model was run.
@@ -182,7 +182,7 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-impl Outcome {
+impl ExperimentOutcome {
     /// Whether nothing is a mismatch.
     pub fn passes(&self) -> bool {
         self.count(Verdict::Mismatch) == 0

@@ -4,15 +4,15 @@
 use hikyaku_report::{Cell, Chart, Page, SeriesStyle, Table, Tone, Unit};
 
 use crate::sensitivity::{Assumption, with_ranges};
-use crate::{Check, Item, Machines, Outcome, Verdict};
+use crate::{Check, ExperimentOutcome, Machines, PaperItem, Verdict};
 
 /// An experiment that has been run.
 #[derive(Debug)]
 pub struct Result {
     /// Which.
-    pub item: &'static Item,
+    pub item: &'static PaperItem,
     /// What it brought.
-    pub outcome: Outcome,
+    pub outcome: ExperimentOutcome,
     /// What it brings with other values of what was assumed; empty if that was not asked.
     pub assumptions: Vec<Assumption>,
 }
@@ -180,7 +180,7 @@ fn prints(chart: &Chart) -> bool {
     }
 }
 
-fn checks(outcome: &Outcome) -> Table {
+fn checks(outcome: &ExperimentOutcome) -> Table {
     let header = ["what", "paper", "model", "deviation", "criterion", "verdict", "why"];
     let mut table = Table::new("What is stated and what comes out", header);
     for check in &outcome.checks {
@@ -212,7 +212,7 @@ fn tone(verdict: Verdict) -> Tone {
 }
 
 /// The fitted constants of the machines that an experiment runs on.
-fn fitted(item: &Item, machines: &Machines) -> Table {
+fn fitted(item: &PaperItem, machines: &Machines) -> Table {
     let header = ["machine", "constant", "value", "source"];
     let mut table = Table::new("Fitted constants it depends on", header);
     for name in item.machines {
@@ -225,7 +225,7 @@ fn fitted(item: &Item, machines: &Machines) -> Table {
 }
 
 /// What is assumed, and how much of the plots moves with it.
-fn assumed(outcome: &Outcome, assumptions: &[Assumption]) -> Table {
+fn assumed(outcome: &ExperimentOutcome, assumptions: &[Assumption]) -> Table {
     let header = ["constant", "value", "what it is", "half and double move a curve by up to"];
     let mut table = Table::new("Assumed constants", header);
     for assumption in assumptions {
@@ -247,7 +247,7 @@ mod tests {
 
     fn report(name: &str, machines: &Machines) -> Report {
         let items = select(&[name.to_owned()]).expect("the item exists").into_iter();
-        let run = |item: &'static Item| Result {
+        let run = |item: &'static PaperItem| Result {
             item,
             outcome: (item.run)(machines),
             assumptions: Vec::new(),

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::sensitivity::{Variant, assumptions, variants};
-use crate::{Item, Machines, Outcome, Report, Result};
+use crate::{ExperimentOutcome, Machines, PaperItem, Report, Result};
 
 /// One run: of an experiment as it is, or of one of its variants.
 struct Task {
@@ -20,9 +20,9 @@ struct Task {
 /// # Panics
 /// An experiment panics: that is a bug of ours.
 pub fn run(
-    chosen: &[&'static Item],
+    chosen: &[&'static PaperItem],
     ranges: bool,
-    mut done: impl FnMut(&'static Item, &Outcome, Duration),
+    mut done: impl FnMut(&'static PaperItem, &ExperimentOutcome, Duration),
 ) -> Report {
     let mut tasks: Vec<Task> = (0..chosen.len()).map(|item| Task { item, variant: None }).collect();
     if ranges {
@@ -31,7 +31,7 @@ pub fn run(
             tasks.extend(all.map(|variant| Task { item, variant }));
         }
     }
-    let mut outcomes: Vec<Option<Outcome>> = tasks.iter().map(|_| None).collect();
+    let mut outcomes: Vec<Option<ExperimentOutcome>> = tasks.iter().map(|_| None).collect();
     let next = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let (send, receive) = mpsc::sync_channel(workers);
@@ -51,26 +51,25 @@ pub fn run(
     let mut rest = tasks.into_iter().zip(outcomes).map(|(task, outcome)| {
         (task.item, task.variant, outcome.expect("every task was taken, and no worker panicked"))
     });
-    let base: Vec<Outcome> =
+    let base: Vec<ExperimentOutcome> =
         rest.by_ref().take(chosen.len()).map(|(_, _, outcome)| outcome).collect();
-    let mut runs: Vec<Vec<(Variant, Outcome)>> = chosen.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<(Variant, ExperimentOutcome)>> =
+        chosen.iter().map(|_| Vec::new()).collect();
     for (item, variant, outcome) in rest {
         runs[item].extend(variant.map(|variant| (variant, outcome)));
     }
-    let result = |((item, outcome), runs): ((&&'static Item, Outcome), Vec<_>)| Result {
-        item,
-        outcome,
-        assumptions: assumptions(runs),
+    let result = |((item, outcome), runs): ((&&'static PaperItem, ExperimentOutcome), Vec<_>)| {
+        Result { item, outcome, assumptions: assumptions(runs) }
     };
     Report { results: chosen.iter().zip(base).zip(runs).map(result).collect() }
 }
 
 /// Takes tasks until there are none.
 fn work(
-    chosen: &[&'static Item],
+    chosen: &[&'static PaperItem],
     tasks: &[Task],
     next: &AtomicUsize,
-    done: mpsc::SyncSender<(usize, Outcome, Duration)>,
+    done: mpsc::SyncSender<(usize, ExperimentOutcome, Duration)>,
 ) {
     let stored = Machines::stored();
     loop {
@@ -96,7 +95,7 @@ mod tests {
     fn runs_side_by_side_end_in_the_order_asked() {
         let names = ["004-figure-3", "000-table-1", "003-figure-6"];
         let named = |name: &&str| items().iter().find(|item| item.name == *name);
-        let chosen: Vec<&'static Item> = names.iter().filter_map(named).collect();
+        let chosen: Vec<&'static PaperItem> = names.iter().filter_map(named).collect();
         let mut told = 0;
         let report = run(&chosen, true, |_, _, _| told += 1);
         assert_eq!(told, 3);

@@ -4,9 +4,9 @@
 //! value is right, only what depends on it: the verdicts that turn, and how far the curves move.
 
 use hikyaku_report::{Chart, LineChart, Series};
-use hikyaku_sim::machine::{Constant, Origin};
+use hikyaku_sim::machine::{MachineConstant, Origin};
 
-use crate::{Check, Item, Machines, Outcome, Verdict};
+use crate::{Check, ExperimentOutcome, Machines, PaperItem, Verdict};
 
 /// How often an assumed value is taken.
 const FACTORS: [f64; 2] = [0.5, 2.0];
@@ -17,24 +17,24 @@ pub struct Assumption {
     /// The machine's name.
     pub machine: &'static str,
     /// The constant as the file has it.
-    pub constant: Constant,
+    pub constant: MachineConstant,
     /// Other values, and what comes out with them. The machine cannot be with values that are not
     /// here.
-    pub runs: Vec<(String, Outcome)>,
+    pub runs: Vec<(String, ExperimentOutcome)>,
 }
 
 /// One run that an experiment's assumptions ask for.
 #[derive(Debug, Clone)]
 pub struct Variant {
     machine: &'static str,
-    constant: Constant,
+    constant: MachineConstant,
     value: String,
     machines: Machines,
 }
 
 /// The runs that the assumptions of an experiment ask for. Each stands alone, so that a caller with
 /// several processors can run them side by side.
-pub fn variants(item: &Item) -> Vec<Variant> {
+pub fn variants(item: &PaperItem) -> Vec<Variant> {
     let stored = Machines::stored();
     let mut all = Vec::new();
     for machine in item.machines.iter().copied() {
@@ -52,13 +52,15 @@ pub fn variants(item: &Item) -> Vec<Variant> {
 
 impl Variant {
     /// Runs the experiment so.
-    pub fn run(&self, item: &Item) -> Outcome {
+    pub fn run(&self, item: &PaperItem) -> ExperimentOutcome {
         (item.run)(&self.machines)
     }
 }
 
 /// The assumptions of an experiment from its variants and what each gave, in the same order.
-pub fn assumptions(runs: impl IntoIterator<Item = (Variant, Outcome)>) -> Vec<Assumption> {
+pub fn assumptions(
+    runs: impl IntoIterator<Item = (Variant, ExperimentOutcome)>,
+) -> Vec<Assumption> {
     let mut all: Vec<Assumption> = Vec::new();
     for (Variant { machine, constant, value, .. }, outcome) in runs {
         match all.last_mut() {
@@ -79,7 +81,10 @@ impl Assumption {
 
     /// The checks that are met and would not be, or the other way round: with the other value, and
     /// what they would be then.
-    pub fn turned<'a>(&'a self, outcome: &'a Outcome) -> Vec<(&'a Check, &'a str, Verdict)> {
+    pub fn turned<'a>(
+        &'a self,
+        outcome: &'a ExperimentOutcome,
+    ) -> Vec<(&'a Check, &'a str, Verdict)> {
         let missed = |check: &Check| check.verdict == Verdict::Mismatch;
         let mut all = Vec::new();
         for (value, other) in &self.runs {
@@ -94,7 +99,7 @@ impl Assumption {
 
     /// The most by which a point of a curve moves, as a part of its value; `None`: there is
     /// no curve.
-    pub fn moved(&self, outcome: &Outcome) -> Option<f64> {
+    pub fn moved(&self, outcome: &ExperimentOutcome) -> Option<f64> {
         let mut most = None;
         for (_, other) in &self.runs {
             for (point, then) in lines(outcome).zip(lines(other)) {
@@ -107,7 +112,7 @@ impl Assumption {
 }
 
 /// All points of all curves, in order.
-fn lines(outcome: &Outcome) -> impl Iterator<Item = (f64, f64)> {
+fn lines(outcome: &ExperimentOutcome) -> impl Iterator<Item = (f64, f64)> {
     let curves = outcome.charts.iter().filter_map(|chart| match chart {
         Chart::Line(chart) => Some(&chart.series),
         _ => None,

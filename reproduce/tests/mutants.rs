@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hikyaku_reproduce::{Item, Machines, Verdict, items};
+use hikyaku_reproduce::{Machines, PaperItem, Verdict, items};
 
 /// An experiment, a machine, and what is changed in its file.
 type Mutant = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -29,7 +29,7 @@ fn mutated((_, machine, changes): &Mutant) -> Machines {
 
 #[test]
 fn every_criterion_is_missed_by_some_machine() {
-    let has_mutants = |item: &&Item| MUTANTS.iter().any(|mutant| mutant.0 == item.name);
+    let has_mutants = |item: &&PaperItem| MUTANTS.iter().any(|mutant| mutant.0 == item.name);
     for item in items().iter().filter(has_mutants) {
         let stored = (item.run)(&Machines::stored());
         let met = stored.checks.iter().filter(|check| check.verdict != Verdict::Mismatch);

@@ -5,12 +5,12 @@
 use std::fs;
 use std::path::Path;
 
-use hikyaku_reproduce::{Item, Verdict, items, run};
+use hikyaku_reproduce::{PaperItem, Verdict, items, run};
 
 #[test]
 fn experiments_give_the_results_in_the_tree() {
     let results = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
-    let all: Vec<&'static Item> = items().iter().collect();
+    let all: Vec<&'static PaperItem> = items().iter().collect();
     let long = std::env::var_os("HIKYAKU_LONG").is_some();
     let report = run(&all, long, |_, _, _| ());
     let files = report.files();

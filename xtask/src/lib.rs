@@ -27,9 +27,9 @@ mod violation;
 mod workspace;
 
 pub use rust::{PathUse, RustFile};
-pub use tree::{LoadError, TextFile, Tree};
+pub use tree::{TextFile, Tree, TreeError};
 pub use violation::Violation;
-pub use workspace::{Dependency, DependencyKind, Member};
+pub use workspace::{Dependency, DependencyKind, WorkspaceMember};
 
 /// Everything the rules found in `tree`, sorted by path and line.
 pub fn tidy(tree: &Tree) -> Vec<Violation> {

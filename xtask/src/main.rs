@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use xtask::measure::Figures;
-use xtask::mutants::Request;
+use xtask::mutants::MutantsRequest;
 use xtask::rules::{RULES, checklist, sizes};
-use xtask::{LoadError, Tree, Violation};
+use xtask::{Tree, TreeError, Violation};
 
 const USAGE: &str = "usage: cargo xtask COMMAND
   tidy     check the tree; every line of output is one thing to mend
@@ -84,7 +84,7 @@ fn print_all(violations: &[Violation]) {
 }
 
 fn mutants(asked: &[&str]) -> ExitCode {
-    match Request::parse(asked).and_then(|request| request.run(root())) {
+    match MutantsRequest::parse(asked).and_then(|request| request.run(root())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error}");
@@ -93,7 +93,7 @@ fn mutants(asked: &[&str]) -> ExitCode {
     }
 }
 
-fn load() -> Result<Tree, LoadError> {
+fn load() -> Result<Tree, TreeError> {
     Tree::load(root())
 }
 

@@ -13,14 +13,14 @@ use thiserror::Error;
 
 use crate::rust::{self, RustFile};
 use crate::violation::Violation;
-use crate::workspace::{self, Member};
+use crate::workspace::{self, WorkspaceMember};
 
 /// Folders that a walk without git leaves out: they hold build products and run results.
 const UNTRACKED_FOLDERS: &[&str] = &[".git", "target", "out"];
 
 /// Why the tree could not be read.
 #[derive(Debug, Error)]
-pub enum LoadError {
+pub enum TreeError {
     /// A file or folder of the tree cannot be read.
     #[error("cannot read {path}: {source}; check its permissions")]
     Read {
@@ -60,7 +60,7 @@ pub struct Tree {
     /// A violation for each Rust file that does not parse.
     pub unparsed: Vec<Violation>,
     /// The members of the workspace.
-    pub members: Vec<Member>,
+    pub members: Vec<WorkspaceMember>,
 }
 
 impl Tree {
@@ -68,7 +68,7 @@ impl Tree {
     ///
     /// # Errors
     /// If a tracked file cannot be read or cargo does not accept the workspace.
-    pub fn load(root: &Path) -> Result<Tree, LoadError> {
+    pub fn load(root: &Path) -> Result<Tree, TreeError> {
         let members = workspace::parse(&metadata(root)?, root)?;
         let mut contents = Vec::new();
         for path in tracked(root)? {
@@ -78,19 +78,19 @@ impl Tree {
                 // A deletion that is not committed yet, or a folder: another repository in this
                 // one, or a link.
                 Err(error) if matches!(error.kind(), NotFound | IsADirectory) => {}
-                Err(source) => return Err(LoadError::Read { path: full, source }),
+                Err(source) => return Err(TreeError::Read { path: full, source }),
             }
         }
         Ok(Tree::build(contents, members))
     }
 
     /// A tree of the given paths and texts, for tests of rules.
-    pub fn from_samples(files: &[(&str, &str)], members: Vec<Member>) -> Tree {
+    pub fn from_samples(files: &[(&str, &str)], members: Vec<WorkspaceMember>) -> Tree {
         let contents = files.iter().map(|(path, text)| ((*path).into(), (*text).into())).collect();
         Tree::build(contents, members)
     }
 
-    fn build(mut contents: Vec<(String, Vec<u8>)>, members: Vec<Member>) -> Tree {
+    fn build(mut contents: Vec<(String, Vec<u8>)>, members: Vec<WorkspaceMember>) -> Tree {
         contents.sort();
         let paths = contents.iter().map(|(path, _)| path.clone()).collect();
         let texts: Vec<TextFile> = contents
@@ -125,22 +125,22 @@ impl Tree {
     }
 }
 
-fn metadata(root: &Path) -> Result<String, LoadError> {
+fn metadata(root: &Path) -> Result<String, TreeError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .current_dir(root)
         .output()
-        .map_err(LoadError::Cargo)?;
+        .map_err(TreeError::Cargo)?;
     if !output.status.success() {
-        return Err(LoadError::Metadata(String::from_utf8_lossy(&output.stderr).into_owned()));
+        return Err(TreeError::Metadata(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The paths git tracks or would track; without git (a source archive, a checkout of another
 /// user) those of a walk.
-fn tracked(root: &Path) -> Result<Vec<String>, LoadError> {
+fn tracked(root: &Path) -> Result<Vec<String>, TreeError> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
@@ -158,9 +158,9 @@ fn tracked(root: &Path) -> Result<Vec<String>, LoadError> {
     }
 }
 
-fn walk(root: &Path, prefix: &str, paths: &mut Vec<String>) -> Result<(), LoadError> {
+fn walk(root: &Path, prefix: &str, paths: &mut Vec<String>) -> Result<(), TreeError> {
     let folder = root.join(prefix);
-    let failed = |source| LoadError::Read { path: folder.clone(), source };
+    let failed = |source| TreeError::Read { path: folder.clone(), source };
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// A package of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct WorkspaceMember {
     /// Package name, for example `hikyaku-nic`.
     pub name: String,
     /// Folder of its manifest from the root of the workspace, for example `crates/nic`.
@@ -63,12 +63,12 @@ struct RawDependency {
 ///
 /// # Errors
 /// If `json` is not such an output.
-pub(crate) fn parse(json: &str, root: &Path) -> Result<Vec<Member>, serde_json::Error> {
+pub(crate) fn parse(json: &str, root: &Path) -> Result<Vec<WorkspaceMember>, serde_json::Error> {
     let raw: RawMetadata = serde_json::from_str(json)?;
     Ok(raw.packages.into_iter().map(|package| member(package, root)).collect())
 }
 
-fn member(raw: RawPackage, root: &Path) -> Member {
+fn member(raw: RawPackage, root: &Path) -> WorkspaceMember {
     let manifest = Path::new(&raw.manifest_path);
     let folder = manifest.parent().unwrap_or(manifest);
     let folder = folder.strip_prefix(root).unwrap_or(folder);
@@ -84,7 +84,7 @@ fn member(raw: RawPackage, root: &Path) -> Member {
             name: dependency.name,
         })
         .collect();
-    Member {
+    WorkspaceMember {
         name: raw.name,
         folder: folder.to_string_lossy().into_owned(),
         description: raw.description,

@@ -1,4 +1,4 @@
-//! The command line of `hikyaku bench`, and its meaning as checked [`Settings`].
+//! The command line of `hikyaku bench`, and its meaning as checked [`BenchSettings`].
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use hikyaku_nic::units;
 use thiserror::Error;
 
-use super::control::{self, Data};
+use super::control::{self, DataReuse};
 
 /// The most ranks a benchmark starts, as a guard against a slip of the finger.
 const MOST_RANKS: u32 = 1024;
@@ -18,7 +18,7 @@ const MOST_ROWS: u32 = 8192;
 /// Measure messages, collectives, neighbour exchanges, start-up and idle cost, by ratio to the bare
 /// hardware and, on request, side by side with other libraries
 #[derive(Debug, Clone, Args)]
-pub struct Arguments {
+pub struct BenchArguments {
     /// What to measure
     #[arg(value_enum, value_name = "KIND")]
     pub(crate) kind: Selection,
@@ -140,11 +140,11 @@ pub(crate) enum Forms {
 }
 
 impl Forms {
-    fn data(self) -> Vec<Data> {
+    fn data(self) -> Vec<DataReuse> {
         match self {
-            Forms::Fresh => vec![Data::Fresh],
-            Forms::Warm => vec![Data::Warm],
-            Forms::Both => vec![Data::Fresh, Data::Warm],
+            Forms::Fresh => vec![DataReuse::Fresh],
+            Forms::Warm => vec![DataReuse::Warm],
+            Forms::Both => vec![DataReuse::Fresh, DataReuse::Warm],
         }
     }
 }
@@ -242,7 +242,7 @@ pub(crate) enum ArgumentError {
 
 /// A command line whose every value has been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct BenchSettings {
     /// What to measure.
     pub(crate) selection: Selection,
     /// Rank counts asked for; empty means each kind's own.
@@ -252,7 +252,7 @@ pub(crate) struct Settings {
     /// Numbers of rows asked for; empty means the paper's.
     pub(crate) rows: Vec<u32>,
     /// The forms of messages' data.
-    pub(crate) data: Vec<Data>,
+    pub(crate) data: Vec<DataReuse>,
     /// Blocks per figure.
     pub(crate) blocks: u32,
     /// Length of a block.
@@ -263,9 +263,9 @@ pub(crate) struct Settings {
     pub(crate) time_limit: Duration,
 }
 
-impl Arguments {
+impl BenchArguments {
     /// Checks the values against each other.
-    pub(crate) fn settings(&self) -> Result<Settings, ArgumentError> {
+    pub(crate) fn settings(&self) -> Result<BenchSettings, ArgumentError> {
         range("-n", self.ranks.iter().map(|n| u64::from(*n)), 1, u64::from(MOST_RANKS))?;
         range("--sizes", self.sizes.iter().copied(), 0, control::MOST_BYTES)?;
         range("--repetitions", [u64::from(self.repetitions)], 1, 10_000)?;
@@ -294,7 +294,7 @@ impl Arguments {
         if self.role == Some(Role::Rank) && self.control.is_none() {
             return Err(ArgumentError::NoControl);
         }
-        Ok(Settings {
+        Ok(BenchSettings {
             selection: self.kind,
             ranks: if multiple { self.ranks.clone() } else { Vec::new() },
             sizes: self.sizes.clone(),
@@ -369,10 +369,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Door {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: BenchArguments,
     }
 
-    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+    fn parse(line: &str) -> Result<BenchArguments, clap::Error> {
         let words = ["bench"].into_iter().chain(line.split_whitespace());
         Door::try_parse_from(words).map(|door| door.arguments)
     }
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(settings.ranks, [2, 4]);
         assert_eq!(settings.sizes, [0, 8, 1024]);
         assert_eq!((settings.blocks, settings.allocated), (3, true));
-        assert_eq!(settings.data, [Data::Fresh, Data::Warm]);
+        assert_eq!(settings.data, [DataReuse::Fresh, DataReuse::Warm]);
     }
 
     #[test]
@@ -443,10 +443,10 @@ mod tests {
     fn data_is_fresh_and_warm_unless_one_is_chosen() {
         let data = |line| parse(line).unwrap().settings().unwrap().data;
         let cases = [
-            ("bidirectional", &[Data::Fresh, Data::Warm][..]),
-            ("latency --data both", &[Data::Fresh, Data::Warm]),
-            ("halo --data fresh", &[Data::Fresh]),
-            ("all --data warm", &[Data::Warm]),
+            ("bidirectional", &[DataReuse::Fresh, DataReuse::Warm][..]),
+            ("latency --data both", &[DataReuse::Fresh, DataReuse::Warm]),
+            ("halo --data fresh", &[DataReuse::Fresh]),
+            ("all --data warm", &[DataReuse::Warm]),
         ];
         for (line, forms) in cases {
             assert_eq!(data(line), forms, "{line}");

@@ -1,4 +1,4 @@
-//! What a rank sends and what it receives into, in both forms of [`Data`].
+//! What a rank sends and what it receives into, in both forms of [`DataReuse`].
 //!
 //! ```text
 //!             fresh, in place         fresh, in turns            warm
@@ -13,7 +13,7 @@
 
 use hikyaku::{Scalar, SharedBuffer, World};
 
-use super::control::{Command, Data};
+use super::control::{BlockCommand, DataReuse};
 use super::rank::RankError;
 
 /// All buffers of a measurement together may have so many bytes, as in peer/main.c.
@@ -23,14 +23,14 @@ const BUFFER_LIMIT: u64 = 4 << 30;
 const LINE_BYTES: u64 = 64;
 
 /// The buffer of a measurement.
-pub(crate) enum Buffer<T: Scalar = u8> {
+pub(crate) enum MeasuredBuffer<T: Scalar = u8> {
     /// From the heap, as any program's.
     Heap(Vec<T>),
     /// From [`World::alloc`]: peers can copy from it directly.
     Allocated(SharedBuffer<T>),
 }
 
-impl<T: Scalar> Buffer<T> {
+impl<T: Scalar> MeasuredBuffer<T> {
     /// So many `bytes`, every element `value`: each page has been written, so that no page fault
     /// is timed.
     pub(crate) fn new(
@@ -38,7 +38,7 @@ impl<T: Scalar> Buffer<T> {
         allocated: bool,
         bytes: u64,
         value: T,
-    ) -> Result<Buffer<T>, RankError> {
+    ) -> Result<MeasuredBuffer<T>, RankError> {
         let length = usize::try_from(bytes / size_of::<T>() as u64);
         let Some(length) = length.ok().filter(|_| bytes <= BUFFER_LIMIT) else {
             return Err(RankError::Command(format!(
@@ -46,8 +46,8 @@ impl<T: Scalar> Buffer<T> {
             )));
         };
         let mut buffer = match allocated {
-            true => Buffer::Allocated(world.alloc::<T>(length)?),
-            false => Buffer::Heap(vec![value; length]),
+            true => MeasuredBuffer::Allocated(world.alloc::<T>(length)?),
+            false => MeasuredBuffer::Heap(vec![value; length]),
         };
         buffer.elements().fill(value);
         Ok(buffer)
@@ -56,48 +56,48 @@ impl<T: Scalar> Buffer<T> {
     #[inline]
     fn elements(&mut self) -> &mut [T] {
         match self {
-            Buffer::Heap(elements) => elements,
-            Buffer::Allocated(elements) => elements,
+            MeasuredBuffer::Heap(elements) => elements,
+            MeasuredBuffer::Allocated(elements) => elements,
         }
     }
 }
 
 /// A set of blocks to send and a set to receive into, which may be one and the same.
 pub(crate) struct Sets<T: Scalar = u8> {
-    buffer: Buffer<T>,
-    places: Places,
+    buffer: MeasuredBuffer<T>,
+    places: SetPlaces,
 }
 
 impl<T: Scalar> Sets<T> {
     /// Sets of `blocks` messages of `command`; what is fresh is sent from where it was received.
     pub(crate) fn in_place(
         world: &World,
-        command: &Command,
+        command: &BlockCommand,
         blocks: u32,
         value: T,
     ) -> Result<Sets<T>, RankError> {
-        Sets::new(world, command, Places::new::<T>(command, blocks, 1), value)
+        Sets::new(world, command, SetPlaces::new::<T>(command, blocks, 1), value)
     }
 
     /// The same; what is fresh is received into one set and sent from the other, in turns.
     pub(crate) fn in_turns(
         world: &World,
-        command: &Command,
+        command: &BlockCommand,
         blocks: u32,
         value: T,
     ) -> Result<Sets<T>, RankError> {
-        Sets::new(world, command, Places::new::<T>(command, blocks, 2), value)
+        Sets::new(world, command, SetPlaces::new::<T>(command, blocks, 2), value)
     }
 
     fn new(
         world: &World,
-        command: &Command,
-        places: Places,
+        command: &BlockCommand,
+        places: SetPlaces,
         value: T,
     ) -> Result<Sets<T>, RankError> {
         let elements = places.send.max(places.receive) + places.length;
         let bytes = (elements as u64).saturating_mul(size_of::<T>() as u64);
-        Ok(Sets { buffer: Buffer::new(world, command.allocated, bytes, value)?, places })
+        Ok(Sets { buffer: MeasuredBuffer::new(world, command.allocated, bytes, value)?, places })
     }
 
     /// What is sent next.
@@ -115,7 +115,7 @@ impl<T: Scalar> Sets<T> {
     /// Both at once: to send, to receive into. In place, the second is empty.
     #[inline]
     pub(crate) fn both(&mut self) -> (&mut [T], &mut [T]) {
-        let Places { send, receive, length, .. } = self.places;
+        let SetPlaces { send, receive, length, .. } = self.places;
         let (low, high) = self.buffer.elements().split_at_mut(send.max(receive));
         let kept = length.min(low.len());
         let (low, high) = (&mut low[..kept], &mut high[..length]);
@@ -131,39 +131,39 @@ impl<T: Scalar> Sets<T> {
     /// What was received into before the last [`Sets::turn`].
     pub(crate) fn received(&mut self) -> &mut [T] {
         match self.places.data {
-            Data::Fresh => self.send(),
-            Data::Warm => self.receive(),
+            DataReuse::Fresh => self.send(),
+            DataReuse::Warm => self.receive(),
         }
     }
 }
 
 /// Where the sets begin in their buffer, and how long each is, in elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Places {
-    data: Data,
+struct SetPlaces {
+    data: DataReuse,
     send: usize,
     receive: usize,
     length: usize,
 }
 
-impl Places {
+impl SetPlaces {
     /// `fresh_sets` is 1 or 2. What is warm shares no cache line with what is received.
-    fn new<T: Scalar>(command: &Command, blocks: u32, fresh_sets: u64) -> Places {
+    fn new<T: Scalar>(command: &BlockCommand, blocks: u32, fresh_sets: u64) -> SetPlaces {
         let element = size_of::<T>() as u64;
         let bytes = command.bytes.saturating_mul(u64::from(blocks)) / element * element;
         let receive = match command.data {
-            Data::Fresh => bytes.saturating_mul(fresh_sets - 1),
-            Data::Warm => bytes.next_multiple_of(LINE_BYTES) + LINE_BYTES,
+            DataReuse::Fresh => bytes.saturating_mul(fresh_sets - 1),
+            DataReuse::Warm => bytes.next_multiple_of(LINE_BYTES) + LINE_BYTES,
         };
         // Both are below 2^43, by the limits of a command.
         let elements = |bytes: u64| (bytes / element) as usize;
         let (receive, length) = (elements(receive), elements(bytes));
-        Places { data: command.data, send: 0, receive, length }
+        SetPlaces { data: command.data, send: 0, receive, length }
     }
 
     #[inline]
     fn turn(&mut self) {
-        if self.data == Data::Fresh {
+        if self.data == DataReuse::Fresh {
             std::mem::swap(&mut self.send, &mut self.receive);
         }
     }
@@ -174,16 +174,16 @@ mod tests {
     use super::*;
     use crate::control::Verb;
 
-    fn sets(data: Data, bytes: u64, fresh_sets: u64) -> Sets {
-        let command = Command { bytes, data, ..Command::plain(Verb::Latency) };
-        let places = Places::new::<u8>(&command, 2, fresh_sets);
+    fn sets(data: DataReuse, bytes: u64, fresh_sets: u64) -> Sets {
+        let command = BlockCommand { bytes, data, ..BlockCommand::plain(Verb::Latency) };
+        let places = SetPlaces::new::<u8>(&command, 2, fresh_sets);
         let length = places.receive.max(places.send) + places.length;
-        Sets { buffer: Buffer::Heap(vec![1; length]), places }
+        Sets { buffer: MeasuredBuffer::Heap(vec![1; length]), places }
     }
 
     #[test]
     fn fresh_data_is_sent_from_where_it_was_received() {
-        let mut sets = sets(Data::Fresh, 8, 1);
+        let mut sets = sets(DataReuse::Fresh, 8, 1);
         sets.receive().fill(7);
         sets.turn();
         assert_eq!(sets.send(), [7; 16]);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn fresh_data_in_turns_is_sent_next() {
-        let mut sets = sets(Data::Fresh, 8, 2);
+        let mut sets = sets(DataReuse::Fresh, 8, 2);
         for mark in 2..6 {
             let (send, receive) = sets.both();
             assert_eq!((send.len(), send[0]), (16, mark - 1));
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn warm_data_is_sent_from_an_untouched_buffer() {
         for fresh_sets in [1, 2] {
-            let mut sets = sets(Data::Warm, 3, fresh_sets);
+            let mut sets = sets(DataReuse::Warm, 3, fresh_sets);
             for mark in 2..6 {
                 sets.both().1.fill(mark);
                 sets.turn();
@@ -219,10 +219,11 @@ mod tests {
     #[test]
     fn warm_sets_share_no_cache_line() {
         for bytes in [0, 1, 8, 63, 64, 65, 1 << 20] {
-            let command = Command { bytes, data: Data::Warm, ..Command::plain(Verb::Latency) };
-            let places = Places::new::<u8>(&command, 1, 1);
+            let command =
+                BlockCommand { bytes, data: DataReuse::Warm, ..BlockCommand::plain(Verb::Latency) };
+            let places = SetPlaces::new::<u8>(&command, 1, 1);
             assert!(places.receive - places.length >= LINE_BYTES as usize, "{bytes}");
-            let numbers = Places::new::<f64>(&command, 1, 1);
+            let numbers = SetPlaces::new::<f64>(&command, 1, 1);
             assert_eq!(numbers.length as u64, bytes / 8);
             assert!(8 * (numbers.receive - numbers.length) >= LINE_BYTES as usize, "{bytes}");
         }

@@ -15,18 +15,18 @@ use std::process::Command as Process;
 
 use hikyaku::shared::Protocol;
 
-use super::arguments::{PeerKind, Selection, Settings};
-use super::control::Answer;
+use super::arguments::{BenchSettings, PeerKind, Selection};
+use super::control::BlockAnswer;
 use super::hardware::{self, Cores};
-use super::job::{self, Job, JobError};
-use super::kinds::{Form, Kind, Point};
+use super::job::{self, ConnectedJob, ContestantError};
+use super::kinds::{FigureKind, MeasuredForm, MeasuredPoint};
 use super::kinds::{
     bandwidth, barrier, bidirectional, collectives, halo, idle, late, latency, nodes, rate, rows,
     shared, start,
 };
-use super::peers::{self, Peer};
-use super::plan::{self, Block, NearFar, Schedule};
-use super::results::{Blocks, ContestantInfo, Figure, OWN, by_state, summarise};
+use super::peers::{self, ReadyPeer};
+use super::plan::{self, MeasuredBlock, NearFar, Schedule};
+use super::results::{ContestantInfo, Figure, FormBlocks, OWN, by_state, summarise};
 use super::rivals::{Rival, RivalKind};
 
 /// Start-up is slow and steady: fewer repetitions tell as much.
@@ -40,14 +40,14 @@ pub(crate) enum Contestant {
     /// This one, by its own launcher.
     Hikyaku(PathBuf),
     /// Another one.
-    Peer(Peer),
+    Peer(ReadyPeer),
     /// Something else that takes turns.
     Rival(Rival),
 }
 
-/// The ranks of a job.
+/// How many ranks a job has, and where they run.
 #[derive(Clone, Copy)]
-struct Crew {
+struct RankPlacement {
     ranks: u32,
     /// Whether each has a core of its own.
     pinned: bool,
@@ -93,7 +93,7 @@ impl Contestant {
     }
 
     /// How it measures a point.
-    fn forms(&self, point: &Point) -> Vec<Form> {
+    fn forms(&self, point: &MeasuredPoint) -> Vec<MeasuredForm> {
         match self {
             Contestant::Hikyaku(_) => point.ours.clone(),
             Contestant::Peer(_) => point.theirs.clone(),
@@ -106,12 +106,12 @@ impl Contestant {
         &self,
         form: &'static str,
         sample: Box<dyn FnMut() -> Result<f64, String> + 'a>,
-    ) -> Turn<'a> {
-        Turn { name: self.name(), form, place: self.place(), beside: None, sample }
+    ) -> SampledForm<'a> {
+        SampledForm { name: self.name(), form, place: self.place(), beside: None, sample }
     }
 
-    fn launcher(&self, crew: Crew, work: Work<'_>) -> Process {
-        let Crew { ranks, pinned, apart } = crew;
+    fn launcher(&self, crew: RankPlacement, work: Work<'_>) -> Process {
+        let RankPlacement { ranks, pinned, apart } = crew;
         match self {
             Contestant::Hikyaku(executable) => {
                 let mut command = Process::new(executable);
@@ -148,11 +148,11 @@ impl Contestant {
 struct Seat {
     /// Which of the contestants.
     contestant: usize,
-    job: RefCell<Result<Job, String>>,
+    job: RefCell<Result<ConnectedJob, String>>,
 }
 
 /// One form of one contestant, and how a block of it is sampled.
-struct Turn<'a> {
+struct SampledForm<'a> {
     name: &'static str,
     form: &'static str,
     place: u8,
@@ -161,8 +161,8 @@ struct Turn<'a> {
 }
 
 /// The state of a run.
-pub(crate) struct Conductor<'a> {
-    settings: &'a Settings,
+pub(crate) struct BenchRun<'a> {
+    settings: &'a BenchSettings,
     contestants: Vec<Contestant>,
     executable: PathBuf,
     cores: Cores,
@@ -173,7 +173,7 @@ pub(crate) struct Conductor<'a> {
 }
 
 /// What a run leaves: figures are reported one by one as they are found.
-pub(crate) struct Found {
+pub(crate) struct RunFindings {
     /// The cores measured between.
     pub(crate) cores: Cores,
     /// Every cache-line transfer of the run, in nanoseconds.
@@ -184,16 +184,16 @@ pub(crate) struct Found {
     pub(crate) notes: Vec<String>,
 }
 
-impl<'a> Conductor<'a> {
+impl<'a> BenchRun<'a> {
     /// A run of `contestants`, of which `executable` is this program; `progress` receives every
     /// figure when it is complete.
     pub(crate) fn new(
-        settings: &'a Settings,
+        settings: &'a BenchSettings,
         executable: PathBuf,
         contestants: Vec<Contestant>,
         progress: &'a mut dyn FnMut(&Figure),
-    ) -> Conductor<'a> {
-        Conductor {
+    ) -> BenchRun<'a> {
+        BenchRun {
             settings,
             contestants,
             executable,
@@ -206,10 +206,12 @@ impl<'a> Conductor<'a> {
     }
 
     /// Measures everything the settings select.
-    pub(crate) fn run(mut self) -> Found {
+    pub(crate) fn run(mut self) -> RunFindings {
         let cores = u32::try_from(hardware::affinity().len()).unwrap_or(u32::MAX).max(1);
         let points = points(self.settings, cores);
-        let same = |one: &Point, next: &Point| (one.ranks, one.apart) == (next.ranks, next.apart);
+        let same = |one: &MeasuredPoint, next: &MeasuredPoint| {
+            (one.ranks, one.apart) == (next.ranks, next.apart)
+        };
         for same_jobs in points.chunk_by(same) {
             self.measure(same_jobs, cores);
         }
@@ -222,7 +224,7 @@ impl<'a> Conductor<'a> {
             self.idle(cores);
         }
         let lines = self.lines.into_inner();
-        Found { cores: self.cores, lines, contestants: self.infos, notes: self.notes }
+        RunFindings { cores: self.cores, lines, contestants: self.infos, notes: self.notes }
     }
 
     /// Hands a figure over, and notes who is missing in it, once for each reason.
@@ -242,10 +244,10 @@ impl<'a> Conductor<'a> {
     }
 
     /// Measures points that share their jobs.
-    fn measure(&mut self, points: &[Point], cores: u32) {
-        let Some(&Point { ranks, apart, .. }) = points.first() else { return };
+    fn measure(&mut self, points: &[MeasuredPoint], cores: u32) {
+        let Some(&MeasuredPoint { ranks, apart, .. }) = points.first() else { return };
         let takes_part = |one: &Contestant| points.iter().any(|point| !one.forms(point).is_empty());
-        let seats = self.seat(Crew { ranks, pinned: ranks <= cores, apart }, takes_part);
+        let seats = self.seat(RankPlacement { ranks, pinned: ranks <= cores, apart }, takes_part);
         for point in points {
             let figure = self.figure_of(point, &seats);
             self.report(&figure);
@@ -253,14 +255,14 @@ impl<'a> Conductor<'a> {
     }
 
     /// Starts one job for each contestant that takes part.
-    fn seat(&mut self, crew: Crew, takes_part: impl Fn(&Contestant) -> bool) -> Vec<Seat> {
+    fn seat(&mut self, crew: RankPlacement, takes_part: impl Fn(&Contestant) -> bool) -> Vec<Seat> {
         let mut seats = Vec::new();
         for (place, contestant) in self.contestants.iter().enumerate() {
             if !takes_part(contestant) {
                 continue;
             }
             let launch = |path: &Path| contestant.launcher(crew, Work::Serve(path));
-            let job = Job::start(crew.ranks, self.settings.time_limit, launch);
+            let job = ConnectedJob::start(crew.ranks, self.settings.time_limit, launch);
             if let Ok(job) = &job {
                 let cpus: Vec<Vec<usize>> = job.hello().map(|hello| hello.cpus.clone()).collect();
                 if let [first, second, ..] = cpus.as_slice()
@@ -282,7 +284,7 @@ impl<'a> Conductor<'a> {
         seats
     }
 
-    fn figure_of(&self, point: &Point, seats: &[Seat]) -> Figure {
+    fn figure_of(&self, point: &MeasuredPoint, seats: &[Seat]) -> Figure {
         let mut turns = Vec::new();
         for seat in seats {
             let forms = self.contestants[seat.contestant].forms(point);
@@ -294,8 +296,8 @@ impl<'a> Conductor<'a> {
             Some(Beside { bare: point.bare(self.cores, line), line: Some(line) })
         };
         let all = rounds(self.settings.blocks, bare, turns);
-        let has_rows = point.kind == Kind::Rows;
-        let has_messages = point.bytes > 0 || point.kind == Kind::Latency;
+        let has_rows = point.kind == FigureKind::Rows;
+        let has_messages = point.bytes > 0 || point.kind == FigureKind::Latency;
         let split = NearFar::split(&self.lines.borrow());
         Figure {
             states: by_state(&all, split, point.kind.lower_is_better()),
@@ -308,7 +310,12 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    fn turn<'b>(&'b self, point: &'b Point, seat: &'b Seat, form: Form) -> Turn<'b> {
+    fn turn<'b>(
+        &'b self,
+        point: &'b MeasuredPoint,
+        seat: &'b Seat,
+        form: MeasuredForm,
+    ) -> SampledForm<'b> {
         let block = self.settings.block.as_nanos() as f64;
         let crowded = point.ranks as usize > hardware::affinity().len().max(1);
         let mut schedule = point.fixed;
@@ -321,7 +328,7 @@ impl<'a> Conductor<'a> {
             // A job that failed once is out, unless it has said so itself: what it would say next
             // cannot be trusted.
             result.map_err(|error| {
-                if !matches!(error, JobError::Refused { .. }) {
+                if !matches!(error, ContestantError::Refused { .. }) {
                     *job = Err(error.to_string());
                 }
                 error.to_string()
@@ -332,7 +339,7 @@ impl<'a> Conductor<'a> {
         let Some(protocol) = form.protocol else { return turn };
         let beside = (form.name == nodes::COMPUTES).then_some(nodes::WAITS);
         let place = Protocol::ALL.iter().position(|other| *other == protocol);
-        Turn { name: protocol.name(), place: place.unwrap_or(0) as u8, beside, ..turn }
+        SampledForm { name: protocol.name(), place: place.unwrap_or(0) as u8, beside, ..turn }
     }
 
     /// Times whole jobs.
@@ -341,7 +348,7 @@ impl<'a> Conductor<'a> {
             let limit = self.settings.time_limit;
             let turn = |contestant| {
                 let sample = move || {
-                    let crew = Crew { ranks, pinned: ranks <= cores, apart: false };
+                    let crew = RankPlacement { ranks, pinned: ranks <= cores, apart: false };
                     let launcher = Contestant::launcher(contestant, crew, Work::Start);
                     let elapsed = job::time_to_end(launcher, limit);
                     elapsed.map(|time| time.as_secs_f64() * 1e3).map_err(|error| error.to_string())
@@ -354,14 +361,14 @@ impl<'a> Conductor<'a> {
             let bare = || start::bare(&self.executable, ranks).ok().map(beside);
             let all = rounds(self.settings.blocks.min(START_BLOCKS), bare, turns);
             let bare_is = Some(format!("{ranks} processes that do nothing"));
-            self.report(&Figure { bare_is, ..figure(Kind::Start, ranks, &all) });
+            self.report(&Figure { bare_is, ..figure(FigureKind::Start, ranks, &all) });
         }
     }
 
     /// Asks the ranks of fresh jobs for their memory.
     fn memory(&mut self, cores: u32) {
         for ranks in start::memory_ranks(self.settings) {
-            let crew = Crew { ranks, pinned: ranks <= cores, apart: false };
+            let crew = RankPlacement { ranks, pinned: ranks <= cores, apart: false };
             let seats = self.seat(crew, Contestant::is_library);
             let mut all = Vec::new();
             for Seat { contestant, job } in &seats {
@@ -371,23 +378,24 @@ impl<'a> Conductor<'a> {
                     Ok(job) => start::memory(job).map_err(|error| error.to_string()),
                     Err(reason) => Err(reason.clone()),
                 };
-                let entry = |form, outcome: Result<f64, String>| Blocks {
+                let entry = |form, outcome: Result<f64, String>| FormBlocks {
                     contestant: contestant.name().to_owned(),
                     form,
                     place: contestant.place(),
                     beside: None,
-                    outcome: outcome.map(|value| vec![Block { value, bare: None, lines: None }]),
+                    outcome: outcome
+                        .map(|value| vec![MeasuredBlock { value, bare: None, lines: None }]),
                 };
                 all.push(entry("resident", told.clone().map(|(resident, _)| resident)));
                 all.push(entry("shared", told.map(|(_, shared)| shared)));
             }
-            self.report(&figure(Kind::Memory, ranks, &all));
+            self.report(&figure(FigureKind::Memory, ranks, &all));
         }
     }
 
     /// Watches blocked ranks.
     fn idle(&mut self, cores: u32) {
-        let crew = Crew { ranks: 2, pinned: 2 <= cores, apart: false };
+        let crew = RankPlacement { ranks: 2, pinned: 2 <= cores, apart: false };
         let seats = self.seat(crew, Contestant::is_library);
         let turns = seats.iter().map(|Seat { contestant, job }| {
             let contestant = &self.contestants[*contestant];
@@ -401,12 +409,12 @@ impl<'a> Conductor<'a> {
             contestant.turn("", Box::new(sample))
         });
         let all = rounds(IDLE_BLOCKS, || None, turns.collect());
-        self.report(&figure(Kind::Idle, 2, &all));
+        self.report(&figure(FigureKind::Idle, 2, &all));
     }
 }
 
 /// What the settings select, ordered so that points that can share their jobs do.
-fn points(settings: &Settings, cores: u32) -> Vec<Point> {
+fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint> {
     let all = [
         (Selection::Latency, latency::points(settings)),
         (Selection::Rate, rate::points()),
@@ -421,15 +429,15 @@ fn points(settings: &Settings, cores: u32) -> Vec<Point> {
         (Selection::Rows, rows::points(settings)),
     ];
     let selected = all.into_iter().filter(|(kind, _)| settings.selection.covers(*kind));
-    let in_forms = |point: Point| point.in_forms(&settings.data);
-    let mut points: Vec<Point> =
+    let in_forms = |point: MeasuredPoint| point.in_forms(&settings.data);
+    let mut points: Vec<MeasuredPoint> =
         selected.flat_map(|(_, points)| points).flat_map(in_forms).collect();
     points.sort_by_key(|point| (point.ranks, point.apart));
     points
 }
 
 /// A figure without messages; the caller adds what it has.
-fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
+fn figure(kind: FigureKind, ranks: u32, all: &[FormBlocks]) -> Figure {
     let (bare, series) = summarise(all, kind.lower_is_better());
     Figure {
         kind,
@@ -453,23 +461,23 @@ fn figure(kind: Kind, ranks: u32, all: &[Blocks]) -> Figure {
 /// block's value is the median of its batches. With more ranks than cores that something is the
 /// job itself, and what waiting loses to its own ranks is the very figure: the value is the mean.
 fn sample(
-    job: &mut Job,
-    point: &Point,
-    form: Form,
+    job: &mut ConnectedJob,
+    point: &MeasuredPoint,
+    form: MeasuredForm,
     block: f64,
     crowded: bool,
     schedule: &mut Option<Schedule>,
-) -> Result<f64, JobError> {
-    let mut time = |schedule: Schedule| -> Result<f64, JobError> {
+) -> Result<f64, ContestantError> {
+    let mut time = |schedule: Schedule| -> Result<f64, ContestantError> {
         let answers = job.run(&point.command(schedule, form))?;
         match answers.into_iter().next() {
-            Some(Answer::Times { nanoseconds }) if !nanoseconds.is_empty() => {
+            Some(BlockAnswer::Times { nanoseconds }) if !nanoseconds.is_empty() => {
                 let each = |batch: u64| batch.max(1) as f64 / schedule.repetitions as f64;
                 let times: Vec<f64> = nanoseconds.into_iter().map(each).collect();
                 let middle = if crowded { plan::mean(&times) } else { plan::median(&times) };
                 Ok(middle.expect("there is at least one time, and all are finite"))
             }
-            answer => Err(JobError::Answer { rank: 0, answer: format!("{answer:?}") }),
+            answer => Err(ContestantError::Answer { rank: 0, answer: format!("{answer:?}") }),
         }
     };
     let fitting = match *schedule {
@@ -505,9 +513,10 @@ struct Beside {
 fn rounds(
     blocks: u32,
     mut bare: impl FnMut() -> Option<Beside>,
-    mut turns: Vec<Turn<'_>>,
-) -> Vec<Blocks> {
-    let mut outcomes: Vec<Result<Vec<Block>, String>> = turns.iter().map(|_| Ok(vec![])).collect();
+    mut turns: Vec<SampledForm<'_>>,
+) -> Vec<FormBlocks> {
+    let mut outcomes: Vec<Result<Vec<MeasuredBlock>, String>> =
+        turns.iter().map(|_| Ok(vec![])).collect();
     let mut before = bare();
     for _ in 0..blocks {
         for (turn, outcome) in turns.iter_mut().zip(&mut outcomes) {
@@ -518,14 +527,14 @@ fn rounds(
                     let beside = before.zip(after);
                     let bare = beside.map(|(one, other)| (one.bare + other.bare) / 2.0);
                     let lines = beside.and_then(|(one, other)| Some([one.line?, other.line?]));
-                    taken.push(Block { value, bare, lines });
+                    taken.push(MeasuredBlock { value, bare, lines });
                     before = after;
                 }
                 Err(reason) => *outcome = Err(reason),
             }
         }
     }
-    let named = |(turn, outcome): (Turn<'_>, _)| Blocks {
+    let named = |(turn, outcome): (SampledForm<'_>, _)| FormBlocks {
         contestant: turn.name.to_owned(),
         form: turn.form,
         place: turn.place,
@@ -552,10 +561,10 @@ mod tests {
             Some(Beside { bare: measured.get(), line: Some(-measured.get()) })
         };
         let all = rounds(2, bare, vec![turn("heap", 1.0), turn("allocated", 2.0)]);
-        let bares = |entry: &Blocks| plan::bare_values(entry.outcome.as_ref().unwrap());
+        let bares = |entry: &FormBlocks| plan::bare_values(entry.outcome.as_ref().unwrap());
         assert_eq!(bares(&all[0]), [15.0, 35.0]);
         assert_eq!(bares(&all[1]), [25.0, 45.0]);
-        let lines = |entry: &Blocks| entry.outcome.as_ref().unwrap().last().unwrap().lines;
+        let lines = |entry: &FormBlocks| entry.outcome.as_ref().unwrap().last().unwrap().lines;
         assert_eq!(lines(&all[1]), Some([-40.0, -50.0]));
         assert_eq!(measured.get(), 50.0);
     }
@@ -578,7 +587,7 @@ mod tests {
     fn the_own_launcher_is_hikyaku_run() {
         let own = Contestant::Hikyaku("/x/hikyaku".into());
         let words = |pinned, apart, work| {
-            let command = own.launcher(Crew { ranks: 2, pinned, apart }, work);
+            let command = own.launcher(RankPlacement { ranks: 2, pinned, apart }, work);
             let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
             words.collect::<Vec<_>>().join(" ")
         };

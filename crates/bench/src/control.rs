@@ -47,7 +47,7 @@ pub(crate) enum Home {
 /// What happens to the data of messages between one and the next; see [`super::buffers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Data {
+pub(crate) enum DataReuse {
     /// A rank sends what it has just received.
     #[default]
     Fresh,
@@ -55,12 +55,12 @@ pub(crate) enum Data {
     Warm,
 }
 
-impl Data {
+impl DataReuse {
     /// Its name in tables and on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Data::Fresh => "fresh",
-            Data::Warm => "warm",
+            DataReuse::Fresh => "fresh",
+            DataReuse::Warm => "warm",
         }
     }
 }
@@ -85,7 +85,7 @@ pub(crate) enum Verb {
     /// Everybody's block to everybody.
     Allgather,
     /// Exchanges of every rank with its two neighbours in a ring.
-    Exchange(Clock, Calls),
+    Exchange(Clock, ExchangeCalls),
     /// Acquisitions of a shared variable that nobody else wants, for writing.
     FreeWrite,
     /// The same, for reading.
@@ -97,7 +97,7 @@ pub(crate) enum Verb {
     /// Acquisitions of a shared variable by two ranks in turns.
     SharedTurns,
     /// The same by something of Python's multiprocessing.
-    TurnsBy(Primitive),
+    TurnsBy(TurnPrimitive),
     /// Acquisitions by two ranks on two nodes in turns, by one of the protocols.
     Travel(Protocol),
     /// Acquisitions of what a rank of another node owns, which waits in a call.
@@ -118,7 +118,7 @@ pub(crate) enum Verb {
 
 /// What Python's multiprocessing has for taking turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Primitive {
+pub(crate) enum TurnPrimitive {
     /// A lock, and looking again.
     Lock,
     /// A condition.
@@ -127,17 +127,17 @@ pub(crate) enum Primitive {
     Semaphore,
 }
 
-impl Primitive {
+impl TurnPrimitive {
     /// All.
-    pub(crate) const ALL: [Primitive; 3] =
-        [Primitive::Lock, Primitive::Condition, Primitive::Semaphore];
+    pub(crate) const ALL: [TurnPrimitive; 3] =
+        [TurnPrimitive::Lock, TurnPrimitive::Condition, TurnPrimitive::Semaphore];
 
     /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Primitive::Lock => "lock",
-            Primitive::Condition => "condition",
-            Primitive::Semaphore => "semaphore",
+            TurnPrimitive::Lock => "lock",
+            TurnPrimitive::Condition => "condition",
+            TurnPrimitive::Semaphore => "semaphore",
         }
     }
 }
@@ -159,7 +159,7 @@ pub(crate) enum Clock {
 
 /// The calls an exchange is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Calls {
+pub(crate) enum ExchangeCalls {
     /// Two non-blocking receives, two non-blocking sends, and a wait for the four.
     Isend,
     /// One blocking call: MPI_Neighbor_alltoallw (MPI 5.0 §8.6.3).
@@ -178,17 +178,17 @@ const WORDS: [(Verb, &str); 45] = [
     (Verb::Allreduce, "allreduce"),
     (Verb::Broadcast, "broadcast"),
     (Verb::Allgather, "allgather"),
-    (Verb::Exchange(Clock::Whole, Calls::Isend), "halo-isend"),
-    (Verb::Exchange(Clock::Whole, Calls::Blocking), "halo-blocking"),
-    (Verb::Exchange(Clock::Whole, Calls::Persistent), "halo-persist"),
-    (Verb::Exchange(Clock::Wait, Calls::Isend), "wait-isend"),
-    (Verb::Exchange(Clock::Wait, Calls::Persistent), "wait-persist"),
-    (Verb::Exchange(Clock::Calls, Calls::Isend), "calls-isend"),
-    (Verb::Exchange(Clock::Calls, Calls::Persistent), "calls-persist"),
-    (Verb::Exchange(Clock::Processor, Calls::Isend), "cpu-isend"),
-    (Verb::Exchange(Clock::Processor, Calls::Persistent), "cpu-persist"),
-    (Verb::Exchange(Clock::Late, Calls::Isend), "late-isend"),
-    (Verb::Exchange(Clock::Late, Calls::Persistent), "late-persist"),
+    (Verb::Exchange(Clock::Whole, ExchangeCalls::Isend), "halo-isend"),
+    (Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking), "halo-blocking"),
+    (Verb::Exchange(Clock::Whole, ExchangeCalls::Persistent), "halo-persist"),
+    (Verb::Exchange(Clock::Wait, ExchangeCalls::Isend), "wait-isend"),
+    (Verb::Exchange(Clock::Wait, ExchangeCalls::Persistent), "wait-persist"),
+    (Verb::Exchange(Clock::Calls, ExchangeCalls::Isend), "calls-isend"),
+    (Verb::Exchange(Clock::Calls, ExchangeCalls::Persistent), "calls-persist"),
+    (Verb::Exchange(Clock::Processor, ExchangeCalls::Isend), "cpu-isend"),
+    (Verb::Exchange(Clock::Processor, ExchangeCalls::Persistent), "cpu-persist"),
+    (Verb::Exchange(Clock::Late, ExchangeCalls::Isend), "late-isend"),
+    (Verb::Exchange(Clock::Late, ExchangeCalls::Persistent), "late-persist"),
     (Verb::FreeWrite, "free-write"),
     (Verb::FreeRead, "free-read"),
     (Verb::WriteAt(Home::Here), "write-here"),
@@ -196,9 +196,9 @@ const WORDS: [(Verb, &str); 45] = [
     (Verb::ReadAt(Home::Here), "read-here"),
     (Verb::ReadAt(Home::There), "read-there"),
     (Verb::SharedTurns, "shared-turns"),
-    (Verb::TurnsBy(Primitive::Lock), "turns-lock"),
-    (Verb::TurnsBy(Primitive::Condition), "turns-cond"),
-    (Verb::TurnsBy(Primitive::Semaphore), "turns-sem"),
+    (Verb::TurnsBy(TurnPrimitive::Lock), "turns-lock"),
+    (Verb::TurnsBy(TurnPrimitive::Condition), "turns-cond"),
+    (Verb::TurnsBy(TurnPrimitive::Semaphore), "turns-sem"),
     (Verb::Travel(Protocol::Direct), "travel-direct"),
     (Verb::Travel(Protocol::Fagus), "travel-fagus"),
     (Verb::Travel(Protocol::Udp), "travel-udp"),
@@ -230,7 +230,7 @@ impl Verb {
 
 /// One block of work, the same for every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct BlockCommand {
     /// What to do.
     pub(crate) verb: Verb,
     /// Bytes of one message.
@@ -244,18 +244,18 @@ pub(crate) struct Command {
     /// Repetitions in each batch.
     pub(crate) repetitions: u64,
     /// What happens to the data in between.
-    pub(crate) data: Data,
+    pub(crate) data: DataReuse,
 }
 
-impl Command {
+impl BlockCommand {
     /// A command without parameters.
-    pub(crate) fn plain(verb: Verb) -> Command {
-        let (allocated, data) = (false, Data::Fresh);
-        Command { verb, bytes: 0, allocated, window: 0, batches: 0, repetitions: 0, data }
+    pub(crate) fn plain(verb: Verb) -> BlockCommand {
+        let (allocated, data) = (false, DataReuse::Fresh);
+        BlockCommand { verb, bytes: 0, allocated, window: 0, batches: 0, repetitions: 0, data }
     }
 
     /// Reads a command line; the error says what is wrong with it.
-    pub(crate) fn parse(line: &str) -> Result<Command, String> {
+    pub(crate) fn parse(line: &str) -> Result<BlockCommand, String> {
         let malformed = || format!("malformed command {:?}", line.trim_end());
         let words: Vec<&str> = line.split_whitespace().collect();
         let [verb, numbers @ ..] = words.as_slice() else { return Err(malformed()) };
@@ -271,16 +271,24 @@ impl Command {
         if bytes > MOST_BYTES || allocated > 1 || warm > 1 {
             return Err(malformed());
         }
-        let data = if warm == 1 { Data::Warm } else { Data::Fresh };
-        Ok(Command { verb, bytes, allocated: allocated == 1, window, batches, repetitions, data })
+        let data = if warm == 1 { DataReuse::Warm } else { DataReuse::Fresh };
+        Ok(BlockCommand {
+            verb,
+            bytes,
+            allocated: allocated == 1,
+            window,
+            batches,
+            repetitions,
+            data,
+        })
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for BlockCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Command { verb, bytes, allocated, window, batches, repetitions, data } = *self;
+        let BlockCommand { verb, bytes, allocated, window, batches, repetitions, data } = *self;
         let (verb, allocated) = (verb.word(), u32::from(allocated));
-        let warm = u32::from(data == Data::Warm);
+        let warm = u32::from(data == DataReuse::Warm);
         write!(f, "{verb} {bytes} {allocated} {window} {batches} {repetitions} {warm}")
     }
 }
@@ -303,7 +311,7 @@ pub(crate) struct Hello {
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-pub(crate) enum Answer {
+pub(crate) enum BlockAnswer {
     /// The time of each batch.
     Times {
         /// Nanoseconds per batch.
@@ -343,24 +351,27 @@ mod tests {
     fn a_command_reads_back_as_written() {
         for (verb, word) in WORDS {
             assert!(word.len() <= 15, "{word} does not fit into a peer's command");
-            let command = Command {
+            let command = BlockCommand {
                 verb,
                 bytes: 1 << 20,
                 allocated: true,
                 window: 64,
                 batches: 200,
                 repetitions: 10_000_000,
-                data: Data::Warm,
+                data: DataReuse::Warm,
             };
-            assert_eq!(Command::parse(&format!("{command}\n")), Ok(command));
-            assert_eq!(Command::parse(&Command::plain(verb).to_string()), Ok(Command::plain(verb)));
+            assert_eq!(BlockCommand::parse(&format!("{command}\n")), Ok(command));
+            assert_eq!(
+                BlockCommand::parse(&BlockCommand::plain(verb).to_string()),
+                Ok(BlockCommand::plain(verb))
+            );
         }
     }
 
     #[test]
     fn what_no_rank_can_do_has_a_word_that_none_knows() {
-        let wait = Verb::Exchange(Clock::Wait, Calls::Blocking);
-        assert!(Command::parse(&Command::plain(wait).to_string()).is_err());
+        let wait = Verb::Exchange(Clock::Wait, ExchangeCalls::Blocking);
+        assert!(BlockCommand::parse(&BlockCommand::plain(wait).to_string()).is_err());
     }
 
     #[test]
@@ -383,22 +394,26 @@ mod tests {
             "latency 99999999999999999999 0 1 1 1 0",
         ];
         for case in cases {
-            assert!(Command::parse(case).unwrap_err().starts_with("malformed command"), "{case}");
+            assert!(
+                BlockCommand::parse(case).unwrap_err().starts_with("malformed command"),
+                "{case}"
+            );
         }
     }
 
     #[test]
     fn answers_of_a_peer_are_understood() {
-        let times: Answer = serde_json::from_str("{\"nanoseconds\":[12,13]}\n").unwrap();
-        assert_eq!(times, Answer::Times { nanoseconds: vec![12, 13] });
-        let memory: Answer =
+        let times: BlockAnswer = serde_json::from_str("{\"nanoseconds\":[12,13]}\n").unwrap();
+        assert_eq!(times, BlockAnswer::Times { nanoseconds: vec![12, 13] });
+        let memory: BlockAnswer =
             serde_json::from_str("{\"resident_kib\":14532,\"shared_kib\":128}").unwrap();
-        assert_eq!(memory, Answer::Memory { resident_kib: 14532, shared_kib: 128 });
-        let failed: Answer = serde_json::from_str("{\"error\":\"an unknown command\"}").unwrap();
-        assert_eq!(failed, Answer::Failed { error: "an unknown command".into() });
+        assert_eq!(memory, BlockAnswer::Memory { resident_kib: 14532, shared_kib: 128 });
+        let failed: BlockAnswer =
+            serde_json::from_str("{\"error\":\"an unknown command\"}").unwrap();
+        assert_eq!(failed, BlockAnswer::Failed { error: "an unknown command".into() });
         for malformed in ["", "{}", "{\"nanoseconds\":[-1]}", "{\"nanoseconds\":[1],\"x\":2}", "7"]
         {
-            assert!(serde_json::from_str::<Answer>(malformed).is_err(), "{malformed}");
+            assert!(serde_json::from_str::<BlockAnswer>(malformed).is_err(), "{malformed}");
         }
     }
 

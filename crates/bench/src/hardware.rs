@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::control::Data;
+use super::control::DataReuse;
 use super::{plan, processor};
 
 /// Batches per probe.
@@ -42,23 +42,23 @@ const LINE_BYTES: usize = 64;
 
 /// By what a probe is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub(crate) enum ProbeClock {
     /// The time that passes.
     Wall,
     /// The time that the measuring thread has had a processor.
     Processor,
 }
 
-impl Clock {
+impl ProbeClock {
     /// How long `work` takes, in nanoseconds.
     fn time(self, work: impl FnOnce()) -> f64 {
         match self {
-            Clock::Wall => {
+            ProbeClock::Wall => {
                 let start = Instant::now();
                 work();
                 start.elapsed().as_nanos() as f64
             }
-            Clock::Processor => {
+            ProbeClock::Processor => {
                 let start = processor::of_thread();
                 work();
                 (processor::of_thread() - start).as_nanos() as f64
@@ -69,8 +69,8 @@ impl Clock {
     /// What looking at it costs within such a time, where that is not next to nothing.
     fn look(self) -> f64 {
         match self {
-            Clock::Wall => 0.0,
-            Clock::Processor => {
+            ProbeClock::Wall => 0.0,
+            ProbeClock::Processor => {
                 let empty = || processor::of_thread().abs_diff(processor::of_thread());
                 processor::middle_of_empty(empty).as_nanos() as f64
             }
@@ -124,11 +124,11 @@ fn pin(core: usize) {
 
 /// One cache line of its own, and the line next to it, which prefetchers fetch along.
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct ProbeLine(AtomicU64);
 
-impl Line {
-    fn new() -> Line {
-        Line(AtomicU64::new(0))
+impl ProbeLine {
+    fn new() -> ProbeLine {
+        ProbeLine(AtomicU64::new(0))
     }
 
     /// Waits until the line holds `value`; `yielding` where both threads share one core.
@@ -174,7 +174,7 @@ pub(crate) fn switch(core: usize) -> f64 {
 }
 
 fn alternate(cores: Cores, rounds: u64) -> f64 {
-    let line = Line::new();
+    let line = ProbeLine::new();
     let yielding = cores.shared();
     let total = rounds * BATCHES as u64;
     let answer = || {
@@ -202,8 +202,8 @@ fn alternate(cores: Cores, rounds: u64) -> f64 {
 /// This is what a window of the smallest messages costs at least: one line each, moved in a
 /// pipeline, and one acknowledgement.
 pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
-    let lines: Vec<Line> = (0..window.max(1)).map(|_| Line::new()).collect();
-    let acknowledgement = Line::new();
+    let lines: Vec<ProbeLine> = (0..window.max(1)).map(|_| ProbeLine::new()).collect();
+    let acknowledgement = ProbeLine::new();
     let yielding = cores.shared();
     let rounds = (LINE_ROUNDS / 4).max(1);
     let total = rounds * BATCHES as u64;
@@ -230,7 +230,7 @@ pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
 /// A place that two threads write to in turns.
 struct Turned {
     /// Whose turn it is: the first thread's when even.
-    turn: Line,
+    turn: ProbeLine,
     bytes: UnsafeCell<Vec<u8>>,
 }
 
@@ -254,7 +254,7 @@ impl Turned {
 /// Two threads that copy `bytes` to one place in turns: nanoseconds a turn. A lock that was handed
 /// over for nothing would take that.
 pub(crate) fn turns(cores: Cores, bytes: usize) -> f64 {
-    let place = Turned { turn: Line::new(), bytes: UnsafeCell::new(vec![1; bytes]) };
+    let place = Turned { turn: ProbeLine::new(), bytes: UnsafeCell::new(vec![1; bytes]) };
     let yielding = cores.shared();
     let rounds = (TURN_BYTES / bytes.max(1)).clamp(4, LINE_ROUNDS as usize) as u64;
     let rounds = if yielding { rounds.min(SWITCH_ROUNDS) } else { rounds };
@@ -288,12 +288,12 @@ pub(crate) fn turns(cores: Cores, bytes: usize) -> f64 {
 ///
 /// Small buffers are copied several at a time, since a clock reading costs as much as a copy of 1
 /// KiB: one beside the other of fresh data, the same one again of warm data.
-pub(crate) fn copy(cores: Cores, bytes: usize, clock: Clock, data: Data) -> f64 {
+pub(crate) fn copy(cores: Cores, bytes: usize, clock: ProbeClock, data: DataReuse) -> f64 {
     let bytes = bytes.max(1);
     let count = COPY_BYTES.div_ceil(bytes);
     let (blocks, step) = match data {
-        Data::Fresh => (count, bytes),
-        Data::Warm => (1, 0),
+        DataReuse::Fresh => (count, bytes),
+        DataReuse::Warm => (1, 0),
     };
     let shared = Mutex::new(vec![0_u8; bytes * blocks + LINE_BYTES]);
     let place = || vec![1_u8; bytes * blocks + LINE_BYTES];
@@ -302,7 +302,7 @@ pub(crate) fn copy(cores: Cores, bytes: usize, clock: Clock, data: Data) -> f64 
             black_box(&mut to[at..at + bytes]).copy_from_slice(black_box(&from[at..at + bytes]));
         }
     };
-    let turn = Line::new();
+    let turn = ProbeLine::new();
     let yielding = cores.shared();
     let other_side = || {
         let mut own = place();
@@ -311,7 +311,7 @@ pub(crate) fn copy(cores: Cores, bytes: usize, clock: Clock, data: Data) -> f64 
             turn.wait_for(2 * round, yielding);
             let mut shared = lock(&shared);
             match data {
-                Data::Warm if round > 0 => copy_all(own, from_line(&mut shared)),
+                DataReuse::Warm if round > 0 => copy_all(own, from_line(&mut shared)),
                 _ => shared.fill(round as u8),
             }
             drop(shared);
@@ -362,11 +362,11 @@ mod tests {
             let figures = [
                 line(cores),
                 stream(cores, 64),
-                copy(cores, 1, Clock::Wall, Data::Fresh),
-                copy(cores, 1 << 16, Clock::Wall, Data::Fresh),
-                copy(cores, 1 << 16, Clock::Processor, Data::Fresh),
-                copy(cores, 1, Clock::Wall, Data::Warm),
-                copy(cores, 1 << 16, Clock::Wall, Data::Warm),
+                copy(cores, 1, ProbeClock::Wall, DataReuse::Fresh),
+                copy(cores, 1 << 16, ProbeClock::Wall, DataReuse::Fresh),
+                copy(cores, 1 << 16, ProbeClock::Processor, DataReuse::Fresh),
+                copy(cores, 1, ProbeClock::Wall, DataReuse::Warm),
+                copy(cores, 1 << 16, ProbeClock::Wall, DataReuse::Warm),
                 switch(cores.first),
                 turns(cores, 8),
                 turns(cores, 1 << 20),
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn an_empty_window_counts_as_one_message() {
         assert!(stream(Cores::available(), 0) > 0.0);
-        assert!(copy(Cores::available(), 0, Clock::Wall, Data::Fresh) > 0.0);
+        assert!(copy(Cores::available(), 0, ProbeClock::Wall, DataReuse::Fresh) > 0.0);
     }
 
     #[test]

@@ -16,8 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use thiserror::Error;
 
-use super::control::{Answer, Command, Hello, Verb, read_line};
-use super::scratch::Scratch;
+use super::control::{BlockAnswer, BlockCommand, Hello, Verb, read_line};
+use super::scratch::ScratchFolder;
 
 /// How long a job may take to end after it was told to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const WORDS_LIMIT: usize = 200;
 
 /// Why a contestant has no figure.
 #[derive(Debug, Error)]
-pub(crate) enum JobError {
+pub(crate) enum ContestantError {
     /// The launcher could not be run.
     #[error("cannot start {program}: {source}")]
     Spawn {
@@ -68,38 +68,38 @@ pub(crate) enum JobError {
     },
 }
 
-fn system(what: &'static str) -> impl Fn(io::Error) -> JobError {
-    move |source| JobError::System { what, source }
+fn system(what: &'static str) -> impl Fn(io::Error) -> ContestantError {
+    move |source| ContestantError::System { what, source }
 }
 
 /// The conductor's end of one rank.
-struct Rank {
+struct ConnectedRank {
     stream: BufReader<UnixStream>,
     hello: Hello,
 }
 
 /// A job whose ranks have all connected and sleep until told something.
-pub(crate) struct Job {
+pub(crate) struct ConnectedJob {
     child: Child,
-    ranks: Vec<Rank>,
+    ranks: Vec<ConnectedRank>,
     time_limit: Duration,
 }
 
-impl Job {
+impl ConnectedJob {
     /// Starts `ranks` ranks with the launcher command that `launcher` makes of the socket's path,
     /// and waits until every one has connected.
     pub(crate) fn start(
         ranks: u32,
         time_limit: Duration,
         launcher: impl FnOnce(&Path) -> Process,
-    ) -> Result<Job, JobError> {
-        let scratch = Scratch::new().map_err(system("cannot make a temporary directory"))?;
+    ) -> Result<ConnectedJob, ContestantError> {
+        let scratch = ScratchFolder::new().map_err(system("cannot make a temporary directory"))?;
         let path = scratch.path().join("control");
         let listener = UnixListener::bind(&path).map_err(system("cannot make a socket"))?;
         listener.set_nonblocking(true).map_err(system("cannot make a socket"))?;
         let words = scratch.path().join("words");
         let child = spawn(launcher(&path), &words)?;
-        let mut job = Job { child, ranks: Vec::new(), time_limit };
+        let mut job = ConnectedJob { child, ranks: Vec::new(), time_limit };
         job.accept(&listener, ranks).map_err(|error| job.explain(error, &words))?;
         Ok(job)
     }
@@ -110,7 +110,10 @@ impl Job {
     }
 
     /// Has every rank run `command`; the answers in rank order.
-    pub(crate) fn run(&mut self, command: &Command) -> Result<Vec<Answer>, JobError> {
+    pub(crate) fn run(
+        &mut self,
+        command: &BlockCommand,
+    ) -> Result<Vec<BlockAnswer>, ContestantError> {
         for rank in 0..self.ranks.len() {
             self.tell(rank, command)?;
         }
@@ -120,27 +123,31 @@ impl Job {
         answers.into_iter().collect()
     }
 
-    /// Sends `command` to one rank, whose answer [`Job::answer`] fetches later.
-    pub(crate) fn tell(&mut self, rank: usize, command: &Command) -> Result<(), JobError> {
+    /// Sends `command` to one rank, whose answer [`ConnectedJob::answer`] fetches later.
+    pub(crate) fn tell(
+        &mut self,
+        rank: usize,
+        command: &BlockCommand,
+    ) -> Result<(), ContestantError> {
         let mut stream = self.ranks[rank].stream.get_ref();
-        writeln!(stream, "{command}").map_err(|error| JobError::Ended(error.to_string()))
+        writeln!(stream, "{command}").map_err(|error| ContestantError::Ended(error.to_string()))
     }
 
     /// The answer of one rank.
-    pub(crate) fn answer(&mut self, rank: usize) -> Result<Answer, JobError> {
+    pub(crate) fn answer(&mut self, rank: usize) -> Result<BlockAnswer, ContestantError> {
         self.hear(rank, Instant::now() + self.time_limit)
     }
 
-    fn hear(&mut self, rank: usize, deadline: Instant) -> Result<Answer, JobError> {
+    fn hear(&mut self, rank: usize, deadline: Instant) -> Result<BlockAnswer, ContestantError> {
         let line = read_until(&mut self.ranks[rank].stream, deadline, self.time_limit)?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Failed { error }) => Err(JobError::Refused { rank, error }),
+            Ok(BlockAnswer::Failed { error }) => Err(ContestantError::Refused { rank, error }),
             Ok(answer) => Ok(answer),
-            Err(_) => Err(JobError::Answer { rank, answer: shorten(&line) }),
+            Err(_) => Err(ContestantError::Answer { rank, answer: shorten(&line) }),
         }
     }
 
-    fn accept(&mut self, listener: &UnixListener, ranks: u32) -> Result<(), JobError> {
+    fn accept(&mut self, listener: &UnixListener, ranks: u32) -> Result<(), ContestantError> {
         let deadline = Instant::now() + self.time_limit;
         let ended = watch(&self.child)?;
         while self.ranks.len() < ranks as usize {
@@ -155,32 +162,34 @@ impl Job {
                 self.ranks.push(greet(stream, deadline, self.time_limit)?);
             } else if !waiting[1].revents().is_empty() {
                 let status = self.child.wait().map_err(system("cannot wait for the job"))?;
-                return Err(JobError::Ended(status.to_string()));
+                return Err(ContestantError::Ended(status.to_string()));
             } else if left.is_zero() {
-                return Err(JobError::Silent(self.time_limit.as_secs()));
+                return Err(ContestantError::Silent(self.time_limit.as_secs()));
             }
         }
         self.ranks.sort_by_key(|rank| rank.hello.rank);
         let in_order = self.ranks.iter().zip(0..).all(|(rank, number)| rank.hello.rank == number);
         in_order.then_some(()).ok_or_else(|| {
-            JobError::Ended(format!("its ranks are not numbered from 0 to {}", ranks - 1))
+            ContestantError::Ended(format!("its ranks are not numbered from 0 to {}", ranks - 1))
         })
     }
 
     /// Adds what the job itself said, where it said something.
-    fn explain(&mut self, error: JobError, words: &Path) -> JobError {
+    fn explain(&mut self, error: ContestantError, words: &Path) -> ContestantError {
         match (error, first_words(words)) {
-            (JobError::Ended(how), Some(said)) => JobError::Ended(format!("{how}: {said}")),
+            (ContestantError::Ended(how), Some(said)) => {
+                ContestantError::Ended(format!("{how}: {said}"))
+            }
             (error, _) => error,
         }
     }
 }
 
-impl Drop for Job {
+impl Drop for ConnectedJob {
     /// Ends the job: by word, then by SIGTERM (the launcher ends its ranks), then by SIGKILL.
     fn drop(&mut self) {
         for rank in 0..self.ranks.len() {
-            let _ = self.tell(rank, &Command::plain(Verb::Quit));
+            let _ = self.tell(rank, &BlockCommand::plain(Verb::Quit));
         }
         let told = !self.ranks.is_empty();
         self.ranks.clear();
@@ -189,8 +198,8 @@ impl Drop for Job {
 }
 
 /// Runs `launcher` to its end and returns how long that took.
-pub(crate) fn time_to_end(launcher: Process, limit: Duration) -> Result<Duration, JobError> {
-    let scratch = Scratch::new().map_err(system("cannot make a temporary directory"))?;
+pub(crate) fn time_to_end(launcher: Process, limit: Duration) -> Result<Duration, ContestantError> {
+    let scratch = ScratchFolder::new().map_err(system("cannot make a temporary directory"))?;
     let words = scratch.path().join("words");
     let start = Instant::now();
     let mut child = spawn(launcher, &words)?;
@@ -198,14 +207,14 @@ pub(crate) fn time_to_end(launcher: Process, limit: Duration) -> Result<Duration
     let elapsed = start.elapsed();
     if !in_time {
         stop(&mut child, Duration::ZERO);
-        return Err(JobError::Silent(limit.as_secs()));
+        return Err(ContestantError::Silent(limit.as_secs()));
     }
     let status = child.wait().map_err(system("cannot wait for the job"))?;
     match status.success() {
         true => Ok(elapsed),
         false => {
             let said = first_words(&words).unwrap_or_else(|| "it said nothing".to_owned());
-            Err(JobError::Ended(format!("{status}: {said}")))
+            Err(ContestantError::Ended(format!("{status}: {said}")))
         }
     }
 }
@@ -223,26 +232,27 @@ fn stop(child: &mut Child, patience: Duration) {
     let _ = child.wait();
 }
 
-fn spawn(mut launcher: Process, words: &Path) -> Result<Child, JobError> {
+fn spawn(mut launcher: Process, words: &Path) -> Result<Child, ContestantError> {
     let stderr = File::create(words).map_err(system("cannot write to the temporary directory"))?;
     let child = launcher.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
     let program = || launcher.get_program().to_string_lossy().into_owned();
-    child.map_err(|source| JobError::Spawn { program: program(), source })
+    child.map_err(|source| ContestantError::Spawn { program: program(), source })
 }
 
 /// The child's process id while it has not been waited for.
-fn pid_of(child: &Child) -> Result<Option<Pid>, JobError> {
+fn pid_of(child: &Child) -> Result<Option<Pid>, ContestantError> {
     Ok(i32::try_from(child.id()).ok().and_then(Pid::from_raw))
 }
 
 /// A descriptor that becomes readable when the child ends.
-fn watch(child: &Child) -> Result<rustix::fd::OwnedFd, JobError> {
-    let pid = pid_of(child)?.ok_or_else(|| JobError::Ended("it has no process id".into()))?;
+fn watch(child: &Child) -> Result<rustix::fd::OwnedFd, ContestantError> {
+    let pid =
+        pid_of(child)?.ok_or_else(|| ContestantError::Ended("it has no process id".into()))?;
     pidfd_open(pid, PidfdFlags::empty())
         .map_err(|error| system("cannot watch the job")(io::Error::from(error)))
 }
 
-fn ends_within(child: &Child, limit: Duration) -> Result<bool, JobError> {
+fn ends_within(child: &Child, limit: Duration) -> Result<bool, ContestantError> {
     let ended = watch(child)?;
     let mut waiting = [PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
     wait(&mut waiting, limit).map_err(system("cannot wait for the job"))?;
@@ -258,29 +268,33 @@ fn wait(waiting: &mut [PollFd<'_>], limit: Duration) -> io::Result<()> {
     }
 }
 
-fn greet(stream: UnixStream, deadline: Instant, limit: Duration) -> Result<Rank, JobError> {
+fn greet(
+    stream: UnixStream,
+    deadline: Instant,
+    limit: Duration,
+) -> Result<ConnectedRank, ContestantError> {
     stream.set_nonblocking(false).map_err(system("cannot accept a rank"))?;
     let mut stream = BufReader::new(stream);
     let line = read_until(&mut stream, deadline, limit)?;
     let hello = serde_json::from_str(&line)
-        .map_err(|_| JobError::Ended(format!("a rank said {:?}", shorten(&line))))?;
-    Ok(Rank { stream, hello })
+        .map_err(|_| ContestantError::Ended(format!("a rank said {:?}", shorten(&line))))?;
+    Ok(ConnectedRank { stream, hello })
 }
 
 fn read_until(
     stream: &mut BufReader<UnixStream>,
     deadline: Instant,
     limit: Duration,
-) -> Result<String, JobError> {
+) -> Result<String, ContestantError> {
     let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     stream.get_ref().set_read_timeout(Some(left)).map_err(system("cannot set a time limit"))?;
     match read_line(stream) {
         Ok(Some(line)) => Ok(line),
-        Ok(None) => Err(JobError::Ended("a rank closed its connection".into())),
+        Ok(None) => Err(ContestantError::Ended("a rank closed its connection".into())),
         Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            Err(JobError::Silent(limit.as_secs()))
+            Err(ContestantError::Silent(limit.as_secs()))
         }
-        Err(e) => Err(JobError::Ended(e.to_string())),
+        Err(e) => Err(ContestantError::Ended(e.to_string())),
     }
 }
 
@@ -309,7 +323,7 @@ mod tests {
     }
 
     fn failure(script: &str) -> String {
-        let started = Job::start(2, LIMIT, |_| shell(script, None));
+        let started = ConnectedJob::start(2, LIMIT, |_| shell(script, None));
         started.err().expect("the script never connects").to_string()
     }
 
@@ -322,14 +336,16 @@ mod tests {
 
     #[test]
     fn a_launcher_that_is_not_there_is_named() {
-        let error = Job::start(2, LIMIT, |_| Process::new("/nonexistent/mpiexec")).err().unwrap();
+        let error =
+            ConnectedJob::start(2, LIMIT, |_| Process::new("/nonexistent/mpiexec")).err().unwrap();
         assert!(error.to_string().starts_with("cannot start /nonexistent/mpiexec"), "{error}");
     }
 
     #[test]
     fn a_job_that_never_connects_is_given_up_and_ended() {
-        let start = Job::start(1, Duration::from_secs(1), |_| shell("exec sleep 600", None));
-        assert!(matches!(start, Err(JobError::Silent(1))));
+        let start =
+            ConnectedJob::start(1, Duration::from_secs(1), |_| shell("exec sleep 600", None));
+        assert!(matches!(start, Err(ContestantError::Silent(1))));
     }
 
     #[test]
@@ -338,27 +354,27 @@ mod tests {
         let error = time_to_end(shell("echo broken >&2; exit 1", None), LIMIT).unwrap_err();
         assert!(error.to_string().contains("broken"), "{error}");
         let error = time_to_end(shell("exec sleep 600", None), Duration::from_secs(1)).unwrap_err();
-        assert!(matches!(error, JobError::Silent(1)), "{error}");
+        assert!(matches!(error, ContestantError::Silent(1)), "{error}");
     }
 
     #[test]
     fn a_connected_job_answers_and_its_nonsense_is_an_error() {
         use std::thread;
         let mut rank = None;
-        let mut job = Job::start(1, LIMIT, |path| {
+        let mut job = ConnectedJob::start(1, LIMIT, |path| {
             let path = path.to_owned();
             rank = Some(thread::spawn(move || impersonate(&path)));
             shell("exec sleep 600", None)
         })
         .unwrap();
         assert_eq!(job.hello().next().unwrap().library, "test");
-        let barrier = Command::plain(Verb::Barrier);
+        let barrier = BlockCommand::plain(Verb::Barrier);
         let times = job.run(&barrier).unwrap();
-        assert_eq!(times, [Answer::Times { nanoseconds: vec![5] }]);
+        assert_eq!(times, [BlockAnswer::Times { nanoseconds: vec![5] }]);
         let refused = job.run(&barrier).unwrap_err();
         assert_eq!(refused.to_string(), "rank 0: no room");
-        assert!(matches!(job.run(&barrier), Err(JobError::Answer { rank: 0, .. })));
-        assert!(matches!(job.run(&barrier), Err(JobError::Ended(_))));
+        assert!(matches!(job.run(&barrier), Err(ContestantError::Answer { rank: 0, .. })));
+        assert!(matches!(job.run(&barrier), Err(ContestantError::Ended(_))));
         // The child never listens to the conductor: dropping must end it by signal.
         job.ranks.clear();
         drop(job);
@@ -373,7 +389,7 @@ mod tests {
         writeln!(writer, "{hello}").unwrap();
         for answer in [r#"{"nanoseconds":[5]}"#, r#"{"error":"no room"}"#, "nonsense"] {
             let line = read_line(&mut reader).unwrap().unwrap();
-            assert_eq!(Command::parse(&line).unwrap().verb, Verb::Barrier);
+            assert_eq!(BlockCommand::parse(&line).unwrap().verb, Verb::Barrier);
             writeln!(writer, "{answer}").unwrap();
         }
     }

@@ -45,15 +45,15 @@ use std::path::PathBuf;
 use indicatif::ProgressBar;
 use thiserror::Error;
 
-pub use arguments::Arguments;
-use arguments::{Api, ArgumentError, Other, PeerKind, Role, Settings};
-use conductor::{Conductor, Contestant, Found};
-use machine::Machine;
+pub use arguments::BenchArguments;
+use arguments::{Api, ArgumentError, BenchSettings, Other, PeerKind, Role};
+use conductor::{BenchRun, Contestant, RunFindings};
+use machine::MachineDescription;
 use peers::{PeerError, Tools};
 use plan::NearFar;
-use results::{Figure, Results, SCHEMA};
+use results::{BenchResults, Figure, SCHEMA};
 use rivals::{Rival, RivalKind};
-use scratch::Scratch;
+use scratch::ScratchFolder;
 
 /// Where a benchmark says what it has found.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ pub struct Console<'c> {
 
 /// Why there is no result, or not all of it. The text is one line.
 #[derive(Debug, Error)]
-pub enum Failure {
+pub enum BenchFailure {
     /// The command line asks for something invalid.
     #[error("{0}")]
     Usage(String),
@@ -78,12 +78,12 @@ pub enum Failure {
     Refused(String),
 }
 
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Failure {
+impl From<BenchError> for BenchFailure {
+    fn from(error: BenchError) -> BenchFailure {
         match error {
-            BenchError::Arguments(error) => Failure::Usage(error.to_string()),
-            BenchError::Output(error) => Failure::Output(error),
-            error => Failure::Refused(error.to_string()),
+            BenchError::Arguments(error) => BenchFailure::Usage(error.to_string()),
+            BenchError::Output(error) => BenchFailure::Output(error),
+            error => BenchFailure::Refused(error.to_string()),
         }
     }
 }
@@ -126,12 +126,12 @@ enum BenchError {
 /// its own file as `hikyaku run` and as `hikyaku bench --role rank`.
 ///
 /// # Errors
-/// [`Failure`]: nothing could be measured, or not everything could be written.
-pub fn run(arguments: &Arguments, console: Console<'_>) -> Result<(), Failure> {
+/// [`BenchFailure`]: nothing could be measured, or not everything could be written.
+pub fn run(arguments: &BenchArguments, console: Console<'_>) -> Result<(), BenchFailure> {
     Ok(dispatch(arguments, console)?)
 }
 
-fn dispatch(arguments: &Arguments, console: Console<'_>) -> Result<(), BenchError> {
+fn dispatch(arguments: &BenchArguments, console: Console<'_>) -> Result<(), BenchError> {
     let settings = arguments.settings()?;
     match (arguments.role, &arguments.control) {
         (Some(Role::Nothing), _) => Ok(()),
@@ -144,8 +144,8 @@ fn dispatch(arguments: &Arguments, console: Console<'_>) -> Result<(), BenchErro
 
 /// Measures, writes and prints.
 fn conduct(
-    arguments: &Arguments,
-    settings: &Settings,
+    arguments: &BenchArguments,
+    settings: &BenchSettings,
     console: Console<'_>,
 ) -> Result<(), BenchError> {
     let say_all = |notes: &[String]| {
@@ -154,7 +154,7 @@ fn conduct(
     let executable = env::current_exe().map_err(BenchError::Executable)?;
     scratch::remove_when_interrupted().map_err(BenchError::Signals)?;
     // The peers' programs live here until the last of them has been started.
-    let scratch = Scratch::new().map_err(BenchError::Scratch)?;
+    let scratch = ScratchFolder::new().map_err(BenchError::Scratch)?;
     let mut contestants = vec![Contestant::Hikyaku(executable.clone())];
     let mut notes = Vec::new();
     let directories = peers::search_path(&arguments.peer_dir);
@@ -177,7 +177,7 @@ fn conduct(
         line.set_message(format!("measured {}, {} ranks{size}", figure.kind.name(), figure.ranks));
         figures.push(figure.clone());
     };
-    let found = Conductor::new(settings, executable, contestants, &mut progress).run();
+    let found = BenchRun::new(settings, executable, contestants, &mut progress).run();
     line.finish_and_clear();
     say_all(&found.notes);
     let results = gather(settings, found, figures, notes);
@@ -190,7 +190,7 @@ fn conduct(
 }
 
 /// A library with the comparison program built by its tools.
-fn built(tools: Result<Tools, PeerError>, scratch: &Scratch) -> Result<Contestant, String> {
+fn built(tools: Result<Tools, PeerError>, scratch: &ScratchFolder) -> Result<Contestant, String> {
     let built = tools.and_then(|tools| tools.build(scratch.path()));
     built.map(Contestant::Peer).map_err(|error| error.to_string())
 }
@@ -199,7 +199,7 @@ fn built(tools: Result<Tools, PeerError>, scratch: &Scratch) -> Result<Contestan
 fn contestants_of(
     other: Other,
     directories: &[PathBuf],
-    scratch: &Scratch,
+    scratch: &ScratchFolder,
 ) -> Vec<Result<Contestant, String>> {
     let rival = |kind| {
         let prepared = Rival::prepare(kind, directories, scratch.path());
@@ -217,16 +217,16 @@ fn contestants_of(
 }
 
 fn gather(
-    settings: &Settings,
-    found: Found,
+    settings: &BenchSettings,
+    found: RunFindings,
     figures: Vec<Figure>,
     mut notes: Vec<String>,
-) -> Results {
+) -> BenchResults {
     notes.extend(found.notes);
-    Results {
+    BenchResults {
         schema: SCHEMA,
         hikyaku: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: Machine::describe(),
+        machine: MachineDescription::describe(),
         cores: [found.cores.first, found.cores.second],
         line: NearFar::of(&found.lines),
         blocks: settings.blocks,
@@ -238,8 +238,8 @@ fn gather(
 }
 
 fn publish(
-    arguments: &Arguments,
-    results: &Results,
+    arguments: &BenchArguments,
+    results: &BenchResults,
     console: Console<'_>,
 ) -> Result<(), BenchError> {
     let text = match arguments.json {

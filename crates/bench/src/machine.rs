@@ -8,7 +8,7 @@ use super::hardware;
 
 /// The description that stands beside every result. It names nothing private: no host, no user.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Machine {
+pub(crate) struct MachineDescription {
     /// `model name` of /proc/cpuinfo, or the architecture where the file has none.
     pub(crate) cpu: String,
     /// Online processors.
@@ -21,13 +21,13 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
 }
 
-impl Machine {
+impl MachineDescription {
     /// Describes this machine; what cannot be read is said to be unknown.
-    pub(crate) fn describe() -> Machine {
+    pub(crate) fn describe() -> MachineDescription {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let kernel = read("/proc/sys/kernel/osrelease");
-        Machine {
+        MachineDescription {
             cpu: model(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
             affinity: hardware::affinity(),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_description() {
-        let machine = Machine::describe();
+        let machine = MachineDescription::describe();
         assert!(!machine.cpu.is_empty() && !machine.kernel.is_empty());
         assert!(machine.line().contains("Linux"));
     }

@@ -102,7 +102,7 @@ pub(crate) struct Tools {
 
 /// A peer that is ready to be started.
 #[derive(Debug, Clone)]
-pub(crate) struct Peer {
+pub(crate) struct ReadyPeer {
     kind: PeerKind,
     mpiexec: PathBuf,
     program: PathBuf,
@@ -147,7 +147,7 @@ pub(crate) fn own(launcher: &Path) -> Result<Tools, PeerError> {
 
 impl Tools {
     /// Builds the comparison program into `directory`.
-    pub(crate) fn build(&self, directory: &Path) -> Result<Peer, PeerError> {
+    pub(crate) fn build(&self, directory: &Path) -> Result<ReadyPeer, PeerError> {
         let program = directory.join(format!("peer-{}", self.kind.package()));
         let mut sources = Vec::new();
         for (name, text) in SOURCES {
@@ -171,7 +171,7 @@ impl Tools {
             Err(error) => Some(error.to_string()),
         };
         match reason {
-            None => Ok(Peer { kind: self.kind, mpiexec: self.mpiexec.clone(), program }),
+            None => Ok(ReadyPeer { kind: self.kind, mpiexec: self.mpiexec.clone(), program }),
             Some(reason) => {
                 let mpicc = self.mpicc.display().to_string();
                 Err(PeerError::Build { kind: self.kind, mpicc, reason })
@@ -180,7 +180,7 @@ impl Tools {
     }
 }
 
-impl Peer {
+impl ReadyPeer {
     /// Which library.
     pub(crate) fn kind(&self) -> PeerKind {
         self.kind
@@ -218,7 +218,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchFolder;
 
     fn install(directory: &Path, names: &[&str], script: &str) {
         fs::create_dir_all(directory).unwrap();
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_peer_is_told_by_what_stands_beside_its_compiler() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let (one, other) = (scratch.path().join("one"), scratch.path().join("other"));
         install(&one, &["mpicc", "mpiexec", "mpichversion"], "exit 0");
         install(&other, &["mpicc", "mpiexec", "ompi_info"], "exit 0");
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn hikyaku_itself_is_found_beside_its_launcher() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let launcher = scratch.path().join("hikyaku");
         let error = own(&launcher).unwrap_err().to_string();
         assert!(error.starts_with("hikyaku MPI: no bin/mpicc in "), "{error}");
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn names_with_a_suffix_go_first() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let both = ["mpicc", "mpiexec", "ompi_info", "mpicc.openmpi", "mpiexec.openmpi"];
         install(scratch.path(), &both, "exit 0");
         let tools = find(PeerKind::OpenMpi, &[scratch.path().to_owned()]).unwrap();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_compiler_that_fails_is_quoted() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let names = ["mpicc", "mpiexec", "mpichversion"];
         install(scratch.path(), &names, "echo; echo mpi.h: no such file >&2; exit 1");
         let tools = find(PeerKind::Mpich, &[scratch.path().to_owned()]).unwrap();
@@ -285,7 +285,8 @@ mod tests {
 
     #[test]
     fn each_library_gets_its_own_flags() {
-        let peer = |kind| Peer { kind, mpiexec: "/x/mpiexec".into(), program: "/x/peer".into() };
+        let peer =
+            |kind| ReadyPeer { kind, mpiexec: "/x/mpiexec".into(), program: "/x/peer".into() };
         let line = |command: Process| {
             let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
             words.collect::<Vec<_>>().join(" ")
@@ -306,13 +307,13 @@ mod tests {
 
     #[test]
     fn the_comparison_program_knows_what_it_is_asked_and_how_long_to_compute() {
-        use crate::control::{Calls, Clock, Verb};
+        use crate::control::{Clock, ExchangeCalls, Verb};
         use crate::kinds::{halo, late};
         let source: String = SOURCES.iter().map(|(_, text)| *text).collect();
         let exchanges = [Clock::Whole, Clock::Wait, Clock::Calls, Clock::Processor, Clock::Late];
         let mut verbs: Vec<Verb> =
             exchanges.iter().flat_map(|clock| halo::forms(*clock).1).map(|f| f.verb).collect();
-        verbs.push(Verb::Exchange(Clock::Whole, Calls::Blocking));
+        verbs.push(Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking));
         verbs.extend([Verb::Latency, Verb::Send, Verb::Isend, Verb::Bidirectional, Verb::Barrier]);
         verbs.extend([Verb::Allreduce, Verb::Broadcast, Verb::Allgather]);
         verbs.extend([Verb::Memory, Verb::Block, Verb::Release, Verb::Quit]);

@@ -27,7 +27,7 @@ const MOST_REPETITIONS: u64 = 10_000_000;
 
 /// What a set of values says: its middle and its spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct ValueSummary {
     /// The middle value.
     pub(crate) median: f64,
     /// A tenth of the values lie below.
@@ -38,10 +38,10 @@ pub(crate) struct Summary {
     pub(crate) blocks: usize,
 }
 
-impl Summary {
+impl ValueSummary {
     /// The summary of `values`, `None` of an empty set or one that holds a value not finite.
-    pub(crate) fn of(values: &[f64]) -> Option<Summary> {
-        Some(Summary {
+    pub(crate) fn of(values: &[f64]) -> Option<ValueSummary> {
+        Some(ValueSummary {
             median: percentile(values, 0.5)?,
             p10: percentile(values, 0.1)?,
             p90: percentile(values, 0.9)?,
@@ -75,7 +75,7 @@ pub(crate) fn mean(values: &[f64]) -> Option<f64> {
 
 /// One block: what a contestant reached, and what the bare hardware gave right beside it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Block {
+pub(crate) struct MeasuredBlock {
     /// The contestant's value, in the point's unit.
     pub(crate) value: f64,
     /// The bare value in the same unit, where the point has one.
@@ -94,7 +94,7 @@ pub(crate) enum Distance {
     Far,
 }
 
-impl Block {
+impl MeasuredBlock {
     /// The state that the machine was in while it was taken, if it was in one; `split` is between
     /// the two, in nanoseconds.
     pub(crate) fn distance(&self, split: f64) -> Option<Distance> {
@@ -107,18 +107,19 @@ impl Block {
 }
 
 /// The values of a series of blocks.
-pub(crate) fn values(blocks: &[Block]) -> Vec<f64> {
+pub(crate) fn values(blocks: &[MeasuredBlock]) -> Vec<f64> {
     blocks.iter().map(|block| block.value).collect()
 }
 
 /// The bare values beside a series of blocks.
-pub(crate) fn bare_values(blocks: &[Block]) -> Vec<f64> {
+pub(crate) fn bare_values(blocks: &[MeasuredBlock]) -> Vec<f64> {
     blocks.iter().filter_map(|block| block.bare).collect()
 }
 
 /// Each block's value over its own bare value.
-pub(crate) fn ratios_to_bare(blocks: &[Block]) -> Vec<f64> {
-    let ratio = |block: &Block| block.bare.filter(|bare| *bare > 0.0).map(|b| block.value / b);
+pub(crate) fn ratios_to_bare(blocks: &[MeasuredBlock]) -> Vec<f64> {
+    let ratio =
+        |block: &MeasuredBlock| block.bare.filter(|bare| *bare > 0.0).map(|b| block.value / b);
     blocks.iter().filter_map(ratio).collect()
 }
 
@@ -126,14 +127,14 @@ pub(crate) fn ratios_to_bare(blocks: &[Block]) -> Vec<f64> {
 ///
 /// A pair between whose halves the machine changed state says nothing about either, so it is left
 /// out; if the machine never stood still, all pairs count, and the spread tells.
-pub(crate) fn ratios_to_peer(ours: &[Block], theirs: &[Block]) -> Vec<f64> {
+pub(crate) fn ratios_to_peer(ours: &[MeasuredBlock], theirs: &[MeasuredBlock]) -> Vec<f64> {
     let pairs = || ours.iter().zip(theirs).filter(|(_, their)| their.value > 0.0);
-    let ratio = |(our, their): (&Block, &Block)| our.value / their.value;
+    let ratio = |(our, their): (&MeasuredBlock, &MeasuredBlock)| our.value / their.value;
     let settled: Vec<f64> = pairs().filter(|(o, t)| same_state(o, t)).map(ratio).collect();
     if settled.is_empty() { pairs().map(ratio).collect() } else { settled }
 }
 
-fn same_state(one: &Block, other: &Block) -> bool {
+fn same_state(one: &MeasuredBlock, other: &MeasuredBlock) -> bool {
     match (one.bare, other.bare) {
         (Some(a), Some(b)) => a.max(b) <= SAME_STATE * a.min(b),
         _ => true,
@@ -222,8 +223,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn block(value: f64, bare: f64) -> Block {
-        Block { value, bare: Some(bare), lines: None }
+    fn block(value: f64, bare: f64) -> MeasuredBlock {
+        MeasuredBlock { value, bare: Some(bare), lines: None }
     }
 
     #[test]
@@ -240,9 +241,9 @@ mod tests {
 
     #[test]
     fn nothing_comes_of_nothing_or_of_what_is_no_number() {
-        assert_eq!(Summary::of(&[]), None);
-        assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
-        assert_eq!(Summary::of(&[f64::INFINITY]), None);
+        assert_eq!(ValueSummary::of(&[]), None);
+        assert_eq!(ValueSummary::of(&[1.0, f64::NAN]), None);
+        assert_eq!(ValueSummary::of(&[f64::INFINITY]), None);
         assert_eq!(NearFar::of(&[]), None);
         assert_eq!((mean(&[]), mean(&[f64::INFINITY])), (None, None));
     }
@@ -252,7 +253,7 @@ mod tests {
         // The machine flips from near to far: both medians of values would mix the two states.
         let blocks = [block(100.0, 50.0), block(480.0, 240.0), block(110.0, 55.0)];
         assert_eq!(ratios_to_bare(&blocks), [2.0, 2.0, 2.0]);
-        let summary = Summary::of(&values(&blocks)).unwrap();
+        let summary = ValueSummary::of(&values(&blocks)).unwrap();
         assert_eq!((summary.median, summary.blocks), (110.0, 3));
         assert_eq!(bare_values(&blocks), [50.0, 240.0, 55.0]);
     }
@@ -260,7 +261,8 @@ mod tests {
     #[test]
     fn a_block_without_a_bare_value_has_no_ratio() {
         assert!(
-            ratios_to_bare(&[Block { bare: None, ..block(3.0, 1.0) }, block(1.0, 0.0)]).is_empty()
+            ratios_to_bare(&[MeasuredBlock { bare: None, ..block(3.0, 1.0) }, block(1.0, 0.0)])
+                .is_empty()
         );
     }
 
@@ -301,7 +303,8 @@ mod tests {
 
     #[test]
     fn a_block_is_of_one_state_if_it_began_and_ended_there() {
-        let between = |before, after| Block { lines: Some([before, after]), ..block(1.0, 1.0) };
+        let between =
+            |before, after| MeasuredBlock { lines: Some([before, after]), ..block(1.0, 1.0) };
         assert_eq!(between(50.0, 60.0).distance(110.0), Some(Distance::Near));
         assert_eq!(between(160.0, 240.0).distance(110.0), Some(Distance::Far));
         assert_eq!(between(50.0, 160.0).distance(110.0), None);

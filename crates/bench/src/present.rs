@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series as Line, Table, Unit as Shown};
 
 use self::units::{base, shown};
-use super::control::Data;
-use super::kinds::{Kind, Unit};
-use super::plan::{Distance, Summary};
-use super::results::{Figure, OWN, PeerRatio, Results, Series};
+use super::control::DataReuse;
+use super::kinds::{FigureKind, FigureUnit};
+use super::plan::{Distance, ValueSummary};
+use super::results::{BenchResults, ContestantSeries, Figure, OWN, PeerRatio};
 
 /// The whole run as text for a terminal.
-pub(crate) fn text(results: &Results) -> String {
+pub(crate) fn text(results: &BenchResults) -> String {
     let mut out = format!("{}\n", results.machine.line());
     for line in standing(results) {
         out += &line;
         out.push('\n');
     }
-    for kind in Kind::ALL {
+    for kind in FigureKind::ALL {
         let Some(table) = table(results, kind) else { continue };
         out.push('\n');
         out += &table.to_text();
@@ -38,7 +38,7 @@ pub(crate) fn text(results: &Results) -> String {
 }
 
 /// Who took part and how near the cores were: the lines under the title.
-fn standing(results: &Results) -> Vec<String> {
+fn standing(results: &BenchResults) -> Vec<String> {
     let libraries: Vec<&str> =
         results.contestants.iter().map(|contestant| contestant.library.as_str()).collect();
     let mut lines = vec![libraries.join(", ")];
@@ -64,7 +64,7 @@ fn standing(results: &Results) -> Vec<String> {
 }
 
 /// What the rows and the ratios of a kind mean: the lines under its table.
-fn meaning(results: &Results, kind: Kind) -> Vec<String> {
+fn meaning(results: &BenchResults, kind: FigureKind) -> Vec<String> {
     let mut lines: Vec<String> = kind.explanation().map(str::to_owned).into_iter().collect();
     let mut bare: Vec<(&str, Vec<String>)> = Vec::new();
     for figure in results.of(kind) {
@@ -89,7 +89,7 @@ fn meaning(results: &Results, kind: Kind) -> Vec<String> {
     let several_forms = results.of(kind).any(compares_forms);
     let fastest = if several_forms { ", to a library by its fastest form" } else { "" };
     lines.push(format!("ratios are medians of ratios block by block{fastest}; {better} is better"));
-    if kind == Kind::Rows {
+    if kind == FigureKind::Rows {
         lines.extend(rows::verdicts(results));
     }
     lines
@@ -116,7 +116,7 @@ fn place(figure: &Figure) -> String {
 }
 
 /// The peers that a kind was compared with, in order of appearance.
-fn peers(results: &Results, kind: Kind) -> Vec<&str> {
+fn peers(results: &BenchResults, kind: FigureKind) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for series in results.of(kind).flat_map(|figure| &figure.series) {
         for ratio in &series.to_peers {
@@ -129,7 +129,7 @@ fn peers(results: &Results, kind: Kind) -> Vec<&str> {
 }
 
 /// The table of a kind, `None` if nothing of it was measured.
-pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
+pub(crate) fn table(results: &BenchResults, kind: FigureKind) -> Option<Table> {
     results.of(kind).next()?;
     let peers = peers(results, kind);
     let has_bare = results.of(kind).any(|figure| figure.bare.is_some());
@@ -166,7 +166,7 @@ pub(crate) fn table(results: &Results, kind: Kind) -> Option<Table> {
 
 /// What a figure's rows say: all of it, and what was reached in each state of the machine, if it
 /// changed meanwhile; else in which state it was, if it is known to have two.
-fn standings(figure: &Figure) -> Vec<(&'static str, Option<Summary>, &[Series])> {
+fn standings(figure: &Figure) -> Vec<(&'static str, Option<ValueSummary>, &[ContestantSeries])> {
     let word = |cores| match cores {
         Distance::Near => "near",
         Distance::Far => "far",
@@ -191,7 +191,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(results: &Results, kind: Kind) -> Columns {
+    fn of(results: &BenchResults, kind: FigureKind) -> Columns {
         let bytes = results.of(kind).any(|figure| figure.bytes.is_some());
         let ranks = !bytes || results.of(kind).any(|figure| figure.ranks != 2);
         let rows = results.of(kind).any(|figure| figure.rows.is_some());
@@ -220,13 +220,13 @@ impl Columns {
 }
 
 /// How many blocks each series has.
-fn blocks(series: &[Series]) -> Vec<usize> {
+fn blocks(series: &[ContestantSeries]) -> Vec<usize> {
     series.iter().map(|one| one.value.map_or(0, |value| value.blocks)).collect()
 }
 
 fn cells(
-    (unit, bare): (Unit, Option<Summary>),
-    series: &Series,
+    (unit, bare): (FigureUnit, Option<ValueSummary>),
+    series: &ContestantSeries,
     has_bare: bool,
     has_form: bool,
     peers: &[&str],
@@ -260,30 +260,30 @@ fn cells(
 
 /// The charts of a kind and what to add to their names: one over the message size for each rank
 /// count and form of data, or one over the rank count where there are no sizes to draw.
-pub(crate) fn charts(results: &Results, kind: Kind) -> Vec<(String, Chart)> {
-    if kind == Kind::Rows {
+pub(crate) fn charts(results: &BenchResults, kind: FigureKind) -> Vec<(String, Chart)> {
+    if kind == FigureKind::Rows {
         return rows::charts(results);
     }
     let mut counts: Vec<u32> = results.of(kind).map(|figure| figure.ranks).collect();
     counts.sort_unstable();
     counts.dedup();
-    let mut forms: Vec<Option<Data>> = Vec::new();
+    let mut forms: Vec<Option<DataReuse>> = Vec::new();
     for figure in results.of(kind) {
         if !forms.contains(&figure.data) {
             forms.push(figure.data);
         }
     }
-    let of = |data: Option<Data>| results.of(kind).filter(move |one| one.data == data);
+    let of = |data: Option<DataReuse>| results.of(kind).filter(move |one| one.data == data);
     // The title says the form also where there is only one.
-    let title = |data: Option<Data>| match data {
+    let title = |data: Option<DataReuse>| match data {
         Some(data) => format!("{}, {} data", kind.title(), data.name()),
         None => kind.title().to_owned(),
     };
-    let suffix = |data: Option<Data>| match data {
+    let suffix = |data: Option<DataReuse>| match data {
         Some(data) if forms.len() > 1 => format!("-{}", data.name()),
         _ => String::new(),
     };
-    let over_sizes = |ranks: u32, data: Option<Data>| {
+    let over_sizes = |ranks: u32, data: Option<DataReuse>| {
         let (title, suffix) = match counts.len() {
             1 => (title(data), suffix(data)),
             _ => {
@@ -301,7 +301,7 @@ pub(crate) fn charts(results: &Results, kind: Kind) -> Vec<(String, Chart)> {
     if !by_size.is_empty() {
         return by_size;
     }
-    let over_ranks = |data: &Option<Data>| {
+    let over_ranks = |data: &Option<DataReuse>| {
         let across = Axis::log2("ranks", Shown::Number);
         let ranks = |figure: &Figure| u64::from(figure.ranks);
         Some((suffix(*data), chart(title(*data), across, of(*data), ranks)?))
@@ -350,7 +350,7 @@ fn shown_lines(figure: &Figure) -> Vec<(String, f64)> {
         let Some(median) = series.value.map(|value| value.median) else { continue };
         let contestant = series.contestant.as_str();
         let forms = figure.series.iter().filter(|other| other.contestant == contestant).count();
-        if contestant == OWN || forms == 1 || figure.kind == Kind::Memory {
+        if contestant == OWN || forms == 1 || figure.kind == FigureKind::Memory {
             lines.push(([contestant, &series.form].join(" ").trim_end().to_owned(), median));
             continue;
         }
@@ -365,13 +365,13 @@ fn shown_lines(figure: &Figure) -> Vec<(String, f64)> {
 }
 
 /// The whole run as a page.
-pub(crate) fn html(results: &Results) -> String {
+pub(crate) fn html(results: &BenchResults) -> String {
     let mut page = Page::new("hikyaku bench");
     page.lead(&results.machine.line());
     for line in standing(results) {
         page.text(&line);
     }
-    for kind in Kind::ALL {
+    for kind in FigureKind::ALL {
         let Some(table) = table(results, kind) else { continue };
         page.section(kind.title());
         let mut charts: Vec<Chart> = charts(results, kind).into_iter().map(|(_, c)| c).collect();
@@ -399,15 +399,15 @@ pub(crate) fn html(results: &Results) -> String {
 
 /// The files of a report: one page, or one picture per chart. A single chart has the name given,
 /// several have the kind's name and the rank count before the ending.
-pub(crate) fn files(results: &Results, path: &Path) -> Vec<(PathBuf, String)> {
+pub(crate) fn files(results: &BenchResults, path: &Path) -> Vec<(PathBuf, String)> {
     if path.extension().is_some_and(|end| end == "html") {
         return vec![(path.to_owned(), html(results))];
     }
-    let of_kind = |kind: Kind| {
+    let of_kind = |kind: FigureKind| {
         let charts = charts(results, kind).into_iter();
         charts.map(move |(suffix, chart)| (kind.name(), suffix, chart.to_svg()))
     };
-    let charts: Vec<_> = Kind::ALL.into_iter().flat_map(of_kind).collect();
+    let charts: Vec<_> = FigureKind::ALL.into_iter().flat_map(of_kind).collect();
     let alone = charts.len() == 1;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = |kind: &str, suffix: &str| match alone {
@@ -468,8 +468,8 @@ mod tests {
         let mut results = example();
         let mut bandwidth = results.figures.clone();
         bandwidth.iter_mut().for_each(|figure| {
-            figure.kind = Kind::Bandwidth;
-            figure.unit = Unit::GigabytesPerSecond;
+            figure.kind = FigureKind::Bandwidth;
+            figure.unit = FigureUnit::GigabytesPerSecond;
         });
         results.figures.extend(bandwidth);
         let names: Vec<PathBuf> =
@@ -486,7 +486,7 @@ mod tests {
             figure.bare_is = Some("2 switches of threads".into());
         });
         results.figures.extend(others);
-        results.figures.iter_mut().for_each(|figure| figure.kind = Kind::Broadcast);
+        results.figures.iter_mut().for_each(|figure| figure.kind = FigureKind::Broadcast);
         let told = text(&results);
         let head = told.lines().find(|line| line.contains("library")).unwrap();
         assert!(head.trim_start().starts_with("ranks  message  library"), "{told}");
@@ -544,7 +544,7 @@ mod tests {
         let fresh = results.figures.clone();
         results.figures.extend(fresh);
         for (place, figure) in results.figures.iter_mut().enumerate() {
-            figure.data = Some(if place < 2 { Data::Fresh } else { Data::Warm });
+            figure.data = Some(if place < 2 { DataReuse::Fresh } else { DataReuse::Warm });
         }
         let told = text(&results);
         let head = told.lines().find(|line| line.contains("library")).unwrap();
@@ -567,17 +567,17 @@ mod tests {
         results.figures.truncate(1);
         results.figures.extend(results.figures.clone());
         results.figures[1].ranks = 8;
-        assert_eq!(charts(&results, Kind::Latency).len(), 1);
+        assert_eq!(charts(&results, FigureKind::Latency).len(), 1);
         results.figures.truncate(1);
-        assert!(charts(&results, Kind::Latency).is_empty());
+        assert!(charts(&results, FigureKind::Latency).is_empty());
     }
 
     #[test]
     fn nothing_measured_is_nothing_shown() {
         let mut results = example();
         results.figures.clear();
-        assert!(table(&results, Kind::Latency).is_none());
-        assert!(charts(&results, Kind::Latency).is_empty());
+        assert!(table(&results, FigureKind::Latency).is_none());
+        assert!(charts(&results, FigureKind::Latency).is_empty());
         assert!(files(&results, Path::new("b.svg")).is_empty());
     }
 }

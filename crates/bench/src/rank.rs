@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hikyaku::{Error, World};
 use thiserror::Error;
 
-use super::control::{Answer, Command};
+use super::control::{BlockAnswer, BlockCommand};
 
 /// The tag of every message of the benchmark.
 pub(crate) const TAG: i32 = 7;
@@ -31,23 +31,23 @@ pub(crate) enum RankError {
 /// Runs the batches of `command` behind a barrier; each says how long that of it took which counts.
 pub(crate) fn batches(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     mut batch: impl FnMut() -> Result<Duration, Error>,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     world.barrier()?;
     let mut nanoseconds = Vec::with_capacity(command.batches as usize);
     for _ in 0..command.batches {
         nanoseconds.push(u64::try_from(batch()?.as_nanos()).unwrap_or(u64::MAX));
     }
-    Ok(Answer::Times { nanoseconds })
+    Ok(BlockAnswer::Times { nanoseconds })
 }
 
 /// The batches of a measurement in which everything counts; `body` is one repetition.
 pub(crate) fn whole(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     mut body: impl FnMut() -> Result<(), Error>,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     batches(world, command, || {
         let start = Instant::now();
         for _ in 0..command.repetitions {

@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use super::control::Data;
-use super::kinds::{Kind, Unit};
-use super::machine::Machine;
-use super::plan::{self, Block, Distance, NearFar, Summary};
+use super::control::DataReuse;
+use super::kinds::{FigureKind, FigureUnit};
+use super::machine::MachineDescription;
+use super::plan::{self, Distance, MeasuredBlock, NearFar, ValueSummary};
 
 /// The version of the JSON document; it grows when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
@@ -16,13 +16,13 @@ pub(crate) const OWN: &str = "hikyaku";
 
 /// Everything one run found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Results {
+pub(crate) struct BenchResults {
     /// Version of this document.
     pub(crate) schema: u32,
     /// Version of hikyaku.
     pub(crate) hikyaku: String,
     /// What it ran on.
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineDescription,
     /// The cores between which the bare hardware was measured.
     pub(crate) cores: [usize; 2],
     /// The cache-line transfer between them over the run; absent if nothing was measured.
@@ -39,9 +39,9 @@ pub(crate) struct Results {
     pub(crate) notes: Vec<String>,
 }
 
-impl Results {
+impl BenchResults {
     /// The figures of a kind.
-    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Figure> {
+    pub(crate) fn of(&self, kind: FigureKind) -> impl Iterator<Item = &Figure> {
         self.figures.iter().filter(move |figure| figure.kind == kind)
     }
 }
@@ -61,9 +61,9 @@ pub(crate) struct ContestantInfo {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figure {
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FigureKind,
     /// The unit of all its values but ratios.
-    pub(crate) unit: Unit,
+    pub(crate) unit: FigureUnit,
     /// Whether less is better.
     pub(crate) lower_is_better: bool,
     /// Ranks of the job.
@@ -75,13 +75,13 @@ pub(crate) struct Figure {
     /// Rows of the array, for kinds with rows.
     pub(crate) rows: Option<u32>,
     /// What happens to the data of a message between one and the next, for kinds with both forms.
-    pub(crate) data: Option<Data>,
+    pub(crate) data: Option<DataReuse>,
     /// What "bare" is for this figure.
     pub(crate) bare_is: Option<String>,
     /// What the bare hardware gave.
-    pub(crate) bare: Option<Summary>,
+    pub(crate) bare: Option<ValueSummary>,
     /// What each contestant reached.
-    pub(crate) series: Vec<Series>,
+    pub(crate) series: Vec<ContestantSeries>,
     /// The same of the rounds in which the cores were near, and of those in which they were far, if
     /// the machine was seen in both states; a round in which it changed is in neither.
     pub(crate) states: Vec<InState>,
@@ -93,22 +93,22 @@ pub(crate) struct InState {
     /// How far apart the cores were.
     pub(crate) cores: Distance,
     /// What the bare hardware gave.
-    pub(crate) bare: Option<Summary>,
+    pub(crate) bare: Option<ValueSummary>,
     /// What each contestant reached.
-    pub(crate) series: Vec<Series>,
+    pub(crate) series: Vec<ContestantSeries>,
 }
 
 /// What one contestant reached in one form.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Series {
+pub(crate) struct ContestantSeries {
     /// The contestant.
     pub(crate) contestant: String,
     /// Which calls were made, from which memory; nothing where there is only one form.
     pub(crate) form: String,
     /// Its value; absent if it could not be measured.
-    pub(crate) value: Option<Summary>,
+    pub(crate) value: Option<ValueSummary>,
     /// Its ratio to the bare hardware, formed block by block.
-    pub(crate) to_bare: Option<Summary>,
+    pub(crate) to_bare: Option<ValueSummary>,
     /// Ratio of this one to each peer, formed round by round.
     pub(crate) to_peers: Vec<PeerRatio>,
     /// Why there is no value.
@@ -123,12 +123,12 @@ pub(crate) struct PeerRatio {
     /// The form of the peer that this one was compared with.
     pub(crate) form: String,
     /// This contestant's value over the peer's.
-    pub(crate) ratio: Summary,
+    pub(crate) ratio: ValueSummary,
 }
 
 /// The blocks of one contestant in one form, before they are summarised.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Blocks {
+pub(crate) struct FormBlocks {
     /// The contestant.
     pub(crate) contestant: String,
     /// The form.
@@ -139,7 +139,7 @@ pub(crate) struct Blocks {
     /// The other form of the same contestant that it is compared with too, under that form's name.
     pub(crate) beside: Option<&'static str>,
     /// The blocks, or why there are none.
-    pub(crate) outcome: Result<Vec<Block>, String>,
+    pub(crate) outcome: Result<Vec<MeasuredBlock>, String>,
 }
 
 /// Summarises the blocks of one figure: `(bare, series)`.
@@ -147,10 +147,13 @@ pub(crate) struct Blocks {
 /// Where a block ended a contestant half-way, the blocks before it do not count: a median of what
 /// went well would flatter. A peer is compared in the same form where it has that, and else in its
 /// fastest, so that nobody looks good beside a form that its own users would avoid.
-pub(crate) fn summarise(all: &[Blocks], lower_is_better: bool) -> (Option<Summary>, Vec<Series>) {
-    let blocks = |entry: &Blocks| entry.outcome.clone().unwrap_or_default();
+pub(crate) fn summarise(
+    all: &[FormBlocks],
+    lower_is_better: bool,
+) -> (Option<ValueSummary>, Vec<ContestantSeries>) {
+    let blocks = |entry: &FormBlocks| entry.outcome.clone().unwrap_or_default();
     let bare: Vec<f64> = all.iter().flat_map(|entry| plan::bare_values(&blocks(entry))).collect();
-    let series = |entry: &Blocks| {
+    let series = |entry: &FormBlocks| {
         let ours = blocks(entry);
         let twin = all.iter().filter(|other| {
             other.contestant == entry.contestant && Some(other.form) == entry.beside
@@ -158,39 +161,43 @@ pub(crate) fn summarise(all: &[Blocks], lower_is_better: bool) -> (Option<Summar
         let twins = twin.map(|other| (other, other.form));
         let opponents = opponents(all, entry, lower_is_better).into_iter();
         let peers = twins.chain(opponents.map(|other| (other, other.contestant.as_str())));
-        let ratio = |(peer, name): (&Blocks, &str)| {
-            let ratio = Summary::of(&plan::ratios_to_peer(&ours, &blocks(peer)))?;
+        let ratio = |(peer, name): (&FormBlocks, &str)| {
+            let ratio = ValueSummary::of(&plan::ratios_to_peer(&ours, &blocks(peer)))?;
             let (peer, form) = (name.to_owned(), peer.form.to_owned());
             Some(PeerRatio { peer, form, ratio })
         };
-        Series {
+        ContestantSeries {
             contestant: entry.contestant.clone(),
             form: entry.form.to_owned(),
-            value: Summary::of(&plan::values(&ours)),
-            to_bare: Summary::of(&plan::ratios_to_bare(&ours)),
+            value: ValueSummary::of(&plan::values(&ours)),
+            to_bare: ValueSummary::of(&plan::ratios_to_bare(&ours)),
             to_peers: peers.filter_map(ratio).collect(),
             unavailable: entry.outcome.as_ref().err().cloned(),
         }
     };
-    (Summary::of(&bare), all.iter().map(series).collect())
+    (ValueSummary::of(&bare), all.iter().map(series).collect())
 }
 
 /// The rounds of a figure by the state of the machine, where there is one on each side of `split`.
-pub(crate) fn by_state(all: &[Blocks], split: Option<f64>, lower_is_better: bool) -> Vec<InState> {
+pub(crate) fn by_state(
+    all: &[FormBlocks],
+    split: Option<f64>,
+    lower_is_better: bool,
+) -> Vec<InState> {
     let Some(split) = split else { return Vec::new() };
     let whole = |round: usize, cores: Distance| {
         let mut blocks = all.iter().filter_map(|entry| entry.outcome.as_ref().ok()?.get(round));
         blocks.all(|block| block.distance(split) == Some(cores))
     };
     let of = |cores| {
-        let kept = |entry: &Blocks| Blocks {
+        let kept = |entry: &FormBlocks| FormBlocks {
             outcome: entry.outcome.clone().map(|blocks| {
                 let rounds = blocks.into_iter().enumerate();
                 rounds.filter(|(round, _)| whole(*round, cores)).map(|(_, block)| block).collect()
             }),
             ..entry.clone()
         };
-        let kept: Vec<Blocks> = all.iter().map(kept).collect();
+        let kept: Vec<FormBlocks> = all.iter().map(kept).collect();
         let (bare, series) = summarise(&kept, lower_is_better);
         series.iter().any(|one| one.value.is_some()).then_some(InState { cores, bare, series })
     };
@@ -198,13 +205,17 @@ pub(crate) fn by_state(all: &[Blocks], split: Option<f64>, lower_is_better: bool
 }
 
 /// For each peer of `own` that has been measured, the form that `own`'s is compared with.
-fn opponents<'a>(all: &'a [Blocks], own: &Blocks, lower_is_better: bool) -> Vec<&'a Blocks> {
+fn opponents<'a>(
+    all: &'a [FormBlocks],
+    own: &FormBlocks,
+    lower_is_better: bool,
+) -> Vec<&'a FormBlocks> {
     let form = own.form;
-    let middle = |entry: &Blocks| {
+    let middle = |entry: &FormBlocks| {
         let value = plan::median(&plan::values(entry.outcome.as_deref().ok()?))?;
         Some(if lower_is_better { value } else { -value })
     };
-    let mut chosen: Vec<(&Blocks, f64)> = Vec::new();
+    let mut chosen: Vec<(&FormBlocks, f64)> = Vec::new();
     for entry in all.iter().filter(|entry| entry.place > own.place) {
         let Some(cost) = middle(entry) else { continue };
         match chosen.iter_mut().find(|(one, _)| one.contestant == entry.contestant) {
@@ -224,23 +235,29 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn entry(name: &str, own: bool, pairs: &[(f64, f64)]) -> Blocks {
-        let blocks = pairs.iter().map(|&(value, bare)| Block {
+    pub(crate) fn entry(name: &str, own: bool, pairs: &[(f64, f64)]) -> FormBlocks {
+        let blocks = pairs.iter().map(|&(value, bare)| MeasuredBlock {
             value,
             bare: Some(bare),
             lines: Some([bare; 2]),
         });
         let blocks = blocks.collect();
         let place = u8::from(!own);
-        Blocks { contestant: name.into(), form: "heap", place, beside: None, outcome: Ok(blocks) }
+        FormBlocks {
+            contestant: name.into(),
+            form: "heap",
+            place,
+            beside: None,
+            outcome: Ok(blocks),
+        }
     }
 
     /// A run with one figure, one peer, one contestant that failed.
-    pub(crate) fn example() -> Results {
+    pub(crate) fn example() -> BenchResults {
         let all = [
             entry("hikyaku", true, &[(100.0, 50.0), (480.0, 240.0)]),
             entry("Open MPI", false, &[(360.0, 50.0), (1200.0, 240.0)]),
-            Blocks {
+            FormBlocks {
                 contestant: "MPICH".into(),
                 form: "heap",
                 place: 1,
@@ -250,8 +267,8 @@ pub(crate) mod tests {
         ];
         let (bare, series) = summarise(&all, true);
         let figure = |bytes| Figure {
-            kind: Kind::Latency,
-            unit: Unit::Nanoseconds,
+            kind: FigureKind::Latency,
+            unit: FigureUnit::Nanoseconds,
             lower_is_better: true,
             ranks: 2,
             bytes: Some(bytes),
@@ -263,10 +280,10 @@ pub(crate) mod tests {
             series: series.clone(),
             states: Vec::new(),
         };
-        Results {
+        BenchResults {
             schema: SCHEMA,
             hikyaku: "0.1.0".into(),
-            machine: Machine::describe(),
+            machine: MachineDescription::describe(),
             cores: [0, 1],
             line: NearFar::of(&[50.0, 240.0]),
             blocks: 2,
@@ -300,7 +317,7 @@ pub(crate) mod tests {
 
     #[test]
     fn protocols_are_compared_with_those_below_and_a_form_with_the_one_beside_it() {
-        let by = |name: &str, place, form, value| Blocks {
+        let by = |name: &str, place, form, value| FormBlocks {
             place,
             form,
             beside: (form == "busy").then_some("idle"),
@@ -350,7 +367,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_peer_is_compared_in_the_same_form_where_it_has_that() {
-        let form = |form, entry| Blocks { form, ..entry };
+        let form = |form, entry| FormBlocks { form, ..entry };
         let all = [
             form("resident", entry("hikyaku", true, &[(8.0, 1.0)])),
             form("shared", entry("hikyaku", true, &[(1.0, 1.0)])),
@@ -373,13 +390,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_peer_without_that_form_is_compared_in_its_fastest() {
-        let form = |form, entry| Blocks { form, ..entry };
+        let form = |form, entry| FormBlocks { form, ..entry };
         let all = [
             form("allocated", entry("hikyaku", true, &[(8.0, 1.0)])),
             form("isend", entry("MPICH", false, &[(32.0, 1.0)])),
             form("persistent", entry("MPICH", false, &[(16.0, 1.0)])),
             form("blocking", entry("MPICH", false, &[(64.0, 1.0)])),
-            Blocks { outcome: Err("gone".into()), ..entry("Open MPI", false, &[]) },
+            FormBlocks { outcome: Err("gone".into()), ..entry("Open MPI", false, &[]) },
         ];
         let compared = |lower_is_better| {
             let ratios = summarise(&all, lower_is_better).1[0].to_peers.clone();

@@ -15,9 +15,9 @@ use std::process::{Command as Process, Stdio};
 
 use thiserror::Error;
 
-use super::control::{Primitive, Verb};
+use super::control::{TurnPrimitive, Verb};
 use super::hardware;
-use super::kinds::{Form, Kind, Point};
+use super::kinds::{FigureKind, MeasuredForm, MeasuredPoint};
 
 const TURNS_C: &str = include_str!("rival/turns.c");
 const TURNS_PY: &str = include_str!("rival/turns.py");
@@ -150,16 +150,16 @@ impl Rival {
     }
 
     /// How it measures a point: not at all, if it is not a hand-over.
-    pub(crate) fn forms(&self, point: &Point) -> Vec<Form> {
-        if point.kind != Kind::HandOver {
+    pub(crate) fn forms(&self, point: &MeasuredPoint) -> Vec<MeasuredForm> {
+        if point.kind != FigureKind::HandOver {
             return Vec::new();
         }
         match self.kind {
-            RivalKind::Python => Primitive::ALL
-                .map(|primitive| Form::heap(primitive.name(), Verb::TurnsBy(primitive)))
+            RivalKind::Python => TurnPrimitive::ALL
+                .map(|primitive| MeasuredForm::heap(primitive.name(), Verb::TurnsBy(primitive)))
                 .into(),
             RivalKind::Package | RivalKind::Mutex | RivalKind::Redis => {
-                vec![Form::heap("", Verb::SharedTurns)]
+                vec![MeasuredForm::heap("", Verb::SharedTurns)]
             }
         }
     }
@@ -216,11 +216,11 @@ mod tests {
 
     use super::*;
     use crate::kinds::Bare;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchFolder;
 
     #[test]
     fn what_is_missing_is_told_with_where_it_was_looked_for_and_how_to_get_it() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let directories = [PathBuf::from("/a/bin"), PathBuf::from("/b/bin")];
         let error = Rival::prepare(RivalKind::Redis, &directories, scratch.path()).unwrap_err();
         assert_eq!(
@@ -245,12 +245,13 @@ mod tests {
     #[test]
     fn rivals_take_part_in_the_hand_over_alone() {
         let rival = |kind| Rival { kind, program: "turns".into(), arguments: Vec::new() };
-        let point = |kind| Point::new(kind, 2, 4096, Bare::LINE);
+        let point = |kind| MeasuredPoint::new(kind, 2, 4096, Bare::LINE);
         let python = rival(RivalKind::Python);
-        let names: Vec<_> = python.forms(&point(Kind::HandOver)).iter().map(|f| f.name).collect();
+        let names: Vec<_> =
+            python.forms(&point(FigureKind::HandOver)).iter().map(|f| f.name).collect();
         assert_eq!(names, ["lock", "condition", "semaphore"]);
-        assert!(python.forms(&point(Kind::Acquire)).is_empty());
-        assert_eq!(rival(RivalKind::Redis).forms(&point(Kind::HandOver)).len(), 1);
+        assert!(python.forms(&point(FigureKind::Acquire)).is_empty());
+        assert_eq!(rival(RivalKind::Redis).forms(&point(FigureKind::HandOver)).len(), 1);
         let launcher = python.launcher(Path::new("/s"));
         assert_eq!(launcher.get_args().collect::<Vec<_>>(), ["/s"]);
     }
@@ -259,7 +260,7 @@ mod tests {
     fn their_programs_know_what_they_are_asked() {
         assert!(TURNS_C.contains(&format!("\"{}\"", Verb::SharedTurns.word())));
         assert!(TURNS_HIKYAKU_PY.contains(&format!("\"{}\"", Verb::SharedTurns.word())));
-        for primitive in Primitive::ALL {
+        for primitive in TurnPrimitive::ALL {
             assert!(TURNS_PY.contains(&format!("\"{}\"", Verb::TurnsBy(primitive).word())));
         }
     }

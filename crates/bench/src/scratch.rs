@@ -44,18 +44,18 @@ fn remove(path: &Path) {
 
 /// Removed with everything in it when dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct ScratchFolder(PathBuf);
 
-impl Scratch {
+impl ScratchFolder {
     /// Makes a new directory under the system's one for temporary files.
-    pub(crate) fn new() -> io::Result<Scratch> {
+    pub(crate) fn new() -> io::Result<ScratchFolder> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("hikyaku-bench-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
         living().push(path.clone());
-        Ok(Scratch(path))
+        Ok(ScratchFolder(path))
     }
 
     /// Where it is.
@@ -64,7 +64,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         living().retain(|path| *path != self.0);
         remove(&self.0);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn it_is_private_and_leaves_nothing() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let path = scratch.path().to_owned();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         fs::write(path.join("file"), "x").unwrap();
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn two_do_not_meet() {
-        let (one, other) = (Scratch::new().unwrap(), Scratch::new().unwrap());
+        let (one, other) = (ScratchFolder::new().unwrap(), ScratchFolder::new().unwrap());
         assert_ne!(one.path(), other.path());
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use hikyaku::World;
 
-use super::control::{Answer, Command, Hello, Verb, read_line};
+use super::control::{BlockAnswer, BlockCommand, Hello, Verb, read_line};
 use super::rank::RankError;
 use super::{hardware, kinds};
 
@@ -20,13 +20,13 @@ pub(crate) fn serve(control: &Path) -> Result<(), RankError> {
     let mut commands = BufReader::new(answers.try_clone()?);
     say(&mut answers, &hello(&world))?;
     while let Some(line) = read_line(&mut commands)? {
-        let command = Command::parse(&line).map_err(RankError::Command)?;
+        let command = BlockCommand::parse(&line).map_err(RankError::Command)?;
         if command.verb == Verb::Quit {
             break;
         }
         let answer = match obey(&world, &command) {
             Ok(answer) => answer,
-            Err(error) => Answer::Failed { error: error.to_string() },
+            Err(error) => BlockAnswer::Failed { error: error.to_string() },
         };
         say(&mut answers, &answer)?;
     }
@@ -55,7 +55,7 @@ fn say(stream: &mut UnixStream, message: &impl serde::Serialize) -> io::Result<(
     stream.write_all(line.as_bytes())
 }
 
-fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
+fn obey(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     match command.verb {
         Verb::Latency => kinds::latency::serve(world, command),
         Verb::Send => kinds::rate::serve_blocking(world, command),
@@ -79,6 +79,6 @@ fn obey(world: &World, command: &Command) -> Result<Answer, RankError> {
         Verb::Memory => kinds::start::resident().map_err(RankError::Control),
         Verb::Block => kinds::idle::block(world),
         Verb::Release => kinds::idle::release(world),
-        Verb::Quit => Ok(Answer::Times { nanoseconds: Vec::new() }),
+        Verb::Quit => Ok(BlockAnswer::Times { nanoseconds: Vec::new() }),
     }
 }

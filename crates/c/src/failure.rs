@@ -17,7 +17,7 @@ pub(crate) const BUSY: c_int = 1;
 /// Whose fault it is, as in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-pub(crate) enum Code {
+pub(crate) enum FailureCode {
     /// An invalid argument.
     Argument = -1,
     /// A call at the wrong time.
@@ -38,84 +38,84 @@ pub(crate) enum Code {
 
 /// Why a call did not do what was asked, in one line.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: Code,
+pub(crate) struct CallFailure {
+    pub(crate) code: FailureCode,
     pub(crate) text: String,
 }
 
-impl Failure {
-    pub(crate) fn new(code: Code, text: impl Into<String>) -> Failure {
-        Failure { code, text: text.into() }
+impl CallFailure {
+    pub(crate) fn new(code: FailureCode, text: impl Into<String>) -> CallFailure {
+        CallFailure { code, text: text.into() }
     }
 
     /// An invalid argument.
-    pub(crate) fn argument(text: impl Into<String>) -> Failure {
-        Failure::new(Code::Argument, text)
+    pub(crate) fn argument(text: impl Into<String>) -> CallFailure {
+        CallFailure::new(FailureCode::Argument, text)
     }
 
     /// A call at the wrong time.
-    pub(crate) fn order(text: impl Into<String>) -> Failure {
-        Failure::new(Code::Order, text)
+    pub(crate) fn order(text: impl Into<String>) -> CallFailure {
+        CallFailure::new(FailureCode::Order, text)
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::new(code_of(&error), error.to_string())
+impl From<Error> for CallFailure {
+    fn from(error: Error) -> CallFailure {
+        CallFailure::new(code_of(&error), error.to_string())
     }
 }
 
-impl From<InitError> for Failure {
-    fn from(error: InitError) -> Failure {
-        Failure::new(Code::Job, error.to_string())
+impl From<InitError> for CallFailure {
+    fn from(error: InitError) -> CallFailure {
+        CallFailure::new(FailureCode::Job, error.to_string())
     }
 }
 
-fn code_of(error: &Error) -> Code {
+fn code_of(error: &Error) -> FailureCode {
     match error {
         Error::Message(error) => code_of_message(error),
         Error::Collective(error) => match error {
-            CollError::NoSuchRoot { .. } => Code::Argument,
-            CollError::GaveUp { .. } => Code::Peer,
-            _ => Code::Disagree,
+            CollError::NoSuchRoot { .. } => FailureCode::Argument,
+            CollError::GaveUp { .. } => FailureCode::Peer,
+            _ => FailureCode::Disagree,
         },
         Error::Shared(error) => code_of_shared(error),
         Error::Creation(error) => match error {
-            CreationError::Full { .. } => Code::Room,
-            CreationError::OtherList { .. } => Code::Disagree,
-            _ => Code::Argument,
+            CreationError::Full { .. } => FailureCode::Room,
+            CreationError::OtherList { .. } => FailureCode::Disagree,
+            _ => FailureCode::Argument,
         },
-        Error::PartialElement { .. } => Code::Disagree,
-        Error::Memory(_) | Error::TooLarge { .. } => Code::Room,
-        _ => Code::Bug,
+        Error::PartialElement { .. } => FailureCode::Disagree,
+        Error::Memory(_) | Error::TooLarge { .. } => FailureCode::Room,
+        _ => FailureCode::Bug,
     }
 }
 
-fn code_of_message(error: &MsgError) -> Code {
+fn code_of_message(error: &MsgError) -> FailureCode {
     match error {
         MsgError::PeerFailed(_) | MsgError::PeerLeft { .. } | MsgError::Abandoned { .. } => {
-            Code::Peer
+            FailureCode::Peer
         }
-        MsgError::Truncated { .. } => Code::Disagree,
-        MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. } => Code::Argument,
-        MsgError::WaitsForItself { .. } => Code::Order,
-        MsgError::Forked { .. } => Code::Thread,
-        _ => Code::Bug,
+        MsgError::Truncated { .. } => FailureCode::Disagree,
+        MsgError::NoSuchRank { .. } | MsgError::InvalidTag { .. } => FailureCode::Argument,
+        MsgError::WaitsForItself { .. } => FailureCode::Order,
+        MsgError::Forked { .. } => FailureCode::Thread,
+        _ => FailureCode::Bug,
     }
 }
 
-fn code_of_shared(error: &SharedError) -> Code {
+fn code_of_shared(error: &SharedError) -> FailureCode {
     match error {
-        SharedError::Mismatch { .. } => Code::Disagree,
+        SharedError::Mismatch { .. } => FailureCode::Disagree,
         SharedError::Recursive { .. }
         | SharedError::VirtualTime { .. }
-        | SharedError::OtherInterface { .. } => Code::Order,
-        SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => Code::Room,
+        | SharedError::OtherInterface { .. } => FailureCode::Order,
+        SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => FailureCode::Room,
         SharedError::Refused { .. }
         | SharedError::GivenUp { .. }
         | SharedError::Lost { .. }
-        | SharedError::Overwritten { .. } => Code::Peer,
-        _ => Code::Argument,
+        | SharedError::Overwritten { .. } => FailureCode::Peer,
+        _ => FailureCode::Argument,
     }
 }
 
@@ -124,14 +124,14 @@ fn code_of_shared(error: &SharedError) -> Code {
 pub(crate) const CONSTANTS: [(&str, i64); 10] = [
     ("HIKYAKU_OK", OK as i64),
     ("HIKYAKU_BUSY", BUSY as i64),
-    ("HIKYAKU_E_ARGUMENT", Code::Argument as i64),
-    ("HIKYAKU_E_ORDER", Code::Order as i64),
-    ("HIKYAKU_E_THREAD", Code::Thread as i64),
-    ("HIKYAKU_E_PEER", Code::Peer as i64),
-    ("HIKYAKU_E_DISAGREE", Code::Disagree as i64),
-    ("HIKYAKU_E_ROOM", Code::Room as i64),
-    ("HIKYAKU_E_JOB", Code::Job as i64),
-    ("HIKYAKU_E_BUG", Code::Bug as i64),
+    ("HIKYAKU_E_ARGUMENT", FailureCode::Argument as i64),
+    ("HIKYAKU_E_ORDER", FailureCode::Order as i64),
+    ("HIKYAKU_E_THREAD", FailureCode::Thread as i64),
+    ("HIKYAKU_E_PEER", FailureCode::Peer as i64),
+    ("HIKYAKU_E_DISAGREE", FailureCode::Disagree as i64),
+    ("HIKYAKU_E_ROOM", FailureCode::Room as i64),
+    ("HIKYAKU_E_JOB", FailureCode::Job as i64),
+    ("HIKYAKU_E_BUG", FailureCode::Bug as i64),
 ];
 
 thread_local! {
@@ -147,16 +147,16 @@ pub(crate) fn last() -> *const c_char {
 /// Runs the body of a call: the boundary between C and Rust. A failure becomes its code, and its
 /// line is kept. So does a panic, which is a bug of this library.
 #[inline]
-pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, CallFailure>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => keep(failure),
-        Err(panic) => keep(Failure::new(Code::Bug, said(&*panic))),
+        Err(panic) => keep(CallFailure::new(FailureCode::Bug, said(&*panic))),
     }
 }
 
 #[cold]
-fn keep(Failure { code, text }: Failure) -> c_int {
+fn keep(CallFailure { code, text }: CallFailure) -> c_int {
     let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
     // A thread that is ending has no thread-local left for it.
     let _ = LAST.try_with(|last| last.replace(text));
@@ -184,15 +184,15 @@ mod tests {
     fn a_panic_becomes_a_code_and_a_line() {
         assert_eq!(answer(|| Ok(7)), 7);
         let code = answer(|| panic!("rank {} of\n2", 5));
-        assert_eq!(code, Code::Bug as c_int);
+        assert_eq!(code, FailureCode::Bug as c_int);
         assert_eq!(last_line(), "hikyaku has a mistake, please report it: rank 5 of 2");
         let code = answer(|| std::panic::panic_any(5));
-        assert_eq!((code, last_line().lines().count()), (Code::Bug as c_int, 1));
+        assert_eq!((code, last_line().lines().count()), (FailureCode::Bug as c_int, 1));
     }
 
     #[test]
     fn the_line_stays_until_the_next_failure_of_the_thread() {
-        let failed = answer(|| Err(Failure::argument("a zero \0 within")));
+        let failed = answer(|| Err(CallFailure::argument("a zero \0 within")));
         assert_eq!((failed, last_line().as_str()), (-1, "a zero \\0 within"));
         assert_eq!(answer(|| Ok(OK)), OK);
         assert_eq!(last_line(), "a zero \\0 within");

@@ -10,29 +10,29 @@ use std::marker::PhantomData;
 
 use hikyaku::Scalar;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 /// A string that ends with a zero byte, or NULL.
 #[repr(transparent)]
-pub(crate) struct Text<'c>(*const c_char, PhantomData<&'c CStr>);
+pub(crate) struct TextPointer<'c>(*const c_char, PhantomData<&'c CStr>);
 
-impl<'c> Text<'c> {
+impl<'c> TextPointer<'c> {
     /// The string.
-    pub(crate) fn read(self, what: &str) -> Result<&'c str, Failure> {
+    pub(crate) fn read(self, what: &str) -> Result<&'c str, CallFailure> {
         not_null(self.0, what)?;
         // SAFETY: not NULL, so C has promised a string that stays until the call returns.
         let text = unsafe { CStr::from_ptr(self.0) };
-        text.to_str().map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
+        text.to_str().map_err(|_| CallFailure::argument(format!("{what} is not UTF-8")))
     }
 }
 
 /// Elements to be read, or NULL if there are none.
 #[repr(transparent)]
-pub(crate) struct Data<'c>(*const c_void, PhantomData<&'c [u8]>);
+pub(crate) struct DataPointer<'c>(*const c_void, PhantomData<&'c [u8]>);
 
-impl<'c> Data<'c> {
+impl<'c> DataPointer<'c> {
     /// `count` elements.
-    pub(crate) fn read<T: Scalar>(self, count: usize, what: &str) -> Result<&'c [T], Failure> {
+    pub(crate) fn read<T: Scalar>(self, count: usize, what: &str) -> Result<&'c [T], CallFailure> {
         if count == 0 {
             return Ok(&[]);
         }
@@ -54,23 +54,27 @@ impl<'c> Room<'c> {
     }
 
     /// `count` elements.
-    pub(crate) fn open<T: Scalar>(self, count: usize, what: &str) -> Result<&'c mut [T], Failure> {
+    pub(crate) fn open<T: Scalar>(
+        self,
+        count: usize,
+        what: &str,
+    ) -> Result<&'c mut [T], CallFailure> {
         if count == 0 {
             return Ok(&mut []);
         }
         check::<T>(self.0, count, what)?;
-        // SAFETY: as for `Data`; C has promised that nobody else uses them during the call.
+        // SAFETY: as for `DataPointer`; C has promised that nobody else uses them during the call.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), count) })
     }
 }
 
 /// Where one value goes, or NULL if it is not wanted.
 #[repr(transparent)]
-pub(crate) struct Out<'c, T>(*mut T, PhantomData<&'c mut T>);
+pub(crate) struct OutPointer<'c, T>(*mut T, PhantomData<&'c mut T>);
 
-impl<T: Copy> Out<'_, T> {
+impl<T: Copy> OutPointer<'_, T> {
     /// The same, which must not be NULL.
-    pub(crate) fn required(self, what: &str) -> Result<Self, Failure> {
+    pub(crate) fn required(self, what: &str) -> Result<Self, CallFailure> {
         not_null(self.0, what)?;
         Ok(self)
     }
@@ -87,9 +91,9 @@ impl<T: Copy> Out<'_, T> {
 
 /// One value, or NULL if there is none.
 #[repr(transparent)]
-pub(crate) struct In<'c, T>(*const T, PhantomData<&'c T>);
+pub(crate) struct InPointer<'c, T>(*const T, PhantomData<&'c T>);
 
-impl<T: Copy> In<'_, T> {
+impl<T: Copy> InPointer<'_, T> {
     /// The value.
     pub(crate) fn get(self) -> Option<T> {
         if self.0.is_null() {
@@ -100,23 +104,23 @@ impl<T: Copy> In<'_, T> {
     }
 }
 
-fn not_null<T>(pointer: *const T, what: &str) -> Result<(), Failure> {
+fn not_null<T>(pointer: *const T, what: &str) -> Result<(), CallFailure> {
     match pointer.is_null() {
-        true => Err(Failure::argument(format!("{what} is NULL"))),
+        true => Err(CallFailure::argument(format!("{what} is NULL"))),
         false => Ok(()),
     }
 }
 
-fn check<T: Scalar>(pointer: *const c_void, count: usize, what: &str) -> Result<(), Failure> {
+fn check<T: Scalar>(pointer: *const c_void, count: usize, what: &str) -> Result<(), CallFailure> {
     not_null(pointer, what)?;
     if !pointer.cast::<T>().is_aligned() {
         let size = align_of::<T>();
-        return Err(Failure::argument(format!("{what} is not aligned: no multiple of {size}")));
+        return Err(CallFailure::argument(format!("{what} is not aligned: no multiple of {size}")));
     }
     let bytes = count.checked_mul(size_of::<T>());
     match bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
         true => Ok(()),
-        false => Err(Failure::argument(format!("{what} cannot have {count} elements"))),
+        false => Err(CallFailure::argument(format!("{what} cannot have {count} elements"))),
     }
 }
 
@@ -129,12 +133,12 @@ mod tests {
     #[test]
     fn detectable_mistakes_are_errors() {
         let numbers = [1u64, 2];
-        let data = |at: *const u64| Data(at.cast(), PhantomData);
+        let data = |at: *const u64| DataPointer(at.cast(), PhantomData);
         assert_eq!(data(numbers.as_ptr()).read::<u64>(2, "data").unwrap(), numbers);
         assert!(data(std::ptr::null()).read::<u64>(0, "data").unwrap().is_empty());
-        let text = |data: Data<'_>, count| data.read::<u64>(count, "data").unwrap_err().text;
+        let text = |data: DataPointer<'_>, count| data.read::<u64>(count, "data").unwrap_err().text;
         assert_eq!(text(data(std::ptr::null()), 1), "data is NULL");
-        let odd = Data(numbers.as_ptr().cast::<u8>().wrapping_add(1).cast(), PhantomData);
+        let odd = DataPointer(numbers.as_ptr().cast::<u8>().wrapping_add(1).cast(), PhantomData);
         assert_eq!(text(odd, 1), "data is not aligned: no multiple of 8");
         let many = usize::MAX / 8;
         let expected = format!("data cannot have {many} elements");
@@ -143,9 +147,9 @@ mod tests {
             text(data(numbers.as_ptr()), usize::MAX),
             expected.replace(&many.to_string(), &usize::MAX.to_string())
         );
-        let name = Text(std::ptr::null(), PhantomData);
+        let name = TextPointer(std::ptr::null(), PhantomData);
         assert_eq!(name.read("the name").unwrap_err().text, "the name is NULL");
-        let name = Text(c"\xff".as_ptr(), PhantomData);
+        let name = TextPointer(c"\xff".as_ptr(), PhantomData);
         assert_eq!(name.read("the name").unwrap_err().text, "the name is not UTF-8");
     }
 }

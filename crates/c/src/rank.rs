@@ -13,32 +13,32 @@ use hikyaku::shared::{Mark, ReadGuard, Shared, WriteGuard};
 use hikyaku::{Inside, World};
 
 use crate::api::Type;
-use crate::failure::{Code, Failure};
+use crate::failure::{CallFailure, FailureCode};
 
 /// The rank, and its variables by slot.
-pub(crate) struct Rank {
+pub(crate) struct JoinedRank {
     pub(crate) world: World,
-    variables: RefCell<Vec<Slot>>,
+    variables: RefCell<Vec<VariableSlot>>,
 }
 
 /// A slot of the table of variables.
 #[derive(Default)]
-struct Slot {
+struct VariableSlot {
     /// How often the slot was freed.
     generation: u32,
-    variable: Option<Rc<Variable>>,
+    variable: Option<Rc<HeldVariable>>,
 }
 
 /// A shared variable that C holds.
-pub(crate) struct Variable {
+pub(crate) struct HeldVariable {
     pub(crate) shared: Shared<u8>,
     pub(crate) element: Type,
     /// The guard of each part that is held.
-    holds: RefCell<Vec<Option<Hold>>>,
+    holds: RefCell<Vec<Option<HeldGuard>>>,
 }
 
 /// The guard of a part.
-pub(crate) enum Hold {
+pub(crate) enum HeldGuard {
     Read(ReadGuard<u8>),
     Write(WriteGuard<u8>),
 }
@@ -47,7 +47,7 @@ pub(crate) enum Hold {
 /// has not left its job in order, and its peers get an error.
 enum Here {
     Nothing,
-    Rank(ManuallyDrop<Rc<Rank>>),
+    Rank(ManuallyDrop<Rc<JoinedRank>>),
     Left,
 }
 
@@ -60,7 +60,9 @@ static JOINED: AtomicBool = AtomicBool::new(false);
 
 /// Calls `body` with the rank, if this is its thread and it is in its job.
 #[inline]
-pub(crate) fn with<R>(body: impl FnOnce(&Rank) -> Result<R, Failure>) -> Result<R, Failure> {
+pub(crate) fn with<R>(
+    body: impl FnOnce(&JoinedRank) -> Result<R, CallFailure>,
+) -> Result<R, CallFailure> {
     let here = HERE.try_with(|here| {
         let here = here.borrow();
         match &*here {
@@ -79,24 +81,24 @@ pub(crate) fn with<R>(body: impl FnOnce(&Rank) -> Result<R, Failure>) -> Result<
     }
 }
 
-fn left() -> Failure {
-    Failure::order("this process has left its job by hikyaku_finalize: there is no way back")
+fn left() -> CallFailure {
+    CallFailure::order("this process has left its job by hikyaku_finalize: there is no way back")
 }
 
-fn not_here(wanted: &str) -> Failure {
+fn not_here(wanted: &str) -> CallFailure {
     match JOINED.load(Ordering::Relaxed) {
-        true => Failure::new(
-            Code::Thread,
+        true => CallFailure::new(
+            FailureCode::Thread,
             "this is not the thread that called hikyaku_init, the only one that may call hikyaku",
         ),
-        false => Failure::order(format!("this process has not joined its job: call {wanted}")),
+        false => CallFailure::order(format!("this process has not joined its job: call {wanted}")),
     }
 }
 
 /// Joins the job.
-pub(crate) fn join() -> Result<(), Failure> {
+pub(crate) fn join() -> Result<(), CallFailure> {
     let known = HERE.with_borrow(|here| match here {
-        Here::Rank(_) => Some(Failure::order("this process is a rank already: call it once")),
+        Here::Rank(_) => Some(CallFailure::order("this process is a rank already: call it once")),
         Here::Left => Some(left()),
         Here::Nothing => None,
     });
@@ -107,16 +109,16 @@ pub(crate) fn join() -> Result<(), Failure> {
         return Err(not_here("hikyaku_init"));
     }
     let world = World::join().inspect_err(|_| JOINED.store(false, Ordering::Relaxed))?;
-    let rank = Rc::new(Rank { world, variables: RefCell::default() });
+    let rank = Rc::new(JoinedRank { world, variables: RefCell::default() });
     HERE.set(Here::Rank(ManuallyDrop::new(rank)));
     Ok(())
 }
 
 /// Leaves the job in order, if nothing is held.
-pub(crate) fn leave() -> Result<(), Failure> {
+pub(crate) fn leave() -> Result<(), CallFailure> {
     with(|rank| match rank.held() {
         None => Ok(()),
-        Some(name) => Err(Failure::order(format!(
+        Some(name) => Err(CallFailure::order(format!(
             "the shared variable `{name}` is held: call hikyaku_end before hikyaku_finalize"
         ))),
     })?;
@@ -127,7 +129,7 @@ pub(crate) fn leave() -> Result<(), Failure> {
     Ok(())
 }
 
-impl Rank {
+impl JoinedRank {
     /// The name of a variable that is held, if there is one.
     fn held(&self) -> Option<String> {
         let variables = self.variables.borrow();
@@ -139,11 +141,11 @@ impl Rank {
     pub(crate) fn add(&self, shared: Shared<u8>, element: Type) -> u64 {
         let parts = usize::try_from(shared.parts()).unwrap_or(usize::MAX);
         let holds = RefCell::new((0..parts).map(|_| None).collect());
-        let variable = Some(Rc::new(Variable { shared, element, holds }));
+        let variable = Some(Rc::new(HeldVariable { shared, element, holds }));
         let mut variables = self.variables.borrow_mut();
-        let free = |slot: &Slot| slot.variable.is_none() && slot.generation < u32::MAX;
+        let free = |slot: &VariableSlot| slot.variable.is_none() && slot.generation < u32::MAX;
         let at = variables.iter().position(free).unwrap_or_else(|| {
-            variables.push(Slot::default());
+            variables.push(VariableSlot::default());
             variables.len() - 1
         });
         variables[at].variable = variable;
@@ -152,7 +154,7 @@ impl Rank {
 
     /// The variable of a number.
     #[inline]
-    pub(crate) fn variable(&self, number: u64) -> Result<Rc<Variable>, Failure> {
+    pub(crate) fn variable(&self, number: u64) -> Result<Rc<HeldVariable>, CallFailure> {
         let variables = self.variables.borrow();
         let found = slot_of(number).and_then(|(at, generation)| {
             variables
@@ -163,17 +165,17 @@ impl Rank {
                 .map(Rc::clone)
         });
         found.ok_or_else(|| {
-            Failure::order("this is no shared variable: it was freed, or never made")
+            CallFailure::order("this is no shared variable: it was freed, or never made")
         })
     }
 
     /// Frees a number.
-    pub(crate) fn remove(&self, number: u64) -> Result<(), Failure> {
+    pub(crate) fn remove(&self, number: u64) -> Result<(), CallFailure> {
         let variable = self.variable(number)?;
         if variable.is_held() {
             let name = variable.shared.name();
             let text = format!("the shared variable `{name}` is held: call hikyaku_end before");
-            return Err(Failure::order(text));
+            return Err(CallFailure::order(text));
         }
         if let Some((at, _)) = slot_of(number) {
             let slot = &mut self.variables.borrow_mut()[at];
@@ -193,43 +195,43 @@ fn slot_of(number: u64) -> Option<(usize, u32)> {
     Some((at as usize, (number >> 32) as u32))
 }
 
-impl Variable {
+impl HeldVariable {
     fn is_held(&self) -> bool {
         self.holds.borrow().iter().any(Option::is_some)
     }
 
     /// Keeps the guard of a part.
     #[inline]
-    pub(crate) fn hold(&self, part: u64, hold: Hold) {
+    pub(crate) fn hold(&self, part: u64, hold: HeldGuard) {
         self.holds.borrow_mut()[part as usize] = Some(hold);
     }
 
     /// Releases a part.
     #[inline]
-    pub(crate) fn end(&self, part: u64) -> Result<(), Failure> {
+    pub(crate) fn end(&self, part: u64) -> Result<(), CallFailure> {
         let hold = self.holds.borrow_mut().get_mut(part as usize).and_then(Option::take);
         hold.map(drop).ok_or_else(|| self.not_held(part))
     }
 
     /// What is wrong with the contents of a part that is held.
-    pub(crate) fn mark(&self, part: u64) -> Result<Option<Mark>, Failure> {
+    pub(crate) fn mark(&self, part: u64) -> Result<Option<Mark>, CallFailure> {
         let holds = self.holds.borrow();
         match holds.get(part as usize) {
-            Some(Some(Hold::Read(guard))) => Ok(guard.mark()),
-            Some(Some(Hold::Write(guard))) => Ok(guard.mark()),
+            Some(Some(HeldGuard::Read(guard))) => Ok(guard.mark()),
+            Some(Some(HeldGuard::Write(guard))) => Ok(guard.mark()),
             _ => Err(self.not_held(part)),
         }
     }
 
     #[cold]
-    fn not_held(&self, part: u64) -> Failure {
+    fn not_held(&self, part: u64) -> CallFailure {
         let (name, parts) = (self.shared.name(), self.shared.parts());
         if part >= parts {
             let last = parts - 1;
             let text = format!("the shared variable `{name}` has parts 0 to {last}, not {part}");
-            return Failure::argument(text);
+            return CallFailure::argument(text);
         }
-        Failure::order(match parts {
+        CallFailure::order(match parts {
             1 => format!("the shared variable `{name}` is not held through this handle"),
             _ => format!(
                 "part {part} of the shared variable `{name}` is not held through this handle"

@@ -7,8 +7,8 @@ use std::process::{Child, Command as Process, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use hikyaku_ofi::measure::{self, Figures, Spread};
-use hikyaku_ofi::{Choice, Endpoint, Error, Request, Survey, VARIABLE, choose};
+use hikyaku_ofi::measure::{self, FabricFigures, ValueSpread};
+use hikyaku_ofi::{Choice, Endpoint, Error, ProviderRequest, Survey, VARIABLE, choose};
 use hikyaku_report::{Cell, Table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -28,13 +28,13 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// HIKYAKU_FABRIC=PROVIDER, PROVIDER/DOMAIN or /DOMAIN overrides the choice: tcp, tcp/eth0, /ib0.
 /// Layers of a provider are joined by `+` or `;`: tcp+ofi_rxm.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct FabricArguments {
     #[command(subcommand)]
-    command: Command,
+    command: FabricCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum FabricCommand {
     /// Print what there is, what would be used, and why not the rest
     List,
     Test(Test),
@@ -61,7 +61,7 @@ struct Test {
 
 /// Why networks cannot be shown or measured.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum FabricFailure {
     /// libfabric failed, or is not there.
     #[error(transparent)]
     Fabric(#[from] Error),
@@ -77,17 +77,17 @@ enum Failure {
 }
 
 /// Runs `hikyaku fabric`.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &FabricArguments) -> ExitCode {
     let done = match &arguments.command {
-        Command::List => list(),
-        Command::Test(test) => try_out(test),
+        FabricCommand::List => list(),
+        FabricCommand::Test(test) => try_out(test),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Print(error)) => error.end(),
+        Err(FabricFailure::Print(error)) => error.end(),
         // It has said why.
-        Err(Failure::Child) => ExitCode::FAILURE,
-        Err(error @ Failure::Fabric(Error::Invalid(_))) => {
+        Err(FabricFailure::Child) => ExitCode::FAILURE,
+        Err(error @ FabricFailure::Fabric(Error::Invalid(_))) => {
             say(format_args!("fabric: {error}"));
             ExitCode::from(USAGE)
         }
@@ -99,15 +99,15 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// What the environment asks for.
-fn request() -> Result<Request, Error> {
+fn request() -> Result<ProviderRequest, Error> {
     match env::var_os(VARIABLE) {
-        Some(value) => Request::parse(&value.to_string_lossy()),
-        None => Ok(Request::default()),
+        Some(value) => ProviderRequest::parse(&value.to_string_lossy()),
+        None => Ok(ProviderRequest::default()),
     }
 }
 
 /// Prints the offers, and what the one that would be used does on trial.
-fn list() -> Result<(), Failure> {
+fn list() -> Result<(), FabricFailure> {
     let request = request()?;
     let survey = Survey::take()?;
     let choice = choose(survey.offers(), &request);
@@ -169,7 +169,7 @@ fn on_trial(survey: &Survey, offer: usize) -> Result<String, Error> {
 }
 
 /// Measures, alone or with another host.
-fn try_out(test: &Test) -> Result<(), Failure> {
+fn try_out(test: &Test) -> Result<(), FabricFailure> {
     let request = request()?;
     let survey = Survey::take()?;
     if let Some(host) = &test.connect {
@@ -189,9 +189,10 @@ fn try_out(test: &Test) -> Result<(), Failure> {
 }
 
 /// Starts this program again as the side that measures and prints, and answers it.
-fn on_one_host(survey: &Survey, request: &Request) -> Result<(), Failure> {
+fn on_one_host(survey: &Survey, request: &ProviderRequest) -> Result<(), FabricFailure> {
     let listener = listen((IpAddr::from(Ipv4Addr::LOCALHOST), 0).into())?;
-    let meeting = |error| Failure::Meeting { what: "cannot start a second process".into(), error };
+    let meeting =
+        |error| FabricFailure::Meeting { what: "cannot start a second process".into(), error };
     let address = listener.local_addr().map_err(meeting)?.to_string();
     let mut child = Process::new(env::current_exe().map_err(meeting)?)
         .args(["fabric", "test", "--connect", &address])
@@ -208,8 +209,8 @@ fn on_one_host(survey: &Survey, request: &Request) -> Result<(), Failure> {
     }
     match child.wait() {
         Ok(status) if status.success() => served,
-        Ok(status) if status.code().is_some_and(|code| code == 1) => Err(Failure::Child),
-        _ => served.and(Err(Failure::Child)),
+        Ok(status) if status.code().is_some_and(|code| code == 1) => Err(FabricFailure::Child),
+        _ => served.and(Err(FabricFailure::Child)),
     }
 }
 
@@ -221,9 +222,11 @@ fn wait_until(child: &mut Child, end: Instant) -> io::Result<()> {
     Ok(())
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address)
-        .map_err(|error| Failure::Meeting { what: format!("cannot listen at {address}"), error })
+fn listen(address: SocketAddr) -> Result<TcpListener, FabricFailure> {
+    TcpListener::bind(address).map_err(|error| FabricFailure::Meeting {
+        what: format!("cannot listen at {address}"),
+        error,
+    })
 }
 
 /// Waits for a peer to connect, as long as the child that is to connect lives.
@@ -231,8 +234,8 @@ fn accept(
     listener: &TcpListener,
     at_most: Duration,
     child: &mut Option<Child>,
-) -> Result<TcpStream, Failure> {
-    let meeting = |error| Failure::Meeting { what: "nobody has connected".into(), error };
+) -> Result<TcpStream, FabricFailure> {
+    let meeting = |error| FabricFailure::Meeting { what: "nobody has connected".into(), error };
     let end = Instant::now() + at_most;
     while Instant::now() < end {
         let mut polled = [PollFd::new(listener, PollFlags::IN)];
@@ -243,14 +246,15 @@ fn accept(
         if let Some(child) = child
             && child.try_wait().map_err(meeting)?.is_some()
         {
-            return Err(Failure::Child);
+            return Err(FabricFailure::Child);
         }
     }
     Err(meeting(io::ErrorKind::TimedOut.into()))
 }
 
-fn connect(host: &str) -> Result<TcpStream, Failure> {
-    let meeting = |error| Failure::Meeting { what: format!("cannot connect to {host}"), error };
+fn connect(host: &str) -> Result<TcpStream, FabricFailure> {
+    let meeting =
+        |error| FabricFailure::Meeting { what: format!("cannot connect to {host}"), error };
     let mut last = io::ErrorKind::AddrNotAvailable.into();
     for address in host.to_socket_addrs().map_err(meeting)? {
         match TcpStream::connect_timeout(&address, CONNECTS) {
@@ -262,10 +266,10 @@ fn connect(host: &str) -> Result<TcpStream, Failure> {
 }
 
 /// The figures as text.
-fn tell(survey: &Survey, figures: &Figures) -> String {
-    let Figures { offer, reason, latency, written, read } = figures;
+fn tell(survey: &Survey, figures: &FabricFigures) -> String {
+    let FabricFigures { offer, reason, latency, written, read } = figures;
     let (major, minor) = survey.version();
-    let line = |what: &str, Spread { least, median, most }: &Spread, unit: &str| {
+    let line = |what: &str, ValueSpread { least, median, most }: &ValueSpread, unit: &str| {
         format!("{what:<16}{median:>9.1} {unit:<5}(of several {least:.1} to {most:.1})")
     };
     [

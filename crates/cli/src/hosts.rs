@@ -22,7 +22,7 @@ const LAUNCHER_EXEC: &str = "HIKYAKU_LAUNCHER_EXEC";
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Other hosts")]
 #[group(id = "where-ranks-run")]
-pub(crate) struct Arguments {
+pub(crate) struct HostsArguments {
     /// Run ranks on these hosts, so many each, such as a:4,b:4
     ///
     /// Without numbers the ranks are divided equally. Ranks follow each other: those of the first
@@ -54,7 +54,7 @@ pub(crate) enum WrongHosts {
     File(String, String),
 }
 
-impl Arguments {
+impl HostsArguments {
     /// The hosts and their ranks; none if no host was named.
     pub(crate) fn places(&self, ranks: Option<u32>) -> Result<Option<OnHosts>, WrongHosts> {
         let entries = match (&self.hosts, &self.hostfile) {

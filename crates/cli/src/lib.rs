@@ -28,7 +28,7 @@ use std::thread;
 
 use clap::{Parser, Subcommand};
 use exit::PrintError;
-use hikyaku_bench::{Console, Failure};
+use hikyaku_bench::{BenchFailure, Console};
 
 /// Message passing between processes, where the receiving side lands the messages.
 #[derive(Debug, Parser)]
@@ -36,23 +36,23 @@ use hikyaku_bench::{Console, Failure};
 #[command(after_help = "See 'hikyaku COMMAND --help' for what a command does, with examples.")]
 struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
 #[command(disable_help_subcommand = true)]
-enum Command {
-    Run(run::Arguments),
-    Plan(plan::Arguments),
+enum CliCommand {
+    Run(run::RunArguments),
+    Plan(plan::PlanArguments),
     /// A host's part of a job; launchers start it
     #[command(hide = true)]
     Daemon,
-    Bench(hikyaku_bench::Arguments),
-    Machine(machine::Arguments),
-    Fabric(fabric::Arguments),
-    Reproduce(reproduce::Arguments),
-    Simulate(simulate::Arguments),
-    MpiCoverage(mpi::Arguments),
+    Bench(hikyaku_bench::BenchArguments),
+    Machine(machine::MachineArguments),
+    Fabric(fabric::FabricArguments),
+    Reproduce(reproduce::ReproduceArguments),
+    Simulate(simulate::SimulateArguments),
+    MpiCoverage(mpi::MpiArguments),
 }
 
 /// With less stack than this (`ulimit -s`) the main thread starts another one for the work.
@@ -95,15 +95,15 @@ fn work(words: &[OsString]) -> ExitCode {
         return mpiexec::run(&words[at + 1..]);
     }
     match CommandLine::try_parse_from(words) {
-        Ok(CommandLine { command: Command::Run(arguments) }) => run::run(arguments),
-        Ok(CommandLine { command: Command::Plan(arguments) }) => plan::run(&arguments),
-        Ok(CommandLine { command: Command::Daemon }) => hosts::run_daemon(),
-        Ok(CommandLine { command: Command::Bench(arguments) }) => bench(&arguments),
-        Ok(CommandLine { command: Command::Machine(arguments) }) => machine::run(&arguments),
-        Ok(CommandLine { command: Command::Fabric(arguments) }) => fabric::run(&arguments),
-        Ok(CommandLine { command: Command::Reproduce(arguments) }) => reproduce::run(&arguments),
-        Ok(CommandLine { command: Command::Simulate(arguments) }) => simulate::run(&arguments),
-        Ok(CommandLine { command: Command::MpiCoverage(arguments) }) => {
+        Ok(CommandLine { command: CliCommand::Run(arguments) }) => run::run(arguments),
+        Ok(CommandLine { command: CliCommand::Plan(arguments) }) => plan::run(&arguments),
+        Ok(CommandLine { command: CliCommand::Daemon }) => hosts::run_daemon(),
+        Ok(CommandLine { command: CliCommand::Bench(arguments) }) => bench(&arguments),
+        Ok(CommandLine { command: CliCommand::Machine(arguments) }) => machine::run(&arguments),
+        Ok(CommandLine { command: CliCommand::Fabric(arguments) }) => fabric::run(&arguments),
+        Ok(CommandLine { command: CliCommand::Reproduce(arguments) }) => reproduce::run(&arguments),
+        Ok(CommandLine { command: CliCommand::Simulate(arguments) }) => simulate::run(&arguments),
+        Ok(CommandLine { command: CliCommand::MpiCoverage(arguments) }) => {
             mpi::print_coverage(&arguments)
         }
         Err(error) => exit::of_command_line(&error),
@@ -111,18 +111,18 @@ fn work(words: &[OsString]) -> ExitCode {
 }
 
 /// Runs `hikyaku bench`.
-fn bench(arguments: &hikyaku_bench::Arguments) -> ExitCode {
+fn bench(arguments: &hikyaku_bench::BenchArguments) -> ExitCode {
     let console = Console {
         print: &|text| exit::print(text).map_err(|error| error.0),
         say: &|line| exit::say(line),
     };
     match hikyaku_bench::run(arguments, console) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Output(error)) => PrintError(error).end(),
+        Err(BenchFailure::Output(error)) => PrintError(error).end(),
         Err(error) => {
             exit::say(format_args!("bench: {error}"));
             match error {
-                Failure::Usage(_) => ExitCode::from(exit::USAGE),
+                BenchFailure::Usage(_) => ExitCode::from(exit::USAGE),
                 _ => ExitCode::FAILURE,
             }
         }

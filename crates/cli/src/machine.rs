@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use hikyaku_report::{Cell, Chart, Diagram, DiagramPlace, Table};
 use hikyaku_reproduce::FILES;
-use hikyaku_sim::machine::{Constant, Machine, MachineError, Picture};
+use hikyaku_sim::machine::{Machine, MachineConstant, MachineError, NetworkPicture};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 
@@ -20,13 +20,13 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// Look at the machines that programs and experiments can be simulated on.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct MachineArguments {
     #[command(subcommand)]
-    command: Command,
+    command: MachineCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum MachineCommand {
     /// Print what a machine file says, and where each of its numbers comes from.
     Show(Show),
 }
@@ -49,7 +49,7 @@ struct Show {
 
 /// Why a machine cannot be loaded.
 #[derive(Debug, Error)]
-pub(crate) enum LoadError {
+pub(crate) enum MachineLoadError {
     /// The file cannot be read, and no built-in machine has that name.
     #[error("cannot read the machine file {}: {error}; {}", file.display(), built_in())]
     Read {
@@ -82,7 +82,7 @@ fn built_in() -> String {
 enum ShowError {
     /// It cannot be loaded.
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Load(#[from] MachineLoadError),
     /// Standard output cannot be written.
     #[error(transparent)]
     Print(#[from] PrintError),
@@ -97,8 +97,8 @@ enum ShowError {
 }
 
 /// Shows a machine.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let Command::Show(show) = &arguments.command;
+pub(crate) fn run(arguments: &MachineArguments) -> ExitCode {
+    let MachineCommand::Show(show) = &arguments.command;
     match tell(show) {
         Ok(()) => ExitCode::SUCCESS,
         Err(ShowError::Print(error)) => error.end(),
@@ -128,14 +128,15 @@ fn tell(show: &Show) -> Result<(), ShowError> {
 }
 
 /// Reads a machine from a file, or takes a built-in one by its name.
-pub(crate) fn load(file: &Path) -> Result<Machine, LoadError> {
+pub(crate) fn load(file: &Path) -> Result<Machine, MachineLoadError> {
     let name = file.display().to_string();
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
         return Ok(Machine::parse(&name, text)?);
     }
-    let text = read(file).map_err(|error| LoadError::Read { file: file.to_owned(), error })?;
+    let text =
+        read(file).map_err(|error| MachineLoadError::Read { file: file.to_owned(), error })?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(LoadError::TooLong { file: file.to_owned() });
+        return Err(MachineLoadError::TooLong { file: file.to_owned() });
     }
     Ok(Machine::parse(&name, &text)?)
 }
@@ -153,13 +154,13 @@ fn read(file: &Path) -> io::Result<String> {
 
 fn constants(machine: &Machine) -> Table {
     let mut table = Table::new("", ["constant", "value", "source"]);
-    for Constant { key, value, source, .. } in &machine.constants {
+    for MachineConstant { key, value, source, .. } in &machine.constants {
         table.push([key, value, source].map(|text| Cell::from(text.as_str())));
     }
     table
 }
 
-fn draw(Picture { title, spots, wires }: Picture) -> Chart {
+fn draw(NetworkPicture { title, spots, wires }: NetworkPicture) -> Chart {
     let place = |spot: hikyaku_sim::machine::Spot| DiagramPlace {
         x: spot.x,
         y: spot.y,

@@ -11,14 +11,14 @@ use crate::exit;
 ///
 /// A function that is not built answers MPI_ERR_UNSUPPORTED_OPERATION and names itself.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct MpiArguments {
     /// Print the names of those that are not built instead
     #[arg(long)]
     missing: bool,
 }
 
 /// Prints it.
-pub(crate) fn print_coverage(arguments: &Arguments) -> ExitCode {
+pub(crate) fn print_coverage(arguments: &MpiArguments) -> ExitCode {
     let coverage = match table() {
         Ok(table) => Coverage::of(&table),
         Err(error) => {

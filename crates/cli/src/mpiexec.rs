@@ -49,7 +49,7 @@ Usage: mpiexec [OPTIONS] [-n N] PROGRAM [ARGUMENTS]... [: [-n N] PROGRAM [ARGUME
 
 /// Why there is no job.
 #[derive(Debug, Error, PartialEq, Eq)]
-enum Wrong {
+enum MpiexecError {
     #[error("there is no option `{0}` (see mpiexec --help)")]
     Option(String),
     #[error("{0} needs {1}")]
@@ -117,9 +117,9 @@ impl Seen {
     }
 }
 
-impl From<HostsError> for Wrong {
-    fn from(error: HostsError) -> Wrong {
-        Wrong::Hosts(error.into())
+impl From<HostsError> for MpiexecError {
+    fn from(error: HostsError) -> MpiexecError {
+        MpiexecError::Hosts(error.into())
     }
 }
 
@@ -128,7 +128,7 @@ struct Parser<'a> {
     this_machine: &'a str,
     /// Of all programs, and how hosts are reached.
     hosts: Vec<HostEntry>,
-    reached: hosts::Arguments,
+    reached: hosts::HostsArguments,
     per_host: Option<u32>,
     bind: Bind,
     label: bool,
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
         Parser {
             this_machine,
             hosts: Vec::new(),
-            reached: hosts::Arguments::default(),
+            reached: hosts::HostsArguments::default(),
             per_host: None,
             bind: Bind::default(),
             label: false,
@@ -163,10 +163,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn launch(mut self, words: &[OsString]) -> Result<Launch, Wrong> {
+    fn launch(mut self, words: &[OsString]) -> Result<Launch, MpiexecError> {
         self.line(words)?;
         if self.programs.is_empty() {
-            return Err(Wrong::NoProgram);
+            return Err(MpiexecError::NoProgram);
         }
         let places = self.places()?;
         let all = self.seen.clone();
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The hosts of all ranks in order; none if all are this machine.
-    fn places(&self) -> Result<Option<Vec<(String, u32)>>, Wrong> {
+    fn places(&self) -> Result<Option<Vec<(String, u32)>>, MpiexecError> {
         let is_this = |host: &HostEntry| {
             ["localhost", "127.0.0.1", "::1", self.this_machine].contains(&host.name.as_str())
         };
@@ -218,7 +218,7 @@ impl<'a> Parser<'a> {
                 match known {
                     None => places.push((name, ranks)),
                     Some(at) if at + 1 == places.len() => places[at].1 += ranks,
-                    Some(_) => return Err(Wrong::Again(name)),
+                    Some(_) => return Err(MpiexecError::Again(name)),
                 }
             }
         }
@@ -226,12 +226,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Programs with their options, with `:` between.
-    fn line(&mut self, words: &[OsString]) -> Result<(), Wrong> {
+    fn line(&mut self, words: &[OsString]) -> Result<(), MpiexecError> {
         words.split(|word| word == ":").try_for_each(|words| self.program(words))
     }
 
     /// Options, a program, its arguments. A file of programs has none.
-    fn program(&mut self, words: &[OsString]) -> Result<(), Wrong> {
+    fn program(&mut self, words: &[OsString]) -> Result<(), MpiexecError> {
         let before = self.programs.len();
         let mut words = words.iter();
         let program = loop {
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
         };
         let Some(program) = program else {
             let is_file = self.programs.len() > before;
-            return if is_file { Ok(()) } else { Err(Wrong::NoProgram) };
+            return if is_file { Ok(()) } else { Err(MpiexecError::NoProgram) };
         };
         let next = Program { ranks: 1, ..Program::default() };
         let mut whole = mem::replace(&mut self.next, next);
@@ -257,7 +257,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An option without its first dash, and what follows it.
-    fn option(&mut self, name: &str, words: &mut Words<'_>) -> Result<(), Wrong> {
+    fn option(&mut self, name: &str, words: &mut Words<'_>) -> Result<(), MpiexecError> {
         let name = name.strip_prefix('-').unwrap_or(name);
         let (name, mut given) = match name.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -266,7 +266,7 @@ impl<'a> Parser<'a> {
         let said = || format!("-{name}");
         let mut value = |what| {
             let next = given.take().or_else(|| Some(words.next()?.to_string_lossy().into_owned()));
-            next.ok_or_else(|| Wrong::Needs(said(), what))
+            next.ok_or_else(|| MpiexecError::Needs(said(), what))
         };
         match name {
             "n" | "np" | "c" => {
@@ -300,7 +300,8 @@ impl<'a> Parser<'a> {
             "launcher-exec" => self.reached.launcher_exec = Some(value("a command")?),
             "host-timeout" => {
                 let text = value("seconds")?;
-                let time = seconds(&text).map_err(|_| Wrong::Value(said(), "seconds", text))?;
+                let time =
+                    seconds(&text).map_err(|_| MpiexecError::Value(said(), "seconds", text))?;
                 self.reached.host_timeout = Some(time);
             }
             "configfile" => {
@@ -318,7 +319,7 @@ impl<'a> Parser<'a> {
             }
             "rank-by" => drop(value("a value")?),
             "oversubscribe" | "allow-run-as-root" => {}
-            _ => return Err(Wrong::Option(format!("-{name}"))),
+            _ => return Err(MpiexecError::Option(format!("-{name}"))),
         }
         Ok(())
     }
@@ -357,8 +358,8 @@ pub(crate) fn split(line: &str) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
 }
 
-fn number(option: String, text: String) -> Result<u32, Wrong> {
-    text.parse().map_err(|_| Wrong::Value(option, "a number of ranks", text))
+fn number(option: String, text: String) -> Result<u32, MpiexecError> {
+    text.parse().map_err(|_| MpiexecError::Value(option, "a number of ranks", text))
 }
 
 fn bind(how: &str) -> Bind {
@@ -369,13 +370,13 @@ fn bind(how: &str) -> Bind {
     }
 }
 
-fn folder(name: &str) -> Result<PathBuf, Wrong> {
+fn folder(name: &str) -> Result<PathBuf, MpiexecError> {
     let folder = PathBuf::from(name);
-    if folder.is_dir() { Ok(folder) } else { Err(Wrong::Folder(name.to_owned())) }
+    if folder.is_dir() { Ok(folder) } else { Err(MpiexecError::Folder(name.to_owned())) }
 }
 
-fn read(name: &str) -> Result<String, Wrong> {
-    fs::read_to_string(name).map_err(|error| Wrong::File(name.to_owned(), error.to_string()))
+fn read(name: &str) -> Result<String, MpiexecError> {
+    fs::read_to_string(name).map_err(|error| MpiexecError::File(name.to_owned(), error.to_string()))
 }
 
 #[cfg(test)]
@@ -384,7 +385,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(line: &str) -> Result<Launch, Wrong> {
+    fn parse(line: &str) -> Result<Launch, MpiexecError> {
         Parser::new("here").launch(&split(line))
     }
 

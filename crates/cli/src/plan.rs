@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Args;
-use hikyaku_nic::plan::{Budget, Growth, LandingPlan, PlanError, Trace, TraceError};
+use hikyaku_nic::plan::{Budget, Growth, LandingPlan, PlanError, TraceError, TrafficTrace};
 use hikyaku_nic::units;
 use hikyaku_report::{Cell, Table, Unit};
 use thiserror::Error;
@@ -21,7 +21,7 @@ use crate::exit::{PrintError, USAGE, print, say};
 /// 'hikyaku run --plan'. Without a budget every source that used a ring gets one.
 #[derive(Debug, Args)]
 #[command(after_long_help = DETAILS)]
-pub(crate) struct Arguments {
+pub(crate) struct PlanArguments {
     /// Traces of one program: the first is planned, all of them tell how its partners grow
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
@@ -74,9 +74,9 @@ const SIZES: [u64; 5] = [64, 1024, 4096, 16_384, 100_000];
 
 /// Why there is no plan.
 #[derive(Debug, Error)]
-enum Failure {
+enum PlanFailure {
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Load(#[from] TraceLoadError),
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error("cannot write the plan {}: {error}", file.display())]
@@ -87,7 +87,7 @@ enum Failure {
 
 /// Why a trace or a plan cannot be loaded.
 #[derive(Debug, Error)]
-pub(crate) enum LoadError {
+pub(crate) enum TraceLoadError {
     #[error("cannot read {}: {error}", file.display())]
     Read { file: PathBuf, error: io::Error },
     #[error("{}, {error}", file.display())]
@@ -95,30 +95,32 @@ pub(crate) enum LoadError {
 }
 
 /// Reads a trace or a plan.
-pub(crate) fn load<T: FromStr<Err = TraceError>>(file: &Path) -> Result<T, LoadError> {
+pub(crate) fn load<T: FromStr<Err = TraceError>>(file: &Path) -> Result<T, TraceLoadError> {
     let text = fs::read_to_string(file);
-    let text = text.map_err(|error| LoadError::Read { file: file.into(), error })?;
-    text.parse().map_err(|error| LoadError::Wrong { file: file.into(), error })
+    let text = text.map_err(|error| TraceLoadError::Read { file: file.into(), error })?;
+    text.parse().map_err(|error| TraceLoadError::Wrong { file: file.into(), error })
 }
 
 /// Plans, prints, and writes the plan.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &PlanArguments) -> ExitCode {
     match plan(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Print(error)) => error.end(),
+        Err(PlanFailure::Print(error)) => error.end(),
         Err(error) => {
             say(format_args!("plan: {error}"));
             match error {
-                Failure::Load(LoadError::Wrong { .. }) | Failure::Plan(_) => ExitCode::from(USAGE),
+                PlanFailure::Load(TraceLoadError::Wrong { .. }) | PlanFailure::Plan(_) => {
+                    ExitCode::from(USAGE)
+                }
                 _ => ExitCode::FAILURE,
             }
         }
     }
 }
 
-fn plan(arguments: &Arguments) -> Result<(), Failure> {
-    let load = |file: &PathBuf| load::<Trace>(file);
-    let traces: Vec<Trace> = arguments.traces.iter().map(load).collect::<Result<_, _>>()?;
+fn plan(arguments: &PlanArguments) -> Result<(), PlanFailure> {
+    let load = |file: &PathBuf| load::<TrafficTrace>(file);
+    let traces: Vec<TrafficTrace> = arguments.traces.iter().map(load).collect::<Result<_, _>>()?;
     let budget = match (arguments.memory, arguments.shared) {
         (Some(memory), _) => Budget::Memory(memory),
         (None, Some(part)) => Budget::Shared(part),
@@ -129,14 +131,14 @@ fn plan(arguments: &Arguments) -> Result<(), Failure> {
     print(parts.join("\n").trim_end())?;
     if let Some(file) = &arguments.output {
         let written = fs::write(file, plans.planned[0].to_string());
-        written.map_err(|error| Failure::Write { file: file.clone(), error })?;
+        written.map_err(|error| PlanFailure::Write { file: file.clone(), error })?;
     }
     Ok(())
 }
 
 /// What is planned from traces, the first of which is the one to be printed.
 struct Plans<'t> {
-    traces: &'t [Trace],
+    traces: &'t [TrafficTrace],
     ring: u64,
     /// A ring for each source that used one.
     partners: Vec<LandingPlan>,
@@ -145,7 +147,7 @@ struct Plans<'t> {
 }
 
 impl Plans<'_> {
-    fn of(traces: &[Trace], ring: u64, budget: Budget) -> Result<Plans<'_>, PlanError> {
+    fn of(traces: &[TrafficTrace], ring: u64, budget: Budget) -> Result<Plans<'_>, PlanError> {
         let by = |budget| -> Result<Vec<_>, _> {
             traces.iter().map(|trace| LandingPlan::of(trace, ring, budget)).collect()
         };
@@ -258,7 +260,7 @@ impl Plans<'_> {
 
     /// The numbers of ranks of the traces, each once.
     fn sizes(&self) -> Vec<u32> {
-        let mut sizes: Vec<u32> = self.traces.iter().map(Trace::ranks).collect();
+        let mut sizes: Vec<u32> = self.traces.iter().map(TrafficTrace::ranks).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes

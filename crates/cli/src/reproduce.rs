@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use hikyaku_reproduce::{self as reproduce, Item, Outcome, Report, Verdict, items, select};
+use hikyaku_reproduce::{
+    self as reproduce, ExperimentOutcome, PaperItem, Report, Verdict, items, select,
+};
 
 use crate::exit::{PrintError, USAGE, print, say};
 
@@ -17,7 +19,7 @@ use crate::exit::{PrintError, USAGE, print, say};
 /// the same results every time. Without ITEM all experiments run, in half a minute of one core.
 #[derive(Debug, Args)]
 #[command(after_long_help = DETAILS)]
-pub(crate) struct Arguments {
+pub(crate) struct ReproduceArguments {
     /// Which experiments: names of --list, or the beginnings of names (000, 003-figure)
     #[arg(value_name = "ITEM")]
     items: Vec<String>,
@@ -55,9 +57,9 @@ Examples:
 const NOT_MET: u8 = 3;
 
 /// Runs the experiments and writes what came out.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &ReproduceArguments) -> ExitCode {
     if arguments.list {
-        let line = |item: &Item| format!("{:20} {}", item.name, item.title);
+        let line = |item: &PaperItem| format!("{:20} {}", item.name, item.title);
         return match print(items().iter().map(line).collect::<Vec<_>>().join("\n")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => error.end(),
@@ -70,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let mut progress = Progress::default();
+    let mut progress = ProgressLines::default();
     let report = reproduce::run(&chosen, arguments.ranges, |item, outcome, took| {
         tell(item, outcome, took, &mut progress);
     });
@@ -89,7 +91,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// Prints one line on an experiment, and one for each mismatch.
-fn tell(item: &Item, outcome: &Outcome, took: Duration, progress: &mut Progress) {
+fn tell(
+    item: &PaperItem,
+    outcome: &ExperimentOutcome,
+    took: Duration,
+    progress: &mut ProgressLines,
+) {
     let mark = if outcome.passes() { "        " } else { "mismatch" };
     let seconds = took.as_secs_f64();
     progress.print(format!("{mark}  {:20} {} ({seconds:.1} s)", item.name, item.title));
@@ -103,11 +110,11 @@ fn tell(item: &Item, outcome: &Outcome, took: Duration, progress: &mut Progress)
 
 /// Lines of progress. If they cannot be printed the run goes on: the results are files.
 #[derive(Default)]
-struct Progress {
+struct ProgressLines {
     failed: Option<PrintError>,
 }
 
-impl Progress {
+impl ProgressLines {
     fn print(&mut self, line: String) {
         if self.failed.is_none() {
             self.failed = print(line).err();

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit, WayTally};
 use hikyaku_launch::{Bind, FullPolicy, HeapError, Launch, LongStores, OnHosts};
-use hikyaku_nic::plan::Trace;
+use hikyaku_nic::plan::TrafficTrace;
 use thiserror::Error;
 
 use crate::hosts::WrongHosts;
@@ -22,7 +22,7 @@ use crate::{exit, plan};
 #[command(override_usage = "hikyaku run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n       \
                       hikyaku run --hosts A:N,B:N [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
 #[command(after_long_help = DETAILS)]
-pub(crate) struct Arguments {
+pub(crate) struct RunArguments {
     /// How many ranks to start
     ///
     /// From 1 to 4096. There may be more ranks than CPUs: ranks that wait sleep. With hosts, as
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     ranks: Option<u32>,
 
     #[command(flatten)]
-    hosts: crate::hosts::Arguments,
+    hosts: crate::hosts::HostsArguments,
 
     /// How to tie ranks to CPUs [default: shares, if there are enough CPUs]
     ///
@@ -234,7 +234,7 @@ Examples:
 const WRONG_USE: u8 = 2;
 
 /// Runs the job and ends as it did.
-pub(crate) fn run(arguments: Arguments) -> ExitCode {
+pub(crate) fn run(arguments: RunArguments) -> ExitCode {
     let stats = arguments.stats;
     let launch = match launch(arguments) {
         Ok(launch) => launch,
@@ -275,7 +275,7 @@ fn say_counts(counts: &[u64]) {
 
 /// Why a command line is no job.
 #[derive(Debug, Error)]
-enum Wrong {
+enum RunError {
     /// An algorithm is chosen that so many ranks cannot do.
     #[error(transparent)]
     Choice(#[from] UnknownChoice),
@@ -287,10 +287,10 @@ enum Wrong {
     #[error("cannot write the trace {}: {error}", file.display())]
     Trace { file: PathBuf, error: io::Error },
     #[error(transparent)]
-    Plan(#[from] plan::LoadError),
+    Plan(#[from] plan::TraceLoadError),
 }
 
-fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
+fn launch(arguments: RunArguments) -> Result<Launch, RunError> {
     let hosts = arguments.hosts.places(arguments.ranks)?;
     let of_hosts = |hosts: &OnHosts| hosts.places.iter().map(|(_, ranks)| ranks).sum();
     let ranks = hosts.as_ref().map(of_hosts).or(arguments.ranks).unwrap_or_default();
@@ -339,8 +339,8 @@ fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
     }
     if let Some(file) = arguments.trace {
         let path =
-            begin_trace(&file, launch.ranks).map_err(|error| Wrong::Trace { file, error })?;
-        launch.set(Trace::VARIABLE, path.display());
+            begin_trace(&file, launch.ranks).map_err(|error| RunError::Trace { file, error })?;
+        launch.set(TrafficTrace::VARIABLE, path.display());
     }
     if let Some(seed) = arguments.faults {
         launch.set(NotASeed::OF_PORTS, seed);
@@ -350,7 +350,7 @@ fn launch(arguments: Arguments) -> Result<Launch, Wrong> {
 
 /// Begins a trace to which the ranks append, wherever they go; what was in the file is gone.
 fn begin_trace(file: &Path, ranks: u32) -> io::Result<PathBuf> {
-    fs::write(file, Trace::head(ranks))?;
+    fs::write(file, TrafficTrace::head(ranks))?;
     fs::canonicalize(file)
 }
 
@@ -379,7 +379,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: RunArguments,
     }
 
     fn parse(words: &str) -> Result<Launch, clap::Error> {

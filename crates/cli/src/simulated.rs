@@ -37,5 +37,5 @@ mod stencil;
 
 pub use collective::{CollectiveError, collective};
 pub use hikyaku_coll::chosen;
-pub use rank::{SimulatedRank, Unit};
+pub use rank::{BufferUnit, SimulatedRank};
 pub use stencil::{Plane, PlaneError, conjugate_gradients, heat};

@@ -15,7 +15,7 @@ use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{
-    HostCosts, Job, JobConfig, PacketFormat, Payload, PlainInterface, Rank, Report,
+    HostCosts, Job, JobConfig, JobReport, PacketFormat, Payload, PlainInterface, Rank,
 };
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::network::{
@@ -33,7 +33,7 @@ fn run<F: Future<Output = R> + 'static, R: 'static>(
     model: Box<dyn NetworkModel>,
     config: JobConfig,
     program: impl Fn(Rank) -> F,
-) -> Result<Report<R>, SimError> {
+) -> Result<JobReport<R>, SimError> {
     let simulation = Simulation::new(1);
     let network = Network::new(&simulation, model);
     let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
@@ -294,7 +294,7 @@ fn broadcast_on(
     machine: &str,
     algorithm: Option<broadcast::Algorithm>,
     bytes: usize,
-) -> Report<Result<Vec<u8>, CollError<SimError>>> {
+) -> JobReport<Result<Vec<u8>, CollError<SimError>>> {
     let (_simulation, job) = job_on(machine);
     let report = job.run(move |rank| {
         let group = SimulatedRank::<u8>::new(rank);

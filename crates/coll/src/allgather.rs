@@ -13,13 +13,13 @@ use std::ops::Range;
 
 use hikyaku_nic::ring::LINE_BYTES;
 
-use crate::blocks::{Blocks, disjoint};
+use crate::blocks::{BlockPlaces, disjoint};
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::fold::Fold;
 use crate::group::Group;
 use crate::names::Operation;
-use crate::rounds::{Rounds, Stop, starts};
+use crate::rounds::{LineRounds, Stop, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -58,7 +58,7 @@ pub fn begin_allgather<'a, G: Group>(
         select::resolve(group, algorithm, needs_lines, || select::for_allgather(group, data.len()));
     let length = mine.map_or_else(|| data.len() / group.size() as usize, <[G::Byte]>::len);
     let signature = Signature::new(Operation::Allgather).bytes(length);
-    let blocks = Blocks::Equal { length };
+    let blocks = BlockPlaces::Equal { length };
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(start(call, algorithm, mine, data, blocks));
@@ -88,7 +88,7 @@ pub fn allgatherv<'a, G: Group>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.len()));
     let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
-    start(call, algorithm, mine, data, Blocks::of_lengths(lengths))
+    start(call, algorithm, mine, data, BlockPlaces::of_lengths(lengths))
 }
 
 async fn start<G: Group>(
@@ -96,12 +96,13 @@ async fn start<G: Group>(
     algorithm: Algorithm,
     mine: Option<&[G::Byte]>,
     data: &mut [G::Byte],
-    blocks: Blocks,
+    blocks: BlockPlaces,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         prepare(team, mine, data, &blocks)?;
         let mut algorithm = algorithm;
-        if let (Algorithm::Lines | Algorithm::Read, Blocks::Equal { length }) = (algorithm, &blocks)
+        if let (Algorithm::Lines | Algorithm::Read, BlockPlaces::Equal { length }) =
+            (algorithm, &blocks)
         {
             let reads = (algorithm == Algorithm::Read, mine);
             match lines(team, data, *length, reads).await {
@@ -131,7 +132,7 @@ fn prepare<G: Group>(
     team: &Team<'_, G>,
     mine: Option<&[G::Byte]>,
     data: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     match blocks.count() {
         Some(count) => {
@@ -160,7 +161,7 @@ fn prepare<G: Group>(
 async fn butterfly<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     let (rank, fold) = (team.rank(), Fold::new(team.size()));
     let Some(place) = fold.place_of(rank) else {
@@ -196,7 +197,7 @@ async fn butterfly<G: Group>(
 async fn bruck<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     let (rank, size) = (team.rank(), team.size());
     let bytes = |first: u32, count: u32| blocks.run(first, count, size);
@@ -225,7 +226,7 @@ async fn bruck<G: Group>(
 async fn ring<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     let (next, previous) = (team.after(1), team.before(1));
     for step in 0..team.size() - 1 {
@@ -242,7 +243,7 @@ async fn ring<G: Group>(
 /// Parts of `length` bytes; this rank's is in its place, and where the program gave it: untouched
 /// since, it is copied faster from there. `false`: they cannot be read.
 async fn read<G: Group>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     mine: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     length: usize,
@@ -265,7 +266,7 @@ async fn lines<G: Group>(
     length: usize,
     (reads, mine): (bool, Option<&[G::Byte]>),
 ) -> Result<(), Stop<G>> {
-    let rounds = Rounds::begin(team).await?;
+    let rounds = LineRounds::begin(team).await?;
     team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
     if reads && read(&rounds, mine, data, length).await? {
         return Ok(());
@@ -287,7 +288,7 @@ fn at_once<G: Group>(
     data: &mut [G::Byte],
     length: usize,
 ) -> Option<Result<(), Failure<G>>> {
-    let rounds = Rounds::at_once(team)?;
+    let rounds = LineRounds::at_once(team)?;
     if length > LINE_BYTES && length > rounds.part(PIECES, 1) {
         return None;
     }
@@ -300,7 +301,7 @@ fn at_once<G: Group>(
 /// One piece of everybody's part.
 #[inline(always)]
 fn collect<G: Group>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     length: usize,
     piece: Range<usize>,

@@ -20,7 +20,7 @@ use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
-use crate::rounds::{NEEDS_LINES, Rounds, Stop};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -228,7 +228,7 @@ async fn read<G: Group>(
     into: &mut [G::Byte],
     length: usize,
 ) -> Result<bool, Stop<G>> {
-    let rounds = Rounds::begin(team).await?;
+    let rounds = LineRounds::begin(team).await?;
     let Some(memory) = rounds.show(data).await? else { return Ok(false) };
     let own = rounds.place * length;
     into[own..][..length].copy_from_slice(&data[own..][..length]);

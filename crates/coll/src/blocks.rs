@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The places of blocks in an array in which they lie one after the other, in rank order.
 #[derive(Debug, Clone)]
-pub(crate) enum Blocks {
+pub(crate) enum BlockPlaces {
     /// All of the same length.
     Equal { length: usize },
     /// A number of elements of `width` bytes, spread as evenly as can be, the first blocks longer.
@@ -13,27 +13,31 @@ pub(crate) enum Blocks {
     Given { offsets: Vec<usize> },
 }
 
-impl Blocks {
+impl BlockPlaces {
     /// An array of `bytes` bytes, cut between elements of `width`.
-    pub(crate) fn even(bytes: usize, width: usize, count: u32) -> Blocks {
-        Blocks::Even { elements: bytes / width.max(1), width: width.max(1), count: count as usize }
+    pub(crate) fn even(bytes: usize, width: usize, count: u32) -> BlockPlaces {
+        BlockPlaces::Even {
+            elements: bytes / width.max(1),
+            width: width.max(1),
+            count: count as usize,
+        }
     }
 
     /// Blocks of these lengths.
-    pub(crate) fn of_lengths(lengths: &[usize]) -> Blocks {
+    pub(crate) fn of_lengths(lengths: &[usize]) -> BlockPlaces {
         let mut end = 0;
         let ends = lengths.iter().map(|length| {
             end += length;
             end
         });
-        Blocks::Given { offsets: std::iter::once(0).chain(ends).collect() }
+        BlockPlaces::Given { offsets: std::iter::once(0).chain(ends).collect() }
     }
 
     /// How many blocks there are, if that was given.
     pub(crate) fn count(&self) -> Option<usize> {
         match self {
-            Blocks::Given { offsets } => Some(offsets.len() - 1),
-            Blocks::Equal { .. } | Blocks::Even { .. } => None,
+            BlockPlaces::Given { offsets } => Some(offsets.len() - 1),
+            BlockPlaces::Equal { .. } | BlockPlaces::Even { .. } => None,
         }
     }
 
@@ -41,11 +45,11 @@ impl Blocks {
     pub(crate) fn offset(&self, index: u32) -> usize {
         let index = index as usize;
         match self {
-            Blocks::Equal { length } => index * length,
-            Blocks::Even { elements, width, count } => {
+            BlockPlaces::Equal { length } => index * length,
+            BlockPlaces::Even { elements, width, count } => {
                 (index * (elements / count) + index.min(elements % count)) * width
             }
-            Blocks::Given { offsets } => offsets[index],
+            BlockPlaces::Given { offsets } => offsets[index],
         }
     }
 
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn even_blocks_cover_the_array_between_elements() {
         for (elements, count) in [(0, 3), (2, 3), (3, 3), (10, 3), (7, 1), (5, 8)] {
-            let blocks = Blocks::even(elements * 8, 8, count);
+            let blocks = BlockPlaces::even(elements * 8, 8, count);
             let lengths: Vec<usize> = (0..count).map(|index| blocks.length(index) / 8).collect();
             assert_eq!(lengths.iter().sum::<usize>(), elements);
             assert!(
@@ -125,7 +129,7 @@ mod tests {
 
     #[test]
     fn given_blocks_lie_one_after_the_other_and_run_around_the_end() {
-        let blocks = Blocks::of_lengths(&[3, 0, 5]);
+        let blocks = BlockPlaces::of_lengths(&[3, 0, 5]);
         assert_eq!([0, 1, 2].map(|index| blocks.range(index)), [0..3, 3..3, 3..8]);
         assert_eq!((blocks.run(2, 2, 3), blocks.run(1, 3, 3), blocks.run(0, 0, 3)), (8, 8, 0));
     }

@@ -19,19 +19,19 @@ use std::task::Poll;
 use hikyaku_msg::{Layout, join, join_all};
 
 use crate::error::{Caller, Cause, CollError, Failure};
-use crate::group::{Ending, Group, Notice};
+use crate::group::{Group, Notice, OperationEnding};
 use crate::names::Named;
 use crate::questions::{Asked, Made};
 use crate::signature::Signature;
-use crate::turns::Turn;
+use crate::turns::LineTurn;
 
 /// An operation that was called at this rank and is not over.
 pub(crate) struct Call<'g, G: Group> {
-    inner: Inner<'g, G>,
+    inner: CallGroup<'g, G>,
 }
 
 /// What an algorithm sees of its call.
-struct Inner<'g, G: Group> {
+struct CallGroup<'g, G: Group> {
     group: &'g G,
     made: Made,
     number: u32,
@@ -49,7 +49,7 @@ struct Inner<'g, G: Group> {
     /// Whether it has entered its first round on the lines before it was first polled.
     has_entered: Cell<bool>,
     /// How it ends if it is dropped now; `None`: it has ended.
-    ending: Cell<Option<Ending>>,
+    ending: Cell<Option<OperationEnding>>,
 }
 
 /// A call that was made: it is over, or a future.
@@ -89,7 +89,7 @@ impl<'g, G: Group> Call<'g, G> {
         let algorithm = (!lines).then_some(index as u8);
         let made = Made { call: signature.element(group.element()), algorithm };
         let number = group.open(made);
-        Call { inner: Inner::new(group, made, number, index) }
+        Call { inner: CallGroup::new(group, made, number, index) }
     }
 
     /// The same for a call by lines. If they are free, `act` does what can be done without waiting:
@@ -104,9 +104,9 @@ impl<'g, G: Group> Call<'g, G> {
         let made = Made { call: signature.element(group.element()), algorithm: None };
         let Some(number) = group.next_on_lines() else {
             let number = group.open(made);
-            return Begun::Waits(Call { inner: Inner::new(group, made, number, index) });
+            return Begun::Waits(Call { inner: CallGroup::new(group, made, number, index) });
         };
-        let call = Call { inner: Inner::new(group, made, number, index) };
+        let call = Call { inner: CallGroup::new(group, made, number, index) };
         call.inner.is_open.set(false);
         match act(&Team::of_all(&call.inner)) {
             Some(Ok(result)) => {
@@ -172,7 +172,7 @@ impl<'g, G: Group> Call<'g, G> {
 }
 
 /// Closes a call when it is dropped.
-struct Close<'c, 'g, G: Group>(&'c Inner<'g, G>);
+struct Close<'c, 'g, G: Group>(&'c CallGroup<'g, G>);
 
 impl<G: Group> Drop for Close<'_, '_, G> {
     #[inline]
@@ -181,10 +181,10 @@ impl<G: Group> Drop for Close<'_, '_, G> {
     }
 }
 
-impl<'g, G: Group> Inner<'g, G> {
+impl<'g, G: Group> CallGroup<'g, G> {
     #[inline(always)]
-    fn new(group: &'g G, made: Made, number: u32, index: usize) -> Inner<'g, G> {
-        Inner {
+    fn new(group: &'g G, made: Made, number: u32, index: usize) -> CallGroup<'g, G> {
+        CallGroup {
             group,
             made,
             number,
@@ -195,26 +195,26 @@ impl<'g, G: Group> Inner<'g, G> {
             found: Cell::default(),
             is_known: Cell::new(false),
             has_entered: Cell::new(false),
-            ending: Cell::new(Some(Ending::Failed(Cause::Dropped))),
+            ending: Cell::new(Some(OperationEnding::Failed(Cause::Dropped))),
         }
     }
 }
 
-impl<G: Group> Inner<'_, G> {
+impl<G: Group> CallGroup<'_, G> {
     /// How it ends from now on.
     #[inline(always)]
     fn end_with<R>(&self, result: &Result<R, Failure<G>>) {
         self.ending.set(Some(match result {
-            Ok(_) => Ending::Done,
+            Ok(_) => OperationEnding::Done,
             Err(error) => self.failed(error),
         }));
     }
 
     #[cold]
-    fn failed(&self, failure: &Failure<G>) -> Ending {
+    fn failed(&self, failure: &Failure<G>) -> OperationEnding {
         match self.found.get() {
-            Some(cause) => Ending::Failed(cause),
-            None if self.is_known.get() => Ending::Known,
+            Some(cause) => OperationEnding::Failed(cause),
+            None if self.is_known.get() => OperationEnding::Known,
             None => ending_of::<G>(failure),
         }
     }
@@ -282,9 +282,9 @@ impl<G: Group> Drop for Call<'_, G> {
 }
 
 /// Whether the others have to be told of a failure, and what.
-fn ending_of<G: Group>(failure: &Failure<G>) -> Ending {
-    Ending::Failed(match failure {
-        CollError::GaveUp { .. } => return Ending::Told,
+fn ending_of<G: Group>(failure: &Failure<G>) -> OperationEnding {
+    OperationEnding::Failed(match failure {
+        CollError::GaveUp { .. } => return OperationEnding::Told,
         CollError::Differ { one, other } => Cause::Differ { one: *one, other: *other },
         CollError::Message(error) => match G::gone(error) {
             Some(rank) => Cause::Gone { rank },
@@ -296,7 +296,7 @@ fn ending_of<G: Group>(failure: &Failure<G>) -> Ending {
 
 /// The ranks an algorithm runs among: all of the group, or some of them, numbered from 0.
 pub(crate) struct Team<'c, G: Group> {
-    call: &'c Inner<'c, G>,
+    call: &'c CallGroup<'c, G>,
     rank: u32,
     size: u32,
     /// Ranks of the group in the order of their numbers here; `None`: all.
@@ -305,7 +305,7 @@ pub(crate) struct Team<'c, G: Group> {
 
 impl<'c, G: Group> Team<'c, G> {
     #[inline]
-    fn of_all(call: &'c Inner<'c, G>) -> Team<'c, G> {
+    fn of_all(call: &'c CallGroup<'c, G>) -> Team<'c, G> {
         Team { call, rank: call.group.rank(), size: call.group.size(), members: None }
     }
 
@@ -335,7 +335,7 @@ impl<'c, G: Group> Team<'c, G> {
 
     /// Whether this call has the lines.
     #[inline]
-    pub(crate) fn turn(&self) -> Turn {
+    pub(crate) fn turn(&self) -> LineTurn {
         self.group().turn(self.call.number)
     }
 

@@ -13,22 +13,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hikyaku_msg::{Answerer, Endpoint, MsgError, Received, RecvFuture};
+use hikyaku_msg::{Answerer, ContextEndpoint, MsgError, Received, RecvFuture};
 use hikyaku_nic::fabric::{
-    Activity, GroupError, GroupId, GroupPort, Name, Offer, PeerState, Port, PostError, Rank,
+    Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, PeerState, Port, PostError, Rank,
     RemoteAddress, Space, Wait,
 };
 use hikyaku_nic::time::Time;
 
 use crate::error::{Caller, Cause};
-use crate::group::{ADDRESS, Ending, Facilities, Group, Notice, Reach};
+use crate::group::{ADDRESS, CopyReach, Facilities, Group, Notice, OperationEnding};
 use crate::mates::Mates;
 use crate::names::{
     LOSS_TAG, is_among, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of,
 };
 use crate::questions::{Asked, Doubt, LONG_PATIENCE, Made, Question, Questions};
 use crate::signature::Element;
-use crate::turns::{Loss, Passed, Turn, Turns, is_before, later};
+use crate::turns::{LineTurn, LineTurns, Loss, Passed, is_before, later};
 
 /// A rank's handle on a communicator, for collectives.
 ///
@@ -36,9 +36,9 @@ use crate::turns::{Loss, Passed, Turn, Turns, is_before, later};
 /// context: every rank starts the collectives of a context in the same order (MPI 5.0 §6.12), and
 /// so all have the same number for the same one.
 #[derive(Debug)]
-pub struct Communicator<'e, P: Port> {
-    endpoint: Endpoint<'e, P>,
-    book: &'e Book,
+pub struct CommunicatorGroup<'e, P: Port> {
+    endpoint: ContextEndpoint<'e, P>,
+    book: &'e CollectiveBook,
     element: Element,
     looks: u32,
 }
@@ -48,7 +48,7 @@ const LOOKS: u32 = 8;
 
 /// What a rank notes of a communicator's collectives.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct CollectiveBook {
     /// How many were started.
     started: Cell<u32>,
     /// The first one and how many there will be, if the context is also that of other books.
@@ -67,37 +67,45 @@ pub struct Book {
     /// The lines, when they are there.
     lines: Cell<Option<GroupId>>,
     /// What this rank has offered for them, and in which call.
-    offered: Cell<Option<(u32, Offer)>>,
+    offered: Cell<Option<(u32, ChannelOffer)>>,
     /// Which channels it offers first.
     like: u32,
-    turns: RefCell<Turns>,
+    turns: RefCell<LineTurns>,
     questions: Questions,
     /// Whether the kernel has refused a mate a copy, in a call by lines: all know alike.
     reads_refused: Cell<bool>,
 }
 
-impl Book {
+impl CollectiveBook {
     /// A book for the ranks that `endpoint` reaches, all of which make collectives with it. They
     /// agree on lines when they first have a use for them, if ranks of a node can share some.
     /// `like`: a number that they know alike, another one for each of their communicators.
-    pub fn agreeing<P: GroupPort>(endpoint: &Endpoint<'_, P>, like: u32) -> Book {
+    pub fn agreeing<P: GroupPort>(endpoint: &ContextEndpoint<'_, P>, like: u32) -> CollectiveBook {
         let is_forked = endpoint.with_port(|port| port.is_forked());
         let mates = Mates::of(endpoint.rank(), endpoint.size(), |rank| endpoint.node_of(rank));
         let mates = mates.filter(|_| !is_forked);
         let in_job = |mates: &Mates| mates.ranks().map(|rank| endpoint.in_job(rank).ok()).collect();
         let ranks: Option<Vec<Rank>> = mates.as_ref().and_then(in_job);
         let mates = mates.filter(|_| ranks.is_some());
-        Book { mates, ranks: ranks.unwrap_or_default(), like, ..Book::default() }
+        CollectiveBook {
+            mates,
+            ranks: ranks.unwrap_or_default(),
+            like,
+            ..CollectiveBook::default()
+        }
     }
 
     /// A book for all ranks of a job whose lines are there, on a channel that nobody offers before.
-    pub fn with_lines<P: GroupPort>(endpoint: &Endpoint<'_, P>, channel: u32) -> Book {
-        let book = Book::agreeing(endpoint, channel);
+    pub fn with_lines<P: GroupPort>(
+        endpoint: &ContextEndpoint<'_, P>,
+        channel: u32,
+    ) -> CollectiveBook {
+        let book = CollectiveBook::agreeing(endpoint, channel);
         let join = |port: &mut P| port.join(channel, &book.ranks, 0).ok();
         let lines = book.mates.as_ref().and_then(|_| endpoint.with_port(join));
         book.lines.set(lines);
         let mates = book.mates.filter(|_| lines.is_some());
-        Book { mates, ..book }
+        CollectiveBook { mates, ..book }
     }
 
     /// The end of the communicator: its lines are free for others when all ranks have come here.
@@ -119,15 +127,19 @@ impl Book {
 
     /// The same with `started` collectives started, none of which is open.
     #[must_use]
-    pub fn after(self, started: u32) -> Book {
-        Book { started: Cell::new(started), ..self }
+    pub fn after(self, started: u32) -> CollectiveBook {
+        CollectiveBook { started: Cell::new(started), ..self }
     }
 
     /// A book of `count` collectives from this number on, in a context where there are others too:
     /// several threads may make them at once.
     #[must_use]
-    pub fn only(first: u32, count: u32) -> Book {
-        Book { started: Cell::new(first), only: Some((first, count)), ..Book::default() }
+    pub fn only(first: u32, count: u32) -> CollectiveBook {
+        CollectiveBook {
+            started: Cell::new(first),
+            only: Some((first, count)),
+            ..CollectiveBook::default()
+        }
     }
 
     /// Whether a message with this tag may belong to this book.
@@ -165,26 +177,29 @@ impl Book {
     }
 }
 
-impl<P: Port> Clone for Communicator<'_, P> {
+impl<P: Port> Clone for CommunicatorGroup<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Port> Copy for Communicator<'_, P> {}
+impl<P: Port> Copy for CommunicatorGroup<'_, P> {}
 
-impl<'e, P: GroupPort> Communicator<'e, P> {
+impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
     /// The ranks that `endpoint` reaches, and the book of their collectives.
     #[inline]
-    pub fn new(endpoint: Endpoint<'e, P>, book: &'e Book) -> Communicator<'e, P> {
-        Communicator { endpoint, book, element: Element::BYTE, looks: 1 }
+    pub fn new(
+        endpoint: ContextEndpoint<'e, P>,
+        book: &'e CollectiveBook,
+    ) -> CommunicatorGroup<'e, P> {
+        CommunicatorGroup { endpoint, book, element: Element::BYTE, looks: 1 }
     }
 
     /// The same ranks, for calls that do nothing else than wait.
     #[inline]
     #[must_use]
-    pub fn waiting(self) -> Communicator<'e, P> {
-        Communicator { looks: LOOKS, ..self }
+    pub fn waiting(self) -> CommunicatorGroup<'e, P> {
+        CommunicatorGroup { looks: LOOKS, ..self }
     }
 
     fn waits(&self) -> bool {
@@ -193,12 +208,12 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
 
     /// The same ranks, for calls on elements that are not bytes.
     #[must_use]
-    pub fn with_elements(self, element: Element) -> Communicator<'e, P> {
-        Communicator { element, ..self }
+    pub fn with_elements(self, element: Element) -> CommunicatorGroup<'e, P> {
+        CommunicatorGroup { element, ..self }
     }
 
     /// What its messages go through.
-    pub fn endpoint(&self) -> &Endpoint<'e, P> {
+    pub fn endpoint(&self) -> &ContextEndpoint<'e, P> {
         &self.endpoint
     }
 
@@ -346,7 +361,7 @@ impl<'e, P: GroupPort> Communicator<'e, P> {
     }
 }
 
-impl<P: GroupPort> Group for Communicator<'_, P> {
+impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     type Byte = u8;
     type Error = MsgError;
 
@@ -446,7 +461,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     #[inline]
-    fn offer(&self, number: u32) -> Option<[u8; Offer::BYTES]> {
+    fn offer(&self, number: u32) -> Option<[u8; ChannelOffer::BYTES]> {
         if self.book.lines.get().is_some() {
             return None;
         }
@@ -456,13 +471,13 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     fn join_offers(theirs: &[u8], mine: &mut [u8]) {
-        let both = Offer::of_bytes(theirs).and(Offer::of_bytes(mine));
+        let both = ChannelOffer::of_bytes(theirs).and(ChannelOffer::of_bytes(mine));
         mine.copy_from_slice(&both.to_bytes());
     }
 
     fn settle(&self, number: u32, offered: &[u8]) -> Result<bool, MsgError> {
         let Some((_, own)) = self.book.offered.take() else { return Ok(false) };
-        let all = Offer::of_bytes(offered).and(own);
+        let all = ChannelOffer::of_bytes(offered).and(own);
         let ranks = &self.book.ranks;
         let lines = self.endpoint.with_port(|port| {
             port.withdraw(own);
@@ -479,7 +494,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     #[inline]
-    fn turn(&self, number: u32) -> Turn {
+    fn turn(&self, number: u32) -> LineTurn {
         self.book.turns.borrow().turn(number)
     }
 
@@ -548,7 +563,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
         address.map_or([0; ADDRESS], encode_address)
     }
 
-    fn reach(address: &[u8; ADDRESS]) -> Option<Reach> {
+    fn reach(address: &[u8; ADDRESS]) -> Option<CopyReach> {
         decode_address(address).map(|(reach, _)| reach)
     }
 
@@ -565,8 +580,8 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
             return Ok(false);
         };
         let space = match reach {
-            Reach::Region => Space::Region,
-            Reach::Process => Space::Process,
+            CopyReach::Region => Space::Region,
+            CopyReach::Process => Space::Process,
         };
         let offset = start.wrapping_add(from as u64);
         let from = RemoteAddress { rank: *rank, space, offset };
@@ -598,7 +613,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 
     #[inline]
-    fn close(&self, number: u32, ending: Ending) {
+    fn close(&self, number: u32, ending: OperationEnding) {
         self.book.open.borrow_mut().retain(|other| *other != number);
         let offered = self.book.offered.get().filter(|(of, _)| *of == number);
         if let Some((_, offer)) = offered {
@@ -610,14 +625,14 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
             });
         }
         match ending {
-            Ending::Done => self.book.turns.borrow_mut().done(number),
-            Ending::Known => {
+            OperationEnding::Done => self.book.turns.borrow_mut().done(number),
+            OperationEnding::Known => {
                 self.book.turns.borrow_mut().done(number);
                 self.book.note_failure(number);
                 self.book.end_doubt(|doubt| !is_before(number, doubt.number));
             }
-            Ending::Failed(cause) => self.failed(number, cause, true),
-            Ending::Told => self.failed(number, Cause::Failed, false),
+            OperationEnding::Failed(cause) => self.failed(number, cause, true),
+            OperationEnding::Told => self.failed(number, Cause::Failed, false),
         }
         self.drop_left_overs();
     }
@@ -695,7 +710,7 @@ impl<P: GroupPort> Group for Communicator<'_, P> {
     }
 }
 
-impl<P: GroupPort> Communicator<'_, P> {
+impl<P: GroupPort> CommunicatorGroup<'_, P> {
     #[cold]
     fn question(&self, to: u32, question: Question) {
         // One that cannot be asked is gone, which its messages say.
@@ -753,12 +768,12 @@ fn encode_address(address: RemoteAddress) -> [u8; ADDRESS] {
     bytes
 }
 
-fn decode_address(bytes: &[u8; ADDRESS]) -> Option<(Reach, u64)> {
+fn decode_address(bytes: &[u8; ADDRESS]) -> Option<(CopyReach, u64)> {
     let (reach, offset) = bytes.split_at(8);
     let [reach, offset] = [reach, offset].map(|half| half.try_into().map(u64::from_le_bytes));
     match reach.ok()? {
-        1 => Some((Reach::Region, offset.ok()?)),
-        2 => Some((Reach::Process, offset.ok()?)),
+        1 => Some((CopyReach::Region, offset.ok()?)),
+        2 => Some((CopyReach::Process, offset.ok()?)),
         _ => None,
     }
 }
@@ -804,7 +819,7 @@ mod tests {
 
     #[test]
     fn who_tells_of_a_loss_is_told_of_later_calls() {
-        let mut turns = Turns::default();
+        let mut turns = LineTurns::default();
         let heard = Loss { from: 3, until: 5, rank: 1, cause: Cause::Dropped };
         let mut answerer = LossAnswerer(turns.passed().clone());
         let letter = encode_loss(&heard);

@@ -11,13 +11,13 @@ use std::fmt::Debug;
 use std::future::{Future, ready};
 
 use hikyaku_msg::join_all;
-use hikyaku_nic::fabric::Offer;
+use hikyaku_nic::fabric::ChannelOffer;
 
 use crate::error::Cause;
 use crate::mates::Mates;
 use crate::questions::{Asked, Made};
 use crate::signature::Element;
-use crate::turns::Turn;
+use crate::turns::LineTurn;
 
 /// One rank's handle on the ranks it computes together with.
 ///
@@ -140,7 +140,7 @@ pub trait Group {
 
     /// What this rank offers for lines that all agree on, as the call of this number does that has
     /// them first; `None`: they are there.
-    fn offer(&self, number: u32) -> Option<[Self::Byte; Offer::BYTES]> {
+    fn offer(&self, number: u32) -> Option<[Self::Byte; ChannelOffer::BYTES]> {
         let _ = number;
         None
     }
@@ -169,9 +169,9 @@ pub trait Group {
     }
 
     /// Whether a call has the lines.
-    fn turn(&self, number: u32) -> Turn {
+    fn turn(&self, number: u32) -> LineTurn {
         let _ = number;
-        Turn::Lost
+        LineTurn::Lost
     }
 
     /// A call by lines goes on without them.
@@ -227,7 +227,7 @@ pub trait Group {
     }
 
     /// Who can copy from an address that [`Group::expose`] gave at another rank; `None`: nobody.
-    fn reach(address: &[Self::Byte; ADDRESS]) -> Option<Reach> {
+    fn reach(address: &[Self::Byte; ADDRESS]) -> Option<CopyReach> {
         let _ = address;
         None
     }
@@ -260,7 +260,7 @@ pub trait Group {
     /// Says how this rank's part in an operation has ended: called once for each [`Group::open`].
     /// If the other ranks are to be told, they are from here on, without waiting. The default tells
     /// nobody: for groups in which nothing can go wrong.
-    fn close(&self, number: u32, ending: Ending) {
+    fn close(&self, number: u32, ending: OperationEnding) {
         let _ = (number, ending);
     }
 
@@ -320,7 +320,7 @@ pub const ADDRESS: usize = 16;
 
 /// Who copies out of another rank's memory. The later ones include those before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum CopyReach {
     /// The program, out of memory that ranks share.
     Region,
     /// The kernel, out of any memory.
@@ -329,7 +329,7 @@ pub enum Reach {
 
 /// How a rank's part in an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum OperationEnding {
     /// It is done.
     Done,
     /// It failed here: all other ranks must be told.

@@ -10,7 +10,7 @@
 //!                        recursive_doubling, ring, two_level, lines, …
 //!                              │ send, recv, exchange
 //!                              ▼
-//!                        trait Group ◄── Communicator over msg; a simulated rank; a test's network
+//!                        trait Group ◄── CommunicatorGroup over msg; a simulated rank; a test
 //! ```
 //!
 //! A blocking call runs the future to its end, a non-blocking or persistent one leaves it with
@@ -78,10 +78,10 @@ pub use barrier::{barrier, begin_barrier, open_barrier};
 pub use broadcast::{begin_broadcast, broadcast};
 pub use call::Begun;
 pub use choices::{Choices, UnknownChoice, check_by_messages};
-pub use communicator::{Book, Communicator};
+pub use communicator::{CollectiveBook, CommunicatorGroup};
 pub use error::{Caller, Cause, CollError, Failure};
 pub use gather::{gather, gatherv};
-pub use group::{ADDRESS, Ending, Facilities, Group, Notice, Reach, near_cube};
+pub use group::{ADDRESS, CopyReach, Facilities, Group, Notice, OperationEnding, near_cube};
 pub use mates::Mates;
 pub use names::{Operation, is_of_call};
 pub use questions::{Asked, Made};
@@ -92,4 +92,4 @@ pub use scan::{exscan, scan};
 pub use scatter::{scatter, scatterv};
 pub use select::chosen;
 pub use signature::{Combination, Element, Signature};
-pub use turns::{Loss, Turn, Turns};
+pub use turns::{LineTurn, LineTurns, Loss};

@@ -17,7 +17,7 @@ use crate::group::Group;
 
 /// What goes out along an edge.
 #[derive(Debug, Clone, Copy)]
-pub struct Outgoing<'b, B> {
+pub struct OutgoingBlock<'b, B> {
     /// The rank at its end.
     pub to: u32,
     /// What tells it apart.
@@ -28,7 +28,7 @@ pub struct Outgoing<'b, B> {
 
 /// What comes in along an edge.
 #[derive(Debug)]
-pub struct Incoming<'b, B> {
+pub struct IncomingBlock<'b, B> {
     /// The rank at its beginning.
     pub from: u32,
     /// What tells it apart.
@@ -65,12 +65,12 @@ pub enum ExchangeError<E> {
 /// message failed.
 pub async fn exchange<'b, G: Group>(
     group: &'b G,
-    outgoing: impl IntoIterator<Item = Outgoing<'b, G::Byte>>,
-    incoming: impl IntoIterator<Item = Incoming<'b, G::Byte>>,
+    outgoing: impl IntoIterator<Item = OutgoingBlock<'b, G::Byte>>,
+    incoming: impl IntoIterator<Item = IncomingBlock<'b, G::Byte>>,
 ) -> Result<(), ExchangeError<G::Error>> {
     let mut sends = Vec::new();
     let mut outcome = Ok(());
-    for Outgoing { to, tag, bytes } in outgoing {
+    for OutgoingBlock { to, tag, bytes } in outgoing {
         let mut send = group.send(bytes, to, tag);
         // Small messages are gone at once and need no place in the list.
         match poll_fn(|context| Poll::Ready(Pin::new(&mut send).poll(context))).await {
@@ -78,17 +78,18 @@ pub async fn exchange<'b, G: Group>(
             Poll::Pending => sends.push(Some(send)),
         }
     }
-    let receive = |(edge, Incoming { from, tag, into }): (usize, Incoming<'b, G::Byte>)| {
-        let expected = into.len() as u64;
-        Receiving { edge, expected, future: Some(group.recv(into, from, tag)) }
-    };
+    let receive =
+        |(edge, IncomingBlock { from, tag, into }): (usize, IncomingBlock<'b, G::Byte>)| {
+            let expected = into.len() as u64;
+            EdgeReceive { edge, expected, future: Some(group.recv(into, from, tag)) }
+        };
     let mut receives: Vec<_> = incoming.into_iter().enumerate().map(receive).collect();
     poll_fn(|context| poll_all(&mut sends, &mut receives, &mut outcome, context)).await;
     outcome
 }
 
 /// A receive, until it is complete.
-struct Receiving<F> {
+struct EdgeReceive<F> {
     edge: usize,
     expected: u64,
     future: Option<F>,
@@ -104,7 +105,7 @@ fn note<E>(outcome: &mut Result<(), E>, result: Result<(), E>) {
 /// Polls what is not complete; ready when nothing is left.
 fn poll_all<S, R, E>(
     sends: &mut [Option<S>],
-    receives: &mut [Receiving<R>],
+    receives: &mut [EdgeReceive<R>],
     outcome: &mut Result<(), ExchangeError<E>>,
     context: &mut Context<'_>,
 ) -> Poll<()>

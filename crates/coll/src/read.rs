@@ -15,26 +15,26 @@
 use std::cell::Cell;
 
 use crate::error::Failure;
-use crate::group::{ADDRESS, Group, Reach};
-use crate::rounds::{Rounds, Stop};
+use crate::group::{ADDRESS, CopyReach, Group};
+use crate::rounds::{LineRounds, Stop};
 
 /// Memory of the mates, while they keep it as it is.
-pub(crate) struct Memory<'r, 't, G: Group> {
-    rounds: &'r Rounds<'t, G>,
+pub(crate) struct MatesMemory<'r, 't, G: Group> {
+    rounds: &'r LineRounds<'t, G>,
     /// Whose is at each place. Of a root: its alone.
     addresses: Vec<[G::Byte; ADDRESS]>,
     root: Option<usize>,
-    reach: Reach,
+    reach: CopyReach,
     is_refused: Cell<bool>,
 }
 
-impl<'t, G: Group> Rounds<'t, G> {
-    /// Shows all mates where `bytes` are, which stay as they are until [`Memory::end`]. `None`:
-    /// some cannot be read.
+impl<'t, G: Group> LineRounds<'t, G> {
+    /// Shows all mates where `bytes` are, which stay as they are until [`MatesMemory::end`].
+    /// `None`: some cannot be read.
     pub(crate) async fn show(
         &self,
         bytes: &[G::Byte],
-    ) -> Result<Option<Memory<'_, 't, G>>, Stop<G>> {
+    ) -> Result<Option<MatesMemory<'_, 't, G>>, Stop<G>> {
         if !self.mates.are_all() {
             return Ok(None);
         }
@@ -51,7 +51,7 @@ impl<'t, G: Group> Rounds<'t, G> {
         &self,
         bytes: &[G::Byte],
         root: usize,
-    ) -> Result<Option<Memory<'_, 't, G>>, Stop<G>> {
+    ) -> Result<Option<MatesMemory<'_, 't, G>>, Stop<G>> {
         if !self.mates.are_all() {
             return Ok(None);
         }
@@ -67,10 +67,10 @@ impl<'t, G: Group> Rounds<'t, G> {
         &self,
         addresses: Vec<[G::Byte; ADDRESS]>,
         root: Option<usize>,
-    ) -> Option<Memory<'_, 't, G>> {
-        let reaches: Option<Vec<Reach>> = addresses.iter().map(G::reach).collect();
+    ) -> Option<MatesMemory<'_, 't, G>> {
+        let reaches: Option<Vec<CopyReach>> = addresses.iter().map(G::reach).collect();
         let reach = reaches?.into_iter().max()?;
-        Some(Memory { rounds: self, addresses, root, reach, is_refused: Cell::new(false) })
+        Some(MatesMemory { rounds: self, addresses, root, reach, is_refused: Cell::new(false) })
     }
 
     /// The other places, from the next one on: so not all read from the same one at a time.
@@ -80,9 +80,9 @@ impl<'t, G: Group> Rounds<'t, G> {
     }
 }
 
-impl<G: Group> Memory<'_, '_, G> {
+impl<G: Group> MatesMemory<'_, '_, G> {
     /// Copies what the mate at `place` shows, from byte `from` on. Once refused, it copies nothing,
-    /// and [`Memory::all_have_read`] says so.
+    /// and [`MatesMemory::all_have_read`] says so.
     pub(crate) fn read(
         &self,
         place: usize,
@@ -98,7 +98,7 @@ impl<G: Group> Memory<'_, '_, G> {
     }
 
     /// Who copies.
-    pub(crate) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> CopyReach {
         self.reach
     }
 

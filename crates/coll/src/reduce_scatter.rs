@@ -9,14 +9,14 @@
 
 use std::future::Future;
 
-use crate::blocks::Blocks;
+use crate::blocks::BlockPlaces;
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::reduce::binomial as reduce;
 use crate::reduction::Reduction;
-use crate::rounds::{NEEDS_LINES, Rounds, Stop};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
 use crate::scatter::chained as scatter;
 use crate::scratch::Scratch;
 use crate::select;
@@ -40,7 +40,7 @@ pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let blocks = Blocks::Equal { length: data.len() / group.size() as usize };
+    let blocks = BlockPlaces::Equal { length: data.len() / group.size() as usize };
     start(group, algorithm, data, into, blocks, reduction)
 }
 
@@ -57,7 +57,7 @@ pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    start(group, algorithm, data, into, Blocks::of_lengths(lengths), reduction)
+    start(group, algorithm, data, into, BlockPlaces::of_lengths(lengths), reduction)
 }
 
 fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
@@ -65,7 +65,7 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
     into: &'a mut [G::Byte],
-    blocks: Blocks,
+    blocks: BlockPlaces,
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
@@ -117,7 +117,7 @@ async fn reduce_then_scatter<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     into: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     reduce(team, data, 0, reduction).await?;
@@ -135,7 +135,7 @@ async fn pairwise<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     team: &Team<'_, G>,
     data: &[G::Byte],
     into: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
@@ -155,7 +155,7 @@ async fn ring<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     into: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
@@ -182,11 +182,11 @@ async fn read<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     team: &Team<'_, G>,
     data: &[G::Byte],
     into: &mut [G::Byte],
-    blocks: &Blocks,
+    blocks: &BlockPlaces,
     reduction: &mut Reduction<F>,
 ) -> Result<bool, Stop<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
-    let rounds = Rounds::begin(team).await?;
+    let rounds = LineRounds::begin(team).await?;
     let Some(memory) = rounds.show(data).await? else { return Ok(false) };
     let own = blocks.range(team.rank());
     into.copy_from_slice(&data[own.clone()]);

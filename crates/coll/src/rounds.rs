@@ -5,9 +5,9 @@
 //! learn that from each other.
 //!
 //! Where all contribute, all learn it in the same round: every rank fails, every rank knows that
-//! the others do, and the lines stay as they are. Any other failure ends the lines ([`Turns`]).
+//! the others do, and the lines stay as they are. Any other failure ends the lines ([`LineTurns`]).
 //!
-//! [`Turns`]: crate::turns::Turns
+//! [`LineTurns`]: crate::turns::LineTurns
 
 use std::future::poll_fn;
 use std::hint::spin_loop;
@@ -21,9 +21,9 @@ use crate::mates::{MOST_MATES, Mates};
 use crate::names::Operation;
 use crate::reduction::Reduction;
 use crate::signature::Signature;
-use crate::turns::Turn;
+use crate::turns::LineTurn;
 
-use hikyaku_nic::fabric::Offer;
+use hikyaku_nic::fabric::ChannelOffer;
 use hikyaku_nic::ring::LINE_BYTES;
 
 /// A part of a broadcast is this part of the longest contribution: small enough that readers start
@@ -57,7 +57,7 @@ impl<G: Group> Stop<G> {
 }
 
 /// A call that has the lines.
-pub(crate) struct Rounds<'t, G: Group> {
+pub(crate) struct LineRounds<'t, G: Group> {
     pub(crate) team: &'t Team<'t, G>,
     pub(crate) mates: &'t Mates,
     word: u64,
@@ -66,10 +66,10 @@ pub(crate) struct Rounds<'t, G: Group> {
     pub(crate) place: usize,
 }
 
-impl<'t, G: Group> Rounds<'t, G> {
+impl<'t, G: Group> LineRounds<'t, G> {
     /// Waits for the turn of a call.
     #[inline(always)]
-    pub(crate) async fn begin(team: &'t Team<'t, G>) -> Result<Rounds<'t, G>, Stop<G>> {
+    pub(crate) async fn begin(team: &'t Team<'t, G>) -> Result<LineRounds<'t, G>, Stop<G>> {
         let group = team.group();
         let Some(mates) = group.mates() else {
             let refused = team.require(false, NEEDS_LINES);
@@ -77,9 +77,9 @@ impl<'t, G: Group> Rounds<'t, G> {
         };
         let ranks = mates.ranks();
         let (size, place) = (ranks.len(), (team.rank() - ranks.start) as usize);
-        let rounds = Rounds { team, mates, word: team.word(), size, place };
-        if team.turn() != Turn::Now {
-            rounds.wait(|| (team.turn() == Turn::Now).then_some(Ok(()))).await?;
+        let rounds = LineRounds { team, mates, word: team.word(), size, place };
+        if team.turn() != LineTurn::Now {
+            rounds.wait(|| (team.turn() == LineTurn::Now).then_some(Ok(()))).await?;
         }
         if let Some(offer) = group.offer(team.number()) {
             rounds.agree(offer).await?;
@@ -89,7 +89,7 @@ impl<'t, G: Group> Rounds<'t, G> {
 
     /// Agrees with all ranks on lines, which are still to be had.
     #[inline(never)]
-    async fn agree(&self, mut offer: [G::Byte; Offer::BYTES]) -> Result<(), Stop<G>> {
+    async fn agree(&self, mut offer: [G::Byte; ChannelOffer::BYTES]) -> Result<(), Stop<G>> {
         let mut common = Reduction::commutative(offer.len(), G::join_offers);
         let agreed = recursive_doubling(self.team, &mut offer, &mut common);
         self.unless_lost(agreed).await?;
@@ -99,14 +99,14 @@ impl<'t, G: Group> Rounds<'t, G> {
 
     /// A call that has the lines, which all ranks share.
     #[inline(always)]
-    pub(crate) fn at_once(team: &'t Team<'t, G>) -> Option<Rounds<'t, G>> {
+    pub(crate) fn at_once(team: &'t Team<'t, G>) -> Option<LineRounds<'t, G>> {
         let mates = team.group().mates().filter(|mates| mates.are_all())?;
         let (size, place) = (team.size() as usize, team.rank() as usize);
-        Some(Rounds { team, mates, word: team.word(), size, place })
+        Some(LineRounds { team, mates, word: team.word(), size, place })
     }
 
     /// The first round of a call that all contribute to, without waiting long: as
-    /// [`Rounds::meet`]. `None`: they have not, and that goes on.
+    /// [`LineRounds::meet`]. `None`: they have not, and that goes on.
     #[inline(always)]
     pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<Option<bool>, Failure<G>> {
         let group = self.team.group();
@@ -123,7 +123,7 @@ impl<'t, G: Group> Rounds<'t, G> {
         Ok(None)
     }
 
-    /// A broadcast of one part, without waiting long; `false`: [`Rounds::broadcast`] goes on.
+    /// A broadcast of one part, without waiting long; `false`: [`LineRounds::broadcast`] goes on.
     #[inline(always)]
     pub(crate) fn try_broadcast(
         &self,
@@ -182,7 +182,7 @@ impl<'t, G: Group> Rounds<'t, G> {
                     None => spin_loop(),
                 }
             }
-            if self.team.turn() == Turn::Lost {
+            if self.team.turn() == LineTurn::Lost {
                 return Poll::Ready(Err(Stop::Lost));
             }
             if let Some(failure) = fails() {
@@ -202,7 +202,7 @@ impl<'t, G: Group> Rounds<'t, G> {
         let mut other = std::pin::pin!(other);
         poll_fn(|context| match other.as_mut().poll(context) {
             Poll::Ready(done) => Poll::Ready(done.map_err(Stop::Failed)),
-            Poll::Pending if self.team.turn() == Turn::Lost => Poll::Ready(Err(Stop::Lost)),
+            Poll::Pending if self.team.turn() == LineTurn::Lost => Poll::Ready(Err(Stop::Lost)),
             Poll::Pending => Poll::Pending,
         })
         .await
@@ -226,8 +226,8 @@ impl<'t, G: Group> Rounds<'t, G> {
         .await
     }
 
-    /// Enters a round that all contribute to, and waits until all have: [`Rounds::read`] finds
-    /// them then. Whether all are in this call. To be ended by [`Rounds::finish`].
+    /// Enters a round that all contribute to, and waits until all have: [`LineRounds::read`] finds
+    /// them then. Whether all are in this call. To be ended by [`LineRounds::finish`].
     #[inline(always)]
     pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<bool, Stop<G>> {
         if !self.team.has_entered().take() {

@@ -48,7 +48,7 @@ pub struct Loss {
 
 /// Whether a call may use the lines now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum LineTurn {
     /// It has them.
     Now,
     /// Calls before it have them.
@@ -82,7 +82,7 @@ impl Passed {
 
 /// What one rank knows of who has the lines.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct LineTurns {
     /// Calls that use the lines, in their order.
     open: VecDeque<u32>,
     /// The last one that was done by lines.
@@ -105,7 +105,7 @@ pub(crate) fn later(one: u32, other: u32) -> u32 {
     if is_before(one, other) { other } else { one }
 }
 
-impl Turns {
+impl LineTurns {
     /// Whether a call may be made by lines.
     #[inline]
     pub fn are_for(&self, number: u32) -> bool {
@@ -160,13 +160,13 @@ impl Turns {
 
     /// Whether a call has the lines.
     #[inline]
-    pub fn turn(&self, number: u32) -> Turn {
+    pub fn turn(&self, number: u32) -> LineTurn {
         if !self.are_for(number) {
-            Turn::Lost
+            LineTurn::Lost
         } else if self.open.front() == Some(&number) {
-            Turn::Now
+            LineTurn::Now
         } else {
-            Turn::Later
+            LineTurn::Later
         }
     }
 
@@ -225,26 +225,29 @@ mod tests {
 
     #[test]
     fn calls_have_the_lines_in_their_order() {
-        let mut turns = Turns::default();
+        let mut turns = LineTurns::default();
         [3, 5, u32::MAX].into_iter().for_each(|number| turns.open(number));
         assert_eq!(
             [3, 5, 9].map(|number| turns.turn(number)),
-            [Turn::Now, Turn::Later, Turn::Later]
+            [LineTurn::Now, LineTurn::Later, LineTurn::Later]
         );
         turns.give_way(5);
         turns.done(u32::MAX);
-        assert_eq!(turns.turn(u32::MAX), Turn::Later, "it cannot be done before its turn");
+        assert_eq!(turns.turn(u32::MAX), LineTurn::Later, "it cannot be done before its turn");
         turns.done(3);
-        assert_eq!(turns.turn(u32::MAX), Turn::Now);
+        assert_eq!(turns.turn(u32::MAX), LineTurn::Now);
     }
 
     #[test]
     fn a_call_that_fails_ends_the_lines_for_those_after_it() {
-        let mut turns = Turns::default();
+        let mut turns = LineTurns::default();
         [3, 4, 6].into_iter().for_each(|number| turns.open(number));
         assert_eq!(turns.fail(5, 7, Cause::Dropped), None, "it was by messages");
         assert_eq!(turns.fail(4, 7, Cause::Dropped), Some(loss(4, 4)));
-        assert_eq!([3, 4, 6].map(|number| turns.turn(number)), [Turn::Now, Turn::Lost, Turn::Lost]);
+        assert_eq!(
+            [3, 4, 6].map(|number| turns.turn(number)),
+            [LineTurn::Now, LineTurn::Lost, LineTurn::Lost]
+        );
         assert_eq!([3, 4, 5].map(|number| turns.are_for(number)), [true, false, false]);
         assert_eq!([3, 4, 5].map(|number| turns.ends(number)), [None, Some(loss(4, 4)), None]);
         assert_eq!(turns.fail(6, 7, Cause::Dropped), Some(loss(4, 6)), "that is news");
@@ -253,13 +256,13 @@ mod tests {
 
     #[test]
     fn where_no_lines_were_found_they_are_looked_for_less_and_less_often() {
-        let mut turns = Turns::default();
+        let mut turns = LineTurns::default();
         let mut number = u32::MAX - 3;
         for count in [8, 16, 32] {
             turns.open(number);
-            assert_eq!(turns.turn(number), Turn::Now);
+            assert_eq!(turns.turn(number), LineTurn::Now);
             turns.refuse(number);
-            assert_eq!(turns.turn(number), Turn::Lost);
+            assert_eq!(turns.turn(number), LineTurn::Lost);
             turns.give_way(number);
             assert_eq!(turns.ends(number), None, "it goes on by messages");
             assert!((0..count).all(|later| !turns.are_for(number.wrapping_add(later))));
@@ -273,7 +276,7 @@ mod tests {
 
     #[test]
     fn who_answers_for_a_rank_says_only_what_is_news() {
-        let mut turns = Turns::default();
+        let mut turns = LineTurns::default();
         let passed = turns.passed().clone();
         assert_eq!(passed.answer(loss(3, 3)), None, "it has made no call");
         for (number, answer) in [(3, None), (u32::MAX, None), (4, Some(loss(3, 4)))] {
@@ -284,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_gone_on_says_how_far() {
-        let mut turns = Turns::default();
+        let mut turns = LineTurns::default();
         for number in [u32::MAX, 0, 1] {
             turns.open(number);
             turns.done(number);

@@ -23,7 +23,7 @@ pub struct Geometry {
     pub ranks: u32,
     /// This rank.
     pub rank: u32,
-    layout: NodeLayout,
+    layout: NodePlacement,
     nodes: u32,
     /// The node of this rank.
     node: u32,
@@ -33,7 +33,7 @@ pub struct Geometry {
 
 /// Which ranks are on which node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum NodeLayout {
+enum NodePlacement {
     /// So many on each, one after the other; the last node may have fewer.
     Even(u32),
     /// By rank.
@@ -61,17 +61,17 @@ impl Geometry {
     /// The view of one rank, with so many ranks on each node; the last node may have fewer.
     pub fn new(ranks: u32, ranks_per_node: u32, rank: u32) -> Geometry {
         let nodes = ranks.div_ceil(ranks_per_node);
-        Geometry::laid_out(NodeLayout::Even(ranks_per_node), (ranks, nodes), rank)
+        Geometry::laid_out(NodePlacement::Even(ranks_per_node), (ranks, nodes), rank)
     }
 
     /// The view of one rank, with the node of each. Nodes are numbered from 0, and each has a rank.
     pub fn listed(nodes: &[u32], rank: u32) -> Geometry {
         let count = nodes.iter().max().map_or(0, |last| last + 1);
         let ranks = nodes.len() as u32;
-        Geometry::laid_out(NodeLayout::Listed(nodes.into()), (ranks, count), rank)
+        Geometry::laid_out(NodePlacement::Listed(nodes.into()), (ranks, count), rank)
     }
 
-    fn laid_out(layout: NodeLayout, (ranks, nodes): (u32, u32), rank: u32) -> Geometry {
+    fn laid_out(layout: NodePlacement, (ranks, nodes): (u32, u32), rank: u32) -> Geometry {
         let mask = u64::from(ranks.next_power_of_two() - 1);
         let mut geometry = Geometry { ranks, rank, layout, nodes, node: 0, mask };
         geometry.node = geometry.node_of(rank);
@@ -88,8 +88,8 @@ impl Geometry {
     #[inline]
     pub fn node_of(&self, rank: u32) -> u32 {
         match &self.layout {
-            NodeLayout::Even(ranks_per_node) => rank / ranks_per_node,
-            NodeLayout::Listed(nodes) => nodes.get(rank as usize).copied().unwrap_or(self.nodes),
+            NodePlacement::Even(ranks_per_node) => rank / ranks_per_node,
+            NodePlacement::Listed(nodes) => nodes.get(rank as usize).copied().unwrap_or(self.nodes),
         }
     }
 
@@ -102,11 +102,11 @@ impl Geometry {
     /// The ranks of a node.
     pub fn ranks_of(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let all = match self.layout {
-            NodeLayout::Even(ranks_per_node) => {
+            NodePlacement::Even(ranks_per_node) => {
                 let first = node * ranks_per_node;
                 first..(first + ranks_per_node).min(self.ranks)
             }
-            NodeLayout::Listed(_) => 0..self.ranks,
+            NodePlacement::Listed(_) => 0..self.ranks,
         };
         all.filter(move |rank| self.node_of(*rank) == node)
     }
@@ -150,14 +150,14 @@ impl Geometry {
     }
 
     /// The place of a word: an index among the words at home, or among the two at its node.
-    pub fn place(&self, word: Word) -> Place {
+    pub fn place(&self, word: Word) -> WordPlace {
         match word {
-            Word::Head => Place::Home(0),
-            Word::Latest => Place::Home(1),
-            Word::Readers(at) => Place::Home(2 + u64::from(at)),
-            Word::Cell(at) => Place::Home(2 + u64::from(self.reader_words() + at)),
-            Word::Owner(node) => Place::Node(node, 0),
-            Word::Held(node) => Place::Node(node, 1),
+            Word::Head => WordPlace::Home(0),
+            Word::Latest => WordPlace::Home(1),
+            Word::Readers(at) => WordPlace::Home(2 + u64::from(at)),
+            Word::Cell(at) => WordPlace::Home(2 + u64::from(self.reader_words() + at)),
+            Word::Owner(node) => WordPlace::Node(node, 0),
+            Word::Held(node) => WordPlace::Node(node, 1),
         }
     }
 
@@ -181,7 +181,7 @@ fn initial_version() -> u64 {
 
 /// Where a word is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum WordPlace {
     /// At this index of the words at the variable's home.
     Home(u64),
     /// At this index of the words at this node.
@@ -203,8 +203,8 @@ mod tests {
                 .chain((0..geometry.cells() as u32).map(Word::Cell));
             let mut places: Vec<u64> = words
                 .map(|word| match geometry.place(word) {
-                    Place::Home(at) => at,
-                    Place::Node(..) => panic!("{word:?} is at home"),
+                    WordPlace::Home(at) => at,
+                    WordPlace::Node(..) => panic!("{word:?} is at home"),
                 })
                 .collect();
             let count = places.len();

@@ -25,9 +25,11 @@ pub mod state;
 pub mod word;
 
 pub use departed::Departed;
-pub use geometry::{Geometry, Place, Word};
-pub use parts::{Division, Part, Parts, PartsError};
-pub use protocol::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
-pub use protocol::{Action, Direct, Entry, Free, Left, Op, Patience, Refusal};
+pub use geometry::{Geometry, Word, WordPlace};
+pub use parts::{Division, PartExtent, Parts, PartsError};
+pub use protocol::{
+    Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, MailboxMessage, Style, Want,
+};
+pub use protocol::{Action, Direct, EntryResult, Free, Left, Patience, Refusal, WordOp};
 pub use state::State;
-pub use word::{Kind, Mark};
+pub use word::{AccessKind, Mark};

@@ -30,7 +30,7 @@ pub const HEAD_BYTES: usize = 24;
 
 /// The head of a datagram, in front of its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Head {
+pub struct DatagramHead {
     /// The receiver's key, which only ranks of the same job know.
     pub key: u64,
     /// The sender.
@@ -43,7 +43,7 @@ pub struct Head {
     pub length: u32,
 }
 
-impl Head {
+impl DatagramHead {
     /// The head as bytes.
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
@@ -55,14 +55,14 @@ impl Head {
     }
 
     /// Head and message of a datagram; `None`: it is not ours, or is truncated.
-    pub fn decode(datagram: &[u8]) -> Option<(Head, &[u8])> {
+    pub fn decode(datagram: &[u8]) -> Option<(DatagramHead, &[u8])> {
         let (bytes, message) = datagram.split_first_chunk::<HEAD_BYTES>()?;
         let (key, words) = bytes.split_first_chunk::<8>()?;
         let word = |at: usize| {
             let word = words.get(4 * at..4 * at + 4)?;
             Some(u32::from_le_bytes(word.try_into().ok()?))
         };
-        let head = Head {
+        let head = DatagramHead {
             key: u64::from_le_bytes(*key),
             from: word(0)?,
             number: word(1)?,
@@ -75,7 +75,7 @@ impl Head {
 
 /// A message that has not been acknowledged.
 #[derive(Debug, Clone)]
-struct Sent {
+struct UnacknowledgedMessage {
     number: u32,
     message: Vec<u8>,
     /// When it is due to be sent or retried; 0: at once.
@@ -98,9 +98,9 @@ pub struct LinkCounts {
 
 /// One end of an ordered message stream with one other rank.
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct MessageStream {
     next: u32,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<UnacknowledgedMessage>,
     waiting: VecDeque<Vec<u8>>,
     expected: u32,
     early: BTreeMap<u32, Vec<u8>>,
@@ -108,9 +108,9 @@ pub struct Link {
     counts: LinkCounts,
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link {
+impl Default for MessageStream {
+    fn default() -> MessageStream {
+        MessageStream {
             next: 1,
             sent: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -122,8 +122,8 @@ impl Default for Link {
     }
 }
 
-impl Link {
-    /// Queues a message; [`Link::poll`] returns it when it is due.
+impl MessageStream {
+    /// Queues a message; [`MessageStream::poll`] returns it when it is due.
     pub fn send(&mut self, message: Vec<u8>) {
         self.waiting.push_back(message);
         self.fill();
@@ -139,7 +139,7 @@ impl Link {
             let Some(message) = self.waiting.pop_front() else { return };
             let (number, due, patience) = (self.next, 0, PATIENCE);
             self.next += 1;
-            self.sent.push_back(Sent { number, message, due, patience });
+            self.sent.push_back(UnacknowledgedMessage { number, message, due, patience });
         }
     }
 
@@ -230,7 +230,7 @@ mod tests {
         for seed in 1..200_u64 {
             println!("seed {seed}");
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            let (mut a, mut b) = (Link::default(), Link::default());
+            let (mut a, mut b) = (MessageStream::default(), MessageStream::default());
             let (mut air, mut heard, mut now) = (Vec::new(), Vec::new(), 1);
             let mut said = 0_u32;
             while heard.len() < 200 {
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_end_retries_and_silence_slows_them() {
-        let (mut a, mut b) = (Link::default(), Link::default());
+        let (mut a, mut b) = (MessageStream::default(), MessageStream::default());
         a.send(vec![1]);
         assert_eq!(a.poll(1), Some((1, 1, &[1][..])));
         assert_eq!(a.poll(1 + PATIENCE - 1), None);
@@ -285,14 +285,14 @@ mod tests {
 
     #[test]
     fn a_head_survives_encoding_and_malformed_ones_fail() {
-        let head = Head { key: u64::MAX - 1, from: 3, number: 9, expected: 8, length: 2 };
+        let head = DatagramHead { key: u64::MAX - 1, from: 3, number: 9, expected: 8, length: 2 };
         let datagram = [&head.encode()[..], &[5, 6]].concat();
-        assert_eq!(Head::decode(&datagram), Some((head, &[5, 6][..])));
+        assert_eq!(DatagramHead::decode(&datagram), Some((head, &[5, 6][..])));
         for length in 0..datagram.len() {
-            assert_eq!(Head::decode(&datagram[..length]), None);
+            assert_eq!(DatagramHead::decode(&datagram[..length]), None);
         }
-        assert_eq!(Head::decode(&[&datagram[..], &[0]].concat()), None);
-        let mut link = Link::default();
+        assert_eq!(DatagramHead::decode(&[&datagram[..], &[0]].concat()), None);
+        let mut link = MessageStream::default();
         link.arrive(u32::MAX, u32::MAX, &[0; 9], |_| panic!("nobody sends so far ahead"));
     }
 }

@@ -36,7 +36,7 @@ impl fmt::Display for Parts {
 
 /// Where a part lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct PartExtent {
     /// Its first element, in memory.
     pub start: u64,
     /// How many elements.
@@ -134,11 +134,11 @@ impl Division {
     }
 
     /// Where a part lies; `None` if no part has this index.
-    pub fn part(&self, index: u64) -> Option<Part> {
+    pub fn part(&self, index: u64) -> Option<PartExtent> {
         if index >= self.count() {
             return None;
         }
-        let mut part = Part {
+        let mut part = PartExtent {
             start: 0,
             length: self.elements,
             origin: vec![0; self.shape.len()],

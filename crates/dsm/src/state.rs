@@ -1,6 +1,6 @@
 //! The four states of paper 001 (§3.3): what a node may do with its copy.
 
-use crate::word::{Kind, Version};
+use crate::word::{AccessKind, Version};
 
 /// What a node may do with its copy of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,10 +21,10 @@ impl State {
     ///
     /// What the node does itself and what others write to it are two words, so an invalidation
     /// cannot take away a lock (FG-21).
-    pub fn of(acquired: Option<Kind>, held: Version, owner: Version) -> State {
+    pub fn of(acquired: Option<AccessKind>, held: Version, owner: Version) -> State {
         match acquired {
-            Some(Kind::Write) => State::Wlock,
-            Some(Kind::Read) => State::Rlock,
+            Some(AccessKind::Write) => State::Wlock,
+            Some(AccessKind::Read) => State::Rlock,
             None if held.position >= owner.position => State::Clean,
             None => State::Dirty,
         }
@@ -55,10 +55,10 @@ mod tests {
         let version = |position| Version { position, node: 0, shared: false };
         let state = |acquired, held| State::of(acquired, version(held), version(5));
         let table = [
-            (Some(Kind::Write), 0, State::Wlock, true, true, false),
-            (Some(Kind::Read), 5, State::Rlock, true, false, false),
+            (Some(AccessKind::Write), 0, State::Wlock, true, true, false),
+            (Some(AccessKind::Read), 5, State::Rlock, true, false, false),
             // An invalidation arrives while it reads. It goes on reading (FG-21).
-            (Some(Kind::Read), 4, State::Rlock, true, false, false),
+            (Some(AccessKind::Read), 4, State::Rlock, true, false, false),
             (None, 5, State::Clean, false, false, false),
             (None, 4, State::Dirty, false, false, true),
         ];

@@ -66,7 +66,7 @@ fn flags_of(word: u64) -> u64 {
 
 /// What a variable is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AccessKind {
     /// To read it, beside other readers.
     Read,
     /// To read and write it, alone.
@@ -118,7 +118,7 @@ impl Head {
 
 /// The phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum RequestPhase {
     /// It waits, or has its turn and has changed nothing.
     Waiting,
     /// It has its turn and may be writing.
@@ -133,43 +133,43 @@ pub enum Phase {
 
 /// The request for one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cell {
+pub struct RequestCell {
     /// The turn; a cell of an earlier one is free.
     pub position: u64,
     /// The rank that asked.
     pub rank: u32,
     /// What it wants to do.
-    pub kind: Kind,
+    pub kind: AccessKind,
     /// Its phase.
-    pub phase: Phase,
+    pub phase: RequestPhase,
 }
 
-impl Cell {
+impl RequestCell {
     /// The word.
     pub fn bits(self) -> u64 {
-        let kind = u64::from(self.kind == Kind::Write);
+        let kind = u64::from(self.kind == AccessKind::Write);
         let phase = match self.phase {
-            Phase::Waiting => 0,
-            Phase::Entered => 2,
-            Phase::Gone => 4,
-            Phase::Buried => 6,
-            Phase::Kept => 8,
+            RequestPhase::Waiting => 0,
+            RequestPhase::Entered => 2,
+            RequestPhase::Gone => 4,
+            RequestPhase::Buried => 6,
+            RequestPhase::Kept => 8,
         };
         pack(self.position, self.rank, kind | phase)
     }
 
     /// Decodes a word.
-    pub fn of(word: u64) -> Cell {
+    pub fn of(word: u64) -> RequestCell {
         let flags = flags_of(word);
         let phase = match flags & !1 {
-            0 => Phase::Waiting,
-            2 => Phase::Entered,
-            4 => Phase::Gone,
-            6 => Phase::Buried,
-            _ => Phase::Kept,
+            0 => RequestPhase::Waiting,
+            2 => RequestPhase::Entered,
+            4 => RequestPhase::Gone,
+            6 => RequestPhase::Buried,
+            _ => RequestPhase::Kept,
         };
-        let kind = if flags & 1 == 0 { Kind::Read } else { Kind::Write };
-        Cell { position: position_of(word), rank: rank_of(word), kind, phase }
+        let kind = if flags & 1 == 0 { AccessKind::Read } else { AccessKind::Write };
+        RequestCell { position: position_of(word), rank: rank_of(word), kind, phase }
     }
 }
 
@@ -214,8 +214,13 @@ mod tests {
 
     const LATE: u64 = (1 << 46) - 1;
 
-    const PHASES: [Phase; 5] =
-        [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried, Phase::Kept];
+    const PHASES: [RequestPhase; 5] = [
+        RequestPhase::Waiting,
+        RequestPhase::Entered,
+        RequestPhase::Gone,
+        RequestPhase::Buried,
+        RequestPhase::Kept,
+    ];
 
     #[test]
     fn words_survive_encoding() {
@@ -228,9 +233,9 @@ mod tests {
                     assert_eq!(Version::of(version.bits()), version);
                 }
                 for phase in PHASES {
-                    for kind in [Kind::Read, Kind::Write] {
-                        let cell = Cell { position, rank, kind, phase };
-                        assert_eq!(Cell::of(cell.bits()), cell);
+                    for kind in [AccessKind::Read, AccessKind::Write] {
+                        let cell = RequestCell { position, rank, kind, phase };
+                        assert_eq!(RequestCell::of(cell.bits()), cell);
                     }
                 }
             }

@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use hikyaku_dsm::geometry::initial_node;
-use hikyaku_dsm::word::{Cell, FIRST, Head, Phase, Version};
+use hikyaku_dsm::word::{FIRST, Head, RequestCell, RequestPhase, Version};
 use hikyaku_dsm::{
-    Action, Copyset, Departed, Direct, Effect, Free, Geometry, Kind, Left, Letter, Mailbox,
-    Message, Op, Patience, Place, Refusal, Style, Word,
+    AccessKind, Action, Copyset, Departed, Direct, Effect, Free, Geometry, Left, Letter, Mailbox,
+    MailboxMessage, Patience, Refusal, Style, Word, WordOp, WordPlace,
 };
 use proptest::prelude::*;
 
@@ -33,12 +33,12 @@ impl Words {
     /// The word, if there is such a node.
     fn at(&mut self, word: Word) -> Option<&mut u64> {
         match self.0.place(word) {
-            Place::Home(at) => Some(&mut self.1[at as usize]),
-            Place::Node(node, at) => Some(&mut self.2.get_mut(node as usize)?[at as usize]),
+            WordPlace::Home(at) => Some(&mut self.1[at as usize]),
+            WordPlace::Node(node, at) => Some(&mut self.2.get_mut(node as usize)?[at as usize]),
         }
     }
 
-    fn access(&mut self, word: Word, op: Op) -> Option<u64> {
+    fn access(&mut self, word: Word, op: WordOp) -> Option<u64> {
         let word = self.at(word)?;
         Some(std::mem::replace(word, op.apply(*word)))
     }
@@ -106,7 +106,7 @@ proptest! {
             scribbles.drain(..).for_each(|(at, value)| words.scribble(at, value));
         }
         for write in kinds {
-            let kind = if write { Kind::Write } else { Kind::Read };
+            let kind = if write { AccessKind::Write } else { AccessKind::Read };
             protocol.request(kind, Patience::Wait);
             let mut entered = drive(&mut protocol, &mut words, &mut scribbles);
             while entered == End::By(Action::StandBack) {
@@ -141,7 +141,7 @@ proptest! {
         let mut node = Mailbox::new(Style::Stores, 1, RANKS, 0, true);
         let mut effects = Vec::new();
         if ask {
-            node.acquire(Kind::Write, Patience::Wait, &mut effects);
+            node.acquire(AccessKind::Write, Patience::Wait, &mut effects);
         }
         for (owner, position) in stores {
             node.told(Version { position, node: owner, shared: false });
@@ -170,7 +170,7 @@ fn used() -> (Direct, Words) {
     let mut protocol = Direct::new(geometry, 0, false);
     for _ in 0..4 {
         let access = |word, op| words.access(word, op).unwrap();
-        let free = protocol.enter_free(Kind::Write, access, |_| false);
+        let free = protocol.enter_free(AccessKind::Write, access, |_| false);
         assert!(matches!(free, Free::Entered(_)));
         assert_eq!(protocol.leave_free(|word, op| words.access(word, op).unwrap()), Left::Free);
     }
@@ -181,7 +181,7 @@ fn used() -> (Direct, Words) {
 fn a_head_set_back_is_not_followed_for_ever() {
     let (mut protocol, mut words) = used();
     *words.at(Word::Head).unwrap() = Head { position: FIRST, mark: None }.bits();
-    protocol.request(Kind::Write, Patience::Wait);
+    protocol.request(AccessKind::Write, Patience::Wait);
     assert_eq!(drive(&mut protocol, &mut words, &mut Vec::new()), End::Stopped);
 }
 
@@ -189,10 +189,10 @@ fn a_head_set_back_is_not_followed_for_ever() {
 fn a_head_past_a_waiting_rank_ends_its_wait() {
     let (mut protocol, mut words) = used();
     let head = Head::of(*words.at(Word::Head).unwrap());
-    let (rank, kind, phase) = (0, Kind::Write, Phase::Entered);
-    let held = Cell { position: head.position, rank, kind, phase };
+    let (rank, kind, phase) = (0, AccessKind::Write, RequestPhase::Entered);
+    let held = RequestCell { position: head.position, rank, kind, phase };
     *words.at(words.0.cell(head.position)).unwrap() = held.bits();
-    protocol.request(Kind::Write, Patience::Wait);
+    protocol.request(AccessKind::Write, Patience::Wait);
     let end = drive(&mut protocol, &mut words, &mut Vec::new());
     assert_eq!(end, End::By(Action::Wait));
     let past = Head { position: head.position + 2, mark: None };
@@ -204,18 +204,18 @@ fn a_head_past_a_waiting_rank_ends_its_wait() {
 fn a_rank_that_there_is_not_is_not_woken() {
     let (mut protocol, mut words) = used();
     let access = |word, op| words.access(word, op).unwrap();
-    let Free::Entered(entry) = protocol.enter_free(Kind::Write, access, |_| false) else {
+    let Free::Entered(entry) = protocol.enter_free(AccessKind::Write, access, |_| false) else {
         panic!("nobody has it")
     };
-    let (position, kind, phase) = (entry.position + 1, Kind::Write, Phase::Waiting);
-    let next = Cell { position, rank: 4000, kind, phase };
+    let (position, kind, phase) = (entry.position + 1, AccessKind::Write, RequestPhase::Waiting);
+    let next = RequestCell { position, rank: 4000, kind, phase };
     *words.at(words.0.cell(position)).unwrap() = next.bits();
     assert_eq!(protocol.leave_free(|word, op| words.access(word, op).unwrap()), Left::Free);
 }
 
 #[test]
 fn a_letter_of_another_node_is_none() {
-    let message = Message::Adopt { version: 3, mark: None, readers: Copyset::all(3) };
+    let message = MailboxMessage::Adopt { version: 3, mark: None, readers: Copyset::all(3) };
     let departed = Copyset::default();
     let letter = Letter { variable: 0, part: 0, departed, filled: false, message };
     assert_eq!(Letter::decode(&letter.encode(), 3), Some(letter));

@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use chance::Chance;
 use hikyaku_dsm::word::Version;
-use hikyaku_dsm::{Copyset, Effect, Kind, Mailbox, Mark, Message, Patience, Refusal, Style};
+use hikyaku_dsm::{
+    AccessKind, Copyset, Effect, Mailbox, MailboxMessage, Mark, Patience, Refusal, Style,
+};
 
 /// What a node is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +27,7 @@ enum NodeActivity {
 }
 
 /// A message in flight, its contents if it has any, and the ends that its sender knew of.
-type InTransit = (Message, u64, Copyset);
+type InTransit = (MailboxMessage, u64, Copyset);
 
 struct MailboxNetwork {
     style: Style,
@@ -95,9 +97,9 @@ impl MailboxNetwork {
             match effect {
                 Effect::Send(to, message) => {
                     assert_ne!(to, node, "nobody writes to himself: {message:?}");
-                    let contents = matches!(message, Message::Contents(..));
+                    let contents = matches!(message, MailboxMessage::Contents(..));
                     self.counts[usize::from(!contents)] += 1;
-                    if let Message::Contents(version, mark) = message
+                    if let MailboxMessage::Contents(version, mark) = message
                         && self.style == Style::Stores
                         && !self.gone.contains(to)
                     {
@@ -140,7 +142,7 @@ impl MailboxNetwork {
         } else {
             assert_eq!(self.copies[at], self.newest, "old contents");
         }
-        if kind == Kind::Write {
+        if kind == AccessKind::Write {
             self.writes += 1;
             self.copies[at] = self.writes;
         }
@@ -149,14 +151,18 @@ impl MailboxNetwork {
     fn check(&self) {
         let living = || (0..self.nodes.len()).filter(|at| !self.gone.contains(*at as u32));
         let inside = |kind| living().filter(|at| self.nodes[*at].inside() == Some(kind)).count();
-        let (writers, readers) = (inside(Kind::Write), inside(Kind::Read));
+        let (writers, readers) = (inside(AccessKind::Write), inside(AccessKind::Read));
         assert!(writers <= 1, "two writers");
         assert!(writers == 0 || readers == 0, "a reader beside a writer");
         let owners = living().filter(|at| self.nodes[*at].owns()).count();
         let promised = |(ends, channel): (&(u32, u32), &VecDeque<InTransit>)| {
             let heard = !self.gone.contains(ends.1) && !self.nodes[ends.1 as usize].is_gone(ends.0);
             let grants = channel.iter().filter(|(message, ..)| {
-                matches!(message, Message::Grant { kind: Kind::Write, .. } | Message::Adopt { .. })
+                matches!(
+                    message,
+                    MailboxMessage::Grant { kind: AccessKind::Write, .. }
+                        | MailboxMessage::Adopt { .. }
+                )
             });
             if heard { grants.count() } else { 0 }
         };
@@ -224,7 +230,7 @@ impl MailboxNetwork {
         let parcel = self.channels.get_mut(&(from, to)).unwrap().pop_front().unwrap();
         let (message, value, _) = parcel;
         let at = to as usize;
-        if let Message::Contents(version, _) = message
+        if let MailboxMessage::Contents(version, _) = message
             && self.style == Style::Datagrams
             && !self.nodes[at].is_gone(from)
             && self.nodes[at].takes(version)
@@ -257,13 +263,13 @@ impl MailboxNetwork {
     fn act(&mut self, at: usize) {
         let mut effects = Vec::new();
         if self.doing[at] == NodeActivity::Inside {
-            if self.nodes[at].inside() == Some(Kind::Write) {
+            if self.nodes[at].inside() == Some(AccessKind::Write) {
                 self.newest = self.copies[at];
             }
             self.doing[at] = NodeActivity::Nothing;
             self.nodes[at].release(&mut effects);
         } else {
-            let kind = if self.chance.place(3) == 0 { Kind::Read } else { Kind::Write };
+            let kind = if self.chance.place(3) == 0 { AccessKind::Read } else { AccessKind::Write };
             let hasty = self.fickle && self.chance.place(3) == 0;
             let patience = if hasty { Patience::Try } else { Patience::Wait };
             self.doing[at] = NodeActivity::Waiting;
@@ -429,7 +435,7 @@ fn a_node_that_leaves_takes_nothing_away() {
 }
 
 /// One request after the other, with everything delivered in between.
-fn settle(network: &mut MailboxNetwork, at: usize, kind: Kind) -> [u64; 3] {
+fn settle(network: &mut MailboxNetwork, at: usize, kind: AccessKind) -> [u64; 3] {
     let before = network.counts;
     let mut effects = Vec::new();
     network.doing[at] = NodeActivity::Waiting;
@@ -455,57 +461,61 @@ fn settle(network: &mut MailboxNetwork, at: usize, kind: Kind) -> [u64; 3] {
 fn fg_02_fg_03_an_owner_asks_nobody_clean_moves_nothing() {
     let mut network = MailboxNetwork::new(Style::Stores, 3, 0, 1);
     // Contents, other messages, stores. The owner invalidates at each other node.
-    assert_eq!(settle(&mut network, 0, Kind::Write), [0, 0, 2]);
+    assert_eq!(settle(&mut network, 0, AccessKind::Write), [0, 0, 2]);
     assert!(network.nodes[0].is_clean() && !network.nodes[1].is_clean(), "FG-08");
     // Request, ownership; owner change to the third, invalidations to both.
-    assert_eq!(settle(&mut network, 1, Kind::Write), [1, 2, 3]);
+    assert_eq!(settle(&mut network, 1, AccessKind::Write), [1, 2, 3]);
     assert_eq!((network.nodes[0].owner(), network.nodes[2].owner()), (1, 1), "FG-07");
     // A reader is counted, and reports when it has finished.
-    assert_eq!(settle(&mut network, 2, Kind::Read), [1, 3, 0]);
-    assert_eq!(settle(&mut network, 2, Kind::Read), [0, 3, 0]);
+    assert_eq!(settle(&mut network, 2, AccessKind::Read), [1, 3, 0]);
+    assert_eq!(settle(&mut network, 2, AccessKind::Read), [0, 3, 0]);
     // CLEAN, but not the owner: ownership alone moves.
-    assert_eq!(settle(&mut network, 2, Kind::Write), [0, 2, 3]);
+    assert_eq!(settle(&mut network, 2, AccessKind::Write), [0, 2, 3]);
 }
 
 #[test]
 fn fg_15_the_baseline_sends_messages_and_reads_valid_copies_alone() {
     let mut network = MailboxNetwork::new(Style::Datagrams, 3, 0, 1);
-    assert_eq!(settle(&mut network, 0, Kind::Write), [0, 4, 0], "an invalidation each, heard");
-    assert_eq!(settle(&mut network, 0, Kind::Write), [0, 0, 0], "nobody has a copy");
-    assert_eq!(settle(&mut network, 1, Kind::Read), [1, 2, 0], "request, contents, grant");
-    assert_eq!(settle(&mut network, 1, Kind::Read), [0, 0, 0], "a valid copy is read alone");
+    assert_eq!(
+        settle(&mut network, 0, AccessKind::Write),
+        [0, 4, 0],
+        "an invalidation each, heard"
+    );
+    assert_eq!(settle(&mut network, 0, AccessKind::Write), [0, 0, 0], "nobody has a copy");
+    assert_eq!(settle(&mut network, 1, AccessKind::Read), [1, 2, 0], "request, contents, grant");
+    assert_eq!(settle(&mut network, 1, AccessKind::Read), [0, 0, 0], "a valid copy is read alone");
     // Request, ownership, owner change to the third, invalidation of the old owner's copy.
-    assert_eq!(settle(&mut network, 1, Kind::Write), [0, 4, 0]);
+    assert_eq!(settle(&mut network, 1, AccessKind::Write), [0, 4, 0]);
 }
 
 #[test]
 fn fg_21_an_invalidation_leaves_a_reader_alone() {
     let mut reader = Mailbox::new(Style::Datagrams, 1, 2, 0, false);
     let mut effects = Vec::new();
-    reader.acquire(Kind::Read, Patience::Wait, &mut effects);
+    reader.acquire(AccessKind::Read, Patience::Wait, &mut effects);
     assert_eq!(effects, [Effect::Entered { moved: false, mark: None }]);
     effects.clear();
     let version = Version { position: 9, node: 0, shared: false };
-    let told = |answer| Message::Told { version, answer };
+    let told = |answer| MailboxMessage::Told { version, answer };
     reader.receive(0, told(Some(Patience::Try)), &mut effects);
-    assert_eq!(effects, [Effect::Send(0, Message::Heard { position: 9, busy: true })]);
+    assert_eq!(effects, [Effect::Send(0, MailboxMessage::Heard { position: 9, busy: true })]);
     effects.clear();
     reader.receive(0, told(Some(Patience::Wait)), &mut effects);
-    assert_eq!((reader.inside(), &effects[..]), (Some(Kind::Read), &[][..]));
+    assert_eq!((reader.inside(), &effects[..]), (Some(AccessKind::Read), &[][..]));
     reader.release(&mut effects);
     assert!(!reader.is_clean(), "DIRTY once it has let go");
     // Then the owner learns that this node does not read any more (FG-09).
-    assert_eq!(effects, [Effect::Send(0, Message::Heard { position: 9, busy: false })]);
+    assert_eq!(effects, [Effect::Send(0, MailboxMessage::Heard { position: 9, busy: false })]);
 }
 
 #[test]
 fn the_next_owner_waits_for_a_dead_owners_reader() {
     let mut network = MailboxNetwork::new(Style::Stores, 3, 0, 1);
-    settle(&mut network, 0, Kind::Write);
+    settle(&mut network, 0, AccessKind::Write);
     // Node 1 reads, counted by node 0, which dies.
     let mut effects = Vec::new();
     network.doing[1] = NodeActivity::Waiting;
-    network.nodes[1].acquire(Kind::Read, Patience::Wait, &mut effects);
+    network.nodes[1].acquire(AccessKind::Read, Patience::Wait, &mut effects);
     network.carry_out(1, effects);
     while network.doing[1] != NodeActivity::Inside {
         network.step();
@@ -515,7 +525,7 @@ fn the_next_owner_waits_for_a_dead_owners_reader() {
     network.learn(2, 0);
     let mut effects = Vec::new();
     network.doing[2] = NodeActivity::Waiting;
-    network.nodes[2].acquire(Kind::Write, Patience::Wait, &mut effects);
+    network.nodes[2].acquire(AccessKind::Write, Patience::Wait, &mut effects);
     network.carry_out(2, effects);
     while let Some((from, to)) =
         network.channels.iter().find(|(_, c)| !c.is_empty()).map(|(ends, _)| *ends)
@@ -537,15 +547,15 @@ fn a_request_is_sent_again_to_the_stand_in_whoever_seems_to_own_the_variable() {
     // again could go round: it may believe that this node owns the variable.
     let mut node = Mailbox::new(Style::Stores, 2, 4, 1, false);
     let mut effects = Vec::new();
-    node.acquire(Kind::Write, Patience::Wait, &mut effects);
+    node.acquire(AccessKind::Write, Patience::Wait, &mut effects);
     assert!(
-        matches!(effects[..], [Effect::Send(1, Message::Want(want))] if !want.doubt),
+        matches!(effects[..], [Effect::Send(1, MailboxMessage::Want(want))] if !want.doubt),
         "{effects:?}"
     );
     effects.clear();
     node.depart(3, true, &mut effects);
     assert!(
-        matches!(effects[..], [Effect::Send(0, Message::Want(want))] if want.doubt),
+        matches!(effects[..], [Effect::Send(0, MailboxMessage::Want(want))] if want.doubt),
         "{effects:?}"
     );
 }

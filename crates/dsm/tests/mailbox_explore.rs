@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use hikyaku_dsm::word::Version;
-use hikyaku_dsm::{Effect, Kind, Mailbox, Message, Patience, Style};
+use hikyaku_dsm::{AccessKind, Effect, Mailbox, MailboxMessage, Patience, Style};
 
 /// The requests of a node, one after the other.
-type Wants = &'static [(Kind, Patience)];
+type Wants = &'static [(AccessKind, Patience)];
 
-const WRITE: (Kind, Patience) = (Kind::Write, Patience::Wait);
-const READ: (Kind, Patience) = (Kind::Read, Patience::Wait);
-const TRY: (Kind, Patience) = (Kind::Write, Patience::Try);
+const WRITE: (AccessKind, Patience) = (AccessKind::Write, Patience::Wait);
+const READ: (AccessKind, Patience) = (AccessKind::Read, Patience::Wait);
+const TRY: (AccessKind, Patience) = (AccessKind::Write, Patience::Try);
 
 #[derive(Clone, Copy)]
 struct MailboxCase {
@@ -39,7 +39,7 @@ struct ExploredState {
     asked: Vec<usize>,
     waiting: Vec<bool>,
     given_up: u32,
-    channels: BTreeMap<(u32, u32), Vec<(Message, u64)>>,
+    channels: BTreeMap<(u32, u32), Vec<(MailboxMessage, u64)>>,
     stores: Vec<(u32, Version)>,
     newest: u64,
     writes: u64,
@@ -103,7 +103,7 @@ impl ExploredState {
                 at
             }
             MailboxStep::LetGo(at) => {
-                if self.nodes[at].inside() == Some(Kind::Write) {
+                if self.nodes[at].inside() == Some(AccessKind::Write) {
                     self.newest = self.copies[at];
                 }
                 self.nodes[at].release(&mut effects);
@@ -122,7 +122,7 @@ impl ExploredState {
                     self.channels.remove(&(from, to));
                 }
                 let at = to as usize;
-                if let Message::Contents(version, _) = message
+                if let MailboxMessage::Contents(version, _) = message
                     && case.style == Style::Datagrams
                     && self.nodes[at].takes(version)
                 {
@@ -145,7 +145,7 @@ impl ExploredState {
     fn carry_out(&mut self, at: usize, effect: Effect, case: &MailboxCase) -> Result<(), String> {
         match effect {
             Effect::Send(to, message) => {
-                if let Message::Contents(version, _) = message
+                if let MailboxMessage::Contents(version, _) = message
                     && case.style == Style::Stores
                 {
                     if self.nodes[to as usize].inside().is_some() {
@@ -164,7 +164,7 @@ impl ExploredState {
                 if self.copies[at] != self.newest {
                     return Err("old contents on entry".into());
                 }
-                if self.nodes[at].inside() == Some(Kind::Write) {
+                if self.nodes[at].inside() == Some(AccessKind::Write) {
                     self.writes += 1;
                     self.copies[at] = self.writes;
                 }
@@ -175,16 +175,14 @@ impl ExploredState {
 
     fn check(&self) -> Result<(), String> {
         let inside = |kind| self.nodes.iter().filter(|node| node.inside() == Some(kind)).count();
-        let (writers, readers) = (inside(Kind::Write), inside(Kind::Read));
+        let (writers, readers) = (inside(AccessKind::Write), inside(AccessKind::Read));
         if writers > 1 || (writers > 0 && readers > 0) {
             return Err(format!("{writers} writers beside {readers} readers"));
         }
         let owners = self.nodes.iter().filter(|node| node.owns()).count();
-        let grants = self
-            .channels
-            .values()
-            .flatten()
-            .filter(|(message, _)| matches!(message, Message::Grant { kind: Kind::Write, .. }));
+        let grants = self.channels.values().flatten().filter(|(message, _)| {
+            matches!(message, MailboxMessage::Grant { kind: AccessKind::Write, .. })
+        });
         match owners + grants.count() {
             1 => Ok(()),
             several => Err(format!("{several} owners, here or promised")),

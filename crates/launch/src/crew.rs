@@ -12,18 +12,18 @@
 use std::{io, os::fd::AsFd, time::Duration};
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 use rustix::process::{Pid, Signal};
 
-use super::{LaunchError, ending::Ending, lines::Source};
+use super::{LaunchError, ending::Ending, lines::OutputSource};
 
 /// What happens to ranks.
 #[derive(Debug)]
 pub(super) enum News<'a> {
     /// A rank's process has ended.
-    Ended(Ended),
+    Ended(RankExit),
     /// A rank has written this: whole lines, or a fragment.
-    Output { source: Source, piece: &'a [u8] },
+    Output { source: OutputSource, piece: &'a [u8] },
     /// A host is gone, and with it these ranks, which ran.
     Lost { ranks: Vec<u32>, reason: String },
     /// These ranks could not be started.
@@ -34,14 +34,14 @@ pub(super) enum News<'a> {
 
 /// How a rank's process has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct RankExit {
     pub(super) rank: u32,
     pub(super) pid: u32,
     pub(super) ending: Ending,
     /// Whether it had left the job in order.
     pub(super) left: bool,
     /// How the job ends, if a rank has said why.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<JobEnd>,
 }
 
 /// Where news goes.
@@ -90,7 +90,7 @@ pub(super) trait Crew: AsFd {
     fn contains(&self, pid: Pid) -> bool;
 
     /// How the job ends, if a rank has said why.
-    fn end(&self) -> Option<End>;
+    fn end(&self) -> Option<JobEnd>;
 
     /// The host of a rank; `None`: there is only this one.
     fn host_of(&self, rank: u32) -> Option<&str>;

@@ -43,15 +43,15 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Ending::Code(code) => write!(f, "exited with code {code}"),
-            Ending::Signal(signal) => write!(f, "was killed by {}", Named(signal)),
+            Ending::Signal(signal) => write!(f, "was killed by {}", NamedSignal(signal)),
         }
     }
 }
 
 /// A signal as `signal 9 (SIGKILL)`, or without the name where it has none (real-time signals).
-pub(super) struct Named(pub(super) i32);
+pub(super) struct NamedSignal(pub(super) i32);
 
-impl fmt::Display for Named {
+impl fmt::Display for NamedSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "signal {}", self.0)?;
         match signal_hook::low_level::signal_name(self.0) {

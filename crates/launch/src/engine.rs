@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -25,13 +25,13 @@ use rustix::{
 };
 
 use super::{
-    Launch, LaunchError, Outcome,
-    crew::{Crew, Ended, News},
+    JobOutcome, Launch, LaunchError,
+    crew::{Crew, News, RankExit},
     ending::Ending,
     interrupts::Interrupts,
     orphans::Orphans,
-    outputs::{Failure, Outputs},
-    supervisor::{Action, GRACE, Supervisor, Verdict},
+    outputs::{OutputFailure, Outputs},
+    supervisor::{GRACE, JobVerdict, LauncherAction, Supervisor},
 };
 
 /// What an event is about.
@@ -40,13 +40,13 @@ const WRITTEN: u64 = 1;
 const CREW: u64 = 2;
 
 /// A job being run.
-pub(super) struct Engine<C> {
+pub(super) struct JobEngine<C> {
     /// First, so that whatever happens the processes are gone before anything else is.
     crew: C,
-    desk: Desk,
+    desk: NewsDesk,
     /// Which streams are being read: not those whose output is full.
     reading: [bool; 2],
-    failure: Option<Failure>,
+    failure: Option<OutputFailure>,
     interrupts: Option<Interrupts>,
     orphans: Option<Orphans>,
     /// Lines before those of the ranks, of what they wait in.
@@ -58,7 +58,7 @@ pub(super) struct Engine<C> {
 }
 
 /// Where news of the crew arrives.
-struct Desk {
+struct NewsDesk {
     supervisor: Supervisor,
     outputs: Outputs,
     /// Whether a rank's end explains the next SIGCHLD.
@@ -69,12 +69,12 @@ struct Desk {
     refused: Option<LaunchError>,
 }
 
-impl Desk {
+impl NewsDesk {
     fn take_in(&mut self, news: News<'_>, now: Duration) {
         match news {
-            News::Ended(Ended { rank, pid, ending, left, end }) => {
+            News::Ended(RankExit { rank, pid, ending, left, end }) => {
                 self.ended_lately = true;
-                let aborted = end == Some(End::Aborted);
+                let aborted = end == Some(JobEnd::Aborted);
                 self.supervisor.handle_end(rank, pid, ending, (left, aborted), now);
             }
             News::Output { source, piece } => self.outputs.write(source, piece),
@@ -121,14 +121,14 @@ impl Prepared {
     }
 }
 
-impl<C: Crew> Engine<C> {
+impl<C: Crew> JobEngine<C> {
     /// Supervises so many ranks of a crew.
     pub(super) fn new(
         launch: &Launch,
         prepared: Prepared,
         crew: C,
         ranks: u32,
-    ) -> io::Result<Engine<C>> {
+    ) -> io::Result<JobEngine<C>> {
         let Prepared { outputs, interrupts, orphans, start } = prepared;
         let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |fd, token| {
@@ -142,8 +142,8 @@ impl<C: Crew> Engine<C> {
         watch(crew.as_fd(), CREW)?;
         let mut supervisor = Supervisor::new(launch.timeout, launch.grace);
         (0..ranks).for_each(|_| supervisor.handle_start());
-        let desk = Desk { supervisor, outputs, ended_lately: false, lost: None, refused: None };
-        Ok(Engine {
+        let desk = NewsDesk { supervisor, outputs, ended_lately: false, lost: None, refused: None };
+        Ok(JobEngine {
             crew,
             desk,
             reading: [true; 2],
@@ -158,7 +158,7 @@ impl<C: Crew> Engine<C> {
     }
 
     /// Runs the job to its end.
-    pub(super) fn run(mut self) -> Result<Outcome, LaunchError> {
+    pub(super) fn run(mut self) -> Result<JobOutcome, LaunchError> {
         let system = |source| LaunchError::System { what: "supervise the job", source };
         self.see_to_the_end().map_err(system)?;
         match self.desk.refused.take() {
@@ -223,9 +223,9 @@ impl<C: Crew> Engine<C> {
     fn act(&mut self) {
         while let Some(action) = self.desk.supervisor.poll_action() {
             match action {
-                Action::MarkDead { rank, cause } => self.crew.mark_dead(rank, cause),
-                Action::AskWaiting(limit) => self.ask_waiting(limit),
-                Action::Send(signal) => self.crew.send(signal),
+                LauncherAction::MarkDead { rank, cause } => self.crew.mark_dead(rank, cause),
+                LauncherAction::AskWaiting(limit) => self.ask_waiting(limit),
+                LauncherAction::Send(signal) => self.crew.send(signal),
             }
         }
     }
@@ -286,7 +286,7 @@ impl<C: Crew> Engine<C> {
     /// Notes what each rank is doing now that its time is up, and says so in a line before if the
     /// job ends for another reason.
     fn ask_waiting(&mut self, limit: Duration) {
-        let up = Verdict::TimedOut(limit);
+        let up = JobVerdict::TimedOut(limit);
         let is_other = self.desk.supervisor.verdict() != Some(up);
         self.besides = is_other.then(|| up.reason(None));
         self.crew.ask_waiting();
@@ -313,10 +313,10 @@ impl<C: Crew> Engine<C> {
     }
 
     fn is_interrupted(&self) -> bool {
-        matches!(self.desk.supervisor.verdict(), Some(Verdict::Interrupted(_)))
+        matches!(self.desk.supervisor.verdict(), Some(JobVerdict::Interrupted(_)))
     }
 
-    fn outcome(&mut self) -> Outcome {
+    fn outcome(&mut self) -> JobOutcome {
         let details = self.besides.take().into_iter().chain(self.crew.take_waiting()).collect();
         let failure = self.failure.take();
         let reader_left = failure.as_ref().is_some_and(|failure| failure.reader_left);
@@ -324,31 +324,32 @@ impl<C: Crew> Engine<C> {
         let verdict = self.desk.supervisor.verdict();
         // When nobody reads, dying of SIGPIPE is how programs stop, and no news of its own.
         let sigpipe = Ending::Signal(Signal::PIPE.as_raw());
-        let expected = matches!(verdict, Some(Verdict::Failed { ending, .. }) if ending == sigpipe);
+        let expected =
+            matches!(verdict, Some(JobVerdict::Failed { ending, .. }) if ending == sigpipe);
         match (verdict, unwritable) {
-            (None, None) => Outcome { details, ..Outcome::default() },
+            (None, None) => JobOutcome { details, ..JobOutcome::default() },
             (Some(verdict), None) => {
                 // `hikyaku run ... | head`
-                let by_rank = matches!(verdict, Verdict::Failed { .. });
+                let by_rank = matches!(verdict, JobVerdict::Failed { .. });
                 let said = by_rank && self.crew.end().is_some() || reader_left && expected;
                 let reason = (!said).then(|| self.reason(verdict));
-                Outcome { code: verdict.code(), reason, details, ..Outcome::default() }
+                JobOutcome { code: verdict.code(), reason, details, ..JobOutcome::default() }
             }
             (Some(verdict), Some(_)) if !expected => {
                 let (code, reason) = (verdict.code(), Some(self.reason(verdict)));
-                Outcome { code, reason, details, ..Outcome::default() }
+                JobOutcome { code, reason, details, ..JobOutcome::default() }
             }
             (_, Some(failure)) => {
                 let reason = Some(failure.reason);
-                Outcome { code: 1, reason, details, ..Outcome::default() }
+                JobOutcome { code: 1, reason, details, ..JobOutcome::default() }
             }
         }
     }
 
-    fn reason(&self, verdict: Verdict) -> String {
+    fn reason(&self, verdict: JobVerdict) -> String {
         match (verdict, &self.desk.lost) {
-            (Verdict::Lost, Some(reason)) => reason.clone(),
-            (Verdict::Failed { rank, .. }, _) => verdict.reason(self.crew.host_of(rank)),
+            (JobVerdict::Lost, Some(reason)) => reason.clone(),
+            (JobVerdict::Failed { rank, .. }, _) => verdict.reason(self.crew.host_of(rank)),
             _ => verdict.reason(None),
         }
     }

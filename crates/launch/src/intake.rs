@@ -17,7 +17,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::lines::{Assembler, Source};
+use super::lines::{Assembler, OutputSource};
 
 /// How long the beginning of a line may wait for its end before a person sees it on a terminal:
 /// prompts and progress bars have no end of line. Files and pipes always get whole lines.
@@ -75,7 +75,7 @@ impl Intake {
     pub(super) fn read_ready(
         &mut self,
         now: Duration,
-        mut pass: impl FnMut(Source, &[u8]),
+        mut pass: impl FnMut(OutputSource, &[u8]),
     ) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         match epoll::wait(&self.ready, spare_capacity(&mut events), Some(&Timespec::default())) {
@@ -90,7 +90,7 @@ impl Intake {
     }
 
     /// Reads what is left in every pipe and ends: lines without an end are passed on as they are.
-    pub(super) fn finish(&mut self, now: Duration, mut pass: impl FnMut(Source, &[u8])) {
+    pub(super) fn finish(&mut self, now: Duration, mut pass: impl FnMut(OutputSource, &[u8])) {
         for index in 0..self.pipes.len() {
             let mut drained = 0;
             while let Read::Bytes(count) = self.read(index, now, &mut pass) {
@@ -118,7 +118,7 @@ impl Intake {
     }
 
     /// Passes on beginnings of lines that have waited long enough.
-    pub(super) fn show_held(&mut self, now: Duration, mut pass: impl FnMut(Source, &[u8])) {
+    pub(super) fn show_held(&mut self, now: Duration, mut pass: impl FnMut(OutputSource, &[u8])) {
         if !self.interactive {
             return;
         }
@@ -132,7 +132,12 @@ impl Intake {
         }
     }
 
-    fn read(&mut self, index: usize, now: Duration, pass: &mut impl FnMut(Source, &[u8])) -> Read {
+    fn read(
+        &mut self,
+        index: usize,
+        now: Duration,
+        pass: &mut impl FnMut(OutputSource, &[u8]),
+    ) -> Read {
         let source = self.source(index);
         let Some(pipe) = &mut self.pipes[index] else { return Read::End };
         match rustix::io::read(&pipe.fd, &mut self.buffer) {
@@ -152,16 +157,16 @@ impl Intake {
         }
     }
 
-    fn end(&mut self, index: usize, pass: &mut impl FnMut(Source, &[u8])) {
+    fn end(&mut self, index: usize, pass: &mut impl FnMut(OutputSource, &[u8])) {
         let source = self.source(index);
         if let Some(mut pipe) = self.pipes[index].take() {
             pipe.assembler.flush(|piece| pass(source, piece));
         }
     }
 
-    fn source(&self, index: usize) -> Source {
+    fn source(&self, index: usize) -> OutputSource {
         let index = u32::try_from(index).expect("there are at most MAX_RANKS");
-        Source { rank: self.first + index, stream: self.stream }
+        OutputSource { rank: self.first + index, stream: self.stream }
     }
 }
 

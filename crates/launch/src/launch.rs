@@ -57,7 +57,7 @@ pub struct Launch {
 
 /// How a job ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// The exit code a launcher should give: 0, or the first failing rank's code (128 + the signal
     /// that killed it), 128 + the signal that ended the launch, or 124 if time ran out.
     pub code: i32,

@@ -61,15 +61,15 @@ mod tests;
 use hikyaku_shm::{Job, JobConfig};
 
 use self::{
-    engine::{Engine, Prepared},
-    local::{Local, Start, allow_files},
+    engine::{JobEngine, Prepared},
+    local::{LocalRanks, Start, allow_files},
     placement::allowed_cpus,
 };
 pub use self::{
     error::LaunchError,
     heap::HeapError,
     hosts::OnHosts,
-    launch::{Launch, MAX_RANKS, Outcome},
+    launch::{JobOutcome, Launch, MAX_RANKS},
     memory::JobMemory,
     placement::Bind,
     programs::Program,
@@ -84,7 +84,7 @@ impl Launch {
     ///
     /// # Errors
     /// The job could not be started; nothing runs then.
-    pub fn run(&self) -> Result<Outcome, LaunchError> {
+    pub fn run(&self) -> Result<JobOutcome, LaunchError> {
         self.check()?;
         if let Some(hosts) = &self.hosts {
             return hosts::run(self, hosts);
@@ -94,21 +94,21 @@ impl Launch {
         let config = JobConfig { long_stores, ..JobConfig::new(self.ranks, ranks_per_node) };
         let job = Job::create(&self.landing(config))?;
         let outcome = self.run_in(&job)?;
-        Ok(Outcome { counts: job.counts(), ..outcome })
+        Ok(JobOutcome { counts: job.counts(), ..outcome })
     }
 
     /// Runs the job in memory that is already there.
-    pub(crate) fn run_in(&self, memory: &dyn JobMemory) -> Result<Outcome, LaunchError> {
+    pub(crate) fn run_in(&self, memory: &dyn JobMemory) -> Result<JobOutcome, LaunchError> {
         let files = allow_files(self.ranks)?;
         let prepare = |source| LaunchError::System { what: "prepare the launch", source };
         let prepared = Prepared::new(self).map_err(prepare)?;
         let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
-        let mut crew = Local::new(memory, 0, interactive).map_err(prepare)?;
+        let mut crew = LocalRanks::new(memory, 0, interactive).map_err(prepare)?;
         let (programs, allowed) = (&self.all_programs()[..], &allowed_cpus()[..]);
         let (count, stdin, variables) = (self.ranks, None, &[][..]);
         let start = Start { launch: self, programs, count, stdin, files, allowed, variables };
         crew.start(start, || prepared.is_ending())?;
         let started = crew.started();
-        Engine::new(self, prepared, crew, started).map_err(prepare)?.run()
+        JobEngine::new(self, prepared, crew, started).map_err(prepare)?.run()
     }
 }

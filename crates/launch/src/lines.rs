@@ -64,7 +64,7 @@ impl Assembler {
 
 /// Whose output it is: the rank, and which of its streams (two may end in one file).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct OutputSource {
     pub(super) rank: u32,
     pub(super) stream: usize,
 }
@@ -75,7 +75,7 @@ pub(super) struct Weaver {
     /// Whether lines start with `[rank] `.
     label: bool,
     /// The source whose fragment came last, so that the line is still open.
-    open: Option<Source>,
+    open: Option<OutputSource>,
 }
 
 impl Weaver {
@@ -84,7 +84,7 @@ impl Weaver {
     }
 
     /// Appends a piece (not empty) to what is to be written.
-    pub(super) fn weave(&mut self, source: Source, piece: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn weave(&mut self, source: OutputSource, piece: &[u8], out: &mut Vec<u8>) {
         let continues = self.open == Some(source);
         if !continues {
             self.close(out);
@@ -118,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    fn source(rank: u32) -> Source {
-        Source { rank, stream: 0 }
+    fn source(rank: u32) -> OutputSource {
+        OutputSource { rank, stream: 0 }
     }
 
     fn pieces(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, Assembler) {
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn two_streams_of_one_rank_do_not_join_lines() {
         let (mut weaver, mut out) = (Weaver::new(false), Vec::new());
-        weaver.weave(Source { rank: 0, stream: 0 }, b"out", &mut out);
-        weaver.weave(Source { rank: 0, stream: 1 }, b"err\n", &mut out);
+        weaver.weave(OutputSource { rank: 0, stream: 0 }, b"out", &mut out);
+        weaver.weave(OutputSource { rank: 0, stream: 1 }, b"err\n", &mut out);
         assert_eq!(out, b"out\nerr\n");
     }
 

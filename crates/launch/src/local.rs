@@ -8,7 +8,7 @@ use std::{
 };
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::{End, limits_on};
+use hikyaku_shm::{JobEnd, limits_on};
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -18,10 +18,10 @@ use rustix::{
 
 use super::{
     JobMemory, Launch, LaunchError, Program,
-    crew::{Crew, Ended, News, Tell},
+    crew::{Crew, News, RankExit, Tell},
     intake::Intake,
     placement::cpus_of,
-    ranks::Ranks,
+    ranks::RankProcesses,
     spawn::{Inheritable, Recipe, Variables},
     stdin::{Pump, empty, of_rank_0},
 };
@@ -38,9 +38,9 @@ const TERMINAL: u64 = u64::MAX;
 const STREAM: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
 
 /// The ranks of this machine.
-pub(super) struct Local<'a> {
+pub(super) struct LocalRanks<'a> {
     /// First, so that whatever happens the processes are gone before anything else is.
-    ranks: Ranks,
+    ranks: RankProcesses,
     memory: &'a dyn JobMemory,
     /// The first rank here.
     first: u32,
@@ -68,18 +68,18 @@ pub(super) struct Start<'s> {
     pub(super) variables: &'s Variables,
 }
 
-impl<'a> Local<'a> {
+impl<'a> LocalRanks<'a> {
     /// No ranks yet; lines without an end are shown after a while where a stream is interactive.
     pub(super) fn new(
         memory: &'a dyn JobMemory,
         first: u32,
         interactive: [bool; 2],
-    ) -> io::Result<Local<'a>> {
+    ) -> io::Result<LocalRanks<'a>> {
         let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let intakes =
             [Intake::new(0, first, interactive[0])?, Intake::new(1, first, interactive[1])?];
-        let local = Local {
-            ranks: Ranks::default(),
+        let local = LocalRanks {
+            ranks: RankProcesses::default(),
             memory,
             first,
             intakes,
@@ -174,7 +174,7 @@ impl<'a> Local<'a> {
         }
         let (rank, pid) = (self.first + index, self.pid(index));
         let (left, end) = (self.memory.has_left(rank), self.memory.end());
-        tell(News::Ended(Ended { rank, pid, ending, left, end }));
+        tell(News::Ended(RankExit { rank, pid, ending, left, end }));
         Ok(())
     }
 
@@ -201,13 +201,13 @@ impl<'a> Local<'a> {
     }
 }
 
-impl AsFd for Local<'_> {
+impl AsFd for LocalRanks<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }
 }
 
-impl Crew for Local<'_> {
+impl Crew for LocalRanks<'_> {
     /// The kernel lists ready descriptors in the order in which they became ready, so ranks are
     /// seen to end in the order in which they did.
     fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
@@ -299,7 +299,7 @@ impl Crew for Local<'_> {
         self.ranks.contains(pid)
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.memory.end()
     }
 

@@ -7,7 +7,7 @@
 use std::os::fd::BorrowedFd;
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 
 /// The launcher's side of a job's shared memory.
 pub trait JobMemory {
@@ -31,7 +31,7 @@ pub trait JobMemory {
     fn waiting(&self, rank: u32) -> Option<String>;
 
     /// How the job ends, if a rank has said why: it need not be said again.
-    fn end(&self) -> Option<End>;
+    fn end(&self) -> Option<JobEnd>;
 }
 
 impl JobMemory for hikyaku_shm::Job {
@@ -59,7 +59,7 @@ impl JobMemory for hikyaku_shm::Job {
         self.waiting(rank).map(|waiting| waiting.to_string())
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.end()
     }
 }

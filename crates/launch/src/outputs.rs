@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    lines::{Source, Weaver},
-    sink::{Sink, SinkError},
+    lines::{OutputSource, Weaver},
+    sink::{OutputSink, SinkError},
 };
 
 /// The streams a rank writes, and their names in messages.
@@ -17,7 +17,7 @@ pub(super) const STREAMS: [&str; 2] = ["standard output", "standard error"];
 /// One destination.
 struct Output {
     weaver: Weaver,
-    sink: Sink,
+    sink: OutputSink,
 }
 
 /// All destinations, and which stream goes to which.
@@ -28,7 +28,7 @@ pub(super) struct Outputs {
 }
 
 /// Why nothing more can be written for the streams of a destination.
-pub(super) struct Failure {
+pub(super) struct OutputFailure {
     /// The reader went away, as `head` does when it has seen enough: nothing to complain about.
     pub(super) reader_left: bool,
     /// One line for a person.
@@ -41,7 +41,7 @@ impl Outputs {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let mut all = Vec::new();
         let mut add = |fd: BorrowedFd<'_>| {
-            let sink = Sink::new(fd.try_clone_to_owned()?.into())?;
+            let sink = OutputSink::new(fd.try_clone_to_owned()?.into())?;
             all.push(Output { weaver: Weaver::new(label), sink });
             Ok::<usize, io::Error>(all.len() - 1)
         };
@@ -56,7 +56,7 @@ impl Outputs {
     }
 
     /// Writes what a rank has completed.
-    pub(super) fn write(&mut self, source: Source, piece: &[u8]) {
+    pub(super) fn write(&mut self, source: OutputSource, piece: &[u8]) {
         let output = &mut self.all[self.of_stream[source.stream]];
         let weaver = &mut output.weaver;
         output.sink.push(|bytes| weaver.weave(source, piece, bytes));
@@ -103,18 +103,18 @@ impl Outputs {
     }
 
     /// A failure not told before.
-    pub(super) fn take_failure(&mut self) -> Option<Failure> {
+    pub(super) fn take_failure(&mut self) -> Option<OutputFailure> {
         let of_stream = self.of_stream;
         self.all.iter_mut().enumerate().find_map(|(index, output)| {
             let error = output.sink.take_error()?;
             let stream = of_stream.iter().position(|&of| of == index)?;
             let name = STREAMS[stream];
             Some(match error {
-                SinkError::Write(error) => Failure {
+                SinkError::Write(error) => OutputFailure {
                     reader_left: error.kind() == ErrorKind::BrokenPipe,
                     reason: format!("cannot write {name}: {error}"),
                 },
-                SinkError::Thread(error) => Failure {
+                SinkError::Thread(error) => OutputFailure {
                     reader_left: false,
                     reason: format!("cannot start the thread that writes {name}: {error}"),
                 },

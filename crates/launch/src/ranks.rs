@@ -4,8 +4,8 @@
 //! over. A zombie costs nothing and keeps its number taken, so that a signal to its process group
 //! can only reach its own children, never a stranger who was given the number since.
 //!
-//! Dropping [`Ranks`] kills every group and reaps every rank: whatever path leads out of a launch,
-//! nothing stays behind.
+//! Dropping [`RankProcesses`] kills every group and reaps every rank: whatever path leads out of a
+//! launch, nothing stays behind.
 
 use std::{collections::HashSet, io, os::fd::OwnedFd};
 
@@ -16,26 +16,26 @@ use rustix::process::{
 use super::ending::Ending;
 
 /// One rank's process.
-struct Rank {
+struct RankProcess {
     pid: Pid,
     ended: bool,
 }
 
 /// All processes started so far, by rank.
 #[derive(Default)]
-pub(super) struct Ranks {
-    all: Vec<Rank>,
+pub(super) struct RankProcesses {
+    all: Vec<RankProcess>,
     pids: HashSet<Pid>,
 }
 
-impl Ranks {
+impl RankProcesses {
     /// Takes charge of the next rank's process and gives a descriptor that becomes readable when
     /// it ends.
     ///
     /// # Errors
     /// No descriptor can be had; the process is in charge all the same.
     pub(super) fn add(&mut self, pid: Pid) -> io::Result<OwnedFd> {
-        self.all.push(Rank { pid, ended: false });
+        self.all.push(RankProcess { pid, ended: false });
         self.pids.insert(pid);
         Ok(pidfd_open(pid, PidfdFlags::empty())?)
     }
@@ -101,7 +101,7 @@ impl Ranks {
     }
 }
 
-impl Drop for Ranks {
+impl Drop for RankProcesses {
     fn drop(&mut self) {
         self.clear();
     }

@@ -30,13 +30,13 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 const FULL: usize = 1024 * 1024;
 
 /// A queue of bytes and the thread that writes them.
-pub(super) struct Sink {
-    shared: Arc<Shared>,
+pub(super) struct OutputSink {
+    shared: Arc<SharedSink>,
     /// The file until its thread is started.
     file: Option<File>,
 }
 
-struct Shared {
+struct SharedSink {
     queue: Mutex<Queue>,
     filled: Condvar,
     /// Counts changes the supervising thread should look at.
@@ -62,12 +62,12 @@ pub(super) enum SinkError {
     Thread(io::Error),
 }
 
-impl Sink {
-    pub(super) fn new(file: File) -> io::Result<Sink> {
+impl OutputSink {
+    pub(super) fn new(file: File) -> io::Result<OutputSink> {
         let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (queue, filled) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { queue, filled, changed });
-        Ok(Sink { shared, file: Some(file) })
+        let shared = Arc::new(SharedSink { queue, filled, changed });
+        Ok(OutputSink { shared, file: Some(file) })
     }
 
     /// Has `fill` append bytes; they are dropped if an earlier write has failed.
@@ -132,13 +132,13 @@ impl Sink {
 }
 
 /// Readable when something was written or failed.
-impl AsFd for Sink {
+impl AsFd for OutputSink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.changed.as_fd()
     }
 }
 
-impl Drop for Sink {
+impl Drop for OutputSink {
     fn drop(&mut self) {
         // The thread is not joined: it may be waiting for a reader who never comes.
         self.shared.lock().closed = true;
@@ -146,7 +146,7 @@ impl Drop for Sink {
     }
 }
 
-impl Shared {
+impl SharedSink {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // The queue is whole between any two statements that hold the lock.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    fn wait_for_change(sink: &Sink) {
+    fn wait_for_change(sink: &OutputSink) {
         poll(&mut [PollFd::new(sink, PollFlags::IN)], None).unwrap();
         sink.acknowledge();
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn bytes_arrive_in_order_and_the_end_is_told() {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let mut sink = Sink::new(writer.into()).unwrap();
+        let mut sink = OutputSink::new(writer.into()).unwrap();
         assert!(sink.is_done());
         sink.push(|bytes| bytes.extend_from_slice(b"one\n"));
         sink.push(|bytes| bytes.extend_from_slice(b"two\n"));
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_makes_it_full_and_not_blocked() {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let mut sink = Sink::new(writer.into()).unwrap();
+        let mut sink = OutputSink::new(writer.into()).unwrap();
         let mut pushed = 0;
         while !sink.is_full() {
             sink.push(|bytes| bytes.extend_from_slice(&[b'x'; 10_000]));
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_failed_write_is_told_once_and_later_bytes_are_dropped() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut sink = Sink::new(full).unwrap();
+        let mut sink = OutputSink::new(full).unwrap();
         sink.push(|bytes| bytes.push(b'x'));
         wait_for_change(&sink);
         assert!(sink.has_failed() && sink.is_done() && !sink.is_full());

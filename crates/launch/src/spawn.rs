@@ -94,10 +94,10 @@ impl Recipe<'_> {
         }
         command.args(args).envs(environment).process_group(0);
         command.stdin(stdin).stdout(stdout_end).stderr(stderr_end);
-        let setup = Setup { launcher: getpid(), cpus: cpus.map(cpu_set), files: self.files };
+        let setup = ChildSetup { launcher: getpid(), cpus: cpus.map(cpu_set), files: self.files };
         // SAFETY: the closure runs in the child between fork and exec, where only what is
         // async-signal-safe is allowed, as another thread may have held any lock at the fork.
-        // `Setup::apply` makes system calls through rustix, reads values it owns, and makes
+        // `ChildSetup::apply` makes system calls through rustix, reads values it owns, and makes
         // errors of plain numbers: it allocates nothing, takes no lock and cannot panic.
         unsafe { command.pre_exec(move || setup.apply()) };
         let child = command.spawn().map_err(StartError::of)?;
@@ -106,13 +106,13 @@ impl Recipe<'_> {
 }
 
 /// What a child does to itself before it becomes the rank's program.
-struct Setup {
+struct ChildSetup {
     launcher: Pid,
     cpus: Option<CpuSet>,
     files: Option<Rlimit>,
 }
 
-impl Setup {
+impl ChildSetup {
     /// Runs between fork and exec: system calls only.
     fn apply(&self) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| at(0, error))?;
@@ -130,7 +130,7 @@ impl Setup {
     }
 }
 
-/// What a child does in [`Setup::apply`], in words.
+/// What a child does in [`ChildSetup::apply`], in words.
 const STEPS: [&str; 3] = [
     "have a rank end with the launcher",
     "bind a rank to its CPUs",

@@ -62,13 +62,13 @@ pub(super) struct Pump {
     pipe: OwnedFd,
     pending: Vec<u8>,
     /// Which of the two ends is in the epoll set.
-    watched: Option<End>,
+    watched: Option<InputEnd>,
     /// When to look again whether this is the foreground.
     look_at: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum InputEnd {
     Terminal,
     Pipe,
 }
@@ -83,8 +83,8 @@ impl Pump {
         now: Duration,
     ) -> io::Result<bool> {
         let goes_on = match self.watched {
-            Some(End::Terminal) => !self.in_foreground() || self.read(),
-            Some(End::Pipe) => self.write(),
+            Some(InputEnd::Terminal) => !self.in_foreground() || self.read(),
+            Some(InputEnd::Pipe) => self.write(),
             None => true,
         };
         if !goes_on {
@@ -92,8 +92,8 @@ impl Pump {
             return Ok(false);
         }
         let next = match (self.pending.is_empty(), self.in_foreground()) {
-            (false, _) => Some(End::Pipe),
-            (true, true) => Some(End::Terminal),
+            (false, _) => Some(InputEnd::Pipe),
+            (true, true) => Some(InputEnd::Terminal),
             (true, false) => None,
         };
         self.look_at = next.is_none().then_some(now + LOOK_EVERY);
@@ -140,7 +140,12 @@ impl Pump {
         }
     }
 
-    fn watch(&mut self, epoll: BorrowedFd<'_>, token: u64, next: Option<End>) -> io::Result<()> {
+    fn watch(
+        &mut self,
+        epoll: BorrowedFd<'_>,
+        token: u64,
+        next: Option<InputEnd>,
+    ) -> io::Result<()> {
         if next == self.watched {
             return Ok(());
         }
@@ -149,8 +154,8 @@ impl Pump {
         }
         if let Some(end) = next {
             let flags = match end {
-                End::Terminal => epoll::EventFlags::IN,
-                End::Pipe => epoll::EventFlags::OUT,
+                InputEnd::Terminal => epoll::EventFlags::IN,
+                InputEnd::Pipe => epoll::EventFlags::OUT,
             };
             epoll::add(epoll, self.end(end), epoll::EventData::new_u64(token), flags)?;
         }
@@ -158,10 +163,10 @@ impl Pump {
         Ok(())
     }
 
-    fn end(&self, end: End) -> BorrowedFd<'_> {
+    fn end(&self, end: InputEnd) -> BorrowedFd<'_> {
         match end {
-            End::Terminal => self.terminal.as_fd(),
-            End::Pipe => self.pipe.as_fd(),
+            InputEnd::Terminal => self.terminal.as_fd(),
+            InputEnd::Pipe => self.pipe.as_fd(),
         }
     }
 }

@@ -25,7 +25,7 @@ use std::{collections::VecDeque, time::Duration};
 use hikyaku_nic::fabric::DeathCause;
 use rustix::process::Signal;
 
-use super::ending::{Ending, Named};
+use super::ending::{Ending, NamedSignal};
 
 /// How long ranks may take to end by themselves after one has failed, if the launch does not say
 /// otherwise, after an interrupt, and again after SIGTERM. Twice this leaves half of the two
@@ -40,7 +40,7 @@ const LOST: i32 = 1;
 
 /// What the launcher must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum LauncherAction {
     /// Tell peers that this rank is gone.
     MarkDead { rank: u32, cause: DeathCause },
     /// This time is up: note what every rank is waiting in, before anything disturbs it.
@@ -51,7 +51,7 @@ pub(super) enum Action {
 
 /// Why a job ended other than by success of all its ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum JobVerdict {
     /// This rank was the first to fail.
     Failed { rank: u32, pid: u32, ending: Ending },
     /// A host was the first to be lost.
@@ -62,29 +62,29 @@ pub(super) enum Verdict {
     TimedOut(Duration),
 }
 
-impl Verdict {
+impl JobVerdict {
     /// The job's exit code.
     pub(super) fn code(&self) -> i32 {
         match self {
-            Verdict::Failed { ending, .. } => ending.code(),
-            Verdict::Lost => LOST,
-            Verdict::Interrupted(signal) => 128 + signal.as_raw(),
-            Verdict::TimedOut(_) => TIMED_OUT,
+            JobVerdict::Failed { ending, .. } => ending.code(),
+            JobVerdict::Lost => LOST,
+            JobVerdict::Interrupted(signal) => 128 + signal.as_raw(),
+            JobVerdict::TimedOut(_) => TIMED_OUT,
         }
     }
 
     /// The one line that says why; ranks are of this host if there are several.
     pub(super) fn reason(&self, host: Option<&str>) -> String {
         match self {
-            Verdict::Failed { rank, pid, ending } => {
+            JobVerdict::Failed { rank, pid, ending } => {
                 let host = host.map(|host| format!(", host {host}")).unwrap_or_default();
                 format!("rank {rank} (pid {pid}{host}) {ending}")
             }
-            Verdict::Lost => "a host was lost".to_owned(),
-            Verdict::Interrupted(signal) => {
-                format!("interrupted by {}: all ranks were ended", Named(signal.as_raw()))
+            JobVerdict::Lost => "a host was lost".to_owned(),
+            JobVerdict::Interrupted(signal) => {
+                format!("interrupted by {}: all ranks were ended", NamedSignal(signal.as_raw()))
             }
-            Verdict::TimedOut(limit) => {
+            JobVerdict::TimedOut(limit) => {
                 format!(
                     "the job did not end within {} s: all ranks were ended",
                     limit.as_secs_f64()
@@ -96,7 +96,7 @@ impl Verdict {
 
 /// How far the ending of the job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum EndingPhase {
     Running,
     /// Ranks may end by themselves until then.
     Grace(Duration),
@@ -113,9 +113,9 @@ pub(super) struct Supervisor {
     limit: Option<Duration>,
     /// How long the others may go on after a rank has failed.
     grace: Duration,
-    phase: Phase,
-    verdict: Option<Verdict>,
-    actions: VecDeque<Action>,
+    phase: EndingPhase,
+    verdict: Option<JobVerdict>,
+    actions: VecDeque<LauncherAction>,
 }
 
 impl Supervisor {
@@ -123,7 +123,7 @@ impl Supervisor {
     /// have `grace`.
     pub(super) fn new(limit: Option<Duration>, grace: Duration) -> Supervisor {
         let actions = VecDeque::new();
-        Supervisor { running: 0, limit, grace, phase: Phase::Running, verdict: None, actions }
+        Supervisor { running: 0, limit, grace, phase: EndingPhase::Running, verdict: None, actions }
     }
 
     /// A rank has started.
@@ -144,21 +144,21 @@ impl Supervisor {
         assert!(self.running > 0, "a rank ends once, after it has started");
         self.running -= 1;
         if !left {
-            self.actions.push_back(Action::MarkDead { rank, cause: ending.cause() });
+            self.actions.push_back(LauncherAction::MarkDead { rank, cause: ending.cause() });
         }
         if self.verdict.is_none() && (aborted || !ending.is_success()) {
-            self.verdict = Some(Verdict::Failed { rank, pid, ending });
-            self.phase = Phase::Grace(now.saturating_add(self.grace));
+            self.verdict = Some(JobVerdict::Failed { rank, pid, ending });
+            self.phase = EndingPhase::Grace(now.saturating_add(self.grace));
         }
     }
 
     /// A rank's host is gone, and the rank with it.
     pub(super) fn handle_loss(&mut self, rank: u32, now: Duration) {
         self.handle_absence();
-        self.actions.push_back(Action::MarkDead { rank, cause: DeathCause::Unknown });
+        self.actions.push_back(LauncherAction::MarkDead { rank, cause: DeathCause::Unknown });
         if self.verdict.is_none() {
-            self.verdict = Some(Verdict::Lost);
-            self.phase = Phase::Grace(now.saturating_add(self.grace));
+            self.verdict = Some(JobVerdict::Lost);
+            self.phase = EndingPhase::Grace(now.saturating_add(self.grace));
         }
     }
 
@@ -170,19 +170,19 @@ impl Supervisor {
 
     /// The launcher was sent SIGINT, SIGHUP or SIGTERM.
     pub(super) fn handle_signal(&mut self, signal: Signal, now: Duration) {
-        if matches!(self.verdict, Some(Verdict::Interrupted(_))) {
+        if matches!(self.verdict, Some(JobVerdict::Interrupted(_))) {
             self.kill();
             return;
         }
         // A job that is failing already keeps its verdict, but somebody is in a hurry.
-        self.verdict.get_or_insert(Verdict::Interrupted(signal));
+        self.verdict.get_or_insert(JobVerdict::Interrupted(signal));
         match self.phase {
-            Phase::Running if signal != Signal::TERM => {
-                self.actions.push_back(Action::Send(signal));
-                self.phase = Phase::Grace(now + GRACE);
+            EndingPhase::Running if signal != Signal::TERM => {
+                self.actions.push_back(LauncherAction::Send(signal));
+                self.phase = EndingPhase::Grace(now + GRACE);
             }
-            Phase::Running | Phase::Grace(_) => self.ask(now),
-            Phase::Asked(_) | Phase::Killed => self.kill(),
+            EndingPhase::Running | EndingPhase::Grace(_) => self.ask(now),
+            EndingPhase::Asked(_) | EndingPhase::Killed => self.kill(),
         }
     }
 
@@ -190,29 +190,35 @@ impl Supervisor {
     pub(super) fn handle_time(&mut self, now: Duration) {
         let time_is_up = self.limit.filter(|&limit| now >= limit && self.running > 0);
         match (self.phase, time_is_up) {
-            (Phase::Running | Phase::Grace(_), Some(limit)) => {
-                self.verdict.get_or_insert(Verdict::TimedOut(limit));
-                self.actions.push_back(Action::AskWaiting(limit));
+            (EndingPhase::Running | EndingPhase::Grace(_), Some(limit)) => {
+                self.verdict.get_or_insert(JobVerdict::TimedOut(limit));
+                self.actions.push_back(LauncherAction::AskWaiting(limit));
                 self.ask(now);
             }
-            (Phase::Grace(until), None) if now >= until => self.ask(now),
-            (Phase::Asked(until), _) if now >= until => self.kill(),
-            (Phase::Running | Phase::Grace(_) | Phase::Asked(_) | Phase::Killed, _) => {}
+            (EndingPhase::Grace(until), None) if now >= until => self.ask(now),
+            (EndingPhase::Asked(until), _) if now >= until => self.kill(),
+            (
+                EndingPhase::Running
+                | EndingPhase::Grace(_)
+                | EndingPhase::Asked(_)
+                | EndingPhase::Killed,
+                _,
+            ) => {}
         }
     }
 
     /// When `handle_time` has something to do next.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
         match self.phase {
-            Phase::Running => self.limit,
-            Phase::Grace(until) => Some(self.limit.map_or(until, |limit| limit.min(until))),
-            Phase::Asked(until) => Some(until),
-            Phase::Killed => None,
+            EndingPhase::Running => self.limit,
+            EndingPhase::Grace(until) => Some(self.limit.map_or(until, |limit| limit.min(until))),
+            EndingPhase::Asked(until) => Some(until),
+            EndingPhase::Killed => None,
         }
     }
 
     /// What to do next; ask until there is nothing.
-    pub(super) fn poll_action(&mut self) -> Option<Action> {
+    pub(super) fn poll_action(&mut self) -> Option<LauncherAction> {
         self.actions.pop_front()
     }
 
@@ -222,21 +228,21 @@ impl Supervisor {
     }
 
     /// Why the job ended; `None`: all its ranks succeeded.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    pub(super) fn verdict(&self) -> Option<JobVerdict> {
         self.verdict
     }
 
     fn ask(&mut self, now: Duration) {
-        self.actions.push_back(Action::Send(Signal::TERM));
+        self.actions.push_back(LauncherAction::Send(Signal::TERM));
         // A stopped process acts on SIGTERM only once it runs again.
-        self.actions.push_back(Action::Send(Signal::CONT));
-        self.phase = Phase::Asked(now + GRACE);
+        self.actions.push_back(LauncherAction::Send(Signal::CONT));
+        self.phase = EndingPhase::Asked(now + GRACE);
     }
 
     /// Ends all ranks at once.
     pub(super) fn kill(&mut self) {
-        self.actions.push_back(Action::Send(Signal::KILL));
-        self.phase = Phase::Killed;
+        self.actions.push_back(LauncherAction::Send(Signal::KILL));
+        self.phase = EndingPhase::Killed;
     }
 }
 
@@ -258,12 +264,13 @@ mod tests {
         supervisor.handle_end(rank, 100 + rank, ending, (left, false), at);
     }
 
-    fn actions(supervisor: &mut Supervisor) -> Vec<Action> {
+    fn actions(supervisor: &mut Supervisor) -> Vec<LauncherAction> {
         std::iter::from_fn(|| supervisor.poll_action()).collect()
     }
 
-    const ASK: [Action; 2] = [Action::Send(Signal::TERM), Action::Send(Signal::CONT)];
-    const KILL: [Action; 1] = [Action::Send(Signal::KILL)];
+    const ASK: [LauncherAction; 2] =
+        [LauncherAction::Send(Signal::TERM), LauncherAction::Send(Signal::CONT)];
+    const KILL: [LauncherAction; 1] = [LauncherAction::Send(Signal::KILL)];
 
     #[test]
     fn success_of_all_is_success() {
@@ -281,7 +288,7 @@ mod tests {
         let mut job = job(2, None);
         end(&mut job, 1, Ending::Code(0), false, MS);
         let cause = DeathCause::Exit(0);
-        assert_eq!(actions(&mut job), [Action::MarkDead { rank: 1, cause }]);
+        assert_eq!(actions(&mut job), [LauncherAction::MarkDead { rank: 1, cause }]);
         assert_eq!((job.verdict(), job.poll_deadline()), (None, None));
     }
 
@@ -305,7 +312,7 @@ mod tests {
         let mut job = job(3, None);
         end(&mut job, 2, Ending::Signal(9), false, 10 * MS);
         let cause = DeathCause::Signal(9);
-        assert_eq!(actions(&mut job), [Action::MarkDead { rank: 2, cause }]);
+        assert_eq!(actions(&mut job), [LauncherAction::MarkDead { rank: 2, cause }]);
         assert_eq!(job.poll_deadline(), Some(10 * MS + GRACE));
         job.handle_time(9 * MS + GRACE);
         assert_eq!(actions(&mut job), []);
@@ -341,7 +348,7 @@ mod tests {
         for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
             let mut job = job(2, None);
             job.handle_signal(signal, MS);
-            assert_eq!(actions(&mut job), [Action::Send(signal)]);
+            assert_eq!(actions(&mut job), [LauncherAction::Send(signal)]);
             job.handle_signal(signal, 2 * MS);
             assert_eq!(actions(&mut job), KILL);
             end(&mut job, 0, Ending::Signal(9), false, 3 * MS);
@@ -367,7 +374,7 @@ mod tests {
         job.handle_signal(Signal::INT, MS);
         job.handle_time(MS + GRACE);
         job.handle_time(MS + 2 * GRACE);
-        let expected = [&[Action::Send(Signal::INT)], &ASK[..], &KILL].concat();
+        let expected = [&[LauncherAction::Send(Signal::INT)], &ASK[..], &KILL].concat();
         assert_eq!(actions(&mut job), expected);
     }
 
@@ -391,7 +398,7 @@ mod tests {
         job.handle_time(limit - MS);
         assert_eq!(actions(&mut job), []);
         job.handle_time(limit);
-        assert_eq!(actions(&mut job), [&[Action::AskWaiting(limit)], &ASK[..]].concat());
+        assert_eq!(actions(&mut job), [&[LauncherAction::AskWaiting(limit)], &ASK[..]].concat());
         let verdict = job.verdict().unwrap();
         assert_eq!(verdict.code(), 124);
         assert_eq!(verdict.reason(None), "the job did not end within 1.5 s: all ranks were ended");
@@ -405,7 +412,7 @@ mod tests {
         end(&mut job, 0, Ending::Code(3), true, MS);
         assert_eq!(job.poll_deadline(), Some(limit));
         job.handle_time(limit);
-        assert_eq!(actions(&mut job), [&[Action::AskWaiting(limit)], &ASK[..]].concat());
+        assert_eq!(actions(&mut job), [&[LauncherAction::AskWaiting(limit)], &ASK[..]].concat());
         assert_eq!(job.poll_deadline(), Some(limit + GRACE));
         job.handle_time(limit + GRACE);
         assert_eq!(actions(&mut job), KILL);
@@ -423,12 +430,12 @@ mod tests {
         let mut job = job(3, None);
         job.handle_loss(1, MS);
         job.handle_loss(2, MS);
-        let dead = |rank| Action::MarkDead { rank, cause: DeathCause::Unknown };
+        let dead = |rank| LauncherAction::MarkDead { rank, cause: DeathCause::Unknown };
         assert_eq!(actions(&mut job), [dead(1), dead(2)]);
         assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(1));
         assert_eq!(job.poll_deadline(), Some(MS + GRACE));
         end(&mut job, 0, Ending::Code(3), true, 2 * MS);
-        assert_eq!(job.verdict(), Some(Verdict::Lost), "the first failure");
+        assert_eq!(job.verdict(), Some(JobVerdict::Lost), "the first failure");
         assert!(job.is_over());
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 use rustix::{
     fs::{MemfdFlags, memfd_create},
     io::Errno,
@@ -29,7 +29,7 @@ struct Notes {
     dead: Mutex<Vec<(u32, DeathCause)>>,
     /// Ranks that count as having left in order.
     left: Vec<u32>,
-    end: Option<End>,
+    end: Option<JobEnd>,
 }
 
 impl Notes {
@@ -84,24 +84,24 @@ impl JobMemory for Notes {
         (rank == 1).then(|| "receive from rank 0, tag 7".into())
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.end
     }
 }
 
 #[test]
 fn what_a_rank_has_said_is_not_said_again() {
-    let notes = Notes { end: Some(End::Failed), ..Notes::new(&[]) };
+    let notes = Notes { end: Some(JobEnd::Failed), ..Notes::new(&[]) };
     let outcome = shell(2, "exit 7").run_in(&notes).unwrap();
-    assert_eq!(outcome, Outcome { code: 7, ..Outcome::default() });
+    assert_eq!(outcome, JobOutcome { code: 7, ..JobOutcome::default() });
 }
 
 #[test]
 fn a_job_that_is_aborted_with_code_0_ends() {
-    let notes = Notes { end: Some(End::Aborted), ..Notes::new(&[]) };
+    let notes = Notes { end: Some(JobEnd::Aborted), ..Notes::new(&[]) };
     let script = "if [ $NOTES_RANK = 1 ]; then exit 0; fi; exec sleep 1000";
     let outcome = shell(3, script).run_in(&notes).unwrap();
-    assert_eq!(outcome, Outcome::default());
+    assert_eq!(outcome, JobOutcome::default());
     notes.assert_nothing_left();
 }
 
@@ -113,7 +113,7 @@ fn shell(ranks: u32, script: &str) -> Launch {
 fn every_rank_is_marked_started_once() {
     let notes = Notes::new(&[0, 1, 2]);
     let outcome = shell(3, "exit 0").run_in(&notes).unwrap();
-    assert_eq!(outcome, Outcome::default());
+    assert_eq!(outcome, JobOutcome::default());
     let ranks: Vec<u32> = notes.started.lock().unwrap().iter().map(|&(rank, _)| rank).collect();
     assert_eq!(ranks, [0, 1, 2]);
     assert_eq!(notes.dead(), [], "all left in order");

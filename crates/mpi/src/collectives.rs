@@ -87,7 +87,7 @@ impl<D: Dialect> Mpi<D> {
     /// The ranks of a communicator as an operation sees them. A call that does nothing but wait
     /// looks more often before it lets others go on.
     #[inline]
-    fn ranks_of<'c>(&self, comm: &'c Comm) -> coll::Communicator<'c, RankPort> {
+    fn ranks_of<'c>(&self, comm: &'c Comm) -> coll::CommunicatorGroup<'c, RankPort> {
         let group = comm.inner.group();
         if self.is_waiting { group.waiting() } else { group }
     }

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use hikyaku_coll as coll;
-use hikyaku_rank::{Bridge, Error, Exchange, Intercommunicator};
+use hikyaku_rank::{Bridge, Error, GroupExchange, Intercommunicator};
 
 use crate::collectives::{Described, Done, Given, blocks, blocks_of_types, for_all, landed};
 use crate::communicators::{Comm, number_of};
@@ -126,7 +126,7 @@ struct Parcels {
 }
 
 impl Parcels {
-    async fn exchange(self, by: Exchange<'_>) -> Result<(), Error> {
+    async fn exchange(self, by: GroupExchange<'_>) -> Result<(), Error> {
         let data: Vec<_> = self.out.iter().map(|(to, area)| (*to, area.data())).collect();
         let out: Vec<(u32, &[u8])> = data.iter().map(|(to, data)| (*to, &**data)).collect();
         let mut landings: Vec<_> =
@@ -558,7 +558,7 @@ async fn reduced<D: Dialect>(
 /// The same, and then the first ranks change what they have: at them, the other group's.
 async fn swap<D: Dialect>(
     groups: &Intercommunicator,
-    by: Exchange<'_>,
+    by: GroupExchange<'_>,
     from: &Area,
     reducing: &Reducing<D>,
 ) -> Result<Vec<u8>, Error> {

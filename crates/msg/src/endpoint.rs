@@ -16,31 +16,31 @@ use crate::members::Members;
 /// Ranks are numbers of the context's communicator, also in what has come. Results of futures name
 /// ranks of the job: [`Members::told`] translates.
 #[derive(Debug)]
-pub struct Endpoint<'e, P: Port> {
+pub struct ContextEndpoint<'e, P: Port> {
     engine: &'e RefCell<Engine<P>>,
     context: u32,
     /// Whose messages, if not those of all ranks of the job.
     members: Option<&'e Members>,
 }
 
-impl<P: Port> Clone for Endpoint<'_, P> {
+impl<P: Port> Clone for ContextEndpoint<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Port> Copy for Endpoint<'_, P> {}
+impl<P: Port> Copy for ContextEndpoint<'_, P> {}
 
-impl<'e, P: Port> Endpoint<'e, P> {
+impl<'e, P: Port> ContextEndpoint<'e, P> {
     /// A handle on `engine` for `context`.
-    pub fn new(engine: &'e RefCell<Engine<P>>, context: u32) -> Endpoint<'e, P> {
-        Endpoint { engine, context, members: None }
+    pub fn new(engine: &'e RefCell<Engine<P>>, context: u32) -> ContextEndpoint<'e, P> {
+        ContextEndpoint { engine, context, members: None }
     }
 
     /// The same for messages among some ranks of the job.
     #[must_use]
-    pub fn among(self, members: Option<&'e Members>) -> Endpoint<'e, P> {
-        Endpoint { members, ..self }
+    pub fn among(self, members: Option<&'e Members>) -> ContextEndpoint<'e, P> {
+        ContextEndpoint { members, ..self }
     }
 
     /// The rank in the job of a rank here.
@@ -195,8 +195,8 @@ mod tests {
         let (a, b) = (RefCell::new(a), RefCell::new(b));
         let members = |own| Members::new(vec![1, 0], own, |_| 0).unwrap();
         let (of_a, of_b) = (members(0), members(1));
-        let a = Endpoint::new(&a, 1).among(Some(&of_a));
-        let b = Endpoint::new(&b, 1).among(Some(&of_b));
+        let a = ContextEndpoint::new(&a, 1).among(Some(&of_a));
+        let b = ContextEndpoint::new(&b, 1).among(Some(&of_b));
         assert_eq!((a.rank(), b.rank(), a.in_job(0)), (1, 0, Ok(1)));
         assert_eq!(a.peer(2), PeerState::Left, "there is no such number");
 
@@ -220,7 +220,7 @@ mod tests {
     fn a_long_wait_counts_what_is_reported() {
         let (a, _b) = pair();
         let a = RefCell::new(a);
-        let endpoint = Endpoint::new(&a, 1);
+        let endpoint = ContextEndpoint::new(&a, 1);
         assert_eq!(endpoint.reported_waits(), None);
         let counted = poll_fn(|_| match endpoint.reported_waits() {
             Some(count) => Poll::Ready(count),

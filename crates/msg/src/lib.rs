@@ -15,7 +15,7 @@
 //! ```
 //!
 //! - [`Engine`]: one rank's state; blocking calls, requests, probe, cancel.
-//! - [`Endpoint`]: the same as futures, for one communicator context.
+//! - [`ContextEndpoint`]: the same as futures, for one communicator context.
 //! - [`Layout`]: which elements of a slice a message is made of.
 //!
 //! Invariants kept here and nowhere else:
@@ -57,7 +57,7 @@ mod testing;
 
 pub use buffer::{PACKET, Pieces, RecvBuffer, Scattered, SendBuffer};
 pub use config::EngineConfig;
-pub use endpoint::Endpoint;
+pub use endpoint::ContextEndpoint;
 pub use engine::{Blocked, CancelOutcome, Engine, MEMORY_SLEEP, Pace, Wanted};
 pub use envelope::{Envelope, Received, Selector, SendMode};
 pub use error::MsgError;

@@ -56,7 +56,7 @@ const GENERATIONS: u32 = u32::MAX >> 1;
 
 /// One operation in flight, or its result.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum RequestState {
     Send(Send),
     Receive(Receive),
     Done(Result<Received, MsgError>),
@@ -125,7 +125,7 @@ pub(crate) enum ReceiveStage {
     Joint(Box<Joint>),
     /// A message of several parts is arriving, or waits for the buffer. Boxed, so that the receives
     /// of small messages stay small.
-    Incoming(Box<Incoming>),
+    Incoming(Box<PartialMessage>),
 }
 
 impl ReceiveStage {
@@ -158,7 +158,7 @@ pub(crate) struct Joint {
 
 /// A matched message that has not fully arrived or was not fully copied.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct PartialMessage {
     pub(crate) source: Rank,
     pub(crate) bits: u64,
     /// Length of the message at its sender, bytes.
@@ -179,7 +179,7 @@ pub(crate) struct Incoming {
     pub(crate) parts: MessageParts,
 }
 
-impl Incoming {
+impl PartialMessage {
     /// Whether all bytes have arrived and were copied.
     pub(crate) fn is_complete(&self) -> bool {
         self.copied == self.expected
@@ -241,7 +241,7 @@ pub(crate) struct RequestSlab {
 #[derive(Debug)]
 struct RequestSlot {
     generation: u32,
-    request: Option<Request>,
+    request: Option<RequestState>,
 }
 
 impl RequestSlab {
@@ -249,7 +249,7 @@ impl RequestSlab {
     /// built in place: nothing may fail while it is elsewhere. Building it on the stack and moving
     /// it costs more than the rest of starting it.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, make: impl FnOnce() -> Request) -> RequestId {
+    pub(crate) fn insert(&mut self, make: impl FnOnce() -> RequestState) -> RequestId {
         let index = match self.free.pop() {
             Some(index) => index,
             None => self.grow(),
@@ -270,13 +270,13 @@ impl RequestSlab {
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: RequestId) -> Option<&Request> {
+    pub(crate) fn get(&self, id: RequestId) -> Option<&RequestState> {
         let slot = self.slots.get(id.index())?;
         slot.request.as_ref().filter(|_| slot.generation == id.generation())
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Request> {
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut RequestState> {
         let slot = self.slots.get_mut(id.index())?;
         slot.request.as_mut().filter(|_| slot.generation == id.generation())
     }
@@ -284,7 +284,7 @@ impl RequestSlab {
     #[inline]
     pub(crate) fn send_mut(&mut self, id: RequestId) -> Option<&mut Send> {
         match self.get_mut(id)? {
-            Request::Send(send) => Some(send),
+            RequestState::Send(send) => Some(send),
             _ => None,
         }
     }
@@ -292,13 +292,13 @@ impl RequestSlab {
     #[inline]
     pub(crate) fn receive_mut(&mut self, id: RequestId) -> Option<&mut Receive> {
         match self.get_mut(id)? {
-            Request::Receive(receive) => Some(receive),
+            RequestState::Receive(receive) => Some(receive),
             _ => None,
         }
     }
 
     #[inline]
-    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Request> {
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<RequestState> {
         let slot = self.slots.get_mut(id.index())?;
         if slot.generation != id.generation() {
             return None;
@@ -330,26 +330,26 @@ impl RequestSlab {
         &mut self,
         id: RequestId,
         result: Result<Received, MsgError>,
-    ) -> Option<Request> {
+    ) -> Option<RequestState> {
         match self.get_mut(id)? {
-            Request::Done(_) => None,
-            Request::Send(Send { abandoned: true, .. })
-            | Request::Receive(Receive { abandoned: true, .. }) => self.remove(id),
-            pending => Some(mem::replace(pending, Request::Done(result))),
+            RequestState::Done(_) => None,
+            RequestState::Send(Send { abandoned: true, .. })
+            | RequestState::Receive(Receive { abandoned: true, .. }) => self.remove(id),
+            pending => Some(mem::replace(pending, RequestState::Done(result))),
         }
     }
 
     /// Whether the request is complete. A freed request counts as complete.
     #[inline]
     pub(crate) fn is_done(&self, id: RequestId) -> bool {
-        matches!(self.get(id), None | Some(Request::Done(_)))
+        matches!(self.get(id), None | Some(RequestState::Done(_)))
     }
 
     /// Completes a pending request that is not abandoned.
     #[inline]
     pub(crate) fn complete(&mut self, id: RequestId, result: Result<Received, MsgError>) {
         if let Some(request) = self.get_mut(id) {
-            *request = Request::Done(result);
+            *request = RequestState::Done(result);
         }
     }
 
@@ -358,7 +358,7 @@ impl RequestSlab {
     pub(crate) fn take_done(&mut self, id: RequestId) -> Option<Result<Received, MsgError>> {
         match self.get(id) {
             None => Some(Err(MsgError::NoSuchRequest)),
-            Some(Request::Done(result)) => {
+            Some(RequestState::Done(result)) => {
                 let result = *result;
                 self.release(id.index());
                 Some(result)
@@ -368,7 +368,7 @@ impl RequestSlab {
     }
 
     /// All requests.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &RequestState)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let id = RequestId::new(index as u32, slot.generation);
             slot.request.as_ref().map(|request| (id, request))
@@ -376,7 +376,7 @@ impl RequestSlab {
     }
 
     /// All requests.
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Request> {
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut RequestState> {
         self.slots.iter_mut().filter_map(|slot| slot.request.as_mut())
     }
 }
@@ -386,8 +386,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn done(tag: i32) -> Request {
-        Request::Done(Ok(Received { source: 0, tag, bytes: 0 }))
+    fn done(tag: i32) -> RequestState {
+        RequestState::Done(Ok(Received { source: 0, tag, bytes: 0 }))
     }
 
     #[test]

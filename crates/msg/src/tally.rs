@@ -9,7 +9,7 @@ use crate::ways::{CLASSES, FIRST_CLASS, Way, class_of};
 
 /// Why a message went as it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum WayReason {
     /// It is the fastest way, as far as is known.
     Fastest,
     /// To learn what another way takes.
@@ -45,7 +45,7 @@ impl WayTally {
     pub const WORDS: usize = CLASSES * CLASS_WORDS;
 
     /// Counts a message.
-    pub(crate) fn chose(&mut self, length: u64, way: Way, reason: Reason) {
+    pub(crate) fn chose(&mut self, length: u64, way: Way, reason: WayReason) {
         self.classes[class_of(length)].messages[way as usize][reason as usize] += 1;
     }
 
@@ -107,15 +107,15 @@ impl fmt::Display for WayTally {
                     write!(f, " ({mean:.1} us each)")?;
                 }
             }
-            let because = |reason: Reason| -> u64 {
+            let because = |reason: WayReason| -> u64 {
                 class.messages.iter().map(|counts| counts[reason as usize]).sum()
             };
             let mut mark = ";";
             for (reason, why) in [
-                (Reason::Fastest, "as the fastest way known"),
-                (Reason::Tried, "to try another way"),
-                (Reason::Asked, "as asked for"),
-                (Reason::Only, "for want of another way"),
+                (WayReason::Fastest, "as the fastest way known"),
+                (WayReason::Tried, "to try another way"),
+                (WayReason::Asked, "as asked for"),
+                (WayReason::Only, "for want of another way"),
             ] {
                 if because(reason) > 0 {
                     write!(f, "{mark} {} {why}", because(reason))?;
@@ -149,12 +149,12 @@ mod tests {
         let mut tally = WayTally::default();
         assert_eq!(tally.to_string(), "no long messages");
         for _ in 0..3 {
-            tally.chose(64 << 10, Way::Both, Reason::Fastest);
+            tally.chose(64 << 10, Way::Both, WayReason::Fastest);
             tally.took(64 << 10, Way::Both, Time::from_nanoseconds(7100));
         }
-        tally.chose(100 << 10, Way::Ring, Reason::Tried);
-        tally.chose(u64::MAX, Way::Read, Reason::Asked);
-        tally.chose(0, Way::Ring, Reason::Only);
+        tally.chose(100 << 10, Way::Ring, WayReason::Tried);
+        tally.chose(u64::MAX, Way::Read, WayReason::Asked);
+        tally.chose(0, Way::Ring, WayReason::Only);
         assert_eq!(
             tally.to_string(),
             "messages of less than 8 KiB: 1 through rings; 1 for want of another way\n\

@@ -12,7 +12,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::segment::{GroupLayout, Layout};
+use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use hikyaku_nic::time::Time;
 
 use crate::config::EngineConfig;
@@ -56,15 +56,15 @@ impl Unruly {
 }
 
 /// Small sizes, so that everything fills up soon.
-pub(crate) fn tight(ranks: u32) -> (Layout, EngineConfig) {
-    let layout = Layout {
+pub(crate) fn tight(ranks: u32) -> (SegmentLayout, EngineConfig) {
+    let layout = SegmentLayout {
         status_slots: 16,
         rings: ranks,
         ring_bytes: 1024,
         packet_bytes: 128,
         credit: 4,
         groups: GroupLayout { channels: 2, area_bytes: 1024 },
-        ..Layout::for_ranks(ranks)
+        ..SegmentLayout::for_ranks(ranks)
     };
     let config = EngineConfig {
         eager_limit: 600,
@@ -78,12 +78,15 @@ pub(crate) fn tight(ranks: u32) -> (Layout, EngineConfig) {
 }
 
 /// The ports of a job with these sizes.
-pub(crate) fn ports(layout: Layout) -> Vec<Unruly> {
-    ports_of(&loopback::Config { layout, ..loopback::Config::for_ranks(layout.ranks) })
+pub(crate) fn ports(layout: SegmentLayout) -> Vec<Unruly> {
+    ports_of(&loopback::LoopbackConfig {
+        layout,
+        ..loopback::LoopbackConfig::for_ranks(layout.ranks)
+    })
 }
 
 /// The ports of a job.
-pub(crate) fn ports_of(config: &loopback::Config) -> Vec<Unruly> {
+pub(crate) fn ports_of(config: &loopback::LoopbackConfig) -> Vec<Unruly> {
     let exposed = Exposed::default();
     let unruly = |inner| Unruly {
         inner,
@@ -111,7 +114,7 @@ pub(crate) fn pair() -> (Engine<Unruly>, Engine<Unruly>) {
 
 /// Runs `body` on every rank of a job, each in its own thread. Returns their results.
 pub(crate) fn run<R: Send>(
-    (layout, config): (Layout, EngineConfig),
+    (layout, config): (SegmentLayout, EngineConfig),
     body: impl Fn(Engine<Unruly>) -> R + Sync,
 ) -> Vec<R> {
     let body = &body;

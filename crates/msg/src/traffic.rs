@@ -1,27 +1,27 @@
 //! What an engine has sent to whom, for a trace ([`hikyaku_nic::plan`]).
 
 use hikyaku_nic::fabric::{Command, INLINE_BYTES, Rank};
-use hikyaku_nic::plan::{Kind, Sent};
+use hikyaku_nic::plan::{SentRows, TrafficKind};
 use hikyaku_nic::ring::span_of;
 
 use crate::envelope::context_of;
 
 /// Counts by destination and kind. Exists only while a trace is made.
 #[derive(Debug)]
-pub(crate) struct Traffic {
-    sent: Sent,
+pub(crate) struct TrafficCounts {
+    sent: SentRows,
     /// Payload bytes of a packet.
     packet_bytes: usize,
     /// Whose messages a context has.
-    kind: fn(u32) -> Kind,
+    kind: fn(u32) -> TrafficKind,
 }
 
-impl Traffic {
-    pub(crate) fn new(packet_bytes: usize, kind: fn(u32) -> Kind) -> Traffic {
-        Traffic { sent: Sent::default(), packet_bytes: packet_bytes.max(1), kind }
+impl TrafficCounts {
+    pub(crate) fn new(packet_bytes: usize, kind: fn(u32) -> TrafficKind) -> TrafficCounts {
+        TrafficCounts { sent: SentRows::default(), packet_bytes: packet_bytes.max(1), kind }
     }
 
-    pub(crate) fn sent(&self) -> &Sent {
+    pub(crate) fn sent(&self) -> &SentRows {
         &self.sent
     }
 

@@ -13,7 +13,7 @@ use hikyaku_nic::fabric::Space;
 use hikyaku_nic::time::Time;
 use thiserror::Error;
 
-use crate::tally::Reason;
+use crate::tally::WayReason;
 
 /// How a long message is carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,7 +140,7 @@ impl MessageKind {
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
     /// Of messages from memory of one process, and from memory that ranks share.
-    classes: [[Class; CLASSES]; 2],
+    classes: [[LengthClass; CLASSES]; 2],
     /// When the last message had come.
     last: Time,
 }
@@ -161,8 +161,9 @@ pub(crate) struct Trial {
     pub(crate) number: u8,
 }
 
+/// What is known of messages of about one length.
 #[derive(Debug, Clone, Copy, Default)]
-struct Class {
+struct LengthClass {
     took: [Took; 3],
     /// The way that is taken when none is tried.
     taken: Option<Way>,
@@ -171,7 +172,7 @@ struct Class {
     trials: u8,
     followed: u8,
     /// The messages that were added up since the last whole block.
-    block: Block,
+    block: WayBlock,
     /// Nanoseconds of all messages, and those that tries have lost.
     all: u64,
     tries: u64,
@@ -197,13 +198,13 @@ struct Took {
     /// Nanoseconds for 8 KiB, as far as known.
     estimate: u64,
     is_known: bool,
-    /// `Class::all` when it was last taken.
+    /// `LengthClass::all` when it was last taken.
     at: u64,
 }
 
-/// Messages in a row by one way.
+/// Consecutive messages that one way has carried, and what they took.
 #[derive(Debug, Clone, Copy, Default)]
-struct Block {
+struct WayBlock {
     way: Option<Way>,
     messages: u32,
     nanoseconds: u64,
@@ -218,7 +219,7 @@ impl Ways {
         kind: MessageKind,
         other: Option<Trial>,
         yields: bool,
-    ) -> (Way, Reason) {
+    ) -> (Way, WayReason) {
         let class = self.class(kind);
         if let Some(Trial { way, number }) = other.filter(|it| it.number != class.followed)
             && (yields || class.attempt.is_none())
@@ -236,8 +237,8 @@ impl Ways {
             class.attempt = Some(Attempt { way, blocks: 0, is_own: true });
         }
         match class.attempt {
-            Some(Attempt { way, .. }) => (way, Reason::Tried),
-            None => (class.take(), Reason::Fastest),
+            Some(Attempt { way, .. }) => (way, WayReason::Tried),
+            None => (class.take(), WayReason::Fastest),
         }
     }
 
@@ -274,16 +275,16 @@ impl Ways {
         }
     }
 
-    fn class(&mut self, kind: MessageKind) -> &mut Class {
+    fn class(&mut self, kind: MessageKind) -> &mut LengthClass {
         &mut self.classes[usize::from(kind.is_shared)][class_of(kind.length)]
     }
 }
 
-impl Block {
+impl WayBlock {
     /// Adds a message. Returns the nanoseconds for 8 KiB if the block is whole.
     fn add(&mut self, way: Way, nanoseconds: u64, length: u64) -> Option<u64> {
         if self.way != Some(way) {
-            *self = Block { way: Some(way), ..Block::default() };
+            *self = WayBlock { way: Some(way), ..WayBlock::default() };
         }
         self.messages += 1;
         self.nanoseconds = self.nanoseconds.saturating_add(nanoseconds);
@@ -292,12 +293,12 @@ impl Block {
             return None;
         }
         let cost = self.nanoseconds.saturating_mul(8 << 10) / self.bytes.max(1);
-        *self = Block::default();
+        *self = WayBlock::default();
         Some(cost.max(1))
     }
 }
 
-impl Class {
+impl LengthClass {
     /// The way to be tried now: one that is not known, or, if there is time for it, the one that
     /// was not taken for longest.
     fn next_trial(&self) -> Option<Way> {
@@ -464,7 +465,7 @@ mod tests {
         let (mut ways, mut changes, mut before) = (Ways::default(), 0, None);
         for message in 0..2000_u64 {
             let (way, why) = ways.choose(KIND, None, false);
-            if why == Reason::Fastest {
+            if why == WayReason::Fastest {
                 changes += u32::from(before.is_some_and(|before| before != way));
                 before = Some(way);
             }
@@ -579,7 +580,7 @@ mod tests {
         assert_eq!(ways.choose(more((2 << 20) - 1), None, false).0, Way::Read, "the same class");
         for other in [more(2 << 20), MessageKind { is_shared: true, ..KIND }] {
             let unknown = ways.choose(other, None, false);
-            assert_eq!(unknown, (Way::Both, Reason::Tried), "nothing is known");
+            assert_eq!(unknown, (Way::Both, WayReason::Tried), "nothing is known");
         }
         for length in [0, 1, 4 << 10, u64::MAX].map(more) {
             for now in [Time::from_picoseconds(u64::MAX), Time::ZERO, Time::ZERO] {

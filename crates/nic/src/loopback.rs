@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
 use crate::hosted::{Host, HostedPort, RankLine, Registry};
 use crate::region::{Arena, RegionBuffer, RegionError, RegionOwner};
-use crate::segment::{Layout, LayoutError, Segment};
+use crate::segment::{Segment, SegmentLayout, SegmentLayoutError};
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, yield_now};
 use crate::time::Time;
 
@@ -26,20 +26,20 @@ const COPIES_FROM: usize = 256;
 
 /// The sizes of a loopback job.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct LoopbackConfig {
     /// Sizes of every rank's segment; `layout.ranks` is the number of ranks.
-    pub layout: Layout,
+    pub layout: SegmentLayout,
     /// Ranks on each virtual node.
     pub ranks_per_node: u32,
     /// Bytes of each rank's region.
     pub region_bytes: usize,
 }
 
-impl Config {
+impl LoopbackConfig {
     /// The default sizes for a job of `ranks` on one node.
-    pub fn for_ranks(ranks: u32) -> Config {
-        let layout = Layout::for_ranks(ranks);
-        Config { layout, ranks_per_node: ranks, region_bytes: 1 << 20 }
+    pub fn for_ranks(ranks: u32) -> LoopbackConfig {
+        let layout = SegmentLayout::for_ranks(ranks);
+        LoopbackConfig { layout, ranks_per_node: ranks, region_bytes: 1 << 20 }
     }
 }
 
@@ -47,7 +47,7 @@ impl Config {
 ///
 /// # Errors
 /// The layout is invalid.
-pub fn open(config: &Config) -> Result<Vec<LoopbackPort>, LayoutError> {
+pub fn open(config: &LoopbackConfig) -> Result<Vec<LoopbackPort>, SegmentLayoutError> {
     config.layout.check()?;
     let job = Arc::new(LoopbackJob::new(config));
     for rank in 0..config.layout.ranks {
@@ -64,7 +64,7 @@ pub fn open(config: &Config) -> Result<Vec<LoopbackPort>, LayoutError> {
 /// The memory of a loopback job.
 #[derive(Debug)]
 struct LoopbackJob {
-    config: Config,
+    config: LoopbackConfig,
     memory: NonNull<u8>,
     allocation: Allocation,
     ends: Line<AtomicU64>,
@@ -81,7 +81,7 @@ unsafe impl Send for LoopbackJob {}
 unsafe impl Sync for LoopbackJob {}
 
 impl LoopbackJob {
-    fn new(config: &Config) -> LoopbackJob {
+    fn new(config: &LoopbackConfig) -> LoopbackJob {
         let ranks = config.layout.ranks as usize;
         let stride = config.layout.segment_bytes() + config.region_bytes;
         let allocation = Allocation::from_size_align(stride * ranks, 4096)

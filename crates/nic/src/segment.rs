@@ -19,10 +19,11 @@
 //!   channels ×  area_bytes          multicast area                            (rank)
 //! ```
 //!
-//! The layout is the same for every rank of a job. It is computed from [`Layout`] and never read
-//! from a peer's memory: a broken peer can spoil its own messages but cannot send another outside a
-//! segment. All zero is a valid empty segment except for the tables. [`Segment::set_up`] fills
-//! those before any rank starts, so messages land even at a rank that has not opened its port yet.
+//! The layout is the same for every rank of a job. It is computed from [`SegmentLayout`] and never
+//! read from a peer's memory: a broken peer can spoil its own messages but cannot send another
+//! outside a segment. All zero is a valid empty segment except for the tables. [`Segment::set_up`]
+//! fills those before any rank starts, so messages land even at a rank that has not opened its port
+//! yet.
 
 use std::marker::PhantomData;
 use std::mem::size_of;
@@ -48,7 +49,7 @@ const MAX_TABLE: u32 = 256;
 
 /// The sizes of a job's segments. The same at every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct SegmentLayout {
     /// Ranks that may send here.
     pub ranks: u32,
     /// Status rings. With at least as many as ranks each source has a private one; with fewer,
@@ -81,7 +82,7 @@ pub struct Layout {
     pub groups: GroupLayout,
 }
 
-/// What each rank has for its groups; see [`crate::fabric::Group`].
+/// What each rank has for its groups; see [`crate::fabric::RegisteredGroup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupLayout {
     /// How many groups a rank can be in at once; may be zero.
@@ -118,7 +119,7 @@ const MAX_QUEUE_SLOTS: u32 = 1 << 16;
 /// An invalid layout.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what} cannot be {value}: {rule}")]
-pub struct LayoutError {
+pub struct SegmentLayoutError {
     /// Which size is invalid.
     pub what: &'static str,
     /// Its value.
@@ -127,7 +128,7 @@ pub struct LayoutError {
     pub rule: String,
 }
 
-impl Layout {
+impl SegmentLayout {
     /// The default sizes for a job of `ranks`.
     ///
     /// Private rings while they are few; from 17 ranks on, 16 shared ones, so that memory grows
@@ -137,11 +138,11 @@ impl Layout {
     /// A status ring is no longer than needed: one of 16 KiB stays in the first-level cache beside
     /// the program's own data. At 1,024 slots the port moved 6.6 M messages/s between far cores
     /// where 256 slots moved 7.6 M and 128 slots 8.7 M.
-    pub fn for_ranks(ranks: u32) -> Layout {
+    pub fn for_ranks(ranks: u32) -> SegmentLayout {
         let rings = ranks.clamp(1, 16);
         let per_ring = (1 << 20) / rings.next_power_of_two();
         let many = ranks.div_ceil(MANY_RANKS).next_power_of_two();
-        Layout {
+        SegmentLayout {
             ranks,
             status_rings: rings,
             status_slots: (ranks.div_ceil(rings).saturating_mul(4))
@@ -164,10 +165,10 @@ impl Layout {
     /// Checks that the layout is valid.
     ///
     /// # Errors
-    /// [`LayoutError`] naming the size and its rule.
-    pub fn check(&self) -> Result<(), LayoutError> {
+    /// [`SegmentLayoutError`] naming the size and its rule.
+    pub fn check(&self) -> Result<(), SegmentLayoutError> {
         let fail = |what, value: u32, rule: String| {
-            Err(LayoutError { what, value: u64::from(value), rule })
+            Err(SegmentLayoutError { what, value: u64::from(value), rule })
         };
         if self.ranks == 0 || self.ranks >= MAX_RANKS {
             return fail("ranks", self.ranks, format!("1 to {}", MAX_RANKS - 1));
@@ -271,7 +272,7 @@ struct Offsets {
 }
 
 impl Offsets {
-    fn of(layout: &Layout) -> Offsets {
+    fn of(layout: &SegmentLayout) -> Offsets {
         let ranks = layout.ranks as usize;
         let sources = size_of::<Doorbell>().next_multiple_of(ALIGN);
         let senders = sources + ranks * size_of::<SourceLine>();
@@ -379,7 +380,7 @@ pub type Awaited = Line<AtomicU64>;
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'m> {
     base: NonNull<u8>,
-    layout: &'m Layout,
+    layout: &'m SegmentLayout,
     at: Offsets,
     memory: PhantomData<&'m ()>,
 }
@@ -394,9 +395,9 @@ impl<'m> Segment<'m> {
     /// # Safety
     /// `layout.segment_bytes()` bytes from `base` on are mapped readable and writable for `'m`,
     /// aligned to 128 bytes, were zero when the job started, and are written by nothing but this
-    /// crate. `layout` has passed [`Layout::check`].
+    /// crate. `layout` has passed [`SegmentLayout::check`].
     #[inline]
-    pub unsafe fn new(base: NonNull<u8>, layout: &'m Layout) -> Segment<'m> {
+    pub unsafe fn new(base: NonNull<u8>, layout: &'m SegmentLayout) -> Segment<'m> {
         debug_assert!(base.as_ptr().addr().is_multiple_of(ALIGN));
         Segment { base, layout, at: Offsets::of(layout), memory: PhantomData }
     }
@@ -413,7 +414,7 @@ impl<'m> Segment<'m> {
     }
 
     /// Its sizes.
-    pub fn layout(&self) -> &'m Layout {
+    pub fn layout(&self) -> &'m SegmentLayout {
         self.layout
     }
 
@@ -489,10 +490,11 @@ impl<'m> Segment<'m> {
         assert!(ring < self.layout.status_rings);
         let ring = ring as usize;
         let at = self.at.slots + ring * self.layout.status_slots as usize * size_of::<Slot>();
-        // SAFETY: `at` and the slots after it are inside the segment by construction of `Layout`.
+        // SAFETY: `at` and the slots after it are inside the segment by construction of
+        // `SegmentLayout`.
         let first = unsafe { self.base.add(at) }.cast::<Slot>();
         // SAFETY: the slots are mapped for 'm; a `Slot` is made of atomics, for which any bytes
-        // are valid and concurrent writers allowed; `Layout` aligned them to a cache line.
+        // are valid and concurrent writers allowed; `SegmentLayout` aligned them to a cache line.
         let slots = unsafe {
             std::slice::from_raw_parts(first.as_ptr(), self.layout.status_slots as usize)
         };
@@ -534,7 +536,7 @@ impl<'m> Segment<'m> {
         }
         let first = queue as usize * layout.queue_slots as usize * size_of::<CommandSlot>();
         // SAFETY: the queue exists, so its slots are inside the segment by construction of
-        // `Layout`.
+        // `SegmentLayout`.
         let first = unsafe { self.base.add(self.at.commands + first) }.cast::<CommandSlot>();
         // SAFETY: as many slots as were checked against the layout are mapped for 'm; a slot is
         // made of atomics, for which any bytes are valid and concurrent writers allowed.
@@ -575,7 +577,7 @@ impl<'m> Segment<'m> {
         let GroupLayout { channels, area_bytes } = self.layout.groups;
         assert!(channel < channels);
         let at = self.at.area + channel as usize * area_bytes as usize;
-        // SAFETY: the areas are the last part of the segment, by construction of `Layout`.
+        // SAFETY: the areas are the last part of the segment, by construction of `SegmentLayout`.
         let start = unsafe { self.base.add(at) };
         // SAFETY: it is mapped readable and writable for 'm.
         unsafe { Bytes::new(start, area_bytes as usize) }
@@ -587,12 +589,12 @@ impl<'m> Segment<'m> {
         self.part(self.at.rings + ring as usize * size_of::<RingControl>())
     }
 
-    /// A part made of atomics only, at an offset that `Layout` computed.
+    /// A part made of atomics only, at an offset that `SegmentLayout` computed.
     #[inline]
     fn part<T>(&self, at: usize) -> &'m T {
         debug_assert!(at + size_of::<T>() <= self.layout.segment_bytes());
-        // SAFETY: the offset is inside the segment, by construction of `Layout` and the callers'
-        // checks of rank and ring.
+        // SAFETY: the offset is inside the segment, by construction of `SegmentLayout` and the
+        // callers' checks of rank and ring.
         let place = unsafe { self.base.add(at) }.cast::<T>();
         // SAFETY: the part is mapped for 'm and aligned; `T` consists of atomics, for which any
         // bytes are valid and which other processes may write at any time.
@@ -607,7 +609,7 @@ mod tests {
     #[test]
     fn every_part_is_aligned_and_apart() {
         for ranks in [1, 2, 3, 16, 17, 64, 1000] {
-            let layout = Layout::for_ranks(ranks);
+            let layout = SegmentLayout::for_ranks(ranks);
             layout.check().unwrap();
             let at = Offsets::of(&layout);
             let size = layout.segment_bytes();
@@ -630,7 +632,7 @@ mod tests {
             (1_024, 16 << 10, 960),
             (4_096, 16 << 10, 2_500),
         ] {
-            let layout = Layout::for_ranks(ranks);
+            let layout = SegmentLayout::for_ranks(ranks);
             layout.check().unwrap();
             assert_eq!(layout.ring_bytes, ring, "{ranks}");
             let committed = layout.area_at(0) >> 10;
@@ -641,9 +643,9 @@ mod tests {
     #[test]
     fn each_entry_has_a_place_of_its_own() {
         use crate::hosted::Host;
-        let ports = crate::loopback::open(&crate::loopback::Config::for_ranks(1)).unwrap();
+        let ports = crate::loopback::open(&crate::loopback::LoopbackConfig::for_ranks(1)).unwrap();
         let segment = ports[0].host().segment(0);
-        let Layout { contexts, segments, .. } = *segment.layout();
+        let SegmentLayout { contexts, segments, .. } = *segment.layout();
         let place = |context: u32, index: u32| {
             let context = ContextId(u8::try_from(context).unwrap());
             std::ptr::from_ref(segment.entry(context, u8::try_from(index).unwrap())).addr()
@@ -656,25 +658,28 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused_by_name() {
-        let good = Layout::for_ranks(4);
+        let good = SegmentLayout::for_ranks(4);
         for (bad, name) in [
-            (Layout { ranks: 0, ..good }, "ranks"),
-            (Layout { status_rings: 0, ..good }, "status_rings"),
-            (Layout { status_slots: 1000, ..good }, "status_slots"),
-            (Layout { status_slots: 2, ..good }, "status_slots"),
-            (Layout { rings: 0, ..good }, "rings"),
-            (Layout { ring_bytes: 100, ..good }, "ring_bytes"),
-            (Layout { packet_bytes: 1 << 30, ..good }, "packet_bytes"),
-            (Layout { credit: 0, ..good }, "credit"),
-            (Layout { queues: u32::MAX, ..good }, "queues"),
-            (Layout { queue_slots: u32::MAX, ..good }, "queue_slots"),
-            (Layout { contexts: 0, ..good }, "contexts"),
-            (Layout { contexts: 257, ..good }, "contexts"),
-            (Layout { segments: 0, ..good }, "segments"),
-            (Layout { segments: 257, ..good }, "segments"),
-            (Layout { groups: GroupLayout { channels: 257, ..good.groups }, ..good }, "channels"),
+            (SegmentLayout { ranks: 0, ..good }, "ranks"),
+            (SegmentLayout { status_rings: 0, ..good }, "status_rings"),
+            (SegmentLayout { status_slots: 1000, ..good }, "status_slots"),
+            (SegmentLayout { status_slots: 2, ..good }, "status_slots"),
+            (SegmentLayout { rings: 0, ..good }, "rings"),
+            (SegmentLayout { ring_bytes: 100, ..good }, "ring_bytes"),
+            (SegmentLayout { packet_bytes: 1 << 30, ..good }, "packet_bytes"),
+            (SegmentLayout { credit: 0, ..good }, "credit"),
+            (SegmentLayout { queues: u32::MAX, ..good }, "queues"),
+            (SegmentLayout { queue_slots: u32::MAX, ..good }, "queue_slots"),
+            (SegmentLayout { contexts: 0, ..good }, "contexts"),
+            (SegmentLayout { contexts: 257, ..good }, "contexts"),
+            (SegmentLayout { segments: 0, ..good }, "segments"),
+            (SegmentLayout { segments: 257, ..good }, "segments"),
             (
-                Layout { groups: GroupLayout { area_bytes: 65, ..good.groups }, ..good },
+                SegmentLayout { groups: GroupLayout { channels: 257, ..good.groups }, ..good },
+                "channels",
+            ),
+            (
+                SegmentLayout { groups: GroupLayout { area_bytes: 65, ..good.groups }, ..good },
                 "area_bytes",
             ),
         ] {
@@ -684,7 +689,7 @@ mod tests {
 
     #[test]
     fn memory_grows_linearly_with_the_ranks() {
-        let per_rank = |ranks| Layout::for_ranks(ranks).segment_bytes();
+        let per_rank = |ranks| SegmentLayout::for_ranks(ranks).segment_bytes();
         assert!(per_rank(256) < 2 * per_rank(16));
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   nobody attends    it attends: polls for the whole rank, and sleeps on the rank's doorbell
-//!   somebody does     it says in the Crew what it wants, and sleeps on its own word, its Berth
+//!   somebody does     it notes its want in the ThreadCrew and sleeps on its own word, its Berth
 //! ```
 //!
 //! Who finds, under the gate, that what another wants has come calls it. Whoever ends a wait hands
@@ -118,19 +118,19 @@ impl Berth {
 
 /// The threads of a rank that wait: to be used under the [`Gate`] alone. `W` is what they want.
 #[derive(Debug)]
-pub struct Crew<W> {
+pub struct ThreadCrew<W> {
     asleep: Vec<(Arc<Berth>, W)>,
     /// The wait that attends.
     attendant: Option<u64>,
 }
 
-impl<W> Default for Crew<W> {
-    fn default() -> Crew<W> {
-        Crew { asleep: Vec::new(), attendant: None }
+impl<W> Default for ThreadCrew<W> {
+    fn default() -> ThreadCrew<W> {
+        ThreadCrew { asleep: Vec::new(), attendant: None }
     }
 }
 
-impl<W> Crew<W> {
+impl<W> ThreadCrew<W> {
     /// Whether wait number `me` attends from here on: it did, or nobody does.
     pub fn attend(&mut self, me: u64) -> bool {
         *self.attendant.get_or_insert(me) == me
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn one_attends_and_the_next_is_called_when_it_ends() {
-        let mut crew = Crew::default();
+        let mut crew = ThreadCrew::default();
         let berths = [(); 3].map(|()| Arc::new(Berth::default()));
         assert!(crew.attend(1) && crew.attend(1) && !crew.attend(2));
         (0..).zip(&berths).for_each(|(number, berth)| crew.lie_down(berth, number));

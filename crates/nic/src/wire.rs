@@ -39,7 +39,7 @@ pub const MAX_RANKS: u32 = 1 << 24;
 /// What a status record announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum StatusKind {
     /// Payload in the record itself.
     Inline = 1,
     /// Payload in a landing ring.
@@ -50,13 +50,13 @@ pub enum Kind {
     Void = 4,
 }
 
-impl Kind {
-    fn from_bits(bits: u8) -> Option<Kind> {
+impl StatusKind {
+    fn from_bits(bits: u8) -> Option<StatusKind> {
         match bits {
-            1 => Some(Kind::Inline),
-            2 => Some(Kind::Ring),
-            3 => Some(Kind::Put),
-            4 => Some(Kind::Void),
+            1 => Some(StatusKind::Inline),
+            2 => Some(StatusKind::Ring),
+            3 => Some(StatusKind::Put),
+            4 => Some(StatusKind::Void),
             _ => None,
         }
     }
@@ -69,7 +69,7 @@ pub struct Stamp(pub u64);
 impl Stamp {
     /// The stamp of a record of `source` in round `lap` of the ring.
     #[inline]
-    pub fn new(lap: u16, kind: Kind, protocol: u8, length: u8, source: Rank) -> Stamp {
+    pub fn new(lap: u16, kind: StatusKind, protocol: u8, length: u8, source: Rank) -> Stamp {
         debug_assert!(source < MAX_RANKS);
         Stamp(
             u64::from(lap) << 48
@@ -82,7 +82,7 @@ impl Stamp {
 
     /// Whether it has this kind, protocol and source.
     #[inline]
-    pub fn is(self, kind: Kind, protocol: u8, source: Rank) -> bool {
+    pub fn is(self, kind: StatusKind, protocol: u8, source: Rank) -> bool {
         const FIELDS: u64 = 0x0000_00ff_ffff_ffff;
         self.0 & FIELDS == Stamp::new(0, kind, protocol, 0, source).0
     }
@@ -101,8 +101,8 @@ impl Stamp {
 
     /// The kind of the record; `None` if the bits are invalid.
     #[inline]
-    pub fn kind(self) -> Option<Kind> {
-        Kind::from_bits((self.0 >> 32) as u8)
+    pub fn kind(self) -> Option<StatusKind> {
+        StatusKind::from_bits((self.0 >> 32) as u8)
     }
 
     /// The protocol of the layer above.
@@ -120,7 +120,7 @@ impl Stamp {
 
 /// A record as read from a slot: the stamp and the words it published.
 #[derive(Debug, Clone, Copy)]
-pub struct Record {
+pub struct StatusRecord {
     /// Word 0.
     pub stamp: Stamp,
     /// Words 1 to 7.
@@ -136,10 +136,10 @@ mod tests {
         for (lap, length, protocol, source) in
             [(0, 0, 0, 0), (1, 40, 7, 3), (u16::MAX, 255, 255, MAX_RANKS - 1)]
         {
-            let stamp = Stamp::new(lap, Kind::Put, protocol, length, source);
+            let stamp = Stamp::new(lap, StatusKind::Put, protocol, length, source);
             assert_eq!(stamp.lap(), lap);
             assert_eq!(stamp.length(), length);
-            assert_eq!(stamp.kind(), Some(Kind::Put));
+            assert_eq!(stamp.kind(), Some(StatusKind::Put));
             assert_eq!(stamp.protocol(), protocol);
             assert_eq!(stamp.source(), source);
         }

@@ -5,7 +5,7 @@
 
 use hikyaku_conformance::{Harness, Setup};
 use hikyaku_nic::fabric::{DeathCause, Port};
-use hikyaku_nic::loopback::{self, Config, LoopbackPort};
+use hikyaku_nic::loopback::{self, LoopbackConfig, LoopbackPort};
 
 /// The reference fabric without layers.
 struct Loopback;
@@ -15,7 +15,7 @@ impl Harness for Loopback {
 
     fn open(&self, setup: &Setup) -> Vec<LoopbackPort> {
         let Setup { layout, ranks_per_node, region_bytes } = *setup;
-        loopback::open(&Config { layout, ranks_per_node, region_bytes }).unwrap()
+        loopback::open(&LoopbackConfig { layout, ranks_per_node, region_bytes }).unwrap()
     }
 
     fn kill(&self, port: &mut LoopbackPort) {

@@ -19,10 +19,10 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::ring::{Descriptor, RingControl};
-use hikyaku_nic::segment::{GroupLayout, Layout, Segment};
+use hikyaku_nic::segment::{GroupLayout, Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
-use hikyaku_nic::wire::{Kind, Stamp};
+use hikyaku_nic::wire::{Stamp, StatusKind};
 use proptest::prelude::*;
 
 const RANKS: u32 = 2;
@@ -32,7 +32,7 @@ const BRICK: u64 = 0x5aa5_c33c_0ff0_9669;
 /// Memory of a job of two: wall, segment, wall, segment, wall.
 struct Memory {
     words: Vec<AlignedWords>,
-    layout: Layout,
+    layout: SegmentLayout,
     /// Byte offset of the first status ring's first slot in a segment.
     slots: usize,
     ends: Line<AtomicU64>,
@@ -46,7 +46,7 @@ struct AlignedWords([AtomicU64; 512]);
 
 impl Memory {
     fn new() -> Rc<Memory> {
-        let layout = Layout {
+        let layout = SegmentLayout {
             ranks: RANKS,
             status_rings: 2,
             status_slots: 16,
@@ -108,7 +108,7 @@ impl Memory {
 
     /// The offset of the slots: found by publishing a record, since the layout is private.
     fn find_slots(&self) -> usize {
-        self.segment(0).status(0).publish(0, Kind::Void, 0, 0, 1, &[]);
+        self.segment(0).status(0).publish(0, StatusKind::Void, 0, 0, 1, &[]);
         let mut words = (0..self.layout.segment_bytes()).step_by(8);
         let found = words.find(|at| self.word(self.start(0) + at).load(Ordering::Relaxed) != 0);
         let found = found.unwrap();

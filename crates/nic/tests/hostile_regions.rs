@@ -26,7 +26,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::segment::{GroupLayout, Layout, Segment};
+use hikyaku_nic::segment::{GroupLayout, Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ struct Page([AtomicU64; 512]);
 
 struct WalledRegions {
     pages: Vec<Page>,
-    layout: Layout,
+    layout: SegmentLayout,
     clock: Cell<u64>,
     /// Who was woken.
     woken: RefCell<Vec<Rank>>,
@@ -54,7 +54,7 @@ struct WalledRegions {
 
 impl WalledRegions {
     fn new() -> Rc<WalledRegions> {
-        let layout = Layout {
+        let layout = SegmentLayout {
             ranks: RANKS,
             status_rings: 2,
             status_slots: 16,

@@ -18,7 +18,7 @@ use hikyaku_nic::ring::{
     StatusRing, span_of,
 };
 use hikyaku_nic::sync::UnsafeCell;
-use hikyaku_nic::wire::Kind;
+use hikyaku_nic::wire::StatusKind;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -91,7 +91,7 @@ impl SharedRings {
     fn announce(&self, source: u32, claim: Claim, poster: &mut Poster) {
         let status = self.status();
         let index = status.reserve(poster);
-        status.publish(index, Kind::Ring, 0, 0, source, &[claim.position]);
+        status.publish(index, StatusKind::Ring, 0, 0, source, &[claim.position]);
     }
 }
 
@@ -343,7 +343,7 @@ fn two_senders_fit_a_nearly_full_status_ring() {
         for number in 0..5 {
             let status = memory.status();
             let index = status.reserve(&mut Poster::default());
-            status.publish(index, Kind::Void, 0, 0, 0, &[number]);
+            status.publish(index, StatusKind::Void, 0, 0, 0, &[number]);
         }
         let post = |source| {
             let memory = Arc::clone(&memory);
@@ -357,7 +357,7 @@ fn two_senders_fit_a_nearly_full_status_ring() {
                     thread::yield_now();
                 }
                 let index = status.reserve(&mut poster);
-                status.publish(index, Kind::Void, 0, 0, source, &[100]);
+                status.publish(index, StatusKind::Void, 0, 0, source, &[100]);
                 fulls
             })
         };
@@ -401,7 +401,7 @@ fn a_status_record_is_whole_in_every_lap() {
                         thread::yield_now();
                     }
                     let index = status.reserve(&mut poster);
-                    status.publish(index, Kind::Void, 0, 0, 1, &[number, !number]);
+                    status.publish(index, StatusKind::Void, 0, 0, 1, &[number, !number]);
                 }
             })
         };

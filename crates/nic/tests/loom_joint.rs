@@ -6,7 +6,7 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
-use hikyaku_nic::ring::{JointWord, Pages, Stage};
+use hikyaku_nic::ring::{CopyStage, JointWord, Pages};
 use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use loom::sync::Arc;
 use loom::thread;
@@ -74,14 +74,14 @@ impl Message {
         }
     }
 
-    fn read(&self) -> Stage {
+    fn read(&self) -> CopyStage {
         let pages = Pages::of(LENGTH);
         loop {
             while let Some(part) = self.joint().claim_back(NUMBER, pages) {
                 self.copy(part);
             }
             match self.joint().stage(NUMBER, pages) {
-                Stage::Open => {}
+                CopyStage::Open => {}
                 stage => return stage,
             }
         }
@@ -105,7 +105,7 @@ fn beside_a_sender(works: bool, receive: impl Fn(&Message) + Send + Sync + 'stat
 fn each_page_is_copied_once_and_seen_whole() {
     for works in [true, false] {
         beside_a_sender(works, |message| {
-            while message.read() == Stage::Copying {
+            while message.read() == CopyStage::Copying {
                 thread::yield_now();
             }
             message.check();

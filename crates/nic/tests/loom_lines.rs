@@ -6,7 +6,7 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
-use hikyaku_nic::ring::{Bytes, ControlLines, Place, Stamp};
+use hikyaku_nic::ring::{Bytes, ControlLines, PayloadPlace, SlotStamp};
 use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use loom::sync::Arc;
 use loom::thread;
@@ -50,7 +50,7 @@ impl Pair {
     fn wait(&self, member: usize, round: u64) -> u8 {
         loop {
             if let Some(said) = self.lines[member].look(round) {
-                let Place::Area(at) = said.place else { panic!("it is in the area") };
+                let PayloadPlace::Area(at) = said.place else { panic!("it is in the area") };
                 let mut byte = [0];
                 Bytes::from_cells(&self.areas[member]).load(at as usize, &mut byte);
                 assert_eq!((said.length, said.word), (1, u64::from(byte[0])));
@@ -176,8 +176,8 @@ fn correspond(slot: fn(u64) -> usize) {
             for round in 1..=3 {
                 let (at, byte) = (slot(round), 10 * round as u8);
                 Bytes::from_cells(&mail.letters[1 - own]).store(at, &[byte + own as u8]);
-                Stamp(&mail.stamps[1 - own][at]).post(round);
-                while !Stamp(&mail.stamps[own][at]).has(round) {
+                SlotStamp(&mail.stamps[1 - own][at]).post(round);
+                while !SlotStamp(&mail.stamps[own][at]).has(round) {
                     thread::yield_now();
                 }
                 let mut letter = [0];

@@ -10,7 +10,7 @@
 use hikyaku_nic::fabric::{Advance, ContextId, Fault, Key, Rank, RegisterValue, Rights};
 use hikyaku_nic::sync::{AtomicU64, Ordering, UnsafeCell};
 use hikyaku_nic::table::{
-    Book, ContextLine, Extent, Leaving, Refusal, SegmentEntry, Shared, segment,
+    ContextBook, ContextLine, Extent, Leaving, PutRefusal, SegmentEntry, SharedContexts, segment,
 };
 use loom::sync::Arc;
 use loom::thread;
@@ -77,7 +77,7 @@ impl SharedTables {
     }
 }
 
-impl Shared for SharedTables {
+impl SharedContexts for SharedTables {
     fn contexts(&self) -> u32 {
         1
     }
@@ -171,8 +171,8 @@ fn a_registration_is_seen_whole_or_not() {
 }
 
 /// An open context with two segments of two bytes; a register points to the first and advances.
-fn registers(memory: &SharedTables) -> (Book, [Key; 2], Key) {
-    let mut book = Book::new(1, 2);
+fn registers(memory: &SharedTables) -> (ContextBook, [Key; 2], Key) {
+    let mut book = ContextBook::new(1, 2);
     assert_eq!(book.open(memory), Ok(CONTEXT));
     let mut segment = |base| {
         let extent = Extent { base, length: 2 };
@@ -189,7 +189,7 @@ fn advancing(segment: Key) -> RegisterValue {
 }
 
 /// Reserves the places of two puts of one byte, one after the other.
-fn reserve_two(memory: &SharedTables, register: Key) -> [Result<u64, Refusal>; 2] {
+fn reserve_two(memory: &SharedTables, register: Key) -> [Result<u64, PutRefusal>; 2] {
     let entry = |index| memory.entries.get(usize::from(index));
     [0, 1].map(|_| memory.line.claim(register, 0, 1, entry))
 }
@@ -208,7 +208,7 @@ fn cj_03_two_senders_reserve_different_places() {
         let mut places: Vec<u64> = taken.iter().filter_map(|place| place.ok()).collect();
         places.sort_unstable();
         assert_eq!(places, [0, 1], "each place once");
-        let full = |place: &&Result<u64, Refusal>| **place == Err(Refusal::OutOfBounds(2));
+        let full = |place: &&Result<u64, PutRefusal>| **place == Err(PutRefusal::OutOfBounds(2));
         assert_eq!(taken.iter().filter(full).count(), 2, "and then it is full");
     });
 }

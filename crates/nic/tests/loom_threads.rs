@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex as Plain};
 
 use hikyaku_nic::sync::{AtomicU32, Ordering};
-use hikyaku_nic::threads::{Berth, Crew, Gate};
+use hikyaku_nic::threads::{Berth, Gate, ThreadCrew};
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
@@ -48,7 +48,7 @@ impl Kernel {
 
 /// What is under the gate: who waits, and the messages that were taken in.
 struct Inside {
-    crew: Crew<usize>,
+    crew: ThreadCrew<usize>,
     here: [bool; 2],
     waits: u64,
 }
@@ -76,7 +76,11 @@ impl ModelRank {
         Arc::new(ModelRank {
             gate: Gate::default(),
             kernel: Kernel::default(),
-            inside: UnsafeCell::new(Inside { crew: Crew::default(), here: [false; 2], waits: 0 }),
+            inside: UnsafeCell::new(Inside {
+                crew: ThreadCrew::default(),
+                here: [false; 2],
+                waits: 0,
+            }),
             landed: AtomicU32::new(0),
             hands_over,
             entered: Plain::new(()),

@@ -10,13 +10,13 @@ use hikyaku_nic::fabric::{
     Command, Event, FullCause, INLINE_BYTES, Inline, Landing, Port, PostError, Rank, RingId,
     RingPort, RingSlice,
 };
-use hikyaku_nic::loopback::{Config, LoopbackPort, open};
+use hikyaku_nic::loopback::{LoopbackConfig, LoopbackPort, open};
 use hikyaku_nic::region::Arena;
 use hikyaku_nic::ring::{
     CommandQueue, Descriptor, GRANULE, Ledger, Overlap, QueueFull, QueuePointers, span_of,
 };
-use hikyaku_nic::segment::Layout;
-use hikyaku_nic::wire::{Kind, MAX_RANKS, Stamp};
+use hikyaku_nic::segment::SegmentLayout;
+use hikyaku_nic::wire::{MAX_RANKS, Stamp, StatusKind};
 use proptest::prelude::*;
 
 const RANKS: u32 = 3;
@@ -73,16 +73,16 @@ struct Oracle {
 
 impl Oracle {
     fn new(rings: u32) -> Oracle {
-        let layout = Layout {
+        let layout = SegmentLayout {
             status_rings: rings,
             status_slots: 32,
             rings,
             ring_bytes: RING as u32,
             packet_bytes: PACKET as u32,
             credit: CREDIT as u32,
-            ..Layout::for_ranks(RANKS)
+            ..SegmentLayout::for_ranks(RANKS)
         };
-        let ports = open(&Config { layout, ..Config::for_ranks(RANKS) }).unwrap();
+        let ports = open(&LoopbackConfig { layout, ..LoopbackConfig::for_ranks(RANKS) }).unwrap();
         let routes = [0, 1 % rings, 2 % rings];
         let (landed, held) = (VecDeque::new(), Vec::new());
         let (granted, sent) = ([CREDIT; 3], [0; 3]);
@@ -367,7 +367,7 @@ proptest! {
         length in any::<u8>(),
         source in 0..MAX_RANKS,
     ) {
-        let kind = [Kind::Inline, Kind::Ring, Kind::Put, Kind::Void][kind];
+        let kind = [StatusKind::Inline, StatusKind::Ring, StatusKind::Put, StatusKind::Void][kind];
         let stamp = Stamp::new(lap, kind, protocol, length, source);
         prop_assert_eq!((stamp.lap(), stamp.kind()), (lap, Some(kind)));
         prop_assert_eq!((stamp.protocol(), stamp.length()), (protocol, length));

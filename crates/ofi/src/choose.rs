@@ -9,7 +9,7 @@ pub const VARIABLE: &str = "HIKYAKU_FABRIC";
 
 /// What the choice depends on besides the offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct ProviderRequest {
     /// The provider that the user wants, by libfabric's name.
     pub provider: Option<String>,
     /// The domain that the user wants: an interface, a device.
@@ -20,7 +20,7 @@ pub struct Request {
     pub one_host: bool,
 }
 
-impl Request {
+impl ProviderRequest {
     /// What a value of `HIKYAKU_FABRIC` asks for: `PROVIDER`, `/DOMAIN` or `PROVIDER/DOMAIN`. The
     /// layers of a provider may be joined by `+`, since shells end a command at `;`.
     pub fn parse(value: &str) -> Result<Self, Error> {
@@ -78,8 +78,8 @@ const KNOWN: &[(&str, &str)] = &[
 const ONE_HOST: &[&str] = &["shm", "sm2"];
 
 /// Chooses an offer.
-pub fn choose(offers: &[Offer], request: &Request) -> Choice {
-    let judged: Vec<Result<Rank, String>> =
+pub fn choose(offers: &[Offer], request: &ProviderRequest) -> Choice {
+    let judged: Vec<Result<OfferRank, String>> =
         offers.iter().map(|offer| judge(offer, request)).collect();
     let fitting =
         judged.iter().enumerate().filter_map(|(at, rank)| Some((rank.as_ref().ok()?, at)));
@@ -96,7 +96,7 @@ pub fn choose(offers: &[Offer], request: &Request) -> Choice {
 
 impl Choice {
     /// The offer chosen, or one line that says why there is none.
-    pub fn offer(&self, offers: &[Offer], request: &Request) -> Result<usize, Error> {
+    pub fn offer(&self, offers: &[Offer], request: &ProviderRequest) -> Result<usize, Error> {
         if let Some(best) = self.best {
             return Ok(best);
         }
@@ -120,18 +120,18 @@ impl Choice {
 
 /// How good an offer is; the least is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct OfferRank {
     /// Place in the list of known providers.
     provider: usize,
     /// Whether its address is not the one on the way to the peers, if that is known.
     elsewhere: bool,
     /// How far its address reaches.
-    reach: Reach,
+    reach: AddressReach,
 }
 
 /// How far an address reaches, the farthest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
+enum AddressReach {
     Any,
     SixthVersion,
     Link,
@@ -139,7 +139,7 @@ enum Reach {
 }
 
 /// How good an offer is, or why it cannot be used.
-fn judge(offer: &Offer, request: &Request) -> Result<Rank, String> {
+fn judge(offer: &Offer, request: &ProviderRequest) -> Result<OfferRank, String> {
     if request.provider.as_ref().is_some_and(|wanted| *wanted != offer.provider)
         || request.domain.as_ref().is_some_and(|wanted| *wanted != offer.domain)
     {
@@ -160,7 +160,11 @@ fn judge(offer: &Offer, request: &Request) -> Result<Rank, String> {
         if !request.one_host {
             return Err("no: reaches this host only".to_owned());
         }
-        return Ok(Rank { provider: KNOWN.len(), elsewhere: false, reach: Reach::OwnHost });
+        return Ok(OfferRank {
+            provider: KNOWN.len(),
+            elsewhere: false,
+            reach: AddressReach::OwnHost,
+        });
     }
     let provider = match KNOWN.iter().position(|(name, _)| *name == offer.provider) {
         Some(known) => known,
@@ -171,7 +175,7 @@ fn judge(offer: &Offer, request: &Request) -> Result<Rank, String> {
     };
     let elsewhere =
         request.near.is_some() && offer.address.is_some() && offer.address != request.near;
-    Ok(Rank { provider, elsewhere, reach: reach(offer.address) })
+    Ok(OfferRank { provider, elsewhere, reach: reach(offer.address) })
 }
 
 /// A provider's name as a shell takes it without quotes.
@@ -179,29 +183,29 @@ fn shell(provider: &str) -> String {
     provider.replace(';', "+")
 }
 
-fn reach(address: Option<IpAddr>) -> Reach {
+fn reach(address: Option<IpAddr>) -> AddressReach {
     match address {
-        None => Reach::Any,
-        Some(address) if address.is_loopback() => Reach::OwnHost,
-        Some(IpAddr::V4(address)) if address.is_link_local() => Reach::Link,
-        Some(IpAddr::V4(_)) => Reach::Any,
-        Some(IpAddr::V6(address)) if address.is_unicast_link_local() => Reach::Link,
-        Some(IpAddr::V6(_)) => Reach::SixthVersion,
+        None => AddressReach::Any,
+        Some(address) if address.is_loopback() => AddressReach::OwnHost,
+        Some(IpAddr::V4(address)) if address.is_link_local() => AddressReach::Link,
+        Some(IpAddr::V4(_)) => AddressReach::Any,
+        Some(IpAddr::V6(address)) if address.is_unicast_link_local() => AddressReach::Link,
+        Some(IpAddr::V6(_)) => AddressReach::SixthVersion,
     }
 }
 
 /// What an offer is good for.
-fn quality(offer: &Offer, rank: &Rank) -> String {
+fn quality(offer: &Offer, rank: &OfferRank) -> String {
     let reach = match rank.reach {
-        Reach::OwnHost => ", on this host only",
-        Reach::Link => ", on this link only",
-        Reach::Any | Reach::SixthVersion => "",
+        AddressReach::OwnHost => ", on this host only",
+        AddressReach::Link => ", on this link only",
+        AddressReach::Any | AddressReach::SixthVersion => "",
     };
     format!("{}{reach}", way(offer, rank))
 }
 
 /// What a provider goes by.
-fn way(offer: &Offer, rank: &Rank) -> &'static str {
+fn way(offer: &Offer, rank: &OfferRank) -> &'static str {
     match KNOWN.get(rank.provider) {
         Some((_, way)) => way,
         None if ONE_HOST.contains(&&*offer.provider) => "memory of this host",
@@ -210,7 +214,7 @@ fn way(offer: &Offer, rank: &Rank) -> &'static str {
 }
 
 /// Why an offer that would do is not the one.
-fn beaten(rank: &Rank, offer: &Offer, best: Option<&Rank>) -> String {
+fn beaten(rank: &OfferRank, offer: &Offer, best: Option<&OfferRank>) -> String {
     let why = match best {
         Some(best) if best.provider != rank.provider => {
             return format!("{}; another provider is faster", way(offer, rank));
@@ -247,7 +251,7 @@ mod tests {
         all.iter().map(|words| offer(words)).collect()
     }
 
-    fn best(all: &[&str], request: &Request) -> Option<usize> {
+    fn best(all: &[&str], request: &ProviderRequest) -> Option<usize> {
         choose(&offers(all), request).best
     }
 
@@ -271,36 +275,38 @@ mod tests {
 
     #[test]
     fn sockets_go_by_their_own_endpoints_on_an_outer_interface() {
-        assert_eq!(best(DEBIAN, &Request::default()), Some(2));
-        assert_eq!(best(NEWER, &Request::default()), Some(0));
-        assert_eq!(best(&DEBIAN[..1], &Request::default()), Some(0));
-        assert_eq!(best(&DEBIAN[3..4], &Request::default()), Some(0));
+        assert_eq!(best(DEBIAN, &ProviderRequest::default()), Some(2));
+        assert_eq!(best(NEWER, &ProviderRequest::default()), Some(0));
+        assert_eq!(best(&DEBIAN[..1], &ProviderRequest::default()), Some(0));
+        assert_eq!(best(&DEBIAN[3..4], &ProviderRequest::default()), Some(0));
     }
 
     #[test]
     fn hardware_comes_before_sockets() {
         for hardware in ["cxi@cxi0", "efa@rdmap0s6-rdm", "verbs;ofi_rxm@mlx5_0", "psm3@irdma0"] {
             let all = [NEWER, &[hardware]].concat();
-            assert_eq!(best(&all, &Request::default()), Some(NEWER.len()), "{hardware}");
+            assert_eq!(best(&all, &ProviderRequest::default()), Some(NEWER.len()), "{hardware}");
         }
     }
 
     #[test]
     fn shared_memory_is_for_one_host_and_the_last_choice() {
-        assert_eq!(best(&["shm@shm"], &Request::default()), None);
-        let one_host = Request { one_host: true, ..Request::default() };
+        assert_eq!(best(&["shm@shm"], &ProviderRequest::default()), None);
+        let one_host = ProviderRequest { one_host: true, ..ProviderRequest::default() };
         assert_eq!(best(&["shm@shm"], &one_host), Some(0));
         assert_eq!(best(NEWER, &one_host), Some(0));
-        let shm = Request { one_host: true, ..Request::parse("shm").unwrap() };
+        let shm = ProviderRequest { one_host: true, ..ProviderRequest::parse("shm").unwrap() };
         assert_eq!(best(NEWER, &shm), Some(4));
-        assert_eq!(best(NEWER, &Request::parse("shm").unwrap()), None);
+        assert_eq!(best(NEWER, &ProviderRequest::parse("shm").unwrap()), None);
     }
 
     #[test]
     fn the_address_towards_the_peers_is_preferred() {
         let all = ["tcp@eth0=10.0.0.5", "tcp@ib0=10.1.0.5", "tcp@lo=127.0.0.1"];
-        let near =
-            |address: &str| Request { near: Some(address.parse().unwrap()), ..Request::default() };
+        let near = |address: &str| ProviderRequest {
+            near: Some(address.parse().unwrap()),
+            ..ProviderRequest::default()
+        };
         assert_eq!(best(&all, &near("10.1.0.5")), Some(1));
         assert_eq!(best(&all, &near("127.0.0.1")), Some(2));
         assert_eq!(best(&all, &near("10.9.9.9")), Some(0));
@@ -309,10 +315,10 @@ mod tests {
     #[test]
     fn addresses_that_reach_farther_come_first() {
         let all = ["tcp@e=fe80::1", "tcp@lo=::1", "tcp@e=2001:db8::1", "tcp@e=169.254.1.1"];
-        assert_eq!(best(&all, &Request::default()), Some(2));
-        assert_eq!(best(&[all[0], all[1]], &Request::default()), Some(0));
+        assert_eq!(best(&all, &ProviderRequest::default()), Some(2));
+        assert_eq!(best(&[all[0], all[1]], &ProviderRequest::default()), Some(0));
         let all = [all[2], "tcp@e=10.0.0.1"];
-        assert_eq!(best(&all, &Request::default()), Some(1));
+        assert_eq!(best(&all, &ProviderRequest::default()), Some(1));
     }
 
     #[test]
@@ -325,12 +331,12 @@ mod tests {
             ("net/eth1", None),
             ("verbs", None),
         ] {
-            assert_eq!(best(DEBIAN, &Request::parse(value).unwrap()), expected, "{value}");
+            assert_eq!(best(DEBIAN, &ProviderRequest::parse(value).unwrap()), expected, "{value}");
         }
-        assert_eq!(best(&["ucx@mlx5_0"], &Request::default()), None);
-        assert_eq!(best(&["ucx@mlx5_0"], &Request::parse("ucx").unwrap()), Some(0));
+        assert_eq!(best(&["ucx@mlx5_0"], &ProviderRequest::default()), None);
+        assert_eq!(best(&["ucx@mlx5_0"], &ProviderRequest::parse("ucx").unwrap()), Some(0));
         for value in ["", "tcp/", "/"] {
-            assert!(Request::parse(value).is_err(), "{value:?}");
+            assert!(ProviderRequest::parse(value).is_err(), "{value:?}");
         }
     }
 
@@ -341,7 +347,7 @@ mod tests {
         all.push(Offer { kind: EndpointKind::Datagram, fits: false, ..offer("udp@eth0") });
         all.push(Offer { fits: false, ..offer("sm2@sm2") });
         all.push(offer("ucx;x@mlx5_0"));
-        let reasons = choose(&all, &Request::default()).reasons;
+        let reasons = choose(&all, &ProviderRequest::default()).reasons;
         let expected = [
             "chosen: sockets, with endpoints of its own",
             "sockets, with endpoints of its own, on this host only; another address reaches \
@@ -360,14 +366,16 @@ mod tests {
 
     #[test]
     fn no_choice_is_one_line_that_names_what_there_is() {
-        let (all, request) = (offers(DEBIAN), Request::parse("verbs").unwrap());
+        let (all, request) = (offers(DEBIAN), ProviderRequest::parse("verbs").unwrap());
         let error = choose(&all, &request).offer(&all, &request).unwrap_err().to_string();
         assert_eq!(
             error,
             "libfabric has no usable provider verbs; it lists net, shm, sockets, tcp;ofi_rxm, \
              udp;ofi_rxd: `hikyaku fabric list` says what of each"
         );
-        let error = choose(&[], &Request::default()).offer(&[], &Request::default()).unwrap_err();
+        let error = choose(&[], &ProviderRequest::default())
+            .offer(&[], &ProviderRequest::default())
+            .unwrap_err();
         assert!(error.to_string().contains("it lists nothing"), "{error}");
     }
 }

@@ -26,7 +26,10 @@ mod offer;
 pub mod sys;
 
 pub use alarm::Alarm;
-pub use choose::{Choice, Request, VARIABLE, choose};
+pub use choose::{Choice, ProviderRequest, VARIABLE, choose};
 pub use error::Error;
 pub use offer::{EndpointKind, Offer};
-pub use sys::{Completion, Endpoint, Lent, Peer, Posted, Region, Remote, Survey, library_version};
+pub use sys::{
+    Endpoint, EndpointCompletion, LentMemory, Peer, PostResult, Region, Remote, Survey,
+    library_version,
+};

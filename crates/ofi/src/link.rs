@@ -12,7 +12,7 @@
 //! and so do other lanes: what the library needs in order to go on must not queue behind what the
 //! program has sent. A source sends no more than a window of bytes that have not been taken, on
 //! each lane, so that is what each may occupy, in receive buffers or held. A source without credit
-//! gets [`Posted::Full`]: nothing queues up.
+//! gets [`PostResult::Full`]: nothing queues up.
 //!
 //! Windows are small at first, since each takes receive memory whether it is used or not. A source
 //! that sends much gets a larger one, as long as all together stay within a budget; it keeps it.
@@ -29,7 +29,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::{Completion, Endpoint, Error, Lent, Peer, Posted, Region, Remote, Survey};
+use crate::{
+    Endpoint, EndpointCompletion, Error, LentMemory, Peer, PostResult, Region, Remote, Survey,
+};
 
 /// The number of a process of the job.
 pub type Host = u32;
@@ -55,7 +57,7 @@ const FETCH: u64 = 1 << 32;
 
 /// How the links of a process are laid out. All processes of a job have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct LinkLayout {
     /// Bytes of the longest payload. An endpoint's receive buffers have four times as many for
     /// each packet with its header.
     pub payload: usize,
@@ -69,7 +71,7 @@ pub struct Layout {
     pub lanes: u8,
 }
 
-impl Layout {
+impl LinkLayout {
     /// Bytes of a receive buffer for [`Endpoint::open`].
     pub fn buffer_bytes(&self) -> usize {
         4 * (self.payload + HEADER)
@@ -99,7 +101,7 @@ impl Layout {
 
 /// What happens on links.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Arrival<'a> {
+pub enum LinkArrival<'a> {
     /// A packet.
     Packet {
         /// Whose.
@@ -120,7 +122,7 @@ pub enum Arrival<'a> {
 
 /// Whether an arrival was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Landed {
+pub enum Acceptance {
     /// It was.
     Taken,
     /// There is no room for this packet: it is offered again. A read is never full.
@@ -128,7 +130,7 @@ pub enum Landed {
 }
 
 /// One lane's view of another host. Counts are of bytes, modulo 2^32.
-struct Link {
+struct LaneLink {
     /// `None`: it may have sent already, and where it is reached is not known yet.
     peer: Option<Peer>,
     host: Host,
@@ -153,7 +155,7 @@ struct Link {
     broken: bool,
 }
 
-impl Link {
+impl LaneLink {
     fn new(peer: Option<Peer>, host: Host, lane: u8, window: u32) -> Self {
         Self {
             peer,
@@ -185,7 +187,7 @@ impl Link {
     }
 
     /// Takes in what a packet says: its payload, if it has one that may be landed.
-    fn admit<'a>(&mut self, packet: &Packet<'a>, most: u32) -> Result<Option<&'a [u8]>, ()> {
+    fn admit<'a>(&mut self, packet: &DecodedPacket<'a>, most: u32) -> Result<Option<&'a [u8]>, ()> {
         let fresh = packet.credit.wrapping_sub(self.acknowledged);
         if fresh > self.sent.wrapping_sub(self.acknowledged) {
             return Err(());
@@ -234,7 +236,7 @@ impl Link {
 
     fn offer(&mut self, payload: &[u8], land: &mut impl Land) -> bool {
         let (source, lane) = (self.host, self.lane);
-        let taken = land(Arrival::Packet { source, lane, payload }) == Landed::Taken;
+        let taken = land(LinkArrival::Packet { source, lane, payload }) == Acceptance::Taken;
         if taken {
             self.taken = self.taken.wrapping_add(cost(payload.len()));
         }
@@ -254,8 +256,8 @@ impl Link {
 }
 
 /// What lands arrivals.
-trait Land: FnMut(Arrival<'_>) -> Landed {}
-impl<F: FnMut(Arrival<'_>) -> Landed> Land for F {}
+trait Land: FnMut(LinkArrival<'_>) -> Acceptance {}
+impl<F: FnMut(LinkArrival<'_>) -> Acceptance> Land for F {}
 
 /// What a packet costs of the window.
 fn cost(payload: usize) -> u32 {
@@ -263,7 +265,7 @@ fn cost(payload: usize) -> u32 {
 }
 
 /// A packet, decoded.
-struct Packet<'a> {
+struct DecodedPacket<'a> {
     kind: u8,
     lane: u8,
     source: Host,
@@ -273,7 +275,7 @@ struct Packet<'a> {
     payload: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> DecodedPacket<'a> {
     /// Decodes it; `None`: it is none, of another form, or a stranger's.
     fn decode(bytes: &'a [u8], key: &Key) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
@@ -298,9 +300,9 @@ pub struct Links {
     own: Host,
     others: usize,
     key: Key,
-    layout: Layout,
+    layout: LinkLayout,
     /// Of each host all lanes, one after the other.
-    links: Vec<Option<Link>>,
+    links: Vec<Option<LaneLink>>,
     /// Links that hold packets, and those whose sources are to be told what has been taken; each
     /// once.
     holding: Vec<usize>,
@@ -323,7 +325,7 @@ impl Links {
         survey: &Survey,
         offer: usize,
         (own, hosts, others): (Host, Host, usize),
-        layout: Layout,
+        layout: LinkLayout,
         key: Key,
     ) -> Result<Self, Error> {
         layout.check()?;
@@ -362,7 +364,8 @@ impl Links {
         };
         let peer = self.endpoint.insert(address)?;
         for (place, lane) in places.iter_mut().zip(0..) {
-            let link = place.get_or_insert_with(|| Link::new(None, host, lane, self.layout.window));
+            let link =
+                place.get_or_insert_with(|| LaneLink::new(None, host, lane, self.layout.window));
             link.peer = Some(peer);
         }
         Ok(())
@@ -408,11 +411,11 @@ impl Links {
         self.link(source, lane).map_or(self.layout.window, |link| link.window)
     }
 
-    fn link(&self, host: Host, lane: u8) -> Option<&Link> {
+    fn link(&self, host: Host, lane: u8) -> Option<&LaneLink> {
         self.links.get(place(host, lane, self.layout.lanes)?)?.as_ref()
     }
 
-    fn link_mut(&mut self, host: Host, lane: u8) -> Option<&mut Link> {
+    fn link_mut(&mut self, host: Host, lane: u8) -> Option<&mut LaneLink> {
         self.links.get_mut(place(host, lane, self.layout.lanes)?)?.as_mut()
     }
 
@@ -423,9 +426,9 @@ impl Links {
         self.layout.payload.min(allowed as usize / 2 - HEADER)
     }
 
-    /// Sends a packet of these bytes, one part after the other. [`Posted::Full`]: the receiver has
-    /// no room, or the provider; go on with [`Self::progress`] and try again.
-    pub fn send(&mut self, to: Host, lane: u8, parts: &[&[u8]]) -> Result<Posted, Error> {
+    /// Sends a packet of these bytes, one part after the other. [`PostResult::Full`]: the receiver
+    /// has no room, or the provider; go on with [`Self::progress`] and try again.
+    pub fn send(&mut self, to: Host, lane: u8, parts: &[&[u8]]) -> Result<PostResult, Error> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let link = self.link(to, lane).and_then(|link| Some((link, link.peer?)));
         let Some((link, peer)) = link else {
@@ -437,12 +440,12 @@ impl Links {
         }
         let unread = link.sent.wrapping_sub(link.acknowledged);
         if unread + cost(length) > link.allowed {
-            return Ok(Posted::Full);
+            return Ok(PostResult::Full);
         }
         let header = link.header(DATA, self.own, &self.key);
         let told = link.taken;
         let posted = self.post((to, peer), &header, parts, length)?;
-        if posted == Posted::Accepted
+        if posted == PostResult::Accepted
             && let Some(link) = self.link_mut(to, lane)
         {
             link.number = link.number.wrapping_add(1);
@@ -459,7 +462,7 @@ impl Links {
         header: &[u8; HEADER],
         parts: &[&[u8]],
         length: usize,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         const SHORT: usize = 256;
         let whole = HEADER + length;
         let all = [&header[..]].into_iter().chain(parts.iter().copied());
@@ -471,7 +474,7 @@ impl Links {
             }
             return self.endpoint.inject(peer, &bytes[..end]);
         }
-        let Some(&slot) = self.free.last() else { return Ok(Posted::Full) };
+        let Some(&slot) = self.free.last() else { return Ok(PostResult::Full) };
         let start = slot * (self.layout.payload + HEADER);
         let mut end = start;
         for part in all {
@@ -479,7 +482,7 @@ impl Links {
             end += part.len();
         }
         let posted = self.endpoint.send(peer, (&self.slots, start, whole), slot as u64)?;
-        if posted == Posted::Accepted {
+        if posted == PostResult::Accepted {
             self.bound[slot] = to;
             self.free.pop();
         }
@@ -491,14 +494,15 @@ impl Links {
         self.endpoint.region(bytes)
     }
 
-    /// Starts to read memory of a host into a region; [`Arrival::Fetched`] says that it is there.
+    /// Starts to read memory of a host into a region; [`LinkArrival::Fetched`] says that it is
+    /// there.
     pub fn fetch(
         &mut self,
         from: Host,
         remote: Remote,
         into: (&Region, usize, usize),
         token: u32,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         let Some(peer) = self.link(from, 0).and_then(|link| link.peer) else {
             return Err(Error::Invalid(format!("there is no link to host {from}")));
         };
@@ -512,7 +516,7 @@ impl Links {
 
     /// Lends memory of the program to the job's other hosts by a name, which they must know, until
     /// the answer is dropped. Only if [`Self::lends`].
-    pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<Lent, Error> {
+    pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
         self.endpoint.lend(self.secret_name(name), bytes)
     }
 
@@ -523,7 +527,7 @@ impl Links {
         (name, offset): (u64, u64),
         into: (&Region, usize, usize),
         token: u32,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         self.fetch(from, Remote::lent(self.secret_name(name), offset), into, token)
     }
 
@@ -536,13 +540,16 @@ impl Links {
 
     /// Takes in what has come and hands it to `land`, what was held first. Returns whether there
     /// was anything. `land` may be called for the packets of one window of each source.
-    pub fn progress(&mut self, mut land: impl FnMut(Arrival<'_>) -> Landed) -> Result<bool, Error> {
+    pub fn progress(
+        &mut self,
+        mut land: impl FnMut(LinkArrival<'_>) -> Acceptance,
+    ) -> Result<bool, Error> {
         let mut any = self.offer_held(&mut land);
         // As many as all windows may hold of the shortest packets would be too many at once.
         for _ in 0..2 * SLOTS {
             match self.endpoint.poll()? {
                 None => break,
-                Some(Completion::Message { payload }) => {
+                Some(EndpointCompletion::Message { payload }) => {
                     let (links, layout) = (&mut self.links, &self.layout);
                     match take_in(links, payload, (layout, self.own, &self.key), &mut land) {
                         Ok(at) => {
@@ -555,16 +562,18 @@ impl Links {
                         }
                     }
                 }
-                Some(Completion::Done { token }) if token & FETCH != 0 => {
-                    land(Arrival::Fetched { token: token as u32, whole: true });
+                Some(EndpointCompletion::Done { token }) if token & FETCH != 0 => {
+                    land(LinkArrival::Fetched { token: token as u32, whole: true });
                 }
-                Some(Completion::Done { token }) => self.free.push(token as usize),
+                Some(EndpointCompletion::Done { token }) => self.free.push(token as usize),
                 // Nobody is asked to write with data here.
-                Some(Completion::Written { .. }) => self.malformed += 1,
-                Some(Completion::Failed { token: Some(token), .. }) if token & FETCH != 0 => {
-                    land(Arrival::Fetched { token: token as u32, whole: false });
+                Some(EndpointCompletion::Written { .. }) => self.malformed += 1,
+                Some(EndpointCompletion::Failed { token: Some(token), .. })
+                    if token & FETCH != 0 =>
+                {
+                    land(LinkArrival::Fetched { token: token as u32, whole: false });
                 }
-                Some(Completion::Failed { token, .. }) => self.fail(token),
+                Some(EndpointCompletion::Failed { token, .. }) => self.fail(token),
             }
             any = true;
         }
@@ -639,8 +648,8 @@ impl Links {
         let (taken, host) = (link.taken, link.host);
         let header = link.header(CREDIT, self.own, &self.key);
         match self.post((host, peer), &header, &[], 0) {
-            Ok(Posted::Full) => Ok(false),
-            Ok(Posted::Accepted) => {
+            Ok(PostResult::Full) => Ok(false),
+            Ok(PostResult::Accepted) => {
                 if let Some(link) = &mut self.links[at] {
                     link.told = taken;
                 }
@@ -710,15 +719,15 @@ fn note(list: &mut Vec<usize>, at: usize, belongs: impl Fn(usize) -> bool) {
     }
 }
 
-fn holds(links: &[Option<Link>], at: usize) -> bool {
+fn holds(links: &[Option<LaneLink>], at: usize) -> bool {
     links[at].as_ref().is_some_and(|link| !link.held.is_empty())
 }
 
-fn owes(links: &[Option<Link>], at: usize) -> bool {
-    links[at].as_ref().is_some_and(Link::owes_credit)
+fn owes(links: &[Option<LaneLink>], at: usize) -> bool {
+    links[at].as_ref().is_some_and(LaneLink::owes_credit)
 }
 
-fn break_links(links: &mut [Option<Link>], host: Host) {
+fn break_links(links: &mut [Option<LaneLink>], host: Host) {
     for link in links.iter_mut().flatten().filter(|link| link.host == host) {
         link.broken = true;
         link.held.clear();
@@ -733,20 +742,20 @@ struct Dropped {
 
 /// Takes in a packet; returns its link.
 fn take_in(
-    links: &mut [Option<Link>],
+    links: &mut [Option<LaneLink>],
     bytes: &[u8],
-    (layout, own, key): (&Layout, Host, &Key),
+    (layout, own, key): (&LinkLayout, Host, &Key),
     land: &mut impl Land,
 ) -> Result<usize, Dropped> {
     const STRANGE: Dropped = Dropped { breaks: None };
-    let packet = Packet::decode(bytes, key).ok_or(STRANGE)?;
+    let packet = DecodedPacket::decode(bytes, key).ok_or(STRANGE)?;
     let at = place(packet.source, packet.lane, layout.lanes).ok_or(STRANGE)?;
     if packet.source == own {
         return Err(STRANGE);
     }
     let place = links.get_mut(at).ok_or(STRANGE)?;
     let (source, lane) = (packet.source, packet.lane);
-    let link = place.get_or_insert_with(|| Link::new(None, source, lane, layout.window));
+    let link = place.get_or_insert_with(|| LaneLink::new(None, source, lane, layout.window));
     if link.broken {
         return Err(STRANGE);
     }
@@ -768,13 +777,13 @@ mod tests {
     const WINDOW: u32 = 1024;
 
     /// A packet as its sender would make it.
-    fn packet(kind: u8, number: u32, credit: u32, payload: &[u8]) -> Packet<'_> {
-        Packet { kind, lane: 0, source: 1, number, credit, window: WINDOW, payload }
+    fn packet(kind: u8, number: u32, credit: u32, payload: &[u8]) -> DecodedPacket<'_> {
+        DecodedPacket { kind, lane: 0, source: 1, number, credit, window: WINDOW, payload }
     }
 
     #[test]
     fn packets_in_sequence_within_the_window_are_admitted() {
-        let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
+        let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
         for number in 0..3 {
             let admitted = link.admit(&packet(DATA, number, 0, &[7; 100]), WINDOW);
             assert_eq!(admitted, Ok(Some(&[7; 100][..])));
@@ -792,11 +801,14 @@ mod tests {
             ("less taken than before", packet(CREDIT, 0, 19, &[])),
             ("credit with a payload", packet(CREDIT, 0, 30, &[1])),
             ("another kind", packet(3, 1, 30, &[])),
-            ("a smaller window", Packet { window: WINDOW - 1, ..packet(DATA, 1, 30, &[]) }),
-            ("too large a window", Packet { window: 2 * WINDOW, ..packet(DATA, 1, 30, &[]) }),
+            ("a smaller window", DecodedPacket { window: WINDOW - 1, ..packet(DATA, 1, 30, &[]) }),
+            (
+                "too large a window",
+                DecodedPacket { window: 2 * WINDOW, ..packet(DATA, 1, 30, &[]) },
+            ),
         ];
         for (what, packet) in wrong {
-            let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
+            let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
             (link.sent, link.acknowledged) = (50, 20);
             link.admit(&self::packet(DATA, 0, 20, &[1]), WINDOW).unwrap();
             assert_eq!(link.admit(&packet, WINDOW), Err(()), "{what}");
@@ -806,7 +818,7 @@ mod tests {
 
     #[test]
     fn counters_pass_their_end() {
-        let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
+        let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
         let start = u32::MAX - 10;
         (link.sent, link.acknowledged) = (start.wrapping_add(100), start);
         (link.received, link.taken, link.told) = (start, start, start);
@@ -820,20 +832,20 @@ mod tests {
 
     #[test]
     fn packets_are_held_in_order_until_there_is_room() {
-        let mut link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
+        let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
         let mut seen = Vec::new();
-        link.land(b"a", &mut |_| Landed::Full);
+        link.land(b"a", &mut |_| Acceptance::Full);
         link.land(b"b", &mut |_| panic!("overtakes a packet that is held"));
         assert_eq!(link.taken, 0);
         let mut room = 1;
-        let mut land = |arrival: Arrival<'_>| {
-            let Arrival::Packet { payload, .. } = arrival else { panic!() };
+        let mut land = |arrival: LinkArrival<'_>| {
+            let LinkArrival::Packet { payload, .. } = arrival else { panic!() };
             if room == 0 {
-                return Landed::Full;
+                return Acceptance::Full;
             }
             room -= 1;
             seen.push(payload.to_vec());
-            Landed::Taken
+            Acceptance::Taken
         };
         assert!(link.offer_held(&mut land));
         assert!(!link.offer_held(&mut land));
@@ -842,15 +854,15 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_packet_are_refused() {
-        let link = Link::new(Some(Peer(0)), 1, 0, WINDOW);
+        let link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
         let key = [9; 16];
         let good = link.header(DATA, 3, &key);
-        assert!(Packet::decode(&good, &key).is_some_and(|packet| packet.source == 3));
-        assert!(Packet::decode(&good[..35], &key).is_none());
+        assert!(DecodedPacket::decode(&good, &key).is_some_and(|packet| packet.source == 3));
+        assert!(DecodedPacket::decode(&good[..35], &key).is_none());
         for place in [1, 3, 20, 35] {
             let mut wrong = good;
             wrong[place] ^= 0x40;
-            assert!(Packet::decode(&wrong, &key).is_none(), "byte {place}");
+            assert!(DecodedPacket::decode(&wrong, &key).is_none(), "byte {place}");
         }
     }
 }

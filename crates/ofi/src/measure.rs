@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{
-    Completion, Endpoint, Error, Offer, Peer, Posted, Region, Remote, Request, Survey, choose,
+    Endpoint, EndpointCompletion, Error, Offer, Peer, PostResult, ProviderRequest, Region, Remote,
+    Survey, choose,
 };
 
 /// What a greeting begins with.
@@ -49,7 +50,7 @@ const TRANSFER: u64 = 1;
 
 /// The least, the median and the most of several values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct ValueSpread {
     /// The least.
     pub least: f64,
     /// The median.
@@ -58,7 +59,7 @@ pub struct Spread {
     pub most: f64,
 }
 
-impl Spread {
+impl ValueSpread {
     /// Of these values, of which there is at least one.
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
@@ -70,27 +71,33 @@ impl Spread {
 
 /// What a test has measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
+pub struct FabricFigures {
     /// What this side has used.
     pub offer: Offer,
     /// Why.
     pub reason: String,
     /// Microseconds of 8 bytes, one way: half a round trip.
-    pub latency: Spread,
+    pub latency: ValueSpread,
     /// Megabytes (10^6) a second of 1 MiB, written into the peer's memory.
-    pub written: Spread,
+    pub written: ValueSpread,
     /// The same, read from it.
-    pub read: Spread,
+    pub read: ValueSpread,
 }
 
 /// Answers the peer at the other end of the connection until it has measured all.
-pub fn serve(survey: &Survey, request: &Request, stream: &mut TcpStream) -> Result<(), Error> {
-    let mut session = Session::meet(survey, request, stream)?;
+pub fn serve(
+    survey: &Survey,
+    request: &ProviderRequest,
+    stream: &mut TcpStream,
+) -> Result<(), Error> {
+    let mut session = EndpointPair::meet(survey, request, stream)?;
     let mut written = 0;
     loop {
         let message = session.until(|event| match event {
-            Completion::Message { payload } => Some(payload.first().copied().unwrap_or_default()),
-            Completion::Written { .. } => {
+            EndpointCompletion::Message { payload } => {
+                Some(payload.first().copied().unwrap_or_default())
+            }
+            EndpointCompletion::Written { .. } => {
                 written += 1;
                 (written % TRANSFERS == 0).then_some(ALL_WRITTEN)
             }
@@ -106,10 +113,10 @@ pub fn serve(survey: &Survey, request: &Request, stream: &mut TcpStream) -> Resu
 /// Measures, with the peer at the other end of the connection.
 pub fn measure(
     survey: &Survey,
-    request: &Request,
+    request: &ProviderRequest,
     stream: &mut TcpStream,
-) -> Result<Figures, Error> {
-    let mut session = Session::meet(survey, request, stream)?;
+) -> Result<FabricFigures, Error> {
+    let mut session = EndpointPair::meet(survey, request, stream)?;
     session.round_trips(WARM_UP)?;
     let trip = session.round_trips(WARM_UP)?;
     let rounds = (BATCH.as_nanos() / trip.as_nanos().max(1)).clamp(1, ROUNDS.into()) as u32;
@@ -117,21 +124,21 @@ pub fn measure(
     for _ in 0..BATCHES {
         latency.push(session.round_trips(rounds)?.as_secs_f64() * 1e6 / 2.0);
     }
-    let written = session.transfers(Session::write)?;
-    let read = session.transfers(Session::read)?;
+    let written = session.transfers(EndpointPair::write)?;
+    let read = session.transfers(EndpointPair::read)?;
     session.say(END)?;
     session.flush();
-    Ok(Figures {
+    Ok(FabricFigures {
         offer: survey.offers()[session.offer].clone(),
         reason: session.reason,
-        latency: Spread::of(latency),
+        latency: ValueSpread::of(latency),
         written,
         read,
     })
 }
 
 /// Two endpoints that know each other.
-struct Session {
+struct EndpointPair {
     endpoint: Endpoint,
     offer: usize,
     reason: String,
@@ -140,19 +147,23 @@ struct Session {
     remote: Remote,
 }
 
-impl Session {
+impl EndpointPair {
     /// Opens an endpoint on the way to the peer, and exchanges addresses.
-    fn meet(survey: &Survey, request: &Request, stream: &mut TcpStream) -> Result<Self, Error> {
+    fn meet(
+        survey: &Survey,
+        request: &ProviderRequest,
+        stream: &mut TcpStream,
+    ) -> Result<Self, Error> {
         let near = stream.local_addr().map_err(|error| lost(&error))?.ip().to_canonical();
         let one_host = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical() == near);
-        let request = Request { near: Some(near), one_host, ..request.clone() };
+        let request = ProviderRequest { near: Some(near), one_host, ..request.clone() };
         let choice = choose(survey.offers(), &request);
         let offer = choice.offer(survey.offers(), &request)?;
         let mut endpoint = Endpoint::open(survey, offer, 4, 1 << 16)?;
         let own = endpoint.region(WINDOW * LARGE + size_of::<u64>())?;
 
         greet(stream, &endpoint, own.remote()).map_err(|error| lost(&error))?;
-        let Greeting { provider, address, remote } = Greeting::read(stream)?;
+        let PeerGreeting { provider, address, remote } = PeerGreeting::read(stream)?;
         if provider != endpoint.provider() {
             return Err(Error::Peer(format!(
                 "this side would use {} and the peer {provider}; set {} to the same on both",
@@ -166,12 +177,15 @@ impl Session {
     }
 
     /// Polls until an event is the one, for as long as the peer gives signs of life.
-    fn until<T>(&mut self, mut take: impl FnMut(Completion<'_>) -> Option<T>) -> Result<T, Error> {
+    fn until<T>(
+        &mut self,
+        mut take: impl FnMut(EndpointCompletion<'_>) -> Option<T>,
+    ) -> Result<T, Error> {
         let mut since = Instant::now();
         let mut idle = 0_u32;
         loop {
             match self.endpoint.poll()? {
-                Some(Completion::Failed { error, .. }) => return Err(error),
+                Some(EndpointCompletion::Failed { error, .. }) => return Err(error),
                 Some(event) => {
                     if let Some(taken) = take(event) {
                         return Ok(taken);
@@ -192,11 +206,11 @@ impl Session {
     /// Posts until the provider takes it; what completes meanwhile is dropped.
     fn post(
         &mut self,
-        mut post: impl FnMut(&mut Self) -> Result<Posted, Error>,
+        mut post: impl FnMut(&mut Self) -> Result<PostResult, Error>,
     ) -> Result<(), Error> {
         let since = Instant::now();
-        while post(self)? == Posted::Full {
-            if let Some(Completion::Failed { error, .. }) = self.endpoint.poll()? {
+        while post(self)? == PostResult::Full {
+            if let Some(EndpointCompletion::Failed { error, .. }) = self.endpoint.poll()? {
                 return Err(error);
             }
             patient(since)?;
@@ -222,7 +236,7 @@ impl Session {
         let start = Instant::now();
         for _ in 0..count {
             self.say(PING)?;
-            self.until(|event| matches!(event, Completion::Message { .. }).then_some(()))?;
+            self.until(|event| matches!(event, EndpointCompletion::Message { .. }).then_some(()))?;
         }
         Ok(start.elapsed() / count)
     }
@@ -241,7 +255,7 @@ impl Session {
     fn transfers(
         &mut self,
         batch: impl Fn(&mut Self) -> Result<(), Error>,
-    ) -> Result<Spread, Error> {
+    ) -> Result<ValueSpread, Error> {
         batch(self)?;
         let mut rates = Vec::new();
         let begin = Instant::now();
@@ -250,7 +264,7 @@ impl Session {
             batch(self)?;
             rates.push((TRANSFERS * LARGE) as f64 / start.elapsed().as_secs_f64() / 1e6);
         }
-        Ok(Spread::of(rates))
+        Ok(ValueSpread::of(rates))
     }
 
     /// Writes a batch, until the peer says that it has all.
@@ -262,7 +276,7 @@ impl Session {
         if all {
             return Ok(());
         }
-        self.until(|event| matches!(event, Completion::Message { .. }).then_some(()))
+        self.until(|event| matches!(event, EndpointCompletion::Message { .. }).then_some(()))
     }
 
     /// Reads a batch.
@@ -278,7 +292,7 @@ impl Session {
     /// completion. Whether a message of the peer came meanwhile.
     fn windows(
         &mut self,
-        start: impl Fn(&mut Self, usize, Remote) -> Result<Posted, Error>,
+        start: impl Fn(&mut Self, usize, Remote) -> Result<PostResult, Error>,
     ) -> Result<bool, Error> {
         let (mut started, mut done, mut message) = (0, 0, false);
         let mut since = Instant::now();
@@ -287,17 +301,17 @@ impl Session {
                 let place = started % WINDOW * LARGE;
                 let address = self.remote.address.wrapping_add(place as u64);
                 let remote = Remote { address, key: self.remote.key };
-                if start(self, place, remote)? == Posted::Full {
+                if start(self, place, remote)? == PostResult::Full {
                     break;
                 }
                 started += 1;
             }
             match self.endpoint.poll()? {
-                Some(Completion::Failed { error, .. }) => return Err(error),
-                Some(Completion::Done { token: TRANSFER }) => {
+                Some(EndpointCompletion::Failed { error, .. }) => return Err(error),
+                Some(EndpointCompletion::Done { token: TRANSFER }) => {
                     (done, since) = (done + 1, Instant::now());
                 }
-                Some(Completion::Message { .. }) => message = true,
+                Some(EndpointCompletion::Message { .. }) => message = true,
                 Some(_) => {}
                 None => patient(since)?,
             }
@@ -333,13 +347,13 @@ fn greet(stream: &mut TcpStream, endpoint: &Endpoint, remote: Remote) -> io::Res
 
 /// What the peer says.
 #[derive(Debug, PartialEq, Eq)]
-struct Greeting {
+struct PeerGreeting {
     provider: String,
     address: Vec<u8>,
     remote: Remote,
 }
 
-impl Greeting {
+impl PeerGreeting {
     fn read(stream: &mut impl Read) -> Result<Self, Error> {
         let mut start = [0; GREETING.len()];
         stream.read_exact(&mut start).map_err(|error| lost(&error))?;
@@ -377,13 +391,13 @@ mod tests {
         let mut good = GREETING.to_vec();
         good.extend(b"\x03\0tcp\x02\0ab");
         good.extend([1; 16]);
-        let read = Greeting::read(&mut &good[..]).unwrap();
+        let read = PeerGreeting::read(&mut &good[..]).unwrap();
         assert_eq!((read.provider.as_str(), &read.address[..]), ("tcp", &b"ab"[..]));
         assert_eq!(read.remote.to_bytes(), [1; 16]);
         for end in 0..good.len() {
-            assert!(Greeting::read(&mut &good[..end]).is_err(), "{end} bytes");
+            assert!(PeerGreeting::read(&mut &good[..end]).is_err(), "{end} bytes");
         }
-        let refusal = |bytes: &[u8]| Greeting::read(&mut &bytes[..]).unwrap_err().to_string();
+        let refusal = |bytes: &[u8]| PeerGreeting::read(&mut &bytes[..]).unwrap_err().to_string();
         assert!(refusal(b"GET / HTTP/1.1\r\n\r\n").contains("no `hikyaku fabric test`"));
         let long = [&GREETING[..], &[0xff; 600]].concat();
         assert!(refusal(&long).contains("65535 bytes"));
@@ -391,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_spread_has_its_median_in_the_middle() {
-        let spread = Spread::of(vec![3.0, 1.0, 9.0]);
+        let spread = ValueSpread::of(vec![3.0, 1.0, 9.0]);
         assert_eq!((spread.least, spread.median, spread.most), (1.0, 3.0, 9.0));
     }
 }

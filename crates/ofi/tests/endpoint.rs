@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use hikyaku_ofi::{
-    Choice, Completion, Endpoint, Error, Peer, Posted, Region, Request, Survey, choose,
+    Choice, Endpoint, EndpointCompletion, Error, Peer, PostResult, ProviderRequest, Region, Survey,
+    choose,
 };
 use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
@@ -32,12 +33,12 @@ impl Pair {
     }
 
     /// Polls both until `done` says so of what has happened at an end.
-    fn until(&mut self, mut done: impl FnMut(usize, Completion<'_>) -> bool) {
+    fn until(&mut self, mut done: impl FnMut(usize, EndpointCompletion<'_>) -> bool) {
         let start = Instant::now();
         loop {
             for end in [0, 1] {
                 while let Some(event) = self.ends[end].poll().unwrap() {
-                    if let Completion::Failed { error, .. } = &event {
+                    if let EndpointCompletion::Failed { error, .. } = &event {
                         panic!("{}: {error}", self.name);
                     }
                     if done(end, event) {
@@ -50,9 +51,9 @@ impl Pair {
     }
 
     /// Posts until the provider accepts, and lets it go on in between.
-    fn post(&mut self, mut post: impl FnMut(&mut Endpoint, Peer) -> Result<Posted, Error>) {
+    fn post(&mut self, mut post: impl FnMut(&mut Endpoint, Peer) -> Result<PostResult, Error>) {
         let start = Instant::now();
-        while post(&mut self.ends[0], self.peers[0]).unwrap() == Posted::Full {
+        while post(&mut self.ends[0], self.peers[0]).unwrap() == PostResult::Full {
             for end in &mut self.ends {
                 assert_eq!(end.poll().unwrap(), None, "{}: only full", self.name);
             }
@@ -90,16 +91,16 @@ fn messages_arrive_whole_and_in_order() {
             if !flying && sent < lengths.len() {
                 region.copy_in(0, &vec![sent as u8; lengths[sent]]);
                 let (to, from) = (pair.peers[0], (&region, 0, lengths[sent]));
-                if pair.ends[0].send(to, from, 7).unwrap() == Posted::Accepted {
+                if pair.ends[0].send(to, from, 7).unwrap() == PostResult::Accepted {
                     (sent, flying) = (sent + 1, true);
                 }
             }
             while let Some(event) = pair.ends[0].poll().unwrap() {
-                assert_eq!(event, Completion::Done { token: 7 }, "{}", pair.name);
+                assert_eq!(event, EndpointCompletion::Done { token: 7 }, "{}", pair.name);
                 flying = false;
             }
             while let Some(event) = pair.ends[1].poll().unwrap() {
-                let Completion::Message { payload } = event else { panic!("{event:?}") };
+                let EndpointCompletion::Message { payload } = event else { panic!("{event:?}") };
                 assert!(payload.iter().all(|byte| usize::from(*byte) == received.len() % 256));
                 received.push(payload.len());
             }
@@ -116,7 +117,11 @@ fn short_messages_are_injected() {
         pair.post(|end, peer| end.inject(peer, b"eight by"));
         let name = pair.name.clone();
         pair.until(|end, event| {
-            assert_eq!((end, event), (1, Completion::Message { payload: b"eight by" }), "{name}");
+            assert_eq!(
+                (end, event),
+                (1, EndpointCompletion::Message { payload: b"eight by" }),
+                "{name}"
+            );
             true
         });
     });
@@ -132,8 +137,8 @@ fn writes_land_with_their_data_and_reads_fetch() {
         let (mut written, mut done) = (false, false);
         pair.until(|end, event| {
             match (end, event) {
-                (0, Completion::Done { token: 1 }) => done = true,
-                (1, Completion::Written { data: 0xfeed_beef }) => written = true,
+                (0, EndpointCompletion::Done { token: 1 }) => done = true,
+                (1, EndpointCompletion::Written { data: 0xfeed_beef }) => written = true,
                 other => panic!("{other:?}"),
             }
             written && done
@@ -144,7 +149,7 @@ fn writes_land_with_their_data_and_reads_fetch() {
 
         target.copy_in(100, &[9; 10]);
         pair.post(|end, peer| end.read(peer, remote, (&own, 0, 200), 2));
-        pair.until(|end, event| (end, event) == (0, Completion::Done { token: 2 }));
+        pair.until(|end, event| (end, event) == (0, EndpointCompletion::Done { token: 2 }));
         own.copy_out(0, &mut bytes);
         assert_eq!((bytes[99], bytes[100], bytes[109], bytes[110]), (7, 9, 9, 7), "{}", pair.name);
     });
@@ -172,7 +177,9 @@ fn waiting_sleeps_and_ends_with_a_message() {
         loop {
             pair.ends[1].wait(Duration::from_secs(5)).unwrap();
             let _ = pair.ends[0].poll().unwrap();
-            if pair.ends[1].poll().unwrap() == Some(Completion::Message { payload: b"second" }) {
+            if pair.ends[1].poll().unwrap()
+                == Some(EndpointCompletion::Message { payload: b"second" })
+            {
                 break;
             }
             assert!(waited.elapsed() < PATIENCE, "{}", pair.name);
@@ -189,7 +196,7 @@ fn regions_outlive_what_is_in_flight() {
         drop(region);
         let name = pair.name.clone();
         pair.until(|end, event| match event {
-            Completion::Message { payload } => {
+            EndpointCompletion::Message { payload } => {
                 assert_eq!(payload, [5; 4096], "{name}");
                 end == 1
             }
@@ -205,7 +212,7 @@ fn more_than_fits_is_full_and_then_accepted() {
         let mut accepted = 0_u64;
         let (to, start) = (pair.peers[0], Instant::now());
         // Without any poll a limit is reached sooner or later.
-        while pair.ends[0].send(to, (&region, 0, 64), accepted).unwrap() == Posted::Accepted {
+        while pair.ends[0].send(to, (&region, 0, 64), accepted).unwrap() == PostResult::Accepted {
             accepted += 1;
             assert!(accepted < 100_000, "{}: takes everything", pair.name);
         }
@@ -213,8 +220,8 @@ fn more_than_fits_is_full_and_then_accepted() {
         while done < accepted || messages < accepted {
             for end in [0, 1] {
                 match pair.ends[end].poll().unwrap() {
-                    Some(Completion::Done { .. }) => done += 1,
-                    Some(Completion::Message { .. }) => messages += 1,
+                    Some(EndpointCompletion::Done { .. }) => done += 1,
+                    Some(EndpointCompletion::Message { .. }) => messages += 1,
                     Some(other) => panic!("{}: {other:?}", pair.name),
                     None => {}
                 }
@@ -255,7 +262,7 @@ fn atomics_are_what_a_trial_says() {
 fn the_choice_among_what_is_installed_can_be_opened() {
     let Some(survey) = survey() else { return };
     let near: IpAddr = [127, 0, 0, 1].into();
-    let request = Request { near: Some(near), ..Request::default() };
+    let request = ProviderRequest { near: Some(near), ..ProviderRequest::default() };
     let choice: Choice = choose(survey.offers(), &request);
     assert_eq!(choice.reasons.len(), survey.offers().len());
     let best = choice.offer(survey.offers(), &request).unwrap();

@@ -11,12 +11,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hikyaku_ofi::link::{Arrival, Host, Key, Landed, Layout, Links};
-use hikyaku_ofi::{Endpoint, Error, Peer, Posted, Remote, Survey, library_version};
+use hikyaku_ofi::link::{Acceptance, Host, Key, LinkArrival, LinkLayout, Links};
+use hikyaku_ofi::{Endpoint, Error, Peer, PostResult, Remote, Survey, library_version};
 use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
-const LAYOUT: Layout =
-    Layout { payload: 4096, window: 1 << 16, most: 1 << 16, budget: 0, lanes: 2 };
+const LAYOUT: LinkLayout =
+    LinkLayout { payload: 4096, window: 1 << 16, most: 1 << 16, budget: 0, lanes: 2 };
 
 const KEY: Key = *b"sixteen bytes of";
 
@@ -41,7 +41,7 @@ impl Job {
     }
 
     /// Lets all hosts go on once; `land` gets whose and what.
-    fn progress(&mut self, mut land: impl FnMut(usize, Arrival<'_>) -> Landed) {
+    fn progress(&mut self, mut land: impl FnMut(usize, LinkArrival<'_>) -> Acceptance) {
         for (host, links) in self.hosts.iter_mut().enumerate() {
             links.progress(|arrival| land(host, arrival)).unwrap();
         }
@@ -87,7 +87,7 @@ fn packets_arrive_in_order_in_both_directions() {
                     let bytes = payload(sent[host]);
                     let (head, rest) = bytes.split_at(3);
                     let posted = job.hosts[host].send(1 - host as Host, 0, &[head, rest]).unwrap();
-                    if posted == Posted::Full {
+                    if posted == PostResult::Full {
                         break;
                     }
                     sent[host] += 1;
@@ -95,12 +95,12 @@ fn packets_arrive_in_order_in_both_directions() {
             }
             let name = job.name.clone();
             job.progress(|host, arrival| {
-                let Arrival::Packet { source, payload, .. } = arrival else {
+                let LinkArrival::Packet { source, payload, .. } = arrival else {
                     panic!("{arrival:?}")
                 };
                 assert_eq!(source, 1 - host as Host, "{name}");
                 check(&name, &mut received[host], payload);
-                Landed::Taken
+                Acceptance::Taken
             });
             assert!(start.elapsed() < PATIENCE, "{name}: {sent:?} sent, {received:?} came");
         }
@@ -122,18 +122,18 @@ fn a_full_receiver_stops_its_sender_and_no_other() {
                 let wanted = if host == 1 { usize::MAX } else { 100 };
                 if sent[host] < wanted
                     && job.hosts[host].send(0, 1, &[&payload(sent[host])]).unwrap()
-                        == Posted::Accepted
+                        == PostResult::Accepted
                 {
                     (sent[host], quiet) = (sent[host] + 1, 0);
                 }
             }
             let name = job.name.clone();
             job.progress(|_, arrival| match arrival {
-                Arrival::Packet { source: 2, payload, .. } => {
+                LinkArrival::Packet { source: 2, payload, .. } => {
                     check(&name, &mut from_two, payload);
-                    Landed::Taken
+                    Acceptance::Taken
                 }
-                _ => Landed::Full,
+                _ => Acceptance::Full,
             });
             assert!(start.elapsed() < PATIENCE, "{name}: {sent:?} sent, {from_two} came");
         }
@@ -144,16 +144,16 @@ fn a_full_receiver_stops_its_sender_and_no_other() {
         // With room again all of it arrives, in order, and the sender goes on.
         let (mut from_one, before) = (0, sent[1]);
         while from_one < before + 50 {
-            if job.hosts[1].send(0, 1, &[&payload(sent[1])]).unwrap() == Posted::Accepted {
+            if job.hosts[1].send(0, 1, &[&payload(sent[1])]).unwrap() == PostResult::Accepted {
                 sent[1] += 1;
             }
             let name = job.name.clone();
             job.progress(|_, arrival| {
-                let Arrival::Packet { source: 1, payload, .. } = arrival else {
+                let LinkArrival::Packet { source: 1, payload, .. } = arrival else {
                     panic!("{arrival:?}")
                 };
                 check(&name, &mut from_one, payload);
-                Landed::Taken
+                Acceptance::Taken
             });
             assert!(start.elapsed() < 2 * PATIENCE, "{name}: {from_one} of {before} came");
         }
@@ -170,18 +170,20 @@ fn a_lane_does_not_wait_for_another() {
             let links = &mut job.hosts[0];
             let lane = u8::from(!full);
             let posted = links.send(1, lane, &[&payload(sent[usize::from(lane)])]).unwrap();
-            if posted == Posted::Accepted {
+            if posted == PostResult::Accepted {
                 sent[usize::from(lane)] += 1;
             }
             let name = job.name.clone();
             job.progress(|_, arrival| {
-                let Arrival::Packet { lane, payload, .. } = arrival else { panic!("{arrival:?}") };
+                let LinkArrival::Packet { lane, payload, .. } = arrival else {
+                    panic!("{arrival:?}")
+                };
                 if lane == 1 && came[0] < 100 {
                     full = true;
-                    return Landed::Full;
+                    return Acceptance::Full;
                 }
                 check(&name, &mut came[usize::from(lane)], payload);
-                Landed::Taken
+                Acceptance::Taken
             });
             full &= came[0] < 100;
             assert!(start.elapsed() < PATIENCE, "{name}: {sent:?} sent, {came:?} came");
@@ -203,26 +205,26 @@ fn large_data_is_read_by_its_receiver() {
         let bytes: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
         from.copy_in(0, &bytes);
         let offer = from.remote().to_bytes();
-        let (mut remote, mut done, mut posted) = (None, false, Posted::Full);
-        let (mut offered, start) = (Posted::Full, Instant::now());
+        let (mut remote, mut done, mut posted) = (None, false, PostResult::Full);
+        let (mut offered, start) = (PostResult::Full, Instant::now());
         while !done {
-            if offered == Posted::Full {
+            if offered == PostResult::Full {
                 offered = job.hosts[0].send(1, 0, &[&offer]).unwrap();
             }
-            if let (Some(remote), Posted::Full) = (remote, posted) {
+            if let (Some(remote), PostResult::Full) = (remote, posted) {
                 posted = job.hosts[1].fetch(0, remote, (&into, 0, LENGTH), 77).unwrap();
             }
             job.progress(|host, arrival| {
                 match arrival {
-                    Arrival::Packet { payload, .. } => {
+                    LinkArrival::Packet { payload, .. } => {
                         remote = Some(Remote::from_bytes(payload.try_into().unwrap()));
                     }
-                    Arrival::Fetched { token, whole } => {
+                    LinkArrival::Fetched { token, whole } => {
                         assert_eq!((host, token, whole), (1, 77, true));
                         done = true;
                     }
                 }
-                Landed::Taken
+                Acceptance::Taken
             });
             assert!(start.elapsed() < PATIENCE, "{}: not read", job.name);
         }
@@ -246,16 +248,19 @@ fn memory_of_the_program_is_lent_by_name_until_it_is_taken_back() {
             let lent = job.hosts[0].lend(name, &bytes).unwrap();
             assert!(job.hosts[0].lend(name, &bytes).is_err(), "{}: the name is used", job.name);
             into.copy_in(0, &vec![0; LENGTH]);
-            let (mut done, mut posted, start) = (false, Posted::Full, Instant::now());
+            let (mut done, mut posted, start) = (false, PostResult::Full, Instant::now());
             while !done {
-                if posted == Posted::Full {
+                if posted == PostResult::Full {
                     let part = (&into, 5, LENGTH - 70_000);
                     posted = job.hosts[1].fetch_lent(0, (name, 70_000), part, 9).unwrap();
                 }
                 job.progress(|host, arrival| {
-                    assert_eq!((host, arrival), (1, Arrival::Fetched { token: 9, whole: true }));
+                    assert_eq!(
+                        (host, arrival),
+                        (1, LinkArrival::Fetched { token: 9, whole: true })
+                    );
                     done = true;
-                    Landed::Taken
+                    Acceptance::Taken
                 });
                 assert!(start.elapsed() < PATIENCE, "{}: not read", job.name);
             }
@@ -285,7 +290,7 @@ fn process(own: Host, offer: usize) -> Links {
 fn until(
     links: &mut Links,
     mut next: impl FnMut(&mut Links),
-    mut land: impl FnMut(Arrival<'_>),
+    mut land: impl FnMut(LinkArrival<'_>),
     done: &Cell<bool>,
 ) {
     let start = Instant::now();
@@ -293,7 +298,7 @@ fn until(
         next(links);
         let came = links.progress(|arrival| {
             land(arrival);
-            Landed::Taken
+            Acceptance::Taken
         });
         if !came.unwrap() {
             links.wait(Duration::from_millis(5)).unwrap();
@@ -310,25 +315,25 @@ fn other_process(words: &str) {
     links.connect(0, &from_hex(address)).unwrap();
     println!("address {}", to_hex(links.address()));
     let into = links.region(REGION).unwrap();
-    let (mut sent, mut came, mut posted) = (0, 0, Posted::Full);
+    let (mut sent, mut came, mut posted) = (0, 0, PostResult::Full);
     let (remote, fetched, done) = (Cell::new(None), Cell::new(false), Cell::new(false));
     let next = |links: &mut Links| {
         if sent < EACH {
-            sent += usize::from(links.send(0, 1, &[&payload(sent)]) == Ok(Posted::Accepted));
+            sent += usize::from(links.send(0, 1, &[&payload(sent)]) == Ok(PostResult::Accepted));
         } else if sent == EACH && fetched.get() {
-            sent += usize::from(links.send(0, 1, &[b"read"]) == Ok(Posted::Accepted));
+            sent += usize::from(links.send(0, 1, &[b"read"]) == Ok(PostResult::Accepted));
         }
-        if let (Some(remote), Posted::Full) = (remote.get(), posted) {
+        if let (Some(remote), PostResult::Full) = (remote.get(), posted) {
             posted = links.fetch(0, remote, (&into, 0, REGION), 5).unwrap();
         }
     };
-    let land = |arrival: Arrival<'_>| match arrival {
-        Arrival::Packet { payload: b"end", .. } => done.set(true),
-        Arrival::Packet { payload, .. } if came == EACH => {
+    let land = |arrival: LinkArrival<'_>| match arrival {
+        LinkArrival::Packet { payload: b"end", .. } => done.set(true),
+        LinkArrival::Packet { payload, .. } if came == EACH => {
             remote.set(Some(Remote::from_bytes(payload.try_into().unwrap())));
         }
-        Arrival::Packet { payload, .. } => check("the other process", &mut came, payload),
-        Arrival::Fetched { .. } => fetched.set(true),
+        LinkArrival::Packet { payload, .. } => check("the other process", &mut came, payload),
+        LinkArrival::Fetched { .. } => fetched.set(true),
     };
     until(&mut links, next, land, &done);
     let mut read = vec![0; REGION];
@@ -369,13 +374,13 @@ fn two_processes_exchange_packets_and_a_region() {
                 _ if sent == EACH + 1 && read.get() => b"end".to_vec(),
                 _ => return,
             };
-            sent += usize::from(links.send(1, 1, &[&packet]) == Ok(Posted::Accepted));
+            sent += usize::from(links.send(1, 1, &[&packet]) == Ok(PostResult::Accepted));
             ended.set(sent == EACH + 2);
         };
-        let land = |arrival: Arrival<'_>| match arrival {
-            Arrival::Packet { payload: b"read", .. } => read.set(true),
-            Arrival::Packet { payload, .. } => check(&provider, &mut came, payload),
-            Arrival::Fetched { .. } => panic!("{provider}: nothing is read here"),
+        let land = |arrival: LinkArrival<'_>| match arrival {
+            LinkArrival::Packet { payload: b"read", .. } => read.set(true),
+            LinkArrival::Packet { payload, .. } => check(&provider, &mut came, payload),
+            LinkArrival::Fetched { .. } => panic!("{provider}: nothing is read here"),
         };
         until(&mut links, next, land, &ended);
         // The provider may go on within calls only, until the other has the last packet.
@@ -402,7 +407,7 @@ fn from_hex(text: &str) -> Vec<u8> {
 /// Sends bytes as they are, as a host that is none.
 fn send_raw(stranger: &mut Endpoint, to: Peer, bytes: &[u8], job: &mut Job) {
     let start = Instant::now();
-    while stranger.inject(to, bytes).unwrap() == Posted::Full {
+    while stranger.inject(to, bytes).unwrap() == PostResult::Full {
         stranger.poll().unwrap();
         job.progress(|_, arrival| panic!("{arrival:?}"));
         assert!(start.elapsed() < PATIENCE);
@@ -449,17 +454,17 @@ fn packets_that_cannot_be_are_counted_and_not_landed() {
 #[test]
 fn idle_links_sleep_and_wake_for_a_packet() {
     each(2, |mut job| {
-        let (mut sent, mut came, start) = (Posted::Full, 0, Instant::now());
+        let (mut sent, mut came, start) = (PostResult::Full, 0, Instant::now());
         let [first, second] = &mut job.hosts[..] else { panic!() };
         while came == 0 {
-            if sent == Posted::Full {
+            if sent == PostResult::Full {
                 sent = first.send(1, 0, &[b"first"]).unwrap();
             }
-            first.progress(|_| Landed::Taken).unwrap();
+            first.progress(|_| Acceptance::Taken).unwrap();
             second
                 .progress(|_| {
                     came += 1;
-                    Landed::Taken
+                    Acceptance::Taken
                 })
                 .unwrap();
             assert!(start.elapsed() < PATIENCE, "{}", job.name);
@@ -473,17 +478,20 @@ fn idle_links_sleep_and_wake_for_a_packet() {
         assert!(used < start.elapsed() / 2, "{}: {used:?} while idle", job.name);
 
         let start = Instant::now();
-        while first.send(1, 0, &[b"second"]).unwrap() == Posted::Full {
-            first.progress(|_| Landed::Taken).unwrap();
+        while first.send(1, 0, &[b"second"]).unwrap() == PostResult::Full {
+            first.progress(|_| Acceptance::Taken).unwrap();
         }
         while came == 1 {
             second.wait(Duration::from_secs(5)).unwrap();
-            first.progress(|_| Landed::Taken).unwrap();
+            first.progress(|_| Acceptance::Taken).unwrap();
             second
                 .progress(|arrival| {
-                    assert_eq!(arrival, Arrival::Packet { source: 0, lane: 0, payload: b"second" });
+                    assert_eq!(
+                        arrival,
+                        LinkArrival::Packet { source: 0, lane: 0, payload: b"second" }
+                    );
                     came += 1;
-                    Landed::Taken
+                    Acceptance::Taken
                 })
                 .unwrap();
             assert!(start.elapsed() < PATIENCE, "{}", job.name);
@@ -508,7 +516,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
         }
         let Some(survey) = survey() else { return };
         let offer = usable(&survey)[&job.name];
-        let small = Layout { window: 4096, most: 8000, ..LAYOUT };
+        let small = LinkLayout { window: 4096, most: 8000, ..LAYOUT };
         let error = Links::open(&survey, offer, (0, 2, 1), small, KEY).err().unwrap().to_string();
         assert!(error.contains("two must fit"), "{error}");
     });
@@ -518,7 +526,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
 fn a_window_grows_for_a_source_that_sends_much_within_the_budget() {
     let Some(survey) = survey() else { return };
     let layout =
-        Layout { payload: 16 << 10, window: 4096, most: 1 << 16, budget: 60 << 10, lanes: 1 };
+        LinkLayout { payload: 16 << 10, window: 4096, most: 1 << 16, budget: 60 << 10, lanes: 1 };
     for (provider, offer) in usable(&survey) {
         let open = |own| Links::open(&survey, offer, (own, 3, 2), layout, KEY);
         let Ok(mut hosts) = (0..3).map(open).collect::<Result<Vec<_>, _>>() else { continue };
@@ -531,17 +539,17 @@ fn a_window_grows_for_a_source_that_sends_much_within_the_budget() {
             for from in [1, 2] {
                 let longest = hosts[from].longest(0, 0);
                 if hosts[from].send(0, 0, &[&vec![from as u8; longest]]).unwrap()
-                    == Posted::Accepted
+                    == PostResult::Accepted
                 {
                     sent[from] += longest;
                 }
                 hosts[from].progress(|arrival| panic!("{arrival:?}")).unwrap();
             }
             let landed = hosts[0].progress(|arrival| {
-                let Arrival::Packet { source, payload, .. } = arrival else { panic!() };
+                let LinkArrival::Packet { source, payload, .. } = arrival else { panic!() };
                 assert!(payload.iter().all(|byte| u32::from(*byte) == source));
                 came[source as usize] += payload.len();
-                Landed::Taken
+                Acceptance::Taken
             });
             landed.unwrap();
             if came[1] > 0 && came[2] > 0 && !hosts[0].is_connected(1) {

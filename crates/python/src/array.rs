@@ -5,10 +5,10 @@
 //! would need a copy that nobody has asked for, and for a receive a second one back. What cannot be
 //! taken is an error that says what to write instead.
 //!
-//! An [`Array`] holds the buffer: until it is dropped Python neither frees nor moves the memory.
-//! That Python writes into it meanwhile, on another thread or between the start of a request and
-//! its end, cannot be kept from happening; then bytes are mixed, as with numpy's own functions,
-//! which let other threads run too.
+//! A [`PythonArray`] holds the buffer: until it is dropped Python neither frees nor moves the
+//! memory. That Python writes into it meanwhile, on another thread or between the start of a
+//! request and its end, cannot be kept from happening; then bytes are mixed, as with numpy's own
+//! functions, which let other threads run too.
 
 use std::ptr::NonNull;
 
@@ -16,12 +16,12 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::element::Element;
+use crate::element::ElementKind;
 use crate::gate;
 
 /// Memory of a Python object.
 #[derive(Debug)]
-pub(crate) struct Array {
+pub(crate) struct PythonArray {
     /// There until this is dropped.
     buffer: Option<PyUntypedBuffer>,
     start: NonNull<u8>,
@@ -31,14 +31,14 @@ pub(crate) struct Array {
 
 // SAFETY: the memory is pinned by the buffer, which attaches itself to the interpreter to be
 // dropped; nothing else of it is tied to a thread.
-unsafe impl Send for Array {}
+unsafe impl Send for PythonArray {}
 
-impl Array {
+impl PythonArray {
     /// The memory of an object to be read. `role` is the parameter's name, for errors.
     ///
     /// # Errors
     /// It has no buffer, holds references to objects, or is not in one piece.
-    pub(crate) fn to_read(object: &Bound<'_, PyAny>, role: &str) -> PyResult<Array> {
+    pub(crate) fn to_read(object: &Bound<'_, PyAny>, role: &str) -> PyResult<PythonArray> {
         let (buffer, is_constant) = match PyUntypedBuffer::get(object) {
             Ok(buffer) => (buffer, false),
             Err(error) => match without_dimensions(object) {
@@ -46,7 +46,7 @@ impl Array {
                 None => return Err(refuse(object, role, &error)),
             },
         };
-        if Element::holds_references(buffer.format()) {
+        if ElementKind::holds_references(buffer.format()) {
             return Err(PyTypeError::new_err(format!(
                 "{role}: an array of Python objects holds addresses, which mean nothing to another \
                  process: use send_object, or another dtype"
@@ -66,15 +66,15 @@ impl Array {
         let start = NonNull::new(buffer.buf_ptr().cast()).filter(|_| length > 0);
         let start = start.unwrap_or(NonNull::dangling());
         let is_writable = !buffer.readonly() && !is_constant;
-        Ok(Array { buffer: Some(buffer), start, length, is_writable })
+        Ok(PythonArray { buffer: Some(buffer), start, length, is_writable })
     }
 
     /// The memory of an object to be written.
     ///
     /// # Errors
-    /// As [`Array::to_read`], or it is read-only.
-    pub(crate) fn to_write(object: &Bound<'_, PyAny>, role: &str) -> PyResult<Array> {
-        let array = Array::to_read(object, role)?;
+    /// As [`PythonArray::to_read`], or it is read-only.
+    pub(crate) fn to_write(object: &Bound<'_, PyAny>, role: &str) -> PyResult<PythonArray> {
+        let array = PythonArray::to_read(object, role)?;
         if array.is_writable {
             return Ok(array);
         }
@@ -100,7 +100,7 @@ impl Array {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// Its bytes, to be changed: it is writable, as what [`Array::to_write`] gives is.
+    /// Its bytes, to be changed: it is writable, as what [`PythonArray::to_write`] gives is.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(self.is_writable, "an array is written that was taken to be read");
         // SAFETY: as for `bytes`, and the buffer is writable.
@@ -126,12 +126,12 @@ impl Array {
     ///
     /// # Errors
     /// Nothing that can be computed with.
-    pub(crate) fn element(&self) -> PyResult<Element> {
-        Element::of(self.buffer().format(), self.buffer().item_size())
+    pub(crate) fn element(&self) -> PyResult<ElementKind> {
+        ElementKind::of(self.buffer().format(), self.buffer().item_size())
     }
 }
 
-impl Drop for Array {
+impl Drop for PythonArray {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
             gate::later(buffer);

@@ -14,11 +14,11 @@ use hikyaku::{Collective, Commutative, MsgError, Number, Op, Reducer, Scope};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::array::Array;
-use crate::element::Element;
-use crate::gate::Inside;
-use crate::rank::{Comm, Rank};
-use crate::wait::{self, Wait};
+use crate::array::PythonArray;
+use crate::element::ElementKind;
+use crate::gate::GateGuard;
+use crate::rank::{PythonComm, PythonRank};
+use crate::wait::{self, WaitInfo};
 use crate::world::{World, existing};
 
 /// How elements are combined.
@@ -42,14 +42,14 @@ const OPERATORS: [(&str, Operator); 7] = [
 /// What a reduction computes: an operator on elements that have it.
 #[derive(Debug, Clone, Copy)]
 struct Computation {
-    element: Element,
+    element: ElementKind,
     operator: Operator,
 }
 
 impl Computation {
     /// # Errors
     /// There is no such operator, or not for such elements.
-    fn new(name: &str, array: &Array) -> PyResult<Computation> {
+    fn new(name: &str, array: &PythonArray) -> PyResult<Computation> {
         let found = OPERATORS.iter().find(|(known, _)| *known == name);
         let Some((_, operator)) = found else {
             let known = OPERATORS.map(|(known, _)| known).join(", ");
@@ -60,16 +60,18 @@ impl Computation {
             Err(PyTypeError::new_err(format!("op: '{name}' is not defined for {what}")))
         };
         let (element, operator) = match (element, *operator) {
-            (Element::F32 | Element::F64, Operator::Bits(_)) => return refuse("floats"),
-            (Element::Bool, Operator::Numbers(Op::Sum | Op::Product)) => {
+            (ElementKind::F32 | ElementKind::F64, Operator::Bits(_)) => return refuse("floats"),
+            (ElementKind::Bool, Operator::Numbers(Op::Sum | Op::Product)) => {
                 return refuse("booleans: use 'or', 'and', or integers");
             }
             // False is 0 and true is 1.
-            (Element::Bool, operator) => (Element::U8, operator),
+            (ElementKind::Bool, operator) => (ElementKind::U8, operator),
             // A sum is that of the parts.
-            (Element::C64, Operator::Numbers(Op::Sum)) => (Element::F32, *operator),
-            (Element::C128, Operator::Numbers(Op::Sum)) => (Element::F64, *operator),
-            (Element::C64 | Element::C128, _) => return refuse("complex numbers, only 'sum' is"),
+            (ElementKind::C64, Operator::Numbers(Op::Sum)) => (ElementKind::F32, *operator),
+            (ElementKind::C128, Operator::Numbers(Op::Sum)) => (ElementKind::F64, *operator),
+            (ElementKind::C64 | ElementKind::C128, _) => {
+                return refuse("complex numbers, only 'sum' is");
+            }
             (element, operator) => (element, operator),
         };
         Ok(Computation { element, operator })
@@ -77,7 +79,7 @@ impl Computation {
 }
 
 /// Something that is started with elements of one type.
-trait Reduction<'env> {
+trait TypedStart<'env> {
     /// Starts it: `array` has the elements, `into` those of a result beside it, if there is one.
     fn start<'s, T: Number, R: Reducer<T> + 's>(
         self,
@@ -94,7 +96,7 @@ fn reduce_with<'env>(
     computation: Computation,
     array: &'env mut [u8],
     into: &'env mut [u8],
-    reduction: impl Reduction<'env>,
+    reduction: impl TypedStart<'env>,
 ) -> PyResult<()> {
     let bytes = array.len().max(into.len());
     let op = match computation.operator {
@@ -114,16 +116,16 @@ fn reduce_with<'env>(
         }};
     }
     match computation.element {
-        Element::I8 => with!(i8),
-        Element::I16 => with!(i16),
-        Element::I32 => with!(i32),
-        Element::I64 => with!(i64),
-        Element::U8 | Element::Bool => with!(u8),
-        Element::U16 => with!(u16),
-        Element::U32 => with!(u32),
-        Element::U64 => with!(u64),
-        Element::F32 | Element::C64 => with!(f32),
-        Element::F64 | Element::C128 => with!(f64),
+        ElementKind::I8 => with!(i8),
+        ElementKind::I16 => with!(i16),
+        ElementKind::I32 => with!(i32),
+        ElementKind::I64 => with!(i64),
+        ElementKind::U8 | ElementKind::Bool => with!(u8),
+        ElementKind::U16 => with!(u16),
+        ElementKind::U32 => with!(u32),
+        ElementKind::U64 => with!(u64),
+        ElementKind::F32 | ElementKind::C64 => with!(f32),
+        ElementKind::F64 | ElementKind::C128 => with!(f64),
     }
 }
 
@@ -142,8 +144,8 @@ fn typed<T: Number>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
 /// A call of a collective.
 struct Calling<'py> {
     py: Python<'py>,
-    rank: Rc<Rank>,
-    world: Rc<Comm>,
+    rank: Rc<PythonRank>,
+    world: Rc<PythonComm>,
 }
 
 impl<'py> Calling<'py> {
@@ -159,7 +161,7 @@ impl<'py> Calling<'py> {
         start: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> Collective<'s>,
     ) -> PyResult<()> {
         let mut raised = None;
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let outcome = self.world.at(&inside).scope(|scope| {
             let mut flying = Some(start(scope));
             let ended = poll_fn(|_| match flying.take().map(Collective::test) {
@@ -170,7 +172,7 @@ impl<'py> Calling<'py> {
                 Some(Ok(Ok(()))) | None => Poll::Ready(Ok(())),
                 Some(Err(error)) => Poll::Ready(Err(error)),
             });
-            let wait = Wait { bytes, ..Wait::new(&self.rank, &self.world, &inside) };
+            let wait = WaitInfo { bytes, ..WaitInfo::new(&self.rank, &self.world, &inside) };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
                 // The scope gives up what is in it.
@@ -190,7 +192,7 @@ impl<'py> Calling<'py> {
     }
 
     /// Checks that the rows of an array can be divided evenly among the ranks: no row is cut.
-    fn check_rows(&self, parts: &Array, role: &str) -> PyResult<()> {
+    fn check_rows(&self, parts: &PythonArray, role: &str) -> PyResult<()> {
         let (size, rows) = (self.world.size() as usize, parts.rows());
         if rows.is_multiple_of(size) {
             return Ok(());
@@ -202,7 +204,7 @@ impl<'py> Calling<'py> {
     }
 
     /// Checks that `parts` has as many bytes as `part` of all ranks.
-    fn check(&self, parts: &Array, part: &Array, roles: [&str; 2]) -> PyResult<()> {
+    fn check(&self, parts: &PythonArray, part: &PythonArray, roles: [&str; 2]) -> PyResult<()> {
         self.check_rows(parts, roles[0])?;
         let (size, given) = (self.world.size(), parts.len());
         let needed = part.len() * size as usize;
@@ -224,7 +226,7 @@ macro_rules! reductions {
         $(#[$doc])*
         struct $name { $($field: $kind),* }
 
-        impl<'env> Reduction<'env> for $name {
+        impl<'env> TypedStart<'env> for $name {
             fn start<'s, T: Number, R: Reducer<T> + 's>(
                 self,
                 $scope: &'s Scope<'s, 'env>,
@@ -262,8 +264,8 @@ pub(crate) fn broadcast(
     let calling = Calling::new(py, world)?;
     let (root, is_root) = calling.root(root)?;
     let mut array = match is_root {
-        true => Array::to_read(array, "array")?,
-        false => Array::to_write(array, "array")?,
+        true => PythonArray::to_read(array, "array")?,
+        false => PythonArray::to_write(array, "array")?,
     };
     let bytes = array.len();
     if !array.is_writable() {
@@ -280,10 +282,10 @@ fn in_place(
     world: &World,
     array: &Bound<'_, PyAny>,
     op: &str,
-    reduction: impl for<'env> Reduction<'env>,
+    reduction: impl for<'env> TypedStart<'env>,
 ) -> PyResult<()> {
     let calling = Calling::new(py, world)?;
-    let mut array = Array::to_write(array, "array")?;
+    let mut array = PythonArray::to_write(array, "array")?;
     let computation = Computation::new(op, &array)?;
     reduce_with(&calling, computation, array.bytes_mut(), &mut [], reduction)
 }
@@ -301,7 +303,7 @@ pub(crate) fn reduce(
         return in_place(py, world, array, op, Reduce { root });
     }
     // What the operation leaves elsewhere than at the root is nobody's business.
-    let array = Array::to_read(array, "array")?;
+    let array = PythonArray::to_read(array, "array")?;
     let computation = Computation::new(op, &array)?;
     let mut aligned = vec![0_u64; array.len().div_ceil(8)];
     let copy = &mut bytemuck::cast_slice_mut(&mut aligned)[..array.len()];
@@ -339,7 +341,8 @@ pub(crate) fn reduce_scatter(
     op: &str,
 ) -> PyResult<()> {
     let calling = Calling::new(py, world)?;
-    let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
+    let (data, mut into) =
+        (PythonArray::to_read(data, "data")?, PythonArray::to_write(into, "into")?);
     calling.check(&data, &into, ["data", "into"])?;
     let computation = Computation::new(op, &data)?;
     if into.element()? != data.element()? {
@@ -361,9 +364,9 @@ pub(crate) fn gather(
 ) -> PyResult<()> {
     let calling = Calling::new(py, world)?;
     let (root, is_root) = calling.root(root)?;
-    let mine = Array::to_read(mine, "mine")?;
+    let mine = PythonArray::to_read(mine, "mine")?;
     let mut into = match into.filter(|_| is_root) {
-        Some(into) => Some(Array::to_write(into, "into")?),
+        Some(into) => Some(PythonArray::to_write(into, "into")?),
         None if is_root => {
             return Err(PyTypeError::new_err("into: the root needs an array to gather into"));
         }
@@ -372,7 +375,7 @@ pub(crate) fn gather(
     if let Some(into) = &into {
         calling.check(into, &mine, ["into", "mine"])?;
     }
-    let into = into.as_mut().map_or(&mut [][..], Array::bytes_mut);
+    let into = into.as_mut().map_or(&mut [][..], PythonArray::bytes_mut);
     let bytes = mine.len().max(into.len());
     calling.together(bytes, |scope| scope.igather_into(mine.bytes(), into, root))
 }
@@ -384,7 +387,8 @@ pub(crate) fn allgather(
     into: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let calling = Calling::new(py, world)?;
-    let (mine, mut into) = (Array::to_read(mine, "mine")?, Array::to_write(into, "into")?);
+    let (mine, mut into) =
+        (PythonArray::to_read(mine, "mine")?, PythonArray::to_write(into, "into")?);
     calling.check(&into, &mine, ["into", "mine"])?;
     calling.together(into.len(), |scope| scope.iallgather(mine.bytes(), into.bytes_mut()))
 }
@@ -398,9 +402,9 @@ pub(crate) fn scatter(
 ) -> PyResult<()> {
     let calling = Calling::new(py, world)?;
     let (root, is_root) = calling.root(root)?;
-    let mut into = Array::to_write(into, "into")?;
+    let mut into = PythonArray::to_write(into, "into")?;
     let all = match all.filter(|_| is_root) {
-        Some(all) => Some(Array::to_read(all, "data")?),
+        Some(all) => Some(PythonArray::to_read(all, "data")?),
         None if is_root => {
             return Err(PyTypeError::new_err("data: the root needs an array to scatter"));
         }
@@ -409,7 +413,7 @@ pub(crate) fn scatter(
     if let Some(all) = &all {
         calling.check(all, &into, ["data", "into"])?;
     }
-    let all = all.as_ref().map_or(&[][..], Array::bytes);
+    let all = all.as_ref().map_or(&[][..], PythonArray::bytes);
     let bytes = all.len().max(into.len());
     calling.together(bytes, |scope| scope.iscatter(all, into.bytes_mut(), root))
 }
@@ -421,7 +425,8 @@ pub(crate) fn alltoall(
     into: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let calling = Calling::new(py, world)?;
-    let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
+    let (data, mut into) =
+        (PythonArray::to_read(data, "data")?, PythonArray::to_write(into, "into")?);
     calling.check_rows(&data, "data")?;
     calling.check_rows(&into, "into")?;
     if data.len() != into.len() {
@@ -451,14 +456,14 @@ pub(crate) fn alltoallw(
             )));
         }
     }
-    let parts: PyResult<Vec<Array>> =
-        parts.iter().map(|part| Array::to_read(part, "parts")).collect();
-    let into: PyResult<Vec<Array>> =
-        into.iter().map(|place| Array::to_write(place, "into")).collect();
+    let parts: PyResult<Vec<PythonArray>> =
+        parts.iter().map(|part| PythonArray::to_read(part, "parts")).collect();
+    let into: PyResult<Vec<PythonArray>> =
+        into.iter().map(|place| PythonArray::to_write(place, "into")).collect();
     let (parts, mut into) = (parts?, into?);
-    let bytes = parts.iter().chain(&into).map(Array::len).sum();
+    let bytes = parts.iter().chain(&into).map(PythonArray::len).sum();
     calling.together(bytes, |scope| {
-        let places = into.iter_mut().map(Array::bytes_mut).collect();
-        scope.ialltoallv(parts.iter().map(Array::bytes).collect(), places)
+        let places = into.iter_mut().map(PythonArray::bytes_mut).collect();
+        scope.ialltoallv(parts.iter().map(PythonArray::bytes).collect(), places)
     })
 }

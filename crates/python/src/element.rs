@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 /// An element that can be computed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Element {
+pub(crate) enum ElementKind {
     Bool,
     I8,
     I16,
@@ -28,29 +28,29 @@ pub(crate) enum Element {
     C128,
 }
 
-impl Element {
+impl ElementKind {
     /// The element of a buffer's format (Python's module `struct`, PEP 3118).
     ///
     /// # Errors
     /// It is something else.
-    pub(crate) fn of(format: &CStr, bytes: usize) -> PyResult<Element> {
+    pub(crate) fn of(format: &CStr, bytes: usize) -> PyResult<ElementKind> {
         let text = format.to_bytes();
         let swapped = matches!(text.first(), Some(b'>' | b'!')) && bytes > 1;
         let known = match ElementType::from_format(format) {
             _ if swapped => None,
-            ElementType::Bool => Some(Element::Bool),
-            ElementType::SignedInteger { bytes: 1 } => Some(Element::I8),
-            ElementType::SignedInteger { bytes: 2 } => Some(Element::I16),
-            ElementType::SignedInteger { bytes: 4 } => Some(Element::I32),
-            ElementType::SignedInteger { bytes: 8 } => Some(Element::I64),
-            ElementType::UnsignedInteger { bytes: 1 } => Some(Element::U8),
-            ElementType::UnsignedInteger { bytes: 2 } => Some(Element::U16),
-            ElementType::UnsignedInteger { bytes: 4 } => Some(Element::U32),
-            ElementType::UnsignedInteger { bytes: 8 } => Some(Element::U64),
-            ElementType::Float { bytes: 4 } => Some(Element::F32),
-            ElementType::Float { bytes: 8 } => Some(Element::F64),
-            _ if text == b"Zf" => Some(Element::C64),
-            _ if text == b"Zd" => Some(Element::C128),
+            ElementType::Bool => Some(ElementKind::Bool),
+            ElementType::SignedInteger { bytes: 1 } => Some(ElementKind::I8),
+            ElementType::SignedInteger { bytes: 2 } => Some(ElementKind::I16),
+            ElementType::SignedInteger { bytes: 4 } => Some(ElementKind::I32),
+            ElementType::SignedInteger { bytes: 8 } => Some(ElementKind::I64),
+            ElementType::UnsignedInteger { bytes: 1 } => Some(ElementKind::U8),
+            ElementType::UnsignedInteger { bytes: 2 } => Some(ElementKind::U16),
+            ElementType::UnsignedInteger { bytes: 4 } => Some(ElementKind::U32),
+            ElementType::UnsignedInteger { bytes: 8 } => Some(ElementKind::U64),
+            ElementType::Float { bytes: 4 } => Some(ElementKind::F32),
+            ElementType::Float { bytes: 8 } => Some(ElementKind::F64),
+            _ if text == b"Zf" => Some(ElementKind::C64),
+            _ if text == b"Zd" => Some(ElementKind::C128),
             _ => None,
         };
         known.ok_or_else(|| {

@@ -2,7 +2,7 @@
 //!
 //! An mpi4py program asks for MPI_THREAD_MULTIPLE, and `import hikyaku` there is the same rank:
 //! then another thread may be in MPI at any time. What belongs to the rank is therefore
-//! [`Gated`]: it can be reached with an [`Inside`] alone, and is dropped inside. Without such
+//! [`Gated`]: it can be reached with a [`GateGuard`] alone, and is dropped inside. Without such
 //! threads there is no gate, and all this is a count.
 //!
 //! A thread that is inside of the gate must not wait for the interpreter: whoever has that may
@@ -53,11 +53,11 @@ impl Passage {
 }
 
 /// While this is there its thread is inside of the gate, if there is one.
-pub(crate) struct Inside(PhantomData<*const ()>);
+pub(crate) struct GateGuard(PhantomData<*const ()>);
 
-impl Inside {
+impl GateGuard {
     #[inline]
-    pub(crate) fn enter() -> Inside {
+    pub(crate) fn enter() -> GateGuard {
         PASSAGE.with(|passage| {
             let depth = passage.depth.get();
             passage.depth.set(depth + 1);
@@ -65,11 +65,11 @@ impl Inside {
                 passage.enter();
             }
         });
-        Inside(PhantomData)
+        GateGuard(PhantomData)
     }
 }
 
-impl Drop for Inside {
+impl Drop for GateGuard {
     #[inline]
     fn drop(&mut self) {
         PASSAGE.with(|passage| {
@@ -86,7 +86,7 @@ impl Drop for Inside {
 pub(crate) struct Paused(u32);
 
 impl Paused {
-    pub(crate) fn new(_: &Inside) -> Paused {
+    pub(crate) fn new(_: &GateGuard) -> Paused {
         PASSAGE.with(|passage| {
             let depth = passage.depth.take();
             passage.leave();
@@ -105,7 +105,7 @@ impl Drop for Paused {
 }
 
 /// Does something of Python's in the middle of a wait, without the gate.
-pub(crate) fn outside<R>(world: &World, _: &Inside, act: impl FnOnce() -> R) -> R {
+pub(crate) fn outside<R>(world: &World, _: &GateGuard, act: impl FnOnce() -> R) -> R {
     PASSAGE.with(|passage| {
         let (depth, held) = (passage.depth.take(), passage.held.take());
         let had_gate = held.is_some();
@@ -138,12 +138,12 @@ impl<T> Gated<T> {
     }
 
     #[inline]
-    pub(crate) fn get(&self, _: &Inside) -> &T {
+    pub(crate) fn get(&self, _: &GateGuard) -> &T {
         self.0.as_ref().expect("it is there until it is dropped")
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, _: &Inside) -> &mut T {
+    pub(crate) fn get_mut(&mut self, _: &GateGuard) -> &mut T {
         self.0.as_mut().expect("it is there until it is dropped")
     }
 }
@@ -151,7 +151,7 @@ impl<T> Gated<T> {
 impl<T> Drop for Gated<T> {
     #[inline]
     fn drop(&mut self) {
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         self.0 = None;
         drop(inside);
     }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   Request(7) ──┐        thread-local of the rank's thread
-//!   Window(8) ───┼──────► Rank { communicators, requests, windows, variables, showings }
+//!   Window(8) ───┼──────► PythonRank { communicators, requests, windows, variables, showings }
 //!   collected elsewhere: number ──► ORPHANS ──► let go of in the next call
 //! ```
 
@@ -24,8 +24,8 @@ use hikyaku::{Received, World};
 use pyo3::prelude::*;
 
 use crate::error::{Error, raise_init};
-use crate::gate::{Gated, Inside};
-use crate::shared::{Showing, Variable};
+use crate::gate::{GateGuard, Gated};
+use crate::shared::{Showing, VariablePart};
 use crate::wait::Habit;
 use crate::window::AnyWindow;
 
@@ -33,7 +33,7 @@ use crate::window::AnyWindow;
 pub(crate) type InFlight = Pin<Box<dyn Future<Output = Result<Option<Received>, hikyaku::Error>>>>;
 
 /// What a request has come to.
-pub(crate) enum Stage {
+pub(crate) enum RequestStage {
     Open(Gated<InFlight>),
     /// Out of the table while it is polled: a signal handler may ask meanwhile.
     Polled,
@@ -41,21 +41,21 @@ pub(crate) enum Stage {
 }
 
 /// A communicator.
-pub(crate) struct Comm {
+pub(crate) struct PythonComm {
     world: Gated<World>,
     rank: u32,
     size: u32,
 }
 
-impl Comm {
-    fn new(world: World, _: &Inside) -> Rc<Comm> {
+impl PythonComm {
+    fn new(world: World, _: &GateGuard) -> Rc<PythonComm> {
         let (rank, size) = (world.rank(), world.size());
-        Rc::new(Comm { world: Gated::new(world), rank, size })
+        Rc::new(PythonComm { world: Gated::new(world), rank, size })
     }
 
     /// The communicator itself.
     #[inline]
-    pub(crate) fn at(&self, inside: &Inside) -> &World {
+    pub(crate) fn at(&self, inside: &GateGuard) -> &World {
         self.world.get(inside)
     }
 
@@ -73,22 +73,22 @@ impl Comm {
 }
 
 /// A request, and whether a Python object still names it.
-struct Entry {
-    stage: Stage,
+struct RequestEntry {
+    stage: RequestStage,
     is_named: bool,
 }
 
 /// What this process is in its job.
-pub(crate) struct Rank {
+pub(crate) struct PythonRank {
     /// The world and what was made of it, by number: even ones for arrays, and beside each, odd,
     /// one for objects. They are made together, so that ranks need not agree on when.
     /// `None`: freed.
-    communicators: RefCell<Vec<Option<Rc<Comm>>>>,
-    requests: RefCell<BTreeMap<u64, Entry>>,
+    communicators: RefCell<Vec<Option<Rc<PythonComm>>>>,
+    requests: RefCell<BTreeMap<u64, RequestEntry>>,
     windows: RefCell<BTreeMap<u64, Rc<Gated<AnyWindow>>>>,
-    variables: RefCell<BTreeMap<u64, Rc<Variable>>>,
+    variables: RefCell<BTreeMap<u64, Rc<VariablePart>>>,
     showings: RefCell<BTreeMap<u64, Rc<Showing>>>,
-    /// How many requests are [`Stage::Open`]: what every wait looks at.
+    /// How many requests are [`RequestStage::Open`]: what every wait looks at.
     open: Cell<usize>,
     next: Cell<u64>,
     /// How waits for messages and for shared variables have gone.
@@ -97,15 +97,15 @@ pub(crate) struct Rank {
 }
 
 /// What a thread knows of the rank.
-enum Here {
+enum ThreadRank {
     /// Not this thread's, or not yet.
     Nothing,
-    Rank(Rc<Rank>),
+    Rank(Rc<PythonRank>),
     Left,
 }
 
 thread_local! {
-    static HERE: RefCell<Here> = const { RefCell::new(Here::Nothing) };
+    static HERE: RefCell<ThreadRank> = const { RefCell::new(ThreadRank::Nothing) };
 }
 
 /// Whether some thread of this process has joined the job.
@@ -119,11 +119,11 @@ static ORPHANS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static HAVE_ORPHANS: AtomicBool = AtomicBool::new(false);
 
 /// The rank, if this is its thread and it is in its job.
-pub(crate) fn here() -> PyResult<Rc<Rank>> {
+pub(crate) fn here() -> PyResult<Rc<PythonRank>> {
     let found = HERE.with_borrow(|here| match here {
-        Here::Rank(rank) => Some(Ok(Rc::clone(rank))),
-        Here::Left => Some(Err("this process has left its job: there is no way back")),
-        Here::Nothing => None,
+        ThreadRank::Rank(rank) => Some(Ok(Rc::clone(rank))),
+        ThreadRank::Left => Some(Err("this process has left its job: there is no way back")),
+        ThreadRank::Nothing => None,
     });
     let rank = match found {
         _ if FORKED.load(Ordering::Relaxed) => {
@@ -143,8 +143,8 @@ pub(crate) fn here() -> PyResult<Rc<Rank>> {
 }
 
 /// Joins the job; again, the rank that it is already.
-pub(crate) fn join() -> PyResult<Rc<Rank>> {
-    let is_new = HERE.with_borrow(|here| matches!(here, Here::Nothing));
+pub(crate) fn join() -> PyResult<Rc<PythonRank>> {
+    let is_new = HERE.with_borrow(|here| matches!(here, ThreadRank::Nothing));
     if !is_new || FORKED.load(Ordering::Relaxed) || JOINED.swap(true, Ordering::Relaxed) {
         return here();
     }
@@ -152,10 +152,10 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
         JOINED.store(false, Ordering::Relaxed);
         raise_init(&error)
     })?;
-    let inside = Inside::enter();
-    let both = [world.beside(), world].map(|world| Some(Comm::new(world, &inside)));
+    let inside = GateGuard::enter();
+    let both = [world.beside(), world].map(|world| Some(PythonComm::new(world, &inside)));
     drop(inside);
-    let rank = Rc::new(Rank {
+    let rank = Rc::new(PythonRank {
         communicators: RefCell::new(both.into_iter().rev().collect()),
         requests: RefCell::default(),
         windows: RefCell::default(),
@@ -166,7 +166,7 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
         messages: Habit::default(),
         turns: Habit::default(),
     });
-    HERE.set(Here::Rank(Rc::clone(&rank)));
+    HERE.set(ThreadRank::Rank(Rc::clone(&rank)));
     Ok(rank)
 }
 
@@ -175,11 +175,11 @@ pub(crate) fn join() -> PyResult<Rc<Rank>> {
 #[pyfunction]
 #[pyo3(name = "_leave")]
 pub(crate) fn leave(in_order: bool) {
-    let is_here = HERE.with_borrow(|here| matches!(here, Here::Rank(_)));
+    let is_here = HERE.with_borrow(|here| matches!(here, ThreadRank::Rank(_)));
     if !is_here {
         return;
     }
-    if let Here::Rank(rank) = HERE.replace(Here::Left) {
+    if let ThreadRank::Rank(rank) = HERE.replace(ThreadRank::Left) {
         if in_order {
             rank.clear();
         } else {
@@ -196,20 +196,20 @@ pub(crate) fn forked() {
     leave(false);
 }
 
-impl Rank {
+impl PythonRank {
     /// The communicator of a number.
     ///
     /// # Errors
     /// It is nobody's.
-    pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<Comm>> {
+    pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<PythonComm>> {
         let found = self.communicators.borrow().get(number).cloned().flatten();
         found.ok_or_else(|| Error::new_err("this communicator has been freed, or never was"))
     }
 
     /// Takes a communicator in, and the one for objects beside it; its number.
-    pub(crate) fn add_communicators(&self, pair: [World; 2], inside: &Inside) -> usize {
+    pub(crate) fn add_communicators(&self, pair: [World; 2], inside: &GateGuard) -> usize {
         let mut all = self.communicators.borrow_mut();
-        all.extend(pair.map(|world| Some(Comm::new(world, inside))));
+        all.extend(pair.map(|world| Some(PythonComm::new(world, inside))));
         all.len() - 2
     }
 
@@ -245,7 +245,8 @@ impl Rank {
     /// messages. Its name.
     pub(crate) fn start(&self, operation: InFlight) -> u64 {
         let id = self.name();
-        let entry = Entry { stage: Stage::Open(Gated::new(operation)), is_named: true };
+        let entry =
+            RequestEntry { stage: RequestStage::Open(Gated::new(operation)), is_named: true };
         self.requests.borrow_mut().insert(id, entry);
         self.open.set(self.open.get() + 1);
         self.poll(id);
@@ -282,7 +283,7 @@ impl Rank {
     }
 
     /// Takes a part of a shared variable in, which has one name; that name.
-    pub(crate) fn add_variable(&self, variable: Rc<Variable>) -> u64 {
+    pub(crate) fn add_variable(&self, variable: Rc<VariablePart>) -> u64 {
         let id = self.name();
         self.variables.borrow_mut().insert(id, variable);
         id
@@ -313,7 +314,7 @@ impl Rank {
             return;
         }
         let world = self.communicators.borrow().first().cloned().flatten();
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let pin = world.and_then(|world| world.at(&inside).alloc::<u8>(1).ok());
         drop(inside);
         if let Some(pin) = pin {
@@ -352,24 +353,24 @@ impl Rank {
     /// Polls an operation once, if it is in flight.
     pub(crate) fn poll(&self, id: u64) {
         let taken = self.requests.borrow_mut().get_mut(&id).and_then(|entry| {
-            let is_open = matches!(entry.stage, Stage::Open(_));
-            is_open.then(|| std::mem::replace(&mut entry.stage, Stage::Polled))
+            let is_open = matches!(entry.stage, RequestStage::Open(_));
+            is_open.then(|| std::mem::replace(&mut entry.stage, RequestStage::Polled))
         });
-        let Some(Stage::Open(mut operation)) = taken else { return };
-        let inside = Inside::enter();
+        let Some(RequestStage::Open(mut operation)) = taken else { return };
+        let inside = GateGuard::enter();
         let in_place = operation.get_mut(&inside).as_mut();
         let polled = in_place.poll(&mut Context::from_waker(Waker::noop()));
         drop(inside);
         let stage = match polled {
-            Poll::Pending => Stage::Open(operation),
+            Poll::Pending => RequestStage::Open(operation),
             Poll::Ready(result) => {
                 self.open.set(self.open.get() - 1);
                 drop(operation);
-                Stage::Done(result)
+                RequestStage::Done(result)
             }
         };
         let mut requests = self.requests.borrow_mut();
-        let is_over = matches!(stage, Stage::Done(_));
+        let is_over = matches!(stage, RequestStage::Done(_));
         match requests.get_mut(&id) {
             Some(entry) if entry.is_named || !is_over => entry.stage = stage,
             _ => _ = requests.remove(&id),
@@ -379,14 +380,14 @@ impl Rank {
     /// Whether a request is done; one that is no more is.
     pub(crate) fn is_done(&self, id: u64) -> bool {
         let requests = self.requests.borrow();
-        requests.get(&id).is_none_or(|entry| matches!(entry.stage, Stage::Done(_)))
+        requests.get(&id).is_none_or(|entry| matches!(entry.stage, RequestStage::Done(_)))
     }
 
     /// The result of a request that is done; it stays there for who asks again.
     pub(crate) fn result(&self, id: u64) -> Option<Result<Option<Received>, hikyaku::Error>> {
         let requests = self.requests.borrow();
         match requests.get(&id)?.stage {
-            Stage::Done(ref result) => Some(result.clone()),
+            RequestStage::Done(ref result) => Some(result.clone()),
             _ => None,
         }
     }
@@ -394,8 +395,8 @@ impl Rank {
     /// Gives an operation up: a receive is withdrawn, a send too if it has not begun.
     pub(crate) fn cancel(&self, id: u64) {
         let before = self.requests.borrow_mut().get_mut(&id).and_then(|entry| {
-            let is_open = matches!(entry.stage, Stage::Open(_));
-            let cancelled = Stage::Done(Err(hikyaku::MsgError::Cancelled.into()));
+            let is_open = matches!(entry.stage, RequestStage::Open(_));
+            let cancelled = RequestStage::Done(Err(hikyaku::MsgError::Cancelled.into()));
             is_open.then(|| std::mem::replace(&mut entry.stage, cancelled))
         });
         if before.is_some() {
@@ -414,7 +415,7 @@ impl Rank {
         let Some(entry) = requests.get_mut(&id) else { return };
         entry.is_named = false;
         let removed =
-            if matches!(entry.stage, Stage::Done(_)) { requests.remove(&id) } else { None };
+            if matches!(entry.stage, RequestStage::Done(_)) { requests.remove(&id) } else { None };
         drop(requests);
         drop(removed);
     }
@@ -441,7 +442,7 @@ pub(crate) fn forget(id: u64) {
     let rank = HERE.try_with(|here| {
         let here = here.borrow();
         match &*here {
-            Here::Rank(rank) => Some(Rc::clone(rank)),
+            ThreadRank::Rank(rank) => Some(Rc::clone(rank)),
             _ => None,
         }
     });

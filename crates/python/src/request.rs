@@ -6,9 +6,9 @@ use std::task::Poll;
 use pyo3::prelude::*;
 
 use crate::error::raise;
-use crate::gate::Inside;
+use crate::gate::GateGuard;
 use crate::rank::{self, forget};
-use crate::wait::{self, Wait};
+use crate::wait::{self, WaitInfo};
 use crate::world::Received;
 
 /// An operation in flight: what isend and irecv give.
@@ -42,8 +42,8 @@ impl Request {
             }
         });
         let alone = (world.size() == 1).then_some(1);
-        let inside = Inside::enter();
-        wait::run(py, &Wait { alone, ..Wait::new(&rank, &world, &inside) }, done)?;
+        let inside = GateGuard::enter();
+        wait::run(py, &WaitInfo { alone, ..WaitInfo::new(&rank, &world, &inside) }, done)?;
         drop(inside);
         let result = rank.result(self.id).unwrap_or(Ok(None));
         Ok(result.map_err(raise)?.map(Received::from))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                                            the rank's table:
-//!   with x.write() as a:     Shared, Access ──► Showing { arrays } ──► Variable { part, guard }
+//!   with x.write() as a:     Shared, Access ──► Showing { arrays } ──► VariablePart { guard }
 //!       a[0] += 1                                   │                      ▲
 //!                                                   └─ array ──► Memory ───┘ (keeps the entry)
 //! ```
@@ -23,15 +23,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::raise;
-use crate::gate::{Gated, Inside};
+use crate::gate::{GateGuard, Gated};
 use crate::memory::Memory;
 use crate::number;
-use crate::rank::{self, Comm, Rank, forget};
-use crate::shown::{Pool, Shown};
-use crate::wait::{self, Wait};
+use crate::rank::{self, PythonComm, PythonRank, forget};
+use crate::shown::{Pool, ShownArray};
+use crate::wait::{self, WaitInfo};
 
 /// A part of a shared variable in the rank's table.
-pub(crate) struct Variable {
+pub(crate) struct VariablePart {
     variable: Gated<shared::Shared<u8>>,
     part: Gated<shared::Part<u8>>,
     held: RefCell<Option<Gated<Guard>>>,
@@ -62,10 +62,10 @@ impl Guard {
     }
 }
 
-impl Variable {
+impl VariablePart {
     /// Acquires it at once, if that is simple.
     #[inline]
-    fn free(&self, writes: bool, inside: &Inside) -> PyResult<Option<Guard>> {
+    fn free(&self, writes: bool, inside: &GateGuard) -> PyResult<Option<Guard>> {
         let part = self.part.get(inside);
         Ok(match writes {
             true => part.write_free().map_err(raise)?.map(Guard::Write),
@@ -74,20 +74,20 @@ impl Variable {
     }
 }
 
-impl Variable {
+impl VariablePart {
     fn name(&self) -> String {
-        self.variable.get(&Inside::enter()).name().to_owned()
+        self.variable.get(&GateGuard::enter()).name().to_owned()
     }
 
     fn shape(&self) -> Vec<u64> {
-        self.part.get(&Inside::enter()).shape().to_vec()
+        self.part.get(&GateGuard::enter()).shape().to_vec()
     }
 }
 
 /// What shows a part of a shared variable to programs, in the rank's table.
 pub(crate) struct Showing {
-    variable: Rc<Variable>,
-    name: Name,
+    variable: Rc<VariablePart>,
+    name: EntryName,
     dtype: Py<PyAny>,
     written: RefCell<Pool>,
     read: RefCell<Pool>,
@@ -110,7 +110,7 @@ impl Showing {
         }
         // Making one runs Python, which may drop any other.
         drop(shown);
-        let place = guard.get_mut(&Inside::enter()).place();
+        let place = guard.get_mut(&GateGuard::enter()).place();
         let shown = self.show(py, writes, place)?;
         let array = shown.array(py);
         let replaced = pool.borrow_mut().add(shown);
@@ -124,27 +124,27 @@ impl Showing {
         py: Python<'_>,
         writes: bool,
         (start, length): (NonNull<u8>, usize),
-    ) -> PyResult<Shown> {
+    ) -> PyResult<ShownArray> {
         // The name keeps the variable, and so the bytes in their place.
         let keeper = Box::new(self.name.another(&self.variable));
         let contents = Bound::new(py, Memory::new(keeper, start, length, writes)?)?;
         let shape = PyTuple::new(py, self.variable.shape())?;
-        Shown::new(&shape, &self.dtype, contents.into_any())
+        ShownArray::new(&shape, &self.dtype, contents.into_any())
     }
 }
 
 /// The name of an entry in the rank's table, which is there as long as it has one.
-pub(crate) struct Name(u64);
+pub(crate) struct EntryName(u64);
 
-impl Name {
+impl EntryName {
     /// Another name of the same variable.
-    fn another(&self, variable: &Variable) -> Name {
+    fn another(&self, variable: &VariablePart) -> EntryName {
         variable.names.set(variable.names.get() + 1);
-        Name(self.0)
+        EntryName(self.0)
     }
 }
 
-impl Drop for Name {
+impl Drop for EntryName {
     fn drop(&mut self) {
         forget(self.0);
     }
@@ -160,7 +160,7 @@ impl Drop for Name {
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Shared {
     /// Of what shows it.
-    name: Arc<Name>,
+    name: Arc<EntryName>,
     /// The type of its elements.
     #[pyo3(get)]
     dtype: Py<PyAny>,
@@ -172,18 +172,19 @@ impl Shared {
     /// A part of a variable.
     fn new(
         py: Python<'_>,
-        rank: &Rank,
+        rank: &PythonRank,
         variable: Gated<shared::Shared<u8>>,
         part: u64,
         dtype: Py<PyAny>,
     ) -> PyResult<Shared> {
-        let part = variable.get(&Inside::enter()).part(part).map(Gated::new).map_err(raise)?;
-        let variable = Variable { variable, part, held: RefCell::default(), names: Cell::new(1) };
+        let part = variable.get(&GateGuard::enter()).part(part).map(Gated::new).map_err(raise)?;
+        let variable =
+            VariablePart { variable, part, held: RefCell::default(), names: Cell::new(1) };
         let variable = Rc::new(variable);
-        let name = Name(rank.add_variable(Rc::clone(&variable)));
+        let name = EntryName(rank.add_variable(Rc::clone(&variable)));
         let (written, read) = (RefCell::default(), RefCell::default());
         let showing = Showing { variable, name, dtype: dtype.clone_ref(py), written, read };
-        let name = Arc::new(Name(rank.add_showing(showing)));
+        let name = Arc::new(EntryName(rank.add_showing(showing)));
         let access = |writes| Access { name: Arc::clone(&name), writes, timeout: None };
         let (writer, reader) = (Py::new(py, access(true))?, Py::new(py, access(false))?);
         Ok(Shared { name, dtype, writer, reader })
@@ -192,13 +193,13 @@ impl Shared {
     /// Makes a variable. Every rank has come here.
     pub(crate) fn make(
         py: Python<'_>,
-        rank: &Rank,
-        world: &Comm,
+        rank: &PythonRank,
+        world: &PythonComm,
         (name, shape): (&str, &[u64]),
         (element, dtype): (shared::Element, Py<PyAny>),
         options: shared::SharedOptions,
     ) -> PyResult<Shared> {
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let made = world.at(&inside).shared_bytes(name, shape, element, options);
         let made = made.map(Gated::new).map_err(raise)?;
         drop(inside);
@@ -207,12 +208,12 @@ impl Shared {
 
     /// Finds a variable that this rank has made.
     pub(crate) fn named(
-        rank: &Rank,
-        world: &Comm,
+        rank: &PythonRank,
+        world: &PythonComm,
         name: &str,
         dtype_of: &Bound<'_, PyAny>,
     ) -> PyResult<Shared> {
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let found = world.at(&inside).shared_named_bytes(name).map(Gated::new).map_err(raise)?;
         let element = found.get(&inside).element().name.clone();
         drop(inside);
@@ -220,7 +221,7 @@ impl Shared {
         Shared::new(dtype_of.py(), rank, found, 0, dtype)
     }
 
-    fn variable(&self) -> PyResult<Rc<Variable>> {
+    fn variable(&self) -> PyResult<Rc<VariablePart>> {
         Ok(Rc::clone(&rank::here()?.showing(self.name.0)?.variable))
     }
 
@@ -268,14 +269,14 @@ impl Shared {
     /// Where this part begins in the whole array.
     #[getter]
     fn origin<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let origin = self.variable()?.part.get(&Inside::enter()).origin().to_vec();
+        let origin = self.variable()?.part.get(&GateGuard::enter()).origin().to_vec();
         PyTuple::new(py, origin)
     }
 
     /// How many parts the whole array has, each with a lock of its own.
     #[getter]
     fn parts(&self) -> PyResult<u64> {
-        Ok(self.variable()?.variable.get(&Inside::enter()).parts())
+        Ok(self.variable()?.variable.get(&GateGuard::enter()).parts())
     }
 
     /// One of the parts. The whole variable is its part 0.
@@ -284,33 +285,33 @@ impl Shared {
         py: Python<'_>,
         #[pyo3(from_py_with = number::part)] number: u64,
     ) -> PyResult<Shared> {
-        let variable = Gated::new(self.variable()?.variable.get(&Inside::enter()).clone());
+        let variable = Gated::new(self.variable()?.variable.get(&GateGuard::enter()).clone());
         Shared::new(py, &*rank::here()?, variable, number, self.dtype.clone_ref(py))
     }
 
     /// The rank in whose memory its queue is, or that owns it at first.
     #[getter]
     fn home(&self) -> PyResult<u32> {
-        Ok(self.variable()?.part.get(&Inside::enter()).home())
+        Ok(self.variable()?.part.get(&GateGuard::enter()).home())
     }
 
     /// The node that owns it, as far as this one was told. Asks nobody.
     #[getter]
     fn owner(&self) -> PyResult<u32> {
-        self.variable()?.part.get(&Inside::enter()).owner().map_err(raise)
+        self.variable()?.part.get(&GateGuard::enter()).owner().map_err(raise)
     }
 
     /// What this node may do with its copy: "wlock", "rlock", "clean" or "dirty". Asks nobody.
     #[getter]
     fn state(&self) -> PyResult<String> {
-        let state = self.variable()?.part.get(&Inside::enter()).state().map_err(raise)?;
+        let state = self.variable()?.part.get(&GateGuard::enter()).state().map_err(raise)?;
         Ok(format!("{state:?}").to_lowercase())
     }
 
     /// Bytes that this rank has fetched from other nodes for it, and how often.
     #[getter]
     fn moved(&self) -> PyResult<(u64, u64)> {
-        Ok(self.variable()?.variable.get(&Inside::enter()).moved())
+        Ok(self.variable()?.variable.get(&GateGuard::enter()).moved())
     }
 
     /// Within a block of a recoverable variable: None, or the rank that died with it, and whether
@@ -319,7 +320,7 @@ impl Shared {
     fn mark(&self) -> PyResult<Option<(u32, bool)>> {
         let variable = self.variable()?;
         let held = variable.held.borrow();
-        let mark = held.as_ref().and_then(|guard| guard.get(&Inside::enter()).mark());
+        let mark = held.as_ref().and_then(|guard| guard.get(&GateGuard::enter()).mark());
         Ok(mark.map(|mark| (mark.victim, mark.stale)))
     }
 
@@ -333,7 +334,7 @@ impl Shared {
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Access {
     /// Of what shows it.
-    name: Arc<Name>,
+    name: Arc<EntryName>,
     writes: bool,
     timeout: Option<Duration>,
 }
@@ -344,13 +345,13 @@ impl Access {
     fn wait(
         &self,
         py: Python<'_>,
-        rank: &Rank,
-        variable: &Variable,
-        inside: &Inside,
+        rank: &PythonRank,
+        variable: &VariablePart,
+        inside: &GateGuard,
     ) -> PyResult<Guard> {
         let until = self.timeout.map(|timeout| Instant::now() + timeout);
         let world = rank.communicator(0)?;
-        let wait = Wait::new(rank, &world, inside);
+        let wait = WaitInfo::new(rank, &world, inside);
         let part = variable.part.get(inside);
         let acquired = match self.writes {
             true => {
@@ -378,7 +379,7 @@ impl Access {
         let rank = rank::here()?;
         let showing = rank.showing(self.name.0)?;
         let variable = &*showing.variable;
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let guard = match variable.free(self.writes, &inside)? {
             Some(guard) => guard,
             None => self.wait(py, &rank, variable, &inside)?,

@@ -46,15 +46,15 @@ const WRITEABLE: c_int = 0x0400;
 static IS_KNOWN: PyOnceLock<bool> = PyOnceLock::new();
 
 /// An array that this module has made.
-pub(crate) struct Shown {
+pub(crate) struct ShownArray {
     array: Py<PyAny>,
     /// How it was made; `None`: that cannot be looked at.
-    made: Option<Form>,
+    made: Option<ArrayForm>,
 }
 
 /// What programs can change of an array in place.
 #[derive(PartialEq, Eq)]
-struct Form {
+struct ArrayForm {
     data: *mut c_char,
     element: *mut ffi::PyObject,
     /// Shape and stride of each dimension.
@@ -62,12 +62,12 @@ struct Form {
 }
 
 // SAFETY: addresses that are only compared.
-unsafe impl Send for Form {}
+unsafe impl Send for ArrayForm {}
 
 // SAFETY: as above.
-unsafe impl Sync for Form {}
+unsafe impl Sync for ArrayForm {}
 
-impl Shown {
+impl ShownArray {
     /// An array of a shape and a dtype, which shows what `contents` gives; it may be written if
     /// that may.
     ///
@@ -77,7 +77,7 @@ impl Shown {
         shape: &Bound<'_, PyTuple>,
         dtype: &Py<PyAny>,
         contents: Bound<'_, PyAny>,
-    ) -> PyResult<Shown> {
+    ) -> PyResult<ShownArray> {
         static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let py = shape.py();
         let ndarray = NDARRAY.import(py, "numpy", "ndarray")?;
@@ -86,9 +86,9 @@ impl Shown {
         let made = is_known.then(|| {
             let begins = beginning(&array);
             let extents = (0..begins.dimensions as usize).map(|at| begins.extent(at));
-            Form { data: begins.data, element: begins.element, extents: extents.collect() }
+            ArrayForm { data: begins.data, element: begins.element, extents: extents.collect() }
         });
-        Ok(Shown { array: array.unbind(), made })
+        Ok(ShownArray { array: array.unbind(), made })
     }
 
     /// The array itself.
@@ -186,7 +186,7 @@ fn is_known(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
 /// The arrays of one access, of which one is handed out at a time.
 #[derive(Default)]
 pub(crate) struct Pool {
-    arrays: Vec<Shown>,
+    arrays: Vec<ShownArray>,
     /// Which was handed out last.
     last: usize,
 }
@@ -196,21 +196,21 @@ const ARRAYS_MOST: usize = 2;
 
 impl Pool {
     /// The array that was handed out last.
-    pub(crate) fn last(&self) -> Option<&Shown> {
+    pub(crate) fn last(&self) -> Option<&ShownArray> {
         self.arrays.get(self.last)
     }
 
     /// Finds an array that can be handed out: that nobody else has, unless it is only read.
     #[inline]
-    pub(crate) fn find(&mut self, py: Python<'_>, writes: bool) -> Option<&Shown> {
-        let fits = |shown: &Shown| (!writes || shown.is_alone(py)) && shown.is_as_made(py);
+    pub(crate) fn find(&mut self, py: Python<'_>, writes: bool) -> Option<&ShownArray> {
+        let fits = |shown: &ShownArray| (!writes || shown.is_alone(py)) && shown.is_as_made(py);
         self.last = self.arrays.iter().position(fits)?;
         self.arrays.get(self.last)
     }
 
     /// Takes a new array in, to be handed out. It takes the place of one that somebody has kept,
     /// if there are enough; that one is given back, to be dropped when nothing is borrowed.
-    pub(crate) fn add(&mut self, shown: Shown) -> Option<Shown> {
+    pub(crate) fn add(&mut self, shown: ShownArray) -> Option<ShownArray> {
         if self.arrays.len() < ARRAYS_MOST {
             self.last = self.arrays.len();
             self.arrays.push(shown);

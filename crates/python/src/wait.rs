@@ -19,8 +19,8 @@ use hikyaku::shared::Turn;
 use pyo3::prelude::*;
 
 use crate::error::raise;
-use crate::gate::{self, Inside, Paused};
-use crate::rank::{Comm, Rank};
+use crate::gate::{self, GateGuard, Paused};
+use crate::rank::{PythonComm, PythonRank};
 
 /// How often a waiting call asks for signals.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -77,34 +77,42 @@ pub(crate) const LARGE: usize = 64 << 10;
 /// What the operation failed with, or what a handler raised.
 pub(crate) fn complete<T>(
     py: Python<'_>,
-    wait: &Wait<'_>,
+    wait: &WaitInfo<'_>,
     operation: impl Future<Output = Result<T, hikyaku::Error>>,
 ) -> PyResult<T> {
     run(py, wait, operation)?.map_err(raise)
 }
 
 /// What is known of a wait, beside the operation itself.
-pub(crate) struct Wait<'r> {
-    pub(crate) rank: &'r Rank,
-    pub(crate) world: &'r Comm,
+pub(crate) struct WaitInfo<'r> {
+    pub(crate) rank: &'r PythonRank,
+    pub(crate) world: &'r PythonComm,
     /// The gate is given back while other threads have the interpreter and wait for it.
-    pub(crate) inside: &'r Inside,
+    pub(crate) inside: &'r GateGuard,
     /// How many bytes are copied at once.
     pub(crate) bytes: usize,
     /// Whether nobody but this rank can end the wait, unless more requests than these are open.
     pub(crate) alone: Option<usize>,
 }
 
-impl<'r> Wait<'r> {
+impl<'r> WaitInfo<'r> {
     /// For messages, short ones, from others.
-    pub(crate) fn new(rank: &'r Rank, world: &'r Comm, inside: &'r Inside) -> Wait<'r> {
-        Wait { rank, world, inside, bytes: 0, alone: None }
+    pub(crate) fn new(
+        rank: &'r PythonRank,
+        world: &'r PythonComm,
+        inside: &'r GateGuard,
+    ) -> WaitInfo<'r> {
+        WaitInfo { rank, world, inside, bytes: 0, alone: None }
     }
 }
 
 /// As [`complete`]; the operation's own outcome is the inner one.
-pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> PyResult<F::Output> {
-    let Wait { rank, inside, bytes, alone, .. } = *wait;
+pub(crate) fn run<F: Future>(
+    py: Python<'_>,
+    wait: &WaitInfo<'_>,
+    operation: F,
+) -> PyResult<F::Output> {
+    let WaitInfo { rank, inside, bytes, alone, .. } = *wait;
     let world = wait.world.at(inside);
     let mut operation = pin!(operation);
     if bytes < LARGE {
@@ -152,11 +160,11 @@ pub(crate) fn run<F: Future>(py: Python<'_>, wait: &Wait<'_>, operation: F) -> P
 /// The variable was lost, or what a handler raised. The request is given up.
 pub(crate) fn turn<G>(
     py: Python<'_>,
-    wait: &Wait<'_>,
+    wait: &WaitInfo<'_>,
     mut turn: Turn<'_, G>,
     until: Option<Instant>,
 ) -> PyResult<Option<G>> {
-    let Wait { rank, inside, .. } = *wait;
+    let WaitInfo { rank, inside, .. } = *wait;
     let is_late = || until.is_some_and(|until| Instant::now() >= until);
     if let Some(guard) = turn.look().map_err(raise)? {
         return Ok(Some(guard));
@@ -215,7 +223,7 @@ struct Signals {
 
 impl Signals {
     /// What a signal's handler raised, if it is time to ask.
-    fn ask(&mut self, wait: &Wait<'_>) -> Option<PyErr> {
+    fn ask(&mut self, wait: &WaitInfo<'_>) -> Option<PyErr> {
         self.looks = self.looks.saturating_add(1);
         if self.looks < UNTIMED {
             return None;

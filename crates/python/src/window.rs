@@ -13,23 +13,27 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::array::Array;
-use crate::element::Element;
+use crate::array::PythonArray;
+use crate::element::ElementKind;
 use crate::error::raise;
-use crate::gate::{Gated, Inside};
+use crate::gate::{GateGuard, Gated};
 use crate::number::{self, fit};
-use crate::rank::{self, Comm, forget};
+use crate::rank::{self, PythonComm, forget};
 use crate::world::existing;
 
 /// A window with the world that it is of.
 pub(crate) struct Owned<T: Scalar> {
     /// Declared first, so that it goes before its world.
     window: hikyaku::Window<'static, T>,
-    _world: Rc<Comm>,
+    _world: Rc<PythonComm>,
 }
 
 impl<T: Scalar> Owned<T> {
-    fn new(world: &Rc<Comm>, length: usize, inside: &Inside) -> Result<Owned<T>, hikyaku::Error> {
+    fn new(
+        world: &Rc<PythonComm>,
+        length: usize,
+        inside: &GateGuard,
+    ) -> Result<Owned<T>, hikyaku::Error> {
         // SAFETY: the world lies behind an Rc, so it does not move, and `_world` keeps it until
         // after the window has gone, which nobody can take out of here.
         let lasting: &'static hikyaku::World = unsafe { &*std::ptr::from_ref(world.at(inside)) };
@@ -46,7 +50,7 @@ pub(crate) enum AnyWindow {
 
 /// What is done to one element at once.
 #[derive(Debug, Clone, Copy)]
-enum Action {
+enum AtomicAction {
     Load,
     Swap,
     CompareSwap { expected: u64 },
@@ -56,17 +60,17 @@ enum Action {
     Xor,
 }
 
-impl Action {
+impl AtomicAction {
     /// The operation of a name, and what it compares with.
-    fn of(name: &str, expected: u64) -> PyResult<Action> {
+    fn of(name: &str, expected: u64) -> PyResult<AtomicAction> {
         Ok(match name {
-            "load" => Action::Load,
-            "swap" => Action::Swap,
-            "compare_swap" => Action::CompareSwap { expected },
-            "add" => Action::Add,
-            "and" => Action::And,
-            "or" => Action::Or,
-            "xor" => Action::Xor,
+            "load" => AtomicAction::Load,
+            "swap" => AtomicAction::Swap,
+            "compare_swap" => AtomicAction::CompareSwap { expected },
+            "add" => AtomicAction::Add,
+            "and" => AtomicAction::And,
+            "or" => AtomicAction::Or,
+            "xor" => AtomicAction::Xor,
             _ => return Err(PyValueError::new_err(format!("there is no operation '{name}'"))),
         })
     }
@@ -77,15 +81,15 @@ macro_rules! act {
     ($window:expr, $rank:ident, $index:ident, $action:ident, $bits:ident as $word:ty) => {{
         let value = $bits as $word;
         let before = match $action {
-            Action::Load => $window.load($rank, $index),
-            Action::Swap => $window.swap($rank, $index, value),
-            Action::CompareSwap { expected } => {
+            AtomicAction::Load => $window.load($rank, $index),
+            AtomicAction::Swap => $window.swap($rank, $index, value),
+            AtomicAction::CompareSwap { expected } => {
                 $window.compare_swap($rank, $index, expected as $word, value)
             }
-            Action::Add => $window.fetch_add($rank, $index, value),
-            Action::And => $window.fetch_and($rank, $index, value),
-            Action::Or => $window.fetch_or($rank, $index, value),
-            Action::Xor => $window.fetch_xor($rank, $index, value),
+            AtomicAction::Add => $window.fetch_add($rank, $index, value),
+            AtomicAction::And => $window.fetch_and($rank, $index, value),
+            AtomicAction::Or => $window.fetch_or($rank, $index, value),
+            AtomicAction::Xor => $window.fetch_xor($rank, $index, value),
         };
         before.map(u64::from)
     }};
@@ -120,7 +124,7 @@ impl AnyWindow {
     }
 
     /// Does something to the bits of one element at once; its bits before.
-    fn fetch(&self, rank: u32, index: usize, action: Action, bits: u64) -> PyResult<u64> {
+    fn fetch(&self, rank: u32, index: usize, action: AtomicAction, bits: u64) -> PyResult<u64> {
         match self {
             AnyWindow::Words(owned) => act!(owned.window, rank, index, action, bits as u64),
             AnyWindow::Halves(owned) => act!(owned.window, rank, index, action, bits as u32),
@@ -131,9 +135,9 @@ impl AnyWindow {
 
     /// Adds to a float, again and again until nobody has come between; its bits before.
     fn add(&self, rank: u32, index: usize, sum: impl Fn(u64) -> u64) -> PyResult<u64> {
-        let mut expected = self.fetch(rank, index, Action::Load, 0)?;
+        let mut expected = self.fetch(rank, index, AtomicAction::Load, 0)?;
         loop {
-            let swap = Action::CompareSwap { expected };
+            let swap = AtomicAction::CompareSwap { expected };
             let found = self.fetch(rank, index, swap, sum(expected))?;
             if found == expected {
                 return Ok(found);
@@ -172,21 +176,21 @@ fn no_atomics() -> PyErr {
 pub(crate) struct Window {
     id: u64,
     /// What its elements are, if they have atomic operations.
-    element: Option<Element>,
+    element: Option<ElementKind>,
     element_bytes: usize,
 }
 
 impl Window {
     /// Makes a window of `count` elements like those of `sample`. Every rank has come here.
     pub(crate) fn open(
-        rank: &rank::Rank,
-        world: &Rc<Comm>,
+        rank: &rank::PythonRank,
+        world: &Rc<PythonComm>,
         count: usize,
-        sample: &Array,
+        sample: &PythonArray,
     ) -> PyResult<Window> {
         let element_bytes = sample.element_bytes();
         let element = sample.element().ok().filter(|element| element.is_atomic());
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let window = match (element, element_bytes) {
             (Some(_), 8) => Owned::new(world, count, &inside).map(AnyWindow::Words),
             (Some(_), _) => Owned::new(world, count, &inside).map(AnyWindow::Halves),
@@ -205,7 +209,7 @@ impl Window {
         Ok((rank.window(self.id)?, target))
     }
 
-    fn element(&self) -> PyResult<Element> {
+    fn element(&self) -> PyResult<ElementKind> {
         self.element.ok_or_else(no_atomics)
     }
 }
@@ -219,7 +223,7 @@ impl Window {
         #[pyo3(from_py_with = number::index)] index: usize,
     ) -> PyResult<()> {
         let (window, rank) = self.window(rank)?;
-        let (data, inside) = (Array::to_read(data, "data")?, Inside::enter());
+        let (data, inside) = (PythonArray::to_read(data, "data")?, GateGuard::enter());
         window.get(&inside).put(rank, index, data.bytes(), self.element_bytes)
     }
 
@@ -230,15 +234,15 @@ impl Window {
         #[pyo3(from_py_with = number::index)] index: usize,
     ) -> PyResult<()> {
         let (window, rank) = self.window(rank)?;
-        let mut into = Array::to_write(into, "into")?;
-        let inside = Inside::enter();
+        let mut into = PythonArray::to_write(into, "into")?;
+        let inside = GateGuard::enter();
         window.get(&inside).get(rank, index, into.bytes_mut(), self.element_bytes)
     }
 
     /// How many elements the part of a rank has.
     fn _size_of(&self, #[pyo3(from_py_with = number::rank)] rank: i64) -> PyResult<usize> {
         let (window, rank) = self.window(rank)?;
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let window = window.get(&inside);
         let length = window.len_of(rank).map_err(raise)?;
         let is_bytes = matches!(window, AnyWindow::Bytes(_));
@@ -258,15 +262,18 @@ impl Window {
         let element = self.element()?;
         let bits = element.bits_of(value)?;
         let expected = expected.map_or(Ok(0), |expected| element.bits_of(expected))?;
-        let action = Action::of(name, expected)?;
+        let action = AtomicAction::of(name, expected)?;
         let (window, rank) = self.window(rank)?;
-        let inside = Inside::enter();
+        let inside = GateGuard::enter();
         let window = window.get(&inside);
         let before = match (action, element) {
-            (Action::Add, Element::F32 | Element::F64) => {
+            (AtomicAction::Add, ElementKind::F32 | ElementKind::F64) => {
                 window.add(rank, index, |old| element.sum(old, bits))?
             }
-            (Action::And | Action::Or | Action::Xor, Element::F32 | Element::F64) => {
+            (
+                AtomicAction::And | AtomicAction::Or | AtomicAction::Xor,
+                ElementKind::F32 | ElementKind::F64,
+            ) => {
                 return Err(PyTypeError::new_err(format!("'{name}' is not defined for floats")));
             }
             _ => window.fetch(rank, index, action, bits)?,
@@ -284,14 +291,14 @@ impl Window {
     ) -> PyResult<()> {
         let element = self.element()?;
         let (window, rank) = self.window(rank)?;
-        let data = Array::to_read(data, "data")?;
-        let inside = Inside::enter();
+        let data = PythonArray::to_read(data, "data")?;
+        let inside = GateGuard::enter();
         let window = window.get(&inside);
         // All or nothing of them is outside: the last one first.
         let count = data.len() / self.element_bytes;
         if count > 0 {
             let last = index.saturating_add(count - 1);
-            window.fetch(rank, last, Action::Load, 0)?;
+            window.fetch(rank, last, AtomicAction::Load, 0)?;
         }
         for (at, bytes) in (index..).zip(data.bytes().chunks_exact(self.element_bytes)) {
             let bits = match self.element_bytes {
@@ -299,10 +306,10 @@ impl Window {
                 _ => u64::from(bytemuck::pod_read_unaligned::<u32>(bytes)),
             };
             match element {
-                Element::F32 | Element::F64 => {
+                ElementKind::F32 | ElementKind::F64 => {
                     window.add(rank, at, |old| element.sum(old, bits))?;
                 }
-                _ => _ = window.fetch(rank, at, Action::Add, bits)?,
+                _ => _ = window.fetch(rank, at, AtomicAction::Add, bits)?,
             }
         }
         Ok(())
@@ -322,10 +329,10 @@ impl Drop for Window {
     }
 }
 
-impl Element {
+impl ElementKind {
     /// Whether elements can be changed atomically.
     fn is_atomic(self) -> bool {
-        use Element::{F32, F64, I32, I64, U32, U64};
+        use ElementKind::{F32, F64, I32, I64, U32, U64};
         matches!(self, I32 | U32 | F32 | I64 | U64 | F64)
     }
 
@@ -335,12 +342,12 @@ impl Element {
     /// It is not a number, or not in the element's range.
     fn bits_of(self, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(match self {
-            Element::I32 => u64::from(fit::<i32>(value, "value", "elements are i4")? as u32),
-            Element::U32 => u64::from(fit::<u32>(value, "value", "elements are u4")?),
-            Element::F32 => u64::from((value.extract::<f64>()? as f32).to_bits()),
-            Element::I64 => fit::<i64>(value, "value", "elements are i8")? as u64,
-            Element::U64 => fit(value, "value", "elements are u8")?,
-            Element::F64 => value.extract::<f64>()?.to_bits(),
+            ElementKind::I32 => u64::from(fit::<i32>(value, "value", "elements are i4")? as u32),
+            ElementKind::U32 => u64::from(fit::<u32>(value, "value", "elements are u4")?),
+            ElementKind::F32 => u64::from((value.extract::<f64>()? as f32).to_bits()),
+            ElementKind::I64 => fit::<i64>(value, "value", "elements are i8")? as u64,
+            ElementKind::U64 => fit(value, "value", "elements are u8")?,
+            ElementKind::F64 => value.extract::<f64>()?.to_bits(),
             _ => return Err(no_atomics()),
         })
     }
@@ -349,12 +356,12 @@ impl Element {
     fn value_of(self, bits: u64, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let half = bits as u32;
         match self {
-            Element::I32 => (half as i32).into_bound_py_any(py),
-            Element::U32 => half.into_bound_py_any(py),
-            Element::F32 => f64::from(f32::from_bits(half)).into_bound_py_any(py),
-            Element::I64 => (bits as i64).into_bound_py_any(py),
-            Element::U64 => bits.into_bound_py_any(py),
-            Element::F64 => f64::from_bits(bits).into_bound_py_any(py),
+            ElementKind::I32 => (half as i32).into_bound_py_any(py),
+            ElementKind::U32 => half.into_bound_py_any(py),
+            ElementKind::F32 => f64::from(f32::from_bits(half)).into_bound_py_any(py),
+            ElementKind::I64 => (bits as i64).into_bound_py_any(py),
+            ElementKind::U64 => bits.into_bound_py_any(py),
+            ElementKind::F64 => f64::from_bits(bits).into_bound_py_any(py),
             _ => Err(no_atomics()),
         }
     }
@@ -362,7 +369,7 @@ impl Element {
     /// The bits of the sum of two floats.
     fn sum(self, left: u64, right: u64) -> u64 {
         match self {
-            Element::F32 => {
+            ElementKind::F32 => {
                 let sum = f32::from_bits(left as u32) + f32::from_bits(right as u32);
                 u64::from(sum.to_bits())
             }

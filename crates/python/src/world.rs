@@ -7,16 +7,16 @@ use hikyaku::{ANY_SOURCE, ANY_TAG, Source, Tag};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::array::Array;
+use crate::array::PythonArray;
 use crate::collective;
 use crate::error::raise;
-use crate::gate::Inside;
+use crate::gate::GateGuard;
 use crate::memory::Memory;
 use crate::number;
-use crate::rank::{self, Comm, InFlight, Rank};
+use crate::rank::{self, InFlight, PythonComm, PythonRank};
 use crate::request::Request;
 use crate::shared::Shared;
-use crate::wait::{self, Wait};
+use crate::wait::{self, WaitInfo};
 use crate::window::Window;
 
 /// All ranks of a job, and messages between them.
@@ -55,13 +55,13 @@ impl Received {
 
 impl World {
     /// The rank and this communicator of it.
-    pub(crate) fn open(&self) -> PyResult<(Rc<Rank>, Rc<Comm>)> {
+    pub(crate) fn open(&self) -> PyResult<(Rc<PythonRank>, Rc<PythonComm>)> {
         let rank = rank::here()?;
         let world = rank.communicator(self.number)?;
         Ok((rank, world))
     }
 
-    fn start(&self, operation: impl FnOnce(Rc<Comm>) -> InFlight) -> PyResult<Request> {
+    fn start(&self, operation: impl FnOnce(Rc<PythonComm>) -> InFlight) -> PyResult<Request> {
         let (rank, world) = self.open()?;
         Ok(Request::new(self.number, rank.start(operation(world))))
     }
@@ -82,8 +82,8 @@ impl World {
     /// calls it, in the same order.
     fn _duplicate(&self, py: Python<'_>) -> PyResult<usize> {
         let (rank, world) = self.open()?;
-        let inside = Inside::enter();
-        let (wait, world) = (Wait::new(&rank, &world, &inside), world.at(&inside));
+        let inside = GateGuard::enter();
+        let (wait, world) = (WaitInfo::new(&rank, &world, &inside), world.at(&inside));
         let made = wait::complete(py, &wait, async {
             Ok([world.duplicate_async().await?, world.duplicate_async().await?])
         })?;
@@ -94,8 +94,8 @@ impl World {
     /// it.
     fn _split(&self, py: Python<'_>, color: Option<u32>, key: i32) -> PyResult<Option<usize>> {
         let (rank, world) = self.open()?;
-        let inside = Inside::enter();
-        let (wait, world) = (Wait::new(&rank, &world, &inside), world.at(&inside));
+        let inside = GateGuard::enter();
+        let (wait, world) = (WaitInfo::new(&rank, &world, &inside), world.at(&inside));
         let made = wait::complete(py, &wait, async {
             let Some(made) = world.split_async(color, key).await? else { return Ok(None) };
             let beside = made.duplicate_async().await?;
@@ -109,8 +109,8 @@ impl World {
         let (rank, world) = self.open()?;
         let ranks: PyResult<Vec<u32>> = ranks.iter().map(|rank| existing(&world, *rank)).collect();
         let ranks = ranks?;
-        let inside = Inside::enter();
-        let (wait, world) = (Wait::new(&rank, &world, &inside), world.at(&inside));
+        let inside = GateGuard::enter();
+        let (wait, world) = (WaitInfo::new(&rank, &world, &inside), world.at(&inside));
         let made = wait::complete(py, &wait, async {
             let made = world.create_group_async(&ranks).await?;
             let beside = made.duplicate_async().await?;
@@ -146,13 +146,13 @@ impl World {
     /// The (virtual) node this rank lives on.
     #[getter]
     fn node(&self) -> PyResult<u32> {
-        Ok(self.open()?.1.at(&Inside::enter()).node())
+        Ok(self.open()?.1.at(&GateGuard::enter()).node())
     }
 
     /// How many (virtual) nodes there are.
     #[getter]
     fn nodes(&self) -> PyResult<u32> {
-        Ok(self.open()?.1.at(&Inside::enter()).nodes())
+        Ok(self.open()?.1.at(&GateGuard::enter()).nodes())
     }
 
     fn __repr__(&self) -> String {
@@ -172,11 +172,11 @@ impl World {
         #[pyo3(from_py_with = number::tag)] tag: i32,
     ) -> PyResult<()> {
         let (rank, world) = self.open()?;
-        let data = Array::to_read(data, "data")?;
+        let data = PythonArray::to_read(data, "data")?;
         let to = existing(&world, to)?;
         let (bytes, alone) = (data.len(), own(&world, to));
-        let inside = Inside::enter();
-        let wait = Wait { bytes, alone, ..Wait::new(&rank, &world, &inside) };
+        let inside = GateGuard::enter();
+        let wait = WaitInfo { bytes, alone, ..WaitInfo::new(&rank, &world, &inside) };
         wait::complete(py, &wait, world.at(&inside).send_async(data.bytes(), to, tag))
     }
 
@@ -191,12 +191,12 @@ impl World {
         #[pyo3(from_py_with = number::any_tag)] tag: Option<i32>,
     ) -> PyResult<Received> {
         let (rank, world) = self.open()?;
-        let mut into = Array::to_write(into, "into")?;
+        let mut into = PythonArray::to_write(into, "into")?;
         let alone = source.map_or(world.size() == 1, |rank| rank == i64::from(world.rank()));
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
         let (bytes, element) = (into.len(), into.element_bytes());
-        let (alone, inside) = (alone.then_some(0), Inside::enter());
-        let wait = Wait { bytes, alone, ..Wait::new(&rank, &world, &inside) };
+        let (alone, inside) = (alone.then_some(0), GateGuard::enter());
+        let wait = WaitInfo { bytes, alone, ..WaitInfo::new(&rank, &world, &inside) };
         let world = world.at(&inside);
         let operation = async {
             let received = world.recv_async(into.bytes_mut(), source, tag).await?;
@@ -220,12 +220,13 @@ impl World {
         #[pyo3(from_py_with = number::any_tag)] recv_tag: Option<i32>,
     ) -> PyResult<Received> {
         let (rank, world) = self.open()?;
-        let (data, mut into) = (Array::to_read(data, "data")?, Array::to_write(into, "into")?);
+        let (data, mut into) =
+            (PythonArray::to_read(data, "data")?, PythonArray::to_write(into, "into")?);
         let (to, source) = (existing(&world, to)?, source_of(&world, source)?);
         let (bytes, element) = (data.len() + into.len(), into.element_bytes());
         let receive_tag = recv_tag.unwrap_or(tag);
-        let inside = Inside::enter();
-        let wait = Wait { bytes, ..Wait::new(&rank, &world, &inside) };
+        let inside = GateGuard::enter();
+        let wait = WaitInfo { bytes, ..WaitInfo::new(&rank, &world, &inside) };
         let world = world.at(&inside);
         let operation = async {
             let receive = Box::pin(world.recv_async(into.bytes_mut(), source, receive_tag));
@@ -245,12 +246,12 @@ impl World {
         #[pyo3(from_py_with = number::rank)] to: i64,
         #[pyo3(from_py_with = number::tag)] tag: i32,
     ) -> PyResult<Request> {
-        let data = Array::to_read(data, "data")?;
+        let data = PythonArray::to_read(data, "data")?;
         let to = existing(&self.open()?.1, to)?;
         self.start(|world| {
             Box::pin(async move {
                 // Polled inside.
-                let world = world.at(&Inside::enter());
+                let world = world.at(&GateGuard::enter());
                 world.send_async(data.bytes(), to, tag).await?;
                 Ok(None)
             })
@@ -265,13 +266,13 @@ impl World {
         #[pyo3(from_py_with = number::any_rank)] source: Option<i64>,
         #[pyo3(from_py_with = number::any_tag)] tag: Option<i32>,
     ) -> PyResult<Request> {
-        let mut into = Array::to_write(into, "into")?;
+        let mut into = PythonArray::to_write(into, "into")?;
         let (source, tag) = (source_of(&self.open()?.1, source)?, tag_of(tag));
         self.start(|world| {
             Box::pin(async move {
                 let element = into.element_bytes();
                 // Polled inside.
-                let world = world.at(&Inside::enter());
+                let world = world.at(&GateGuard::enter());
                 let received = world.recv_async(into.bytes_mut(), source, tag).await?;
                 whole(received, element).map(Some)
             })
@@ -289,8 +290,8 @@ impl World {
         let (rank, world) = self.open()?;
         let alone = source.map_or(world.size() == 1, |rank| rank == i64::from(world.rank()));
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
-        let (alone, inside) = (alone.then_some(0), Inside::enter());
-        let wait = Wait { alone, ..Wait::new(&rank, &world, &inside) };
+        let (alone, inside) = (alone.then_some(0), GateGuard::enter());
+        let wait = WaitInfo { alone, ..WaitInfo::new(&rank, &world, &inside) };
         let world = world.at(&inside);
         let operation = std::future::poll_fn(|_| match world.iprobe(source, tag).transpose() {
             Some(found) => std::task::Poll::Ready(found),
@@ -309,7 +310,7 @@ impl World {
         let (rank, world) = self.open()?;
         let (source, tag) = (source_of(&world, source)?, tag_of(tag));
         rank.poll_all();
-        let found = world.at(&Inside::enter()).iprobe(source, tag).map_err(raise)?;
+        let found = world.at(&GateGuard::enter()).iprobe(source, tag).map_err(raise)?;
         Ok(found.map(Received::from))
     }
 
@@ -405,7 +406,7 @@ impl World {
     /// Memory that the other ranks of the node reach by one copy, filled with zeros.
     fn _alloc(&self, #[pyo3(from_py_with = number::count)] bytes: usize) -> PyResult<Memory> {
         let (_, world) = self.open()?;
-        let buffer = world.at(&Inside::enter()).alloc(bytes).map_err(raise)?;
+        let buffer = world.at(&GateGuard::enter()).alloc(bytes).map_err(raise)?;
         Memory::of_buffer(buffer)
     }
 
@@ -416,7 +417,7 @@ impl World {
         #[pyo3(from_py_with = number::count)] count: usize,
         sample: &Bound<'_, PyAny>,
     ) -> PyResult<Window> {
-        let sample = Array::to_read(sample, "dtype")?;
+        let sample = PythonArray::to_read(sample, "dtype")?;
         // All ranks come here before any makes its part, which nothing interrupts.
         collective::barrier(py, self)?;
         let (rank, world) = self.open()?;
@@ -487,7 +488,7 @@ impl World {
 }
 
 /// A rank that exists.
-pub(crate) fn existing(world: &Comm, rank: i64) -> PyResult<u32> {
+pub(crate) fn existing(world: &PythonComm, rank: i64) -> PyResult<u32> {
     let size = world.size();
     u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
         PyValueError::new_err(format!(
@@ -498,11 +499,11 @@ pub(crate) fn existing(world: &Comm, rank: i64) -> PyResult<u32> {
 }
 
 /// How many requests may be open in a wait for this rank itself that nobody ends.
-fn own(world: &Comm, peer: u32) -> Option<usize> {
+fn own(world: &PythonComm, peer: u32) -> Option<usize> {
     (peer == world.rank()).then_some(0)
 }
 
-fn source_of(world: &Comm, source: Option<i64>) -> PyResult<Source> {
+fn source_of(world: &PythonComm, source: Option<i64>) -> PyResult<Source> {
     source.map_or(Ok(ANY_SOURCE), |rank| existing(world, rank).map(Source::from))
 }
 

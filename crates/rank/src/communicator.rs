@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use hikyaku_coll::{Book, Choices, Communicator as Group, Group as _, Mates};
-use hikyaku_msg::{Endpoint, Engine, Members, MsgError, Received};
+use hikyaku_coll::{Choices, CollectiveBook, CommunicatorGroup as Group, Group as _, Mates};
+use hikyaku_msg::{ContextEndpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 
 use crate::contexts::{BESIDE, COLLECTIVES, CONTEXTS, NEIGHBOURS, leader_of};
 use crate::port::RankPort;
@@ -29,7 +29,7 @@ pub struct Communicator {
     /// Its ranks, if they are not all of the job in their order.
     members: Option<Arc<Members>>,
     /// What this rank notes of its collectives.
-    collectives: Rc<Book>,
+    collectives: Rc<CollectiveBook>,
     /// Algorithms chosen by name, as far as they are possible here.
     choices: Choices,
     /// Gives back what others can use after it.
@@ -40,7 +40,7 @@ pub struct Communicator {
 #[derive(Debug)]
 pub(crate) struct Unheld {
     rank: Weak<Rank>,
-    collectives: Weak<Book>,
+    collectives: Weak<CollectiveBook>,
     lease: Weak<Lease>,
     context: u32,
     choices: Choices,
@@ -75,14 +75,14 @@ impl Communicator {
     /// All ranks of a port's job. Their lines are there from the start.
     pub fn over(port: impl Into<RankPort>, choices: Choices) -> Communicator {
         let rank = Rc::new(Rank::new(port.into(), choices));
-        let book = Book::with_lines(&Endpoint::new(&rank.engine, 0), 0);
+        let book = CollectiveBook::with_lines(&ContextEndpoint::new(&rank.engine, 0), 0);
         Communicator::new(rank, 0, None, book)
     }
 
     /// These ranks (`None`: all of the job), which all make collectives here.
     fn of(rank: Rc<Rank>, context: u32, members: Option<Arc<Members>>) -> Communicator {
-        let endpoint = Endpoint::new(&rank.engine, context).among(members.as_deref());
-        let book = Book::agreeing(&endpoint, context / CONTEXTS);
+        let endpoint = ContextEndpoint::new(&rank.engine, context).among(members.as_deref());
+        let book = CollectiveBook::agreeing(&endpoint, context / CONTEXTS);
         Communicator::new(rank, context, members, book)
     }
 
@@ -90,7 +90,7 @@ impl Communicator {
         rank: Rc<Rank>,
         context: u32,
         members: Option<Arc<Members>>,
-        collectives: Book,
+        collectives: CollectiveBook,
     ) -> Communicator {
         let choices = rank.choices;
         if let Some(answerer) = collectives.answerer() {
@@ -140,7 +140,7 @@ impl Communicator {
         }
         let rank = Rc::clone(&self.rank);
         match apart {
-            true => Communicator::new(rank, context, members, Book::default()),
+            true => Communicator::new(rank, context, members, CollectiveBook::default()),
             false => Communicator::of(rank, context, members),
         }
     }
@@ -233,7 +233,7 @@ impl Communicator {
     /// Says that this rank ends the job and gives the reason, whose exit code is the job's even if
     /// it is 0, if `is_abort`. `false`: a rank has said so before, and nothing more is to be said.
     pub fn ends_job(&self, is_abort: bool) -> bool {
-        let end = if is_abort { End::Aborted } else { End::Failed };
+        let end = if is_abort { JobEnd::Aborted } else { JobEnd::Failed };
         // Where the engine is in use, a line too many is better than none.
         self.engine().try_borrow().map_or(true, |engine| engine.port().host().end_job(end))
     }
@@ -263,8 +263,8 @@ impl Communicator {
     }
 
     /// Messages of this communicator between two ranks.
-    pub fn messages(&self) -> Endpoint<'_, RankPort> {
-        Endpoint::new(self.engine(), self.context).among(self.members())
+    pub fn messages(&self) -> ContextEndpoint<'_, RankPort> {
+        ContextEndpoint::new(self.engine(), self.context).among(self.members())
     }
 
     /// Messages of this communicator, for exchanges that number their tags themselves.
@@ -281,7 +281,7 @@ impl Communicator {
     /// This communicator as its collectives see it.
     #[inline]
     pub fn group(&self) -> Group<'_, RankPort> {
-        let endpoint = Endpoint::new(self.engine(), self.context + COLLECTIVES);
+        let endpoint = ContextEndpoint::new(self.engine(), self.context + COLLECTIVES);
         Group::new(endpoint.among(self.members()), &self.collectives)
     }
 
@@ -313,7 +313,7 @@ impl Communicator {
         self.group().drop_left_overs();
         let retired = self.rank.retired.borrow();
         for (context, book) in &*retired {
-            let endpoint = Endpoint::new(self.engine(), *context);
+            let endpoint = ContextEndpoint::new(self.engine(), *context);
             Group::new(endpoint, book).drop_left_overs();
         }
         self.rank.drop_what_ended();

@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hikyaku_nic::fabric::Rank;
-use hikyaku_nic::plan::Kind;
+use hikyaku_nic::plan::TrafficKind;
 
 /// Set in contexts that have a leader.
 const LED: u32 = 1 << 31;
@@ -67,10 +67,10 @@ pub(crate) fn led(leader: Rank, number: u32) -> u32 {
 
 /// Whose messages a context has, for a trace: those between ranks that the program names, or those
 /// of its collectives and of the library.
-pub(crate) fn kind_of(context: u32) -> Kind {
+pub(crate) fn kind_of(context: u32) -> TrafficKind {
     match context % CONTEXTS {
-        0 | NEIGHBOURS => Kind::Point,
-        _ => Kind::Collective,
+        0 | NEIGHBOURS => TrafficKind::Point,
+        _ => TrafficKind::Collective,
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Proposal {
 
 /// The numbers of one rank as a leader.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct LeaderNumbers {
     /// How many were ever taken.
     taken: u32,
     /// Those that nobody uses any more, in the order in which that came about.
@@ -98,7 +98,7 @@ pub(crate) struct Numbers {
     lent: BTreeMap<u32, Vec<Rank>>,
 }
 
-impl Numbers {
+impl LeaderNumbers {
     /// A number that nobody uses; `None`: there is none. It is to be lent or put back.
     pub(crate) fn propose(&mut self, is_gone: impl Fn(Rank) -> bool) -> Option<Proposal> {
         if self.taken < NUMBERS {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_million_numbers_are_lent_and_none_twice_at_a_time() {
-        let mut numbers = Numbers::default();
+        let mut numbers = LeaderNumbers::default();
         let mut live: VecDeque<u32> = VecDeque::new();
         let mut last_free = vec![0; NUMBERS as usize];
         for turn in 0..1_000_000 {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_number_is_free_when_all_have_said_so_or_are_gone() {
-        let mut numbers = Numbers::default();
+        let mut numbers = LeaderNumbers::default();
         for number in 0..NUMBERS {
             assert_eq!(numbers.propose(NOBODY), Some(Proposal { number, again: false }));
             numbers.lend(number, &[1, 2]);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_not_needed_is_proposed_again() {
-        let mut numbers = Numbers::default();
+        let mut numbers = LeaderNumbers::default();
         let first = numbers.propose(NOBODY).unwrap();
         numbers.put_back(first);
         assert_eq!(numbers.propose(NOBODY), Some(first));

@@ -15,8 +15,8 @@
 //! compiler. `build.rs` makes a number of all that, and [`build`] adds the sizes of what the
 //! state consists of. Memory is the C library's in every copy, so either may free what the other
 //! has made. What lies in statics is handed over with it: the gate of threads
-//! ([`crate::threads`]), and how often the process has forked ([`hikyaku_shm::Process`]). Objects
-//! that a rank may point into are never unloaded ([`stay`]).
+//! ([`crate::threads`]), and how often the process has forked ([`hikyaku_shm::ForkedProcess`]).
+//! Objects that a rank may point into are never unloaded ([`stay`]).
 //!
 //! `docs/design/decisions.md` says what else was considered.
 
@@ -30,7 +30,7 @@ use std::panic::catch_unwind;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use hikyaku_coll::Book;
+use hikyaku_coll::CollectiveBook;
 use hikyaku_msg::Engine;
 
 use crate::communicator::Communicator;
@@ -41,7 +41,7 @@ use crate::threads::Gate;
 
 /// What a copy says of the rank, to one of any build: this layout is for ever.
 #[repr(C)]
-struct Answer {
+struct RankAnswer {
     /// The build of the copy that answers, a text that stays.
     build: *const u8,
     build_bytes: usize,
@@ -54,7 +54,7 @@ struct Answer {
 }
 
 /// Asks a copy for the rank of the calling thread.
-type Here = extern "C" fn(build: *const u8, build_bytes: usize, answer: *mut Answer);
+type Here = extern "C" fn(build: *const u8, build_bytes: usize, answer: *mut RankAnswer);
 
 /// Tells a copy that threads share the rank, each inside of this gate.
 type Share = extern "C" fn(build: *const u8, build_bytes: usize, gate: *const c_void);
@@ -72,7 +72,7 @@ fn build() -> &'static str {
             size_of::<Rank>(),
             size_of::<Engine<RankPort>>(),
             size_of::<RankPort>(),
-            size_of::<Book>(),
+            size_of::<CollectiveBook>(),
             size_of::<Communicator>(),
         ];
         let sizes: usize = sizes.iter().fold(0, |sum, size| sum * 31 + size);
@@ -87,7 +87,7 @@ fn build() -> &'static str {
 pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
     let own = build();
     for (object, function) in others(HERE) {
-        let mut answer = Answer {
+        let mut answer = RankAnswer {
             build: std::ptr::null(),
             build_bytes: 0,
             has_joined: 0,
@@ -121,7 +121,7 @@ pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
     Ok(None)
 }
 
-fn other_build(object: CString, answer: &Answer) -> InitError {
+fn other_build(object: CString, answer: &RankAnswer) -> InitError {
     let text = match NonNull::new(answer.build.cast_mut()) {
         // SAFETY: a text of the copy that answered, of this length, which stays.
         Some(build) => unsafe { std::slice::from_raw_parts(build.as_ptr(), answer.build_bytes) },
@@ -157,12 +157,13 @@ fn build_bytes() -> &'static [u8] {
     build().as_bytes()
 }
 
-/// The rank of the calling thread, for another copy of this crate in the process: see [`Answer`].
+/// The rank of the calling thread, for another copy of this crate in the process: see
+/// [`RankAnswer`].
 ///
 /// # Safety
-/// `build` points to `build_bytes` bytes, and `answer` to an [`Answer`].
+/// `build` points to `build_bytes` bytes, and `answer` to a [`RankAnswer`].
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hikyaku_rank_here(build: *const u8, bytes: usize, answer: *mut Answer) {
+unsafe extern "C" fn hikyaku_rank_here(build: *const u8, bytes: usize, answer: *mut RankAnswer) {
     // SAFETY: the caller's promise.
     let is_own = unsafe { is_own_build(build, bytes) };
     let found = catch_unwind(|| {
@@ -178,7 +179,7 @@ unsafe extern "C" fn hikyaku_rank_here(build: *const u8, bytes: usize, answer: *
     let (has_joined, boxed) = found.unwrap_or((false, None));
     let own = self::build();
     let gate = crate::threads::shared_gate().map_or(std::ptr::null(), std::ptr::from_ref);
-    let said = Answer {
+    let said = RankAnswer {
         build: own.as_ptr(),
         build_bytes: own.len(),
         has_joined: c_int::from(has_joined),
@@ -203,13 +204,13 @@ unsafe extern "C" fn hikyaku_rank_share(build: *const u8, bytes: usize, gate: *c
 }
 
 /// An object of the process: its name, and where it is.
-struct Object {
+struct LoadedObject {
     name: CString,
     from: usize,
     to: usize,
 }
 
-impl Object {
+impl LoadedObject {
     fn holds(&self, address: usize) -> bool {
         (self.from..self.to).contains(&address)
     }
@@ -226,8 +227,8 @@ fn others(function: &CStr) -> Vec<(CString, NonNull<c_void>)> {
 }
 
 /// The objects of this process that have names: not the program itself.
-fn objects() -> Vec<Object> {
-    let mut objects: Vec<Object> = Vec::new();
+fn objects() -> Vec<LoadedObject> {
+    let mut objects: Vec<LoadedObject> = Vec::new();
     // SAFETY: the function is called with the vector's address before this returns.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut objects).cast()) };
     objects
@@ -257,14 +258,14 @@ unsafe extern "C" fn note(
     let whole = ends.reduce(|one, next| (one.0.min(next.0), one.1.max(next.1)));
     if let Some((from, to)) = whole.filter(|_| !name.is_empty()) {
         // SAFETY: the vector of `objects`, which waits for this.
-        let all = unsafe { &mut *all.cast::<Vec<Object>>() };
-        all.push(Object { name: name.to_owned(), from, to });
+        let all = unsafe { &mut *all.cast::<Vec<LoadedObject>>() };
+        all.push(LoadedObject { name: name.to_owned(), from, to });
     }
     0
 }
 
 /// A function of an object itself, not of one that it depends on.
-fn find(object: &Object, function: &CStr) -> Option<NonNull<c_void>> {
+fn find(object: &LoadedObject, function: &CStr) -> Option<NonNull<c_void>> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: a text; nothing is loaded that is not there.
     let handle = NonNull::new(unsafe { libc::dlopen(object.name.as_ptr(), flags) })?;
@@ -302,7 +303,7 @@ mod tests {
     #[test]
     fn another_build_learns_that_there_is_a_rank_and_does_not_get_it() {
         let ask = |build: &str| {
-            let mut answer = std::mem::MaybeUninit::<Answer>::uninit();
+            let mut answer = std::mem::MaybeUninit::<RankAnswer>::uninit();
             // SAFETY: a text, and room for an answer.
             unsafe { hikyaku_rank_here(build.as_ptr(), build.len(), answer.as_mut_ptr()) };
             // SAFETY: written above.

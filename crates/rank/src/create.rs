@@ -16,8 +16,8 @@
 
 use std::sync::Arc;
 
-use hikyaku_coll::{self as coll, Book, Communicator as Group};
-use hikyaku_msg::{Endpoint, Members, MsgError};
+use hikyaku_coll::{self as coll, CollectiveBook, CommunicatorGroup as Group};
+use hikyaku_msg::{ContextEndpoint, Members, MsgError};
 use hikyaku_nic::fabric::Port;
 use thiserror::Error;
 
@@ -256,8 +256,8 @@ impl Communicator {
         // one list have made as many calls with it and with this tag, which is never taken for a
         // rank.
         let set = ranks.iter().fold(mixed(!tag), |sum, rank| sum ^ mixed(*rank));
-        let book = Book::only(self.rank.count_call(self.context(), set), 2);
-        let endpoint = Endpoint::new(self.engine(), self.context() + CREATION);
+        let book = CollectiveBook::only(self.rank.count_call(self.context(), set), 2);
+        let endpoint = ContextEndpoint::new(self.engine(), self.context() + CREATION);
         let group = Group::new(endpoint.among(Some(&members)), &book);
         let offer = if members.own() == 0 { self.rank.propose() } else { None };
         let list = ranks.iter().fold(0, |sum: u32, rank| mixed(sum ^ *rank));

@@ -8,14 +8,14 @@ use std::str::FromStr;
 use hikyaku_coll::Choices;
 use hikyaku_msg::{EngineConfig, LongMessages};
 use hikyaku_nic::layer::Faults;
-use hikyaku_nic::plan::Trace;
+use hikyaku_nic::plan::TrafficTrace;
 use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
 use crate::communicator::{Communicator, Unheld};
 use crate::copies;
 use crate::foreign::Foreign;
-use crate::launchers::{LauncherError, Started};
+use crate::launchers::{LaunchedRank, LauncherError};
 use crate::port::RankPort;
 use crate::threads::Inside;
 
@@ -120,10 +120,10 @@ impl Communicator {
             .map_err(InitError::of(UnmatchedLimit::VARIABLE))?;
         let long_messages = from_environment(LongMessages::VARIABLE, value_of)
             .map_err(InitError::of(LongMessages::VARIABLE))?;
-        let trace = trace_file(value_of).map_err(InitError::of(Trace::VARIABLE))?;
+        let trace = trace_file(value_of).map_err(InitError::of(TrafficTrace::VARIABLE))?;
         let (mut port, started) = match hikyaku_shm::attach()? {
             Some(port) => (port, None),
-            None => match Started::meet(value_of)? {
+            None => match LaunchedRank::meet(value_of)? {
                 Some((port, started)) => (port, Some(started)),
                 None => match Foreign::of(value_of) {
                     Some(foreign) => return Err(foreign.into()),
@@ -154,7 +154,7 @@ impl Communicator {
 /// The file that gets this rank's part of the job's trace, if one is made. It is opened before the
 /// program can go to another folder.
 fn trace_file(value_of: impl Fn(&str) -> Option<String>) -> std::io::Result<Option<File>> {
-    let name = value_of(Trace::VARIABLE).filter(|name| !name.is_empty());
+    let name = value_of(TrafficTrace::VARIABLE).filter(|name| !name.is_empty());
     name.map(|name| File::options().append(true).open(name)).transpose()
 }
 

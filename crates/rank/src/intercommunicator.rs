@@ -21,9 +21,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use hikyaku_coll::neighbour::{ExchangeError, Incoming, Outgoing, exchange};
-use hikyaku_coll::{self as coll, Book, Communicator as Group};
-use hikyaku_msg::{Endpoint, Members, MsgError, join};
+use hikyaku_coll::neighbour::{ExchangeError, IncomingBlock, OutgoingBlock, exchange};
+use hikyaku_coll::{self as coll, CollectiveBook, CommunicatorGroup as Group};
+use hikyaku_msg::{ContextEndpoint, Members, MsgError, join};
 use hikyaku_nic::fabric::Port;
 
 use crate::communicator::Communicator;
@@ -38,7 +38,7 @@ pub struct Intercommunicator {
     local: Communicator,
     others: Communicator,
     /// Which of the two groups this rank is in.
-    side: Side,
+    side: GroupSide,
     /// The numbers in `both` of the ranks of the other group.
     numbers: Vec<u32>,
     /// How many exchanges were started.
@@ -51,12 +51,12 @@ pub struct Intercommunicator {
 
 /// The right to use the collectives of both groups and of one; it goes on to the next when dropped.
 #[derive(Debug)]
-pub struct Turn<'i> {
+pub struct GroupTurn<'i> {
     of: &'i Intercommunicator,
     number: u64,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for GroupTurn<'_> {
     fn drop(&mut self) {
         self.of.turns.borrow_mut().retain(|number| *number != self.number);
     }
@@ -64,7 +64,7 @@ impl Drop for Turn<'_> {
 
 /// One of the two groups, by a number that all ranks know alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum GroupSide {
     First,
     Second,
 }
@@ -118,10 +118,10 @@ impl Intercommunicator {
         if let Some(&rank) = theirs.iter().find(|rank| ours.contains(rank)) {
             return Err(CreationError::InBoth { rank }.into());
         }
-        let side = if ours.first() < theirs.first() { Side::First } else { Side::Second };
+        let side = if ours.first() < theirs.first() { GroupSide::First } else { GroupSide::Second };
         let all = match side {
-            Side::First => [ours, theirs].concat(),
-            Side::Second => [theirs, ours].concat(),
+            GroupSide::First => [ours, theirs].concat(),
+            GroupSide::Second => [theirs, ours].concat(),
         };
         let both = rank.whole().create_group_for(&all, tag).await?;
         let place = ours.iter().position(|rank| *rank == both.in_job_own()).unwrap_or(0);
@@ -135,7 +135,7 @@ impl Intercommunicator {
     async fn over(
         both: Communicator,
         local: Communicator,
-        side: Side,
+        side: GroupSide,
     ) -> Result<Option<Intercommunicator>, Error> {
         let mine = [side as u32, local.rank()];
         let mut all = vec![0; mine.len() * both.size() as usize];
@@ -177,12 +177,12 @@ impl Intercommunicator {
 
     /// Waits until the operations of several steps that were started before are over. It counts
     /// from the call on: every rank starts the same operations in the same order.
-    pub fn turn(&self) -> impl Future<Output = Turn<'_>> {
+    pub fn turn(&self) -> impl Future<Output = GroupTurn<'_>> {
         let number = self.started.get();
         self.started.set(number + 1);
         self.turns.borrow_mut().push_back(number);
         // One that is abandoned while it waits leaves the queue too.
-        let mut turn = Some(Turn { of: self, number });
+        let mut turn = Some(GroupTurn { of: self, number });
         poll_fn(move |_| {
             let first = self.turns.borrow().front().copied();
             match first {
@@ -234,21 +234,21 @@ impl Intercommunicator {
     /// Starts an exchange: what goes to ranks of the other group and what comes from them, each by
     /// its rank there. Every rank starts the same ones in the same order, also one that has no part
     /// in it.
-    pub fn exchange(&self) -> Exchange<'_> {
+    pub fn exchange(&self) -> GroupExchange<'_> {
         let tag = self.exchanges.get();
         self.exchanges.set((tag + 1) & i32::MAX as u32);
-        Exchange { of: self, tag: tag as i32 }
+        GroupExchange { of: self, tag: tag as i32 }
     }
 }
 
 /// An exchange between the groups that was started.
 #[derive(Debug)]
-pub struct Exchange<'i> {
+pub struct GroupExchange<'i> {
     of: &'i Intercommunicator,
     tag: i32,
 }
 
-impl Exchange<'_> {
+impl GroupExchange<'_> {
     /// Sends and receives.
     ///
     /// # Errors
@@ -258,17 +258,17 @@ impl Exchange<'_> {
         out: impl IntoIterator<Item = (u32, &[u8])>,
         into: impl IntoIterator<Item = (u32, &mut [u8])>,
     ) -> Result<(), Error> {
-        let Exchange { of, tag } = self;
-        let book = Book::default();
+        let GroupExchange { of, tag } = self;
+        let book = CollectiveBook::default();
         let both = &of.both;
-        let endpoint = Endpoint::new(both.engine(), both.context() + BETWEEN);
+        let endpoint = ContextEndpoint::new(both.engine(), both.context() + BETWEEN);
         let group = Group::new(endpoint.among(both.members()), &book);
         let number = |rank: u32| of.numbers[rank as usize];
-        let out = out.into_iter().map(|(to, bytes)| Outgoing { to: number(to), tag, bytes });
+        let out = out.into_iter().map(|(to, bytes)| OutgoingBlock { to: number(to), tag, bytes });
         let into: Vec<_> = into.into_iter().collect();
         let from: Vec<u32> = into.iter().map(|(from, _)| *from).collect();
         let into = into.into_iter();
-        let into = into.map(|(from, into)| Incoming { from: number(from), tag, into });
+        let into = into.map(|(from, into)| IncomingBlock { from: number(from), tag, into });
         exchange(&group, out, into).await.map_err(|error| match error {
             ExchangeError::Message(error) => error.into(),
             ExchangeError::Size { edge, sent, expected } => {
@@ -290,7 +290,8 @@ async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<Vec<u32>, Erro
         Bridge::Known(ranks) => return Ok(ranks),
         Bridge::Messages { over, leader, tag } => (over, leader, tag),
     };
-    let messages = Endpoint::new(over.engine(), over.context() + BETWEEN).among(over.members());
+    let messages =
+        ContextEndpoint::new(over.engine(), over.context() + BETWEEN).among(over.members());
     let ours = ranks_of(local);
     let (count, mut counted) = ([ours.len() as u32], [0]);
     let send = messages.send(bytemuck::cast_slice(&count), leader, tag);

@@ -17,7 +17,7 @@ use hikyaku_shm::{Nap, ShmPort};
 
 use crate::far::Far;
 use crate::init::InitError;
-use crate::launchers::Started;
+use crate::launchers::LaunchedRank;
 
 /// The port of a rank of a job, whatever carries its commands.
 ///
@@ -29,7 +29,7 @@ pub struct RankPort {
     far: Option<Box<Far>>,
     near: ShmPort,
     /// Another launcher, if one has started the job: learns last that this rank leaves.
-    started: Option<Box<Started>>,
+    started: Option<Box<LaunchedRank>>,
 }
 
 impl RankPort {
@@ -46,7 +46,10 @@ impl RankPort {
     ///
     /// # Errors
     /// Other hosts cannot be reached, or the launcher says what cannot be.
-    pub(crate) fn of_started(near: ShmPort, mut started: Started) -> Result<RankPort, InitError> {
+    pub(crate) fn of_started(
+        near: ShmPort,
+        mut started: LaunchedRank,
+    ) -> Result<RankPort, InitError> {
         let mut port = RankPort::open(near)?;
         if let Err(error) = started.exchange_addresses(&port.near) {
             // Nobody can be told that this rank leaves.

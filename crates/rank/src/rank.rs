@@ -6,12 +6,12 @@ use std::fs::File;
 use std::io::Write;
 use std::rc::{Rc, Weak};
 
-use hikyaku_coll::{Book, Choices};
+use hikyaku_coll::{Choices, CollectiveBook};
 use hikyaku_msg::{Engine, EngineConfig, Envelope, WayTally};
 use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_shm::COUNTS;
 
-use crate::contexts::{self, Numbers, Proposal};
+use crate::contexts::{self, LeaderNumbers, Proposal};
 use crate::port::RankPort;
 use crate::tasks::Tasks;
 use crate::threads::Threads;
@@ -31,10 +31,10 @@ pub struct Rank {
     /// Calls to make a communicator of a set of ranks, by context and set.
     calls: RefCell<BTreeMap<(u32, u32), u32>>,
     /// The contexts that this rank leads.
-    pub(crate) numbers: RefCell<Numbers>,
+    pub(crate) numbers: RefCell<LeaderNumbers>,
     /// Communicators that are over here: their contexts, in which perhaps something is not posted
     /// yet, and what they note of their lines.
-    ending: RefCell<Vec<(u32, Rc<Book>)>>,
+    ending: RefCell<Vec<(u32, Rc<CollectiveBook>)>>,
     /// Contexts that were given back: what still comes in them is dropped.
     ended: RefCell<VecDeque<u32>>,
     /// Operations in flight that move only when they are polled.
@@ -42,7 +42,7 @@ pub struct Rank {
     /// Algorithms chosen by name.
     pub(crate) choices: Choices,
     /// Contexts of collectives that are no more, with their books: what still comes is dropped.
-    pub(crate) retired: RefCell<VecDeque<(u32, Rc<Book>)>>,
+    pub(crate) retired: RefCell<VecDeque<(u32, Rc<CollectiveBook>)>>,
     /// The threads that use it.
     pub(crate) threads: Threads,
     /// Whether no context may be counted: ranks make communicators in different orders.
@@ -106,7 +106,7 @@ impl Rank {
 
     /// The end of a communicator: its lines are left. If its context has a leader, that is told
     /// when all is posted that was sent in it: at once, or when the next one is made or ends.
-    fn end_context(&self, context: u32, book: &Rc<Book>) {
+    fn end_context(&self, context: u32, book: &Rc<CollectiveBook>) {
         self.ending.borrow_mut().push((context, Rc::clone(book)));
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
             self.give_back(&mut engine);
@@ -184,7 +184,7 @@ impl Rank {
         numbers.propose(gone)
     }
 
-    pub(crate) fn retire(&self, context: u32, book: &Rc<Book>) {
+    pub(crate) fn retire(&self, context: u32, book: &Rc<CollectiveBook>) {
         let mut retired = self.retired.borrow_mut();
         retired.truncate(RETIRED_MOST - 1);
         retired.push_front((context, Rc::clone(book)));
@@ -196,11 +196,11 @@ impl Rank {
 pub(crate) struct Lease {
     rank: Rc<Rank>,
     context: u32,
-    book: Rc<Book>,
+    book: Rc<CollectiveBook>,
 }
 
 impl Lease {
-    pub(crate) fn new(rank: &Rc<Rank>, context: u32, book: &Rc<Book>) -> Lease {
+    pub(crate) fn new(rank: &Rc<Rank>, context: u32, book: &Rc<CollectiveBook>) -> Lease {
         Lease { rank: Rc::clone(rank), context, book: Rc::clone(book) }
     }
 }

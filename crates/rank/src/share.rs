@@ -1,7 +1,9 @@
 //! What every rank says, for all of them: how ranks make things together.
 
 use hikyaku_coll::broadcast::Algorithm;
-use hikyaku_coll::{self as coll, Cause, CollError, Communicator as Group, Group as _, Operation};
+use hikyaku_coll::{
+    self as coll, Cause, CollError, CommunicatorGroup as Group, Group as _, Operation,
+};
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::PeerFailure;
 

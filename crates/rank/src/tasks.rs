@@ -22,7 +22,7 @@ pub struct TaskId(u64);
 /// The operations in flight of a rank.
 #[derive(Default)]
 pub struct Tasks {
-    entries: RefCell<Vec<Entry>>,
+    entries: RefCell<Vec<TaskEntry>>,
     /// How many of them have no result yet, and one more if other threads may call: what every
     /// blocking call looks at.
     running: Cell<usize>,
@@ -41,14 +41,14 @@ impl std::fmt::Debug for Tasks {
     }
 }
 
-struct Entry {
+struct TaskEntry {
     id: TaskId,
-    state: State,
+    state: TaskState,
 }
 
-enum State {
+enum TaskState {
     Waiting(Task),
-    /// Taken out by [`Turn`], which brings it back.
+    /// Taken out by [`PolledTask`], which brings it back.
     Polled,
     Done(Result<(), Error>),
 }
@@ -110,7 +110,7 @@ impl Tasks {
     pub fn start(&self, task: Task) -> TaskId {
         let id = TaskId(self.started.get());
         self.started.set(id.0 + 1);
-        self.entries.borrow_mut().push(Entry { id, state: State::Waiting(task) });
+        self.entries.borrow_mut().push(TaskEntry { id, state: TaskState::Waiting(task) });
         self.running.set(self.running.get() + 1);
         self.poll(id);
         id
@@ -124,7 +124,7 @@ impl Tasks {
             let next = {
                 let entries = self.entries.borrow();
                 let rest = entries.iter().enumerate().skip(at);
-                let mut waiting = rest.filter(|(_, e)| matches!(e.state, State::Waiting(_)));
+                let mut waiting = rest.filter(|(_, e)| matches!(e.state, TaskState::Waiting(_)));
                 waiting.next().map(|(found, entry)| (found, entry.id))
             };
             let Some((found, id)) = next else { return };
@@ -139,13 +139,13 @@ impl Tasks {
         let Some(at) = entries.iter().position(|entry| entry.id == id) else {
             return Some(Err(MsgError::NoSuchRequest.into()));
         };
-        if !matches!(entries[at].state, State::Done(_)) {
+        if !matches!(entries[at].state, TaskState::Done(_)) {
             self.asked.set(true);
             return None;
         }
         match entries.remove(at).state {
-            State::Done(result) => Some(result),
-            State::Waiting(_) | State::Polled => None,
+            TaskState::Done(result) => Some(result),
+            TaskState::Waiting(_) | TaskState::Polled => None,
         }
     }
 
@@ -157,7 +157,7 @@ impl Tasks {
             at.map(|at| entries.remove(at))
         };
         // Dropped when nothing is borrowed: it tells other ranks.
-        if let Some(Entry { state: State::Waiting(task), .. }) = removed {
+        if let Some(TaskEntry { state: TaskState::Waiting(task), .. }) = removed {
             self.running.set(self.running.get() - 1);
             drop(task);
         }
@@ -166,12 +166,12 @@ impl Tasks {
     /// Polls an operation once, if it is waiting.
     pub fn poll(&self, id: TaskId) {
         let Some(task) = self.take_waiting(id) else { return };
-        let mut turn = Turn { tasks: self, id, task: Some(task) };
+        let mut turn = PolledTask { tasks: self, id, task: Some(task) };
         let mut context = Context::from_waker(Waker::noop());
         let result = turn.task.as_mut().map(|task| task.as_mut().poll(&mut context));
         if let Some(Poll::Ready(result)) = result {
             turn.task = None;
-            turn.end(Some(State::Done(result)));
+            turn.end(Some(TaskState::Done(result)));
         }
     }
 
@@ -179,8 +179,8 @@ impl Tasks {
     fn take_waiting(&self, id: TaskId) -> Option<Task> {
         let mut entries = self.entries.borrow_mut();
         let entry = entries.iter_mut().find(|entry| entry.id == id)?;
-        match std::mem::replace(&mut entry.state, State::Polled) {
-            State::Waiting(task) => Some(task),
+        match std::mem::replace(&mut entry.state, TaskState::Polled) {
+            TaskState::Waiting(task) => Some(task),
             other => {
                 entry.state = other;
                 None
@@ -189,7 +189,7 @@ impl Tasks {
     }
 
     /// Gives an operation another state; what it was before.
-    fn exchange(&self, id: TaskId, state: State) -> Option<State> {
+    fn exchange(&self, id: TaskId, state: TaskState) -> Option<TaskState> {
         let mut entries = self.entries.borrow_mut();
         let entry = entries.iter_mut().find(|entry| entry.id == id)?;
         Some(std::mem::replace(&mut entry.state, state))
@@ -198,20 +198,20 @@ impl Tasks {
 
 /// An operation while it is polled. It goes back when this is dropped, but not if that is because
 /// its reduction panicked: then it is dropped, and so has failed.
-struct Turn<'t> {
+struct PolledTask<'t> {
     tasks: &'t Tasks,
     id: TaskId,
     task: Option<Task>,
 }
 
-impl Turn<'_> {
-    fn end(&self, state: Option<State>) {
-        let running = matches!(state, Some(State::Waiting(_)));
+impl PolledTask<'_> {
+    fn end(&self, state: Option<TaskState>) {
+        let running = matches!(state, Some(TaskState::Waiting(_)));
         if !running {
             self.tasks.running.set(self.tasks.running.get() - 1);
             self.tasks.ended.set(self.tasks.ended.get() + 1);
         }
-        let state = state.unwrap_or(State::Done(Err(MsgError::NoSuchRequest.into())));
+        let state = state.unwrap_or(TaskState::Done(Err(MsgError::NoSuchRequest.into())));
         // One that was removed while it was polled is dropped here.
         let removed = self.tasks.exchange(self.id, state).is_none();
         if removed && running {
@@ -220,14 +220,14 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PolledTask<'_> {
     fn drop(&mut self) {
         let Some(task) = self.task.take() else { return };
         if std::thread::panicking() {
             drop(task);
             self.end(None);
         } else {
-            self.end(Some(State::Waiting(task)));
+            self.end(Some(TaskState::Waiting(task)));
         }
     }
 }

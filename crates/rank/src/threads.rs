@@ -22,7 +22,7 @@ use std::time::Duration;
 use hikyaku_msg::{Blocked, Engine, Wanted};
 use hikyaku_nic::fabric::{Wait, Wake};
 use hikyaku_nic::hosted::{AwaitedStep, Rest};
-use hikyaku_nic::threads::{Berth, Crew};
+use hikyaku_nic::threads::{Berth, ThreadCrew};
 use hikyaku_shm::{around_forks, sleep_while, wake_one};
 
 use crate::communicator::Communicator;
@@ -124,7 +124,7 @@ struct Wants {
 pub(crate) struct Threads {
     /// The lock; `None`: the rank is used by one thread at a time without it.
     gate: Cell<Option<&'static Gate>>,
-    crew: RefCell<Crew<Wants>>,
+    crew: RefCell<ThreadCrew<Wants>>,
     /// Who attends and sleeps on the doorbell wants this.
     asleep_on_bell: RefCell<Option<Wants>>,
     /// Waits so far: their numbers.
@@ -140,14 +140,14 @@ impl Threads {
 }
 
 /// A wait of a thread. Its end hands over.
-struct Turn<'r> {
+struct ThreadWait<'r> {
     rank: &'r Rank,
     gate: &'static Gate,
     me: u64,
     berth: Option<Arc<Berth>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ThreadWait<'_> {
     fn drop(&mut self) {
         let threads = &self.rank.threads;
         threads.crew.borrow_mut().hand_over(self.me, wake_one);
@@ -197,10 +197,10 @@ impl Rank {
         })
     }
 
-    fn begin_turn(&self, gate: &'static Gate) -> Turn<'_> {
+    fn begin_turn(&self, gate: &'static Gate) -> ThreadWait<'_> {
         let me = self.threads.waits.get();
         self.threads.waits.set(me + 1);
-        Turn { rank: self, gate, me, berth: None }
+        ThreadWait { rank: self, gate, me, berth: None }
     }
 
     /// Polls something, then what is in flight. Notes what was polled in vain.
@@ -303,7 +303,7 @@ impl Wants {
     }
 }
 
-impl Turn<'_> {
+impl ThreadWait<'_> {
     /// Lets others in who want to be.
     fn let_in(&self) {
         self.rank.tell();

@@ -7,8 +7,8 @@
 //! ```text
 //!   messages           Engine::pass(Doorbell)   sleeps until a rank wakes this one
 //!   memory of others   Communicator::rest       sleeps a millisecond at most
-//!   datagrams          Rest::pass               gives way for half a millisecond, then sleeps so
-//!   among threads      Turn                     leaves the gate, attends or sleeps (`threads.rs`)
+//!   datagrams          PollingRest::pass        gives way for half a millisecond, then sleeps so
+//!   among threads      ThreadWait               leaves the gate, attends or sleeps (`threads.rs`)
 //! ```
 
 use std::cell::RefCell;
@@ -47,7 +47,7 @@ fn drive<P: Port, F: Future>(
     if !tasks.are_restless() {
         return block_on_for(engine, wait, all);
     }
-    let mut rest = Rest::default();
+    let mut rest = PollingRest::default();
     hikyaku_msg::drive(engine, wait, all, |blocked| {
         let any = engine.borrow_mut().progress() | tasks.have_stirred();
         rest.pass(engine, blocked, any);
@@ -246,11 +246,11 @@ const GIVE_WAY: u64 = 500_000;
 
 /// The rests of a wait for something that wakes nobody.
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct PollingRest {
     since: Option<Time>,
 }
 
-impl Rest {
+impl PollingRest {
     /// Whether it is time to sleep. `any`: something has happened.
     pub fn is_long(&mut self, now: Time, any: bool) -> bool {
         if any {

@@ -27,20 +27,20 @@ const PARTING_LOOKS: u32 = 1000;
 
 /// Memory at every rank; see [`Communicator::window`].
 #[derive(Debug)]
-pub struct Window {
+pub struct ByteWindow {
     communicator: Communicator,
     context: ContextId,
     key: Key,
     /// Never looked into: peers may be writing. `None` once it is given back.
     memory: Option<RegionBuffer>,
-    parts: Vec<Part>,
+    parts: Vec<WindowPart>,
     /// Size of an element, bytes.
     element: usize,
 }
 
 /// One rank's part of a window.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct WindowPart {
     key: Key,
     elements: u64,
 }
@@ -64,7 +64,7 @@ impl Communicator {
     /// # Errors
     /// There is no memory for it, or as many windows as there are contexts; at the other ranks
     /// then [`WindowError::Refused`]. A rank is gone.
-    pub fn window(&self, length: usize, element: usize) -> Result<Window, Error> {
+    pub fn window(&self, length: usize, element: usize) -> Result<ByteWindow, Error> {
         let mine = self.open_window(length, element);
         let offer = match &mine {
             Ok(window) => {
@@ -83,7 +83,7 @@ impl Communicator {
     }
 
     /// This rank's part of a window, registered.
-    fn open_window(&self, length: usize, element: usize) -> Result<Window, Error> {
+    fn open_window(&self, length: usize, element: usize) -> Result<ByteWindow, Error> {
         let mut memory = self.allocate(length, element)?;
         memory.fill(0);
         let bytes = (length * element) as u64;
@@ -99,7 +99,7 @@ impl Communicator {
             }
         };
         let (memory, parts) = (Some(memory), Vec::new());
-        Ok(Window { communicator: self.clone(), context, key, memory, parts, element })
+        Ok(ByteWindow { communicator: self.clone(), context, key, memory, parts, element })
     }
 }
 
@@ -110,7 +110,7 @@ const OFFER: usize = 6;
 fn read_offers(
     offers: &[Vec<u32>],
     in_job: impl Fn(u32) -> Result<u32, MsgError>,
-) -> Result<(Vec<Part>, Vec<Member>), Error> {
+) -> Result<(Vec<WindowPart>, Vec<Member>), Error> {
     let mut parts = Vec::new();
     let mut members = Vec::new();
     for (rank, offer) in (0..).zip(offers) {
@@ -120,13 +120,13 @@ fn read_offers(
         let Some((Some(key), elements, Ok(context))) = offer else {
             return Err(WindowError::Refused { rank }.into());
         };
-        parts.push(Part { key, elements });
+        parts.push(WindowPart { key, elements });
         members.push(Member { rank: in_job(rank)?, context: ContextId(context) });
     }
     Ok((parts, members))
 }
 
-impl Window {
+impl ByteWindow {
     /// How many elements this rank's part has.
     pub fn len(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.len() / self.element.max(1))
@@ -158,23 +158,23 @@ impl Window {
     /// Copies out of the part of `rank` from element `index` on.
     ///
     /// # Errors
-    /// As [`Window::put`].
+    /// As [`ByteWindow::put`].
     pub fn get(&self, rank: u32, index: usize, into: &mut [u8]) -> Result<(), Error> {
         let from = self.address(rank, index, into.len() / self.element.max(1))?;
         self.carry_out("get", rank, |port| port.get(from, into))
     }
 
-    /// [`Window::put`], and after the data `value` into element `at`, of eight bytes, of `rank`'s
-    /// part of another window. Whoever loads the value there sees the data.
+    /// [`ByteWindow::put`], and after the data `value` into element `at`, of eight bytes, of
+    /// `rank`'s part of another window. Whoever loads the value there sees the data.
     ///
     /// # Errors
-    /// As [`Window::put`], for both places; then neither was written.
+    /// As [`ByteWindow::put`], for both places; then neither was written.
     pub fn put_signal(
         &self,
         rank: u32,
         index: usize,
         data: &[u8],
-        (signal, at): (&Window, usize),
+        (signal, at): (&ByteWindow, usize),
         value: u64,
     ) -> Result<(), Error> {
         let target = self.address(rank, index, data.len() / self.element.max(1))?;
@@ -186,7 +186,7 @@ impl Window {
     /// Changes an element, an integer, undivided; answers the one before.
     ///
     /// # Errors
-    /// As [`Window::put`].
+    /// As [`ByteWindow::put`].
     pub fn fetch(
         &self,
         rank: u32,
@@ -230,7 +230,7 @@ impl Window {
         }
     }
 
-    fn part(&self, rank: u32) -> Result<(Member, Part), Error> {
+    fn part(&self, rank: u32) -> Result<(Member, WindowPart), Error> {
         let engine = self.communicator.engine().borrow();
         engine.check_process()?;
         let member = engine.port().member(self.context, rank)?;
@@ -343,7 +343,7 @@ fn name_of(operation: AtomicOp) -> &'static str {
     }
 }
 
-impl Drop for Window {
+impl Drop for ByteWindow {
     /// From here on the others' calls on this rank's part are errors; those under way are waited
     /// for. Not collective: a barrier before it, where others may still want the window.
     fn drop(&mut self) {

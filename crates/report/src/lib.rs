@@ -47,5 +47,5 @@ pub use chart::{
 pub use page::{Page, Picture};
 pub use scale::Scale;
 pub use table::{Cell, Table, Tone};
-pub use timeline::{Activity, Flow, Lane, Link, Slice, Timeline};
+pub use timeline::{Activity, Flow, Lane, NetworkLink, Slice, Timeline};
 pub use unit::Unit;

@@ -23,14 +23,14 @@ use rustix::process::Resource;
 use crate::ShmPort;
 use crate::barrier;
 use crate::error::AttachError;
-use crate::header::{Header, JobFacts, NotAJob, VERSION};
+use crate::header::{JobFacts, JobHeader, NotAJob, VERSION};
 use crate::heap;
 use crate::host::ShmHost;
 use crate::limits::limits_on;
 use crate::mapping::{self, Mapping};
 use crate::memory::SEALS;
 use crate::plan::MemoryPlan;
-use crate::region::Region;
+use crate::region::JobRegion;
 use crate::wait::{self, WaitTimes};
 
 /// Names the job.
@@ -178,7 +178,7 @@ fn recognise(file: BorrowedFd<'_>, name: &JobName) -> Result<JobFacts, NotAJob> 
     if status.st_ino != name.inode || !seals.contains(SEALS) {
         return Err(NotAJob::Foreign);
     }
-    let facts = Header::read(file)?;
+    let facts = JobHeader::read(file)?;
     let plan = MemoryPlan::new(&facts.config).map_err(|_| NotAJob::Foreign)?;
     let whole = u64::try_from(status.st_size) == Ok(plan.total as u64);
     if whole && facts.launcher == name.launcher { Ok(facts) } else { Err(NotAJob::Foreign) }
@@ -249,7 +249,7 @@ pub(crate) fn join(
         here.for_each(|other| mapping.segment(other).doorbell().wake(wait::end_sleep));
     }
     facts.config.long_stores.unwrap_or_default().adopt();
-    let region = Arc::new(Region::new(mapping, memory, inode, rank));
+    let region = Arc::new(JobRegion::new(mapping, memory, inode, rank));
     if !region.mapping.is_conducted() {
         heap::begin(&region);
     }

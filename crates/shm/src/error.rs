@@ -1,7 +1,7 @@
 //! Errors of creating and joining a job. One clear line each.
 
 use hikyaku_nic::fabric::Rank;
-use hikyaku_nic::segment::LayoutError;
+use hikyaku_nic::segment::SegmentLayoutError;
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 pub enum JobError {
     /// The sizes of the rings are invalid.
     #[error("the job cannot be laid out: {0}")]
-    Layout(#[from] LayoutError),
+    Layout(#[from] SegmentLayoutError),
     /// Another size is invalid.
     #[error("{what} must be {rule}")]
     Sizes {

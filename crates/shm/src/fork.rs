@@ -44,16 +44,16 @@ fn count_forks() {
 
 /// A process, among the first one and its forked descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process(u32);
+pub struct ForkedProcess(u32);
 
-impl Process {
+impl ForkedProcess {
     /// No process.
-    pub const NONE: Process = Process(u32::MAX);
+    pub const NONE: ForkedProcess = ForkedProcess(u32::MAX);
 
     /// The calling process; from here on its forks are counted.
-    pub fn this() -> Process {
+    pub fn this() -> ForkedProcess {
         count_forks();
-        Process(FORKS.load(Ordering::Relaxed))
+        ForkedProcess(FORKS.load(Ordering::Relaxed))
     }
 
     /// Says that this one is the calling process, as another copy of this library in the process

@@ -26,7 +26,7 @@ pub(crate) const VERSION: u64 = 9;
 /// Describes the job.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(crate) struct Header {
+pub(crate) struct JobHeader {
     magic: AtomicU64,
     version: AtomicU64,
     launcher: AtomicU64,
@@ -34,7 +34,7 @@ pub(crate) struct Header {
     config: [AtomicU64; CONFIG_WORDS],
     /// Number of processes that could not register for the barrier of `barrier.rs`.
     pub(crate) unsure: AtomicU64,
-    /// Whether a rank has said why the job ends, and how it ends it: an [`End`].
+    /// Whether a rank has said why the job ends, and how it ends it: a [`JobEnd`].
     end: AtomicU64,
     counts: Counts,
 }
@@ -50,7 +50,7 @@ pub const COUNTS: usize = 288;
 /// How a rank ends the job that has said why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-pub enum End {
+pub enum JobEnd {
     /// It has failed.
     Failed = 1,
     /// It was told to, and its exit code is the job's, 0 as well.
@@ -76,7 +76,7 @@ pub(crate) enum NotAJob {
     Version(u64),
 }
 
-impl Header {
+impl JobHeader {
     /// Writes the header of a new job.
     pub(crate) fn write(&self, facts: &JobFacts) {
         let store = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
@@ -90,13 +90,13 @@ impl Header {
     }
 
     /// Says how the job ends, unless a rank has before. Whether it was the first.
-    pub(crate) fn end_job(&self, end: End) -> bool {
+    pub(crate) fn end_job(&self, end: JobEnd) -> bool {
         self.end.compare_exchange(0, end as u64, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// What a rank has said of the job's end.
-    pub(crate) fn end(&self) -> Option<End> {
-        [End::Failed, End::Aborted]
+    pub(crate) fn end(&self) -> Option<JobEnd> {
+        [JobEnd::Failed, JobEnd::Aborted]
             .into_iter()
             .find(|end| *end as u64 == self.end.load(Ordering::Relaxed))
     }
@@ -324,15 +324,15 @@ mod tests {
 
     #[test]
     fn the_first_rank_says_how_the_job_ends() {
-        let header = Header::default();
+        let header = JobHeader::default();
         assert_eq!(header.end(), None);
-        assert!(header.end_job(End::Aborted) && !header.end_job(End::Failed));
-        assert_eq!(header.end(), Some(End::Aborted));
+        assert!(header.end_job(JobEnd::Aborted) && !header.end_job(JobEnd::Failed));
+        assert_eq!(header.end(), Some(JobEnd::Aborted));
     }
 
     #[test]
     fn ranks_add_what_they_have_counted() {
-        let header = Header::default();
+        let header = JobHeader::default();
         header.add_counts([1, 2]);
         header.add_counts([3; COUNTS + 1]);
         let counts = header.counts();

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use hikyaku_nic::region::RegionBuffer;
 
 use crate::fork::at_forks;
-use crate::region::Region;
+use crate::region::JobRegion;
 use crate::wait::{sleep_while, wake_one};
 
 /// Allocations of at least so many bytes are made here: messages that are shorter gain little.
@@ -157,13 +157,13 @@ const USE: &CStr = c"hikyaku_heap_use_1";
 
 /// Has the program's large allocations made in this region from here on, if it has a front of the
 /// heap and this is the first rank that the process joins as.
-pub(crate) fn begin(region: &Arc<Region>) {
+pub(crate) fn begin(region: &Arc<JobRegion>) {
     static HANDLERS: Once = Once::new();
     let preloaded = preloaded();
     if preloaded.is_none() && !IS_ALLOCATOR.load(Ordering::Relaxed) {
         return;
     }
-    let turn = Turn::take();
+    let turn = HeapGuard::take();
     let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     if heap.is_some() {
         return;
@@ -232,26 +232,26 @@ extern "C" fn free(start: *mut u8) {
 }
 
 fn with_heap<R>(act: impl FnOnce(&mut Heap) -> R) -> Option<R> {
-    let _turn = Turn::take();
+    let _turn = HeapGuard::take();
     HEAP.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act)
 }
 
 /// This thread has the heap.
-struct Turn;
+struct HeapGuard;
 
-impl Turn {
-    fn take() -> Turn {
+impl HeapGuard {
+    fn take() -> HeapGuard {
         if TURN.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             while TURN.swap(2, Ordering::Acquire) != 0 {
                 sleep_while(&TURN, 2, None);
             }
         }
         INSIDE.set(true);
-        Turn
+        HeapGuard
     }
 }
 
-impl Drop for Turn {
+impl Drop for HeapGuard {
     fn drop(&mut self) {
         INSIDE.set(false);
         if TURN.swap(0, Ordering::Release) == 2 {
@@ -262,7 +262,7 @@ impl Drop for Turn {
 
 #[derive(Debug)]
 struct Heap {
-    region: Arc<Region>,
+    region: Arc<JobRegion>,
     /// The buffers that the program has, by their addresses.
     taken: BTreeMap<usize, RegionBuffer>,
     /// Buffers that were freed, and their bytes.
@@ -275,7 +275,7 @@ struct Heap {
 }
 
 impl Heap {
-    fn new(region: Arc<Region>) -> Heap {
+    fn new(region: Arc<JobRegion>) -> Heap {
         let (taken, kept) = (BTreeMap::new(), Vec::new());
         Heap { region, taken, kept, kept_bytes: 0, forks: false, ends: None }
     }
@@ -314,7 +314,7 @@ impl Heap {
 
 extern "C" fn before_fork() {
     // It ends after the fork, in both processes.
-    let _turn = ManuallyDrop::new(Turn::take());
+    let _turn = ManuallyDrop::new(HeapGuard::take());
     let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(heap) = &mut *heap else { return };
     heap.forks = heap.region.is_of_this_process();
@@ -351,7 +351,7 @@ extern "C" fn after_in_child() {
 
 /// The end of a fork in either process. Gives the turn back that [`before_fork`] has taken.
 fn end_of_fork(act: impl FnOnce(&mut Heap)) -> Option<(UnixStream, UnixStream)> {
-    let _turn = Turn;
+    let _turn = HeapGuard;
     let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     let heap = heap.as_mut()?;
     if std::mem::take(&mut heap.forks) {

@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{Conductor, Host, Registry, Rest, Sleeper};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::segment::{Layout, Segment};
+use hikyaku_nic::segment::{Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::io::Errno;
@@ -18,12 +18,12 @@ use crate::barrier;
 use crate::cgroup::Cgroup;
 use crate::conducted::Conducted;
 use crate::cpus::{Company, Mask};
-use crate::fork::Process;
-use crate::header::{Beacon, End};
+use crate::fork::ForkedProcess;
+use crate::header::{Beacon, JobEnd};
 use crate::kernel_copy;
 use crate::mapping::Mapping;
 use crate::plan::Hosts;
-use crate::region::Region;
+use crate::region::JobRegion;
 use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
 use crate::watch::{Watch, WatchError};
 
@@ -39,7 +39,7 @@ const REGION_FROM: usize = 16 << 10;
 
 /// Whether the kernel copies between this process and a peer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum KernelReach {
     /// Not tried yet.
     Unknown,
     /// It does; the peer's process id as seen from here.
@@ -51,7 +51,7 @@ enum Reach {
 /// Wakes a rank of this process that sleeps, or is about to.
 #[derive(Debug)]
 pub struct RankWaker {
-    region: Arc<Region>,
+    region: Arc<JobRegion>,
     rank: Rank,
 }
 
@@ -65,10 +65,10 @@ impl RankWaker {
 /// A rank's place in a job.
 #[derive(Debug)]
 pub struct ShmHost {
-    region: Arc<Region>,
+    region: Arc<JobRegion>,
     rank: Rank,
     /// The process that is the rank.
-    process: Process,
+    process: ForkedProcess,
     origin: u64,
     /// The wakes counted before the caller last polled.
     seen: u64,
@@ -82,7 +82,7 @@ pub struct ShmHost {
     timeouts: u64,
     /// A word that peers find at the address this rank announces.
     beacon: Box<AtomicU64>,
-    reach: Vec<Cell<Reach>>,
+    reach: Vec<Cell<KernelReach>>,
     process_from: Option<usize>,
     /// Its state for virtual time.
     conducted: Option<Box<Conducted>>,
@@ -93,7 +93,7 @@ pub struct ShmHost {
 impl ShmHost {
     /// The place of `rank`, which this process has just joined, in the job created at `origin`.
     pub(crate) fn new(
-        region: Arc<Region>,
+        region: Arc<JobRegion>,
         rank: Rank,
         origin: u64,
         patience: WaitTimes,
@@ -110,7 +110,7 @@ impl ShmHost {
             conducted: None,
             region,
             rank,
-            process: Process::this(),
+            process: ForkedProcess::this(),
             origin,
             seen: 0,
             waiting: Waiter::new(patience.among(here)),
@@ -123,7 +123,7 @@ impl ShmHost {
             // The system's permissions must not show in virtual time.
             process_from: (!conducted && kernel_copies(&beacon)).then_some(PROCESS_FROM),
             beacon,
-            reach: (0..ranks).map(|_| Cell::new(Reach::Unknown)).collect(),
+            reach: (0..ranks).map(|_| Cell::new(KernelReach::Unknown)).collect(),
             others: RefCell::new(None),
         };
         host.announce();
@@ -178,7 +178,7 @@ impl ShmHost {
     }
 
     /// Sizes of every rank's rings.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &SegmentLayout {
         &self.mapping().plan().config.layout
     }
 
@@ -194,7 +194,7 @@ impl ShmHost {
     }
 
     /// This rank's region, which keeps the job's memory.
-    pub(crate) fn region(&self) -> &Arc<Region> {
+    pub(crate) fn region(&self) -> &Arc<JobRegion> {
         &self.region
     }
 
@@ -279,7 +279,7 @@ impl ShmHost {
     /// The process id of a peer whose memory the kernel copies for us.
     fn reach(&self, rank: Rank) -> Result<u32, PostError> {
         let known = &self.reach[rank as usize];
-        if known.get() == Reach::Unknown {
+        if known.get() == KernelReach::Unknown {
             let Some(beacon) = self.mapping().note(rank).beacon() else {
                 // It has not started, so no rank can have an address of it yet.
                 return Err(refused(rank, Errno::SRCH));
@@ -287,21 +287,21 @@ impl ShmHost {
             known.set(self.probe_peer(rank, beacon));
         }
         match known.get() {
-            Reach::Yes(pid) => Ok(pid),
-            Reach::No(errno) => Err(refused(rank, errno)),
-            Reach::Unknown => Err(refused(rank, Errno::SRCH)),
+            KernelReach::Yes(pid) => Ok(pid),
+            KernelReach::No(errno) => Err(refused(rank, errno)),
+            KernelReach::Unknown => Err(refused(rank, Errno::SRCH)),
         }
     }
 
     /// Reads the peer's beacon. Checks that the system allows it, and that the process with this id
     /// is the peer, which need not be so in another container.
-    fn probe_peer(&self, rank: Rank, beacon: Beacon) -> Reach {
+    fn probe_peer(&self, rank: Rank, beacon: Beacon) -> KernelReach {
         let pid = self.mapping().registry().pid(rank);
         let mut found = [0; 8];
         match kernel_copy::read(pid, beacon.address, &mut found) {
-            Ok(()) if u64::from_ne_bytes(found) == beacon.value => Reach::Yes(pid),
-            Ok(()) => Reach::No(Errno::SRCH),
-            Err(errno) => Reach::No(errno),
+            Ok(()) if u64::from_ne_bytes(found) == beacon.value => KernelReach::Yes(pid),
+            Ok(()) => KernelReach::No(Errno::SRCH),
+            Err(errno) => KernelReach::No(errno),
         }
     }
 
@@ -321,7 +321,7 @@ impl ShmHost {
 /// A sleep on this rank's doorbell that was announced, apart from the host.
 #[derive(Debug)]
 pub struct Nap {
-    region: Arc<Region>,
+    region: Arc<JobRegion>,
     rank: Rank,
     /// The wakes counted before the rank last polled.
     seen: u64,
@@ -431,7 +431,7 @@ impl ShmHost {
     }
 
     /// The process that is the rank.
-    pub fn process(&self) -> Process {
+    pub fn process(&self) -> ForkedProcess {
         self.process
     }
 
@@ -456,7 +456,7 @@ impl ShmHost {
 
     /// Says how the job ends, as this rank ends it and gives the reason; `false`: a rank has said
     /// so before, and its reason is the one that counts.
-    pub fn end_job(&self, end: End) -> bool {
+    pub fn end_job(&self, end: JobEnd) -> bool {
         self.mapping().header().end_job(end)
     }
 
@@ -797,6 +797,6 @@ mod tests {
         let mapping = Mapping::new(&memory, plan).unwrap();
         mapping.segment(0).set_up();
         mapping.registry().join(0, std::process::id()).unwrap();
-        ShmHost::new(Arc::new(Region::new(mapping, memory, inode, 0)), 0, 0, patience)
+        ShmHost::new(Arc::new(JobRegion::new(mapping, memory, inode, 0)), 0, 0, patience)
     }
 }

@@ -14,7 +14,7 @@ use crate::ShmPort;
 use crate::attach::{JOB_VARIABLE, JobName, RANK_VARIABLE, join, map};
 use crate::conducted::Stage;
 use crate::error::{AttachError, JobError};
-use crate::header::{End, JobFacts};
+use crate::header::{JobEnd, JobFacts};
 use crate::mapping::Mapping;
 use crate::memory;
 use crate::plan::{Hosts, JobConfig, MemoryPlan};
@@ -158,7 +158,7 @@ impl Job {
     }
 
     /// How the job ends, if a rank has said why.
-    pub fn end(&self) -> Option<End> {
+    pub fn end(&self) -> Option<JobEnd> {
         self.mapping.header().end()
     }
 
@@ -175,11 +175,11 @@ impl Job {
     }
 
     /// The current wait of a rank, if it has lasted long enough to be announced.
-    pub fn waiting(&self, rank: Rank) -> Option<Waiting> {
+    pub fn waiting(&self, rank: Rank) -> Option<WaitingRank> {
         let wait = self.mapping.registry().wait(rank)?;
         let origin = self.facts.origin;
         let now = Time::from_nanoseconds(monotonic().saturating_sub(origin));
-        Some(Waiting { wait, lasted: (now - wait.since).into() })
+        Some(WaitingRank { wait, lasted: (now - wait.since).into() })
     }
 
     /// The ranks as the conductor of a job in virtual time sees them. `None`: this job runs in real
@@ -296,14 +296,14 @@ pub fn single() -> Result<ShmPort, JobError> {
 
 /// A rank's wait, and how long it has lasted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingRank {
     /// What it waits for.
     pub wait: Wait,
     /// How long it has waited.
     pub lasted: Duration,
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for WaitingRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, for {:.1} s", Doing(&self.wait), self.lasted.as_secs_f64())
     }
@@ -590,7 +590,7 @@ mod tests {
 
     #[test]
     fn a_wait_prints_in_words() {
-        let told = |wait| Waiting { wait, lasted: Duration::from_millis(3210) }.to_string();
+        let told = |wait| WaitingRank { wait, lasted: Duration::from_millis(3210) }.to_string();
         let unmatched = Some(Unmatched { messages: 70_000, bytes: 64 << 20 });
         let receive = Wait::new(Activity::Receive);
         let collective = Wait::new(Activity::Collective);

@@ -54,14 +54,16 @@ use hikyaku_nic::layer::FaultInjector;
 
 pub use attach::{attach, attach_to, take_inherited_socket};
 pub use cgroup::cpu_quota;
-pub use conducted::{CostBySize, Costs, Handed, InterfaceHost, Stage, Tally};
+pub use conducted::{CostBySize, Handed, InterfaceHost, LineCosts, Stage, Tally};
 pub use error::{AttachError, JobError};
-pub use fork::{Process, around_forks};
-pub use header::{COUNTS, End};
+pub use fork::{ForkedProcess, around_forks};
+pub use header::{COUNTS, JobEnd};
 pub use heap::SharedHeap;
 pub use host::{Nap, RankWaker, ShmHost};
 pub use host_name::own_host_name;
-pub use job::{Doing, Job, Waiting, exchange_cards, open_all, open_conducted, open_hosts, single};
+pub use job::{
+    Doing, Job, WaitingRank, exchange_cards, open_all, open_conducted, open_hosts, single,
+};
 pub use limits::limits_on;
 pub use plan::{Hosts, JobConfig};
 pub use view::View;

@@ -25,7 +25,7 @@ use rustix::mm::{
 };
 
 use crate::conducted::{SendProgress, TurnLine, log_at};
-use crate::header::{Card, Header, RankNote};
+use crate::header::{Card, JobHeader, RankNote};
 use crate::plan::{HOSTS_AT, MemoryPlan, names_at};
 use crate::region::TakenRange;
 use crate::wait;
@@ -88,7 +88,7 @@ impl Mapping {
     }
 
     /// The header.
-    pub(crate) fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &JobHeader {
         // SAFETY: the header is mapped as long as `self`, page-aligned, and made of atomics.
         unsafe { self.at(0).cast().as_ref() }
     }

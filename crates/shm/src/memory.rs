@@ -8,7 +8,7 @@
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::SegmentLayout;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
@@ -123,9 +123,9 @@ fn of_size(config: &JobConfig, ranks: u32) -> JobConfig {
         hosts.of.truncate(ranks as usize);
         hosts
     });
-    let layout = match config.layout == Layout::for_ranks(config.ranks) {
-        true => Layout::for_ranks(ranks),
-        false => Layout { ranks, ..config.layout },
+    let layout = match config.layout == SegmentLayout::for_ranks(config.ranks) {
+        true => SegmentLayout::for_ranks(ranks),
+        false => SegmentLayout { ranks, ..config.layout },
     };
     // A plan is for its number of ranks: fewer have the rings of its busiest rank.
     let landing = config.landing.clone().filter(|plan| plan.ranks() == ranks);
@@ -197,7 +197,8 @@ mod tests {
         let fewer = of_size(&JobConfig::new(1000, 1000).in_virtual_time(), 10);
         assert_eq!(fewer.log_bytes, JobConfig::new(10, 10).in_virtual_time().log_bytes);
         assert!(needed(&fewer) > needed(&JobConfig::new(10, 10)));
-        let huge = JobConfig { layout: Layout { ring_bytes: 1 << 30, ..config.layout }, ..config };
+        let huge =
+            JobConfig { layout: SegmentLayout { ring_bytes: 1 << 30, ..config.layout }, ..config };
         let error = check(&huge).unwrap_err();
         assert!(matches!(error, JobError::NoMemory { ranks: 1000, .. }), "{error}");
     }

@@ -1,12 +1,12 @@
 //! The layout of a job's memory: pure arithmetic over the sizes of the job.
 //!
 //! ```text
-//!   0           Header             describes the job, written once by its creator
+//!   0           JobHeader          describes the job, written once by its creator
 //!               u32 × ranks        the host of each rank, if the job has several
 //!               ends, RankLine ×   the state of every rank (nic's registry)
 //!               RankNote × ranks   the ranks' notes to each other, for this crate
 //!               Card × ranks       where ranks are reached from other hosts, if there are any
-//!               segment × ranks    rings and tables (nic's Layout)
+//!               segment × ranks    rings and tables (nic's SegmentLayout)
 //!               line × ranks       turns and deeds, in virtual time only (conducted/line.rs)
 //!   ----------- all above is committed when the job is created, but multicast areas ---------
 //!               region × ranks     sparse; pages are committed as buffers are allocated
@@ -24,12 +24,12 @@ use hikyaku_nic::fabric::{FullPolicy, Name, Rank};
 use hikyaku_nic::hosted::RankLine;
 use hikyaku_nic::plan::LandingPlan;
 use hikyaku_nic::ring::LongStores;
-use hikyaku_nic::segment::{GroupLayout, Layout};
+use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU64, Line};
 
 use crate::conducted::line_bytes;
 use crate::error::JobError;
-use crate::header::{Card, Header, RankNote};
+use crate::header::{Card, JobHeader, RankNote};
 use crate::memory;
 
 /// Every part starts at a multiple of this: the largest page size of any machine we know.
@@ -52,7 +52,7 @@ pub struct JobConfig {
     /// Ranks on each virtual node; at least 1.
     pub ranks_per_node: u32,
     /// Sizes of every rank's rings; `layout.ranks` equals `ranks`.
-    pub layout: Layout,
+    pub layout: SegmentLayout,
     /// Bytes of each rank's region. That is address space: memory is used only where buffers are
     /// allocated.
     pub region_bytes: u64,
@@ -149,7 +149,7 @@ impl JobConfig {
         let room = memory::address_space_limit().map_or(MAX_REGIONS, |limit| limit / 4);
         let share = room.min(MAX_REGIONS) / u64::from(ranks.max(1));
         let region_bytes = memory::physical().min(MAX_REGION).min(share) / ALIGN * ALIGN;
-        let layout = Layout::for_ranks(ranks);
+        let layout = SegmentLayout::for_ranks(ranks);
         let (log_bytes, long_stores) = (0, None);
         let (hosts, landing) = (None, None);
         JobConfig {
@@ -228,7 +228,7 @@ impl JobConfig {
 
     /// Whether a plan is for such a job.
     fn fits(&self, plan: &LandingPlan) -> bool {
-        let Layout { rings, ring_bytes, .. } = self.layout;
+        let SegmentLayout { rings, ring_bytes, .. } = self.layout;
         let sizes = (plan.ranks(), plan.most_rings(), plan.ring_bytes());
         sizes == (self.ranks, rings, ring_bytes)
     }
@@ -276,7 +276,7 @@ impl JobConfig {
     ) -> Option<JobConfig> {
         let size = |which: usize| u32::try_from(words[which]).ok();
         let ranks = size(0)?;
-        let layout = Layout {
+        let layout = SegmentLayout {
             ranks,
             status_rings: size(3)?,
             status_slots: size(4)?,
@@ -319,7 +319,7 @@ pub(crate) const CONFIG_WORDS: usize = 22;
 pub(crate) const HOSTS_WORD: usize = 19;
 
 /// Where the host of each rank stands.
-pub(crate) const HOSTS_AT: usize = size_of::<Header>().next_multiple_of(128);
+pub(crate) const HOSTS_AT: usize = size_of::<JobHeader>().next_multiple_of(128);
 
 /// Where the names of hosts stand, behind the hosts of so many ranks.
 pub(crate) fn names_at(ranks: usize) -> Option<usize> {

@@ -10,7 +10,7 @@ use hikyaku_nic::fabric::{GroupError, Rank};
 use hikyaku_nic::region::{Arena, RegionBuffer, RegionError, RegionOwner};
 use rustix::io::Errno;
 
-use crate::fork::Process;
+use crate::fork::ForkedProcess;
 use crate::mapping::Mapping;
 use crate::memory;
 
@@ -24,11 +24,11 @@ const CHECK_FROM: u64 = 1 << 20;
 
 /// A job's memory as one of its ranks holds it.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct JobRegion {
     pub(crate) mapping: Mapping,
     rank: Rank,
     /// The process whose memory it is.
-    process: Process,
+    process: ForkedProcess,
     memory: OwnedFd,
     inode: u64,
     arena: Mutex<Arena>,
@@ -49,16 +49,19 @@ impl TakenRange {
     }
 }
 
-impl Region {
+impl JobRegion {
     /// The empty region of a rank.
-    pub(crate) fn new(mapping: Mapping, memory: OwnedFd, inode: u64, rank: Rank) -> Region {
+    pub(crate) fn new(mapping: Mapping, memory: OwnedFd, inode: u64, rank: Rank) -> JobRegion {
         let page = rustix::param::page_size() as u64;
         let arena = Mutex::new(Arena::new(mapping.plan().region_bytes as u64, page));
-        Region { mapping, rank, process: Process::this(), memory, inode, arena }
+        JobRegion { mapping, rank, process: ForkedProcess::this(), memory, inode, arena }
     }
 
     /// A buffer of `length` bytes. Its contents are zeros or what an earlier buffer left.
-    pub(crate) fn allocate(self: &Arc<Region>, length: usize) -> Result<RegionBuffer, RegionError> {
+    pub(crate) fn allocate(
+        self: &Arc<JobRegion>,
+        length: usize,
+    ) -> Result<RegionBuffer, RegionError> {
         let wanted = length as u64;
         let (offset, rounded) = {
             let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +114,7 @@ impl Region {
     }
 }
 
-impl RegionOwner for Region {
+impl RegionOwner for JobRegion {
     fn give_back(&self, offset: u64, bytes: u64) {
         if !self.process.is_this() {
             // In a forked child: the buffer is its parent's still.
@@ -133,15 +136,15 @@ pub(crate) mod tests {
     use super::*;
     use crate::plan::{JobConfig, MemoryPlan};
 
-    pub(crate) fn region(bytes: u64) -> Arc<Region> {
+    pub(crate) fn region(bytes: u64) -> Arc<JobRegion> {
         let config = JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) };
         let plan = MemoryPlan::new(&config).unwrap();
         let memory = memory::create(&plan).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
-        Arc::new(Region::new(Mapping::new(&memory, plan).unwrap(), memory, inode, 1))
+        Arc::new(JobRegion::new(Mapping::new(&memory, plan).unwrap(), memory, inode, 1))
     }
 
-    fn committed(region: &Region) -> u64 {
+    fn committed(region: &JobRegion) -> u64 {
         rustix::fs::fstat(&region.memory).unwrap().st_blocks as u64 * 512
     }
 

@@ -11,11 +11,11 @@ use hikyaku_nic::fabric::Rank;
 use hikyaku_nic::sync::AtomicU64;
 
 use crate::host::ShmHost;
-use crate::region::Region;
+use crate::region::JobRegion;
 
 /// Bytes of a rank's region.
 pub struct View {
-    _region: Arc<Region>,
+    _region: Arc<JobRegion>,
     start: NonNull<u8>,
     rank: Rank,
     offset: u64,

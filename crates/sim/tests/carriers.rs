@@ -5,7 +5,7 @@ use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{Job, JobConfig, Payload};
 use hikyaku_sim::machine::Machine;
-use hikyaku_sim::program::{Halo, Random, balanced};
+use hikyaku_sim::program::{Halo, RandomTraffic, balanced};
 
 const MACHINES: [(&str, &str); 7] = [
     ("dimmnet1", include_str!("../../../machines/dimmnet1.toml")),
@@ -116,7 +116,7 @@ fn every_machine_runs_every_program() {
             let config = JobConfig { payload, ..JobConfig::new(12) };
             let job = Job::new(&simulation, config, carrier).expect("twelve nodes");
             let halo = Halo::new(&balanced(12, 3), 3_000, 4, Time::from_nanoseconds(700));
-            let random = Random::new(9, 12, 600, 150, Time::from_nanoseconds(900));
+            let random = RandomTraffic::new(9, 12, 600, 150, Time::from_nanoseconds(900));
             let report = job.run(move |rank| {
                 let (halo, random) = (halo.clone(), random.clone());
                 async move {

@@ -11,9 +11,10 @@ use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
 use hikyaku_sim::model::cenju4::{
-    ANSWERED, Area, Buffer, COMPLETED, Costs, Fault, Header, HeaderError, Interrupt, Kind, Module,
-    NOTIFICATION_BYTES, Operation, Place, Processor, REFUSED, Source, Span, System, Target, Task,
-    TaskError, UNEQUAL, segment_base,
+    ANSWERED, AddressArea, AddressFault, COMPLETED, CenjuSystem, ContextTask, Costs, Header,
+    HeaderError, Interrupt, LogKind, Module, NOTIFICATION_BYTES, PacketTarget, ParcelOperation,
+    Processor, REFUSED, ReceiveBuffer, Span, TaskError, UNEQUAL, WriteDestination, WriteSource,
+    segment_base,
 };
 use hikyaku_sim::topology::Multistage;
 use proptest::prelude::*;
@@ -32,8 +33,8 @@ fn costs() -> Costs {
 /// number and node are the same. Registers, buffers and queues are ready.
 struct Job {
     simulation: Simulation,
-    system: System,
-    tasks: Vec<Task>,
+    system: CenjuSystem,
+    tasks: Vec<ContextTask>,
 }
 
 /// Where things are in a task's segment 1, whose segment 0 is its data.
@@ -53,7 +54,7 @@ impl Job {
 
     fn with(costs: &Costs, nodes: u32, ranks: u32) -> Job {
         let simulation = Simulation::new(3);
-        let system = System::new(&simulation, costs, Rc::new(Multistage::new(nodes)), 544);
+        let system = CenjuSystem::new(&simulation, costs, Rc::new(Multistage::new(nodes)), 544);
         let table: Vec<Processor> = (0..ranks).map(|node| Processor { node, cid: 7 }).collect();
         let task = |at: &Processor| {
             let task = system.create_task(*at, QUEUE).unwrap();
@@ -62,10 +63,10 @@ impl Job {
             task.node_table(&table, at.node as u16).unwrap();
             for number in 0..2 {
                 let address = MESSAGES + u64::from(number) * PAGE;
-                let area = Area { address, bytes: PAGE };
-                task.set_buffer(Buffer::Message(number), area).unwrap();
+                let area = AddressArea { address, bytes: PAGE };
+                task.set_buffer(ReceiveBuffer::Message(number), area).unwrap();
             }
-            task.set_buffer(Buffer::Log, Area { address: LOG, bytes: PAGE }).unwrap();
+            task.set_buffer(ReceiveBuffer::Log, AddressArea { address: LOG, bytes: PAGE }).unwrap();
             task.set_notifications(NOTES);
             task.schedule();
             task.load().unwrap();
@@ -76,7 +77,11 @@ impl Job {
     }
 
     /// Starts a program on a node.
-    fn on<F: Future<Output = ()> + 'static>(&self, node: u32, program: impl FnOnce(Task) -> F) {
+    fn on<F: Future<Output = ()> + 'static>(
+        &self,
+        node: u32,
+        program: impl FnOnce(ContextTask) -> F,
+    ) {
         let task = self.tasks[node as usize].clone();
         self.simulation.spawn(TaskName { kind: "node", index: node }, program(task));
     }
@@ -86,7 +91,10 @@ impl Job {
     }
 
     /// Runs a program on node 0 and gives its time.
-    fn time<F: Future<Output = ()> + 'static>(&self, program: impl FnOnce(Task) -> F) -> Time {
+    fn time<F: Future<Output = ()> + 'static>(
+        &self,
+        program: impl FnOnce(ContextTask) -> F,
+    ) -> Time {
         self.on(0, program);
         self.run();
         self.simulation.now()
@@ -98,8 +106,8 @@ fn pattern(bytes: u64, seed: u8) -> Vec<u8> {
     (0..bytes).map(|at| (at.wrapping_mul(31) ^ ((at >> 8) * 7)) as u8 ^ seed).collect()
 }
 
-fn write(bytes: u64, source: u64, place: Place) -> Header {
-    Header::write(Target::One(1), source, place, bytes)
+fn write(bytes: u64, source: u64, place: WriteDestination) -> Header {
+    Header::write(PacketTarget::One(1), source, place, bytes)
 }
 
 #[test]
@@ -112,20 +120,22 @@ fn cj_03_a_program_uses_all_protocols_of_table_1() {
     job.tasks[1].write(8 * PAGE, &pattern(5000, 9)).unwrap();
     job.on(0, async |task| {
         // Remote DMA; with address register 2; message 0 and 1; atomic add.
-        task.send(&write(3000, 0, Place::Address(32 * PAGE))).await;
-        task.send(&write(3000, 0, Place::Register(2))).await;
-        task.send(&write(100, 8, Place::Message(0))).await;
-        task.send(&write(600, 16, Place::Message(1))).await;
-        task.ask(1, Operation::Add { value: 2, destination: WORDS }).await;
+        task.send(&write(3000, 0, WriteDestination::Address(32 * PAGE))).await;
+        task.send(&write(3000, 0, WriteDestination::Register(2))).await;
+        task.send(&write(100, 8, WriteDestination::Message(0))).await;
+        task.send(&write(600, 16, WriteDestination::Message(1))).await;
+        task.ask(1, ParcelOperation::Add { value: 2, destination: WORDS }).await;
         // Remote read, swap, compare and swap: nobody runs on node 1.
         let (source, destination, bytes) = (8 * PAGE, 16 * PAGE, 5000);
-        task.ask(1, Operation::Read { source, destination, bytes, rrid: 5 }).await;
+        task.ask(1, ParcelOperation::Read { source, destination, bytes, rrid: 5 }).await;
         task.wait_word(NOTES + 5 * NOTIFICATION_BYTES, ANSWERED).await;
-        task.ask(1, Operation::Swap { destination: WORDS, value: 50, result: WORDS + 8 }).await;
+        task.ask(1, ParcelOperation::Swap { destination: WORDS, value: 50, result: WORDS + 8 })
+            .await;
         task.wait_word(WORDS + 8, 42).await;
         for (rrid, expected, status) in [(63, 50, ANSWERED), (0, 50, UNEQUAL)] {
             let value = 60;
-            task.ask(1, Operation::CompareSwap { destination: WORDS, expected, value, rrid }).await;
+            task.ask(1, ParcelOperation::CompareSwap { destination: WORDS, expected, value, rrid })
+                .await;
             let note = NOTES + u64::from(rrid) * NOTIFICATION_BYTES;
             task.wait_word(note, status).await;
             assert_eq!(task.word(note + 8), Ok(if rrid == 63 { 50 } else { 60 }));
@@ -150,13 +160,13 @@ fn cj_01_a_longer_parcel_is_rejected_and_the_longest_arrives() {
     let data = pattern(MOST, 4);
     job.tasks[0].write(0, &data).unwrap();
     job.on(0, async |task| {
-        task.send(&write(MOST + 8, 0, Place::Address(0))).await;
+        task.send(&write(MOST + 8, 0, WriteDestination::Address(0))).await;
         let refused = HeaderError::TooLong { bytes: MOST + 8, most: MOST };
         assert_eq!(task.interrupt().await, Interrupt::Rejected(refused));
     });
     job.run();
     assert_eq!(job.system.network().counts().sent, 0, "nothing of it is sent");
-    job.on(0, async |task| task.send(&write(MOST, 0, Place::Address(0))).await);
+    job.on(0, async |task| task.send(&write(MOST, 0, WriteDestination::Address(0))).await);
     job.run();
     assert_eq!(job.system.network().counts().sent, 2048);
     assert_eq!(job.tasks[1].read(0, MOST).unwrap(), data);
@@ -168,7 +178,7 @@ fn cj_01_a_full_queue_holds_the_task_back() {
     job.on(0, async |task| {
         for number in 0..300_u64 {
             let to = 8 * number;
-            task.send(&Header::inline(Target::One(1), number, to, 8)).await;
+            task.send(&Header::inline(PacketTarget::One(1), number, to, 8)).await;
         }
     });
     job.run();
@@ -181,14 +191,16 @@ fn cj_01_a_full_queue_holds_the_task_back() {
 fn cj_04_a_number_beyond_the_table_is_an_error_and_nothing_is_sent() {
     let job = Job::new(32, 2);
     job.on(0, async |task| {
-        let targets = [Target::One(2), Target::Group(0), Target::Sync(4095)];
+        let targets = [PacketTarget::One(2), PacketTarget::Group(0), PacketTarget::Sync(4095)];
         for (target, entries) in targets.into_iter().zip([2, 0, 0]) {
             let operation = match target {
-                Target::Sync(_) => Operation::Synchronise,
-                _ => Operation::Add { value: 1, destination: 0 },
+                PacketTarget::Sync(_) => ParcelOperation::Synchronise,
+                _ => ParcelOperation::Add { value: 1, destination: 0 },
             };
             task.send(&Header::new(target, operation)).await;
-            let (Target::One(number) | Target::Group(number) | Target::Sync(number)) = target;
+            let (PacketTarget::One(number)
+            | PacketTarget::Group(number)
+            | PacketTarget::Sync(number)) = target;
             let refused = HeaderError::NoSuchTarget { number, entries };
             assert_eq!(task.interrupt().await, Interrupt::Rejected(refused));
             assert_eq!(task.interrupt().await, Interrupt::QueueEmpty);
@@ -201,9 +213,9 @@ fn cj_04_a_number_beyond_the_table_is_an_error_and_nothing_is_sent() {
 #[test]
 fn cj_05_256_contexts_of_a_node_do_not_leak_into_each_other() {
     let simulation = Simulation::new(1);
-    let system = System::new(&simulation, &costs(), Rc::new(Multistage::new(4)), 544);
+    let system = CenjuSystem::new(&simulation, &costs(), Rc::new(Multistage::new(4)), 544);
     let make = |node, cid| system.create_task(Processor { node, cid }, QUEUE).unwrap();
-    let tasks: Vec<[Task; 2]> = (0..=255).map(|cid| [make(0, cid), make(1, cid)]).collect();
+    let tasks: Vec<[ContextTask; 2]> = (0..=255).map(|cid| [make(0, cid), make(1, cid)]).collect();
     for (cid, pair) in (0..=255).zip(&tasks) {
         for task in pair {
             task.map_new(0, 1).unwrap();
@@ -217,11 +229,13 @@ fn cj_05_256_contexts_of_a_node_do_not_leak_into_each_other() {
     }
     let again = system.create_task(Processor { node: 0, cid: 255 }, QUEUE);
     assert_eq!(again.unwrap_err(), TaskError::InUse { node: 0, cid: 255 });
-    let senders: Vec<Task> = tasks.iter().map(|[sender, _]| sender.clone()).collect();
+    let senders: Vec<ContextTask> = tasks.iter().map(|[sender, _]| sender.clone()).collect();
     simulation.spawn(TaskName { kind: "system", index: 0 }, async move {
         for sender in senders {
             sender.load().unwrap();
-            sender.send(&Header::write(Target::One(0), 0, Place::Address(0), 64)).await;
+            sender
+                .send(&Header::write(PacketTarget::One(0), 0, WriteDestination::Address(0), 64))
+                .await;
             assert_eq!(sender.interrupt().await, Interrupt::QueueEmpty);
             sender.unload().unwrap();
         }
@@ -230,7 +244,7 @@ fn cj_05_256_contexts_of_a_node_do_not_leak_into_each_other() {
     for (cid, [_, receiver]) in (0..=255_u8).zip(&tasks) {
         match cid % 5 {
             0 => {
-                let fault = Interrupt::Fault(Module::Receiver, Fault { address: 0 });
+                let fault = Interrupt::Fault(Module::Receiver, AddressFault { address: 0 });
                 assert_eq!(receiver.take_interrupt(), Some(fault));
             }
             _ => assert_eq!(receiver.read(0, 64).unwrap(), [cid; 64]),
@@ -249,19 +263,19 @@ fn cj_06_an_address_outside_of_the_pages_is_a_fault_at_its_end() {
     job.tasks[0].write(0, &pattern(PAGE, 3)).unwrap();
     job.on(0, async move |task| {
         for page in [4, 5, 6, 7, 8] {
-            task.send(&write(256, 0, Place::Address(base + page * PAGE))).await;
+            task.send(&write(256, 0, WriteDestination::Address(base + page * PAGE))).await;
         }
         // The Sender's side: segment 3 is not there. Half of the data below is.
-        task.send(&write(8, segment_base(3), Place::Address(0))).await;
-        task.send(&write(2 * PAGE, 139 * PAGE, Place::Address(0))).await;
+        task.send(&write(8, segment_base(3), WriteDestination::Address(0))).await;
+        task.send(&write(2 * PAGE, 139 * PAGE, WriteDestination::Address(0))).await;
         for address in [segment_base(3), 140 * PAGE] {
-            let fault = Interrupt::Fault(Module::Sender, Fault { address });
+            let fault = Interrupt::Fault(Module::Sender, AddressFault { address });
             while task.interrupt().await != fault {}
         }
     });
     job.run();
     for page in [4, 6, 8] {
-        let fault = Fault { address: base + page * PAGE };
+        let fault = AddressFault { address: base + page * PAGE };
         let found = job.tasks[1].take_interrupt();
         assert_eq!(found, Some(Interrupt::Fault(Module::Receiver, fault)));
     }
@@ -289,7 +303,8 @@ fn cj_08_pointers_tell_of_messages_and_the_log_of_each_packet() {
     }
     for node in [1, 2] {
         job.on(node, async |task| {
-            task.send(&Header::write(Target::One(0), 0, Place::Message(0), 600)).await;
+            task.send(&Header::write(PacketTarget::One(0), 0, WriteDestination::Message(0), 600))
+                .await;
         });
     }
     job.on(0, async move |task| {
@@ -299,7 +314,7 @@ fn cj_08_pointers_tell_of_messages_and_the_log_of_each_packet() {
         let mut lasts = 0;
         for number in 0..task.entry().log / 16 {
             let record = task.record(number).unwrap().unwrap();
-            assert_eq!(record.kind, Kind::Message);
+            assert_eq!(record.kind, LogKind::Message);
             let bytes = task.read(record.address, u64::from(record.bytes)).unwrap();
             found[usize::from(record.source) - 1].extend(bytes);
             lasts += u32::from(record.last);
@@ -316,7 +331,7 @@ fn cj_09_a_quarter_is_reported_before_a_buffer_runs_over() {
     let sim = job.simulation.clone();
     job.on(0, async move |task| {
         for number in 0..64 {
-            task.send(&write(PAGE / 4, number * PAGE / 4, Place::Message(0))).await;
+            task.send(&write(PAGE / 4, number * PAGE / 4, WriteDestination::Message(0))).await;
             sim.delay(Time::from_nanoseconds(9_000)).await;
         }
     });
@@ -324,7 +339,9 @@ fn cj_09_a_quarter_is_reported_before_a_buffer_runs_over() {
         // The program does something else; its handler empties a quarter at each interrupt.
         let mut found = Vec::new();
         while found.len() < 16 * PAGE as usize {
-            if let Interrupt::Quarter { buffer: Buffer::Message(0), .. } = task.interrupt().await {
+            if let Interrupt::Quarter { buffer: ReceiveBuffer::Message(0), .. } =
+                task.interrupt().await
+            {
                 let at = found.len() as u64 % PAGE;
                 found.extend(task.read(MESSAGES + at, PAGE / 4).unwrap());
             }
@@ -339,7 +356,7 @@ fn cj_10_the_sender_is_told_when_its_data_may_change() {
     let job = Job::new(32, 2);
     job.tasks[0].write(0, &pattern(64 << 10, 1)).unwrap();
     job.on(0, async |task| {
-        let place = Place::Address(0);
+        let place = WriteDestination::Address(0);
         task.send(&Header { ntf: Some(WORDS), ..write(64 << 10, 0, place) }).await;
         assert_eq!(task.word(WORDS), Ok(0));
         task.wait_word(WORDS, COMPLETED).await;
@@ -359,7 +376,7 @@ fn cj_11_a_request_that_cannot_be_answered_says_so() {
     job.on(0, async |task| {
         let (source, destination, bytes) = (segment_base(3), 0, 8);
         for (to, rrid) in [(1, 3), (2, 4)] {
-            task.ask(to, Operation::Read { source, destination, bytes, rrid }).await;
+            task.ask(to, ParcelOperation::Read { source, destination, bytes, rrid }).await;
             task.wait_word(NOTES + u64::from(rrid) * NOTIFICATION_BYTES, REFUSED).await;
             while task.interrupt().await != Interrupt::Unanswered {}
         }
@@ -380,7 +397,7 @@ fn everyone_reads_from_one(answer_queue_bytes: u64) -> (usize, f64) {
         job.on(node, async move |task| {
             for number in 0..100_u64 {
                 let (destination, rrid) = (8 * number, (number % 64) as u8);
-                let read = Operation::Read { source: 0, destination, bytes: 8, rrid };
+                let read = ParcelOperation::Read { source: 0, destination, bytes: 8, rrid };
                 task.ask(0, read).await;
                 assert!(system.unanswered(node) <= most);
             }
@@ -408,8 +425,8 @@ fn cj_13_data_in_the_header_save_a_memory_access() {
         job.on(1, async |task| task.wait_until(|task| task.word(8) != Ok(0)).await);
         job.time(async move |task| task.send(&header).await).seconds()
     };
-    let inline = flag(Header::inline(Target::One(1), 1, 8, 8));
-    let memory = flag(write(16, 0, Place::Address(0)));
+    let inline = flag(Header::inline(PacketTarget::One(1), 1, 8, 8));
+    let memory = flag(write(16, 0, WriteDestination::Address(0)));
     let saved = memory - inline;
     assert!((0.2e-6..1.0e-6).contains(&saved), "{saved}");
 }
@@ -424,8 +441,8 @@ fn cj_14_one_parcel_reaches_a_subset_each_at_its_own_address() {
     let offset = job.tasks[9].register_multicast(&members).unwrap();
     job.tasks[9].write(0, &pattern(1000, 6)).unwrap();
     job.on(9, async move |task| {
-        let target = Target::Group(offset);
-        task.send(&Header::write(target, 0, Place::Register(1), 1000)).await;
+        let target = PacketTarget::Group(offset);
+        task.send(&Header::write(target, 0, WriteDestination::Register(1), 1000)).await;
     });
     job.run();
     let counts = job.system.network().counts();
@@ -458,8 +475,8 @@ fn cj_14_a_multicast_stays_within_a_group_of_64_nodes() {
             let groups = halves.map(|half| task.register_multicast(half).unwrap());
             entered.set(entered.get() + 1);
             for group in groups {
-                let add = Operation::Add { value: 1, destination: WORDS };
-                task.send(&Header::new(Target::Group(group), add)).await;
+                let add = ParcelOperation::Add { value: 1, destination: WORDS };
+                task.send(&Header::new(PacketTarget::Group(group), add)).await;
             }
             task.wait_word(WORDS, 128).await;
             assert_eq!(entered.get(), 128);
@@ -487,7 +504,8 @@ fn cj_15_barriers_of_several_ids_go_on_at_once() {
                 let work = if half == 0 { 50_000 + u64::from(node) } else { 10 };
                 sim.delay(Time::from_nanoseconds(work)).await;
                 rounds.borrow_mut()[node as usize] = round;
-                task.send(&Header::new(Target::Sync(offset), Operation::Synchronise)).await;
+                task.send(&Header::new(PacketTarget::Sync(offset), ParcelOperation::Synchronise))
+                    .await;
                 task.wait_until(|task| task.synchronised(sid) == u64::from(round)).await;
                 let all = rounds.borrow();
                 let mine = if half == 0 { &all[..16] } else { &all[16..] };
@@ -522,7 +540,9 @@ const ACROSS: Span = Span { source: segment(2) + 1004, destination: 0, bytes: 60
 fn cj_17_the_word_at_a_pages_head_is_wrong_without_a_remedy() {
     let (job, data) = words_across_pages();
     let Span { source, bytes, .. } = ACROSS;
-    job.on(0, async move |task| task.send(&write(bytes, source, Place::Address(0))).await);
+    job.on(0, async move |task| {
+        task.send(&write(bytes, source, WriteDestination::Address(0))).await;
+    });
     job.run();
     let (found, mut expected) = (job.tasks[1].read(0, 6000).unwrap(), data[1004..7004].to_vec());
     assert!(found != expected);
@@ -590,7 +610,7 @@ proptest! {
         header[7] = 0;
         job.on(0, async move |task| {
             task.send_words(&header).await;
-            task.send(&Header::inline(Target::One(1), 9, WORDS + 64, 8)).await;
+            task.send(&Header::inline(PacketTarget::One(1), 9, WORDS + 64, 8)).await;
         });
         job.on(1, async |task| task.wait_word(WORDS + 64, 9).await);
         job.run();
@@ -603,21 +623,27 @@ proptest! {
 #[test]
 fn cj_23_the_event_of_an_empty_queue_passes_the_sender_on() {
     let simulation = Simulation::new(1);
-    let system = System::new(&simulation, &costs(), Rc::new(Multistage::new(4)), 544);
+    let system = CenjuSystem::new(&simulation, &costs(), Rc::new(Multistage::new(4)), 544);
     let make = |node, cid| {
         let task = system.create_task(Processor { node, cid }, QUEUE).unwrap();
         task.map_new(0, 16).unwrap();
         task.node_table(&[Processor { node: 1, cid }], 0).unwrap();
         task
     };
-    let senders: Vec<Task> = (0..5).map(|cid| make(0, cid)).collect();
-    let receivers: Vec<Task> = (0..5).map(|cid| make(1, cid)).collect();
+    let senders: Vec<ContextTask> = (0..5).map(|cid| make(0, cid)).collect();
+    let receivers: Vec<ContextTask> = (0..5).map(|cid| make(1, cid)).collect();
     let computed = Rc::new(Cell::new(0_u32));
     for (index, task) in (0..).zip(senders.clone()) {
         let (sim, computed) = (simulation.clone(), Rc::clone(&computed));
         simulation.spawn(TaskName { kind: "task", index }, async move {
             task.write(0, &pattern(40_000, index as u8)).unwrap();
-            task.send(&Header::write(Target::One(0), 0, Place::Address(0), 40_000)).await;
+            task.send(&Header::write(
+                PacketTarget::One(0),
+                0,
+                WriteDestination::Address(0),
+                40_000,
+            ))
+            .await;
             // Whether or not its queue is loaded, the task goes on.
             sim.delay(Time::from_nanoseconds(1_000)).await;
             computed.set(computed.get() + 1);
@@ -667,12 +693,16 @@ fn system_calls_refuse_what_the_machine_has_not() {
     assert_eq!(task.node_table(&table, 0), Err(TaskError::TableFull));
     let nowhere = Processor { node: 4, cid: 0 };
     assert_eq!(task.node_table(&[nowhere], 0), Err(TaskError::NoSuchNode { node: 4 }));
-    let area = Area { address: 0, bytes: 40 };
-    assert_eq!(task.set_buffer(Buffer::Log, area), Err(TaskError::BadArea));
-    assert_eq!(task.set_buffer(Buffer::Message(2), area), Err(TaskError::BadArea));
-    let inline = Operation::Write { source: Source::Inline(0), place: Place::Message(0), bytes: 8 };
+    let area = AddressArea { address: 0, bytes: 40 };
+    assert_eq!(task.set_buffer(ReceiveBuffer::Log, area), Err(TaskError::BadArea));
+    assert_eq!(task.set_buffer(ReceiveBuffer::Message(2), area), Err(TaskError::BadArea));
+    let inline = ParcelOperation::Write {
+        source: WriteSource::Inline(0),
+        place: WriteDestination::Message(0),
+        bytes: 8,
+    };
     job.on(0, async move |task| {
-        task.send(&Header::new(Target::One(0), inline)).await;
+        task.send(&Header::new(PacketTarget::One(0), inline)).await;
         let Interrupt::Rejected(error) = task.interrupt().await else { panic!("it is refused") };
         assert!(matches!(error, HeaderError::UnusedBits { .. }), "{error}");
     });

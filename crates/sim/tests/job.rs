@@ -7,8 +7,8 @@ use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{RecordKind, Simulation};
 use hikyaku_sim::job::{
-    HostCosts, Job, JobConfig, MemoryPath, Message, PacketFormat, Payload, PlainInterface, Rank,
-    Report,
+    HostCosts, Job, JobConfig, JobReport, MemoryPath, PacketFormat, Payload, PlainInterface, Rank,
+    ReceivedMessage,
 };
 use hikyaku_sim::network::{
     CutThrough, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
@@ -29,7 +29,7 @@ fn run_on<F, R>(
     model: Box<dyn NetworkModel>,
     config: JobConfig,
     program: impl Fn(Rank) -> F,
-) -> Result<Report<R>, SimError>
+) -> Result<JobReport<R>, SimError>
 where
     F: Future<Output = R> + 'static,
     R: 'static,
@@ -290,7 +290,7 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 /// Ends and messages of ranks that wait for several receives, together or one after the other.
-fn several(together: bool, seed: u64) -> (Vec<Time>, Vec<Vec<Message>>) {
+fn several(together: bool, seed: u64) -> (Vec<Time>, Vec<Vec<ReceivedMessage>>) {
     let host = HostCosts { send: ns(30), receive: ns(70) };
     let config = JobConfig { host, ranks_per_node: 2, ..JobConfig::new(8) };
     let simulation = Simulation::new(seed);

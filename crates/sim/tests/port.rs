@@ -8,28 +8,30 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{FullCause, Granularity, Rank, Route};
-use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Posted, Request};
+use hikyaku_nic::hosted::{
+    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, Posted,
+};
 use hikyaku_nic::loopback::{self, LoopbackHost, LoopbackPort};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{RecordKind, Simulation};
 use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
-use hikyaku_sim::port::{Conductor, Config, Ended, Ranks};
+use hikyaku_sim::port::{Config, Ended, MachineConductor, Ranks};
 
 /// A turn of a rank: deeds at times after its beginning, and its request at the end.
 struct ScriptTurn {
     deeds: Vec<(u64, Deed)>,
     after: u64,
-    request: Request,
+    request: ConductorRequest,
 }
 
-fn turn(after: u64, request: Request) -> ScriptTurn {
+fn turn(after: u64, request: ConductorRequest) -> ScriptTurn {
     ScriptTurn { deeds: Vec::new(), after, request }
 }
 
 /// Every turn, with its time and answer.
-type TurnLog = Rc<RefCell<Vec<(Rank, u64, Answer)>>>;
+type TurnLog = Rc<RefCell<Vec<(Rank, u64, ConductorAnswer)>>>;
 
 struct Script {
     ports: RefCell<Vec<Option<LoopbackPort>>>,
@@ -57,22 +59,28 @@ impl Ranks for Script {
         1 << 20
     }
 
-    fn interface(&self, rank: Rank, _outbox: &Outbox) -> HostedPort<LoopbackHost> {
+    fn interface(&self, rank: Rank, _outbox: &ActionOutbox) -> HostedPort<LoopbackHost> {
         self.ports.borrow_mut()[rank as usize].take().unwrap()
     }
 
-    fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
+    fn run(
+        &self,
+        rank: Rank,
+        now: Time,
+        answer: ConductorAnswer,
+    ) -> Option<(Time, ConductorRequest)> {
         self.seen.borrow_mut().push((rank, now.nanoseconds(), answer));
         let next = self.turns.borrow_mut()[rank as usize].pop_front();
         // At the end of its script it polls, and waits on.
-        let ScriptTurn { deeds, after, request } = next.unwrap_or(turn(0, Request::Park(None)));
+        let ScriptTurn { deeds, after, request } =
+            next.unwrap_or(turn(0, ConductorRequest::Park(None)));
         let at = |(after, deed): (u64, Deed)| (now + ns(after), deed);
         self.deeds.borrow_mut().extend(deeds.into_iter().map(at));
         Some((now + ns(after), request))
     }
 
-    fn begin(&self, _rank: Rank) -> (Time, Request) {
-        (Time::ZERO, Request::Start)
+    fn begin(&self, _rank: Rank) -> (Time, ConductorRequest) {
+        (Time::ZERO, ConductorRequest::Start)
     }
 
     fn take_deeds(&self, _rank: Rank, into: &mut Vec<(Time, Deed)>) {
@@ -97,7 +105,7 @@ impl Ranks for Script {
 }
 
 /// Every turn: the rank, its time and its answer.
-type Turns = Vec<(Rank, u64, Answer)>;
+type Turns = Vec<(Rank, u64, ConductorAnswer)>;
 
 /// Conducts the scripts on a network of 1 µs and 1 GB/s; returns its end, and the turns.
 fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Vec<(RecordKind, u64)>) {
@@ -108,7 +116,7 @@ fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Vec<(Rec
     let model = LogGp::new(ranks, LogGpParameters { latency: ns(1000), gap: Time::ZERO, rate });
     let network = Network::new(&simulation, Box::new(model));
     let carrier = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
-    let ports = loopback::open(&loopback::Config::for_ranks(ranks)).unwrap();
+    let ports = loopback::open(&loopback::LoopbackConfig::for_ranks(ranks)).unwrap();
     let seen = TurnLog::default();
     let script = Script {
         ports: RefCell::new(ports.into_iter().map(Some).collect()),
@@ -118,7 +126,7 @@ fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Vec<(Rec
     };
     let memory = MemoryPath { latency: Time::ZERO, rate };
     let config = Config { memory, envelope_bytes: 0 };
-    let conductor = Conductor::new(&simulation, script, carrier, config).unwrap();
+    let conductor = MachineConductor::new(&simulation, script, carrier, config).unwrap();
     let ended = conductor.run(100, |_| ControlFlow::Continue(()));
     let records = simulation.trace().records().to_vec();
     let records = records.into_iter().map(|record| (record.kind, record.time.nanoseconds()));
@@ -141,16 +149,16 @@ fn send(to: Rank, bytes: usize) -> Deed {
     })
 }
 
-const GO_ON: Answer = Answer::GoOn;
+const GO_ON: ConductorAnswer = ConductorAnswer::GoOn;
 
 #[test]
 fn deeds_and_turns_keep_their_own_times() {
     let first = ScriptTurn {
         deeds: vec![(100, send(1, 501)), (300, Deed::Wake(1))],
         after: 400,
-        request: Request::Leave,
+        request: ConductorRequest::Leave,
     };
-    let second = vec![turn(50, Request::Park(None)), turn(0, Request::Leave)];
+    let second = vec![turn(50, ConductorRequest::Park(None)), turn(0, ConductorRequest::Leave)];
     let (ended, seen, records) = conduct(vec![vec![first], second]);
     assert_eq!(ended, Ok(()));
     assert_eq!(seen, [(0, 0, GO_ON), (1, 0, GO_ON), (1, 300, GO_ON)]);
@@ -161,13 +169,13 @@ fn deeds_and_turns_keep_their_own_times() {
 
 #[test]
 fn a_command_travels_behind_earlier_sends() {
-    let travel = |from, to| Request::Travel { from, to, bytes: 1 };
+    let travel = |from, to| ConductorRequest::Travel { from, to, bytes: 1 };
     let first = vec![
         ScriptTurn { deeds: vec![(0, send(1, 1001))], after: 10, request: travel(0, 1) },
         turn(0, travel(1, 0)),
-        turn(0, Request::Leave),
+        turn(0, ConductorRequest::Leave),
     ];
-    let (ended, seen, _) = conduct(vec![first, vec![turn(0, Request::Leave)]]);
+    let (ended, seen, _) = conduct(vec![first, vec![turn(0, ConductorRequest::Leave)]]);
     assert_eq!(ended, Ok(()));
     let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
     assert!(own[1] >= 2000, "after the message before it: {own:?}");
@@ -176,9 +184,13 @@ fn a_command_travels_behind_earlier_sends() {
 
 #[test]
 fn a_command_of_no_rank_takes_no_time() {
-    let travel = |from, to| Request::Travel { from, to, bytes: 1 };
-    let first = vec![turn(5, travel(0, 2)), turn(0, travel(Rank::MAX, 1)), turn(0, Request::Leave)];
-    let (ended, seen, _) = conduct(vec![first, vec![turn(0, Request::Leave)]]);
+    let travel = |from, to| ConductorRequest::Travel { from, to, bytes: 1 };
+    let first = vec![
+        turn(5, travel(0, 2)),
+        turn(0, travel(Rank::MAX, 1)),
+        turn(0, ConductorRequest::Leave),
+    ];
+    let (ended, seen, _) = conduct(vec![first, vec![turn(0, ConductorRequest::Leave)]]);
     assert_eq!(ended, Ok(()));
     let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
     assert_eq!(own, [0, 5, 5]);
@@ -186,11 +198,11 @@ fn a_command_of_no_rank_takes_no_time() {
 
 #[test]
 fn a_command_of_more_than_a_ranks_memory_takes_no_time() {
-    let travel = |bytes| Request::Travel { from: 0, to: 1, bytes };
+    let travel = |bytes| ConductorRequest::Travel { from: 0, to: 1, bytes };
     let (most, absurd) = (1 << 20, [(1 << 20) + 1, u64::MAX]);
     let mut first: Vec<ScriptTurn> = absurd.map(|bytes| turn(5, travel(bytes))).into();
-    first.extend([turn(0, travel(most)), turn(0, Request::Leave)]);
-    let (ended, seen, _) = conduct(vec![first, vec![turn(0, Request::Leave)]]);
+    first.extend([turn(0, travel(most)), turn(0, ConductorRequest::Leave)]);
+    let (ended, seen, _) = conduct(vec![first, vec![turn(0, ConductorRequest::Leave)]]);
     assert_eq!(ended, Ok(()));
     let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
     // The latency, and the bytes after the first.
@@ -199,12 +211,13 @@ fn a_command_of_more_than_a_ranks_memory_takes_no_time() {
 
 #[test]
 fn deadlines_come_and_early_wakes_are_kept() {
-    let first = ScriptTurn { deeds: vec![(5, Deed::Wake(1))], after: 5, request: Request::Leave };
+    let first =
+        ScriptTurn { deeds: vec![(5, Deed::Wake(1))], after: 5, request: ConductorRequest::Leave };
     let second = vec![
-        turn(50, Request::CatchUp),
-        turn(0, Request::Park(None)),
-        turn(0, Request::Park(Some(ns(900)))),
-        turn(0, Request::Leave),
+        turn(50, ConductorRequest::CatchUp),
+        turn(0, ConductorRequest::Park(None)),
+        turn(0, ConductorRequest::Park(Some(ns(900)))),
+        turn(0, ConductorRequest::Leave),
     ];
     let (ended, seen, _) = conduct(vec![vec![first], second]);
     assert_eq!(ended, Ok(()));
@@ -216,17 +229,17 @@ fn deadlines_come_and_early_wakes_are_kept() {
 
 #[test]
 fn unwakeable_ranks_poll_and_then_wait_for_ever() {
-    let (ended, seen, _) = conduct(vec![vec![turn(70, Request::Park(None))], Vec::new()]);
+    let (ended, seen, _) = conduct(vec![vec![turn(70, ConductorRequest::Park(None))], Vec::new()]);
     assert_eq!(ended, Err(Ended::Stuck { at: ns(70), waiting: vec![0, 1] }));
-    assert!(seen.iter().filter(|seen| seen.2 == Answer::LookAround).count() > 40);
+    assert!(seen.iter().filter(|seen| seen.2 == ConductorAnswer::LookAround).count() > 40);
     let text = ended.unwrap_err().to_string();
     assert!(text.contains("2 ranks wait for ever"), "{text}");
 }
 
 #[test]
 fn ranks_that_only_poll_wait_for_ever() {
-    let looking = || (0..200_000).map(|_| turn(20, Request::CatchUp)).collect();
-    let (ended, _, _) = conduct(vec![looking(), vec![turn(0, Request::Park(None))]]);
+    let looking = || (0..200_000).map(|_| turn(20, ConductorRequest::CatchUp)).collect();
+    let (ended, _, _) = conduct(vec![looking(), vec![turn(0, ConductorRequest::Park(None))]]);
     assert!(matches!(ended, Err(Ended::Stuck { .. })), "{ended:?}");
 }
 
@@ -234,22 +247,31 @@ fn ranks_that_only_poll_wait_for_ever() {
 fn a_parked_rank_polls_now_and_then_although_others_never_stop() {
     // Rank 0 sends to rank 1 again and again, which is progress: nothing but a turn of its own
     // tells rank 2 that it need not wait.
-    let sends =
-        |_| ScriptTurn { deeds: vec![(0, send(1, 8))], after: 20, request: Request::CatchUp };
-    let last = [turn(0, Request::Leave)];
+    let sends = |_| ScriptTurn {
+        deeds: vec![(0, send(1, 8))],
+        after: 20,
+        request: ConductorRequest::CatchUp,
+    };
+    let last = [turn(0, ConductorRequest::Leave)];
     let talks = (0..10_000).map(sends).chain(last).collect();
-    let leaves = vec![turn(0, Request::Park(None)), turn(0, Request::Leave)];
-    let (ended, seen, _) = conduct(vec![talks, vec![turn(0, Request::Leave)], leaves]);
+    let leaves = vec![turn(0, ConductorRequest::Park(None)), turn(0, ConductorRequest::Leave)];
+    let (ended, seen, _) = conduct(vec![talks, vec![turn(0, ConductorRequest::Leave)], leaves]);
     assert_eq!(ended, Ok(()));
     let turns: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 2).collect();
-    let [(_, 0, GO_ON), (_, when, Answer::LookAround)] = turns[..] else { panic!("{turns:?}") };
+    let [(_, 0, GO_ON), (_, when, ConductorAnswer::LookAround)] = turns[..] else {
+        panic!("{turns:?}")
+    };
     assert!(*when < 10_000 * 20, "before the others' end: {when}");
 }
 
 #[test]
 fn a_rank_that_did_something_and_parked_is_not_busy() {
-    let looking = (0..200_000).map(|_| turn(20, Request::CatchUp)).collect();
-    let parks = ScriptTurn { deeds: vec![(0, send(0, 8))], after: 0, request: Request::Park(None) };
+    let looking = (0..200_000).map(|_| turn(20, ConductorRequest::CatchUp)).collect();
+    let parks = ScriptTurn {
+        deeds: vec![(0, send(0, 8))],
+        after: 0,
+        request: ConductorRequest::Park(None),
+    };
     let (ended, seen, _) = conduct(vec![looking, vec![parks]]);
     assert!(matches!(ended, Err(Ended::Stuck { .. })), "{ended:?}");
     assert!(seen.len() < 100_000, "its deeds ended long ago");
@@ -270,6 +292,6 @@ fn a_job_that_does_not_fit_the_machine_is_refused() {
     };
     let memory = MemoryPath { latency: Time::ZERO, rate };
     let config = Config { memory, envelope_bytes: 0 };
-    let refused = Conductor::new(&simulation, script, carrier, config).map(drop);
+    let refused = MachineConductor::new(&simulation, script, carrier, config).map(drop);
     assert!(matches!(refused, Err(SimError::TooManyRanks { needed: 2, nodes: 1, .. })));
 }

@@ -19,7 +19,7 @@ type Explain = Box<dyn Fn(usize, u64, u64) -> Error>;
 type Unpack = Box<dyn FnOnce() -> Result<(), Error>>;
 
 /// An exchange that was started.
-pub(crate) struct Exchange {
+pub(crate) struct StartedExchange {
     name: u64,
     waits: VecDeque<Waiting>,
     /// The first failure so far.
@@ -35,16 +35,16 @@ struct Waiting {
     expected: Option<(usize, u64)>,
 }
 
-impl fmt::Debug for Exchange {
+impl fmt::Debug for StartedExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open: Vec<RequestId> = self.open().collect();
-        f.debug_struct("Exchange").field("name", &self.name).field("open", &open).finish()
+        f.debug_struct("StartedExchange").field("name", &self.name).field("open", &open).finish()
     }
 }
 
-impl Exchange {
-    pub(crate) fn new(name: u64, explain: Explain, unpack: Unpack) -> Exchange {
-        Exchange { name, waits: VecDeque::new(), outcome: Ok(()), explain, unpack }
+impl StartedExchange {
+    pub(crate) fn new(name: u64, explain: Explain, unpack: Unpack) -> StartedExchange {
+        StartedExchange { name, waits: VecDeque::new(), outcome: Ok(()), explain, unpack }
     }
 
     pub(crate) fn name(&self) -> u64 {

@@ -7,7 +7,7 @@
 //!   rank 1   | 0 | 1 | 2 | 3 |      from any rank, on any node
 //! ```
 //!
-//! Here are the types; [`hikyaku_rank::Window`] is the window, in bytes.
+//! Here are the types; [`hikyaku_rank::ByteWindow`] is the window, in bytes.
 //!
 //! **What is ordered.** A call has had its effect when it returns. So whoever learns of it (by a
 //! message, a barrier, an atomic operation, or the word of [`Window::put_signal`]) sees it. Copies
@@ -29,7 +29,7 @@ use crate::world::World;
 /// Dropping it waits for calls on this rank's part that are under way, and makes later ones errors.
 /// Dropping is not collective: a barrier before it is needed where others may still use the window.
 pub struct Window<'w, T: Scalar> {
-    bytes: hikyaku_rank::Window,
+    bytes: hikyaku_rank::ByteWindow,
     world: &'w World,
     element: PhantomData<T>,
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use hikyaku_dsm::driver::{Protocol, Settings, Variables};
 use hikyaku_msg::{
-    Endpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
+    ContextEndpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
 };
 use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
 use hikyaku_rank::{Communicator, Inside, NotASeed, RankPort, Tasks, from_environment};
 
 use crate::buffer::SharedBuffer;
-use crate::collective::Ranks;
+use crate::collective::CollectiveRanks;
 use crate::error::{Error, InitError};
 use crate::scalar::Scalar;
 
@@ -254,8 +254,8 @@ impl World {
     }
 
     /// This communicator as its collectives see it.
-    pub(crate) fn ranks(&self) -> Ranks<'_> {
-        Ranks { group: self.communicator.group(), choices: self.communicator.choices() }
+    pub(crate) fn ranks(&self) -> CollectiveRanks<'_> {
+        CollectiveRanks { group: self.communicator.group(), choices: self.communicator.choices() }
     }
 
     /// What is in flight at this rank and moves only when it is polled.
@@ -506,7 +506,7 @@ impl World {
     }
 
     /// The endpoint of this communicator's messages between two ranks.
-    pub(crate) fn messages(&self) -> Endpoint<'_, RankPort> {
+    pub(crate) fn messages(&self) -> ContextEndpoint<'_, RankPort> {
         self.communicator.messages()
     }
 

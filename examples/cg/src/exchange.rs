@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use hikyaku::persistent::{Neighbour, Neighbours};
 use hikyaku::{Error, Op, World};
-use kit::exchange::{Exchange, ExchangeKind};
+use kit::exchange::{ExchangeKind, NeighbourExchange};
 use kit::program::ROOT;
 use kit::times::{Stopwatch, TimePart};
 
@@ -75,7 +75,7 @@ pub fn distribute(
 #[derive(Debug)]
 pub struct Product<'a> {
     local: &'a Local,
-    exchange: Exchange<'a>,
+    exchange: NeighbourExchange<'a>,
 }
 
 impl<'a> Product<'a> {
@@ -88,9 +88,9 @@ impl<'a> Product<'a> {
         kind: ExchangeKind,
         local: &'a Local,
     ) -> Result<Product<'a>, Error> {
-        let edges = |range: fn(&local::Neighbour) -> &Range<usize>| {
+        let edges = |range: fn(&local::MatrixNeighbour) -> &Range<usize>| {
             // One number after the entries is the exchange's.
-            let edge = |to: &local::Neighbour| Neighbour {
+            let edge = |to: &local::MatrixNeighbour| Neighbour {
                 rank: to.rank,
                 elements: range(to).start..range(to).end + 1,
             };
@@ -98,7 +98,7 @@ impl<'a> Product<'a> {
         };
         let (sources, destinations) = (edges(|of| &of.receives), edges(|of| &of.sends));
         let neighbours = Neighbours { sources, destinations, scheme: None };
-        Ok(Product { local, exchange: Exchange::new(world, kind, &neighbours)? })
+        Ok(Product { local, exchange: NeighbourExchange::new(world, kind, &neighbours)? })
     }
 
     /// `out = matrix · x`, where every rank has its rows of all three.

@@ -21,7 +21,7 @@ use crate::partition::Partition;
 
 /// What is exchanged with one neighbour.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Neighbour {
+pub struct MatrixNeighbour {
     /// Its rank.
     pub rank: u32,
     /// Which of this rank's entries it needs, ascending.
@@ -41,7 +41,7 @@ pub struct Local {
     /// What multiplies the entries that come from others.
     pub others: Csr,
     /// The neighbours, ascending.
-    pub neighbours: Vec<Neighbour>,
+    pub neighbours: Vec<MatrixNeighbour>,
 }
 
 impl Local {
@@ -59,7 +59,7 @@ impl Local {
         }
         // Where each column of others arrives: owners ascend, and so do the columns of each.
         let mut arrives: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut neighbours: Vec<Neighbour> = Vec::new();
+        let mut neighbours: Vec<MatrixNeighbour> = Vec::new();
         for ((rank, mut columns), (_, mut entries)) in needed.into_iter().zip(given) {
             columns.sort_unstable();
             columns.dedup();
@@ -69,7 +69,7 @@ impl Local {
             let sends = sends..sends + entries.len();
             let receives = receives..receives + columns.len();
             arrives.extend(columns.iter().copied().zip(receives.start as u32..));
-            neighbours.push(Neighbour { rank, entries, sends, receives });
+            neighbours.push(MatrixNeighbour { rank, entries, sends, receives });
         }
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for row in 0..rows.rows() {
@@ -92,7 +92,7 @@ impl Local {
 
     /// Copies what the neighbours need of this rank's entries of `x`.
     pub fn pack(&self, x: &[f64], out: &mut [f64]) {
-        for Neighbour { entries, sends, .. } in &self.neighbours {
+        for MatrixNeighbour { entries, sends, .. } in &self.neighbours {
             let pairs = out[sends.clone()].iter_mut().zip(entries);
             pairs.for_each(|(place, entry)| *place = x[*entry as usize]);
         }

@@ -12,16 +12,16 @@ use cg::csr::Csr;
 use cg::exchange::{self, Load, Product};
 use cg::local::Local;
 use cg::partition::Partition;
-use cg::report::{self, Check, Run, Solution};
+use cg::report::{self, SerialComparison, Solution, SolverRun};
 use cg::solver::{self, Limits};
 use cg::{matrix_market, serial};
 use clap::Parser;
 use hikyaku::{Error, World};
 use kit::exchange::ExchangeKind;
-use kit::program::{BAD_INPUT, FAILED, Program, ROOT, read_file};
+use kit::program::{BAD_INPUT, ExampleProgram, FAILED, ROOT, read_file};
 use kit::times::{Stopwatch, Times};
 
-const CG: Program = Program("cg");
+const CG: ExampleProgram = ExampleProgram("cg");
 
 /// Longest file that is read, bytes.
 const MAX_BYTES: u64 = 4 << 30;
@@ -32,7 +32,7 @@ const MAX_BYTES: u64 = 4 << 30;
 /// 4 ranks; without `hikyaku run` it is one.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Args {
+struct CgArgs {
     /// The matrix, a Matrix Market coordinate file
     matrix: PathBuf,
     /// Stop when the residual is so small relative to the right side
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 }
 
 /// The whole run as each rank sees it.
-fn run(world: &World, args: &Args) -> Result<ExitCode, Error> {
+fn run(world: &World, args: &CgArgs) -> Result<ExitCode, Error> {
     let matrix = if world.rank() == ROOT { read(&args.matrix) } else { None };
     let partition = matrix.as_ref().map(|matrix| Partition::new(matrix, world.size()));
     let Some(partition) = exchange::announce(world, partition.as_ref())? else {
@@ -102,7 +102,7 @@ fn exact(row: usize) -> f64 {
 #[expect(clippy::type_complexity, reason = "two reasons for nothing, each once")]
 fn solve(
     world: &World,
-    args: &Args,
+    args: &CgArgs,
     partition: &Partition,
     local: &Local,
     kind: ExchangeKind,
@@ -136,7 +136,7 @@ fn not_positive_definite(world: &World) -> Result<ExitCode, Error> {
 
 /// Checks the solutions if asked to, says what there is to say, and writes the page.
 fn finish(
-    args: &Args,
+    args: &CgArgs,
     matrix: &Csr,
     loads: &[Load],
     solved: Vec<(Solution, Vec<f64>)>,
@@ -158,7 +158,7 @@ fn finish(
         solutions.push(solution);
     }
     if let Some(path) = &args.report {
-        let run = Run { file: &args.matrix, matrix, loads, solutions: &solutions };
+        let run = SolverRun { file: &args.matrix, matrix, loads, solutions: &solutions };
         failed |= !CG.write(path, report::page(&run));
     }
     ExitCode::from(if failed { FAILED } else { 0 })
@@ -181,7 +181,7 @@ fn summary(matrix: &Csr, loads: &[Load], solution: &Solution) -> String {
 /// The right side, the serial solution, and how long it took.
 type Serial = (Vec<f64>, Option<serial::SerialSolution>, Duration);
 
-fn solve_serially(args: &Args, matrix: &Csr) -> Serial {
+fn solve_serially(args: &CgArgs, matrix: &Csr) -> Serial {
     let x: Vec<f64> = (0..matrix.rows()).map(exact).collect();
     let mut b = vec![0.0; x.len()];
     matrix.multiply(&x, &mut b, false);
@@ -192,7 +192,12 @@ fn solve_serially(args: &Args, matrix: &Csr) -> Serial {
 
 /// Compares by what the tolerance promises: both residuals are as small, so the matrix times the
 /// difference of the solutions is at most twice that.
-fn check(args: &Args, matrix: &Csr, x: &[f64], (b, serial, elapsed): &Serial) -> Check {
+fn check(
+    args: &CgArgs,
+    matrix: &Csr,
+    x: &[f64],
+    (b, serial, elapsed): &Serial,
+) -> SerialComparison {
     let norm = serial::dot(b, b).sqrt().max(f64::MIN_POSITIVE);
     let image = |vector: &[f64]| {
         let mut image = vec![0.0; vector.len()];
@@ -209,7 +214,7 @@ fn check(args: &Args, matrix: &Csr, x: &[f64], (b, serial, elapsed): &Serial) ->
     let difference = serial.map_or(f64::INFINITY, |serial| distance(&product, &image(&serial.x)));
     // Rounding moves the residual that is kept from the true one a little.
     let allowed = args.tolerance * 1.1 + 1e-13;
-    Check {
+    SerialComparison {
         residual,
         difference,
         elapsed: *elapsed,
@@ -218,8 +223,8 @@ fn check(args: &Args, matrix: &Csr, x: &[f64], (b, serial, elapsed): &Serial) ->
     }
 }
 
-fn verdict(check: &Check) -> String {
-    let Check { residual, difference, passed, residuals, elapsed } = check;
+fn verdict(check: &SerialComparison) -> String {
+    let SerialComparison { residual, difference, passed, residuals, elapsed } = check;
     format!(
         "check: the solution {} the serial solver's ({} iterations in {:.3} ms): true residual \
          {residual:.1e}, difference {difference:.1e}",

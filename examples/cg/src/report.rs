@@ -11,7 +11,7 @@ use crate::exchange::Load;
 
 /// What the comparison with the serial solver gave.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Check {
+pub struct SerialComparison {
     /// Norm of the residual of the solution, computed anew from the matrix, relative to that of the
     /// right side.
     pub residual: f64,
@@ -33,7 +33,7 @@ pub struct Solution {
     /// The residuals.
     pub residuals: Vec<f64>,
     /// The comparison with the serial solver, if it was made.
-    pub check: Option<Check>,
+    pub check: Option<SerialComparison>,
 }
 
 impl Solution {
@@ -45,7 +45,7 @@ impl Solution {
 
 /// A run that is over, as rank 0 knows it.
 #[derive(Debug, Clone, Copy)]
-pub struct Run<'a> {
+pub struct SolverRun<'a> {
     /// The file.
     pub file: &'a Path,
     /// The matrix.
@@ -57,7 +57,7 @@ pub struct Run<'a> {
 }
 
 /// The page as one HTML file.
-pub fn page(run: &Run<'_>) -> String {
+pub fn page(run: &SolverRun<'_>) -> String {
     let mut page = Page::new("Conjugate gradients on hikyaku");
     page.lead(&lead(run)).facts(facts(run));
     page.section("Convergence").chart(residual_chart(run));
@@ -76,7 +76,7 @@ pub fn page(run: &Run<'_>) -> String {
     page.to_html()
 }
 
-fn lead(run: &Run<'_>) -> String {
+fn lead(run: &SolverRun<'_>) -> String {
     let check = match run.solutions.iter().filter_map(|solution| solution.check.as_ref()).next() {
         None => "",
         Some(_) if run.solutions.iter().all(|s| s.check.as_ref().is_none_or(|c| c.passed)) => {
@@ -96,7 +96,7 @@ fn lead(run: &Run<'_>) -> String {
     )
 }
 
-fn facts(run: &Run<'_>) -> Vec<(&'static str, String)> {
+fn facts(run: &SolverRun<'_>) -> Vec<(&'static str, String)> {
     let fastest = run.solutions.iter().min_by_key(|solution| solution.times.elapsed);
     let fastest = fastest.expect("a run has a solution");
     let mut facts = vec![
@@ -114,7 +114,7 @@ fn facts(run: &Run<'_>) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn residual_chart(run: &Run<'_>) -> LineChart {
+fn residual_chart(run: &SolverRun<'_>) -> LineChart {
     let curve = |residuals: &[f64]| -> Vec<(f64, f64)> {
         let points = residuals.iter().enumerate().map(|(at, residual)| (at as f64, *residual));
         points.filter(|(_, residual)| *residual > 0.0).collect()
@@ -132,7 +132,7 @@ fn residual_chart(run: &Run<'_>) -> LineChart {
     }
 }
 
-fn load_table(run: &Run<'_>) -> Table {
+fn load_table(run: &SolverRun<'_>) -> Table {
     let header = ["rank", "rows", "entries of the matrix", "neighbours", "entries sent"];
     let mut table = Table::new("What each rank has", header);
     for (rank, load) in (0_u32..).zip(run.loads) {
@@ -161,13 +161,14 @@ mod tests {
         let mut solutions = [ExchangeKind::Blocking, ExchangeKind::Nonblocking].map(solution);
         let loads = [[1, 1, 0, 0]; 2];
         let file = Path::new("some/<mesh>.mtx");
-        let of =
-            |solutions: &[Solution]| page(&Run { file, matrix: &matrix, loads: &loads, solutions });
+        let of = |solutions: &[Solution]| {
+            page(&SolverRun { file, matrix: &matrix, loads: &loads, solutions })
+        };
         let html = of(&solutions[..1]);
         assert!(html.contains("&lt;mesh&gt;.mtx: 2 rows, 2 entries, on 2 ranks."), "{html}");
         assert!(html.contains("Relative residual 1.0e-9 after 2 iterations."));
         assert!(!html.contains("serial") && !html.contains("fastest exchange"));
-        let mut check = Check {
+        let mut check = SerialComparison {
             residual: 1e-9,
             difference: 1e-9,
             elapsed: Duration::from_secs(1),

@@ -21,13 +21,13 @@ use std::ops::Range;
 
 use hikyaku::Layout;
 
-use crate::config::{Boundary, Plan};
+use crate::config::{Boundary, HeatPlan};
 use crate::field::{Decomposition, Direction, Field, Size, box_of};
 use crate::stencil::{Stencil, largest_difference};
 
 /// A rank's part of the field, now and one step later, and what lies around it.
 #[derive(Debug, Clone)]
-pub struct Block {
+pub struct FieldBlock {
     /// Cells without the frame.
     pub size: Size,
     /// The temperatures now, with the frame. Inner cells are only read during a step.
@@ -42,10 +42,10 @@ pub struct Block {
     mirrored: [[bool; 2]; 3],
 }
 
-impl Block {
+impl FieldBlock {
     /// A block at the start, of `rank`'s tile of the grid. It may be empty.
-    pub fn new(field: &Field, (grid, rank): (&Decomposition, u32), plan: &Plan) -> Block {
-        let Plan { stencil, ratio, boundary, .. } = *plan;
+    pub fn new(field: &Field, (grid, rank): (&Decomposition, u32), plan: &HeatPlan) -> FieldBlock {
+        let HeatPlan { stencil, ratio, boundary, .. } = *plan;
         let frame = [1, 1, usize::from(stencil == Stencil::Seven)];
         // A fixed frame is written here once: nothing ever arrives there.
         let outside = match boundary {
@@ -61,8 +61,15 @@ impl Block {
             })
         });
         let size = field.size;
-        let mut block =
-            Block { size, current: Vec::new(), next: Vec::new(), stencil, ratio, frame, mirrored };
+        let mut block = FieldBlock {
+            size,
+            current: Vec::new(),
+            next: Vec::new(),
+            stencil,
+            ratio,
+            frame,
+            mirrored,
+        };
         block.current = vec![outside; block.outer().iter().product()];
         let inner = block.region([0; 3], false);
         inner.unpack(&field.cells, &mut block.current).expect("the field has the block's size");
@@ -161,7 +168,7 @@ impl Block {
     #[inline]
     fn compute(&mut self, range: Range<usize>) {
         let [width, height, _] = self.outer().map(|length| length as isize);
-        let Block { current, next, .. } = self;
+        let FieldBlock { current, next, .. } = self;
         let around = |direction: Direction| {
             let [x, y, z] = direction.map(isize::from);
             &current[range.start.wrapping_add_signed((z * height + y) * width + x)..]
@@ -188,7 +195,7 @@ impl Block {
 
 /// What is exchanged with one neighbour: as many cells both ways.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edge {
+pub struct BlockEdge {
     /// The neighbour.
     pub rank: u32,
     /// Where it lies.
@@ -205,20 +212,20 @@ pub struct Edge {
 /// another in the same order: a message is one contiguous range on either side, whatever the shape
 /// of the edge. Each edge is followed by one number that belongs to the exchange, not to the field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Halo(pub Vec<Edge>);
+pub struct BlockHalo(pub Vec<BlockEdge>);
 
-impl Halo {
+impl BlockHalo {
     /// The edges of a rank's block.
-    pub fn new(block: &Block, grid: &Decomposition, rank: u32) -> Halo {
+    pub fn new(block: &FieldBlock, grid: &Decomposition, rank: u32) -> BlockHalo {
         let mut end = 0;
         let edges = block.stencil.directions().filter_map(|direction| {
             let rank = grid.neighbour(rank, direction)?;
             let [send, receive] = [false, true].map(|outside| block.region(direction, outside));
             let start = end;
             end += send.len() + 1;
-            Some(Edge { rank, direction, range: start..end, send, receive })
+            Some(BlockEdge { rank, direction, range: start..end, send, receive })
         });
-        Halo(edges.collect())
+        BlockHalo(edges.collect())
     }
 
     /// How many numbers go out, and come in.
@@ -227,16 +234,16 @@ impl Halo {
     }
 
     /// Copies what the neighbours need out of a block.
-    pub fn pack(&self, block: &Block, out: &mut [f64]) {
-        for Edge { send, range, .. } in &self.0 {
+    pub fn pack(&self, block: &FieldBlock, out: &mut [f64]) {
+        for BlockEdge { send, range, .. } in &self.0 {
             let place = &mut out[range.start..range.end - 1];
             send.pack(&block.current, place).expect("the edge was laid out for these cells");
         }
     }
 
     /// Copies what the neighbours gave into the frame around a block.
-    pub fn unpack(&self, heard: &[f64], block: &mut Block) {
-        for Edge { receive, range, .. } in &self.0 {
+    pub fn unpack(&self, heard: &[f64], block: &mut FieldBlock) {
+        for BlockEdge { receive, range, .. } in &self.0 {
             let edge = &heard[range.start..range.end - 1];
             receive.unpack(edge, &mut block.current).expect("the edge was laid out for them");
         }
@@ -250,14 +257,14 @@ mod tests {
     use super::*;
     use crate::serial;
 
-    fn plan(size: Size, stencil: Stencil, boundary: Boundary) -> Plan {
+    fn plan(size: Size, stencil: Stencil, boundary: Boundary) -> HeatPlan {
         let (ratio, steps, tolerance, check_every) = (0.15, 25, 0.0, 100);
-        Plan { size, stencil, ratio, boundary, steps, tolerance, check_every }
+        HeatPlan { size, stencil, ratio, boundary, steps, tolerance, check_every }
     }
 
     /// Copies the edges of all blocks to their neighbours' frames, as messages would.
-    fn exchange_all(blocks: &mut [Block], halos: &[Halo]) {
-        let pack = |(block, halo): (&Block, &Halo)| {
+    fn exchange_all(blocks: &mut [FieldBlock], halos: &[BlockHalo]) {
+        let pack = |(block, halo): (&FieldBlock, &BlockHalo)| {
             let mut out = vec![0.0; halo.numbers()];
             halo.pack(block, &mut out);
             out
@@ -267,7 +274,7 @@ mod tests {
             let mut heard = vec![f64::NAN; halo.numbers()];
             for edge in &halo.0 {
                 let back = edge.direction.map(|step| -step);
-                let is_back = |other: &&Edge| other.rank == rank && other.direction == back;
+                let is_back = |other: &&BlockEdge| other.rank == rank && other.direction == back;
                 let there = halos[edge.rank as usize].0.iter().find(is_back).unwrap();
                 let cells = &sent[edge.rank as usize][there.range.clone()];
                 heard[edge.range.clone()].copy_from_slice(cells);
@@ -278,12 +285,12 @@ mod tests {
     }
 
     /// The field after the plan's steps of `ranks` blocks, and the largest change of the last one.
-    fn in_blocks(start: &Field, ranks: u32, plan: &Plan) -> (Field, f64) {
+    fn in_blocks(start: &Field, ranks: u32, plan: &HeatPlan) -> (Field, f64) {
         let grid = Decomposition::new(start.size, ranks);
-        let block = |rank| Block::new(&start.cut(&grid.tile(rank)), (&grid, rank), plan);
-        let mut blocks: Vec<Block> = (0..ranks).map(block).collect();
-        let halos: Vec<Halo> =
-            (0..).zip(&blocks).map(|(rank, block)| Halo::new(block, &grid, rank)).collect();
+        let block = |rank| FieldBlock::new(&start.cut(&grid.tile(rank)), (&grid, rank), plan);
+        let mut blocks: Vec<FieldBlock> = (0..ranks).map(block).collect();
+        let halos: Vec<BlockHalo> =
+            (0..).zip(&blocks).map(|(rank, block)| BlockHalo::new(block, &grid, rank)).collect();
         let mut change = 0.0;
         for _ in 0..plan.steps {
             exchange_all(&mut blocks, &halos);
@@ -291,8 +298,8 @@ mod tests {
                 block.interior();
                 block.rim();
             }
-            change = blocks.iter().map(Block::largest_change).fold(0.0, f64::max);
-            blocks.iter_mut().for_each(Block::advance);
+            change = blocks.iter().map(FieldBlock::largest_change).fold(0.0, f64::max);
+            blocks.iter_mut().for_each(FieldBlock::advance);
         }
         let mut field = Field::filled(start.size, f64::NAN);
         for (tile, block) in grid.tiles().zip(&blocks) {
@@ -329,12 +336,13 @@ mod tests {
         }
     }
 
-    fn numbered(size: Size, ranks: u32, rank: u32, stencil: Stencil) -> (Block, Halo) {
+    fn numbered(size: Size, ranks: u32, rank: u32, stencil: Stencil) -> (FieldBlock, BlockHalo) {
         let grid = Decomposition::new(size, ranks);
         let number = |[x, y, z]: Size| (100 * z + 10 * y + x) as f64;
         let field = Field::from_fn(grid.tile(rank).size(), number);
-        let block = Block::new(&field, (&grid, rank), &plan(size, stencil, Boundary::Insulated));
-        let halo = Halo::new(&block, &grid, rank);
+        let block =
+            FieldBlock::new(&field, (&grid, rank), &plan(size, stencil, Boundary::Insulated));
+        let halo = BlockHalo::new(&block, &grid, rank);
         (block, halo)
     }
 
@@ -343,7 +351,8 @@ mod tests {
         let (block, halo) = numbered([9, 9, 1], 9, 4, Stencil::Nine);
         let mut out = vec![0.0; halo.numbers()];
         halo.pack(&block, &mut out);
-        let sent = |edge: &Edge| (edge.rank, out[edge.range.start..edge.range.end - 1].to_vec());
+        let sent =
+            |edge: &BlockEdge| (edge.rank, out[edge.range.start..edge.range.end - 1].to_vec());
         let sent: Vec<(u32, Vec<f64>)> = halo.0.iter().map(sent).collect();
         let expected = [
             (1, vec![0.0, 1.0, 2.0]),

@@ -28,7 +28,7 @@ pub enum Boundary {
 
 /// What every rank must know to compute its part. Rank 0 reads it and tells the others.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
-pub struct Plan {
+pub struct HeatPlan {
     /// Size of the grid, cells.
     pub size: Size,
     /// How a cell is computed from its neighbours.
@@ -45,7 +45,7 @@ pub struct Plan {
     pub check_every: u64,
 }
 
-impl Plan {
+impl HeatPlan {
     /// Whether the largest change is checked in this step: every `check_every` steps, and in the
     /// last one.
     pub fn checks_in(&self, step: u64) -> bool {
@@ -57,7 +57,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct Input {
     /// What every rank must know.
-    pub plan: Plan,
+    pub plan: HeatPlan,
     /// The field at the start.
     pub field: Field,
     /// Temperatures of the coldest and the hottest colour in pictures.
@@ -155,7 +155,7 @@ impl Keys {
     /// What every rank must know to compute a field of this size, and the time step in seconds:
     /// the file's if the explicit scheme is stable with it, else 80 % of the limit. Beyond the
     /// limit errors grow from step to step; at it, the finest wave never decays.
-    fn plan(&self, size: Size, steps: Option<u64>) -> Result<(Plan, f64), String> {
+    fn plan(&self, size: Size, steps: Option<u64>) -> Result<(HeatPlan, f64), String> {
         let &Keys { alpha, tolerance, check_every, .. } = self;
         let volume = size[2] > 1;
         let simplest = if volume { Stencil::Seven } else { Stencil::Five };
@@ -186,7 +186,7 @@ impl Keys {
         let steps = steps.unwrap_or(self.steps);
         check(steps > 0, || "steps: at least 1 step must be made".into())?;
         let ratio = alpha * dt;
-        Ok((Plan { size, stencil, ratio, boundary, steps, tolerance, check_every }, dt))
+        Ok((HeatPlan { size, stencil, ratio, boundary, steps, tolerance, check_every }, dt))
     }
 }
 
@@ -257,14 +257,14 @@ mod tests {
 
     const PLATE: &str = "steps = 10\nboundary = \"fixed\"\n";
 
-    fn plan(text: &str, size: Size) -> Result<(Plan, f64), String> {
+    fn plan(text: &str, size: Size) -> Result<(HeatPlan, f64), String> {
         Keys::parse(text).and_then(|keys| keys.plan(size, None))
     }
 
     #[test]
     fn defaults_are_those_of_the_table() {
         let (plan, dt) = plan(PLATE, [4, 3, 1]).unwrap();
-        let expected = Plan {
+        let expected = HeatPlan {
             size: [4, 3, 1],
             stencil: Stencil::Five,
             ratio: 0.2,
@@ -355,10 +355,11 @@ mod tests {
         for boundary in [Boundary::Insulated, Boundary::Fixed(-273.15), Boundary::Fixed(0.0)] {
             for stencil in [Stencil::Five, Stencil::Nine, Stencil::Seven] {
                 let (size, tolerance, check_every) = ([1024, 3, 5], 1e-300, 7);
-                let plan = Plan { size, stencil, ratio, boundary, steps, tolerance, check_every };
+                let plan =
+                    HeatPlan { size, stencil, ratio, boundary, steps, tolerance, check_every };
                 assert_eq!(toml::from_str(&toml::to_string(&plan).unwrap()), Ok(plan));
             }
         }
-        assert!(toml::from_str::<Plan>("").is_err(), "bad input");
+        assert!(toml::from_str::<HeatPlan>("").is_err(), "bad input");
     }
 }

@@ -10,12 +10,12 @@
 
 use hikyaku::persistent::{Neighbour, Neighbours};
 use hikyaku::{Error, Op, World};
-use kit::exchange::Exchange;
+use kit::exchange::NeighbourExchange;
 use kit::program::ROOT;
 use kit::times::{Split, Stopwatch, TimePart};
 
-use crate::block::{Block, Edge, Halo};
-use crate::config::Plan;
+use crate::block::{BlockEdge, BlockHalo, FieldBlock};
+use crate::config::HeatPlan;
 use crate::field::{Decomposition, Field};
 
 /// Tag of a block of the initial field.
@@ -26,7 +26,7 @@ const BLOCK: i32 = 1;
 ///
 /// # Errors
 /// Another rank failed.
-pub fn announce(world: &World, plan: Option<&Plan>) -> Result<Option<Plan>, Error> {
+pub fn announce(world: &World, plan: Option<&HeatPlan>) -> Result<Option<HeatPlan>, Error> {
     let text = plan.map(|plan| toml::to_string(plan).expect("a plan is a few TOML numbers"));
     let mut bytes = text.unwrap_or_default().into_bytes();
     let mut length = [bytes.len() as u64];
@@ -62,8 +62,8 @@ pub fn distribute(
 }
 
 /// The edges of a block as its neighbours. Both ends see each edge: whom I send to, I hear from.
-pub fn neighbours(halo: &Halo) -> Neighbours {
-    let edge = |edge: &Edge| Neighbour { rank: edge.rank, elements: edge.range.clone() };
+pub fn neighbours(halo: &BlockHalo) -> Neighbours {
+    let edge = |edge: &BlockEdge| Neighbour { rank: edge.rank, elements: edge.range.clone() };
     let edges: Vec<Neighbour> = halo.0.iter().map(edge).collect();
     Neighbours { sources: edges.clone(), destinations: edges, scheme: None }
 }
@@ -71,9 +71,9 @@ pub fn neighbours(halo: &Halo) -> Neighbours {
 /// Brings the neighbours' edges into the block's frame, and computes its interior. The exchange
 /// reads and writes its own buffers, the interior the block.
 fn step(
-    block: &mut Block,
-    halo: &Halo,
-    exchange: &mut Exchange<'_>,
+    block: &mut FieldBlock,
+    halo: &BlockHalo,
+    exchange: &mut NeighbourExchange<'_>,
     watch: &mut Stopwatch,
 ) -> Result<(), Error> {
     halo.pack(block, exchange.outgoing()?);
@@ -103,9 +103,9 @@ pub struct Solved {
 /// Another rank failed.
 pub fn solve(
     world: &World,
-    plan: &Plan,
-    (block, halo): (&mut Block, &Halo),
-    exchange: &mut Exchange<'_>,
+    plan: &HeatPlan,
+    (block, halo): (&mut FieldBlock, &BlockHalo),
+    exchange: &mut NeighbourExchange<'_>,
     mut observe: impl FnMut(u64, Option<f64>),
 ) -> Result<Solved, Error> {
     let mut watch = Stopwatch::start();
@@ -138,8 +138,8 @@ pub fn solve(
 pub fn collect(
     world: &World,
     grid: &Decomposition,
-    plan: &Plan,
-    block: &Block,
+    plan: &HeatPlan,
+    block: &FieldBlock,
 ) -> Result<Option<Field>, Error> {
     let blocks = world.gatherv(&block.field().cells[..], ROOT)?;
     Ok(blocks.map(|blocks| {

@@ -10,19 +10,19 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use heat::block::{Block, Halo};
-use heat::config::{Input, Plan};
+use heat::block::{BlockHalo, FieldBlock};
+use heat::config::{HeatPlan, Input};
 use heat::exchange::{self, Solved};
 use heat::field::{Decomposition, Field};
-use heat::report::{Run, Solution};
+use heat::report::{HeatRun, HeatSolution};
 use heat::{files, serial};
 use hikyaku::{Error, World};
 use hikyaku_report::Unit;
-use kit::exchange::{Exchange, ExchangeKind};
-use kit::program::{BAD_INPUT, FAILED, Program, ROOT};
+use kit::exchange::{ExchangeKind, NeighbourExchange};
+use kit::program::{BAD_INPUT, ExampleProgram, FAILED, ROOT};
 use kit::times::Times;
 
-const HEAT: Program = Program("heat");
+const HEAT: ExampleProgram = ExampleProgram("heat");
 
 /// Solves the heat equation on as many ranks as it is started with.
 ///
@@ -86,21 +86,21 @@ fn run(world: &World, args: &Args) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS); // not rank 0
     };
     let config = args.config.clone();
-    let passed = finish(args, Run { config, input, grid, field, solutions, check: None });
+    let passed = finish(args, HeatRun { config, input, grid, field, solutions, check: None });
     Ok(ExitCode::from(if passed && same { 0 } else { FAILED }))
 }
 
 /// One solution: all ranks from the first step to the last. Rank 0 gets the field.
 fn solve(
     world: &World,
-    plan: &Plan,
+    plan: &HeatPlan,
     grid: &Decomposition,
     start: &Field,
     kind: ExchangeKind,
-) -> Result<Option<(Solution, Field)>, Error> {
-    let mut block = Block::new(start, (grid, world.rank()), plan);
-    let halo = Halo::new(&block, grid, world.rank());
-    let mut exchange = Exchange::new(world, kind, &exchange::neighbours(&halo))?;
+) -> Result<Option<(HeatSolution, Field)>, Error> {
+    let mut block = FieldBlock::new(start, (grid, world.rank()), plan);
+    let halo = BlockHalo::new(&block, grid, world.rank());
+    let mut exchange = NeighbourExchange::new(world, kind, &exchange::neighbours(&halo))?;
     world.barrier()?; // all start together, so that nobody's first step waits for the reading
     let began = Instant::now();
     let mut observe = |step, change| {
@@ -113,7 +113,7 @@ fn solve(
     let field = exchange::collect(world, grid, plan, &block)?;
     let Solved { steps, change, split } = solved;
     let times = Times::gather(world, kind, steps, &split, elapsed)?;
-    let solution = times.map(|times| Solution { times, change });
+    let solution = times.map(|times| HeatSolution { times, change });
     Ok(solution.zip(field))
 }
 
@@ -148,7 +148,7 @@ fn make_directory(path: &Path) -> Result<(), String> {
 
 /// Writes the results, compares them if asked to, and prints what there is to say. Returns whether
 /// all went well.
-fn finish(args: &Args, mut run: Run) -> bool {
+fn finish(args: &Args, mut run: HeatRun) -> bool {
     run.solutions.iter().for_each(|solution| HEAT.say(&summary(&run, solution)));
     let picture = files::encode_png(&run.field, run.input.range, 1);
     let mut passed = HEAT.write(&args.output.join("final.png"), picture);
@@ -164,9 +164,9 @@ fn finish(args: &Args, mut run: Run) -> bool {
     args.report.as_ref().is_none_or(|path| HEAT.write(path, run.page())) && passed
 }
 
-fn summary(run: &Run, solution: &Solution) -> String {
+fn summary(run: &HeatRun, solution: &HeatSolution) -> String {
     let [cells, blocks] = run.sizes().map(|size| size.replace('×', "x"));
-    let Solution { times: Times { exchange, steps, splits, elapsed }, change } = solution;
+    let HeatSolution { times: Times { exchange, steps, splits, elapsed }, change } = solution;
     format!(
         "heat: {cells} cells in {blocks} blocks on {} ranks, {}: {steps} steps in {:.2} s, {} \
          steps/s; largest change {change:.1e}, {}",
@@ -179,7 +179,7 @@ fn summary(run: &Run, solution: &Solution) -> String {
 }
 
 /// Compares with the serial program's field and steps, and says how they compare.
-fn agrees(run: &Run, expected: &Field, steps: u64) -> bool {
+fn agrees(run: &HeatRun, expected: &Field, steps: u64) -> bool {
     let made = run.solutions.iter().map(|solution| solution.times.steps);
     let others: Vec<u64> = made.filter(|made| *made != steps).collect();
     for made in &others {

@@ -15,14 +15,14 @@ const PICTURE: usize = 720;
 
 /// A solution by one exchange, as rank 0 knows it.
 #[derive(Debug, Clone)]
-pub struct Solution {
+pub struct HeatSolution {
     /// How long it took.
     pub times: Times,
     /// The largest change of a cell in the last step.
     pub change: f64,
 }
 
-impl Solution {
+impl HeatSolution {
     /// Steps a second, as people write it.
     pub fn rate(&self) -> String {
         let rate = self.times.steps as f64 / self.times.elapsed.as_secs_f64().max(1e-9);
@@ -32,7 +32,7 @@ impl Solution {
 
 /// A run that is over, as rank 0 knows it.
 #[derive(Debug)]
-pub struct Run {
+pub struct HeatRun {
     /// The configuration file.
     pub config: PathBuf,
     /// What was read.
@@ -42,12 +42,12 @@ pub struct Run {
     /// The field at the end.
     pub field: Field,
     /// The solutions, one an exchange, at least one; all the same field.
-    pub solutions: Vec<Solution>,
+    pub solutions: Vec<HeatSolution>,
     /// How long the serial program took and whether its field is the same, if it was run.
     pub check: Option<(Duration, bool)>,
 }
 
-impl Run {
+impl HeatRun {
     /// The size of the grid as people write it, `1,024 × 1,024`, and that of the grid of blocks.
     pub fn sizes(&self) -> [String; 2] {
         let shown = if self.field.size[2] > 1 { 3 } else { 2 };
@@ -58,7 +58,7 @@ impl Run {
     }
 
     /// Whether a solution ended because nothing changed any more.
-    pub fn steadiness(&self, solution: &Solution) -> &'static str {
+    pub fn steadiness(&self, solution: &HeatSolution) -> &'static str {
         let steady = solution.change <= self.input.plan.tolerance;
         if steady { "steady" } else { "not steady yet" }
     }
@@ -140,7 +140,7 @@ mod tests {
     use kit::exchange::ExchangeKind;
 
     use super::*;
-    use crate::config::{Boundary, Plan};
+    use crate::config::{Boundary, HeatPlan};
     use crate::stencil::Stencil;
 
     #[test]
@@ -149,14 +149,14 @@ mod tests {
         let field = Field::from_fn(size, |[x, y, _]| (x * y) as f64);
         let (stencil, boundary, tolerance) = (Stencil::Nine, Boundary::Insulated, 0.0);
         let (ratio, steps, check_every) = (0.2, 10, 1);
-        let plan = Plan { size, stencil, ratio, boundary, steps, tolerance, check_every };
+        let plan = HeatPlan { size, stencil, ratio, boundary, steps, tolerance, check_every };
         let solution = |exchange| {
             let splits = vec![[1.0, 0.1, 0.3, 0.1, 0.25]; 3];
             let elapsed = Duration::from_secs(2);
-            Solution { times: Times { exchange, steps: 10, splits, elapsed }, change: 0.5 }
+            HeatSolution { times: Times { exchange, steps: 10, splits, elapsed }, change: 0.5 }
         };
         let page_of = |kinds: &[ExchangeKind], check| {
-            let run = Run {
+            let run = HeatRun {
                 config: "some/<demo>.toml".into(),
                 input: Input { plan, field: field.clone(), range: [0.0, 21.0], dt: 0.2 },
                 grid: Decomposition::new(size, 3),

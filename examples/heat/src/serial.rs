@@ -6,21 +6,21 @@
 //! border are computed one by one from a function that says what lies where. A mistake in blocks,
 //! frames or edges cannot be repeated here.
 
-use crate::config::{Boundary, Plan};
+use crate::config::{Boundary, HeatPlan};
 use crate::field::{Direction, Field, Size};
 use crate::stencil::{Stencil, largest_difference};
 
 /// The whole field, now and one step later.
 #[derive(Debug)]
 pub struct Serial<'a> {
-    plan: &'a Plan,
+    plan: &'a HeatPlan,
     current: Field,
     next: Field,
 }
 
 impl<'a> Serial<'a> {
     /// Starts from `field`.
-    pub fn new(field: &Field, plan: &'a Plan) -> Serial<'a> {
+    pub fn new(field: &Field, plan: &'a HeatPlan) -> Serial<'a> {
         Serial { plan, current: field.clone(), next: field.clone() }
     }
 
@@ -40,7 +40,7 @@ impl<'a> Serial<'a> {
     /// Computes `next` from `current`.
     fn compute(&mut self) {
         let [width, height, depth] = self.current.size;
-        let Plan { stencil, ratio, .. } = *self.plan;
+        let HeatPlan { stencil, ratio, .. } = *self.plan;
         for (y, z) in (0..depth).flat_map(|z| (0..height).map(move |y| (y, z))) {
             let plane = stencil == Stencil::Seven && (z == 0 || z + 1 == depth);
             if plane || y == 0 || y + 1 == height || width < 3 {
@@ -95,7 +95,7 @@ impl<'a> Serial<'a> {
 }
 
 /// Runs the serial program as `plan` says. Returns the field and the number of steps made.
-pub fn solve(start: &Field, plan: &Plan) -> (Field, u64) {
+pub fn solve(start: &Field, plan: &HeatPlan) -> (Field, u64) {
     let mut serial = Serial::new(start, plan);
     for step in 1..=plan.steps {
         serial.compute();
@@ -120,9 +120,9 @@ mod tests {
         Field::from_fn(size, |[x, y, z]| 100.0 * wave(x) * wave(y) * deep(z))
     }
 
-    fn plan(size: Size, ratio: f64, boundary: Boundary, steps: u64) -> Plan {
+    fn plan(size: Size, ratio: f64, boundary: Boundary, steps: u64) -> HeatPlan {
         let (stencil, tolerance, check_every) = (Stencil::Five, 0.0, 10);
-        Plan { size, stencil, ratio, boundary, steps, tolerance, check_every }
+        HeatPlan { size, stencil, ratio, boundary, steps, tolerance, check_every }
     }
 
     /// sin·sin with a cold frame is an eigenvector of every stencil: it keeps its shape and shrinks
@@ -143,7 +143,7 @@ mod tests {
                 Stencil::Nine => (16.0 * cos + 4.0 * cos * cos - 20.0) / 6.0,
                 Stencil::Seven => 6.0 * (cos - 1.0),
             };
-            let plan = Plan { stencil, ..plan(size, ratio, Boundary::Fixed(0.0), steps) };
+            let plan = HeatPlan { stencil, ..plan(size, ratio, Boundary::Fixed(0.0), steps) };
             let start = sine(size);
             let (end, made) = solve(&start, &plan);
             assert_eq!(made, steps);

@@ -5,8 +5,8 @@
 
 use std::rc::Rc;
 
-use heat::block::{Block, Halo};
-use heat::config::{Boundary, Plan};
+use heat::block::{BlockHalo, FieldBlock};
+use heat::config::{Boundary, HeatPlan};
 use heat::field::{Decomposition, Field};
 use heat::serial;
 use heat::stencil::Stencil;
@@ -19,7 +19,7 @@ use hikyaku_sim::machine::Machine;
 
 /// What every rank knows: what to compute, who has which part, and the field at the start.
 struct Problem {
-    plan: Plan,
+    plan: HeatPlan,
     grid: Decomposition,
     start: Field,
 }
@@ -29,7 +29,7 @@ impl Problem {
         let start = Field::from_fn(size, |[x, y, z]| ((x * 31 + y * 17 + z * 7) % 101) as f64);
         let (steps, tolerance, check_every) = (30, 0.0, 8);
         let ratio = 0.15;
-        let plan = Plan { size, stencil, ratio, boundary, steps, tolerance, check_every };
+        let plan = HeatPlan { size, stencil, ratio, boundary, steps, tolerance, check_every };
         Problem { plan, grid: Decomposition::new(size, ranks), start }
     }
 }
@@ -40,8 +40,8 @@ async fn solve(rank: Rank, problem: Rc<Problem>) -> (f64, Field) {
     let Problem { plan, grid, start } = &*problem;
     let me = rank.rank();
     let field = start.cut(&grid.tile(me));
-    let mut block = Block::new(&field, (grid, me), plan);
-    let halo = Halo::new(&block, grid, me);
+    let mut block = FieldBlock::new(&field, (grid, me), plan);
+    let halo = BlockHalo::new(&block, grid, me);
     let mut out = vec![0.0; halo.numbers()];
     let (mut into, group) = (out.clone(), SimulatedRank::<u8>::new(rank.clone()));
     let mut change = 0.0;

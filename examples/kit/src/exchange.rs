@@ -39,7 +39,7 @@ impl ExchangeKind {
 
 /// A rank's exchange with its neighbours: set up once, used in every step.
 #[derive(Debug)]
-pub struct Exchange<'w> {
+pub struct NeighbourExchange<'w> {
     world: &'w World,
     /// Where the edges lie in what goes out, and in what comes in.
     sends: Vec<Range<usize>>,
@@ -78,7 +78,7 @@ impl ExchangeMethod {
     }
 }
 
-impl<'w> Exchange<'w> {
+impl<'w> NeighbourExchange<'w> {
     /// Sets up the exchange along these edges. The elements of an edge lie in ascending order
     /// without gaps, and the last of each is the exchange's own. All ranks call this together.
     ///
@@ -88,7 +88,7 @@ impl<'w> Exchange<'w> {
         world: &'w World,
         kind: ExchangeKind,
         neighbours: &Neighbours,
-    ) -> Result<Exchange<'w>, Error> {
+    ) -> Result<NeighbourExchange<'w>, Error> {
         let Neighbours { sources, destinations, .. } = neighbours;
         let numbers = |edges: &[Neighbour]| edges.last().map_or(0, |edge| edge.elements.end);
         let (out, into) = (world.alloc(numbers(destinations))?, world.alloc(numbers(sources))?);
@@ -108,7 +108,12 @@ impl<'w> Exchange<'w> {
             }
         };
         let ranges = |edges: &[Neighbour]| edges.iter().map(|edge| edge.elements.clone()).collect();
-        Ok(Exchange { world, sends: ranges(destinations), receives: ranges(sources), method })
+        Ok(NeighbourExchange {
+            world,
+            sends: ranges(destinations),
+            receives: ranges(sources),
+            method,
+        })
     }
 
     /// What the next step sends.
@@ -136,7 +141,7 @@ impl<'w> Exchange<'w> {
     /// # Errors
     /// Another rank failed.
     pub fn run(&mut self, watch: &mut Stopwatch, mut compute: impl FnMut()) -> Result<(), Error> {
-        let Exchange { world, sends, receives, method } = self;
+        let NeighbourExchange { world, sends, receives, method } = self;
         // The ranks of a host have one clock.
         let now = f64::from_bits(world.now().picoseconds());
         let out = method.outgoing()?;

@@ -19,9 +19,9 @@ pub const BAD_INPUT: u8 = 2;
 
 /// A program, by the name with which its lines begin.
 #[derive(Debug, Clone, Copy)]
-pub struct Program(pub &'static str);
+pub struct ExampleProgram(pub &'static str);
 
-impl Program {
+impl ExampleProgram {
     /// Joins the job and runs the program on this rank, with what its command line says.
     pub fn run<A: Parser>(
         self,

@@ -24,15 +24,15 @@ use hikyaku::{Error, Op, World};
 
 /// A program: its name, which numbers of ranks it takes, and what each rank runs. It returns
 /// whether the result is right.
-struct Program {
+struct NasBenchmark {
     name: &'static str,
-    ranks: Shape,
+    ranks: RankNumbers,
     run: fn(&World) -> Result<bool, Error>,
 }
 
 /// Numbers of ranks that a decomposition takes.
 #[derive(Clone, Copy)]
-enum Shape {
+enum RankNumbers {
     Any,
     /// The square of any number.
     Square,
@@ -42,36 +42,44 @@ enum Shape {
     BinaryCube,
 }
 
-const PROGRAMS: [Program; 6] = [
-    Program { name: "mg", ranks: Shape::BinaryCube, run: mg::run },
-    Program { name: "cg", ranks: Shape::BinarySquare, run: cg::run },
-    Program { name: "is", ranks: Shape::Any, run: is::run },
-    Program { name: "lu", ranks: Shape::Square, run: lu::run },
-    Program { name: "sp", ranks: Shape::Square, run: |world| partition::run::<5>(world) },
-    Program { name: "bt", ranks: Shape::Square, run: |world| partition::run::<30>(world) },
+const PROGRAMS: [NasBenchmark; 6] = [
+    NasBenchmark { name: "mg", ranks: RankNumbers::BinaryCube, run: mg::run },
+    NasBenchmark { name: "cg", ranks: RankNumbers::BinarySquare, run: cg::run },
+    NasBenchmark { name: "is", ranks: RankNumbers::Any, run: is::run },
+    NasBenchmark { name: "lu", ranks: RankNumbers::Square, run: lu::run },
+    NasBenchmark {
+        name: "sp",
+        ranks: RankNumbers::Square,
+        run: |world| partition::run::<5>(world),
+    },
+    NasBenchmark {
+        name: "bt",
+        ranks: RankNumbers::Square,
+        run: |world| partition::run::<30>(world),
+    },
 ];
 
 /// Exit code of a command line that asks for what cannot be.
 const WRONG_USE: u8 = 2;
 
-impl Shape {
+impl RankNumbers {
     fn takes(self, ranks: u32) -> bool {
         let side = side(ranks);
         let cube = (0..=10).any(|power| 1_u64 << (3 * power) == u64::from(ranks));
         match self {
-            Shape::Any => true,
-            Shape::Square => side * side == ranks as usize,
-            Shape::BinarySquare => side * side == ranks as usize && side.is_power_of_two(),
-            Shape::BinaryCube => cube,
+            RankNumbers::Any => true,
+            RankNumbers::Square => side * side == ranks as usize,
+            RankNumbers::BinarySquare => side * side == ranks as usize && side.is_power_of_two(),
+            RankNumbers::BinaryCube => cube,
         }
     }
 
     fn in_words(self) -> &'static str {
         match self {
-            Shape::Any => "any number of ranks",
-            Shape::Square => "1, 4, 9, 16, ... ranks",
-            Shape::BinarySquare => "1, 4, 16, 64, ... ranks",
-            Shape::BinaryCube => "1, 8, 64, ... ranks",
+            RankNumbers::Any => "any number of ranks",
+            RankNumbers::Square => "1, 4, 9, 16, ... ranks",
+            RankNumbers::BinarySquare => "1, 4, 16, 64, ... ranks",
+            RankNumbers::BinaryCube => "1, 8, 64, ... ranks",
         }
     }
 }
@@ -96,7 +104,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(program: &Program) -> Result<ExitCode, Box<dyn std::error::Error>> {
+fn run(program: &NasBenchmark) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let world = World::init()?;
     let (size, first) = (world.size(), world.rank() == 0);
     if !program.ranks.takes(size) {

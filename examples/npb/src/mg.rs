@@ -10,18 +10,18 @@ use hikyaku::{Error, World};
 const POINTS: usize = 8;
 
 /// A periodic cube of points, or a block of one with its neighbours' faces.
-struct Grid {
+struct PointGrid {
     side: usize,
     points: Vec<u64>,
 }
 
-impl Grid {
-    fn new(side: usize, from: [usize; 3]) -> Grid {
+impl PointGrid {
+    fn new(side: usize, from: [usize; 3]) -> PointGrid {
         let at = |index: usize| {
             let [x, y, z] = place(side, index);
             ((from[0] + x) * 5 + (from[1] + y) * 3 + (from[2] + z) * 7) as u64 % 19
         };
-        Grid { side, points: (0..side.pow(3)).map(at).collect() }
+        PointGrid { side, points: (0..side.pow(3)).map(at).collect() }
     }
 
     fn at(&self, [x, y, z]: [usize; 3]) -> u64 {
@@ -62,14 +62,14 @@ impl Grid {
     }
 
     /// Every second point.
-    fn coarse(&self) -> Grid {
+    fn coarse(&self) -> PointGrid {
         let side = self.side / 2;
         let points = (0..side.pow(3)).map(|index| self.at(place(side, index).map(|at| 2 * at)));
-        Grid { side, points: points.collect() }
+        PointGrid { side, points: points.collect() }
     }
 
     /// Adds the points of a coarser grid to every second one.
-    fn refine(&mut self, coarse: &Grid) {
+    fn refine(&mut self, coarse: &PointGrid) {
         for (index, value) in coarse.points.iter().enumerate() {
             let [x, y, z] = place(coarse.side, index).map(|at| 2 * at);
             let point = &mut self.points[(z * self.side + y) * self.side + x];
@@ -90,16 +90,16 @@ fn on_layer(side: usize, across: usize, direction: usize, layer: usize) -> [usiz
 }
 
 /// A rank's block, and where it is among the others.
-struct Blocks<'w> {
+struct BlockPlace<'w> {
     world: &'w World,
     /// Blocks along a side.
     side: usize,
     at: [usize; 3],
 }
 
-impl Blocks<'_> {
+impl BlockPlace<'_> {
     /// The faces of the neighbours of a block, on a level where only every `stride`-th has one.
-    fn faces(&self, grid: &Grid, stride: usize) -> Result<[[Vec<u64>; 2]; 3], Error> {
+    fn faces(&self, grid: &PointGrid, stride: usize) -> Result<[[Vec<u64>; 2]; 3], Error> {
         let mut faces = [const { [Vec::new(), Vec::new()] }; 3];
         for (direction, faces) in faces.iter_mut().enumerate() {
             let neighbour = |step: usize| {
@@ -119,14 +119,14 @@ impl Blocks<'_> {
 
     /// A V-cycle from this level down and back up. Without a coarser level, or a point on it, a
     /// rank has nothing to do there.
-    fn cycle(&self, grid: &mut Grid, stride: usize) -> Result<(), Error> {
+    fn cycle(&self, grid: &mut PointGrid, stride: usize) -> Result<(), Error> {
         grid.smooth(&self.faces(grid, stride)?);
         let points = grid.side * self.side / stride;
         if points > 2 {
             let stride = if grid.side == 1 { 2 * stride } else { stride };
             let active = self.at.iter().all(|at| at.is_multiple_of(stride));
             let mut coarse = match grid.side {
-                1 => Grid { side: 1, points: grid.points.clone() },
+                1 => PointGrid { side: 1, points: grid.points.clone() },
                 _ => grid.coarse(),
             };
             if active {
@@ -143,9 +143,9 @@ pub(crate) fn run(world: &World) -> Result<bool, Error> {
     let side = (1..).find(|side: &usize| side.pow(3) >= world.size() as usize).unwrap_or(1);
     let at = place(side, world.rank() as usize);
     let from = at.map(|at| at * POINTS);
-    let mut block = Grid::new(POINTS, from);
-    Blocks { world, side, at }.cycle(&mut block, 1)?;
-    let mut whole = Grid::new(side * POINTS, [0; 3]);
+    let mut block = PointGrid::new(POINTS, from);
+    BlockPlace { world, side, at }.cycle(&mut block, 1)?;
+    let mut whole = PointGrid::new(side * POINTS, [0; 3]);
     alone(&mut whole);
     let right = |index: usize| {
         let [x, y, z] = place(POINTS, index);
@@ -155,8 +155,8 @@ pub(crate) fn run(world: &World) -> Result<bool, Error> {
 }
 
 /// What one rank computes.
-fn alone(grid: &mut Grid) {
-    let around = |grid: &mut Grid| {
+fn alone(grid: &mut PointGrid) {
+    let around = |grid: &mut PointGrid| {
         let faces = std::array::from_fn(|direction| {
             [grid.face(direction, true), grid.face(direction, false)]
         });

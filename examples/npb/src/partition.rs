@@ -23,19 +23,19 @@ fn first<const VALUES: usize>([x, y, z]: [usize; 3]) -> [u64; VALUES] {
 }
 
 /// A cube of points.
-struct Cell<const VALUES: usize> {
+struct PointCube<const VALUES: usize> {
     side: usize,
     points: Vec<[u64; VALUES]>,
 }
 
-impl<const VALUES: usize> Cell<VALUES> {
+impl<const VALUES: usize> PointCube<VALUES> {
     /// The cube of so many points a side whose first point is there.
-    fn new(side: usize, from: [usize; 3]) -> Cell<VALUES> {
+    fn new(side: usize, from: [usize; 3]) -> PointCube<VALUES> {
         let at = |index: usize| {
             let [x, y, z] = place(side, index);
             first([from[0] + x, from[1] + y, from[2] + z])
         };
-        Cell { side, points: (0..side.pow(3)).map(at).collect() }
+        PointCube { side, points: (0..side.pow(3)).map(at).collect() }
     }
 
     /// Adds to each point the sum of those behind it in one direction, which begins with `face`.
@@ -69,8 +69,8 @@ pub(crate) fn run<const VALUES: usize>(world: &World) -> Result<bool, Error> {
     let (row, column) = (rank / side, rank % side);
     let places: Vec<[usize; 3]> =
         (0..side).map(|k| [(column + k) % side, (row + side - k) % side, k]).collect();
-    let mut cells: Vec<Cell<VALUES>> =
-        places.iter().map(|place| Cell::new(POINTS, place.map(|at| at * POINTS))).collect();
+    let mut cells: Vec<PointCube<VALUES>> =
+        places.iter().map(|place| PointCube::new(POINTS, place.map(|at| at * POINTS))).collect();
     let rank_at = |row: usize, column: usize| ((row % side) * side + column % side) as u32;
     let back = side - 1;
     let successors =
@@ -97,7 +97,7 @@ pub(crate) fn run<const VALUES: usize>(world: &World) -> Result<bool, Error> {
         }
     }
     let grid = alone::<VALUES>(side * POINTS);
-    let right = |(place, cell): (&[usize; 3], &Cell<VALUES>)| {
+    let right = |(place, cell): (&[usize; 3], &PointCube<VALUES>)| {
         (0..POINTS.pow(3)).all(|index| {
             let [x, y, z] = self::place(POINTS, index);
             let at = [place[0] * POINTS + x, place[1] * POINTS + y, place[2] * POINTS + z];
@@ -113,8 +113,8 @@ fn sweeps() -> impl Iterator<Item = (usize, bool)> {
 }
 
 /// What one rank computes.
-fn alone<const VALUES: usize>(side: usize) -> Cell<VALUES> {
-    let mut grid = Cell::new(side, [0; 3]);
+fn alone<const VALUES: usize>(side: usize) -> PointCube<VALUES> {
+    let mut grid = PointCube::new(side, [0; 3]);
     for (direction, forward) in sweeps() {
         grid.sweep(direction, forward, vec![0; side * side * VALUES]);
     }

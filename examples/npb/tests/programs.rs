@@ -5,7 +5,7 @@
 use std::fs;
 
 use hikyaku_jobs::own;
-use hikyaku_nic::plan::{Growth, Kind, LandingPlan, Trace};
+use hikyaku_nic::plan::{Growth, LandingPlan, TrafficKind, TrafficTrace};
 
 const NPB: &str = env!("CARGO_BIN_EXE_npb");
 
@@ -15,21 +15,22 @@ fn launcher() {
 }
 
 /// Runs a program on so many ranks and reads what they trace.
-fn traced(program: &str, ranks: u32) -> Trace {
+fn traced(program: &str, ranks: u32) -> TrafficTrace {
     let place = own::directory(env!("CARGO_TARGET_TMPDIR"), &format!("{program}-{ranks}"));
     let file = place.join("trace");
-    fs::write(&file, Trace::head(ranks)).unwrap();
-    let (code, said, complaints) = own::run_with((Trace::VARIABLE, &file), ranks, &[program]);
+    fs::write(&file, TrafficTrace::head(ranks)).unwrap();
+    let (code, said, complaints) =
+        own::run_with((TrafficTrace::VARIABLE, &file), ranks, &[program]);
     let right = format!("{program}: {ranks} of {ranks} ranks have the right result");
     assert!(code == 0 && said.contains(&right), "{said}{complaints}");
-    let trace: Trace = fs::read_to_string(&file).unwrap().parse().unwrap();
+    let trace: TrafficTrace = fs::read_to_string(&file).unwrap().parse().unwrap();
     assert_eq!(trace.missing().count(), 0);
     trace
 }
 
 /// What programs have sent themselves: destination, source, messages, bytes.
-fn by_program(trace: &Trace) -> Vec<(u32, u32, u64, u64)> {
-    let flows = trace.flows().filter(|(_, _, kind, _)| *kind == Kind::Point);
+fn by_program(trace: &TrafficTrace) -> Vec<(u32, u32, u64, u64)> {
+    let flows = trace.flows().filter(|(_, _, kind, _)| *kind == TrafficKind::Point);
     flows.map(|(to, from, _, flow)| (to, from, flow.messages, flow.bytes)).collect()
 }
 
@@ -38,7 +39,7 @@ fn by_program(trace: &Trace) -> Vec<(u32, u32, u64, u64)> {
 fn ip_21_programs_on_64_ranks_trace_what_table_1_counts() {
     for program in ["mg", "cg", "is", "lu", "sp", "bt"] {
         let file = format!("../../reproduce/traces/{program}-64.trace");
-        let kept: Trace = fs::read_to_string(&file).unwrap().parse().unwrap();
+        let kept: TrafficTrace = fs::read_to_string(&file).unwrap().parse().unwrap();
         let now = traced(program, 64);
         assert_eq!(by_program(&now), by_program(&kept), "{file}: trace {program} again");
     }

@@ -3,7 +3,7 @@
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 
 use super::ping_pong::{CONDITIONS, costs, run};
-use crate::{Check, Machines, Outcome};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Message sizes, bytes: 8 B to 1 MiB. The paper prints no values of its axis, only that it goes
 /// beyond 64 KByte.
@@ -22,7 +22,7 @@ const NAMES: [&str; 5] = [
 ];
 
 /// Sweeps the sizes under each condition.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let costs = costs(machines);
     let sizes: Vec<usize> = SIZES.map(|log| 1 << log).collect();
     let curve = |condition| -> Vec<f64> {
@@ -47,7 +47,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     for (what, most) in [("paper, most of (1)", 644e6), ("paper, most of (3)", 242e6)] {
         chart = chart.with(Series::reference(what, ends.map(|size| (size, most)).to_vec()));
     }
-    Outcome {
+    ExperimentOutcome {
         statement: "At most about 644 (PUSH) and 643 MByte/s (IPUSH) between SO-DIMMs, 242 and \
                     241 with the host's read-out; (3) and (4) fall sharply above 64 KByte, where \
                     (4) and (5) meet."

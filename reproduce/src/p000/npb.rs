@@ -3,7 +3,7 @@
 //! The traces were made by `hikyaku run -n 64 --trace` of the programs in `examples/npb`, which
 //! have the benchmarks' decompositions and messages. A test there runs them again and compares.
 
-use hikyaku_nic::plan::Trace;
+use hikyaku_nic::plan::TrafficTrace;
 
 /// A benchmark: its name, its trace, and what table 1 prints for it.
 #[derive(Debug, Clone)]
@@ -11,7 +11,7 @@ pub struct Benchmark {
     /// Two letters.
     pub name: &'static str,
     /// Who sent how much to whom.
-    pub trace: Trace,
+    pub trace: TrafficTrace,
     /// Partners of the rank with the most, as printed.
     pub printed_partners: u32,
     /// Reduction of landing memory, percent, as printed.

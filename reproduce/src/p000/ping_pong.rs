@@ -10,7 +10,7 @@ use hikyaku_nic::fabric::RemoteAddress;
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_sim::engine::{Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
-use hikyaku_sim::model::dimmnet2::{Costs, Host, Primitive, Steps, Window, pair};
+use hikyaku_sim::model::dimmnet2::{Costs, Host, PrefetchWindow, Primitive, Steps, pair};
 use hikyaku_sim::model::landing::Arrival;
 
 use crate::Machines;
@@ -20,7 +20,7 @@ pub(super) const ROUNDS: u64 = 400;
 
 /// The receive primitive, without the address that PUSH needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Receive {
+pub(super) enum ReceivePrimitive {
     Push,
     IndirectPush,
 }
@@ -28,23 +28,26 @@ pub(super) enum Receive {
 /// A row of table 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Condition {
-    pub(super) receive: Receive,
+    pub(super) receive: ReceivePrimitive,
     /// How the window is mapped when data is read out; `None`: it stays in SO-DIMM.
-    pub(super) read_out: Option<Window>,
+    pub(super) read_out: Option<PrefetchWindow>,
 }
 
 /// Conditions (1) to (5).
 pub(super) const CONDITIONS: [Condition; 5] = [
-    Condition { receive: Receive::Push, read_out: None },
-    Condition { receive: Receive::IndirectPush, read_out: None },
-    Condition { receive: Receive::Push, read_out: Some(Window::WriteBack) },
-    Condition { receive: Receive::IndirectPush, read_out: Some(Window::WriteBack) },
-    Condition { receive: Receive::IndirectPush, read_out: Some(Window::Uncached) },
+    Condition { receive: ReceivePrimitive::Push, read_out: None },
+    Condition { receive: ReceivePrimitive::IndirectPush, read_out: None },
+    Condition { receive: ReceivePrimitive::Push, read_out: Some(PrefetchWindow::WriteBack) },
+    Condition {
+        receive: ReceivePrimitive::IndirectPush,
+        read_out: Some(PrefetchWindow::WriteBack),
+    },
+    Condition { receive: ReceivePrimitive::IndirectPush, read_out: Some(PrefetchWindow::Uncached) },
 ];
 
 /// What a run gives.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct PingPongRun {
     /// Half the mean round trip, seconds.
     pub(super) half_round_trip: f64,
     /// Steps of the message from node 0 to node 1, for each round, on both boards.
@@ -61,17 +64,17 @@ pub(super) fn costs(machines: &Machines) -> Costs {
 }
 
 /// Bounces `bytes` between two nodes `rounds` times.
-pub(super) fn run(costs: &Costs, condition: Condition, bytes: usize, rounds: u64) -> Run {
+pub(super) fn run(costs: &Costs, condition: Condition, bytes: usize, rounds: u64) -> PingPongRun {
     let simulation = Simulation::new(0x1b05);
     let hosts = pair(&simulation, costs, RING_BYTES).expect("the size is that of a ring");
-    let ends = hosts.each_ref().map(|host| End::new(host, condition.receive, bytes));
+    let ends = hosts.each_ref().map(|host| PushTarget::new(host, condition.receive, bytes));
     let [sent, received] = [(); 2].map(|()| Rc::new(RefCell::new(Vec::<Steps>::new())));
     let packets = costs.interface.packet_bytes as usize;
     let records = (bytes.div_ceil(packets)).max(1) as u64;
     let task = |index| TaskName { kind: "host", index };
 
     let [a, b] = hosts;
-    let [to_a, to_b] = ends.each_ref().map(End::primitive);
+    let [to_a, to_b] = ends.each_ref().map(PushTarget::primitive);
     let (log, message) = (Rc::clone(&sent), vec![0x5a; bytes]);
     let (first, second) = ((a.clone(), b.clone()), (b, a));
     let echo = message.clone();
@@ -101,7 +104,7 @@ pub(super) fn run(costs: &Costs, condition: Condition, bytes: usize, rounds: u64
     for (round, seen) in steps.iter_mut().zip(received.take()) {
         round.extend(seen);
     }
-    Run { half_round_trip, steps }
+    PingPongRun { half_round_trip, steps }
 }
 
 /// Steps of a message that its sender's board notes.
@@ -117,7 +120,7 @@ async fn take(host: &Host, condition: Condition, bytes: usize, records: u64) {
         None => drop_arrivals(host, bytes),
         Some(window) => {
             check(&host.read_status().await, bytes);
-            let indirect = condition.receive == Receive::IndirectPush;
+            let indirect = condition.receive == ReceivePrimitive::IndirectPush;
             host.read_out(bytes as u64, indirect, window).await;
         }
     }
@@ -139,19 +142,21 @@ fn check(arrivals: &[Arrival], bytes: usize) {
 }
 
 /// Where messages to a node go, and the memory that keeps the address valid.
-struct End {
+struct PushTarget {
     primitive: Primitive,
     _memory: Option<RegionBuffer>,
 }
 
-impl End {
-    fn new(host: &Host, receive: Receive, bytes: usize) -> End {
+impl PushTarget {
+    fn new(host: &Host, receive: ReceivePrimitive, bytes: usize) -> PushTarget {
         match receive {
-            Receive::IndirectPush => End { primitive: Primitive::IndirectPush, _memory: None },
-            Receive::Push => {
+            ReceivePrimitive::IndirectPush => {
+                PushTarget { primitive: Primitive::IndirectPush, _memory: None }
+            }
+            ReceivePrimitive::Push => {
                 let (memory, address): (RegionBuffer, RemoteAddress) =
                     host.memory().register(host.node(), bytes.max(8));
-                End { primitive: Primitive::Push(address), _memory: Some(memory) }
+                PushTarget { primitive: Primitive::Push(address), _memory: Some(memory) }
             }
         }
     }

@@ -3,10 +3,10 @@
 use hikyaku_report::{Cell, Table, Unit};
 
 use super::npb;
-use crate::{Check, Machines, Outcome};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Counts partners in the traces and applies the formula.
-pub fn run(_: &Machines) -> Outcome {
+pub fn run(_: &Machines) -> ExperimentOutcome {
     let mut table = Table::new(
         "Rings of 64 processes, planned from a trace",
         [
@@ -38,7 +38,7 @@ pub fn run(_: &Machines) -> Outcome {
         ]);
         checks.extend(compare(&benchmark, most, reduction));
     }
-    Outcome {
+    ExperimentOutcome {
         statement: "Rings of their own for a process's partners and one shared by all others \
                     need (k + 1) N instead of 64 N bytes; NPB class A saves 76.6 % (MG) to 98.4 % \
                     (IS)."

@@ -4,10 +4,10 @@ use hikyaku_report::{Cell, Table, Unit};
 use hikyaku_sim::model::dimmnet2::Steps;
 
 use super::ping_pong::{CONDITIONS, costs, run};
-use crate::{Check, Machines, Outcome};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Runs one message of 8 bytes of data with each primitive and reads the rows off the board's log.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let costs = costs(machines);
     let clock = costs.interface.clock.seconds();
     let logs = [CONDITIONS[0], CONDITIONS[1]].map(|condition| {
@@ -24,7 +24,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let totals = logs.each_ref().map(|log| total(log) / clock);
     table.push([Cell::from("total"), Cell::from(totals[0]), Cell::from(totals[1])]);
     let clocks = Unit::Named("clocks");
-    Outcome {
+    ExperimentOutcome {
         statement: "A packet of 24 bytes takes 20 clocks with PUSH and 24 with IPUSH from its \
                     detection to its status, at 100 MHz."
             .into(),

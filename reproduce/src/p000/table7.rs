@@ -2,8 +2,8 @@
 
 use hikyaku_report::{Cell, StackedBars, Table, Unit};
 
-use super::ping_pong::{CONDITIONS, ROUNDS, Run, costs, run};
-use crate::{Check, Machines, Outcome};
+use super::ping_pong::{CONDITIONS, PingPongRun, ROUNDS, costs, run};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// The rows: first letters, what is printed for PUSH and for IPUSH, µs. Rows F and J are printed
 /// as a range; their mean is compared.
@@ -25,9 +25,9 @@ const ROWS: [(&str, [f64; 2]); 11] = [
 const DATA: usize = 8;
 
 /// Runs the four cached conditions on 8 bytes of data.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let costs = costs(machines);
-    let runs: Vec<Run> =
+    let runs: Vec<PingPongRun> =
         CONDITIONS[..4].iter().map(|&condition| run(&costs, condition, DATA, ROUNDS)).collect();
     let breakdown = [&runs[2], &runs[3]].map(rows);
     let half = |index: usize| runs[index].half_round_trip;
@@ -50,7 +50,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
         let check = Check::between(what, (us(0.095), us(0.284)), breakdown[1][row], seconds);
         checks.push(check.identity("half to one and a half of host.access"));
     }
-    Outcome {
+    ExperimentOutcome {
         statement: "24 bytes take 1.74 µs one way with PUSH and 1.78 µs with IPUSH between \
                     SO-DIMMs; 3.84 and 3.89 µs with the host reading them out."
             .into(),
@@ -68,7 +68,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
 }
 
 /// Mean duration of each row, seconds.
-fn rows(run: &Run) -> Vec<f64> {
+fn rows(run: &PingPongRun) -> Vec<f64> {
     let mut sums = vec![0.0; ROWS.len()];
     for round in &run.steps {
         let at = |name: &str| round.iter().find(|(step, _)| *step == name).map(|(_, at)| *at);

@@ -4,8 +4,8 @@
 
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Series, Table, Unit};
 
-use super::program::{Bytes, Version, run};
-use crate::{Check, Machines, Outcome};
+use super::program::{ByteCosts, SystemVersion, run};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Kibibytes of a variable: 4 to 32 (figures 9, 10).
 const SIZES: [u64; 4] = [4, 8, 16, 32];
@@ -14,7 +14,7 @@ const COUNTS: [u64; 4] = [1024, 2048, 4096, 8192];
 
 /// Seconds of every version, number of variables and size, with one set of costs.
 struct Cells {
-    bytes: Bytes,
+    bytes: ByteCosts,
     /// By version, number, size.
     times: [[[f64; 4]; 4]; 3],
 }
@@ -28,8 +28,8 @@ struct Sweep {
 }
 
 impl Cells {
-    fn all(machines: &Machines, bytes: Bytes) -> Cells {
-        let times = Version::ALL.map(|version| {
+    fn all(machines: &Machines, bytes: ByteCosts) -> Cells {
+        let times = SystemVersion::ALL.map(|version| {
             COUNTS.map(|count| SIZES.map(|kib| run(machines, version, bytes, count, kib << 10)))
         });
         Cells { bytes, times }
@@ -49,8 +49,8 @@ impl Cells {
 
     fn costs(&self) -> &'static str {
         match self.bytes {
-            Bytes::Physical => "copies and links",
-            Bytes::CopyBound => "copies only",
+            ByteCosts::Physical => "copies and links",
+            ByteCosts::CopyBound => "copies only",
         }
     }
 
@@ -98,7 +98,7 @@ impl Sweep {
     fn chart(&self, x: Axis) -> Chart {
         let mut chart =
             LineChart::new(self.title, x, Axis::linear("time", Unit::Seconds).from_zero());
-        for (version, times) in Version::ALL.into_iter().zip(&self.times) {
+        for (version, times) in SystemVersion::ALL.into_iter().zip(&self.times) {
             let points = self.x.iter().copied().zip(times.iter().copied()).collect();
             chart = chart.with(Series::line(version.name(), points));
         }
@@ -107,11 +107,11 @@ impl Sweep {
 }
 
 /// Runs the four figures with both sets of costs.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let size = || Axis::linear("size of a variable", Unit::Bytes);
     let count = || Axis::linear("variables", Unit::Number);
     let [copies, links] =
-        [Bytes::CopyBound, Bytes::Physical].map(|bytes| Cells::all(machines, bytes));
+        [ByteCosts::CopyBound, ByteCosts::Physical].map(|bytes| Cells::all(machines, bytes));
     let nine = copies.over_sizes("Figure 9: 1024 variables", 0);
     let ten = copies.over_sizes("Figure 10: 8192 variables", 3);
     let eleven = copies.over_counts("Figure 11: 4 KB", 0);
@@ -119,7 +119,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let physical = links.over_sizes("Figure 9 with the links' rates: 1024 variables", 0);
     let physical_count = links.over_counts("Figure 11 with the links' rates: 4 KB", 0);
     let checks = vec![gap(&physical), copies.check(), links.check()];
-    Outcome {
+    ExperimentOutcome {
         statement: "DIMMnet is faster in every case; the gap is nearly constant in the size of \
                     the variables and grows with their number."
             .into(),
@@ -178,18 +178,20 @@ mod tests {
 
     #[test]
     fn fg_15_fg_17_fg_19_direct_stores_are_faster_and_with_equal_copies_by_a_constant() {
-        let time =
-            |version, kib: u64| run(&Machines::stored(), version, Bytes::CopyBound, 64, kib << 10);
-        let gaps = SIZES.map(|kib| time(Version::Udp, kib) - time(Version::Dimmnet, kib));
+        let time = |version, kib: u64| {
+            run(&Machines::stored(), version, ByteCosts::CopyBound, 64, kib << 10)
+        };
+        let gaps =
+            SIZES.map(|kib| time(SystemVersion::Udp, kib) - time(SystemVersion::Dimmnet, kib));
         assert!(gaps.iter().all(|gap| *gap > 0.0), "{gaps:?}");
         assert!(gaps[3] / gaps[0] < 1.1 && gaps[0] / gaps[3] < 1.1, "{gaps:?}");
     }
 
     #[test]
     fn fg_17_remote_atomics_and_reads_are_faster_than_datagrams_of_every_size() {
-        for bytes in [Bytes::CopyBound, Bytes::Physical] {
+        for bytes in [ByteCosts::CopyBound, ByteCosts::Physical] {
             for kib in SIZES {
-                let [udp, _, direct] = Version::ALL
+                let [udp, _, direct] = SystemVersion::ALL
                     .map(|version| run(&Machines::stored(), version, bytes, 64, kib << 10));
                 assert!(direct < udp, "{kib} KiB: {direct} s, UDP {udp} s");
             }

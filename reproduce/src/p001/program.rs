@@ -26,9 +26,10 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use hikyaku_dsm::geometry::{Place, initial_node};
+use hikyaku_dsm::geometry::{WordPlace, initial_node};
 use hikyaku_dsm::{
-    Action, Departed, Direct, Effect, Geometry, Kind, Mailbox, Message, Op, Patience, Style, Word,
+    AccessKind, Action, Departed, Direct, Effect, Geometry, Mailbox, MailboxMessage, Patience,
+    Style, Word, WordOp,
 };
 use hikyaku_sim::engine::{Signal, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
@@ -38,29 +39,30 @@ use crate::Machines;
 
 /// Which version of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum SystemVersion {
     Udp,
     Dimmnet,
     Direct,
 }
 
-impl Version {
+impl SystemVersion {
     /// All of them.
-    pub(super) const ALL: [Version; 3] = [Version::Udp, Version::Dimmnet, Version::Direct];
+    pub(super) const ALL: [SystemVersion; 3] =
+        [SystemVersion::Udp, SystemVersion::Dimmnet, SystemVersion::Direct];
 
     /// As figures call it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Version::Udp => "UDP",
-            Version::Dimmnet => "DIMMnet",
-            Version::Direct => "direct",
+            SystemVersion::Udp => "UDP",
+            SystemVersion::Dimmnet => "DIMMnet",
+            SystemVersion::Direct => "direct",
         }
     }
 }
 
 /// Which costs a byte has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bytes {
+pub(super) enum ByteCosts {
     /// Copies and links, as the machine file says.
     Physical,
     /// Copies only, at the same rate in both versions: the paper's explanation of its figures.
@@ -84,46 +86,51 @@ fn costs(machines: &Machines) -> Costs {
 }
 
 /// What both nodes share of a run.
-struct Run {
+struct NodesRun {
     pair: Pair,
-    version: Version,
-    bytes: Bytes,
+    version: SystemVersion,
+    bytes: ByteCosts,
     /// Bytes of a variable.
     size: u64,
     /// Each variable's two sides, of the paper's protocols.
     variables: RefCell<Vec<[Mailbox; 2]>>,
     /// The same of `direct`.
-    shared: RefCell<Vec<Shared>>,
+    shared: RefCell<Vec<SharedVariable>>,
 }
 
 /// A variable of `direct`: its words, and both nodes' machines.
-struct Shared {
+struct SharedVariable {
     home: Side,
     at_home: Vec<u64>,
     at_nodes: [[u64; 2]; 2],
     sides: [Direct; 2],
 }
 
-impl Shared {
-    fn new(home: Side) -> Shared {
+impl SharedVariable {
+    fn new(home: Side) -> SharedVariable {
         let geometry = |rank| Geometry::new(2, 1, rank);
         let sides = [0, 1].map(|rank| Direct::new(geometry(rank), home as u32, false));
-        Shared { home, at_home: geometry(0).initial_home(), at_nodes: [initial_node(); 2], sides }
+        SharedVariable {
+            home,
+            at_home: geometry(0).initial_home(),
+            at_nodes: [initial_node(); 2],
+            sides,
+        }
     }
 
     /// The node that a word is at.
     fn node_of(&self, word: Word) -> Side {
         match Geometry::new(2, 1, 0).place(word) {
-            Place::Home(_) => self.home,
-            Place::Node(node, _) => node as Side,
+            WordPlace::Home(_) => self.home,
+            WordPlace::Node(node, _) => node as Side,
         }
     }
 
     /// What an operation on a word answers.
-    fn apply(&mut self, word: Word, op: Op) -> u64 {
+    fn apply(&mut self, word: Word, op: WordOp) -> u64 {
         let word = match Geometry::new(2, 1, 0).place(word) {
-            Place::Home(at) => &mut self.at_home[at as usize],
-            Place::Node(node, at) => &mut self.at_nodes[node as usize][at as usize],
+            WordPlace::Home(at) => &mut self.at_home[at as usize],
+            WordPlace::Node(node, at) => &mut self.at_nodes[node as usize][at as usize],
         };
         let old = *word;
         *word = op.apply(old);
@@ -134,8 +141,8 @@ impl Shared {
 /// Seconds of the program with so many variables of so many bytes.
 pub(super) fn run(
     machines: &Machines,
-    version: Version,
-    bytes: Bytes,
+    version: SystemVersion,
+    bytes: ByteCosts,
     variables: u64,
     size: u64,
 ) -> f64 {
@@ -143,16 +150,16 @@ pub(super) fn run(
     let pair = Pair::new(&simulation, &costs(machines));
     let arrived = Signal::new(&simulation, "the other node at the barrier");
     let style = match version {
-        Version::Udp => Style::Datagrams,
-        Version::Dimmnet | Version::Direct => Style::Stores,
+        SystemVersion::Udp => Style::Datagrams,
+        SystemVersion::Dimmnet | SystemVersion::Direct => Style::Stores,
     };
-    let direct = if version == Version::Direct { variables } else { 0 };
-    let shared = RefCell::new((0..direct).map(|at| Shared::new(at as Side % 2)).collect());
+    let direct = if version == SystemVersion::Direct { variables } else { 0 };
+    let shared = RefCell::new((0..direct).map(|at| SharedVariable::new(at as Side % 2)).collect());
     // The state before the first round that moves data: each row at the node of the other parity.
     let sides =
         |variable| [0, 1].map(|node| Mailbox::new(style, node, 2, variable as u32 % 2, false));
     let variables = RefCell::new((0..variables).map(sides).collect());
-    let run = Rc::new(Run { pair, version, bytes, size, variables, shared });
+    let run = Rc::new(NodesRun { pair, version, bytes, size, variables, shared });
     for side in [0, 1] {
         let (run, arrived) = (Rc::clone(&run), arrived.clone());
         let name = TaskName { kind: "node", index: side as u32 };
@@ -169,15 +176,15 @@ pub(super) fn run(
     simulation.now().seconds()
 }
 
-impl Run {
+impl NodesRun {
     /// Writes the own rows, of which the other node has no copy then: nothing is timed.
     fn first_round(&self, side: Side) {
         let mut all = self.shared.borrow_mut();
         for shared in all.iter_mut().filter(|shared| shared.home == side) {
-            shared.sides[side].request(Kind::Write, Patience::Wait);
+            shared.sides[side].request(AccessKind::Write, Patience::Wait);
             for release in [false, true] {
                 let mut answer = 0;
-                while let Some(action) = Run::next(shared, side, answer) {
+                while let Some(action) = NodesRun::next(shared, side, answer) {
                     answer = match action {
                         Action::Access(word, op) => shared.apply(word, op),
                         _ => 0,
@@ -196,7 +203,7 @@ impl Run {
             }
             let mut pair = [own, other];
             settle(&mut pair, side, |own, effects| {
-                own.acquire(Kind::Write, Patience::Wait, effects);
+                own.acquire(AccessKind::Write, Patience::Wait, effects);
             });
             settle(&mut pair, side, Mailbox::release);
         }
@@ -205,25 +212,26 @@ impl Run {
     async fn round(&self, side: Side, round: u64) {
         let count = self.variables.borrow().len();
         for variable in (0..count).filter(|at| (at + round as usize) % 2 == side) {
-            if self.version == Version::Direct {
-                self.shared.borrow_mut()[variable].sides[side].request(Kind::Write, Patience::Wait);
+            if self.version == SystemVersion::Direct {
+                self.shared.borrow_mut()[variable].sides[side]
+                    .request(AccessKind::Write, Patience::Wait);
                 self.drive(variable, side).await;
                 self.shared.borrow_mut()[variable].sides[side].release();
                 self.drive(variable, side).await;
                 continue;
             }
             self.step(variable, side, |mailbox, effects| {
-                mailbox.acquire(Kind::Write, Patience::Wait, effects);
+                mailbox.acquire(AccessKind::Write, Patience::Wait, effects);
             })
             .await;
             let inside = self.variables.borrow()[variable][side].inside();
-            assert_eq!(inside, Some(Kind::Write), "an acquire ends inside");
+            assert_eq!(inside, Some(AccessKind::Write), "an acquire ends inside");
             self.step(variable, side, Mailbox::release).await;
         }
     }
 
     /// What a side of `direct` is to do next; `None`: it has the variable, or has let it go.
-    fn next(shared: &mut Shared, side: Side, answer: u64) -> Option<Action> {
+    fn next(shared: &mut SharedVariable, side: Side, answer: u64) -> Option<Action> {
         match shared.sides[side].next(answer, &Departed::default()) {
             Action::Entered(_) | Action::Released => None,
             Action::Wait | Action::StandBack | Action::Refused(_) => {
@@ -237,13 +245,13 @@ impl Run {
     async fn drive(&self, variable: usize, side: Side) {
         let mut answer = 0;
         loop {
-            let next = Run::next(&mut self.shared.borrow_mut()[variable], side, answer);
+            let next = NodesRun::next(&mut self.shared.borrow_mut()[variable], side, answer);
             answer = match next {
                 None => return,
                 Some(Action::Access(word, op)) => self.access(variable, side, word, op).await,
                 Some(Action::Copy { from }) => {
                     self.pair.store().await;
-                    if self.bytes == Bytes::Physical {
+                    if self.bytes == ByteCosts::Physical {
                         self.pair.blocks(from as Side, self.size).await;
                     }
                     self.pair.respond(side).await;
@@ -259,7 +267,7 @@ impl Run {
     }
 
     /// An operation on a word: by the board that it is at.
-    async fn access(&self, variable: usize, side: Side, word: Word, op: Op) -> u64 {
+    async fn access(&self, variable: usize, side: Side, word: Word, op: WordOp) -> u64 {
         let apply = || self.shared.borrow_mut()[variable].apply(word, op);
         let at = self.shared.borrow()[variable].node_of(word);
         if at == side {
@@ -295,8 +303,10 @@ impl Run {
                 }
                 Effect::Send(to, message) => {
                     match self.version {
-                        Version::Udp => self.datagram(from, message).await,
-                        Version::Dimmnet | Version::Direct => self.stores(from, message).await,
+                        SystemVersion::Udp => self.datagram(from, message).await,
+                        SystemVersion::Dimmnet | SystemVersion::Direct => {
+                            self.stores(from, message).await;
+                        }
                     }
                     let mailbox = &mut self.variables.borrow_mut()[variable][to as Side];
                     mailbox.receive(from as u32, message, &mut effects);
@@ -317,24 +327,24 @@ impl Run {
     }
 
     /// What a message of the baseline costs, until it is handled.
-    async fn datagram(&self, from: Side, message: Message) {
+    async fn datagram(&self, from: Side, message: MailboxMessage) {
         let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
         match message {
-            Message::Want(_) => {
+            MailboxMessage::Want(_) => {
                 self.acknowledged(from, SMALL, true).await;
                 pair.work(1 - from, bookkeeping).await;
             }
-            Message::Contents(..) => {
+            MailboxMessage::Contents(..) => {
                 pair.copy(from, self.size).await;
                 let mut left = self.size;
                 while left > 0 {
                     let part = left.min(DATAGRAM);
-                    self.acknowledged(from, part, self.bytes == Bytes::Physical).await;
+                    self.acknowledged(from, part, self.bytes == ByteCosts::Physical).await;
                     left -= part;
                 }
                 pair.copy(1 - from, self.size).await;
             }
-            Message::Told { .. } => {
+            MailboxMessage::Told { .. } => {
                 pair.work(from, bookkeeping).await;
                 self.acknowledged(from, SMALL, true).await;
                 pair.work(1 - from, bookkeeping).await;
@@ -344,16 +354,16 @@ impl Run {
     }
 
     /// What a message costs that is stored into the other node's memory, until it is seen there.
-    async fn stores(&self, from: Side, message: Message) {
+    async fn stores(&self, from: Side, message: MailboxMessage) {
         let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
         match message {
-            Message::Want(_) => {
+            MailboxMessage::Want(_) => {
                 pair.store().await;
                 pair.respond(1 - from).await;
             }
-            Message::Contents(..) => {
+            MailboxMessage::Contents(..) => {
                 pair.copy(from, self.size).await;
-                if self.bytes == Bytes::Physical {
+                if self.bytes == ByteCosts::Physical {
                     pair.blocks(from, self.size).await;
                 }
                 pair.copy(1 - from, self.size).await;
@@ -396,9 +406,9 @@ mod tests {
 
     #[test]
     fn fg_18_time_is_proportional_to_the_number_of_variables() {
-        for version in Version::ALL {
+        for version in SystemVersion::ALL {
             let time =
-                |variables| run(&Machines::stored(), version, Bytes::Physical, variables, 4096);
+                |variables| run(&Machines::stored(), version, ByteCosts::Physical, variables, 4096);
             let ratio = time(512) / time(64);
             assert!((ratio / 8.0 - 1.0).abs() < 0.02, "{ratio}");
         }
@@ -418,7 +428,7 @@ mod tests {
         let away = times(word, 5 + 1 + 3) + times(bookkeeping, 2 + 1 + 1) + contents;
         // In the second it is this one: only the other's word of the owner is not.
         let here = times(word, 1) + times(bookkeeping, 5 + 2 + 1 + 4) + contents;
-        let took = run(&Machines::stored(), Version::Direct, Bytes::CopyBound, 2, 4096);
+        let took = run(&Machines::stored(), SystemVersion::Direct, ByteCosts::CopyBound, 2, 4096);
         let expected = (away + here).seconds();
         assert!((took - expected).abs() < 1e-12, "{took} s, not {expected}");
     }

@@ -8,30 +8,30 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
-use hikyaku_sim::machine::{Interface, Machine, Shape};
-use hikyaku_sim::model::tofu2::{Command, Costs, QueueAddress, System};
+use hikyaku_sim::machine::{Interface, Machine, NetworkShape};
+use hikyaku_sim::model::tofu2::{Costs, DescriptorCommand, TofuQueueAddress, TofuSystem};
 use hikyaku_sim::topology::Node;
 
-use super::program::{self, Mapping};
+use super::program::{self, MappingNumbers};
 use super::ring::{plane, ring};
 use crate::Machines;
 
 /// How the neighbours are mapped to queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(super) enum ExchangeScheme {
     /// A queue for each neighbour, on an engine of its own.
-    Fast(Mapping),
+    Fast(MappingNumbers),
     /// The same with messages to the right only.
     OneWay,
     /// One queue for both.
-    Mrc(Mapping),
+    Mrc(MappingNumbers),
     /// The five points of a plane of 4 by 3 nodes: each has four neighbours.
-    Plane(Plane),
+    Plane(PlaneMapping),
 }
 
 /// How four neighbours are mapped to queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plane {
+pub(super) enum PlaneMapping {
     /// A queue for each, on so many engines in turn.
     Fast { engines: u32 },
     /// One queue for all.
@@ -39,10 +39,10 @@ pub(super) enum Plane {
 }
 
 /// The two schemes as the paper evaluates them.
-pub(super) const FAST: Scheme = Scheme::Fast(Mapping::FAST);
+pub(super) const FAST: ExchangeScheme = ExchangeScheme::Fast(MappingNumbers::FAST);
 /// FAST with one direction alone, to compare both with.
-pub(super) const ONE_WAY: Scheme = Scheme::OneWay;
-pub(super) const MRC: Scheme = Scheme::Mrc(Mapping::mrc(2));
+pub(super) const ONE_WAY: ExchangeScheme = ExchangeScheme::OneWay;
+pub(super) const MRC: ExchangeScheme = ExchangeScheme::Mrc(MappingNumbers::mrc(2));
 
 /// Iterations: the first ones warm up, the others are averaged.
 const WARM: usize = 3;
@@ -50,8 +50,8 @@ const TIMED: usize = 10;
 
 /// What a rank has: its queues, what it writes into them, and how many events it waits for.
 #[derive(Debug, Clone)]
-struct Process {
-    queues: Vec<(QueueAddress, Vec<Command>, u64)>,
+struct RankQueues {
+    queues: Vec<(TofuQueueAddress, Vec<DescriptorCommand>, u64)>,
 }
 
 /// The machine and its costs.
@@ -70,7 +70,7 @@ pub(super) fn costs(machines: &Machines) -> (Machine, Costs) {
 pub(super) fn run(
     machine: &Machine,
     costs: &Costs,
-    scheme: Scheme,
+    scheme: ExchangeScheme,
     bytes: u64,
 ) -> Result<f64, SimError> {
     run_computing(machine, costs, scheme, bytes, Time::ZERO)
@@ -80,12 +80,12 @@ pub(super) fn run(
 fn run_computing(
     machine: &Machine,
     costs: &Costs,
-    scheme: Scheme,
+    scheme: ExchangeScheme,
     bytes: u64,
     computing: Time,
 ) -> Result<f64, SimError> {
     let simulation = Simulation::new(0x70f2);
-    let system = System::new(&simulation, costs, machine.network(&simulation));
+    let system = TofuSystem::new(&simulation, costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
     for (index, process) in processes(machine, &system, scheme, bytes).into_iter().enumerate() {
         let (sim, system) = (simulation.clone(), system.clone());
@@ -102,8 +102,8 @@ fn run_computing(
 /// The program of one process; `ends` takes the time before each iteration and after the last.
 async fn iterate(
     sim: &Sim,
-    system: &System,
-    process: Process,
+    system: &TofuSystem,
+    process: RankQueues,
     computing: Time,
     ends: Option<Rc<RefCell<Vec<f64>>>>,
 ) {
@@ -130,8 +130,13 @@ async fn iterate(
 }
 
 /// Opens the queues of all processes and writes their programs, in the order of the ring.
-fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> Vec<Process> {
-    let Shape::Tofu(extent) = machine.shape else {
+fn processes(
+    machine: &Machine,
+    system: &TofuSystem,
+    scheme: ExchangeScheme,
+    bytes: u64,
+) -> Vec<RankQueues> {
+    let NetworkShape::Tofu(extent) = machine.shape else {
         unreachable!("the file says that its network is a Tofu")
     };
     let ring = ring(extent);
@@ -142,44 +147,44 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
     let size = ring.len();
     let (left, right) = (|at: usize| (at + size - 1) % size, |at: usize| (at + 1) % size);
     match scheme {
-        Scheme::Fast(mapping) => {
+        ExchangeScheme::Fast(mapping) => {
             // Engine 0 faces left, engine 1 right.
-            let queues: Vec<[QueueAddress; 2]> =
+            let queues: Vec<[TofuQueueAddress; 2]> =
                 ring.iter().map(|&node| [0, 1].map(|e| open(node, e, 8, mapping.offset))).collect();
             let process = |at: usize| {
                 let to = [queues[left(at)][1], queues[right(at)][0]];
                 let side =
                     |side: usize| (queues[at][side], program::fast(mapping, to[side], bytes), 1);
-                Process { queues: vec![side(0), side(1)] }
+                RankQueues { queues: vec![side(0), side(1)] }
             };
             (0..size).map(process).collect()
         }
-        Scheme::OneWay => {
+        ExchangeScheme::OneWay => {
             // Nothing gates the readiness for the left one; it releases the data of its queue.
-            let queues: Vec<[QueueAddress; 2]> = ring
+            let queues: Vec<[TofuQueueAddress; 2]> = ring
                 .iter()
                 .map(|&node| [queue(node, 0, 8, None), queue(node, 1, 8, Some(0))])
                 .collect();
             let process = |at: usize| {
                 let (from, to) = (queues[left(at)][1], queues[right(at)][0]);
                 let readies = (queues[at][0], vec![program::ready(from, 1)], 1);
-                Process {
+                RankQueues {
                     queues: vec![readies, (queues[at][1], vec![program::data(to, bytes)], 0)],
                 }
             };
             (0..size).map(process).collect()
         }
-        Scheme::Mrc(mapping) => {
-            let queues: Vec<QueueAddress> =
+        ExchangeScheme::Mrc(mapping) => {
+            let queues: Vec<TofuQueueAddress> =
                 ring.iter().map(|&node| open(node, 0, 16, mapping.offset)).collect();
             let process = |at: usize| {
                 let neighbours = [queues[left(at)], queues[right(at)]];
                 let program = program::mrc(mapping, queues[at], &neighbours, bytes);
-                Process { queues: vec![(queues[at], program, 2)] }
+                RankQueues { queues: vec![(queues[at], program, 2)] }
             };
             (0..size).map(process).collect()
         }
-        Scheme::Plane(scheme) => plane_processes(&plane(extent), scheme, open, bytes),
+        ExchangeScheme::Plane(scheme) => plane_processes(&plane(extent), scheme, open, bytes),
     }
 }
 
@@ -187,19 +192,18 @@ fn processes(machine: &Machine, system: &System, scheme: Scheme, bytes: u64) -> 
 /// the lines.
 fn plane_processes(
     plane: &[[Node; 3]; 4],
-    scheme: Plane,
-    open: impl Fn(Node, u32, u32, u32) -> QueueAddress,
+    scheme: PlaneMapping,
+    open: impl Fn(Node, u32, u32, u32) -> TofuQueueAddress,
     bytes: u64,
-) -> Vec<Process> {
+) -> Vec<RankQueues> {
     let places = || (0..4usize).flat_map(|corner| (0..3usize).map(move |along| (corner, along)));
-    let queues: BTreeMap<_, [QueueAddress; 4]> = places()
+    let queues: BTreeMap<_, [TofuQueueAddress; 4]> = places()
         .map(|(corner, along)| {
             let node = plane[corner][along];
             let own = match scheme {
-                Plane::Fast { engines } => {
-                    [0, 1, 2, 3].map(|side| open(node, side % engines, 8, Mapping::FAST.offset))
-                }
-                Plane::Mrc => [open(node, 0, 32, Mapping::mrc(4).offset); 4],
+                PlaneMapping::Fast { engines } => [0, 1, 2, 3]
+                    .map(|side| open(node, side % engines, 8, MappingNumbers::FAST.offset)),
+                PlaneMapping::Mrc => [open(node, 0, 32, MappingNumbers::mrc(4).offset); 4],
             };
             ((corner, along), own)
         })
@@ -214,13 +218,16 @@ fn plane_processes(
         let own = queues[&(corner, along)];
         let to = [0, 1, 2, 3].map(|side| queues[&others[side]][side ^ 1]);
         let queues = match scheme {
-            Plane::Fast { .. } => {
-                let side = |side| (own[side], program::fast(Mapping::FAST, to[side], bytes), 1);
+            PlaneMapping::Fast { .. } => {
+                let side =
+                    |side| (own[side], program::fast(MappingNumbers::FAST, to[side], bytes), 1);
                 (0..4).map(side).collect()
             }
-            Plane::Mrc => vec![(own[0], program::mrc(Mapping::mrc(4), own[0], &to, bytes), 4)],
+            PlaneMapping::Mrc => {
+                vec![(own[0], program::mrc(MappingNumbers::mrc(4), own[0], &to, bytes), 4)]
+            }
         };
-        Process { queues }
+        RankQueues { queues }
     };
     places().map(process).collect()
 }
@@ -229,7 +236,7 @@ fn plane_processes(
 mod tests {
     use super::*;
 
-    fn outcome(scheme: Scheme) -> Result<f64, SimError> {
+    fn outcome(scheme: ExchangeScheme) -> Result<f64, SimError> {
         let (machine, costs) = costs(&Machines::stored());
         run(&machine, &costs, scheme, 1024)
     }
@@ -243,7 +250,7 @@ mod tests {
     }
 
     /// Seconds that a byte more takes each message of an exchange.
-    fn a_byte(scheme: Scheme) -> f64 {
+    fn a_byte(scheme: ExchangeScheme) -> f64 {
         let (machine, costs) = costs(&Machines::stored());
         let time = |bytes| run(&machine, &costs, scheme, bytes).expect("it does not deadlock");
         (time(48 << 10) - time(16 << 10)) / f64::from(32 << 10)
@@ -261,10 +268,10 @@ mod tests {
     fn tf_20_four_neighbours_of_a_plane_take_four_engines() {
         let one_way = a_byte(ONE_WAY);
         for (engines, times) in [(4, 1.0), (2, 2.0), (1, 4.0)] {
-            let found = a_byte(Scheme::Plane(Plane::Fast { engines })) / one_way;
+            let found = a_byte(ExchangeScheme::Plane(PlaneMapping::Fast { engines })) / one_way;
             assert!((found / times - 1.0).abs() < 0.02, "{engines} engines: {found} times");
         }
-        let found = a_byte(Scheme::Plane(Plane::Mrc)) / one_way;
+        let found = a_byte(ExchangeScheme::Plane(PlaneMapping::Mrc)) / one_way;
         assert!((found / 4.0 - 1.0).abs() < 0.02, "one queue: {found} times");
     }
 
@@ -284,13 +291,13 @@ mod tests {
 
     #[test]
     fn tf_12_too_few_slots_released_is_a_deadlock() {
-        let fast = Mapping::FAST;
-        let mrc = Mapping::mrc(2);
+        let fast = MappingNumbers::FAST;
+        let mrc = MappingNumbers::mrc(2);
         for wrong in [
-            Scheme::Fast(Mapping { ready: 1, ..fast }),
-            Scheme::Fast(Mapping { offset: 0, ..fast }),
+            ExchangeScheme::Fast(MappingNumbers { ready: 1, ..fast }),
+            ExchangeScheme::Fast(MappingNumbers { offset: 0, ..fast }),
             // Without the units for the next iteration's RTRs.
-            Scheme::Mrc(Mapping { own: mrc.own - 2, ..mrc }),
+            ExchangeScheme::Mrc(MappingNumbers { own: mrc.own - 2, ..mrc }),
         ] {
             let error = outcome(wrong);
             assert!(matches!(error, Err(SimError::Deadlock { .. })), "{wrong:?}: {error:?}");

@@ -4,10 +4,10 @@ use hikyaku_report::{Axis, LineChart, Series, Unit};
 
 use super::exchange::{FAST, MRC, costs, run};
 use super::figure9::lengths;
-use crate::{Check, Machines, Outcome};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Sweeps the lengths with both mappings.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let (machine, costs) = costs(machines);
     let times = |scheme| -> Vec<f64> {
         let time = |&bytes: &u64| run(&machine, &costs, scheme, bytes).expect("no deadlock");
@@ -34,7 +34,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let ratio = ratio
         .with(Series::reference("paper, least", level(1.2)))
         .with(Series::reference("paper, most", level(1.8)));
-    Outcome {
+    ExperimentOutcome {
         statement: "One engine serialises both directions: about 1.2 to 1.8 times FAST depending \
                     on length, about 1.5 at 16 KiB."
             .into(),

@@ -4,8 +4,8 @@ use hikyaku_report::{Axis, Cell, LineChart, Series, Table, Unit};
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::model::tofu2::Costs;
 
-use super::exchange::{FAST, ONE_WAY, Plane, Scheme, costs, run};
-use crate::{Check, Machines, Outcome};
+use super::exchange::{ExchangeScheme, FAST, ONE_WAY, PlaneMapping, costs, run};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Message lengths, bytes: 0 to 64,512 in steps of 1,024 (paper 002 §5).
 pub(super) fn lengths() -> Vec<u64> {
@@ -13,7 +13,7 @@ pub(super) fn lengths() -> Vec<u64> {
 }
 
 /// Sweeps the lengths.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let (machine, costs) = costs(machines);
     let time = |bytes| run(&machine, &costs, FAST, bytes).expect("FAST does not deadlock");
     let points: Vec<(f64, f64)> =
@@ -32,7 +32,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
         lengths().iter().map(|&bytes| (bytes as f64, one(bytes))).collect();
     let (alone, _) = line(&alone);
     let at_16k = points[16].1;
-    Outcome {
+    ExperimentOutcome {
         statement:
             "Linear in length; the slope is about 10 GB/s, 16 KiB take about 5 µs: sending, \
                     receiving and both directions overlap almost wholly."
@@ -74,12 +74,12 @@ pub fn run_item(machines: &Machines) -> Outcome {
 
 /// The five-point halo on a plane, by the number of engines and by MRC, at some lengths.
 fn plane_table(machine: &Machine, costs: &Costs) -> Table {
-    let fast = |engines| Scheme::Plane(Plane::Fast { engines });
+    let fast = |engines| ExchangeScheme::Plane(PlaneMapping::Fast { engines });
     let schemes = [
         ("FAST, 4 engines", fast(4)),
         ("FAST, 2 engines", fast(2)),
         ("FAST, 1 engine", fast(1)),
-        ("MRC", Scheme::Plane(Plane::Mrc)),
+        ("MRC", ExchangeScheme::Plane(PlaneMapping::Mrc)),
     ];
     let head = ["bytes"].into_iter().chain(schemes.map(|(name, _)| name));
     let mut table = Table::new("2-D 5-point halo exchange on 4 by 3 nodes", head);

@@ -11,11 +11,11 @@
 //! RTR of the next iteration. In MRC each arriving RTR releases one slot: the first n - 1 a NOP,
 //! the last one the RTR to the own queue, which releases the data and the next iteration's RTRs.
 
-use hikyaku_sim::model::tofu2::{Command, QueueAddress};
+use hikyaku_sim::model::tofu2::{DescriptorCommand, TofuQueueAddress};
 
 /// Numbers of a mapping that a test may falsify (TF-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub(crate) struct MappingNumbers {
     /// Scheduling pointer ahead of the read pointer at the beginning.
     pub(crate) offset: u32,
     /// SPS of the RTR to a neighbour.
@@ -26,38 +26,42 @@ pub(crate) struct Mapping {
     pub(crate) nops: u32,
 }
 
-impl Mapping {
+impl MappingNumbers {
     /// FAST with SD and EOD in one put.
-    pub(crate) const FAST: Mapping = Mapping { offset: 1, ready: 2, own: 0, nops: 0 };
+    pub(crate) const FAST: MappingNumbers = MappingNumbers { offset: 1, ready: 2, own: 0, nops: 0 };
 
     /// MRC for `n` neighbours, with SD and EOD in one put.
-    pub(crate) const fn mrc(n: u32) -> Mapping {
-        Mapping { offset: n, ready: 1, own: 2 * n, nops: n - 1 }
+    pub(crate) const fn mrc(n: u32) -> MappingNumbers {
+        MappingNumbers { offset: n, ready: 1, own: 2 * n, nops: n - 1 }
     }
 }
 
-pub(super) fn ready(to: QueueAddress, release: u32) -> Command {
-    Command::Put { to, bytes: 0, release, notify: false }
+pub(super) fn ready(to: TofuQueueAddress, release: u32) -> DescriptorCommand {
+    DescriptorCommand::Put { to, bytes: 0, release, notify: false }
 }
 
-pub(super) fn data(to: QueueAddress, bytes: u64) -> Command {
-    Command::Put { to, bytes, release: 0, notify: true }
+pub(super) fn data(to: TofuQueueAddress, bytes: u64) -> DescriptorCommand {
+    DescriptorCommand::Put { to, bytes, release: 0, notify: true }
 }
 
 /// One iteration of FAST on the queue for `neighbour`.
-pub(crate) fn fast(mapping: Mapping, neighbour: QueueAddress, bytes: u64) -> Vec<Command> {
+pub(crate) fn fast(
+    mapping: MappingNumbers,
+    neighbour: TofuQueueAddress,
+    bytes: u64,
+) -> Vec<DescriptorCommand> {
     vec![ready(neighbour, mapping.ready), data(neighbour, bytes)]
 }
 
 /// One iteration of MRC on the queue `own`.
 pub(crate) fn mrc(
-    mapping: Mapping,
-    own: QueueAddress,
-    neighbours: &[QueueAddress],
+    mapping: MappingNumbers,
+    own: TofuQueueAddress,
+    neighbours: &[TofuQueueAddress],
     bytes: u64,
-) -> Vec<Command> {
+) -> Vec<DescriptorCommand> {
     let readies = neighbours.iter().map(|&to| ready(to, mapping.ready));
-    let nops = (0..mapping.nops).map(|_| Command::Nop);
+    let nops = (0..mapping.nops).map(|_| DescriptorCommand::Nop);
     let sends = neighbours.iter().map(|&to| data(to, bytes));
     readies.chain(nops).chain([ready(own, mapping.own)]).chain(sends).collect()
 }
@@ -66,31 +70,31 @@ pub(crate) fn mrc(
 mod tests {
     use super::*;
 
-    fn queue(node: u32) -> QueueAddress {
-        QueueAddress { node, queue: 0 }
+    fn queue(node: u32) -> TofuQueueAddress {
+        TofuQueueAddress { node, queue: 0 }
     }
 
-    fn released(program: &[Command]) -> Vec<Option<u32>> {
-        let release = |command: &Command| match command {
-            Command::Nop | Command::Message { .. } => None,
-            Command::Put { release, .. } => Some(*release),
+    fn released(program: &[DescriptorCommand]) -> Vec<Option<u32>> {
+        let release = |command: &DescriptorCommand| match command {
+            DescriptorCommand::Nop | DescriptorCommand::Message { .. } => None,
+            DescriptorCommand::Put { release, .. } => Some(*release),
         };
         program.iter().map(release).collect()
     }
 
     #[test]
     fn tf_08_fast_has_two_slots_a_neighbour() {
-        let program = fast(Mapping::FAST, queue(1), 64);
+        let program = fast(MappingNumbers::FAST, queue(1), 64);
         assert_eq!(released(&program), [Some(2), Some(0)]);
     }
 
     #[test]
     fn tf_09_mrc_has_six_slots_for_two_neighbours_and_twelve_for_four() {
-        let program = mrc(Mapping::mrc(2), queue(0), &[queue(1), queue(2)], 64);
+        let program = mrc(MappingNumbers::mrc(2), queue(0), &[queue(1), queue(2)], 64);
         assert_eq!(released(&program), [Some(1), Some(1), None, Some(4), Some(0), Some(0)]);
         let neighbours = [1, 2, 3, 4].map(queue);
-        let program = mrc(Mapping::mrc(4), queue(0), &neighbours, 64);
+        let program = mrc(MappingNumbers::mrc(4), queue(0), &neighbours, 64);
         assert_eq!((program.len(), released(&program)[7]), (12, Some(8)));
-        assert_eq!(Mapping::mrc(4).offset, 4);
+        assert_eq!(MappingNumbers::mrc(4).offset, 4);
     }
 }

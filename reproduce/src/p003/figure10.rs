@@ -2,15 +2,15 @@
 
 use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
-use hikyaku_sim::model::cenju4::{Parcel, Protocol, Synchronisation, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, ParcelProtocol, Synchronisation, To};
 use hikyaku_sim::topology::Node;
 
-use super::library::{Program, Run, costs, flag};
-use crate::{Check, Machines, Outcome};
+use super::library::{MachineRun, NodeProgram, costs, flag};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// The algorithms of §6.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Algorithm {
+enum BarrierAlgorithm {
     /// Everyone sends a packet to everyone.
     AllToAll,
     /// Gathered along a binary tree, told in reverse.
@@ -23,17 +23,17 @@ enum Algorithm {
     Synchronise,
 }
 
-const NAMES: [(&str, Algorithm); 5] = [
-    ("A singlecast", Algorithm::AllToAll),
-    ("B tree", Algorithm::Tree),
-    ("C singlecast atomic add", Algorithm::AtomicAdd),
-    ("D multicast atomic add", Algorithm::Multicast),
-    ("E synchronisation", Algorithm::Synchronise),
+const NAMES: [(&str, BarrierAlgorithm); 5] = [
+    ("A singlecast", BarrierAlgorithm::AllToAll),
+    ("B tree", BarrierAlgorithm::Tree),
+    ("C singlecast atomic add", BarrierAlgorithm::AtomicAdd),
+    ("D multicast atomic add", BarrierAlgorithm::Multicast),
+    ("E synchronisation", BarrierAlgorithm::Synchronise),
 ];
 
 /// Seconds of a barrier of the first `nodes` nodes.
-fn barrier(machines: &Machines, algorithm: Algorithm, nodes: u32) -> f64 {
-    let run = Run::new(machines);
+fn barrier(machines: &Machines, algorithm: BarrierAlgorithm, nodes: u32) -> f64 {
+    let run = MachineRun::new(machines);
     let (machine, costs) = costs(machines);
     let group: Vec<Node> = (0..nodes).collect();
     let sync = Synchronisation::new(run.sim(), &costs, machine.nodes, &group)
@@ -43,24 +43,24 @@ fn barrier(machines: &Machines, algorithm: Algorithm, nodes: u32) -> f64 {
         let paralib = costs.host.paralib;
         run.start(node, async move {
             match algorithm {
-                Algorithm::AllToAll | Algorithm::AtomicAdd => {
+                BarrierAlgorithm::AllToAll | BarrierAlgorithm::AtomicAdd => {
                     let protocol = match algorithm {
-                        Algorithm::AllToAll => Protocol::Inline,
-                        _ => Protocol::AtomicAdd,
+                        BarrierAlgorithm::AllToAll => ParcelProtocol::Inline,
+                        _ => ParcelProtocol::AtomicAdd,
                     };
                     for to in 0..nodes {
-                        program.send(Parcel { protocol, ..flag(To::One(to), 0) }).await;
+                        program.send(CenjuParcel { protocol, ..flag(To::One(to), 0) }).await;
                     }
                     program.receive(0, u64::from(nodes)).await;
                 }
-                Algorithm::Tree => tree(&program, node, nodes).await,
-                Algorithm::Multicast => {
+                BarrierAlgorithm::Tree => tree(&program, node, nodes).await,
+                BarrierAlgorithm::Multicast => {
                     let all = To::All((0..nodes).collect());
-                    let protocol = Protocol::AtomicAdd;
-                    program.send(Parcel { protocol, ..flag(all, 0) }).await;
+                    let protocol = ParcelProtocol::AtomicAdd;
+                    program.send(CenjuParcel { protocol, ..flag(all, 0) }).await;
                     program.receive(0, u64::from(nodes)).await;
                 }
-                Algorithm::Synchronise => {
+                BarrierAlgorithm::Synchronise => {
                     program.work(half(paralib)).await;
                     sync.synchronise(node).await.expect("every node is a member");
                     program.work(half(paralib)).await;
@@ -72,7 +72,7 @@ fn barrier(machines: &Machines, algorithm: Algorithm, nodes: u32) -> f64 {
 }
 
 /// Requests gather at node 0 along the bits of the node's number; completion goes back.
-async fn tree(program: &Program, node: Node, nodes: u32) {
+async fn tree(program: &NodeProgram, node: Node, nodes: u32) {
     let bits = nodes.trailing_zeros();
     let level = if node == 0 { bits } else { node.trailing_zeros() };
     for bit in 0..level {
@@ -95,7 +95,7 @@ fn half(time: Time) -> Time {
 }
 
 /// Sweeps the number of nodes.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let counts: Vec<u32> = (0..=5).map(|log| 1 << log).collect();
     let mut chart = LineChart::new(
         "Barrier synchronization latency",
@@ -116,7 +116,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let spread = e.iter().copied().fold(0.0, f64::max) / e.iter().copied().fold(1.0, f64::min);
     let least = [0, 1, 2].map(growth).into_iter().fold(f64::INFINITY, f64::min);
     let seconds = Unit::Seconds;
-    Outcome {
+    ExperimentOutcome {
         statement: "With synchronisation packets about 5 µs whatever the number of nodes; \
                     multicast and atomic add (D) grows little."
             .into(),
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn cj_22_synchronisation_packets_take_5_us_for_2_nodes_and_for_32() {
         for nodes in [2, 32] {
-            let time = barrier(&Machines::stored(), Algorithm::Synchronise, nodes);
+            let time = barrier(&Machines::stored(), BarrierAlgorithm::Synchronise, nodes);
             assert!((time / 5e-6 - 1.0).abs() < 0.05, "{nodes}: {time}");
         }
     }

@@ -4,11 +4,11 @@ use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cenju4::{Span, To};
 
-use super::library::{Library, data, flag, half_round_trip};
-use crate::{Check, Machines, Outcome};
+use super::library::{MessageLibrary, data, flag, half_round_trip};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Seconds for a message of `bytes`; up to a double word goes inline.
-fn latency(machines: &Machines, library: Library, bytes: u64) -> f64 {
+fn latency(machines: &Machines, library: MessageLibrary, bytes: u64) -> f64 {
     let parcel = |to| match bytes {
         0..=8 => flag(To::One(to), 0),
         _ => data(to, Span { source: 0, destination: 0, bytes }, true),
@@ -17,13 +17,13 @@ fn latency(machines: &Machines, library: Library, bytes: u64) -> f64 {
 }
 
 /// Sweeps short messages.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let sizes: Vec<u64> = (1..=16).map(|words| 8 * words).collect();
     let curve = |library| -> Vec<(f64, f64)> {
         sizes.iter().map(|&bytes| (bytes as f64, latency(machines, library, bytes))).collect()
     };
-    let (paralib, mpi) = (curve(Library::Paralib), curve(Library::Mpi));
-    let call = curve(Library::ParalibWithCall);
+    let (paralib, mpi) = (curve(MessageLibrary::Paralib), curve(MessageLibrary::Mpi));
+    let call = curve(MessageLibrary::ParalibWithCall);
     let us = |value: f64| value * 1e-6;
     let seconds = Unit::Seconds;
     let step = paralib[1].1 - paralib[0].1;
@@ -53,7 +53,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     .with(Series::line("MPI", mpi))
     .with(Series::line("Paralib/CJ4 + system call", call))
     .with(Series::printed("paper, 8 B", vec![(8.0, us(4.9)), (8.0, us(9.1)), (8.0, us(17.9))]));
-    Outcome {
+    ExperimentOutcome {
         statement: "8 bytes take 4.9 µs with Paralib/CJ4 and 9.1 µs with MPI; inline mode saves \
                     about 0.3 µs against 16 bytes; a system call costs about 13 µs."
             .into(),

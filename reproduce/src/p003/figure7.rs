@@ -4,8 +4,8 @@ use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cenju4::Span;
 
-use super::library::{Library, data, half_round_trip};
-use crate::{Check, Machines, Outcome};
+use super::library::{MessageLibrary, data, half_round_trip};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Source offset and optimisation: A aligned, B not and not optimised, C not and optimised.
 const CASES: [(&str, u64, bool); 3] = [("A", 0, true), ("B", 8, false), ("C", 8, true)];
@@ -15,13 +15,19 @@ pub(super) fn sizes() -> Vec<u64> {
 }
 
 /// Bytes a second of messages from an offset.
-fn rate(machines: &Machines, library: Library, bytes: u64, source: u64, optimise: bool) -> f64 {
+fn rate(
+    machines: &Machines,
+    library: MessageLibrary,
+    bytes: u64,
+    source: u64,
+    optimise: bool,
+) -> f64 {
     let parcel = |to| data(to, Span { source, destination: 0, bytes }, optimise);
     bytes as f64 / half_round_trip(machines, library, bytes, [parcel(1), parcel(0)], Time::ZERO)
 }
 
 /// Sweeps the sizes for both libraries.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let sizes = sizes();
     let mut chart = LineChart::new(
         "1 to 1 communication throughput",
@@ -29,7 +35,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
         Axis::linear("throughput", Unit::BytesPerSecond).from_zero(),
     );
     let mut last = Vec::new();
-    for (library, name) in [(Library::Paralib, "Paralib"), (Library::Mpi, "MPI")] {
+    for (library, name) in [(MessageLibrary::Paralib, "Paralib"), (MessageLibrary::Mpi, "MPI")] {
         for (case, source, optimise) in CASES {
             let curve: Vec<(f64, f64)> = sizes
                 .iter()
@@ -41,7 +47,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     }
     let apart = (0..3).map(|case| 1.0 - last[case + 3] / last[case]).fold(0.0, f64::max);
     let rates = Unit::BytesPerSecond;
-    Outcome {
+    ExperimentOutcome {
         statement: "A two coherent requests a packet, B three, C two and a plain one: C exceeds B \
                     by about 30 MB/s; both libraries converge for large data."
             .into(),
@@ -76,7 +82,7 @@ mod tests {
     fn cj_20_aligned_beats_optimised_beats_plain() {
         let machines = &Machines::stored();
         let [a, b, c] = CASES.map(|(_, source, optimise)| {
-            rate(machines, Library::Paralib, 1 << 16, source, optimise)
+            rate(machines, MessageLibrary::Paralib, 1 << 16, source, optimise)
         });
         assert!(a > c && c > b, "{a} {b} {c}");
     }

@@ -4,8 +4,8 @@ use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cenju4::Span;
 
-use super::library::{Library, costs, data, half_round_trip};
-use crate::{Check, Machines, Outcome};
+use super::library::{MessageLibrary, costs, data, half_round_trip};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Words of a line; a distance of d words there is one of 32 - d back.
 const LINE_WORDS: u64 = 32;
@@ -37,11 +37,11 @@ fn rate(machines: &Machines, by: By, optimise: bool, words: u64, bytes: u64) -> 
         By::Software => costs(machines).1.host.copy.time(bytes),
     };
     let parcels = [parcel(1, words), parcel(0, LINE_WORDS - words)];
-    bytes as f64 / half_round_trip(machines, Library::Paralib, bytes, parcels, copy)
+    bytes as f64 / half_round_trip(machines, MessageLibrary::Paralib, bytes, parcels, copy)
 }
 
 /// Sweeps sizes for all groups, and all distances at the largest.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let sizes: Vec<u64> = (9..=17).map(|log| 1 << log).collect();
     let mut chart = LineChart::new(
         "Odd word aligned data transfer throughput",
@@ -65,7 +65,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let (mean_a, mean_b) = (mean(&a[1..15]), mean(&b));
     let between = [a[0], a[15]].map(|rate| (rate - mean_b) / (mean_a - mean_b));
     let twice = [mean_a / mean(&c), mean_b / mean(&d)];
-    Outcome {
+    ExperimentOutcome {
         statement: "Rearranging in hardware gives about twice the throughput of copying in \
                     software; of group A, one curve lies between A and B, because at a distance of \
                     one word reads are not optimised and round trips pair 1 with 31 words."

@@ -2,11 +2,11 @@
 
 use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
-use hikyaku_sim::model::cenju4::{Parcel, Span, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, Span, To};
 use hikyaku_sim::topology::Node;
 
-use super::library::{Library, Run, data, half_round_trip};
-use crate::{Check, Machines, Outcome};
+use super::library::{MachineRun, MessageLibrary, data, half_round_trip};
+use crate::{Check, ExperimentOutcome, Machines};
 
 const NODES: u32 = 32;
 /// Nodes start within this time of each other, at random: about what a barrier takes. In lockstep
@@ -18,7 +18,7 @@ const APART: f64 = 0.05;
 
 /// The three ways of §6.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SendWay {
     /// Singlecast to 0, 1, ..., the same order everywhere.
     SameOrder,
     /// Singlecast to the next, the one after it, ..., itself.
@@ -28,8 +28,8 @@ enum Way {
 }
 
 /// Bytes a second that a node receives, from all together.
-fn throughput(machines: &Machines, way: Way, bytes: u64) -> f64 {
-    let run = Run::new(machines);
+fn throughput(machines: &Machines, way: SendWay, bytes: u64) -> f64 {
+    let run = MachineRun::new(machines);
     for node in 0..NODES {
         let program = run.node(node);
         let skew = run.sim().random(u64::from(node)).below(SKEW.picoseconds());
@@ -44,23 +44,23 @@ fn throughput(machines: &Machines, way: Way, bytes: u64) -> f64 {
     f64::from(NODES) * bytes as f64 / run.time()
 }
 
-fn parcels(way: Way, node: Node, bytes: u64) -> Vec<Parcel> {
+fn parcels(way: SendWay, node: Node, bytes: u64) -> Vec<CenjuParcel> {
     let span = Span { source: 0, destination: 0, bytes };
     let one = |to| data(to, span, true);
     match way {
-        Way::SameOrder => (0..NODES).map(one).collect(),
-        Way::Shifted => (1..=NODES).map(|step| one((node + step) % NODES)).collect(),
-        Way::Multicast => vec![Parcel { to: To::All((0..NODES).collect()), ..one(0) }],
+        SendWay::SameOrder => (0..NODES).map(one).collect(),
+        SendWay::Shifted => (1..=NODES).map(|step| one((node + step) % NODES)).collect(),
+        SendWay::Multicast => vec![CenjuParcel { to: To::All((0..NODES).collect()), ..one(0) }],
     }
 }
 
 /// Sweeps message lengths.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let sizes: Vec<u64> = (7..=16).map(|log| 1 << log).collect();
     let ways = [
-        ("A singlecast, same order", Way::SameOrder),
-        ("B singlecast, shifted", Way::Shifted),
-        ("C multicast", Way::Multicast),
+        ("A singlecast, same order", SendWay::SameOrder),
+        ("B singlecast, shifted", SendWay::Shifted),
+        ("C multicast", SendWay::Multicast),
     ];
     let mut chart = LineChart::new(
         "N to N throughput of a node, N = 32",
@@ -77,11 +77,16 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let longest = *sizes.last().unwrap_or(&0);
     let pair = |bytes: u64| {
         let parcel = |to| data(to, Span { source: 0, destination: 0, bytes }, true);
-        let time =
-            half_round_trip(machines, Library::Paralib, bytes, [parcel(1), parcel(0)], Time::ZERO);
+        let time = half_round_trip(
+            machines,
+            MessageLibrary::Paralib,
+            bytes,
+            [parcel(1), parcel(0)],
+            Time::ZERO,
+        );
         bytes as f64 / time
     };
-    Outcome {
+    ExperimentOutcome {
         statement:
             "A is lowest, since all send to one node; B is better and falls for large data, \
                     where one transfer meets the next; C uses the last links to nearly 100 % and \
@@ -146,7 +151,7 @@ mod tests {
     #[test]
     fn cj_21_multicast_beats_shifted_beats_the_same_order() {
         let machines = &Machines::stored();
-        let [a, b, c] = [Way::SameOrder, Way::Shifted, Way::Multicast]
+        let [a, b, c] = [SendWay::SameOrder, SendWay::Shifted, SendWay::Multicast]
             .map(|way| throughput(machines, way, 4096));
         assert!(c > b && b > a, "{a} {b} {c}");
     }

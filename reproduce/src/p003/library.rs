@@ -4,7 +4,7 @@
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
-use hikyaku_sim::model::cenju4::{Costs, Parcel, Protocol, Span, System, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, CenjuSystem, Costs, ParcelProtocol, Span, To};
 use hikyaku_sim::topology::Node;
 
 use crate::Machines;
@@ -20,7 +20,7 @@ pub(super) fn costs(machines: &Machines) -> (Machine, Costs) {
 
 /// Which library, and how it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Library {
+pub(super) enum MessageLibrary {
     /// Paralib/CJ4.
     Paralib,
     /// Paralib/CJ4 with a system call that flushes the data from the cache.
@@ -30,22 +30,23 @@ pub(super) enum Library {
 }
 
 /// A simulation of the machine, for one measurement.
-pub(super) struct Run {
+pub(super) struct MachineRun {
     simulation: Simulation,
-    system: System,
+    system: CenjuSystem,
 }
 
-impl Run {
-    pub(super) fn new(machines: &Machines) -> Run {
+impl MachineRun {
+    pub(super) fn new(machines: &Machines) -> MachineRun {
         let (machine, costs) = costs(machines);
         let simulation = Simulation::new(0xce14);
-        let system = System::new(&simulation, &costs, machine.topology(), machine.links.buffer);
-        Run { simulation, system }
+        let system =
+            CenjuSystem::new(&simulation, &costs, machine.topology(), machine.links.buffer);
+        MachineRun { simulation, system }
     }
 
     /// The programs' side on a node.
-    pub(super) fn node(&self, node: Node) -> Program {
-        Program { sim: self.simulation.clone(), system: self.system.clone(), node }
+    pub(super) fn node(&self, node: Node) -> NodeProgram {
+        NodeProgram { sim: self.simulation.clone(), system: self.system.clone(), node }
     }
 
     /// Starts a program.
@@ -67,15 +68,15 @@ impl Run {
 
 /// What a program on a node can do.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(super) struct NodeProgram {
     sim: Sim,
-    system: System,
+    system: CenjuSystem,
     node: Node,
 }
 
-impl Program {
+impl NodeProgram {
     /// Paralib: half of its time for a message, then the parcel.
-    pub(super) async fn send(&self, parcel: Parcel) {
+    pub(super) async fn send(&self, parcel: CenjuParcel) {
         self.sim.delay(half(self.system.costs().host.paralib)).await;
         self.system.post(self.node, parcel).await;
     }
@@ -92,15 +93,15 @@ impl Program {
     }
 
     /// A message by a library. Areas: 0 data, 1 announcements, 2 readiness.
-    async fn send_by(&self, library: Library, parcel: Parcel, bytes: u64, round: u64) {
+    async fn send_by(&self, library: MessageLibrary, parcel: CenjuParcel, bytes: u64, round: u64) {
         let host = self.system.costs().host.clone();
         match library {
-            Library::Paralib => self.send(parcel).await,
-            Library::ParalibWithCall => {
+            MessageLibrary::Paralib => self.send(parcel).await,
+            MessageLibrary::ParalibWithCall => {
                 self.work(host.system_call).await;
-                self.send(Parcel { dirty: false, ..parcel }).await;
+                self.send(CenjuParcel { dirty: false, ..parcel }).await;
             }
-            Library::Mpi => {
+            MessageLibrary::Mpi => {
                 self.work(half(host.mpi)).await;
                 if bytes >= host.mpi_announces_from {
                     self.send(flag(parcel.to.clone(), 1)).await;
@@ -111,41 +112,41 @@ impl Program {
         }
     }
 
-    async fn receive_by(&self, library: Library, from: Node, bytes: u64, round: u64) {
+    async fn receive_by(&self, library: MessageLibrary, from: Node, bytes: u64, round: u64) {
         let host = self.system.costs().host.clone();
-        if library == Library::Mpi && bytes >= host.mpi_announces_from {
+        if library == MessageLibrary::Mpi && bytes >= host.mpi_announces_from {
             self.receive(1, round).await;
             self.send(flag(To::One(from), 2)).await;
         }
         self.receive(0, round).await;
-        if library == Library::Mpi {
+        if library == MessageLibrary::Mpi {
             self.work(half(host.mpi)).await;
         }
     }
 }
 
 /// A word that is only a sign.
-pub(super) fn flag(to: To, area: u32) -> Parcel {
-    Parcel { to, protocol: Protocol::Inline, area, optimise: true, dirty: true }
+pub(super) fn flag(to: To, area: u32) -> CenjuParcel {
+    CenjuParcel { to, protocol: ParcelProtocol::Inline, area, optimise: true, dirty: true }
 }
 
 /// Data from an address to another, both given by their offset from a page's start.
-pub(super) fn data(to: Node, span: Span, optimise: bool) -> Parcel {
-    let protocol = Protocol::Write(span);
-    Parcel { to: To::One(to), protocol, area: 0, optimise, dirty: true }
+pub(super) fn data(to: Node, span: Span, optimise: bool) -> CenjuParcel {
+    let protocol = ParcelProtocol::Write(span);
+    CenjuParcel { to: To::One(to), protocol, area: 0, optimise, dirty: true }
 }
 
 /// Half the time of a round trip of `bytes`, seconds; `there` and `back` are sent with `copy`
 /// of processor time before.
 pub(super) fn half_round_trip(
     machines: &Machines,
-    library: Library,
+    library: MessageLibrary,
     bytes: u64,
-    parcels: [Parcel; 2],
+    parcels: [CenjuParcel; 2],
     copy: Time,
 ) -> f64 {
     const ROUNDS: u64 = 4;
-    let run = Run::new(machines);
+    let run = MachineRun::new(machines);
     let [there, back] = parcels;
     let (a, b) = (run.node(0), run.node(1));
     run.start(0, async move {

@@ -9,8 +9,8 @@ use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::Tcw;
 use hikyaku_sim::topology::{Grid, HyperCrossbar, Topology};
 
-use super::partition::{Run, costs};
-use crate::{Check, Machines, Outcome};
+use super::partition::{ProgramRun, costs};
+use crate::{Check, ExperimentOutcome, Machines};
 
 const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
@@ -23,7 +23,7 @@ const WARM: f64 = 0.3;
 
 /// Mean throughput of a node, bytes a second, at a generation rate (1: the link's).
 fn throughput(machines: &Machines, topology: Rc<dyn Topology>, rate: f64) -> f64 {
-    let run = Run::on(machines, topology);
+    let run = ProgramRun::on(machines, topology);
     let link = costs(machines).1.link.as_bytes_per_second();
     let interval = BYTES as f64 / (link * rate);
     let arrived = Rc::new(Cell::new(0_u64));
@@ -61,7 +61,7 @@ fn seconds(seconds: f64) -> Time {
 }
 
 /// Sweeps the rates on three shapes.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let rates: Vec<f64> = (1..=10).map(|tenth| f64::from(tenth) / 10.0).collect();
     let sweep = |topology: &dyn Fn() -> Rc<dyn Topology>| -> Vec<f64> {
         rates.iter().map(|&rate| throughput(machines, topology(), rate)).collect()
@@ -81,7 +81,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let saturated = hxb[hxb.len() - 1];
     let flat = (hxb[9] / hxb[7] - 1.0).abs();
     let above = |curve: &[f64]| hxb[9] / curve[9];
-    Outcome {
+    ExperimentOutcome {
         statement: "Throughput saturates at about a third of the peak (100 MB/s); simulation had \
                     given the hyper-crossbar much more than a mesh or torus."
             .into(),

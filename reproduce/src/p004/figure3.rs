@@ -3,15 +3,15 @@
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::Tcw;
 
-use super::partition::{Run, lengths};
-use crate::{Check, Machines, Outcome};
+use super::partition::{ProgramRun, lengths};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Round trips of a point; every one takes the same time.
 const ROUNDS: u64 = 4;
 
 /// Half a round trip between two neighbours, seconds.
 pub(super) fn half_round_trip(machines: &Machines, bytes: u64) -> f64 {
-    let run = Run::new(machines);
+    let run = ProgramRun::new(machines);
     for node in [0, 1] {
         let system = run.system();
         run.node(node, async move {
@@ -31,7 +31,7 @@ pub(super) fn half_round_trip(machines: &Machines, bytes: u64) -> f64 {
 }
 
 /// Sweeps the lengths.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let points: Vec<(f64, f64)> = lengths(3, 20)
         .into_iter()
         .map(|bytes| (bytes as f64, bytes as f64 / half_round_trip(machines, bytes)))
@@ -47,7 +47,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     .with(Series::line("ping-pong", points))
     .with(Series::printed("paper", vec![(8.0, 8.0 / 3.5e-6), (1024.0, 150e6)]))
     .with(Series::reference("paper, most", ends.map(|bytes| (bytes, 270e6)).to_vec()));
-    Outcome {
+    ExperimentOutcome {
         statement: "At most about 270 MB/s, 90 % of the peak; overhead about 3.5 µs; half of the \
                     network's peak at about 1 KB."
             .into(),

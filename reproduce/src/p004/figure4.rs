@@ -3,15 +3,15 @@
 use std::rc::Rc;
 
 use hikyaku_report::{Axis, LineChart, Series, Unit};
-use hikyaku_sim::model::cppacs::{System, Tcw};
+use hikyaku_sim::model::cppacs::{NiaSystem, Tcw};
 use hikyaku_sim::topology::{HyperCrossbar, Node, Topology};
 
-use super::partition::{Run, lengths};
-use crate::{Check, Machines, Outcome};
+use super::partition::{ProgramRun, lengths};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// The algorithms of §3.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub(crate) enum BroadcastAlgorithm {
     /// ONE2ALL-SYS: along X, then Y, then Z; the operating system passes it on.
     System,
     /// ONE2ALL-PP: the root sends to each of the others.
@@ -20,17 +20,17 @@ pub(crate) enum Algorithm {
     Tree,
 }
 
-impl Algorithm {
+impl BroadcastAlgorithm {
     /// In the order of the figure's legend.
-    pub(crate) const ALL: [Algorithm; 3] =
-        [Algorithm::PointToPoint, Algorithm::System, Algorithm::Tree];
+    pub(crate) const ALL: [BroadcastAlgorithm; 3] =
+        [BroadcastAlgorithm::PointToPoint, BroadcastAlgorithm::System, BroadcastAlgorithm::Tree];
 
     /// The paper's name for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Algorithm::System => "ONE2ALL-SYS",
-            Algorithm::PointToPoint => "ONE2ALL-PP",
-            Algorithm::Tree => "ONE2ALL-BT",
+            BroadcastAlgorithm::System => "ONE2ALL-SYS",
+            BroadcastAlgorithm::PointToPoint => "ONE2ALL-PP",
+            BroadcastAlgorithm::Tree => "ONE2ALL-BT",
         }
     }
 }
@@ -43,7 +43,7 @@ const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
 
 /// Time until every node has the message and its program knows, seconds.
-fn broadcast(machines: &Machines, algorithm: Algorithm, bytes: u64) -> f64 {
+fn broadcast(machines: &Machines, algorithm: BroadcastAlgorithm, bytes: u64) -> f64 {
     broadcast_on(machines, Rc::new(HyperCrossbar::new(&EXTENT)), algorithm, bytes)
 }
 
@@ -51,16 +51,16 @@ fn broadcast(machines: &Machines, algorithm: Algorithm, bytes: u64) -> f64 {
 pub(crate) fn broadcast_on(
     machines: &Machines,
     topology: Rc<dyn Topology>,
-    algorithm: Algorithm,
+    algorithm: BroadcastAlgorithm,
     bytes: u64,
 ) -> f64 {
-    let run = Run::on(machines, topology);
+    let run = ProgramRun::on(machines, topology);
     for node in 0..NODES {
         let system = run.system();
         match algorithm {
-            Algorithm::System => run.node(node, pass_on(system, node, bytes)),
-            Algorithm::PointToPoint => run.node(node, point_to_point(system, node, bytes)),
-            Algorithm::Tree => {
+            BroadcastAlgorithm::System => run.node(node, pass_on(system, node, bytes)),
+            BroadcastAlgorithm::PointToPoint => run.node(node, point_to_point(system, node, bytes)),
+            BroadcastAlgorithm::Tree => {
                 let to = children(node, NODES).expect("256 is a power of two");
                 run.node(node, tree(system, node, to, bytes));
             }
@@ -74,7 +74,7 @@ fn message(to: Node, bytes: u64) -> Tcw {
 }
 
 /// Everyone but the root receives, is interrupted, and sends along the dimensions that are left.
-async fn pass_on(system: System, node: Node, bytes: u64) {
+async fn pass_on(system: NiaSystem, node: Node, bytes: u64) {
     let shape = HyperCrossbar::new(&EXTENT);
     let at = shape.coordinates(node);
     // The last dimension along which the message came to this node; none to the root.
@@ -93,7 +93,7 @@ async fn pass_on(system: System, node: Node, bytes: u64) {
     }
 }
 
-async fn point_to_point(system: System, node: Node, bytes: u64) {
+async fn point_to_point(system: NiaSystem, node: Node, bytes: u64) {
     if node > 0 {
         return system.receive(node, 0, 1).await;
     }
@@ -102,7 +102,7 @@ async fn point_to_point(system: System, node: Node, bytes: u64) {
     }
 }
 
-async fn tree(system: System, node: Node, to: Vec<Node>, bytes: u64) {
+async fn tree(system: NiaSystem, node: Node, to: Vec<Node>, bytes: u64) {
     if node > 0 {
         system.receive(node, 0, 1).await;
     }
@@ -122,9 +122,9 @@ fn children(node: Node, nodes: u32) -> Result<Vec<Node>, NoPowerOfTwo> {
 }
 
 /// Sweeps the lengths with each algorithm.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let sizes = lengths(6, 16);
-    let curves = Algorithm::ALL.map(|algorithm| -> Vec<f64> {
+    let curves = BroadcastAlgorithm::ALL.map(|algorithm| -> Vec<f64> {
         sizes.iter().map(|&bytes| broadcast(machines, algorithm, bytes)).collect()
     });
     let mut chart = LineChart::new(
@@ -132,7 +132,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
         Axis::log2("message length", Unit::Bytes),
         Axis::log10("time", Unit::Seconds),
     );
-    for (algorithm, curve) in Algorithm::ALL.iter().zip(&curves) {
+    for (algorithm, curve) in BroadcastAlgorithm::ALL.iter().zip(&curves) {
         let points = sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
         chart = chart.with(Series::line(algorithm.name(), points.collect()));
     }
@@ -141,7 +141,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
         above.iter().zip(below).map(|(a, b)| a / b).fold(f64::INFINITY, f64::min)
     };
     let (sys, pp) = (least(sys, bt), least(pp, bt));
-    Outcome {
+    ExperimentOutcome {
         statement: "The binary tree is fastest at every length; the system function is slower, \
                     because the operating system's interrupt handling comes in."
             .into(),
@@ -190,7 +190,7 @@ mod tests {
     /// different times, behind a barrier of all or not.
     fn skewed(machines: &Machines, behind_barrier: bool) -> f64 {
         let begins = |node| Time::from_nanoseconds(u64::from(node) * 7919 % 50_000);
-        let run = Run::new(machines);
+        let run = ProgramRun::new(machines);
         let all = Signal::new(&run.sim(), "the barrier");
         for node in 0..NODES {
             let (sim, all) = (run.sim(), all.clone());
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn cp_16_behind_a_barrier_it_does_not_matter_when_nodes_began() {
         let machines = &Machines::stored();
-        let together = broadcast(machines, Algorithm::Tree, 1024);
+        let together = broadcast(machines, BroadcastAlgorithm::Tree, 1024);
         let found = skewed(machines, true);
         assert!((found / together - 1.0).abs() < 1e-9, "{found} and {together} s");
         // Without it, some of the broadcast is over when the last node begins.
@@ -223,8 +223,8 @@ mod tests {
     fn cp_08_the_tree_is_fastest_for_a_short_and_a_long_message() {
         let machines = &Machines::stored();
         for bytes in [64, 1 << 15] {
-            let [bt, sys] =
-                [Algorithm::Tree, Algorithm::System].map(|a| broadcast(machines, a, bytes));
+            let [bt, sys] = [BroadcastAlgorithm::Tree, BroadcastAlgorithm::System]
+                .map(|a| broadcast(machines, a, bytes));
             assert!(bt < sys, "{bytes}: {bt} {sys}");
         }
     }

@@ -4,8 +4,8 @@ use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::Tcw;
 
-use super::partition::Run;
-use crate::{Check, Machines, Outcome};
+use super::partition::ProgramRun;
+use crate::{Check, ExperimentOutcome, Machines};
 
 const NODES: u32 = 256;
 /// Data of each node, KiB (§3.4).
@@ -15,7 +15,7 @@ const PROCESSING: [u64; 7] = [0, 20, 40, 60, 80, 100, 120];
 
 /// Time from the first send of node 0 until all results are back, seconds.
 fn scatter_gather(machines: &Machines, bytes: u64, processing: Time) -> f64 {
-    let run = Run::new(machines);
+    let run = ProgramRun::new(machines);
     let system = run.system();
     run.node(0, async move {
         let parts = (1..NODES).map(|to| Tcw { to, bytes, area: 0 });
@@ -34,7 +34,7 @@ fn scatter_gather(machines: &Machines, bytes: u64, processing: Time) -> f64 {
 }
 
 /// Sweeps processing times for the four sizes.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let milliseconds = |ms: u64| Time::from_nanoseconds(ms * 1_000_000);
     let curves = DATA.map(|kib| -> Vec<f64> {
         PROCESSING.iter().map(|&ms| scatter_gather(machines, kib << 10, milliseconds(ms))).collect()
@@ -53,7 +53,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     chart = chart.with(Series::printed("paper, 430 MB/s", printed.to_vec()));
     let rates: Vec<f64> =
         DATA.iter().zip(&curves).map(|(&kib, curve)| moved(kib) / curve[0]).collect();
-    Outcome {
+    ExperimentOutcome {
         statement: "Throughput came out as about 430 MB/s: results come back while node 0 still \
                     distributes, and the adaptor sends and receives at once."
             .into(),

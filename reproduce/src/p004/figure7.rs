@@ -4,13 +4,13 @@ use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::Tcw;
 
 use super::figure3::half_round_trip;
-use super::partition::{Run, costs, lengths};
-use crate::{Check, Machines, Outcome};
+use super::partition::{ProgramRun, costs, lengths};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Time until all of the first `nodes` nodes have everybody's message, seconds. In step k a node
 /// exchanges what it has, 2^k messages, with the one 2^k away.
 fn collect(machines: &Machines, nodes: u32, bytes: u64) -> f64 {
-    let run = Run::new(machines);
+    let run = ProgramRun::new(machines);
     for node in 0..nodes {
         let system = run.system();
         run.node(node, async move {
@@ -30,7 +30,7 @@ fn alone(machines: &Machines, nodes: u32, bytes: u64) -> f64 {
 }
 
 /// Sweeps the lengths for 8 and for 256 nodes.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let sizes = lengths(6, 14);
     let rate = |nodes: u32, bytes: u64| {
         f64::from(nodes - 1) * bytes as f64 / collect(machines, nodes, bytes)
@@ -58,7 +58,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     let free =
         sizes.iter().map(|&bytes| collect(machines, 256, bytes) / alone(machines, 256, bytes));
     let free = free.fold(0.0, f64::max);
-    Outcome {
+    ExperimentOutcome {
         statement: "log2 P sends instead of P - 1, without conflict on the hyper-crossbar; for \
                     short messages throughput exceeds the ping-pong's at the same length."
             .into(),

@@ -4,9 +4,9 @@ use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::Tcw;
 use hikyaku_sim::topology::Node;
 
-use super::partition::Run;
-use super::table1::{Array, SIDE, arrays};
-use crate::{Check, Machines, Outcome};
+use super::partition::ProgramRun;
+use super::table1::{SIDE, TransposedArray, arrays};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// How a node's messages are started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,8 @@ const NODES: u32 = SIDE * SIDE;
 const LARGEST: usize = 13;
 
 /// Time until every node has all its messages, seconds.
-fn transpose(machines: &Machines, array: Array, method: Method) -> f64 {
-    let run = Run::new(machines);
+fn transpose(machines: &Machines, array: TransposedArray, method: Method) -> f64 {
+    let run = ProgramRun::new(machines);
     for node in 0..NODES {
         let system = run.system();
         let messages = array.messages();
@@ -45,7 +45,7 @@ fn transpose(machines: &Machines, array: Array, method: Method) -> f64 {
 
 /// The messages of a node: each line's runs to the 16 of its group, beginning after itself, so that
 /// not all send to the same one at once.
-fn messages_of(node: Node, array: Array) -> Vec<Tcw> {
+fn messages_of(node: Node, array: TransposedArray) -> Vec<Tcw> {
     let (group, place) = (node / SIDE, node % SIDE);
     let bytes = array.message_bytes();
     let run = move |step: u32| {
@@ -56,10 +56,12 @@ fn messages_of(node: Node, array: Array) -> Vec<Tcw> {
 }
 
 /// Runs both methods on the arrays of table 1.
-pub fn run_item(machines: &Machines) -> Outcome {
+pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let arrays = &arrays()[..LARGEST];
     let rates = |method| -> Vec<f64> {
-        let rate = |array: &Array| array.local_bytes() as f64 / transpose(machines, *array, method);
+        let rate = |array: &TransposedArray| {
+            array.local_bytes() as f64 / transpose(machines, *array, method)
+        };
         arrays.iter().map(rate).collect()
     };
     let (basic, chain) = (rates(Method::Basic), rates(Method::Chain));
@@ -73,7 +75,7 @@ pub fn run_item(machines: &Machines) -> Outcome {
     .with(Series::line("basic", x().zip(basic.iter().copied()).collect()));
     let ratios: Vec<f64> = chain.iter().zip(&basic).map(|(chain, basic)| chain / basic).collect();
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    Outcome {
+    ExperimentOutcome {
         statement: "A chain saves all starts but one and reaches a much higher throughput than \
                     sending message by message."
             .into(),

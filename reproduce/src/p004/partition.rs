@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
-use hikyaku_sim::model::cppacs::{Costs, System};
+use hikyaku_sim::model::cppacs::{Costs, NiaSystem};
 use hikyaku_sim::topology::{Node, Topology};
 
 use crate::Machines;
@@ -20,28 +20,28 @@ pub(super) fn costs(machines: &Machines) -> (&Machine, Costs) {
 }
 
 /// One run: a program on some nodes, and how long it takes.
-pub(crate) struct Run {
+pub(crate) struct ProgramRun {
     simulation: Simulation,
-    system: System,
+    system: NiaSystem,
 }
 
-impl Run {
+impl ProgramRun {
     /// On the machine's own network.
-    pub(crate) fn new(machines: &Machines) -> Run {
-        Run::on(machines, machines.get("cp-pacs").topology())
+    pub(crate) fn new(machines: &Machines) -> ProgramRun {
+        ProgramRun::on(machines, machines.get("cp-pacs").topology())
     }
 
     /// With the same links and switches in another shape.
-    pub(crate) fn on(machines: &Machines, topology: Rc<dyn Topology>) -> Run {
+    pub(crate) fn on(machines: &Machines, topology: Rc<dyn Topology>) -> ProgramRun {
         let (machine, costs) = costs(machines);
         let simulation = Simulation::new(0xc99ac5);
         let network = machine.network_on(&simulation, topology);
-        let system = System::new(&simulation, &costs, network);
-        Run { simulation, system }
+        let system = NiaSystem::new(&simulation, &costs, network);
+        ProgramRun { simulation, system }
     }
 
     /// A handle for programs.
-    pub(crate) fn system(&self) -> System {
+    pub(crate) fn system(&self) -> NiaSystem {
         self.system.clone()
     }
 

@@ -6,7 +6,7 @@
 
 use hikyaku_report::{Cell, Table, Unit};
 
-use crate::{Check, Machines, Outcome};
+use crate::{Check, ExperimentOutcome, Machines};
 
 /// Processors along each side.
 pub(super) const SIDE: u32 = 16;
@@ -14,12 +14,12 @@ const ELEMENT_BYTES: u64 = 8;
 
 /// An array, and what its transposition sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Array {
+pub(super) struct TransposedArray {
     /// Elements along each dimension.
     pub(super) extent: [u64; 3],
 }
 
-impl Array {
+impl TransposedArray {
     /// Bytes a processor holds.
     pub(super) fn local_bytes(self) -> u64 {
         let [n1, n2, n3] = self.extent;
@@ -45,12 +45,12 @@ impl Array {
 
 /// The arrays of the 13 rows: from a cube of 16 on, one dimension doubles after the other, the
 /// contiguous one (N1) second.
-pub(super) fn arrays() -> Vec<Array> {
+pub(super) fn arrays() -> Vec<TransposedArray> {
     let mut extent = [16_u64; 3];
-    let mut arrays = vec![Array { extent }];
+    let mut arrays = vec![TransposedArray { extent }];
     for dimension in [1, 0, 2].into_iter().cycle().take(12) {
         extent[dimension] *= 2;
-        arrays.push(Array { extent });
+        arrays.push(TransposedArray { extent });
     }
     arrays
 }
@@ -73,7 +73,7 @@ const PRINTED: [[u64; 3]; 13] = [
 ];
 
 /// Generates the rows and compares them.
-pub fn run_item(_: &Machines) -> Outcome {
+pub fn run_item(_: &Machines) -> ExperimentOutcome {
     let header = ["array", "data/PU", "data/MSG", "#MSG"];
     let mut table = Table::new("Messages of the transposition", header);
     let mut agree = 0;
@@ -88,7 +88,7 @@ pub fn run_item(_: &Machines) -> Outcome {
             Cell::number(row[2] as f64, Unit::Number),
         ]);
     }
-    Outcome {
+    ExperimentOutcome {
         statement:
             "13 rows of data per processor, data per message and messages, from 128 B in 16 \
                     messages of 8 B to 512 KB in 4,096 of 128 B."

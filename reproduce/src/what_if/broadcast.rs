@@ -7,9 +7,9 @@ use hikyaku_sim::topology::{
     Dragonfly, FatTree, Grid, Hub, HyperCrossbar, Multistage, Switch, Topology,
 };
 
-use super::{Answer, lengths};
+use super::{WhatIfAnswer, lengths};
 use crate::Machines;
-use crate::p004::figure4::{Algorithm, broadcast_on};
+use crate::p004::figure4::{BroadcastAlgorithm, broadcast_on};
 
 /// Shapes of 256 nodes.
 fn shapes() -> Vec<Rc<dyn Topology>> {
@@ -26,7 +26,7 @@ fn shapes() -> Vec<Rc<dyn Topology>> {
     ]
 }
 
-pub(super) fn run() -> Answer {
+pub(super) fn run() -> WhatIfAnswer {
     let machines = Machines::stored();
     let sizes = lengths(6, 16, 5);
     let mut table = Table::new(
@@ -41,18 +41,18 @@ pub(super) fn run() -> Answer {
             Axis::log2("message length", Unit::Bytes),
             Axis::log10("time", Unit::Seconds),
         );
-        let curves = Algorithm::ALL.map(|algorithm| -> Vec<f64> {
+        let curves = BroadcastAlgorithm::ALL.map(|algorithm| -> Vec<f64> {
             let time = |&bytes| broadcast_on(&machines, Rc::clone(&shape), algorithm, bytes);
             sizes.iter().map(time).collect()
         });
-        for (algorithm, curve) in Algorithm::ALL.iter().zip(&curves) {
+        for (algorithm, curve) in BroadcastAlgorithm::ALL.iter().zip(&curves) {
             let points = sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
             chart = chart.with(Series::line(algorithm.name(), points.collect()));
         }
         for (place, &bytes) in sizes.iter().enumerate() {
             let times = curves.each_ref().map(|curve| curve[place]);
             let fastest = (0..times.len()).min_by(|&a, &b| times[a].total_cmp(&times[b]));
-            let name = fastest.map_or("", |fastest| Algorithm::ALL[fastest].name());
+            let name = fastest.map_or("", |fastest| BroadcastAlgorithm::ALL[fastest].name());
             let cells = times.map(|time| Cell::number(time, Unit::Seconds));
             let head = [Cell::from(shape.name()), Cell::number(bytes as f64, Unit::Bytes)];
             table.push(head.into_iter().chain(cells).chain([Cell::from(name)]));
@@ -78,7 +78,7 @@ pub(super) fn run() -> Answer {
             Unit::Seconds.format(time)
         ),
     ];
-    Answer {
+    WhatIfAnswer {
         setup: "CP-PACS's adaptors (start, TCW chains, packets), links of 300 MB/s and 100 ns a \
                 hop, wormhole routing, in nine shapes of 256 nodes. Ranks are numbered as on \
                 4 x 8 x 8; ONE2ALL-SYS goes along those dimensions whatever the network is."

@@ -7,13 +7,13 @@ use hikyaku_report::{Axis, Cell, LineChart, Series, Table, Unit};
 use hikyaku_sim::engine::{Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
 use hikyaku_sim::model::cppacs::Tcw;
-use hikyaku_sim::model::tofu2::{Command, Costs, QueueAddress, System};
+use hikyaku_sim::model::tofu2::{Costs, DescriptorCommand, TofuQueueAddress, TofuSystem};
 use hikyaku_sim::topology::{Grid, Node};
 
-use super::{Answer, crossing, lengths};
+use super::{WhatIfAnswer, crossing, lengths};
 use crate::Machines;
-use crate::p002::program::{self, Mapping};
-use crate::p004::partition::Run;
+use crate::p002::program::{self, MappingNumbers};
+use crate::p004::partition::ProgramRun;
 
 const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
@@ -25,7 +25,7 @@ const TIMED: u64 = 3;
 
 /// How the neighbours are mapped to queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scheme {
+enum HaloScheme {
     /// A queue for each neighbour, dealt over the engines.
     Fast,
     /// One queue for all.
@@ -33,7 +33,7 @@ enum Scheme {
 }
 
 /// A queue of a node, what is written into it at each start, and the events that it waits for.
-type Part = (QueueAddress, Vec<Command>, u64);
+type Part = (TofuQueueAddress, Vec<DescriptorCommand>, u64);
 
 /// The neighbours of a node on the torus: down and up along each dimension.
 fn neighbours(node: Node) -> [Node; NEIGHBOURS] {
@@ -56,10 +56,10 @@ fn costs() -> (Machine, Costs) {
 }
 
 /// Seconds of an exchange that is set up once and started again and again.
-fn persistent(scheme: Scheme, bytes: u64) -> f64 {
+fn persistent(scheme: HaloScheme, bytes: u64) -> f64 {
     let (machine, costs) = costs();
     let simulation = Simulation::new(0x4a10);
-    let system = System::new(&simulation, &costs, machine.network(&simulation));
+    let system = TofuSystem::new(&simulation, &costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
     for (node, parts) in (0..).zip(parts(&system, &costs, scheme, bytes)) {
         let (sim, system) = (simulation.clone(), system.clone());
@@ -85,17 +85,17 @@ fn persistent(scheme: Scheme, bytes: u64) -> f64 {
 }
 
 /// Opens the queues of all nodes and writes their programs.
-fn parts(system: &System, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<Part>> {
+fn parts(system: &TofuSystem, costs: &Costs, scheme: HaloScheme, bytes: u64) -> Vec<Vec<Part>> {
     let open = |node, engine, slots, offset| {
         system.open(node, engine, slots, Some(offset)).expect("each engine has twelve queues")
     };
     // What comes up along a dimension was sent by the neighbour below: faces are opposite in pairs.
     let opposite = |face: usize| face ^ 1;
     match scheme {
-        Scheme::Fast => {
-            let fast = Mapping::FAST;
+        HaloScheme::Fast => {
+            let fast = MappingNumbers::FAST;
             let engine = |face: usize| face as u32 % costs.engines as u32;
-            let queues: Vec<[QueueAddress; NEIGHBOURS]> = (0..NODES)
+            let queues: Vec<[TofuQueueAddress; NEIGHBOURS]> = (0..NODES)
                 .map(|node| std::array::from_fn(|face| open(node, engine(face), 8, fast.offset)))
                 .collect();
             let part = |node: Node, face: usize| {
@@ -104,9 +104,9 @@ fn parts(system: &System, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<
             };
             (0..NODES).map(|node| (0..NEIGHBOURS).map(|face| part(node, face)).collect()).collect()
         }
-        Scheme::Mrc => {
-            let mrc = Mapping::mrc(NEIGHBOURS as u32);
-            let queues: Vec<QueueAddress> =
+        HaloScheme::Mrc => {
+            let mrc = MappingNumbers::mrc(NEIGHBOURS as u32);
+            let queues: Vec<TofuQueueAddress> =
                 (0..NODES).map(|node| open(node, 0, 64, mrc.offset)).collect();
             let part = |node: Node| {
                 let to = neighbours(node).map(|other| queues[other as usize]);
@@ -120,7 +120,7 @@ fn parts(system: &System, costs: &Costs, scheme: Scheme, bytes: u64) -> Vec<Vec<
 
 /// Seconds of an exchange as CP-PACS has it: six TCWs in one chain, or a start for each.
 fn remote_dma(chained: bool, bytes: u64) -> f64 {
-    let run = Run::new(&Machines::stored());
+    let run = ProgramRun::new(&Machines::stored());
     let ends = Rc::new(RefCell::new(Vec::new()));
     for node in 0..NODES {
         let (system, sim) = (run.system(), run.sim());
@@ -153,14 +153,14 @@ fn mean(ends: &[f64]) -> f64 {
     (last - first) / TIMED as f64
 }
 
-pub(super) fn run() -> Answer {
+pub(super) fn run() -> WhatIfAnswer {
     let sizes = lengths(3, 15, 3);
     let time = |run: &dyn Fn(u64) -> f64| -> Vec<f64> { sizes.iter().map(|&b| run(b)).collect() };
     let curves = [
         ("CP-PACS, a start for each message", time(&|bytes| remote_dma(false, bytes))),
         ("CP-PACS, one TCW chain", time(&|bytes| remote_dma(true, bytes))),
-        ("MRC, one queue", time(&|bytes| persistent(Scheme::Mrc, bytes))),
-        ("FAST, six queues on four engines", time(&|bytes| persistent(Scheme::Fast, bytes))),
+        ("MRC, one queue", time(&|bytes| persistent(HaloScheme::Mrc, bytes))),
+        ("FAST, six queues on four engines", time(&|bytes| persistent(HaloScheme::Fast, bytes))),
     ];
     let mut chart = LineChart::new(
         "Halo exchange with six neighbours, 256 nodes",
@@ -182,7 +182,7 @@ pub(super) fn run() -> Answer {
         Some(bytes) => format!("MRC overtakes FAST from {} on.", Unit::Bytes.format(bytes as f64)),
         None => "FAST is ahead of MRC at every length.".to_owned(),
     };
-    Answer {
+    WhatIfAnswer {
         setup: "Tofu2's engines, queues and host steps (fx100-tofu2) on CP-PACS's hyper-crossbar \
                 4 x 8 x 8 with its links of 300 MB/s, its switches of 100 ns and its wormhole \
                 routing, beside CP-PACS's own adaptor. On a hyper-crossbar a neighbour exchange \

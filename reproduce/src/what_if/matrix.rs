@@ -14,7 +14,7 @@ use hikyaku_sim::job::{Carrier, Consignee, HostCosts, Parcel};
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::topology::Node;
 
-use super::Answer;
+use super::WhatIfAnswer;
 use crate::{FILES, Machines};
 
 /// Bytes of a request, an announcement, a READY-TO-RECV.
@@ -234,7 +234,7 @@ fn chains(machine: &Machine) -> Pair {
     [run(true), run(false)]
 }
 
-pub(super) fn run() -> Answer {
+pub(super) fn run() -> WhatIfAnswer {
     let machines = Machines::stored();
     let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
     let gains: Vec<Vec<f64>> = MECHANISMS
@@ -268,7 +268,7 @@ pub(super) fn run() -> Answer {
         let at = gains.iter().position(|gain| *gain == most).unwrap_or(0);
         format!("{name}: at most {most:.1} times as fast, on {}.", names[at])
     };
-    Answer {
+    WhatIfAnswer {
         setup: format!(
             "A message between programs takes both processors, as each machine file says. Landing \
              rings: {BLOCK} B, announced first or not. The owner's processor: {BLOCK} B asked for \

@@ -19,12 +19,12 @@ pub struct WhatIf {
     /// The question.
     pub title: &'static str,
     /// Runs the simulations.
-    pub run: fn() -> Answer,
+    pub run: fn() -> WhatIfAnswer,
 }
 
-/// What came out.
+/// The answer to a question: what ran, what it shows, and the numbers.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Answer {
+pub struct WhatIfAnswer {
     /// What was combined, and what runs.
     pub setup: String,
     /// What one reads in the figures, a sentence each.

@@ -4,10 +4,10 @@ use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, Cell, LineChart, Series, Table, Unit};
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
-use hikyaku_sim::model::cenju4::{Costs, Parcel, Protocol, Span, System, To};
+use hikyaku_sim::model::cenju4::{CenjuParcel, CenjuSystem, Costs, ParcelProtocol, Span, To};
 use hikyaku_sim::topology::Node;
 
-use super::{Answer, crossing, lengths};
+use super::{WhatIfAnswer, crossing, lengths};
 use crate::Machines;
 
 /// Rounds of a ping-pong.
@@ -15,7 +15,7 @@ const ROUNDS: u64 = 4;
 
 /// How an MPI library brings a message to a receive that may not be posted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum MessageWay {
     /// As measured: from 4 KiB on the message is announced, and sent when the receiver answers.
     Announced,
     /// Into a ring that the receiver's interface chooses, then copied to its place.
@@ -24,20 +24,20 @@ enum Way {
     Ring,
 }
 
-impl Way {
-    const ALL: [Way; 3] = [Way::Announced, Way::RingAndCopy, Way::Ring];
+impl MessageWay {
+    const ALL: [MessageWay; 3] = [MessageWay::Announced, MessageWay::RingAndCopy, MessageWay::Ring];
 
     fn name(self) -> &'static str {
         match self {
-            Way::Announced => "address by the sender, announced from 4 KiB on",
-            Way::RingAndCopy => "ring by the receiver, then a copy",
-            Way::Ring => "ring by the receiver, used in place",
+            MessageWay::Announced => "address by the sender, announced from 4 KiB on",
+            MessageWay::RingAndCopy => "ring by the receiver, then a copy",
+            MessageWay::Ring => "ring by the receiver, used in place",
         }
     }
 }
 
 /// Costs with the four steps that only IPUSH has (paper 000, table 3) in the receiver.
-fn costs(way: Way) -> Costs {
+fn costs(way: MessageWay) -> Costs {
     let machines = Machines::stored();
     let Interface::Cenju4(mut costs) = machines.get("cenju4").interface.clone() else {
         unreachable!("the file says which interface it describes")
@@ -45,7 +45,7 @@ fn costs(way: Way) -> Costs {
     let Interface::Dimmnet2(board) = machines.get("dimmnet2").interface.clone() else {
         unreachable!("the file says which interface it describes")
     };
-    if way != Way::Announced {
+    if way != MessageWay::Announced {
         let steps = board.interface.steps.iter().filter(|step| step.ipush_only);
         costs.interface.accept += steps.map(|step| step.clocks).sum::<u64>();
     }
@@ -54,20 +54,20 @@ fn costs(way: Way) -> Costs {
 
 /// One end of a ping-pong by MPI. Areas: 0 data, 1 announcements, 2 readiness.
 #[derive(Clone)]
-struct End {
+struct PingPongEnd {
     sim: Sim,
-    system: System,
-    way: Way,
+    system: CenjuSystem,
+    way: MessageWay,
     node: Node,
     peer: Node,
     bytes: u64,
 }
 
-impl End {
-    async fn post(&self, protocol: Protocol, area: u32) {
+impl PingPongEnd {
+    async fn post(&self, protocol: ParcelProtocol, area: u32) {
         self.sim.delay(half(self.system.costs().host.paralib)).await;
         let to = To::One(self.peer);
-        let parcel = Parcel { to, protocol, area, optimise: true, dirty: true };
+        let parcel = CenjuParcel { to, protocol, area, optimise: true, dirty: true };
         self.system.post(self.node, parcel).await;
     }
 
@@ -77,27 +77,28 @@ impl End {
     }
 
     fn announces(&self) -> bool {
-        self.way == Way::Announced && self.bytes >= self.system.costs().host.mpi_announces_from
+        self.way == MessageWay::Announced
+            && self.bytes >= self.system.costs().host.mpi_announces_from
     }
 
     async fn send(&self, round: u64) {
         self.sim.delay(half(self.system.costs().host.mpi)).await;
         if self.announces() {
-            self.post(Protocol::Inline, 1).await;
+            self.post(ParcelProtocol::Inline, 1).await;
             self.take(2, round).await;
         }
         let span = Span { source: 0, destination: 0, bytes: self.bytes };
-        self.post(Protocol::Write(span), 0).await;
+        self.post(ParcelProtocol::Write(span), 0).await;
     }
 
     async fn receive(&self, round: u64) {
         if self.announces() {
             self.take(1, round).await;
-            self.post(Protocol::Inline, 2).await;
+            self.post(ParcelProtocol::Inline, 2).await;
         }
         self.take(0, round).await;
         let host = &self.system.costs().host;
-        if self.way == Way::RingAndCopy {
+        if self.way == MessageWay::RingAndCopy {
             self.sim.delay(host.copy.time(self.bytes)).await;
         }
         self.sim.delay(half(host.mpi)).await;
@@ -105,15 +106,15 @@ impl End {
 }
 
 /// Half the time of a round trip, seconds.
-fn half_round_trip(way: Way, bytes: u64) -> f64 {
+fn half_round_trip(way: MessageWay, bytes: u64) -> f64 {
     let machines = Machines::stored();
     let machine = machines.get("cenju4");
     let simulation = Simulation::new(0xce15);
     let costs = costs(way);
-    let system = System::new(&simulation, &costs, machine.topology(), machine.links.buffer);
+    let system = CenjuSystem::new(&simulation, &costs, machine.topology(), machine.links.buffer);
     for (node, peer) in [(0, 1), (1, 0)] {
         let (sim, system) = (simulation.clone(), system.clone());
-        let end = End { sim, system, way, node, peer, bytes };
+        let end = PingPongEnd { sim, system, way, node, peer, bytes };
         simulation.spawn(TaskName { kind: "node", index: node }, async move {
             for round in 1..=ROUNDS {
                 if node == 0 {
@@ -134,9 +135,9 @@ fn half(time: Time) -> Time {
     Time::from_picoseconds(time.picoseconds() / 2)
 }
 
-pub(super) fn run() -> Answer {
+pub(super) fn run() -> WhatIfAnswer {
     let sizes = lengths(3, 19, 1);
-    let curves = Way::ALL
+    let curves = MessageWay::ALL
         .map(|way| -> Vec<f64> { sizes.iter().map(|&b| half_round_trip(way, b)).collect() });
     let mut latency = LineChart::new(
         "MPI on Cenju-4, half a round trip",
@@ -148,9 +149,11 @@ pub(super) fn run() -> Answer {
         Axis::log2("message length", Unit::Bytes),
         Axis::linear("throughput", Unit::BytesPerSecond).from_zero(),
     );
-    let mut table =
-        Table::new("Half a round trip", ["bytes"].into_iter().chain(Way::ALL.map(Way::name)));
-    for (way, curve) in Way::ALL.iter().zip(&curves) {
+    let mut table = Table::new(
+        "Half a round trip",
+        ["bytes"].into_iter().chain(MessageWay::ALL.map(MessageWay::name)),
+    );
+    for (way, curve) in MessageWay::ALL.iter().zip(&curves) {
         let points = || sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
         latency = latency.with(Series::line(way.name(), points().collect()));
         let rates = points().map(|(bytes, time)| (bytes, bytes / time));
@@ -173,7 +176,7 @@ pub(super) fn run() -> Answer {
             .to_owned(),
     };
     let steps = curves[2][0] - curves[0][0];
-    Answer {
+    WhatIfAnswer {
         setup:
             "Cenju-4's interface, network and MPI (machine file cenju4). In a ring the receiver \
                 needs the four steps that only IPUSH has (paper 000, table 3; here at Cenju-4's \

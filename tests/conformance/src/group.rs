@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "bodies of tests: an error is a failure")]
 
 use hikyaku_nic::fabric::{
-    ChainError, Command, Contribution, GroupError, GroupId, GroupPort, Offer, PostError, Rank,
-    SYNC_IDS,
+    ChainError, ChannelOffer, Command, Contribution, GroupError, GroupId, GroupPort, PostError,
+    Rank, SYNC_IDS,
 };
 use hikyaku_nic::ring::{LINE_BYTES, LINES};
 
@@ -371,7 +371,7 @@ pub fn channels_are_offered_once_and_as_long_as_they_are_free<H: Harness>(harnes
     let mut job = Job::open(harness, &setup);
     join(&mut job, 0, &[0, 1], 0);
     let port = job.port(0);
-    let offer = |channels, first| Offer { channels, first };
+    let offer = |channels, first| ChannelOffer { channels, first };
     let first = port.offer(0);
     assert_eq!(first, offer(1 << 4, 0), "channel 0 is in use");
     assert_eq!(port.offer(1), offer(1 << 1 | 1 << 5, 0));
@@ -383,8 +383,8 @@ pub fn channels_are_offered_once_and_as_long_as_they_are_free<H: Harness>(harnes
     port.withdraw(rest);
     let agreed = rest.and(job.port(1).offer(2)).and(offer(!0, 700));
     assert_eq!((agreed, agreed.channel()), (offer(1 << 2, 700), Some(2)));
-    assert_eq!(Offer::of_bytes(&agreed.to_bytes()), agreed);
-    assert_eq!(Offer::of_bytes(&[9; 5]).channel(), None);
+    assert_eq!(ChannelOffer::of_bytes(&agreed.to_bytes()), agreed);
+    assert_eq!(ChannelOffer::of_bytes(&[9; 5]).channel(), None);
 
     let group = join(&mut job, 2, &[0, 1], agreed.first);
     assert_eq!(job.port(0).offer(2), offer(1 << 3, 0));

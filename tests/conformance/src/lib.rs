@@ -58,7 +58,7 @@ pub mod wrap;
 pub use job::{Job, Received};
 
 use hikyaku_nic::fabric::{FullPolicy, GroupPort, MailboxPort, MemoryPort, QueuePort, RingPort};
-use hikyaku_nic::segment::{GroupLayout, Layout};
+use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 
 /// How one fabric is opened and what can be done to it.
 pub trait Harness {
@@ -86,7 +86,7 @@ pub trait Harness {
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Sizes of every rank's segment; `layout.ranks` is the number of ranks.
-    pub layout: Layout,
+    pub layout: SegmentLayout,
     /// Ranks on each virtual node.
     pub ranks_per_node: u32,
     /// Bytes of each rank's region.
@@ -96,7 +96,7 @@ pub struct Setup {
 impl Setup {
     /// A small job: a private ring of 4 KiB a source, packets of 512 bytes, 64 records a ring.
     pub fn private(ranks: u32) -> Setup {
-        let layout = Layout {
+        let layout = SegmentLayout {
             ranks,
             status_rings: ranks,
             status_slots: 64,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_nic::fabric::{MailEnd, MailboxAddress, MailboxId, MailboxPort, Port, PostError};
 use hikyaku_nic::region::RegionError;
-use hikyaku_nic::ring::Slots;
+use hikyaku_nic::ring::MailSlots;
 
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
@@ -45,7 +45,7 @@ pub fn a_letter_is_there_in_its_round<H: Harness>(harness: &H) {
         let mut job = Job::open(harness, &setup);
         for (room, from, slots) in small.into_iter().chain([larger]) {
             let Some((id, address)) = open(job.port(0), from, room) else { return };
-            assert_eq!((address.rank, address.slots), (0, Slots { room, count: slots }));
+            assert_eq!((address.rank, address.slots), (0, MailSlots { room, count: slots }));
             rounds_by_letter(&mut job, from, (id, address));
             assert_eq!(job.port(0).mail_end(id), None);
         }
@@ -57,7 +57,7 @@ fn rounds_by_letter<H: Harness>(
     from: u32,
     (id, address): (MailboxId, MailboxAddress),
 ) {
-    let Slots { room, count } = address.slots;
+    let MailSlots { room, count } = address.slots;
     for round in 1..=u64::from(2 * count) + 1 {
         assert!(!job.port(0).has_mail(id, round));
         let letter = pattern(round, room as usize);
@@ -85,7 +85,7 @@ pub fn what_does_not_fit_a_letter_is_an_error<H: Harness>(harness: &H) {
     let far = MailboxAddress { at: u64::MAX - 7, ..address };
     let outside = MailboxAddress { at: 64 << 10, ..address };
     let nobody = MailboxAddress { rank: 2, ..address };
-    let countless = MailboxAddress { slots: Slots { count: 0, ..address.slots }, ..address };
+    let countless = MailboxAddress { slots: MailSlots { count: 0, ..address.slots }, ..address };
     assert!(job.port(1).write_mail(countless, u64::MAX, 0, &[1]).is_err());
     for wrong in [far, outside, nobody] {
         assert!(job.port(1).write_mail(wrong, 2, 0, &[1]).is_err(), "{wrong:?}");

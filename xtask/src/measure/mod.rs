@@ -255,10 +255,10 @@ impl<'ast> Visit<'ast> for Types<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Member;
+    use crate::WorkspaceMember;
 
     fn figures(files: &[(&str, &str)]) -> Figures {
-        let member = |folder: &str| Member {
+        let member = |folder: &str| WorkspaceMember {
             name: folder.into(),
             folder: folder.into(),
             description: None,

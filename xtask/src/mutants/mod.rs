@@ -32,7 +32,7 @@ use thiserror::Error;
 
 use pick::Picked;
 pub use pick::{Mutant, pick};
-use results::Results;
+use results::MutantResults;
 
 /// The crates whose tests are tested.
 const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "rank", "dsm", "world", "launch"];
@@ -69,19 +69,19 @@ const TIMES_AS_LONG: &str = "3";
 
 /// Which tests judge a mutant, in the order in which they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Stage {
+enum TestStage {
     /// The unit tests of the crate.
     Quick,
     /// All its tests, and those of crates above that are about it too.
     All,
 }
 
-impl Stage {
+impl TestStage {
     /// The folder of the stage, what cargo is to build, and the least time of its tests, seconds.
     const fn means(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Stage::Quick => ("quick", "--cargo-arg=--lib", "60"),
-            Stage::All => ("all", "--cargo-arg=--tests", "90"),
+            TestStage::Quick => ("quick", "--cargo-arg=--lib", "60"),
+            TestStage::All => ("all", "--cargo-arg=--tests", "90"),
         }
     }
 }
@@ -129,7 +129,7 @@ pub enum MutantsError {
 
 /// What is asked for on the command line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct MutantsRequest {
     crates: Vec<String>,
     share: u64,
     seed: u64,
@@ -139,14 +139,14 @@ pub struct Request {
     quick: bool,
 }
 
-impl Request {
+impl MutantsRequest {
     /// Reads `[--quick] [--again] [--share N] [--seed N] [CRATE...]`.
     ///
     /// # Errors
     /// If an argument is none of these.
-    pub fn parse(arguments: &[&str]) -> Result<Request, MutantsError> {
+    pub fn parse(arguments: &[&str]) -> Result<MutantsRequest, MutantsError> {
         let crates = Vec::new();
-        let mut request = Request { crates, share: 10, seed: 1, again: false, quick: false };
+        let mut request = MutantsRequest { crates, share: 10, seed: 1, again: false, quick: false };
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
             let unknown = || MutantsError::Argument(argument.to_string());
@@ -191,14 +191,15 @@ impl Request {
     fn run_crate(&self, lab: &Lab<'_>) -> Result<(), MutantsError> {
         let all = lab.list()?;
         let picked = pick(&all, self.share, self.seed);
-        let mut results = Results::load(&lab.folder.join("results.json"))?;
-        for stage in [Stage::Quick, Stage::All] {
+        let mut results = MutantResults::load(&lab.folder.join("results.json"))?;
+        for stage in [TestStage::Quick, TestStage::All] {
             lab.harvest(stage, &mut results)?;
         }
         if self.again {
             results.forget_survivors();
         }
-        let judges = if self.quick { &[Stage::Quick][..] } else { &[Stage::Quick, Stage::All] };
+        let judges =
+            if self.quick { &[TestStage::Quick][..] } else { &[TestStage::Quick, TestStage::All] };
         for &stage in judges {
             let due: Vec<&Picked<'_>> =
                 picked.iter().filter(|picked| results.is_due(&picked.key, stage)).collect();
@@ -236,7 +237,12 @@ impl Lab<'_> {
 
     /// Runs the tests of `stage` on each mutant of `due`. cargo-mutants writes what became of each
     /// when it is known, which [`Lab::harvest`] reads also after a run that was ended.
-    fn test(&self, stage: Stage, all: &[Mutant], due: &[&Picked<'_>]) -> Result<(), MutantsError> {
+    fn test(
+        &self,
+        stage: TestStage,
+        all: &[Mutant],
+        due: &[&Picked<'_>],
+    ) -> Result<(), MutantsError> {
         let (folder, what, least_seconds) = stage.means();
         let folder = self.folder.join(folder);
         let out = folder.join("mutants.out");
@@ -249,7 +255,7 @@ impl Lab<'_> {
         let others = all.iter().map(|mutant| mutant.name.as_str());
         let others: Vec<&str> = others.filter(|name| !keys.contains_key(name)).collect();
         write(&out.join("caught.txt"), others.join("\n").as_bytes())?;
-        let above = if stage == Stage::All { other_judges(self.name) } else { &[] };
+        let above = if stage == TestStage::All { other_judges(self.name) } else { &[] };
         let judges = [&[self.name], above].concat();
         let mut command = self.cargo_mutants();
         command
@@ -270,7 +276,7 @@ impl Lab<'_> {
     }
 
     /// Adds what the last run of `stage` has written, if there was one, to the `results`.
-    fn harvest(&self, stage: Stage, results: &mut Results) -> Result<(), MutantsError> {
+    fn harvest(&self, stage: TestStage, results: &mut MutantResults) -> Result<(), MutantsError> {
         let folder = self.folder.join(stage.means().0);
         let out = folder.join("mutants.out");
         if !out.join("outcomes.json").exists() {
@@ -356,14 +362,15 @@ mod tests {
     #[test]
     fn arguments_come_in_any_order() {
         let request =
-            Request::parse(&["coll", "--seed", "7", "--again", "nic", "--share", "40"]).unwrap();
+            MutantsRequest::parse(&["coll", "--seed", "7", "--again", "nic", "--share", "40"])
+                .unwrap();
         let crates = vec!["coll".to_string(), "nic".to_string()];
-        let expected = Request { crates, share: 40, seed: 7, again: true, quick: false };
+        let expected = MutantsRequest { crates, share: 40, seed: 7, again: true, quick: false };
         assert_eq!(request, expected);
-        assert!(Request::parse(&["--quick"]).unwrap().quick);
-        let all = Request::parse(&[]).unwrap();
+        assert!(MutantsRequest::parse(&["--quick"]).unwrap().quick);
+        let all = MutantsRequest::parse(&[]).unwrap();
         let crates = CRATES.iter().map(ToString::to_string).collect();
-        assert_eq!(all, Request { crates, share: 10, seed: 1, again: false, quick: false });
+        assert_eq!(all, MutantsRequest { crates, share: 10, seed: 1, again: false, quick: false });
     }
 
     #[test]
@@ -374,7 +381,7 @@ mod tests {
             (&["--share", "0"], "--share 0"),
             (&["--seed", "x"], "--seed"),
         ] {
-            let error = Request::parse(arguments).unwrap_err().to_string();
+            let error = MutantsRequest::parse(arguments).unwrap_err().to_string();
             assert!(error.starts_with(&format!("unknown argument {named};")), "{error}");
         }
     }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Mutant, MutantsError, Stage, make_folder, read, write};
+use super::{Mutant, MutantsError, TestStage, make_folder, read, write};
 
 /// What the tests made of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Verdict {
+pub(super) enum MutantVerdict {
     /// A test failed.
     Caught,
     /// All passed.
@@ -24,8 +24,8 @@ pub(super) enum Verdict {
 /// A verdict and who gave it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Judged {
-    stage: Stage,
-    verdict: Verdict,
+    stage: TestStage,
+    verdict: MutantVerdict,
     /// The mutant's name, with the place where it was then.
     name: String,
 }
@@ -34,19 +34,19 @@ struct Judged {
 ///
 /// A verdict is of the code and the tests of its run. Whoever wants all of them anew deletes the
 /// file.
-pub(super) struct Results {
+pub(super) struct MutantResults {
     path: PathBuf,
     judged: BTreeMap<String, Judged>,
 }
 
-impl Results {
+impl MutantResults {
     /// Reads the file; none yet is an empty one.
-    pub(super) fn load(path: &Path) -> Result<Results, MutantsError> {
+    pub(super) fn load(path: &Path) -> Result<MutantResults, MutantsError> {
         let judged = match path.exists() {
             true => serde_json::from_str(&read(path)?)?,
             false => BTreeMap::new(),
         };
-        Ok(Results { path: path.to_path_buf(), judged })
+        Ok(MutantResults { path: path.to_path_buf(), judged })
     }
 
     /// Writes the file.
@@ -56,27 +56,28 @@ impl Results {
     }
 
     /// Notes a verdict; it replaces an earlier one.
-    pub(super) fn note(&mut self, key: &str, name: &str, stage: Stage, verdict: Verdict) {
+    pub(super) fn note(&mut self, key: &str, name: &str, stage: TestStage, verdict: MutantVerdict) {
         let judged = Judged { stage, verdict, name: name.to_string() };
         self.judged.insert(key.to_string(), judged);
     }
 
     /// Forgets the mutants that no test has failed for: they are due once more.
     pub(super) fn forget_survivors(&mut self) {
-        self.judged
-            .retain(|_, judged| matches!(judged.verdict, Verdict::Caught | Verdict::Unviable));
+        self.judged.retain(|_, judged| {
+            matches!(judged.verdict, MutantVerdict::Caught | MutantVerdict::Unviable)
+        });
     }
 
     /// Whether a mutant has to meet the tests of `stage`.
-    pub(super) fn is_due(&self, key: &str, stage: Stage) -> bool {
+    pub(super) fn is_due(&self, key: &str, stage: TestStage) -> bool {
         let missed_by = |stage| {
-            self.judged
-                .get(key)
-                .is_some_and(|judged| judged.stage == stage && judged.verdict == Verdict::Missed)
+            self.judged.get(key).is_some_and(|judged| {
+                judged.stage == stage && judged.verdict == MutantVerdict::Missed
+            })
         };
         match stage {
-            Stage::Quick => !self.judged.contains_key(key),
-            Stage::All => missed_by(Stage::Quick),
+            TestStage::Quick => !self.judged.contains_key(key),
+            TestStage::All => missed_by(TestStage::Quick),
         }
     }
 
@@ -85,11 +86,11 @@ impl Results {
         let mut score = Score::default();
         for judged in keys.filter_map(|key| self.judged.get(key)) {
             let list = match (judged.verdict, judged.stage) {
-                (Verdict::Caught, _) => &mut score.caught,
-                (Verdict::Missed, Stage::Quick) => &mut score.due,
-                (Verdict::Missed, Stage::All) => &mut score.missed,
-                (Verdict::TimedOut, _) => &mut score.timed_out,
-                (Verdict::Unviable, _) => &mut score.unviable,
+                (MutantVerdict::Caught, _) => &mut score.caught,
+                (MutantVerdict::Missed, TestStage::Quick) => &mut score.due,
+                (MutantVerdict::Missed, TestStage::All) => &mut score.missed,
+                (MutantVerdict::TimedOut, _) => &mut score.timed_out,
+                (MutantVerdict::Unviable, _) => &mut score.unviable,
             };
             list.push(judged.name.clone());
         }
@@ -98,16 +99,16 @@ impl Results {
 }
 
 /// The outcomes that cargo-mutants has written, `outcomes.json`: a mutant's name and its verdict.
-pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Verdict)>, MutantsError> {
+pub(super) fn outcomes(text: &str) -> Result<Vec<(String, MutantVerdict)>, MutantsError> {
     let read: Outcomes = serde_json::from_str(text)?;
     let mut verdicts = Vec::new();
     for outcome in read.outcomes {
         let Scenario::Mutant(Mutant { name, .. }) = outcome.scenario else { continue };
         let verdict = match outcome.summary {
-            Summary::CaughtMutant => Verdict::Caught,
-            Summary::MissedMutant => Verdict::Missed,
-            Summary::Timeout => Verdict::TimedOut,
-            Summary::Unviable => Verdict::Unviable,
+            Summary::CaughtMutant => MutantVerdict::Caught,
+            Summary::MissedMutant => MutantVerdict::Missed,
+            Summary::Timeout => MutantVerdict::TimedOut,
+            Summary::Unviable => MutantVerdict::Unviable,
             Summary::Other => continue,
         };
         verdicts.push((name, verdict));
@@ -118,11 +119,11 @@ pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Verdict)>, MutantsErro
 /// `outcomes.json` of cargo-mutants.
 #[derive(Deserialize)]
 struct Outcomes {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<MutantOutcome>,
 }
 
 #[derive(Deserialize)]
-struct Outcome {
+struct MutantOutcome {
     scenario: Scenario,
     summary: Summary,
 }
@@ -200,10 +201,10 @@ mod tests {
             outcome("3", "Timeout"), outcome("4", "Unviable"),
         ] });
         let expected = [
-            ("1", Verdict::Caught),
-            ("2", Verdict::Missed),
-            ("3", Verdict::TimedOut),
-            ("4", Verdict::Unviable),
+            ("1", MutantVerdict::Caught),
+            ("2", MutantVerdict::Missed),
+            ("3", MutantVerdict::TimedOut),
+            ("4", MutantVerdict::Unviable),
         ];
         let expected = expected.map(|(name, verdict)| (name.to_string(), verdict));
         assert_eq!(outcomes(&written.to_string()).unwrap(), expected);
@@ -211,41 +212,41 @@ mod tests {
 
     #[test]
     fn only_misses_of_unit_tests_meet_all_tests() {
-        let mut results = Results { path: PathBuf::new(), judged: BTreeMap::new() };
-        assert!(results.is_due("a", Stage::Quick));
-        assert!(!results.is_due("a", Stage::All));
+        let mut results = MutantResults { path: PathBuf::new(), judged: BTreeMap::new() };
+        assert!(results.is_due("a", TestStage::Quick));
+        assert!(!results.is_due("a", TestStage::All));
         for (verdict, due) in [
-            (Verdict::Caught, false),
-            (Verdict::Missed, true),
-            (Verdict::TimedOut, false),
-            (Verdict::Unviable, false),
+            (MutantVerdict::Caught, false),
+            (MutantVerdict::Missed, true),
+            (MutantVerdict::TimedOut, false),
+            (MutantVerdict::Unviable, false),
         ] {
-            results.note("a", "a.rs:1", Stage::Quick, verdict);
-            assert!(!results.is_due("a", Stage::Quick), "{verdict:?}");
-            assert_eq!(results.is_due("a", Stage::All), due, "{verdict:?}");
+            results.note("a", "a.rs:1", TestStage::Quick, verdict);
+            assert!(!results.is_due("a", TestStage::Quick), "{verdict:?}");
+            assert_eq!(results.is_due("a", TestStage::All), due, "{verdict:?}");
         }
-        results.note("a", "a.rs:1", Stage::All, Verdict::Missed);
-        assert!(!results.is_due("a", Stage::All));
+        results.note("a", "a.rs:1", TestStage::All, MutantVerdict::Missed);
+        assert!(!results.is_due("a", TestStage::All));
         results.forget_survivors();
-        assert!(results.is_due("a", Stage::Quick));
+        assert!(results.is_due("a", TestStage::Quick));
     }
 
     #[test]
     fn a_score_tells_who_has_missed_a_mutant() {
-        let mut results = Results { path: PathBuf::new(), judged: BTreeMap::new() };
+        let mut results = MutantResults { path: PathBuf::new(), judged: BTreeMap::new() };
         assert_eq!(
             results.score(["1"].into_iter()).to_string(),
             "0 caught, 0 missed, 0 timed out, 0 unviable"
         );
         for (name, stage, verdict) in [
-            ("1", Stage::Quick, Verdict::Caught),
-            ("2", Stage::All, Verdict::Caught),
-            ("3", Stage::All, Verdict::Caught),
-            ("4", Stage::All, Verdict::Missed),
-            ("5", Stage::Quick, Verdict::TimedOut),
-            ("6", Stage::Quick, Verdict::Unviable),
-            ("7", Stage::Quick, Verdict::Missed),
-            ("8", Stage::All, Verdict::Missed),
+            ("1", TestStage::Quick, MutantVerdict::Caught),
+            ("2", TestStage::All, MutantVerdict::Caught),
+            ("3", TestStage::All, MutantVerdict::Caught),
+            ("4", TestStage::All, MutantVerdict::Missed),
+            ("5", TestStage::Quick, MutantVerdict::TimedOut),
+            ("6", TestStage::Quick, MutantVerdict::Unviable),
+            ("7", TestStage::Quick, MutantVerdict::Missed),
+            ("8", TestStage::All, MutantVerdict::Missed),
         ] {
             results.note(name, name, stage, verdict);
         }
@@ -262,12 +263,12 @@ mod tests {
     fn results_outlive_a_run() {
         let folder = std::env::temp_dir().join(format!("xtask-results-{}", std::process::id()));
         let path = folder.join("results.json");
-        let mut results = Results::load(&path).unwrap();
-        results.note("a", "a.rs:1", Stage::Quick, Verdict::Caught);
+        let mut results = MutantResults::load(&path).unwrap();
+        results.note("a", "a.rs:1", TestStage::Quick, MutantVerdict::Caught);
         results.save().unwrap();
-        assert!(!Results::load(&path).unwrap().is_due("a", Stage::Quick));
+        assert!(!MutantResults::load(&path).unwrap().is_due("a", TestStage::Quick));
         std::fs::write(&path, "{").unwrap();
-        assert!(matches!(Results::load(&path), Err(MutantsError::Form(_))));
+        assert!(matches!(MutantResults::load(&path), Err(MutantsError::Form(_))));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -33,57 +33,57 @@ const COUNTS: &str = "Tests show ";
 
 /// In which worlds a test runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum World {
+enum TestWorld {
     Both,
     Real,
     Simulated,
 }
 
-impl World {
+impl TestWorld {
     fn letters(self) -> &'static str {
         match self {
-            World::Both => "R, S",
-            World::Real => "R",
-            World::Simulated => "S",
+            TestWorld::Both => "R, S",
+            TestWorld::Real => "R",
+            TestWorld::Simulated => "S",
         }
     }
 
-    fn is_in(self, world: World) -> bool {
-        self == World::Both || self == world
+    fn is_in(self, world: TestWorld) -> bool {
+        self == TestWorld::Both || self == world
     }
 }
 
 /// Where tests are not of real processes alone. The first row that covers a file or names a test
 /// counts.
-const WORLDS: &[(&str, World)] = &[
+const WORLDS: &[(&str, TestWorld)] = &[
     // Cases that virtual time leaves out: `NOT_VIRTUAL` of the jobs' cases says why.
-    ("fg_06_a_stopped_owner_delays_nobody", World::Real),
-    ("tf_10_the_exchange_goes_on_while_all_but_one_sleep", World::Real),
+    ("fg_06_a_stopped_owner_delays_nobody", TestWorld::Real),
+    ("tf_10_the_exchange_goes_on_while_all_but_one_sleep", TestWorld::Real),
     // The suite runs on shared memory and on ports in virtual time, the cases in jobs of both.
-    ("tests/conformance/", World::Both),
-    ("tests/jobs/src/bin/rank/calls/", World::Both),
-    ("crates/sim/", World::Simulated),
-    ("crates/launch/src/processes/", World::Simulated),
-    ("crates/launch/tests/virtual_time.rs", World::Simulated),
-    ("crates/cli/src/simulate/", World::Simulated),
-    ("crates/cli/src/simulated/", World::Simulated),
-    ("crates/cli/tests/simulate.rs", World::Simulated),
-    ("crates/cli/tests/simulated.rs", World::Simulated),
-    ("tests/jobs/tests/processes/virtual_costs.rs", World::Simulated),
-    ("tests/jobs/tests/processes/virtual_time.rs", World::Simulated),
-    ("tests/jobs/tests/processes/virtual_variables.rs", World::Simulated),
-    ("reproduce/", World::Simulated),
+    ("tests/conformance/", TestWorld::Both),
+    ("tests/jobs/src/bin/rank/calls/", TestWorld::Both),
+    ("crates/sim/", TestWorld::Simulated),
+    ("crates/launch/src/processes/", TestWorld::Simulated),
+    ("crates/launch/tests/virtual_time.rs", TestWorld::Simulated),
+    ("crates/cli/src/simulate/", TestWorld::Simulated),
+    ("crates/cli/src/simulated/", TestWorld::Simulated),
+    ("crates/cli/tests/simulate.rs", TestWorld::Simulated),
+    ("crates/cli/tests/simulated.rs", TestWorld::Simulated),
+    ("tests/jobs/tests/processes/virtual_costs.rs", TestWorld::Simulated),
+    ("tests/jobs/tests/processes/virtual_time.rs", TestWorld::Simulated),
+    ("tests/jobs/tests/processes/virtual_variables.rs", TestWorld::Simulated),
+    ("reproduce/", TestWorld::Simulated),
 ];
 
 /// A test that shows a number, in the order of the page.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Shown {
-    world: World,
+struct ShowingTest {
+    world: TestWorld,
     path: String,
     sentence: String,
 }
 
-type Found = BTreeMap<String, Vec<Shown>>;
+type Found = BTreeMap<String, Vec<ShowingTest>>;
 
 /// Checks that the page is what [`written`] makes of it.
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -135,10 +135,10 @@ pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
         }
         let none = Vec::new();
         let shown = tests.get(number).unwrap_or(&none);
-        for Shown { world, path, sentence } in shown {
+        for ShowingTest { world, path, sentence } in shown {
             text += &format!("  - {}: [{sentence}](../{path})\n", world.letters());
         }
-        for world in [World::Real, World::Simulated] {
+        for world in [TestWorld::Real, TestWorld::Simulated] {
             if shown.iter().any(|shown| shown.world.is_in(world)) {
                 continue;
             }
@@ -180,7 +180,7 @@ fn entry(line: &str) -> Option<&str> {
 /// The sentence of the page that counts.
 fn counts(tests: &Found) -> String {
     let all = numbers();
-    let shown = |world: World| {
+    let shown = |world: TestWorld| {
         let by = |number: &&String| {
             tests.get(*number).is_some_and(|tests| tests.iter().any(|test| test.world.is_in(world)))
         };
@@ -188,9 +188,9 @@ fn counts(tests: &Found) -> String {
     };
     format!(
         "{COUNTS}{} of the {} numbers in real processes (R) and {} in virtual time (S).\n",
-        shown(World::Real),
+        shown(TestWorld::Real),
         all.len(),
-        shown(World::Simulated),
+        shown(TestWorld::Simulated),
     )
 }
 
@@ -217,10 +217,10 @@ fn tests(tree: &Tree) -> (Found, Vec<Violation>) {
                 found.push(Violation::new(&file.path, at + 1, what, "let it run, or rename it"));
             }
             let world = WORLDS.iter().find(|(what, _)| *what == name || covers(what, &file.path));
-            let world = world.map_or(World::Real, |(_, world)| *world);
+            let world = world.map_or(TestWorld::Real, |(_, world)| *world);
             for number in numbers {
                 let (path, sentence) = (file.path.clone(), sentence.clone());
-                tests.entry(number).or_default().push(Shown { world, path, sentence });
+                tests.entry(number).or_default().push(ShowingTest { world, path, sentence });
             }
         }
     }

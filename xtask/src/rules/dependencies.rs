@@ -4,10 +4,10 @@
 //! crate's row; `[dev-dependencies]` may add the conformance suite and anything on a lower level.
 //! A member without a row is a violation, so a new crate is a decision and not an accident.
 
-use crate::{DependencyKind, Member, Tree, Violation};
+use crate::{DependencyKind, Tree, Violation, WorkspaceMember};
 
 /// A crate of the architecture.
-struct Row {
+struct CrateRow {
     /// Name of the crate's folder, or of the folder of such crates.
     name: &'static str,
     /// Height in the picture of layers; dev-dependencies go to lower ones.
@@ -17,38 +17,38 @@ struct Row {
 }
 
 /// The table. Rows of crates that do not exist yet say where they will stand.
-const TABLE: &[Row] = &[
-    Row { name: "report", level: 0, may_use: &[] },
-    Row { name: "nic", level: 0, may_use: &[] },
-    Row { name: "shm", level: 1, may_use: &["nic"] },
-    Row { name: "ofi", level: 1, may_use: &["nic"] },
-    Row { name: "sim", level: 1, may_use: &["nic"] },
-    Row { name: "conformance", level: 1, may_use: &["nic"] },
-    Row { name: "msg", level: 2, may_use: &["nic"] },
-    Row { name: "coll", level: 3, may_use: &["nic", "msg"] },
-    Row { name: "rank", level: 4, may_use: &["nic", "shm", "ofi", "msg", "coll"] },
+const TABLE: &[CrateRow] = &[
+    CrateRow { name: "report", level: 0, may_use: &[] },
+    CrateRow { name: "nic", level: 0, may_use: &[] },
+    CrateRow { name: "shm", level: 1, may_use: &["nic"] },
+    CrateRow { name: "ofi", level: 1, may_use: &["nic"] },
+    CrateRow { name: "sim", level: 1, may_use: &["nic"] },
+    CrateRow { name: "conformance", level: 1, may_use: &["nic"] },
+    CrateRow { name: "msg", level: 2, may_use: &["nic"] },
+    CrateRow { name: "coll", level: 3, may_use: &["nic", "msg"] },
+    CrateRow { name: "rank", level: 4, may_use: &["nic", "shm", "ofi", "msg", "coll"] },
     // Its protocols are values, which need none of these; `driver/` carries them out at a rank.
-    Row { name: "dsm", level: 5, may_use: &["nic", "msg", "rank"] },
-    Row { name: "world", level: 6, may_use: &["nic", "msg", "coll", "dsm", "rank"] },
+    CrateRow { name: "dsm", level: 5, may_use: &["nic", "msg", "rank"] },
+    CrateRow { name: "world", level: 6, may_use: &["nic", "msg", "coll", "dsm", "rank"] },
     // Starts programs and carries none of what they are linked with: no message, no collective.
-    Row { name: "launch", level: 7, may_use: &["nic", "shm", "sim"] },
+    CrateRow { name: "launch", level: 7, may_use: &["nic", "shm", "sim"] },
     // Preloaded into any program: it knows the rank by five words and links with nothing of ours.
-    Row { name: "heap", level: 0, may_use: &[] },
+    CrateRow { name: "heap", level: 0, may_use: &[] },
     // The functions of MPI as text, for the build scripts of its shared libraries.
-    Row { name: "mpi-table", level: 0, may_use: &[] },
-    Row { name: "mpi", level: 7, may_use: &["nic", "rank", "coll", "msg"] },
-    Row { name: "mpi-abi", level: 9, may_use: &["mpi", "mpi-table", "c"] },
-    Row { name: "mpi-mpich", level: 9, may_use: &["mpi", "mpi-table", "c"] },
-    Row { name: "python", level: 8, may_use: &["world", "launch"] },
-    Row { name: "c", level: 8, may_use: &["world"] },
+    CrateRow { name: "mpi-table", level: 0, may_use: &[] },
+    CrateRow { name: "mpi", level: 7, may_use: &["nic", "rank", "coll", "msg"] },
+    CrateRow { name: "mpi-abi", level: 9, may_use: &["mpi", "mpi-table", "c"] },
+    CrateRow { name: "mpi-mpich", level: 9, may_use: &["mpi", "mpi-table", "c"] },
+    CrateRow { name: "python", level: 8, may_use: &["world", "launch"] },
+    CrateRow { name: "c", level: 8, may_use: &["world"] },
     // Experiments run models, not programs: no message layer between them and the simulator. dsm
     // for its protocols, which are values.
-    Row { name: "reproduce", level: 6, may_use: &["nic", "sim", "dsm", "report"] },
+    CrateRow { name: "reproduce", level: 6, may_use: &["nic", "sim", "dsm", "report"] },
     // Its ranks are programs, and the launcher that it measures is `hikyaku run` around them.
-    Row { name: "bench", level: 8, may_use: &["world", "report", "nic", "shm"] },
+    CrateRow { name: "bench", level: 8, may_use: &["world", "report", "nic", "shm"] },
     // nic for its types only: times and ranks in the tables that it prints. coll and sim to run
     // the one's algorithms on the other's machines, ofi to show and measure networks.
-    Row {
+    CrateRow {
         name: "cli",
         level: 9,
         may_use: &[
@@ -64,10 +64,10 @@ const TABLE: &[Row] = &[
             "mpi-table",
         ],
     },
-    Row { name: "jobs", level: 10, may_use: &["nic", "sim", "world", "launch"] },
+    CrateRow { name: "jobs", level: 10, may_use: &["nic", "sim", "world", "launch"] },
     // What the larger examples share is a crate of their folder.
-    Row { name: "examples", level: 11, may_use: &["world", "report", "examples"] },
-    Row { name: "xtask", level: 0, may_use: &[] },
+    CrateRow { name: "examples", level: 11, may_use: &["world", "report", "examples"] },
+    CrateRow { name: "xtask", level: 0, may_use: &[] },
 ];
 
 /// Compares the members' dependencies on each other with the table.
@@ -87,7 +87,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-fn check_member(tree: &Tree, member: &Member, row: &Row, found: &mut Vec<Violation>) {
+fn check_member(tree: &Tree, member: &WorkspaceMember, row: &CrateRow, found: &mut Vec<Violation>) {
     for dependency in &member.dependencies {
         let used = tree.members.iter().find(|other| other.name == dependency.name);
         // Other people's crates, and members that `check` reports, have no row.
@@ -111,7 +111,7 @@ fn check_member(tree: &Tree, member: &Member, row: &Row, found: &mut Vec<Violati
 }
 
 /// The row of a member, found by its folder: the package's name is free to differ.
-fn row_of(member: &Member) -> Option<&'static Row> {
+fn row_of(member: &WorkspaceMember) -> Option<&'static CrateRow> {
     let name = match member.folder.split('/').collect::<Vec<_>>()[..] {
         ["crates" | "tests", name] => name,
         ["examples", _] => "examples",
@@ -121,12 +121,12 @@ fn row_of(member: &Member) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)
 }
 
-fn manifest(member: &Member) -> String {
+fn manifest(member: &WorkspaceMember) -> String {
     format!("{}/Cargo.toml", member.folder)
 }
 
 /// Where the manifest mentions the dependency; its first line if it is renamed beyond finding.
-fn line_of(tree: &Tree, member: &Member, dependency: &str) -> usize {
+fn line_of(tree: &Tree, member: &WorkspaceMember, dependency: &str) -> usize {
     let text = tree.text(&manifest(member)).unwrap_or_default();
     text.lines().position(|line| line.starts_with(dependency)).map_or(1, |at| at + 1)
 }
@@ -137,13 +137,13 @@ mod tests {
     use crate::Dependency;
     use DependencyKind::{Build, Development, Normal};
 
-    fn member(folder: &str, uses: &[(&str, DependencyKind)]) -> Member {
+    fn member(folder: &str, uses: &[(&str, DependencyKind)]) -> WorkspaceMember {
         let name = folder.rsplit('/').next().unwrap_or(folder);
         let dependencies = uses
             .iter()
             .map(|(name, kind)| Dependency { name: format!("hikyaku-{name}"), kind: *kind })
             .collect();
-        Member {
+        WorkspaceMember {
             name: format!("hikyaku-{name}"),
             folder: folder.into(),
             description: None,
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    fn check_members(members: Vec<Member>) -> Vec<String> {
+    fn check_members(members: Vec<WorkspaceMember>) -> Vec<String> {
         let manifest = "[package]\n\n[dependencies]\nhikyaku-shm.workspace = true\n";
         let tree = Tree::from_samples(&[("crates/msg/Cargo.toml", manifest)], members);
         check(&tree).iter().map(ToString::to_string).collect()

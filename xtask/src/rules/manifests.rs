@@ -3,7 +3,7 @@
 //! A crate without `[lints] workspace = true` compiles in silence under none of the lints that the
 //! others are held to, and cargo does not warn about it.
 
-use crate::{Member, Tree, Violation};
+use crate::{Tree, Violation, WorkspaceMember};
 
 /// A shorter description says no more than the crate's name does.
 const SHORTEST_DESCRIPTION: usize = 20;
@@ -13,7 +13,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     tree.members.iter().flat_map(|member| check_member(tree, member)).collect()
 }
 
-fn check_member(tree: &Tree, member: &Member) -> Vec<Violation> {
+fn check_member(tree: &Tree, member: &WorkspaceMember) -> Vec<Violation> {
     let path = format!("{}/Cargo.toml", member.folder);
     let text = tree.text(&path).unwrap_or_default();
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     fn check_one(manifest: &str, description: Option<&str>) -> Vec<(usize, String)> {
-        let member = Member {
+        let member = WorkspaceMember {
             name: "hikyaku-nic".into(),
             folder: "crates/nic".into(),
             description: description.map(Into::into),

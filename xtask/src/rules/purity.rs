@@ -42,18 +42,18 @@ const FORBIDDEN: &[&str] = &[
 const BEHIND_THE_DOOR: &[&str] = &["std::sync::atomic", "core::sync::atomic", "loom"];
 
 /// A file that may name what its crate may not.
-struct Exception {
+struct PurityException {
     path: &'static str,
     may_name: &'static [&'static str],
 }
 
 /// The door itself: atomics, and how a spinning thread yields, from std or from loom.
-const DOOR: Exception = Exception {
+const DOOR: PurityException = PurityException {
     path: "crates/nic/src/sync.rs",
     may_name: &["std::sync::atomic", "core::sync::atomic", "loom", "std::thread"],
 };
 
-const EXCEPTIONS: &[Exception] = &[DOOR];
+const EXCEPTIONS: &[PurityException] = &[DOOR];
 
 /// Looks at every path that the product code of the pure crates names.
 pub fn check(tree: &Tree) -> Vec<Violation> {

@@ -28,20 +28,20 @@ const FUNCTION_LINES: usize = 70;
 const LINE_COLUMNS: usize = 100;
 
 /// The kinds of size, each a table of the ratchet.
-const TABLES: [Table; 3] = [
-    Table {
+const TABLES: [RatchetTable; 3] = [
+    RatchetTable {
         name: "files",
         limit: FILE_LINES,
         noun: "lines without tests",
         remedy: "move a part of it to a module of its own",
     },
-    Table {
+    RatchetTable {
         name: "functions",
         limit: FUNCTION_LINES,
         noun: "lines in a function",
         remedy: "extract a step that has a name",
     },
-    Table {
+    RatchetTable {
         name: "wide_lines",
         limit: 0,
         noun: "lines wider than 100 columns",
@@ -49,7 +49,7 @@ const TABLES: [Table; 3] = [
     },
 ];
 
-struct Table {
+struct RatchetTable {
     name: &'static str,
     /// What needs no entry.
     limit: usize,
@@ -110,7 +110,7 @@ pub fn present_ratchet(tree: &Tree) -> String {
 
 /// Fails what exceeds its limit and has no allowance as large as itself.
 fn check_sizes(
-    table: &Table,
+    table: &RatchetTable,
     sizes: &Sizes,
     allowed: &Allowances,
     text: &str,
@@ -138,7 +138,7 @@ fn check_sizes(
 
 /// Fails entries of the ratchet that allow more than there is.
 fn check_entries(
-    table: &Table,
+    table: &RatchetTable,
     sizes: &Sizes,
     allowed: &Allowances,
     text: &str,

@@ -7,32 +7,32 @@ use crate::{TextFile, Tree, Violation};
 
 /// Which files a word is searched in.
 #[derive(PartialEq)]
-enum Scope {
+enum WordScope {
     Everywhere,
     Rust,
 }
 
-struct Word {
+struct SearchedWord {
     text: &'static str,
-    scope: Scope,
+    scope: WordScope,
     remedy: &'static str,
 }
 
-const fn word(text: &'static str, scope: Scope, remedy: &'static str) -> Word {
-    Word { text, scope, remedy }
+const fn word(text: &'static str, scope: WordScope, remedy: &'static str) -> SearchedWord {
+    SearchedWord { text, scope, remedy }
 }
 
-const WORDS: &[Word] = &[
-    word(concat!("TO", "DO"), Scope::Everywhere, "finish it or file an issue"),
-    word(concat!("FIX", "ME"), Scope::Everywhere, "mend it or file an issue"),
-    word(concat!("XX", "X"), Scope::Everywhere, "finish it or file an issue"),
-    word(concat!("to", "do!"), Scope::Rust, "write the code"),
-    word(concat!("unim", "plemented!"), Scope::Rust, "write the code or return an error"),
-    word(concat!("#[ig", "nore"), Scope::Rust, "mend the test or delete it"),
-    word(concat!("assert!(tr", "ue)"), Scope::Rust, "assert something that can fail"),
-    word(concat!("/ro", "ot/"), Scope::Everywhere, "use a path relative to the workspace"),
-    word(concat!("/ho", "me/"), Scope::Everywhere, "use a path relative to the workspace"),
-    word(concat!("/Use", "rs/"), Scope::Everywhere, "use a path relative to the workspace"),
+const WORDS: &[SearchedWord] = &[
+    word(concat!("TO", "DO"), WordScope::Everywhere, "finish it or file an issue"),
+    word(concat!("FIX", "ME"), WordScope::Everywhere, "mend it or file an issue"),
+    word(concat!("XX", "X"), WordScope::Everywhere, "finish it or file an issue"),
+    word(concat!("to", "do!"), WordScope::Rust, "write the code"),
+    word(concat!("unim", "plemented!"), WordScope::Rust, "write the code or return an error"),
+    word(concat!("#[ig", "nore"), WordScope::Rust, "mend the test or delete it"),
+    word(concat!("assert!(tr", "ue)"), WordScope::Rust, "assert something that can fail"),
+    word(concat!("/ro", "ot/"), WordScope::Everywhere, "use a path relative to the workspace"),
+    word(concat!("/ho", "me/"), WordScope::Everywhere, "use a path relative to the workspace"),
+    word(concat!("/Use", "rs/"), WordScope::Everywhere, "use a path relative to the workspace"),
 ];
 
 /// Searches every line of every text file.
@@ -45,7 +45,7 @@ fn check_file(file: &TextFile) -> Vec<Violation> {
     let is_rust = file.path.ends_with(".rs");
     let mut found = Vec::new();
     for (at, line) in file.text.lines().enumerate() {
-        let searched = WORDS.iter().filter(|word| is_rust || word.scope == Scope::Everywhere);
+        let searched = WORDS.iter().filter(|word| is_rust || word.scope == WordScope::Everywhere);
         for word in searched.filter(|word| holds(line, word.text)) {
             let what = format!("`{}` in a tracked file", word.text);
             found.push(Violation::new(&file.path, at + 1, what, word.remedy));
@@ -78,7 +78,7 @@ mod tests {
         for word in WORDS {
             let line = format!("// see {} x\n", word.text);
             assert_eq!(count("a.rs", &line), 1, "{}", word.text);
-            let elsewhere = usize::from(word.scope == Scope::Everywhere);
+            let elsewhere = usize::from(word.scope == WordScope::Everywhere);
             assert_eq!(count("a.md", &line), elsewhere, "{}", word.text);
         }
     }

@@ -4,8 +4,8 @@
 //! as there; the window shrinks with the size, so that a block of the slowest contestant still
 //! holds several windows.
 
-use super::{Bare, Form, Kind, Point};
-use crate::arguments::Settings;
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint};
+use crate::arguments::BenchSettings;
 use crate::control::Verb;
 use crate::kinds::rate;
 
@@ -15,13 +15,16 @@ const SIZES: [u64; 5] = [1 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20];
 const WINDOW_BYTES: u64 = 16 << 20;
 
 /// One point per size; a size of zero has no bandwidth and is left to latency.
-pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
-    let point = |bytes: &u64| Point {
+    let point = |bytes: &u64| MeasuredPoint {
         window: window(*bytes),
-        ours: vec![Form::heap("heap", Verb::Isend), Form::allocated("allocated", Verb::Isend)],
-        theirs: vec![Form::heap("heap", Verb::Isend)],
-        ..Point::new(Kind::Bandwidth, 2, *bytes, Bare::CopyRate)
+        ours: vec![
+            MeasuredForm::heap("heap", Verb::Isend),
+            MeasuredForm::allocated("allocated", Verb::Isend),
+        ],
+        theirs: vec![MeasuredForm::heap("heap", Verb::Isend)],
+        ..MeasuredPoint::new(FigureKind::Bandwidth, 2, *bytes, Bare::CopyRate)
     };
     sizes.iter().filter(|bytes| **bytes > 0).map(point).collect()
 }

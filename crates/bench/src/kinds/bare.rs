@@ -5,16 +5,16 @@
 //! warm data, has copied as well), and a switch between threads of one core. So what a collective
 //! needs at least is said by counting.
 
-use crate::control::Data;
-use crate::hardware::{self, Clock, Cores};
+use crate::control::DataReuse;
+use crate::hardware::{self, Cores, ProbeClock};
 
 /// What the bare hardware gives for a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bare {
     /// A sum of parts, as a time.
-    Parts(Parts),
+    Parts(PartCounts),
     /// The same as processor time of who waits for the lines and does the copies.
-    Work(Parts),
+    Work(PartCounts),
     /// One copy of the data, as a rate.
     CopyRate,
     /// A stream of cache lines in windows.
@@ -25,7 +25,7 @@ pub(crate) enum Bare {
 
 /// How many of each part, one after the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Parts {
+pub(crate) struct PartCounts {
     /// Cache lines one way.
     pub(crate) lines: u32,
     /// Copies of the message, of which another core has a part; not whole where ranks share a copy.
@@ -37,31 +37,36 @@ pub(crate) struct Parts {
 /// The largest message that counts as one cache line and as no copy.
 const LINE_BYTES: u64 = 64;
 
-impl Parts {
+impl PartCounts {
     /// A signal that all `ranks` wait for on `cores` cores: rounds of cache lines in which twice
     /// as many know it each time, or with more ranks than cores, a run of each rank of a core.
-    pub(crate) fn signal(ranks: u32, cores: u32) -> Parts {
+    pub(crate) fn signal(ranks: u32, cores: u32) -> PartCounts {
         match ranks <= cores {
-            true => Parts { lines: ranks.next_power_of_two().ilog2().max(1), ..Parts::default() },
-            false => Parts { switches: sharing(ranks, cores), ..Parts::default() },
+            true => PartCounts {
+                lines: ranks.next_power_of_two().ilog2().max(1),
+                ..PartCounts::default()
+            },
+            false => PartCounts { switches: sharing(ranks, cores), ..PartCounts::default() },
         }
     }
 
     /// A signal that one other rank waits for: a cache line, or with more ranks than cores a run
     /// of that rank, while the other cores can switch to the next ones.
-    pub(crate) fn hop(ranks: u32, cores: u32) -> Parts {
+    pub(crate) fn hop(ranks: u32, cores: u32) -> PartCounts {
         match ranks <= cores {
-            true => Parts { lines: 1, ..Parts::default() },
-            false => Parts { switches: 1.0 / f64::from(cores.max(1)), ..Parts::default() },
+            true => PartCounts { lines: 1, ..PartCounts::default() },
+            false => {
+                PartCounts { switches: 1.0 / f64::from(cores.max(1)), ..PartCounts::default() }
+            }
         }
     }
 
     /// These, and `copies` of a message of `bytes` by each rank, the ranks of a core in turn. A
     /// message that fits into a line travels with the signal.
-    pub(crate) fn with_copies(self, copies: f64, bytes: u64, ranks: u32, cores: u32) -> Parts {
+    pub(crate) fn with_copies(self, copies: f64, bytes: u64, ranks: u32, cores: u32) -> PartCounts {
         let carried = bytes <= LINE_BYTES;
         let copies = if carried { 0.0 } else { copies * sharing(ranks, cores) };
-        Parts { copies, ..self }
+        PartCounts { copies, ..self }
     }
 }
 
@@ -72,7 +77,7 @@ fn sharing(ranks: u32, cores: u32) -> f64 {
 
 impl Bare {
     /// One cache line one way.
-    pub(crate) const LINE: Bare = Bare::Parts(Parts { lines: 1, copies: 0.0, switches: 0.0 });
+    pub(crate) const LINE: Bare = Bare::Parts(PartCounts { lines: 1, copies: 0.0, switches: 0.0 });
 
     /// The time or rate for messages of `bytes` in windows of `window`: nanoseconds, GB/s, or
     /// millions of messages per second; `line` is the cache-line transfer measured at this moment,
@@ -83,17 +88,17 @@ impl Bare {
         line: f64,
         bytes: u64,
         window: u32,
-        data: Data,
+        data: DataReuse,
     ) -> f64 {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         match self {
-            Bare::CopyRate => bytes as f64 / hardware::copy(cores, bytes, Clock::Wall, data),
+            Bare::CopyRate => bytes as f64 / hardware::copy(cores, bytes, ProbeClock::Wall, data),
             Bare::Stream => 1e3 / hardware::stream(cores, window),
             Bare::Turns => hardware::turns(cores, bytes),
             Bare::Parts(parts) | Bare::Work(parts) => {
-                let Parts { lines, copies, switches } = parts;
+                let PartCounts { lines, copies, switches } = parts;
                 let work = matches!(self, Bare::Work(_));
-                let clock = if work { Clock::Processor } else { Clock::Wall };
+                let clock = if work { ProbeClock::Processor } else { ProbeClock::Wall };
                 let copy =
                     if copies > 0.0 { hardware::copy(cores, bytes, clock, data) } else { 0.0 };
                 let switch = if switches > 0.0 { hardware::switch(cores.first) } else { 0.0 };
@@ -103,12 +108,12 @@ impl Bare {
     }
 
     /// What it is with such data, for the line under a table.
-    pub(crate) fn description(self, data: Data) -> String {
-        let Parts { lines, copies, switches } = match self {
+    pub(crate) fn description(self, data: DataReuse) -> String {
+        let PartCounts { lines, copies, switches } = match self {
             Bare::CopyRate => {
                 return match data {
-                    Data::Fresh => "one copy of data the other core has just written".into(),
-                    Data::Warm => "one copy of data that nobody writes in between".into(),
+                    DataReuse::Fresh => "one copy of data the other core has just written".into(),
+                    DataReuse::Warm => "one copy of data that nobody writes in between".into(),
                 };
             }
             Bare::Stream => return "a stream of cache lines in windows of 64".into(),
@@ -150,18 +155,18 @@ mod tests {
 
     #[test]
     fn a_signal_is_rounds_on_cores_of_their_own_and_switches_otherwise() {
-        let parts = |lines, switches| Parts { lines, copies: 0.0, switches };
-        assert_eq!(Parts::signal(1, 2), parts(1, 0.0));
-        assert_eq!(Parts::signal(2, 2), parts(1, 0.0));
-        assert_eq!(Parts::signal(5, 8), parts(3, 0.0));
-        assert_eq!(Parts::signal(8, 2), parts(0, 4.0));
-        assert_eq!(Parts::signal(3, 2), parts(0, 2.0));
-        assert_eq!((Parts::hop(8, 8), Parts::hop(8, 2)), (parts(1, 0.0), parts(0, 0.5)));
+        let parts = |lines, switches| PartCounts { lines, copies: 0.0, switches };
+        assert_eq!(PartCounts::signal(1, 2), parts(1, 0.0));
+        assert_eq!(PartCounts::signal(2, 2), parts(1, 0.0));
+        assert_eq!(PartCounts::signal(5, 8), parts(3, 0.0));
+        assert_eq!(PartCounts::signal(8, 2), parts(0, 4.0));
+        assert_eq!(PartCounts::signal(3, 2), parts(0, 2.0));
+        assert_eq!((PartCounts::hop(8, 8), PartCounts::hop(8, 2)), (parts(1, 0.0), parts(0, 0.5)));
     }
 
     #[test]
     fn copies_are_counted_by_core_and_only_beyond_a_line() {
-        let signal = Parts::signal(4, 2);
+        let signal = PartCounts::signal(4, 2);
         assert_eq!(signal.with_copies(3.0, 64, 4, 2), signal);
         assert_eq!(signal.with_copies(3.0, 65, 4, 2).copies, 6.0);
     }
@@ -169,17 +174,17 @@ mod tests {
     #[test]
     fn the_parts_add_up() {
         let cores = Cores { first: 0, second: 0 };
-        assert_eq!(Bare::LINE.measure(cores, 55.0, 8, 1, Data::Fresh), 55.0);
-        let rounds = Bare::Parts(Parts { lines: 3, ..Parts::default() });
-        assert_eq!(rounds.measure(cores, 50.0, 0, 1, Data::Fresh), 150.0);
-        let all = Bare::Parts(Parts { lines: 1, copies: 2.0, switches: 1.0 });
-        assert!(all.measure(cores, 50.0, 1 << 16, 1, Data::Fresh) > 50.0);
-        assert!(all.measure(cores, 50.0, 1 << 16, 1, Data::Warm) > 50.0);
+        assert_eq!(Bare::LINE.measure(cores, 55.0, 8, 1, DataReuse::Fresh), 55.0);
+        let rounds = Bare::Parts(PartCounts { lines: 3, ..PartCounts::default() });
+        assert_eq!(rounds.measure(cores, 50.0, 0, 1, DataReuse::Fresh), 150.0);
+        let all = Bare::Parts(PartCounts { lines: 1, copies: 2.0, switches: 1.0 });
+        assert!(all.measure(cores, 50.0, 1 << 16, 1, DataReuse::Fresh) > 50.0);
+        assert!(all.measure(cores, 50.0, 1 << 16, 1, DataReuse::Warm) > 50.0);
     }
 
     #[test]
     fn each_is_described_in_words() {
-        let parts = |lines, copies, switches| Bare::Parts(Parts { lines, copies, switches });
+        let parts = |lines, copies, switches| Bare::Parts(PartCounts { lines, copies, switches });
         let cases = [
             (Bare::LINE, "a cache line one way"),
             (parts(3, 0.0, 0.0), "3 cache lines one after the other"),
@@ -190,14 +195,14 @@ mod tests {
             (parts(1, 1.5, 0.0), "a cache line one way and 1.50 copies of fresh data"),
         ];
         for (bare, words) in cases {
-            assert_eq!(bare.description(Data::Fresh), words);
+            assert_eq!(bare.description(DataReuse::Fresh), words);
             let warm = words.replace("fresh", "warm");
-            assert_eq!(bare.description(Data::Warm), warm);
+            assert_eq!(bare.description(DataReuse::Warm), warm);
         }
-        let work = Bare::Work(Parts { lines: 0, copies: 2.0, switches: 0.0 });
+        let work = Bare::Work(PartCounts { lines: 0, copies: 2.0, switches: 0.0 });
         let words = "the processor time of 2 copies of fresh data";
-        assert_eq!(work.description(Data::Fresh), words);
+        assert_eq!(work.description(DataReuse::Fresh), words);
         let cores = Cores { first: 0, second: 0 };
-        assert!(work.measure(cores, 50.0, 1 << 16, 1, Data::Fresh) > 0.0);
+        assert!(work.measure(cores, 50.0, 1 << 16, 1, DataReuse::Fresh) > 0.0);
     }
 }

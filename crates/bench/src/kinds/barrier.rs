@@ -5,27 +5,27 @@
 
 use hikyaku::World;
 
-use super::{Bare, Form, Kind, Parts, Point};
-use crate::arguments::Settings;
-use crate::control::{Answer, Command, Verb};
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts};
+use crate::arguments::BenchSettings;
+use crate::control::{BlockAnswer, BlockCommand, Verb};
 use crate::rank::{self, RankError};
 
 /// The rank counts of this and of the other collectives.
 pub(crate) const RANKS: [u32; 3] = [2, 4, 8];
 
 /// One point per rank count on a machine of `cores` usable cores.
-pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint> {
     let ranks = if settings.ranks.is_empty() { &RANKS[..] } else { &settings.ranks };
-    let form = Form::heap("", Verb::Barrier);
+    let form = MeasuredForm::heap("", Verb::Barrier);
     let point = |ranks: &u32| {
-        let bare = Bare::Parts(Parts::signal(*ranks, cores));
-        let point = Point::new(Kind::Barrier, *ranks, 0, bare);
-        Point { ours: vec![form], theirs: vec![form], ..point }
+        let bare = Bare::Parts(PartCounts::signal(*ranks, cores));
+        let point = MeasuredPoint::new(FigureKind::Barrier, *ranks, 0, bare);
+        MeasuredPoint { ours: vec![form], theirs: vec![form], ..point }
     };
     ranks.iter().map(point).collect()
 }
 
 /// The ranks' side.
-pub(crate) fn serve(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     rank::whole(world, command, || world.barrier())
 }

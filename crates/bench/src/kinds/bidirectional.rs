@@ -7,30 +7,30 @@
 
 use hikyaku::{Error, World};
 
-use super::{Bare, Form, Kind, Parts, Point};
-use crate::arguments::Settings;
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts};
+use crate::arguments::BenchSettings;
 use crate::buffers::Sets;
-use crate::control::{Answer, Command, Verb};
+use crate::control::{BlockAnswer, BlockCommand, Verb};
 use crate::rank::{self, RankError, TAG};
 
 const SIZES: [u64; 5] = [8, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
 
 /// One point per size; a message of no bytes is left to latency.
-pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
-    let heap = Form::heap("heap", Verb::Bidirectional);
-    let allocated = Form::allocated("allocated", Verb::Bidirectional);
+    let heap = MeasuredForm::heap("heap", Verb::Bidirectional);
+    let allocated = MeasuredForm::allocated("allocated", Verb::Bidirectional);
     let point = |bytes: &u64| {
         // The two messages move at the same time, each by a core of its own.
-        let bare = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
-        let point = Point::new(Kind::Bidirectional, 2, *bytes, bare);
-        Point { ours: vec![heap, allocated], theirs: vec![heap], ..point }
+        let bare = Bare::Parts(PartCounts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
+        let point = MeasuredPoint::new(FigureKind::Bidirectional, 2, *bytes, bare);
+        MeasuredPoint { ours: vec![heap, allocated], theirs: vec![heap], ..point }
     };
     sizes.iter().filter(|bytes| **bytes > 0).map(point).collect()
 }
 
 /// The ranks' side; ranks beyond the first two look on.
-pub(crate) fn serve(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_turns(world, command, 1, 1_u8)?;
     rank::whole(world, command, || match world.rank() {
         0 => both_ways(world, &mut sets, 1),

@@ -11,10 +11,10 @@
 
 use hikyaku::{Op, World};
 
-use super::{Bare, Form, Kind, Parts, Point, barrier};
-use crate::arguments::Settings;
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts, barrier};
+use crate::arguments::BenchSettings;
 use crate::buffers::Sets;
-use crate::control::{Answer, Command, Data, Verb};
+use crate::control::{BlockAnswer, BlockCommand, DataReuse, Verb};
 use crate::rank::{self, RankError};
 
 /// Message sizes of broadcast, and of each rank's part of allgather.
@@ -27,7 +27,7 @@ const REDUCED_SIZES: [u64; 2] = [8, 64 << 10];
 const NUMBER_BYTES: u64 = size_of::<f64>() as u64;
 
 /// One point per collective, rank count and size, on a machine of `cores` usable cores.
-pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint> {
     let counts = if settings.ranks.is_empty() { &barrier::RANKS[..] } else { &settings.ranks };
     let given = |own: &[u64]| -> Vec<u64> {
         let sizes = if settings.sizes.is_empty() { own } else { &settings.sizes };
@@ -37,7 +37,7 @@ pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
     reduced.retain(|bytes| bytes % NUMBER_BYTES == 0);
     let mut points = Vec::new();
     for ranks in counts {
-        let group = Group { ranks: *ranks, cores };
+        let group = CoreGroup { ranks: *ranks, cores };
         points.extend(reduced.iter().map(|bytes| group.allreduce(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.broadcast(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.allgather(*bytes)));
@@ -46,57 +46,66 @@ pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
 }
 
 /// So many ranks on so many cores.
-struct Group {
+struct CoreGroup {
     ranks: u32,
     cores: u32,
 }
 
-impl Group {
+impl CoreGroup {
     /// Each rank reads the others' parts of its share and then all other shares.
-    fn allreduce(&self, bytes: u64) -> Point {
+    fn allreduce(&self, bytes: u64) -> MeasuredPoint {
         let copies = 2.0 * f64::from(self.ranks - 1) / f64::from(self.ranks);
-        let heap = Form::heap("", Verb::Allreduce);
-        let point = self.point(Kind::Allreduce, bytes, self.all(), copies);
-        Point { ours: vec![heap], theirs: vec![heap], ..point }
+        let heap = MeasuredForm::heap("", Verb::Allreduce);
+        let point = self.point(FigureKind::Allreduce, bytes, self.all(), copies);
+        MeasuredPoint { ours: vec![heap], theirs: vec![heap], ..point }
     }
 
     /// Each rank reads the root's message. Only the next root is waited for: the others may take
     /// several messages in a row when they run.
-    fn broadcast(&self, bytes: u64) -> Point {
-        let next = Parts::hop(self.ranks, self.cores);
-        self.in_both_memories(self.point(Kind::Broadcast, bytes, next, 1.0), Verb::Broadcast)
+    fn broadcast(&self, bytes: u64) -> MeasuredPoint {
+        let next = PartCounts::hop(self.ranks, self.cores);
+        self.in_both_memories(self.point(FigureKind::Broadcast, bytes, next, 1.0), Verb::Broadcast)
     }
 
     /// Each rank reads every other one's block.
-    fn allgather(&self, bytes: u64) -> Point {
+    fn allgather(&self, bytes: u64) -> MeasuredPoint {
         let copies = f64::from(self.ranks - 1);
-        let point = self.point(Kind::Allgather, bytes, self.all(), copies);
+        let point = self.point(FigureKind::Allgather, bytes, self.all(), copies);
         self.in_both_memories(point, Verb::Allgather)
     }
 
     /// From heap and from allocated memory.
-    fn in_both_memories(&self, point: Point, verb: Verb) -> Point {
-        let heap = Form::heap("heap", verb);
-        let ours = vec![heap, Form::allocated("allocated", verb)];
-        Point { ours, theirs: vec![heap], ..point }
+    fn in_both_memories(&self, point: MeasuredPoint, verb: Verb) -> MeasuredPoint {
+        let heap = MeasuredForm::heap("heap", verb);
+        let ours = vec![heap, MeasuredForm::allocated("allocated", verb)];
+        MeasuredPoint { ours, theirs: vec![heap], ..point }
     }
 
     /// Everybody waits for everybody.
-    fn all(&self) -> Parts {
-        Parts::signal(self.ranks, self.cores)
+    fn all(&self) -> PartCounts {
+        PartCounts::signal(self.ranks, self.cores)
     }
 
-    fn point(&self, kind: Kind, bytes: u64, signal: Parts, copies: f64) -> Point {
+    fn point(
+        &self,
+        kind: FigureKind,
+        bytes: u64,
+        signal: PartCounts,
+        copies: f64,
+    ) -> MeasuredPoint {
         let bare = signal.with_copies(copies, bytes, self.ranks, self.cores);
-        Point::new(kind, self.ranks, bytes, Bare::Parts(bare))
+        MeasuredPoint::new(kind, self.ranks, bytes, Bare::Parts(bare))
     }
 }
 
 /// The ranks' side of allreduce. The sums are of zeros, so that no repetition overflows.
-pub(crate) fn serve_allreduce(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve_allreduce(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
     let mut numbers = Sets::in_place(world, command, 1, 0.0_f64)?;
     rank::whole(world, command, || {
-        if command.data == Data::Warm {
+        if command.data == DataReuse::Warm {
             let (given, sum) = numbers.both();
             sum.copy_from_slice(given);
         }
@@ -105,7 +114,10 @@ pub(crate) fn serve_allreduce(world: &World, command: &Command) -> Result<Answer
 }
 
 /// The ranks' side of broadcast.
-pub(crate) fn serve_broadcast(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve_broadcast(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_place(world, command, 1, 1_u8)?;
     let mut root = 0;
     rank::whole(world, command, || {
@@ -117,7 +129,10 @@ pub(crate) fn serve_broadcast(world: &World, command: &Command) -> Result<Answer
 }
 
 /// The ranks' side of allgather. What a rank gives that is fresh is the next rank's block.
-pub(crate) fn serve_allgather(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve_allgather(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
     let (rank, size) = (world.rank(), world.size());
     let mut sets = Sets::in_turns(world, command, size, 1_u8)?;
     let bytes = sets.send().len() / size as usize;
@@ -136,46 +151,46 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::arguments::BenchArguments;
 
     #[derive(Debug, Parser)]
     struct Door {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: BenchArguments,
     }
 
-    fn points_of(line: &str) -> Vec<Point> {
+    fn points_of(line: &str) -> Vec<MeasuredPoint> {
         let words = ["bench", "collectives"].into_iter().chain(line.split_whitespace());
         points(&Door::parse_from(words).arguments.settings().unwrap(), 2)
     }
 
-    fn sizes(points: &[Point], kind: Kind) -> Vec<u64> {
+    fn sizes(points: &[MeasuredPoint], kind: FigureKind) -> Vec<u64> {
         points.iter().filter(|point| point.kind == kind).map(|point| point.bytes).collect()
     }
 
     #[test]
     fn each_collective_has_its_sizes_at_each_rank_count() {
         let points = points_of("-n 4");
-        assert_eq!(sizes(&points, Kind::Allreduce), REDUCED_SIZES);
-        assert_eq!(sizes(&points, Kind::Broadcast), SIZES);
-        assert_eq!(sizes(&points, Kind::Allgather), SIZES);
+        assert_eq!(sizes(&points, FigureKind::Allreduce), REDUCED_SIZES);
+        assert_eq!(sizes(&points, FigureKind::Broadcast), SIZES);
+        assert_eq!(sizes(&points, FigureKind::Allgather), SIZES);
         assert_eq!(points_of("").len(), 3 * points.len());
     }
 
     #[test]
     fn numbers_are_summed_whole_and_nothing_is_not_sent() {
         let points = points_of("-n 2 --sizes 0,12,16");
-        assert_eq!(sizes(&points, Kind::Allreduce), [16]);
-        assert_eq!(sizes(&points, Kind::Broadcast), [12, 16]);
+        assert_eq!(sizes(&points, FigureKind::Allreduce), [16]);
+        assert_eq!(sizes(&points, FigureKind::Broadcast), [12, 16]);
     }
 
     #[test]
     fn the_copies_of_the_ranks_of_a_core_add_up() {
         let copies = |ranks, bytes, kind| {
-            let group = Group { ranks, cores: 2 };
+            let group = CoreGroup { ranks, cores: 2 };
             let point = match kind {
-                Kind::Allreduce => group.allreduce(bytes),
-                Kind::Broadcast => group.broadcast(bytes),
+                FigureKind::Allreduce => group.allreduce(bytes),
+                FigureKind::Broadcast => group.broadcast(bytes),
                 _ => group.allgather(bytes),
             };
             match point.bare {
@@ -183,10 +198,10 @@ mod tests {
                 _ => 0.0,
             }
         };
-        assert_eq!(copies(2, 1 << 16, Kind::Broadcast), 1.0);
-        assert_eq!(copies(4, 1 << 16, Kind::Broadcast), 2.0);
-        assert_eq!(copies(4, 1 << 16, Kind::Allgather), 6.0);
-        assert_eq!(copies(4, 1 << 16, Kind::Allreduce), 3.0);
-        assert_eq!(copies(4, 8, Kind::Allgather), 0.0);
+        assert_eq!(copies(2, 1 << 16, FigureKind::Broadcast), 1.0);
+        assert_eq!(copies(4, 1 << 16, FigureKind::Broadcast), 2.0);
+        assert_eq!(copies(4, 1 << 16, FigureKind::Allgather), 6.0);
+        assert_eq!(copies(4, 1 << 16, FigureKind::Allreduce), 3.0);
+        assert_eq!(copies(4, 8, FigureKind::Allgather), 0.0);
     }
 }

@@ -19,27 +19,27 @@ use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
 use hikyaku::{Error, Layout, Op, World};
 
 use super::{halo, late};
-use crate::buffers::{Buffer, Sets};
-use crate::control::{Answer, Calls, Clock, Command, Data};
+use crate::buffers::{MeasuredBuffer, Sets};
+use crate::control::{BlockAnswer, BlockCommand, Clock, DataReuse, ExchangeCalls};
 use crate::rank::{RankError, TAG};
 
 /// The ranks on both sides.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ring {
+pub(crate) struct RingNeighbours {
     rank: u32,
     left: u32,
     right: u32,
 }
 
-impl Ring {
-    fn new(world: &World) -> Ring {
+impl RingNeighbours {
+    fn new(world: &World) -> RingNeighbours {
         let (rank, size) = (world.rank(), world.size());
-        Ring { rank, left: (rank + size - 1) % size, right: (rank + 1) % size }
+        RingNeighbours { rank, left: (rank + size - 1) % size, right: (rank + 1) % size }
     }
 }
 
 /// An exchange that can be made again and again.
-pub(crate) trait Exchange {
+pub(crate) trait RepeatableExchange {
     /// Starts one, runs `between`, and waits for it.
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error>;
 
@@ -65,7 +65,10 @@ pub(crate) struct Lap {
 
 impl Lap {
     /// One exchange around `compute`.
-    pub(crate) fn run(exchange: &mut impl Exchange, compute: impl FnOnce()) -> Result<Lap, Error> {
+    pub(crate) fn run(
+        exchange: &mut impl RepeatableExchange,
+        compute: impl FnOnce(),
+    ) -> Result<Lap, Error> {
         let begin = Instant::now();
         let (mut begun, mut computed) = (begin, begin);
         exchange.exchange(|| {
@@ -90,26 +93,30 @@ impl Lap {
 /// The ranks' side of every exchange.
 pub(crate) fn serve(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     clock: Clock,
-    calls: Calls,
-) -> Result<Answer, RankError> {
+    calls: ExchangeCalls,
+) -> Result<BlockAnswer, RankError> {
     match calls {
-        Calls::Isend => measure(world, command, clock, &mut Messages::new(world, command)?),
-        Calls::Blocking => measure(world, command, clock, &mut Neighbours::new(world, command)?),
-        Calls::Persistent if command.allocated => {
-            measure(world, command, clock, &mut Direct::new(world, command)?)
+        ExchangeCalls::Isend => measure(world, command, clock, &mut Messages::new(world, command)?),
+        ExchangeCalls::Blocking => {
+            measure(world, command, clock, &mut GridExchange::new(world, command)?)
         }
-        Calls::Persistent => measure(world, command, clock, &mut Staged::new(world, command)?),
+        ExchangeCalls::Persistent if command.allocated => {
+            measure(world, command, clock, &mut DirectExchange::new(world, command)?)
+        }
+        ExchangeCalls::Persistent => {
+            measure(world, command, clock, &mut PersistentExchange::new(world, command)?)
+        }
     }
 }
 
 fn measure(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     clock: Clock,
-    exchange: &mut impl Exchange,
-) -> Result<Answer, RankError> {
+    exchange: &mut impl RepeatableExchange,
+) -> Result<BlockAnswer, RankError> {
     check(world, exchange)?;
     match clock {
         Clock::Whole => halo::whole(world, command, exchange),
@@ -122,8 +129,8 @@ fn measure(
 
 /// Makes one exchange of marked blocks and looks at what arrived. All ranks answer alike, so that
 /// none goes on alone to what is timed.
-fn check(world: &World, exchange: &mut impl Exchange) -> Result<(), RankError> {
-    let ring = Ring::new(world);
+fn check(world: &World, exchange: &mut impl RepeatableExchange) -> Result<(), RankError> {
+    let ring = RingNeighbours::new(world);
     let (to_left, to_right) = exchange.outgoing();
     to_left.fill(mark(ring.rank, 0));
     to_right.fill(mark(ring.rank, 1));
@@ -159,21 +166,21 @@ fn received(sets: &mut Sets) -> (&[u8], &[u8]) {
 /// The exchange of two non-blocking receives, two non-blocking sends, and one wait for the four.
 struct Messages<'w> {
     world: &'w World,
-    ring: Ring,
+    ring: RingNeighbours,
     blocks: Sets,
 }
 
 impl<'w> Messages<'w> {
-    fn new(world: &'w World, command: &Command) -> Result<Messages<'w>, RankError> {
+    fn new(world: &'w World, command: &BlockCommand) -> Result<Messages<'w>, RankError> {
         Ok(Messages {
             world,
-            ring: Ring::new(world),
+            ring: RingNeighbours::new(world),
             blocks: Sets::in_turns(world, command, 2, 0)?,
         })
     }
 }
 
-impl Exchange for Messages<'_> {
+impl RepeatableExchange for Messages<'_> {
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
         let (world, ring) = (self.world, self.ring);
@@ -204,24 +211,24 @@ impl Exchange for Messages<'_> {
 }
 
 /// The exchange of one blocking call on a periodic grid of one dimension.
-struct Neighbours {
+struct GridExchange {
     grid: Neighbourhood<Cartesian>,
     layouts: [Layout; 2],
     blocks: Sets,
 }
 
-impl Neighbours {
-    fn new(world: &World, command: &Command) -> Result<Neighbours, RankError> {
+impl GridExchange {
+    fn new(world: &World, command: &BlockCommand) -> Result<GridExchange, RankError> {
         let mut blocks = Sets::in_turns(world, command, 2, 0)?;
         let bytes = blocks.send().len() / 2;
         let layouts = [Layout::contiguous(0, bytes), Layout::contiguous(bytes, bytes)];
         let grid = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
         let grid = grid.ok_or_else(|| RankError::Command("the grid leaves a rank out".into()))?;
-        Ok(Neighbours { grid, layouts, blocks })
+        Ok(GridExchange { grid, layouts, blocks })
     }
 }
 
-impl Exchange for Neighbours {
+impl RepeatableExchange for GridExchange {
     /// A blocking call has no between: what is to be done there comes after it.
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
@@ -242,7 +249,7 @@ impl Exchange for Neighbours {
 }
 
 /// The edges of the ring as a persistent exchange has them: blocks to the left and to the right.
-fn edges(ring: Ring, bytes: usize) -> Edges {
+fn edges(ring: RingNeighbours, bytes: usize) -> Edges {
     let edge = |rank, block| Neighbour { rank, elements: block * bytes..(block + 1) * bytes };
     // Of two ranks, the first edge of one is the first of the other: what leaves to the left
     // comes from the right.
@@ -254,20 +261,20 @@ fn edges(ring: Ring, bytes: usize) -> Edges {
 }
 
 /// Start and wait of a persistent exchange from ordinary memory.
-struct Staged {
+struct PersistentExchange {
     exchange: StagedExchange<u8>,
     blocks: Sets,
 }
 
-impl Staged {
-    fn new(world: &World, command: &Command) -> Result<Staged, RankError> {
+impl PersistentExchange {
+    fn new(world: &World, command: &BlockCommand) -> Result<PersistentExchange, RankError> {
         let mut blocks = Sets::in_turns(world, command, 2, 0)?;
-        let edges = edges(Ring::new(world), blocks.send().len() / 2);
-        Ok(Staged { exchange: world.staged_exchange_init(&edges)?, blocks })
+        let edges = edges(RingNeighbours::new(world), blocks.send().len() / 2);
+        Ok(PersistentExchange { exchange: world.staged_exchange_init(&edges)?, blocks })
     }
 }
 
-impl Exchange for Staged {
+impl RepeatableExchange for PersistentExchange {
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
         let (send, receive) = self.blocks.both();
@@ -288,27 +295,29 @@ impl Exchange for Staged {
 }
 
 /// The same between buffers that the other ranks reach, which take turns with fresh data.
-struct Direct {
+struct DirectExchange {
     exchange: Shared<u8>,
 }
 
-impl Direct {
-    fn new(world: &World, command: &Command) -> Result<Direct, RankError> {
+impl DirectExchange {
+    fn new(world: &World, command: &BlockCommand) -> Result<DirectExchange, RankError> {
         let bytes = command.bytes.saturating_mul(2);
-        let buffer = || Buffer::new(world, command.allocated, bytes, 0);
-        let (Buffer::Allocated(one), Buffer::Allocated(other)) = (buffer()?, buffer()?) else {
+        let buffer = || MeasuredBuffer::new(world, command.allocated, bytes, 0);
+        let (MeasuredBuffer::Allocated(one), MeasuredBuffer::Allocated(other)) =
+            (buffer()?, buffer()?)
+        else {
             return Err(RankError::Command("buffers of an exchange are allocated".into()));
         };
-        let edges = edges(Ring::new(world), one.len() / 2);
+        let edges = edges(RingNeighbours::new(world), one.len() / 2);
         let exchange = match command.data {
-            Data::Fresh => world.exchange_turning_init(&edges, one, other)?,
-            Data::Warm => world.exchange_init(&edges, one, other)?,
+            DataReuse::Fresh => world.exchange_turning_init(&edges, one, other)?,
+            DataReuse::Warm => world.exchange_init(&edges, one, other)?,
         };
-        Ok(Direct { exchange })
+        Ok(DirectExchange { exchange })
     }
 }
 
-impl Exchange for Direct {
+impl RepeatableExchange for DirectExchange {
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
         self.exchange.start()?;

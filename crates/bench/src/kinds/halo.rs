@@ -4,53 +4,54 @@
 
 use hikyaku::World;
 
-use super::exchange::Exchange;
-use super::{Bare, Form, Kind, Parts, Point};
-use crate::arguments::Settings;
-use crate::control::{Answer, Calls, Clock, Command, Verb};
+use super::exchange::RepeatableExchange;
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts};
+use crate::arguments::BenchSettings;
+use crate::control::{BlockAnswer, BlockCommand, Clock, ExchangeCalls, Verb};
 use crate::rank::{self, RankError};
 
 const SIZES: [u64; 4] = [8, 1 << 10, 16 << 10, 64 << 10];
 
 /// One point per rank count and size, on a machine of `cores` usable cores.
-pub(crate) fn points(settings: &Settings, cores: u32) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint> {
     let counts = if settings.ranks.is_empty() { &[2][..] } else { &settings.ranks };
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     let sizes = || sizes.iter().copied().filter(|bytes| *bytes > 0);
     let (ours, theirs) = forms(Clock::Whole);
     let point = |ranks: u32, bytes: u64| {
         // The neighbours' signals cross each other: one line, or every rank of a core in turn.
-        let signal = Parts::signal(if ranks <= cores { 2 } else { ranks }, cores);
+        let signal = PartCounts::signal(if ranks <= cores { 2 } else { ranks }, cores);
         let bare = Bare::Parts(signal.with_copies(2.0, bytes, ranks, cores));
-        let blocking = Verb::Exchange(Clock::Whole, Calls::Blocking);
-        let theirs = [&theirs[..], &[Form::heap("blocking", blocking)]].concat();
-        let ours = [&ours[..], &[Form::heap("blocking heap", blocking)]].concat();
-        Point { ours, theirs, ..Point::new(Kind::Halo, ranks, bytes, bare) }
+        let blocking = Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking);
+        let theirs = [&theirs[..], &[MeasuredForm::heap("blocking", blocking)]].concat();
+        let ours = [&ours[..], &[MeasuredForm::heap("blocking heap", blocking)]].concat();
+        MeasuredPoint { ours, theirs, ..MeasuredPoint::new(FigureKind::Halo, ranks, bytes, bare) }
     };
     let of_count = |ranks: &u32| sizes().map(|bytes| point(*ranks, bytes)).collect::<Vec<_>>();
     counts.iter().flat_map(of_count).collect()
 }
 
 /// The forms in which an exchange can be started and waited for: ours, theirs.
-pub(crate) fn forms(clock: Clock) -> (Vec<Form>, Vec<Form>) {
-    let isend = Verb::Exchange(clock, Calls::Isend);
-    let persistent = Verb::Exchange(clock, Calls::Persistent);
+pub(crate) fn forms(clock: Clock) -> (Vec<MeasuredForm>, Vec<MeasuredForm>) {
+    let isend = Verb::Exchange(clock, ExchangeCalls::Isend);
+    let persistent = Verb::Exchange(clock, ExchangeCalls::Persistent);
     let ours = vec![
-        Form::heap("isend heap", isend),
-        Form::allocated("isend allocated", isend),
-        Form::heap("persistent heap", persistent),
-        Form::allocated("persistent allocated", persistent),
+        MeasuredForm::heap("isend heap", isend),
+        MeasuredForm::allocated("isend allocated", isend),
+        MeasuredForm::heap("persistent heap", persistent),
+        MeasuredForm::allocated("persistent allocated", persistent),
     ];
-    let theirs = vec![Form::heap("isend", isend), Form::heap("persistent", persistent)];
+    let theirs =
+        vec![MeasuredForm::heap("isend", isend), MeasuredForm::heap("persistent", persistent)];
     (ours, theirs)
 }
 
 /// The ranks' side.
 pub(crate) fn whole(
     world: &World,
-    command: &Command,
-    exchange: &mut impl Exchange,
-) -> Result<Answer, RankError> {
+    command: &BlockCommand,
+    exchange: &mut impl RepeatableExchange,
+) -> Result<BlockAnswer, RankError> {
     rank::whole(world, command, || exchange.exchange(|| {}))
 }
 
@@ -60,12 +61,12 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::arguments::BenchArguments;
 
     #[derive(Debug, Parser)]
     struct Door {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: BenchArguments,
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hikyaku::World;
 
-use crate::control::{Answer, Command, Verb};
-use crate::job::{Job, JobError};
+use crate::control::{BlockAnswer, BlockCommand, Verb};
+use crate::job::{ConnectedJob, ContestantError};
 use crate::rank::{RankError, TAG};
 
 /// Waiting may spin for this long before it counts.
@@ -24,29 +24,29 @@ const WATCH: Duration = Duration::from_secs(2);
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The ranks' side: blocks until the other rank's [`release`].
-pub(crate) fn block(world: &World) -> Result<Answer, RankError> {
+pub(crate) fn block(world: &World) -> Result<BlockAnswer, RankError> {
     world.recv::<u8>(&mut [0], 1 - world.rank().min(1), TAG)?;
-    Ok(Answer::Times { nanoseconds: Vec::new() })
+    Ok(BlockAnswer::Times { nanoseconds: Vec::new() })
 }
 
 /// The ranks' side: ends the other rank's [`block`].
-pub(crate) fn release(world: &World) -> Result<Answer, RankError> {
+pub(crate) fn release(world: &World) -> Result<BlockAnswer, RankError> {
     world.send::<u8>(&[0], 1 - world.rank().min(1), TAG)?;
-    Ok(Answer::Times { nanoseconds: Vec::new() })
+    Ok(BlockAnswer::Times { nanoseconds: Vec::new() })
 }
 
 /// The processor use of both ranks while each is blocked, in percent of one core.
-pub(crate) fn sample(job: &mut Job) -> Result<f64, JobError> {
+pub(crate) fn sample(job: &mut ConnectedJob) -> Result<f64, ContestantError> {
     let pids: Vec<u32> = job.hello().map(|hello| hello.pid).collect();
     let mut percent = 0.0;
     for (rank, pid) in pids.iter().enumerate().take(2) {
-        job.tell(rank, &Command::plain(Verb::Block))?;
+        job.tell(rank, &BlockCommand::plain(Verb::Block))?;
         pass(SETTLE);
         let (start, before) = (Instant::now(), ticks(*pid)?);
         pass(WATCH);
         let used = ticks(*pid)?.saturating_sub(before) as f64 / TICKS_PER_SECOND;
         percent += 100.0 * used / start.elapsed().as_secs_f64();
-        job.tell(1 - rank, &Command::plain(Verb::Release))?;
+        job.tell(1 - rank, &BlockCommand::plain(Verb::Release))?;
         job.answer(1 - rank)?;
         job.answer(rank)?;
     }
@@ -58,10 +58,10 @@ fn pass(time: Duration) {
     thread::sleep(time);
 }
 
-fn ticks(pid: u32) -> Result<u64, JobError> {
+fn ticks(pid: u32) -> Result<u64, ContestantError> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.ok().and_then(|stat| parse_ticks(&stat)).ok_or_else(|| {
-        JobError::Ended(format!("process {pid} cannot be read in /proc; did it die?"))
+        ContestantError::Ended(format!("process {pid} cannot be read in /proc; did it die?"))
     })
 }
 

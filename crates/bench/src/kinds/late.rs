@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use hikyaku::{Error, World};
 
-use super::exchange::{Exchange, Lap};
-use super::{Bare, Kind, Parts, Point, halo};
-use crate::arguments::Settings;
-use crate::control::{Answer, Clock, Command};
+use super::exchange::{Lap, RepeatableExchange};
+use super::{Bare, FigureKind, MeasuredPoint, PartCounts, halo};
+use crate::arguments::BenchSettings;
+use crate::control::{BlockAnswer, BlockCommand, Clock};
 use crate::processor;
 use crate::rank::{self, RankError, TAG};
 
@@ -38,39 +38,39 @@ pub(crate) const LATENESS: Duration = Duration::from_micros(100);
 const SIZES: [u64; 3] = [8, 16 << 10, 64 << 10];
 
 /// Four points per size.
-pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     let sizes = || sizes.iter().copied().filter(|bytes| *bytes > 0);
-    let copies = |bytes| Bare::Parts(Parts::signal(2, 2).with_copies(2.0, bytes, 2, 2));
-    let waits = sizes().map(|bytes| point(Kind::Wait, Clock::Wait, bytes, Bare::LINE));
-    let calls = sizes().map(|bytes| point(Kind::Calls, Clock::Calls, bytes, copies(bytes)));
-    let lates = sizes().map(|bytes| point(Kind::Late, Clock::Late, bytes, copies(bytes)));
-    let processors =
-        sizes().map(|bytes| point(Kind::Processor, Clock::Processor, bytes, bare_work(bytes)));
+    let copies = |bytes| Bare::Parts(PartCounts::signal(2, 2).with_copies(2.0, bytes, 2, 2));
+    let waits = sizes().map(|bytes| point(FigureKind::Wait, Clock::Wait, bytes, Bare::LINE));
+    let calls = sizes().map(|bytes| point(FigureKind::Calls, Clock::Calls, bytes, copies(bytes)));
+    let lates = sizes().map(|bytes| point(FigureKind::Late, Clock::Late, bytes, copies(bytes)));
+    let processors = sizes()
+        .map(|bytes| point(FigureKind::Processor, Clock::Processor, bytes, bare_work(bytes)));
     waits.chain(calls).chain(processors).chain(lates).collect()
 }
 
 /// The processor time of the bare copies; of what fits into a line, a look at it.
 fn bare_work(bytes: u64) -> Bare {
-    let all = Parts::signal(2, 2).with_copies(2.0, bytes, 2, 2);
+    let all = PartCounts::signal(2, 2).with_copies(2.0, bytes, 2, 2);
     let lines = if all.copies > 0.0 { 0 } else { all.lines };
-    Bare::Work(Parts { lines, ..all })
+    Bare::Work(PartCounts { lines, ..all })
 }
 
-fn point(kind: Kind, clock: Clock, bytes: u64, bare: Bare) -> Point {
+fn point(kind: FigureKind, clock: Clock, bytes: u64, bare: Bare) -> MeasuredPoint {
     let (ours, theirs) = halo::forms(clock);
     let unreported = COMPUTE + if clock == Clock::Late { LATENESS } else { Duration::ZERO };
     let unreported = u64::try_from(unreported.as_nanos()).unwrap_or(u64::MAX);
-    Point { unreported, ours, theirs, ..Point::new(kind, 2, bytes, bare) }
+    MeasuredPoint { unreported, ours, theirs, ..MeasuredPoint::new(kind, 2, bytes, bare) }
 }
 
 /// The ranks' side of *wait* and *calls*: `counted` says what of a lap is timed.
 pub(crate) fn laps(
     world: &World,
-    command: &Command,
-    exchange: &mut impl Exchange,
+    command: &BlockCommand,
+    exchange: &mut impl RepeatableExchange,
     counted: impl Fn(Lap) -> Duration,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     rank::batches(world, command, || {
         let lap = |_| Lap::run(exchange, || compute(COMPUTE)).map(&counted);
         (0..command.repetitions).map(lap).sum()
@@ -80,9 +80,9 @@ pub(crate) fn laps(
 /// The ranks' side of *processor*.
 pub(crate) fn processor(
     world: &World,
-    command: &Command,
-    exchange: &mut impl Exchange,
-) -> Result<Answer, RankError> {
+    command: &BlockCommand,
+    exchange: &mut impl RepeatableExchange,
+) -> Result<BlockAnswer, RankError> {
     rank::batches(world, command, || {
         let looking = processor::middle_of_empty(|| {
             let nothing = |between: &mut dyn FnMut()| -> Result<(), Infallible> {
@@ -119,9 +119,9 @@ fn spent<E>(
 /// The ranks' side of *late*: rank 1 is late, and rank 0 says for how long it was held up.
 pub(crate) fn late(
     world: &World,
-    command: &Command,
-    exchange: &mut impl Exchange,
-) -> Result<Answer, RankError> {
+    command: &BlockCommand,
+    exchange: &mut impl RepeatableExchange,
+) -> Result<BlockAnswer, RankError> {
     rank::batches(world, command, || {
         (0..command.repetitions).map(|_| held_up(world, exchange)).sum()
     })
@@ -129,7 +129,7 @@ pub(crate) fn late(
 
 /// From rank 1's start to the end of rank 0's wait, by the clock that all ranks of a job share.
 /// Only rank 0 gets to know it.
-fn held_up(world: &World, exchange: &mut impl Exchange) -> Result<Duration, Error> {
+fn held_up(world: &World, exchange: &mut impl RepeatableExchange) -> Result<Duration, Error> {
     world.barrier()?;
     let late = world.rank() == 1;
     if late {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_not_reported_is_known_to_the_schedule() {
         let point = |kind, clock| point(kind, clock, 8, Bare::LINE);
-        assert_eq!(point(Kind::Wait, Clock::Wait).unreported, 50_000);
-        assert_eq!(point(Kind::Late, Clock::Late).unreported, 150_000);
+        assert_eq!(point(FigureKind::Wait, Clock::Wait).unreported, 50_000);
+        assert_eq!(point(FigureKind::Late, Clock::Late).unreported, 150_000);
     }
 }

@@ -7,30 +7,34 @@
 
 use hikyaku::{Error, World};
 
-use super::{Bare, Form, Kind, Parts, Point};
-use crate::arguments::Settings;
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts};
+use crate::arguments::BenchSettings;
 use crate::buffers::Sets;
-use crate::control::{Answer, Command, Verb};
+use crate::control::{BlockAnswer, BlockCommand, Verb};
 use crate::rank::{self, RankError, TAG};
 
 const SIZES: [u64; 7] = [0, 8, 64, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
 
 /// One point per size.
-pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
-    let heap = Form::heap("heap", Verb::Latency);
-    let allocated = Form::allocated("allocated", Verb::Latency);
+    let heap = MeasuredForm::heap("heap", Verb::Latency);
+    let allocated = MeasuredForm::allocated("allocated", Verb::Latency);
     let point = |bytes: &u64| {
-        let bare = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
+        let bare = Bare::Parts(PartCounts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
         let mut ours = vec![heap];
         ours.extend((settings.allocated && *bytes > 0).then_some(allocated));
-        Point { ours, theirs: vec![heap], ..Point::new(Kind::Latency, 2, *bytes, bare) }
+        MeasuredPoint {
+            ours,
+            theirs: vec![heap],
+            ..MeasuredPoint::new(FigureKind::Latency, 2, *bytes, bare)
+        }
     };
     sizes.iter().map(point).collect()
 }
 
 /// The ranks' side; ranks beyond the first two look on.
-pub(crate) fn serve(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_place(world, command, 1, 1_u8)?;
     rank::whole(world, command, || ping_pong(world, &mut sets))
 }

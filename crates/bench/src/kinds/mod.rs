@@ -1,9 +1,9 @@
 //! What is measured: one file per kind, each with the points it measures (the conductor's side)
 //! and the body that the ranks run.
 //!
-//! A [`Point`] is one figure to be found: a kind, a message size or a rank count, the command that
-//! measures it, and what the bare hardware gives for it. The point knows how to turn nanoseconds
-//! per repetition into its own unit; nobody else converts.
+//! A [`MeasuredPoint`] is one figure to be found: a kind, a message size or a rank count, the
+//! command that measures it, and what the bare hardware gives for it. The point knows how to turn
+//! nanoseconds per repetition into its own unit; nobody else converts.
 
 mod bare;
 
@@ -29,16 +29,16 @@ pub(crate) mod start;
 use hikyaku::shared::Protocol;
 use serde::Serialize;
 
-pub(crate) use bare::{Bare, Parts};
+pub(crate) use bare::{Bare, PartCounts};
 
-use super::control::{Command, Data, Verb};
+use super::control::{BlockCommand, DataReuse, Verb};
 use super::hardware::Cores;
 use super::plan::Schedule;
 
 /// A kind of figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum FigureKind {
     /// Half a round trip.
     Latency,
     /// Small messages per second.
@@ -87,7 +87,7 @@ pub(crate) enum Kind {
 
 /// The unit of a kind's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) enum Unit {
+pub(crate) enum FigureUnit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
@@ -111,189 +111,200 @@ pub(crate) enum Unit {
     Percent,
 }
 
-impl Kind {
+impl FigureKind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [Kind; 22] = [
-        Kind::Latency,
-        Kind::Rate,
-        Kind::Bandwidth,
-        Kind::Bidirectional,
-        Kind::Barrier,
-        Kind::Allreduce,
-        Kind::Broadcast,
-        Kind::Allgather,
-        Kind::Halo,
-        Kind::Wait,
-        Kind::Calls,
-        Kind::Processor,
-        Kind::Late,
-        Kind::Acquire,
-        Kind::HandOver,
-        Kind::Apart,
-        Kind::Travel,
-        Kind::Owner,
-        Kind::Rows,
-        Kind::Start,
-        Kind::Memory,
-        Kind::Idle,
+    pub(crate) const ALL: [FigureKind; 22] = [
+        FigureKind::Latency,
+        FigureKind::Rate,
+        FigureKind::Bandwidth,
+        FigureKind::Bidirectional,
+        FigureKind::Barrier,
+        FigureKind::Allreduce,
+        FigureKind::Broadcast,
+        FigureKind::Allgather,
+        FigureKind::Halo,
+        FigureKind::Wait,
+        FigureKind::Calls,
+        FigureKind::Processor,
+        FigureKind::Late,
+        FigureKind::Acquire,
+        FigureKind::HandOver,
+        FigureKind::Apart,
+        FigureKind::Travel,
+        FigureKind::Owner,
+        FigureKind::Rows,
+        FigureKind::Start,
+        FigureKind::Memory,
+        FigureKind::Idle,
     ];
 
     /// The unit of its figures.
-    pub(crate) fn unit(self) -> Unit {
+    pub(crate) fn unit(self) -> FigureUnit {
         match self {
-            Kind::Latency | Kind::Wait | Kind::HandOver => Unit::Nanoseconds,
-            Kind::Acquire | Kind::Apart | Kind::Bidirectional => Unit::Nanoseconds,
-            Kind::Rate => Unit::MillionsPerSecond,
-            Kind::Bandwidth => Unit::GigabytesPerSecond,
-            Kind::Barrier | Kind::Allreduce | Kind::Broadcast | Kind::Allgather => {
-                Unit::Microseconds
+            FigureKind::Latency | FigureKind::Wait | FigureKind::HandOver => {
+                FigureUnit::Nanoseconds
             }
-            Kind::Halo | Kind::Calls | Kind::Processor | Kind::Late => Unit::Microseconds,
-            Kind::Travel | Kind::Owner => Unit::Microseconds,
-            Kind::Start | Kind::Rows => Unit::Milliseconds,
-            Kind::Memory => Unit::Mebibytes,
-            Kind::Idle => Unit::Percent,
+            FigureKind::Acquire | FigureKind::Apart | FigureKind::Bidirectional => {
+                FigureUnit::Nanoseconds
+            }
+            FigureKind::Rate => FigureUnit::MillionsPerSecond,
+            FigureKind::Bandwidth => FigureUnit::GigabytesPerSecond,
+            FigureKind::Barrier
+            | FigureKind::Allreduce
+            | FigureKind::Broadcast
+            | FigureKind::Allgather => FigureUnit::Microseconds,
+            FigureKind::Halo | FigureKind::Calls | FigureKind::Processor | FigureKind::Late => {
+                FigureUnit::Microseconds
+            }
+            FigureKind::Travel | FigureKind::Owner => FigureUnit::Microseconds,
+            FigureKind::Start | FigureKind::Rows => FigureUnit::Milliseconds,
+            FigureKind::Memory => FigureUnit::Mebibytes,
+            FigureKind::Idle => FigureUnit::Percent,
         }
     }
 
     /// Whether less is better.
     pub(crate) fn lower_is_better(self) -> bool {
-        !matches!(self, Kind::Rate | Kind::Bandwidth)
+        !matches!(self, FigureKind::Rate | FigureKind::Bandwidth)
     }
 
     /// Whether its messages have data that is fresh or warm.
     pub(crate) fn has_data(self) -> bool {
-        use Kind::{Allgather, Allreduce, Broadcast};
-        use Kind::{Bandwidth, Bidirectional, Halo, Latency, Rate};
+        use FigureKind::{Allgather, Allreduce, Broadcast};
+        use FigureKind::{Bandwidth, Bidirectional, Halo, Latency, Rate};
         matches!(self, Latency | Rate | Bandwidth | Bidirectional | Halo)
             || matches!(self, Allreduce | Broadcast | Allgather)
     }
 
     /// Whether protocols of this library stand side by side in it.
     pub(crate) fn compares_protocols(self) -> bool {
-        matches!(self, Kind::Travel | Kind::Owner | Kind::Rows)
+        matches!(self, FigureKind::Travel | FigureKind::Owner | FigureKind::Rows)
     }
 
     /// Its word, as on the command line and in the JSON document.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Latency => "latency",
-            Kind::Rate => "rate",
-            Kind::Bandwidth => "bandwidth",
-            Kind::Bidirectional => "bidirectional",
-            Kind::Barrier => "barrier",
-            Kind::Allreduce => "allreduce",
-            Kind::Broadcast => "broadcast",
-            Kind::Allgather => "allgather",
-            Kind::Halo => "halo",
-            Kind::Wait => "wait",
-            Kind::Calls => "calls",
-            Kind::Processor => "processor",
-            Kind::Late => "late",
-            Kind::Acquire => "acquire",
-            Kind::HandOver => "handover",
-            Kind::Apart => "apart",
-            Kind::Travel => "travel",
-            Kind::Owner => "owner",
-            Kind::Rows => "rows",
-            Kind::Start => "start",
-            Kind::Memory => "memory",
-            Kind::Idle => "idle",
+            FigureKind::Latency => "latency",
+            FigureKind::Rate => "rate",
+            FigureKind::Bandwidth => "bandwidth",
+            FigureKind::Bidirectional => "bidirectional",
+            FigureKind::Barrier => "barrier",
+            FigureKind::Allreduce => "allreduce",
+            FigureKind::Broadcast => "broadcast",
+            FigureKind::Allgather => "allgather",
+            FigureKind::Halo => "halo",
+            FigureKind::Wait => "wait",
+            FigureKind::Calls => "calls",
+            FigureKind::Processor => "processor",
+            FigureKind::Late => "late",
+            FigureKind::Acquire => "acquire",
+            FigureKind::HandOver => "handover",
+            FigureKind::Apart => "apart",
+            FigureKind::Travel => "travel",
+            FigureKind::Owner => "owner",
+            FigureKind::Rows => "rows",
+            FigureKind::Start => "start",
+            FigureKind::Memory => "memory",
+            FigureKind::Idle => "idle",
         }
     }
 
     /// The head of its table.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Kind::Latency => "Latency, one way",
-            Kind::Rate => "Message rate, 8 bytes in windows of 64",
-            Kind::Bandwidth => "Bandwidth, windows of messages",
-            Kind::Bidirectional => "Both directions at once, an exchange of two messages",
-            Kind::Barrier => "Barrier",
-            Kind::Allreduce => "Allreduce, a sum of doubles",
-            Kind::Broadcast => "Broadcast, the roots in turn",
-            Kind::Allgather => "Allgather, message per rank",
-            Kind::Halo => "Halo exchange with two neighbours",
-            Kind::Wait => "Wait of an exchange, both started 50 µs ago",
-            Kind::Calls => "Start and wait of an exchange, without the 50 µs between",
-            Kind::Processor => "Processor time of start and wait of an exchange",
-            Kind::Late => "End of an exchange after the start of a neighbour 100 µs late",
-            Kind::Acquire => "Shared variable: acquired and let go, free",
-            Kind::HandOver => "Two ranks that write an array in turns, every byte each time",
-            Kind::Apart => "Shared variable, two nodes: acquired and let go, free",
-            Kind::Travel => "Two ranks on two nodes that write an array in turns, every byte",
-            Kind::Owner => "Acquiring what a rank on another node owns, writing every byte of it",
-            Kind::Rows => {
+            FigureKind::Latency => "Latency, one way",
+            FigureKind::Rate => "Message rate, 8 bytes in windows of 64",
+            FigureKind::Bandwidth => "Bandwidth, windows of messages",
+            FigureKind::Bidirectional => "Both directions at once, an exchange of two messages",
+            FigureKind::Barrier => "Barrier",
+            FigureKind::Allreduce => "Allreduce, a sum of doubles",
+            FigureKind::Broadcast => "Broadcast, the roots in turn",
+            FigureKind::Allgather => "Allgather, message per rank",
+            FigureKind::Halo => "Halo exchange with two neighbours",
+            FigureKind::Wait => "Wait of an exchange, both started 50 µs ago",
+            FigureKind::Calls => "Start and wait of an exchange, without the 50 µs between",
+            FigureKind::Processor => "Processor time of start and wait of an exchange",
+            FigureKind::Late => "End of an exchange after the start of a neighbour 100 µs late",
+            FigureKind::Acquire => "Shared variable: acquired and let go, free",
+            FigureKind::HandOver => "Two ranks that write an array in turns, every byte each time",
+            FigureKind::Apart => "Shared variable, two nodes: acquired and let go, free",
+            FigureKind::Travel => "Two ranks on two nodes that write an array in turns, every byte",
+            FigureKind::Owner => {
+                "Acquiring what a rank on another node owns, writing every byte of it"
+            }
+            FigureKind::Rows => {
                 "Rows of an array change hands: the program of paper 001's Fig. 8, a round"
             }
-            Kind::Start => "Start and stop of a job",
-            Kind::Memory => "Resident memory of a rank",
-            Kind::Idle => "Processor use of two ranks blocked in a receive",
+            FigureKind::Start => "Start and stop of a job",
+            FigureKind::Memory => "Resident memory of a rank",
+            FigureKind::Idle => "Processor use of two ranks blocked in a receive",
         }
     }
 }
 
-impl Kind {
+impl FigureKind {
     /// What stands in its table, where titles and column heads do not say it.
     pub(crate) fn explanation(self) -> Option<&'static str> {
         Some(match self {
-            Kind::Latency => {
+            FigureKind::Latency => {
                 "fresh: a rank answers from the buffer it has received into; warm: it sends the \
                  same untouched buffer each time and receives into another that nobody reads"
             }
-            Kind::Rate | Kind::Bandwidth => {
+            FigureKind::Rate | FigureKind::Bandwidth => {
                 "fresh: windows go there and back, each sends what the one before has received; \
                  warm: rank 0 sends the same untouched window each time, nobody reads it"
             }
-            Kind::Bidirectional => {
+            FigureKind::Bidirectional => {
                 "irecv, isend and one wait, both ranks at the same time; fresh: each sends what it \
                  has received the time before; warm: the same untouched buffer each time"
             }
-            Kind::Allreduce => {
+            FigureKind::Allreduce => {
                 "fresh: in place, each repetition on what the one before has left; warm: from one \
                  untouched buffer into another, to which hikyaku copies it first, within the time"
             }
-            Kind::Broadcast => {
+            FigureKind::Broadcast => {
                 "fresh: each root sends what it has received from the one before; warm: the same \
                  untouched buffer each time"
             }
-            Kind::Allgather => {
+            FigureKind::Allgather => {
                 "fresh: each rank gives what it has received from another the time before; warm: \
                  the same untouched buffer each time"
             }
-            Kind::Halo => {
+            FigureKind::Halo => {
                 "a block to and from each of two neighbours in a ring; isend: two irecv, two isend \
                  and one wait; blocking: neighbour alltoallw; persistent: start and wait of \
                  MPI_Neighbor_alltoallw_init; fresh: each exchange sends what the one before has \
                  received; warm: the same untouched blocks each time"
             }
-            Kind::Wait => "both ranks start an exchange, compute 50 µs, and wait: the wait alone",
-            Kind::Calls => "the same: start and wait, which the program cannot compute in",
-            Kind::Processor => {
+            FigureKind::Wait => {
+                "both ranks start an exchange, compute 50 µs, and wait: the wait alone"
+            }
+            FigureKind::Calls => "the same: start and wait, which the program cannot compute in",
+            FigureKind::Processor => {
                 "the same as the kernel counts it: of the whole process but for the computing, \
                  helper threads included, and no time asleep"
             }
-            Kind::Late => {
+            FigureKind::Late => {
                 "rank 1 starts 100 µs late and computes 50 µs before it waits; from its start to \
                  the end of rank 0's wait"
             }
-            Kind::HandOver => {
+            FigureKind::HandOver => {
                 "hikyaku: a shared variable; Python: shared_memory; pthread mutex: memory that \
                  both map; Redis: the array is an element of two lists; who is not at turn with \
                  a lock looks again"
             }
-            Kind::Apart => {
+            FigureKind::Apart => {
                 "by its last writer; home: its queue is on the same node; kept: on the other one"
             }
-            Kind::Travel => {
+            FigureKind::Travel => {
                 "two virtual nodes, which share no copies: each time contents and ownership travel"
             }
-            Kind::Owner => {
+            FigureKind::Owner => {
                 "both compute first; the owner waits in a call of the library when it is asked, or \
                  computes 100 µs more and calls none; from the request until the variable has been \
                  written and let go"
             }
-            Kind::Rows => {
+            FigureKind::Rows => {
                 "each row is a shared variable; in a round each of two ranks on two virtual nodes \
                  writes every other row, in the next one the others, with a barrier between"
             }
@@ -304,7 +315,7 @@ impl Kind {
 
 /// One way to measure a point: which calls, from which memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct MeasuredForm {
     /// The protocol, where protocols stand side by side: each of them stands for a contestant.
     pub(crate) protocol: Option<Protocol>,
     /// Its name in tables; empty where there is only one.
@@ -315,28 +326,28 @@ pub(crate) struct Form {
     pub(crate) allocated: bool,
 }
 
-impl Form {
+impl MeasuredForm {
     /// From ordinary memory.
-    pub(crate) fn heap(name: &'static str, verb: Verb) -> Form {
-        Form { protocol: None, name, verb, allocated: false }
+    pub(crate) fn heap(name: &'static str, verb: Verb) -> MeasuredForm {
+        MeasuredForm { protocol: None, name, verb, allocated: false }
     }
 
     /// By a protocol of shared variables.
-    pub(crate) fn by(protocol: Protocol, name: &'static str, verb: Verb) -> Form {
-        Form { protocol: Some(protocol), ..Form::heap(name, verb) }
+    pub(crate) fn by(protocol: Protocol, name: &'static str, verb: Verb) -> MeasuredForm {
+        MeasuredForm { protocol: Some(protocol), ..MeasuredForm::heap(name, verb) }
     }
 
     /// From memory that the other ranks reach directly.
-    pub(crate) fn allocated(name: &'static str, verb: Verb) -> Form {
-        Form { protocol: None, name, verb, allocated: true }
+    pub(crate) fn allocated(name: &'static str, verb: Verb) -> MeasuredForm {
+        MeasuredForm { protocol: None, name, verb, allocated: true }
     }
 }
 
 /// One figure to be found.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Point {
+pub(crate) struct MeasuredPoint {
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FigureKind,
     /// Ranks of the job.
     pub(crate) ranks: u32,
     /// Whether each rank is a node of its own.
@@ -349,30 +360,42 @@ pub(crate) struct Point {
     pub(crate) unreported: u64,
     /// What happens to the data of its messages, for kinds that have both forms; the others' is
     /// fresh.
-    pub(crate) data: Option<Data>,
+    pub(crate) data: Option<DataReuse>,
     /// How a block is cut, where that is not to be found out.
     pub(crate) fixed: Option<Schedule>,
     /// How hikyaku is measured.
-    pub(crate) ours: Vec<Form>,
+    pub(crate) ours: Vec<MeasuredForm>,
     /// How the others are.
-    pub(crate) theirs: Vec<Form>,
+    pub(crate) theirs: Vec<MeasuredForm>,
     /// What the hardware gives.
     pub(crate) bare: Bare,
 }
 
-impl Point {
+impl MeasuredPoint {
     /// A point with one message, of which everything is timed.
-    pub(crate) fn new(kind: Kind, ranks: u32, bytes: u64, bare: Bare) -> Point {
+    pub(crate) fn new(kind: FigureKind, ranks: u32, bytes: u64, bare: Bare) -> MeasuredPoint {
         let (ours, theirs) = (Vec::new(), Vec::new());
         let (apart, window, unreported, data, fixed) = (false, 1, 0, None, None);
-        Point { kind, ranks, apart, bytes, window, unreported, data, fixed, ours, theirs, bare }
+        MeasuredPoint {
+            kind,
+            ranks,
+            apart,
+            bytes,
+            window,
+            unreported,
+            data,
+            fixed,
+            ours,
+            theirs,
+            bare,
+        }
     }
 
     /// One point for each of `forms`, or itself where its kind has no data.
-    pub(crate) fn in_forms(self, forms: &[Data]) -> Vec<Point> {
+    pub(crate) fn in_forms(self, forms: &[DataReuse]) -> Vec<MeasuredPoint> {
         match self.kind.has_data() {
             true => {
-                let of = |data: &Data| Point { data: Some(*data), ..self.clone() };
+                let of = |data: &DataReuse| MeasuredPoint { data: Some(*data), ..self.clone() };
                 forms.iter().map(of).collect()
             }
             false => vec![self],
@@ -380,34 +403,35 @@ impl Point {
     }
 
     /// What a rank does with its data between messages.
-    fn data(&self) -> Data {
+    fn data(&self) -> DataReuse {
         self.data.unwrap_or_default()
     }
 
     /// The repetitions that a batch shall have: of broadcasts every rank is root equally often, for
     /// one that is not waits for the roots before it, and one that is waits for nobody.
     pub(crate) fn whole_rounds(&self, schedule: Schedule) -> Schedule {
-        let round = if self.kind == Kind::Broadcast { u64::from(self.ranks.max(1)) } else { 1 };
+        let round =
+            if self.kind == FigureKind::Broadcast { u64::from(self.ranks.max(1)) } else { 1 };
         Schedule { repetitions: schedule.repetitions.next_multiple_of(round), ..schedule }
     }
 
     /// The command for a block of it in one of its forms.
-    pub(crate) fn command(&self, schedule: Schedule, form: Form) -> Command {
+    pub(crate) fn command(&self, schedule: Schedule, form: MeasuredForm) -> BlockCommand {
         let Schedule { batches, repetitions } = schedule;
         let (bytes, window) = (self.bytes, self.window);
-        let Form { verb, allocated, .. } = form;
+        let MeasuredForm { verb, allocated, .. } = form;
         let data = self.data();
-        Command { verb, bytes, allocated, window, batches, repetitions, data }
+        BlockCommand { verb, bytes, allocated, window, batches, repetitions, data }
     }
 
     /// The figure of `nanoseconds` per repetition of the command.
     pub(crate) fn value(&self, nanoseconds: f64) -> f64 {
         let window = f64::from(self.window.max(1));
         match self.kind {
-            Kind::Latency | Kind::HandOver => nanoseconds / 2.0,
-            Kind::Travel => nanoseconds / 2e3,
-            Kind::Rate => window * 1e3 / nanoseconds,
-            Kind::Bandwidth => window * self.bytes as f64 / nanoseconds,
+            FigureKind::Latency | FigureKind::HandOver => nanoseconds / 2.0,
+            FigureKind::Travel => nanoseconds / 2e3,
+            FigureKind::Rate => window * 1e3 / nanoseconds,
+            FigureKind::Bandwidth => window * self.bytes as f64 / nanoseconds,
             kind => kind.of_nanoseconds(nanoseconds),
         }
     }
@@ -423,19 +447,19 @@ impl Point {
     }
 }
 
-impl Point {
+impl MeasuredPoint {
     /// What the hardware's part is, in words.
     pub(crate) fn bare_is(&self) -> String {
         self.bare.description(self.data())
     }
 }
 
-impl Kind {
+impl FigureKind {
     /// A time in the unit of a kind that is one.
     fn of_nanoseconds(self, nanoseconds: f64) -> f64 {
         match self.unit() {
-            Unit::Microseconds => nanoseconds * 1e-3,
-            Unit::Milliseconds => nanoseconds * 1e-6,
+            FigureUnit::Microseconds => nanoseconds * 1e-3,
+            FigureUnit::Milliseconds => nanoseconds * 1e-6,
             _ => nanoseconds,
         }
     }
@@ -445,58 +469,60 @@ impl Kind {
 mod tests {
     use super::*;
 
-    fn point(kind: Kind, bytes: u64, window: u32) -> Point {
-        Point { window, ..Point::new(kind, 2, bytes, Bare::LINE) }
+    fn point(kind: FigureKind, bytes: u64, window: u32) -> MeasuredPoint {
+        MeasuredPoint { window, ..MeasuredPoint::new(kind, 2, bytes, Bare::LINE) }
     }
 
     #[test]
     fn a_repetition_becomes_the_kinds_unit() {
-        assert_eq!(point(Kind::Latency, 8, 1).value(200.0), 100.0);
-        assert_eq!(point(Kind::Rate, 8, 64).value(6_400.0), 10.0);
-        assert_eq!(point(Kind::Bandwidth, 1 << 20, 16).value(1048576.0 * 2.0), 8.0);
-        assert_eq!(point(Kind::Barrier, 0, 1).value(430.0), 0.43);
-        assert_eq!(point(Kind::Wait, 8, 1).value(430.0), 430.0);
+        assert_eq!(point(FigureKind::Latency, 8, 1).value(200.0), 100.0);
+        assert_eq!(point(FigureKind::Rate, 8, 64).value(6_400.0), 10.0);
+        assert_eq!(point(FigureKind::Bandwidth, 1 << 20, 16).value(1048576.0 * 2.0), 8.0);
+        assert_eq!(point(FigureKind::Barrier, 0, 1).value(430.0), 0.43);
+        assert_eq!(point(FigureKind::Wait, 8, 1).value(430.0), 430.0);
     }
 
     #[test]
     fn a_line_is_what_the_caller_measured_in_the_points_unit() {
         let cores = Cores { first: 0, second: 0 };
-        assert_eq!(point(Kind::Latency, 8, 1).bare(cores, 55.0), 55.0);
-        assert_eq!(point(Kind::Barrier, 0, 1).bare(cores, 50.0), 0.05);
+        assert_eq!(point(FigureKind::Latency, 8, 1).bare(cores, 55.0), 55.0);
+        assert_eq!(point(FigureKind::Barrier, 0, 1).bare(cores, 50.0), 0.05);
     }
 
     #[test]
     fn broadcasts_come_in_whole_rounds_of_roots() {
         let of = |kind, ranks| {
-            let point = Point { ranks, ..point(kind, 8, 1) };
+            let point = MeasuredPoint { ranks, ..point(kind, 8, 1) };
             point.whole_rounds(Schedule { batches: 3, repetitions: 10 })
         };
-        assert_eq!(of(Kind::Broadcast, 8), Schedule { batches: 3, repetitions: 16 });
-        assert_eq!(of(Kind::Broadcast, 5).repetitions, 10);
-        assert_eq!(of(Kind::Barrier, 8).repetitions, 10);
+        assert_eq!(of(FigureKind::Broadcast, 8), Schedule { batches: 3, repetitions: 16 });
+        assert_eq!(of(FigureKind::Broadcast, 5).repetitions, 10);
+        assert_eq!(of(FigureKind::Barrier, 8).repetitions, 10);
     }
 
     #[test]
     fn a_point_with_data_is_measured_in_each_form() {
-        let forms = [Data::Fresh, Data::Warm];
-        let told = |point: Point, forms: &[Data]| -> Vec<(Option<Data>, String)> {
-            let points = point.in_forms(forms).into_iter();
-            points.map(|point| (point.data, point.bare_is())).collect()
-        };
-        let parts = Bare::Parts(Parts::signal(2, 2).with_copies(1.0, 1 << 10, 2, 2));
-        let halo = Point { bare: parts, ..point(Kind::Halo, 1 << 10, 1) };
+        let forms = [DataReuse::Fresh, DataReuse::Warm];
+        let told =
+            |point: MeasuredPoint, forms: &[DataReuse]| -> Vec<(Option<DataReuse>, String)> {
+                let points = point.in_forms(forms).into_iter();
+                points.map(|point| (point.data, point.bare_is())).collect()
+            };
+        let parts = Bare::Parts(PartCounts::signal(2, 2).with_copies(1.0, 1 << 10, 2, 2));
+        let halo = MeasuredPoint { bare: parts, ..point(FigureKind::Halo, 1 << 10, 1) };
         let words = |data: &str| format!("a cache line one way and 1 copy of {data} data");
-        let both = [(Some(Data::Fresh), words("fresh")), (Some(Data::Warm), words("warm"))];
+        let both =
+            [(Some(DataReuse::Fresh), words("fresh")), (Some(DataReuse::Warm), words("warm"))];
         assert_eq!(told(halo.clone(), &forms), both);
         assert_eq!(told(halo, &forms[1..]), both[1..]);
-        let barrier = point(Kind::Barrier, 0, 1);
+        let barrier = point(FigureKind::Barrier, 0, 1);
         assert_eq!(barrier.clone().in_forms(&forms), [barrier]);
     }
 
     #[test]
     fn every_kind_is_shown_once() {
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(Kind::ALL.iter().position(|other| *other == kind), Some(place));
+        for (place, kind) in FigureKind::ALL.into_iter().enumerate() {
+            assert_eq!(FigureKind::ALL.iter().position(|other| *other == kind), Some(place));
             assert!(!kind.title().is_empty());
         }
     }

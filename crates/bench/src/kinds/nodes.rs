@@ -25,9 +25,9 @@ use hikyaku::shared::Parts::Rows;
 use hikyaku::shared::{Part, Protocol, SharedOptions};
 use hikyaku::{Error, Shared, World};
 
-use super::{Bare, Form, Kind, Parts, Point, shared};
-use crate::arguments::Settings;
-use crate::control::{Answer, Command, Home, Verb};
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts, shared};
+use crate::arguments::BenchSettings;
+use crate::control::{BlockAnswer, BlockCommand, Home, Verb};
 use crate::rank::{self, RankError};
 
 /// How long an owner computes.
@@ -47,17 +47,18 @@ pub(crate) const WAITS: &str = "owner waits";
 pub(crate) const COMPUTES: &str = "owner computes";
 
 /// What is free, and two points per size.
-pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = shared::sizes(settings);
     let travel = |bytes: &u64| {
-        let by = |protocol| Form::by(protocol, "", Verb::Travel(protocol));
-        Point { ours: Protocol::ALL.map(by).into(), ..point(Kind::Travel, *bytes) }
+        let by = |protocol| MeasuredForm::by(protocol, "", Verb::Travel(protocol));
+        MeasuredPoint { ours: Protocol::ALL.map(by).into(), ..point(FigureKind::Travel, *bytes) }
     };
     let owner = |bytes: &u64| {
-        let waits = |protocol| Form::by(protocol, WAITS, Verb::OwnerWaits(protocol));
-        let computes = |protocol| Form::by(protocol, COMPUTES, Verb::OwnerComputes(protocol));
+        let waits = |protocol| MeasuredForm::by(protocol, WAITS, Verb::OwnerWaits(protocol));
+        let computes =
+            |protocol| MeasuredForm::by(protocol, COMPUTES, Verb::OwnerComputes(protocol));
         let ours = Protocol::ALL.iter().flat_map(|by| [waits(*by), computes(*by)]).collect();
-        Point { ours, unreported: UNREPORTED, ..point(Kind::Owner, *bytes) }
+        MeasuredPoint { ours, unreported: UNREPORTED, ..point(FigureKind::Owner, *bytes) }
     };
     let owners = sizes.iter().map(owner);
     let apart = sizes.iter().map(travel).chain(owners);
@@ -65,19 +66,19 @@ pub(crate) fn points(settings: &Settings) -> Vec<Point> {
 }
 
 /// What has been written here before and nobody else wants.
-fn free() -> Point {
+fn free() -> MeasuredPoint {
     let ours = vec![
-        Form::heap("home, write", Verb::WriteAt(Home::Here)),
-        Form::heap("home, read", Verb::ReadAt(Home::Here)),
-        Form::heap("kept, write", Verb::WriteAt(Home::There)),
-        Form::heap("kept, read", Verb::ReadAt(Home::There)),
+        MeasuredForm::heap("home, write", Verb::WriteAt(Home::Here)),
+        MeasuredForm::heap("home, read", Verb::ReadAt(Home::Here)),
+        MeasuredForm::heap("kept, write", Verb::WriteAt(Home::There)),
+        MeasuredForm::heap("kept, read", Verb::ReadAt(Home::There)),
     ];
-    Point { apart: true, ours, ..Point::new(Kind::Apart, 2, 0, Bare::LINE) }
+    MeasuredPoint { apart: true, ours, ..MeasuredPoint::new(FigureKind::Apart, 2, 0, Bare::LINE) }
 }
 
-fn point(kind: Kind, bytes: u64) -> Point {
-    let bare = Bare::Parts(Parts { lines: 1, copies: 1.0, ..Parts::default() });
-    Point { apart: true, ..Point::new(kind, 2, bytes, bare) }
+fn point(kind: FigureKind, bytes: u64) -> MeasuredPoint {
+    let bare = Bare::Parts(PartCounts { lines: 1, copies: 1.0, ..PartCounts::default() });
+    MeasuredPoint { apart: true, ..MeasuredPoint::new(kind, 2, bytes, bare) }
 }
 
 /// Keeps a rank out of the library for `time`, and leaves the core to whoever shares it.
@@ -88,7 +89,7 @@ fn compute(time: Duration) {
     }
 }
 
-fn variable(world: &World, command: &Command, by: Protocol) -> Result<Shared<u64>, RankError> {
+fn variable(world: &World, command: &BlockCommand, by: Protocol) -> Result<Shared<u64>, RankError> {
     let options = SharedOptions { protocol: Some(by), ..SharedOptions::default() };
     Ok(world.shared_with::<u64>("bench", &[command.bytes.div_ceil(8).max(1)], options)?)
 }
@@ -96,10 +97,10 @@ fn variable(world: &World, command: &Command, by: Protocol) -> Result<Shared<u64
 /// Rank 0 acquires and lets go; the other one looks on.
 pub(crate) fn serve_free(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     home: Home,
     acquire: impl Fn(&Part<u64>) -> Result<(), Error>,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     // A part at home at each rank.
     let options = SharedOptions { parts: Rows(1), ..SharedOptions::default() };
     let shared = world.shared_with::<u64>("bench", &[2, 1], options)?;
@@ -129,9 +130,9 @@ pub(crate) fn read(part: &Part<u64>) -> Result<(), Error> {
 /// Ranks 0 and 1 write in turns; a repetition is one turn of each.
 pub(crate) fn serve_travel(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     by: Protocol,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     shared::take_turns(world, command, &variable(world, command, by)?)
 }
 
@@ -139,10 +140,10 @@ pub(crate) fn serve_travel(
 /// each, and each rank reports its own.
 pub(crate) fn serve_owner(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     by: Protocol,
     computes: bool,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     let shared = variable(world, command, by)?;
     let mut own = vec![0; shared.shape()[0] as usize];
     let rank = u64::from(world.rank());

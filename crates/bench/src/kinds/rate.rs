@@ -10,9 +10,9 @@
 
 use hikyaku::{Error, World};
 
-use super::{Bare, Form, Kind, Point};
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint};
 use crate::buffers::Sets;
-use crate::control::{Answer, Command, Data, Verb};
+use crate::control::{BlockAnswer, BlockCommand, DataReuse, Verb};
 use crate::rank::{self, RankError, TAG};
 
 /// Bytes of a message whose rate is measured.
@@ -22,64 +22,70 @@ const BYTES: u64 = 8;
 pub(crate) const WINDOW: u32 = 64;
 
 /// One point for each form.
-pub(crate) fn points() -> Vec<Point> {
+pub(crate) fn points() -> Vec<MeasuredPoint> {
     let point = |verb: Verb| {
-        let form = Form::heap(verb.word(), verb);
-        let point = Point::new(Kind::Rate, 2, BYTES, Bare::Stream);
-        Point { window: WINDOW, ours: vec![form], theirs: vec![form], ..point }
+        let form = MeasuredForm::heap(verb.word(), verb);
+        let point = MeasuredPoint::new(FigureKind::Rate, 2, BYTES, Bare::Stream);
+        MeasuredPoint { window: WINDOW, ours: vec![form], theirs: vec![form], ..point }
     };
     [Verb::Send, Verb::Isend].map(point).into()
 }
 
 /// The ranks' side of blocking operations.
-pub(crate) fn serve_blocking(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve_blocking(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
     serve(world, command, blocking_window)
 }
 
 /// The ranks' side of non-blocking operations.
-pub(crate) fn serve_nonblocking(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve_nonblocking(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
     serve(world, command, nonblocking_window)
 }
 
 /// What a rank does in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum WindowRole {
     SendTo(u32),
     ReceiveFrom(u32),
     /// Ranks beyond the first two.
     LookOn,
 }
 
-impl Role {
-    fn of(rank: u32, sender: u32) -> Role {
+impl WindowRole {
+    fn of(rank: u32, sender: u32) -> WindowRole {
         match rank {
-            0 | 1 if rank == sender => Role::SendTo(1 - rank),
-            0 | 1 => Role::ReceiveFrom(sender),
-            _ => Role::LookOn,
+            0 | 1 if rank == sender => WindowRole::SendTo(1 - rank),
+            0 | 1 => WindowRole::ReceiveFrom(sender),
+            _ => WindowRole::LookOn,
         }
     }
 }
 
 /// Who sends the window after one of `sender`.
-fn next_sender(data: Data, sender: u32) -> u32 {
+fn next_sender(data: DataReuse, sender: u32) -> u32 {
     match data {
-        Data::Fresh => 1 - sender,
-        Data::Warm => sender,
+        DataReuse::Fresh => 1 - sender,
+        DataReuse::Warm => sender,
     }
 }
 
 /// Windows of messages, each acknowledged.
 fn serve(
     world: &World,
-    command: &Command,
-    window: impl Fn(&World, &mut [u8], usize, Role) -> Result<(), Error>,
-) -> Result<Answer, RankError> {
+    command: &BlockCommand,
+    window: impl Fn(&World, &mut [u8], usize, WindowRole) -> Result<(), Error>,
+) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_place(world, command, command.window, 1_u8)?;
     let mut sender = 0;
     // A message of no bytes cannot be cut from a buffer; the points of windows have none.
     let each = usize::try_from(command.bytes.max(1)).unwrap_or(usize::MAX);
     rank::whole(world, command, || {
-        let role = Role::of(world.rank(), sender);
+        let role = WindowRole::of(world.rank(), sender);
         let slots = if world.rank() == sender { sets.send() } else { sets.receive() };
         window(world, slots, each, role)?;
         sender = next_sender(command.data, sender);
@@ -88,12 +94,17 @@ fn serve(
 }
 
 /// A window of blocking operations.
-fn blocking_window(world: &World, slots: &mut [u8], each: usize, role: Role) -> Result<(), Error> {
+fn blocking_window(
+    world: &World,
+    slots: &mut [u8],
+    each: usize,
+    role: WindowRole,
+) -> Result<(), Error> {
     for message in slots.chunks_exact_mut(each) {
         match role {
-            Role::SendTo(other) => world.send::<u8>(message, other, TAG)?,
-            Role::ReceiveFrom(other) => world.recv::<u8>(message, other, TAG).map(drop)?,
-            Role::LookOn => {}
+            WindowRole::SendTo(other) => world.send::<u8>(message, other, TAG)?,
+            WindowRole::ReceiveFrom(other) => world.recv::<u8>(message, other, TAG).map(drop)?,
+            WindowRole::LookOn => {}
         }
     }
     Ok(())
@@ -104,14 +115,16 @@ fn nonblocking_window(
     world: &World,
     slots: &mut [u8],
     each: usize,
-    role: Role,
+    role: WindowRole,
 ) -> Result<(), Error> {
     world.scope(|scope| -> Result<(), Error> {
         for message in slots.chunks_exact_mut(each) {
             match role {
-                Role::SendTo(other) => scope.isend::<u8>(message, other, TAG).map(drop)?,
-                Role::ReceiveFrom(other) => scope.irecv::<u8>(message, other, TAG).map(drop)?,
-                Role::LookOn => {}
+                WindowRole::SendTo(other) => scope.isend::<u8>(message, other, TAG).map(drop)?,
+                WindowRole::ReceiveFrom(other) => {
+                    scope.irecv::<u8>(message, other, TAG).map(drop)?;
+                }
+                WindowRole::LookOn => {}
             }
         }
         scope.wait_all()?;
@@ -120,12 +133,12 @@ fn nonblocking_window(
 }
 
 /// Four bytes back from who received: the window has arrived.
-fn acknowledge(world: &World, role: Role) -> Result<(), Error> {
+fn acknowledge(world: &World, role: WindowRole) -> Result<(), Error> {
     let mut word = [0_u8; 4];
     match role {
-        Role::SendTo(other) => world.recv::<u8>(&mut word, other, TAG).map(drop),
-        Role::ReceiveFrom(other) => world.send::<u8>(&word, other, TAG),
-        Role::LookOn => Ok(()),
+        WindowRole::SendTo(other) => world.recv::<u8>(&mut word, other, TAG).map(drop),
+        WindowRole::ReceiveFrom(other) => world.send::<u8>(&word, other, TAG),
+        WindowRole::LookOn => Ok(()),
     }
 }
 
@@ -135,10 +148,16 @@ mod tests {
 
     #[test]
     fn fresh_windows_go_there_and_back() {
-        let roles = |sender| [0, 1, 2].map(|rank| Role::of(rank, sender));
-        assert_eq!(roles(0), [Role::SendTo(1), Role::ReceiveFrom(0), Role::LookOn]);
-        assert_eq!(roles(1), [Role::ReceiveFrom(1), Role::SendTo(0), Role::LookOn]);
-        assert_eq!([0, 1].map(|sender| next_sender(Data::Fresh, sender)), [1, 0]);
-        assert_eq!(next_sender(Data::Warm, 0), 0);
+        let roles = |sender| [0, 1, 2].map(|rank| WindowRole::of(rank, sender));
+        assert_eq!(
+            roles(0),
+            [WindowRole::SendTo(1), WindowRole::ReceiveFrom(0), WindowRole::LookOn]
+        );
+        assert_eq!(
+            roles(1),
+            [WindowRole::ReceiveFrom(1), WindowRole::SendTo(0), WindowRole::LookOn]
+        );
+        assert_eq!([0, 1].map(|sender| next_sender(DataReuse::Fresh, sender)), [1, 0]);
+        assert_eq!(next_sender(DataReuse::Warm, 0), 0);
     }
 }

@@ -17,9 +17,9 @@ use std::hint::black_box;
 use hikyaku::shared::{Parts as Division, Protocol, SharedOptions};
 use hikyaku::{Shared, World};
 
-use super::{Bare, Form, Kind, Parts, Point};
-use crate::arguments::Settings;
-use crate::control::{Answer, Command, Verb};
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts};
+use crate::arguments::BenchSettings;
+use crate::control::{BlockAnswer, BlockCommand, Verb};
 use crate::plan::Schedule;
 use crate::rank::{self, RankError};
 
@@ -33,24 +33,28 @@ const SIZES: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
 const SCHEDULE: Schedule = Schedule { batches: 4, repetitions: 1 };
 
 /// A point per number of rows and size of a row.
-pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     let counts = if settings.rows.is_empty() { &ROWS[..] } else { &settings.rows };
     let point = |rows: u32, bytes: u64| {
         let bytes = bytes.next_multiple_of(8).max(8);
         // Both ranks have half of the rows, at the same time.
         let half = rows.div_ceil(2);
-        let parts = Parts { lines: half, copies: f64::from(half), ..Parts::default() };
-        let by = |protocol| Form::by(protocol, "", Verb::Rows(protocol));
+        let parts = PartCounts { lines: half, copies: f64::from(half), ..PartCounts::default() };
+        let by = |protocol| MeasuredForm::by(protocol, "", Verb::Rows(protocol));
         let ours = Protocol::ALL.map(by).into();
-        let point = Point::new(Kind::Rows, 2, bytes, Bare::Parts(parts));
-        Point { apart: true, window: rows, fixed: Some(SCHEDULE), ours, ..point }
+        let point = MeasuredPoint::new(FigureKind::Rows, 2, bytes, Bare::Parts(parts));
+        MeasuredPoint { apart: true, window: rows, fixed: Some(SCHEDULE), ours, ..point }
     };
     counts.iter().flat_map(|rows| sizes.iter().map(|bytes| point(*rows, *bytes))).collect()
 }
 
 /// Every rank writes the rows of its parity; a repetition is a round.
-pub(crate) fn serve(world: &World, command: &Command, by: Protocol) -> Result<Answer, RankError> {
+pub(crate) fn serve(
+    world: &World,
+    command: &BlockCommand,
+    by: Protocol,
+) -> Result<BlockAnswer, RankError> {
     let (rows, columns) = (u64::from(command.window), command.bytes.div_ceil(8).max(1));
     let options =
         SharedOptions { parts: Division::Rows(1), protocol: Some(by), ..SharedOptions::default() };

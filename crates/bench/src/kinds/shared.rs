@@ -9,42 +9,45 @@ use std::hint::black_box;
 use hikyaku::shared::{ReadGuard, WriteGuard};
 use hikyaku::{Error, Shared, World};
 
-use super::{Bare, Form, Kind, Point};
-use crate::arguments::Settings;
-use crate::control::{Answer, Command, Verb};
+use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint};
+use crate::arguments::BenchSettings;
+use crate::control::{BlockAnswer, BlockCommand, Verb};
 use crate::rank::{self, RankError};
 
 const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
 
 /// The free one, and one hand-over per size.
-pub(crate) fn points(settings: &Settings) -> Vec<Point> {
+pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = sizes(settings);
-    let ours = vec![Form::heap("write", Verb::FreeWrite), Form::heap("read", Verb::FreeRead)];
-    let free = Point { ours, ..Point::new(Kind::Acquire, 2, 0, Bare::LINE) };
-    let turns = Form::heap("", Verb::SharedTurns);
-    let point = |bytes: &u64| Point {
+    let ours = vec![
+        MeasuredForm::heap("write", Verb::FreeWrite),
+        MeasuredForm::heap("read", Verb::FreeRead),
+    ];
+    let free = MeasuredPoint { ours, ..MeasuredPoint::new(FigureKind::Acquire, 2, 0, Bare::LINE) };
+    let turns = MeasuredForm::heap("", Verb::SharedTurns);
+    let point = |bytes: &u64| MeasuredPoint {
         ours: vec![turns],
-        ..Point::new(Kind::HandOver, 2, *bytes, Bare::Turns)
+        ..MeasuredPoint::new(FigureKind::HandOver, 2, *bytes, Bare::Turns)
     };
     std::iter::once(free).chain(sizes.iter().map(point)).collect()
 }
 
 /// The sizes asked for, in whole elements of eight bytes.
-pub(crate) fn sizes(settings: &Settings) -> Vec<u64> {
+pub(crate) fn sizes(settings: &BenchSettings) -> Vec<u64> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     sizes.iter().map(|bytes| bytes.next_multiple_of(8).max(8)).collect()
 }
 
-fn variable(world: &World, command: &Command) -> Result<Shared<u64>, RankError> {
+fn variable(world: &World, command: &BlockCommand) -> Result<Shared<u64>, RankError> {
     Ok(world.shared::<u64>("bench", &[command.bytes.div_ceil(8).max(1)])?)
 }
 
 /// Rank 0 acquires and lets go; the others look on.
 pub(crate) fn serve_free(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     acquire: impl Fn(&Shared<u64>) -> Result<(), Error>,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     let shared = variable(world, command)?;
     let first = world.rank() == 0;
     let answer = rank::whole(world, command, || if first { acquire(&shared) } else { Ok(()) });
@@ -73,16 +76,16 @@ pub(super) fn look(guard: &ReadGuard<u64>) {
 }
 
 /// Ranks 0 and 1 write in turns; a repetition is one turn of each.
-pub(crate) fn serve_turns(world: &World, command: &Command) -> Result<Answer, RankError> {
+pub(crate) fn serve_turns(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     take_turns(world, command, &variable(world, command)?)
 }
 
 /// Strict alternation of ranks 0 and 1.
 pub(crate) fn take_turns(
     world: &World,
-    command: &Command,
+    command: &BlockCommand,
     shared: &Shared<u64>,
-) -> Result<Answer, RankError> {
+) -> Result<BlockAnswer, RankError> {
     let mut own = vec![0; shared.shape()[0] as usize];
     let rank = u64::from(world.rank());
     let answer = rank::whole(world, command, || match rank {

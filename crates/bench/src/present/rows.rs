@@ -13,14 +13,14 @@ use hikyaku::shared::Protocol;
 use hikyaku_report::{Axis, Chart, LineChart, Series as Line, Unit as Shown};
 
 use super::units::{base, shown};
-use crate::kinds::Kind;
-use crate::results::{Figure, Results};
+use crate::kinds::FigureKind;
+use crate::results::{BenchResults, Figure};
 
 /// Bytes of a row in Figs. 11 and 12.
 const SIZES: [u64; 2] = [4 << 10, 16 << 10];
 
-fn cells(results: &Results) -> Vec<&Figure> {
-    results.of(Kind::Rows).collect()
+fn cells(results: &BenchResults) -> Vec<&Figure> {
+    results.of(FigureKind::Rows).collect()
 }
 
 /// The median of a protocol, in its figure's unit.
@@ -31,7 +31,7 @@ fn median(figure: &Figure, protocol: Protocol) -> Option<f64> {
 
 /// What the paper's figures show, of the cells that were measured: what to add to a file's name,
 /// and the chart.
-pub(super) fn charts(results: &Results) -> Vec<(String, Chart)> {
+pub(super) fn charts(results: &BenchResults) -> Vec<(String, Chart)> {
     let cells = cells(results);
     let counts = cells.iter().filter_map(|cell| cell.rows);
     let ends = [counts.clone().min(), counts.max()];
@@ -87,7 +87,7 @@ fn chart<'a>(
 }
 
 /// In how many cells who was faster, and how what is saved grows with the rows.
-pub(super) fn verdicts(results: &Results) -> Vec<String> {
+pub(super) fn verdicts(results: &BenchResults) -> Vec<String> {
     let cells = cells(results);
     let faster = |protocol: Protocol| {
         let pairs = cells
@@ -136,23 +136,23 @@ fn growth(cells: &[&Figure], bytes: u64, protocol: Protocol) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kinds::Unit;
+    use crate::kinds::FigureUnit;
     use crate::results::tests::{entry, example};
-    use crate::results::{Blocks, summarise};
+    use crate::results::{FormBlocks, summarise};
 
     /// Times of a round as `per_row` of each protocol says.
-    fn results(counts: &[u32], sizes: &[u64], per_row: [f64; 3]) -> Results {
+    fn results(counts: &[u32], sizes: &[u64], per_row: [f64; 3]) -> BenchResults {
         let mut results = example();
         let figure = results.figures[0].clone();
         let cell = |rows: u32, bytes: u64| {
             let by = |at: usize| {
                 let value = f64::from(rows) * (per_row[at] + bytes as f64 * 1e-6);
                 let entry = entry(Protocol::ALL[at].name(), true, &[(value, 1.0)]);
-                Blocks { place: at as u8, form: "", ..entry }
+                FormBlocks { place: at as u8, form: "", ..entry }
             };
             let (bare, series) = summarise(&[by(0), by(1), by(2)], true);
             let (rows, bytes) = (Some(rows), Some(bytes));
-            let (kind, unit) = (Kind::Rows, Unit::Milliseconds);
+            let (kind, unit) = (FigureKind::Rows, FigureUnit::Milliseconds);
             Figure { kind, unit, rows, bytes, bare, series, ..figure.clone() }
         };
         let all = counts.iter().flat_map(|rows| sizes.iter().map(|bytes| cell(*rows, *bytes)));

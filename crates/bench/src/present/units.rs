@@ -2,29 +2,31 @@
 
 use hikyaku_report::Unit as Shown;
 
-use crate::kinds::Unit;
+use crate::kinds::FigureUnit;
 
 /// A value in the base unit that the report crate shows.
-pub(super) fn base(unit: Unit, value: f64) -> f64 {
+pub(super) fn base(unit: FigureUnit, value: f64) -> f64 {
     value
         * match unit {
-            Unit::Nanoseconds => 1e-9,
-            Unit::Microseconds => 1e-6,
-            Unit::Milliseconds => 1e-3,
-            Unit::MillionsPerSecond => 1e6,
-            Unit::GigabytesPerSecond => 1e9,
-            Unit::Mebibytes => f64::from(1 << 20),
-            Unit::Percent => 1e-2,
+            FigureUnit::Nanoseconds => 1e-9,
+            FigureUnit::Microseconds => 1e-6,
+            FigureUnit::Milliseconds => 1e-3,
+            FigureUnit::MillionsPerSecond => 1e6,
+            FigureUnit::GigabytesPerSecond => 1e9,
+            FigureUnit::Mebibytes => f64::from(1 << 20),
+            FigureUnit::Percent => 1e-2,
         }
 }
 
 /// What the report crate calls it.
-pub(super) fn shown(unit: Unit) -> Shown {
+pub(super) fn shown(unit: FigureUnit) -> Shown {
     match unit {
-        Unit::Nanoseconds | Unit::Microseconds | Unit::Milliseconds => Shown::Seconds,
-        Unit::MillionsPerSecond => Shown::PerSecond,
-        Unit::GigabytesPerSecond => Shown::BytesPerSecond,
-        Unit::Mebibytes => Shown::Bytes,
-        Unit::Percent => Shown::Fraction,
+        FigureUnit::Nanoseconds | FigureUnit::Microseconds | FigureUnit::Milliseconds => {
+            Shown::Seconds
+        }
+        FigureUnit::MillionsPerSecond => Shown::PerSecond,
+        FigureUnit::GigabytesPerSecond => Shown::BytesPerSecond,
+        FigureUnit::Mebibytes => Shown::Bytes,
+        FigureUnit::Percent => Shown::Fraction,
     }
 }

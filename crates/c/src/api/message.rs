@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use hikyaku::{ANY_SOURCE, ANY_TAG, Op, Source, Tag};
 
 use super::{Type, number, rank_of, typed};
-use crate::failure::{Failure, OK, answer};
-use crate::pointer::{Data, Out, Room};
+use crate::failure::{CallFailure, OK, answer};
+use crate::pointer::{DataPointer, OutPointer, Room};
 use crate::rank;
 
 /// Any rank, or any tag.
@@ -38,13 +38,13 @@ pub(crate) struct Received {
     count: usize,
 }
 
-fn op_of(code: c_int) -> Result<Op, Failure> {
+fn op_of(code: c_int) -> Result<Op, CallFailure> {
     match code {
         SUM => Ok(Op::Sum),
         PRODUCT => Ok(Op::Product),
         MIN => Ok(Op::Min),
         MAX => Ok(Op::Max),
-        _ => Err(Failure::argument(format!(
+        _ => Err(CallFailure::argument(format!(
             "{code} is no operation: use one of hikyaku.h, such as HIKYAKU_SUM"
         ))),
     }
@@ -52,7 +52,7 @@ fn op_of(code: c_int) -> Result<Op, Failure> {
 
 #[unsafe(no_mangle)]
 extern "C" fn hikyaku_send(
-    data: Data<'_>,
+    data: DataPointer<'_>,
     count: usize,
     element: c_int,
     to: c_int,
@@ -76,7 +76,7 @@ extern "C" fn hikyaku_recv(
     element: c_int,
     from: c_int,
     tag: c_int,
-    received: Out<'_, Received>,
+    received: OutPointer<'_, Received>,
 ) -> c_int {
     answer(|| {
         rank::with(|rank| {

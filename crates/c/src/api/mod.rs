@@ -8,7 +8,7 @@ use std::ffi::c_int;
 
 use hikyaku::shared::Element;
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 macro_rules! types {
     ($($type:ident = $code:literal: $rust:ty,)*) => {
@@ -21,10 +21,10 @@ macro_rules! types {
 
         impl Type {
             /// The type of a code.
-            pub(crate) fn of(code: c_int) -> Result<Type, Failure> {
+            pub(crate) fn of(code: c_int) -> Result<Type, CallFailure> {
                 match code {
                     $($code => Ok(Type::$type),)*
-                    _ => Err(Failure::argument(format!(
+                    _ => Err(CallFailure::argument(format!(
                         "{code} is no type: use one of hikyaku.h, such as HIKYAKU_DOUBLE"
                     ))),
                 }
@@ -79,8 +79,9 @@ types! {
 }
 
 /// A rank, as C gives it.
-fn rank_of(number: c_int) -> Result<u32, Failure> {
-    u32::try_from(number).map_err(|_| Failure::argument(format!("rank {number} does not exist")))
+fn rank_of(number: c_int) -> Result<u32, CallFailure> {
+    u32::try_from(number)
+        .map_err(|_| CallFailure::argument(format!("rank {number} does not exist")))
 }
 
 /// A number as a result that is not negative.
@@ -102,8 +103,8 @@ pub(crate) fn constants() -> impl Iterator<Item = (&'static str, i64)> {
 #[cfg(test)]
 pub(crate) fn sizes() -> [usize; 4] {
     [
-        size_of::<shared::Shared>(),
-        size_of::<shared::Options>(),
+        size_of::<shared::SharedName>(),
+        size_of::<shared::VariableOptions>(),
         size_of::<shared::Marked>(),
         size_of::<message::Received>(),
     ]

@@ -8,21 +8,21 @@ use hikyaku::Error;
 use hikyaku::shared::{Element, Part, Parts, SharedOptions, State};
 
 use super::{Type, number};
-use crate::failure::{BUSY, Failure, OK, answer};
-use crate::pointer::{Data, In, Out, Room, Text};
-use crate::rank::{self, Hold, Rank, Variable};
+use crate::failure::{BUSY, CallFailure, OK, answer};
+use crate::pointer::{DataPointer, InPointer, OutPointer, Room, TextPointer};
+use crate::rank::{self, HeldGuard, HeldVariable, JoinedRank};
 
 /// Names a shared variable of this rank: `hikyaku_shared`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Shared {
+pub(crate) struct SharedName {
     number: u64,
 }
 
 /// How a variable is made: `hikyaku_options`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(crate) struct Options {
+pub(crate) struct VariableOptions {
     rows: u64,
     columns: u64,
     flags: u64,
@@ -70,17 +70,19 @@ pub(super) const CONSTANTS: [(&str, i64); 9] = [
     ("HIKYAKU_DIRTY", DIRTY as i64),
 ];
 
-impl Options {
-    fn read(self) -> Result<SharedOptions, Failure> {
-        let Options { rows, columns, flags } = self;
+impl VariableOptions {
+    fn read(self) -> Result<SharedOptions, CallFailure> {
+        let VariableOptions { rows, columns, flags } = self;
         if flags & !RECOVERABLE != 0 {
             let text = format!("options: flags {flags:#x} has bits that hikyaku.h does not name");
-            return Err(Failure::argument(text));
+            return Err(CallFailure::argument(text));
         }
         let parts = match (rows, columns) {
             (0, 0) => Parts::Whole,
             (0, _) => {
-                return Err(Failure::argument("options: columns without rows: tiles have both"));
+                return Err(CallFailure::argument(
+                    "options: columns without rows: tiles have both",
+                ));
             }
             (rows, 0) => Parts::Rows(rows),
             (rows, columns) => Parts::Tiles(rows, columns),
@@ -91,15 +93,15 @@ impl Options {
 
 /// The description of a new variable, if the arguments are valid.
 fn wanted<'c>(
-    name: Text<'c>,
+    name: TextPointer<'c>,
     element: c_int,
-    shape: (Data<'c>, usize),
-    options: In<'_, Options>,
-) -> Result<(&'c str, Type, &'c [u64], SharedOptions), Failure> {
+    shape: (DataPointer<'c>, usize),
+    options: InPointer<'_, VariableOptions>,
+) -> Result<(&'c str, Type, &'c [u64], SharedOptions), CallFailure> {
     let (shape, dimensions) = shape;
     if dimensions > DIMENSIONS_MOST {
         let text = format!("{dimensions} dimensions are too many: at most {DIMENSIONS_MOST}");
-        return Err(Failure::argument(text));
+        return Err(CallFailure::argument(text));
     }
     let options = options.get().unwrap_or_default().read()?;
     let shape = shape.read::<u64>(dimensions, "shape")?;
@@ -108,7 +110,7 @@ fn wanted<'c>(
 
 /// Joins the collective creation with arguments that every rank refuses: this rank's are invalid,
 /// and so the others get an error too instead of waiting for it.
-fn refuse(rank: &Rank) {
+fn refuse(rank: &JoinedRank) {
     let element = Element { name: "none".to_owned(), bytes: 0 };
     let name = "(none: an argument cannot be)";
     let refused = rank.world.shared_bytes(name, &[0], element, SharedOptions::default());
@@ -117,12 +119,12 @@ fn refuse(rank: &Rank) {
 
 #[unsafe(no_mangle)]
 extern "C" fn hikyaku_shared_create(
-    name: Text<'_>,
+    name: TextPointer<'_>,
     element: c_int,
     dimensions: usize,
-    shape: Data<'_>,
-    options: In<'_, Options>,
-    made: Out<'_, Shared>,
+    shape: DataPointer<'_>,
+    options: InPointer<'_, VariableOptions>,
+    made: OutPointer<'_, SharedName>,
 ) -> c_int {
     answer(|| {
         rank::with(|rank| {
@@ -130,14 +132,18 @@ extern "C" fn hikyaku_shared_create(
             let wanted = made.required("made").and_then(|made| Ok((made, wanted?)));
             let (made, (name, element, shape, options)) = wanted.inspect_err(|_| refuse(rank))?;
             let shared = rank.world.shared_bytes(name, shape, element.element(), options)?;
-            made.put(Shared { number: rank.add(shared, element) });
+            made.put(SharedName { number: rank.add(shared, element) });
             Ok(OK)
         })
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_shared_find(name: Text<'_>, element: c_int, found: Out<'_, Shared>) -> c_int {
+extern "C" fn hikyaku_shared_find(
+    name: TextPointer<'_>,
+    element: c_int,
+    found: OutPointer<'_, SharedName>,
+) -> c_int {
     answer(|| {
         rank::with(|rank| {
             let (name, element) = (name.read("name")?, Type::of(element)?);
@@ -147,22 +153,25 @@ extern "C" fn hikyaku_shared_find(name: Text<'_>, element: c_int, found: Out<'_,
             if *has != wants {
                 let text =
                     format!("the shared variable `{name}` has elements of {has}, not of {wants}");
-                return Err(Failure::argument(text));
+                return Err(CallFailure::argument(text));
             }
-            found.put(Shared { number: rank.add(shared, element) });
+            found.put(SharedName { number: rank.add(shared, element) });
             Ok(OK)
         })
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_shared_free(shared: Shared) -> c_int {
+extern "C" fn hikyaku_shared_free(shared: SharedName) -> c_int {
     answer(|| rank::with(|rank| rank.remove(shared.number).map(|()| OK)))
 }
 
 /// Runs a call about one variable.
 #[inline]
-fn about(shared: Shared, body: impl FnOnce(&Rc<Variable>) -> Result<c_int, Failure>) -> c_int {
+fn about(
+    shared: SharedName,
+    body: impl FnOnce(&Rc<HeldVariable>) -> Result<c_int, CallFailure>,
+) -> c_int {
     answer(|| rank::with(|rank| body(&rank.variable(shared.number)?)))
 }
 
@@ -175,13 +184,13 @@ enum Limit {
 
 impl Limit {
     #[inline]
-    fn of(timeout: i64) -> Result<Limit, Failure> {
+    fn of(timeout: i64) -> Result<Limit, CallFailure> {
         match timeout {
             WAIT => Ok(Limit::None),
             0 => Ok(Limit::Look),
             _ => {
                 u64::try_from(timeout).map(Duration::from_nanos).map(Limit::Within).map_err(|_| {
-                    Failure::argument(format!(
+                    CallFailure::argument(format!(
                         "timeout {timeout} cannot be: nanoseconds, 0 to look once, or HIKYAKU_WAIT"
                     ))
                 })
@@ -193,9 +202,9 @@ impl Limit {
 /// Acquires a part. `acquire` returns where its bytes begin, how many there are, and the guard.
 #[inline]
 fn begin<P: Copy>(
-    (shared, part, timeout): (Shared, u64, i64),
-    (data, count): (Out<'_, P>, Out<'_, usize>),
-    acquire: impl FnOnce(&Part<u8>, Limit) -> Result<Option<(P, usize, Hold)>, Error>,
+    (shared, part, timeout): (SharedName, u64, i64),
+    (data, count): (OutPointer<'_, P>, OutPointer<'_, usize>),
+    acquire: impl FnOnce(&Part<u8>, Limit) -> Result<Option<(P, usize, HeldGuard)>, Error>,
 ) -> c_int {
     about(shared, |variable| {
         let data = data.required("data")?;
@@ -211,11 +220,11 @@ fn begin<P: Copy>(
 
 #[unsafe(no_mangle)]
 extern "C" fn hikyaku_write_begin(
-    shared: Shared,
+    shared: SharedName,
     part: u64,
     timeout: i64,
-    data: Out<'_, *mut c_void>,
-    count: Out<'_, usize>,
+    data: OutPointer<'_, *mut c_void>,
+    count: OutPointer<'_, usize>,
 ) -> c_int {
     begin((shared, part, timeout), (data, count), |part, limit| {
         let guard = match limit {
@@ -223,17 +232,17 @@ extern "C" fn hikyaku_write_begin(
             Limit::Look => part.try_write()?,
             Limit::Within(time) => part.write_within(time)?,
         };
-        Ok(guard.map(|mut guard| (guard.as_mut_ptr().cast(), guard.len(), Hold::Write(guard))))
+        Ok(guard.map(|mut guard| (guard.as_mut_ptr().cast(), guard.len(), HeldGuard::Write(guard))))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hikyaku_read_begin(
-    shared: Shared,
+    shared: SharedName,
     part: u64,
     timeout: i64,
-    data: Out<'_, *const c_void>,
-    count: Out<'_, usize>,
+    data: OutPointer<'_, *const c_void>,
+    count: OutPointer<'_, usize>,
 ) -> c_int {
     begin((shared, part, timeout), (data, count), |part, limit| {
         let guard = match limit {
@@ -241,17 +250,21 @@ extern "C" fn hikyaku_read_begin(
             Limit::Look => part.try_read()?,
             Limit::Within(time) => part.read_within(time)?,
         };
-        Ok(guard.map(|guard| (guard.as_ptr().cast(), guard.len(), Hold::Read(guard))))
+        Ok(guard.map(|guard| (guard.as_ptr().cast(), guard.len(), HeldGuard::Read(guard))))
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_end(shared: Shared, part: u64) -> c_int {
+extern "C" fn hikyaku_end(shared: SharedName, part: u64) -> c_int {
     about(shared, |variable| variable.end(part).map(|()| OK))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_shared_mark(shared: Shared, part: u64, mark: Out<'_, Marked>) -> c_int {
+extern "C" fn hikyaku_shared_mark(
+    shared: SharedName,
+    part: u64,
+    mark: OutPointer<'_, Marked>,
+) -> c_int {
     about(shared, |variable| {
         let mark = mark.required("mark")?;
         let found = variable.mark(part)?;
@@ -267,7 +280,7 @@ extern "C" fn hikyaku_shared_mark(shared: Shared, part: u64, mark: Out<'_, Marke
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_shared_state(shared: Shared, part: u64) -> c_int {
+extern "C" fn hikyaku_shared_state(shared: SharedName, part: u64) -> c_int {
     about(shared, |variable| {
         Ok(match variable.shared.part(part)?.state()? {
             State::Wlock => WLOCK,
@@ -279,15 +292,15 @@ extern "C" fn hikyaku_shared_state(shared: Shared, part: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_shared_owner(shared: Shared, part: u64) -> c_int {
+extern "C" fn hikyaku_shared_owner(shared: SharedName, part: u64) -> c_int {
     about(shared, |variable| Ok(number(variable.shared.part(part)?.owner()?)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hikyaku_shared_moved(
-    shared: Shared,
-    bytes: Out<'_, u64>,
-    times: Out<'_, u64>,
+    shared: SharedName,
+    bytes: OutPointer<'_, u64>,
+    times: OutPointer<'_, u64>,
 ) -> c_int {
     about(shared, |variable| {
         let moved = variable.shared.moved();
@@ -298,7 +311,7 @@ extern "C" fn hikyaku_shared_moved(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_shared_parts(shared: Shared, parts: Out<'_, u64>) -> c_int {
+extern "C" fn hikyaku_shared_parts(shared: SharedName, parts: OutPointer<'_, u64>) -> c_int {
     about(shared, |variable| {
         parts.required("parts")?.put(variable.shared.parts());
         Ok(OK)
@@ -306,13 +319,13 @@ extern "C" fn hikyaku_shared_parts(shared: Shared, parts: Out<'_, u64>) -> c_int
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hikyaku_shared_shape(shared: Shared, room: usize, shape: Room<'_>) -> c_int {
+extern "C" fn hikyaku_shared_shape(shared: SharedName, room: usize, shape: Room<'_>) -> c_int {
     about(shared, |variable| fill(shape, room, variable.shared.shape()))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hikyaku_shared_part(
-    shared: Shared,
+    shared: SharedName,
     part: u64,
     room: usize,
     origin: Room<'_>,
@@ -326,7 +339,7 @@ extern "C" fn hikyaku_shared_part(
 }
 
 /// Stores as many of the numbers as there is room for, and returns how many there are.
-fn fill(into: Room<'_>, room: usize, numbers: &[u64]) -> Result<c_int, Failure> {
+fn fill(into: Room<'_>, room: usize, numbers: &[u64]) -> Result<c_int, CallFailure> {
     let fitting = if into.is_wanted() { room.min(numbers.len()) } else { 0 };
     into.open::<u64>(fitting, "the room for numbers")?.copy_from_slice(&numbers[..fitting]);
     Ok(number(numbers.len() as u32))

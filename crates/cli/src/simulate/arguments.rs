@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use hikyaku::{Operation, Time};
 use hikyaku_nic::units;
 
-use super::processes::Options;
+use super::processes::ProcessOptions;
 
 /// Run a program on a machine that is not there, in virtual time
 ///
@@ -16,7 +16,7 @@ use super::processes::Options;
 /// command gives the same result every time.
 #[derive(Debug, Args)]
 #[command(after_long_help = DETAILS, args_conflicts_with_subcommands = false)]
-pub(crate) struct Arguments {
+pub(crate) struct SimulateArguments {
     /// The machine file, or the name of one that comes with hikyaku
     #[arg(short, long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
@@ -76,10 +76,10 @@ pub(crate) struct Arguments {
 
     /// The program, and its own options: 'hikyaku simulate PROGRAM --help'
     #[command(subcommand)]
-    pub(crate) program: Option<Program>,
+    pub(crate) program: Option<BuiltinProgram>,
 
     #[command(flatten)]
-    pub(crate) processes: Options,
+    pub(crate) processes: ProcessOptions,
 
     /// A program of processes, as 'hikyaku run' starts it: everything after '--'
     #[arg(last = true, value_name = "COMMAND")]
@@ -116,7 +116,7 @@ Examples:
 /// A program that comes along.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 #[command(disable_help_subcommand = true)]
-pub(crate) enum Program {
+pub(crate) enum BuiltinProgram {
     /// A message to and fro between the first rank and the last
     Pingpong {
         /// Bytes of a message, such as 8, 1K, 64KiB
@@ -190,35 +190,35 @@ pub(crate) enum Program {
         per_cell: Time,
     },
     /// Wait for all
-    Barrier(Collective),
+    Barrier(CollectiveArguments),
     /// One rank's data to all
-    Broadcast(Collective),
+    Broadcast(CollectiveArguments),
     /// All ranks' data combined, at one
-    Reduce(Collective),
+    Reduce(CollectiveArguments),
     /// All ranks' data combined, at all
-    Allreduce(Collective),
+    Allreduce(CollectiveArguments),
     /// A part of each to one
-    Gather(Collective),
+    Gather(CollectiveArguments),
     /// A part to each from one
-    Scatter(Collective),
+    Scatter(CollectiveArguments),
     /// A part of each to all
-    Allgather(Collective),
+    Allgather(CollectiveArguments),
     /// A part of each to each
-    Alltoall(Collective),
+    Alltoall(CollectiveArguments),
     /// The same, of parts that lie in two pieces
-    Alltoallw(Collective),
+    Alltoallw(CollectiveArguments),
     /// All ranks' data combined, a part at each
     #[command(name = "reduce_scatter")]
-    ReduceScatter(Collective),
+    ReduceScatter(CollectiveArguments),
     /// Data of all ranks up to this one combined
-    Scan(Collective),
+    Scan(CollectiveArguments),
     /// Data of all ranks before this one combined
-    Exscan(Collective),
+    Exscan(CollectiveArguments),
 }
 
 /// How a collective is run.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub(crate) struct Collective {
+pub(crate) struct CollectiveArguments {
     /// Bytes of a part: what a rank contributes, or gives to each other rank
     #[arg(long, default_value = "8", value_parser = units::size)]
     pub(crate) size: u64,
@@ -236,39 +236,39 @@ pub(crate) struct Collective {
     pub(crate) repeat: u32,
 }
 
-impl Program {
+impl BuiltinProgram {
     /// The collective that it is, if it is one.
-    pub(crate) fn collective(&self) -> Option<(Operation, &Collective)> {
+    pub(crate) fn collective(&self) -> Option<(Operation, &CollectiveArguments)> {
         let operation = match self {
-            Program::Barrier(_) => Operation::Barrier,
-            Program::Broadcast(_) => Operation::Broadcast,
-            Program::Reduce(_) => Operation::Reduce,
-            Program::Allreduce(_) => Operation::Allreduce,
-            Program::Gather(_) => Operation::Gather,
-            Program::Scatter(_) => Operation::Scatter,
-            Program::Allgather(_) => Operation::Allgather,
-            Program::Alltoall(_) => Operation::Alltoall,
-            Program::Alltoallw(_) => Operation::Alltoallw,
-            Program::ReduceScatter(_) => Operation::ReduceScatter,
-            Program::Scan(_) => Operation::Scan,
-            Program::Exscan(_) => Operation::Exscan,
-            Program::Pingpong { .. } | Program::Ring { .. } => return None,
-            Program::Halo { .. } | Program::Random { .. } => return None,
-            Program::Heat { .. } | Program::Cg { .. } => return None,
+            BuiltinProgram::Barrier(_) => Operation::Barrier,
+            BuiltinProgram::Broadcast(_) => Operation::Broadcast,
+            BuiltinProgram::Reduce(_) => Operation::Reduce,
+            BuiltinProgram::Allreduce(_) => Operation::Allreduce,
+            BuiltinProgram::Gather(_) => Operation::Gather,
+            BuiltinProgram::Scatter(_) => Operation::Scatter,
+            BuiltinProgram::Allgather(_) => Operation::Allgather,
+            BuiltinProgram::Alltoall(_) => Operation::Alltoall,
+            BuiltinProgram::Alltoallw(_) => Operation::Alltoallw,
+            BuiltinProgram::ReduceScatter(_) => Operation::ReduceScatter,
+            BuiltinProgram::Scan(_) => Operation::Scan,
+            BuiltinProgram::Exscan(_) => Operation::Exscan,
+            BuiltinProgram::Pingpong { .. } | BuiltinProgram::Ring { .. } => return None,
+            BuiltinProgram::Halo { .. } | BuiltinProgram::Random { .. } => return None,
+            BuiltinProgram::Heat { .. } | BuiltinProgram::Cg { .. } => return None,
         };
         match self {
-            Program::Barrier(how)
-            | Program::Broadcast(how)
-            | Program::Reduce(how)
-            | Program::Allreduce(how)
-            | Program::Gather(how)
-            | Program::Scatter(how)
-            | Program::Allgather(how)
-            | Program::Alltoall(how)
-            | Program::Alltoallw(how)
-            | Program::ReduceScatter(how)
-            | Program::Scan(how)
-            | Program::Exscan(how) => Some((operation, how)),
+            BuiltinProgram::Barrier(how)
+            | BuiltinProgram::Broadcast(how)
+            | BuiltinProgram::Reduce(how)
+            | BuiltinProgram::Allreduce(how)
+            | BuiltinProgram::Gather(how)
+            | BuiltinProgram::Scatter(how)
+            | BuiltinProgram::Allgather(how)
+            | BuiltinProgram::Alltoall(how)
+            | BuiltinProgram::Alltoallw(how)
+            | BuiltinProgram::ReduceScatter(how)
+            | BuiltinProgram::Scan(how)
+            | BuiltinProgram::Exscan(how) => Some((operation, how)),
             _ => None,
         }
     }
@@ -276,12 +276,12 @@ impl Program {
     /// Its name on the command line.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Program::Pingpong { .. } => "pingpong",
-            Program::Ring { .. } => "ring",
-            Program::Halo { .. } => "halo",
-            Program::Random { .. } => "random",
-            Program::Heat { .. } => "heat",
-            Program::Cg { .. } => "cg",
+            BuiltinProgram::Pingpong { .. } => "pingpong",
+            BuiltinProgram::Ring { .. } => "ring",
+            BuiltinProgram::Halo { .. } => "halo",
+            BuiltinProgram::Random { .. } => "random",
+            BuiltinProgram::Heat { .. } => "heat",
+            BuiltinProgram::Cg { .. } => "cg",
             other => other.collective().map_or("", |(operation, _)| operation.name()),
         }
     }

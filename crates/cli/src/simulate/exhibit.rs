@@ -9,7 +9,7 @@ use hikyaku_sim::engine::{Sim, Trace};
 use hikyaku_sim::topology::Topology;
 use thiserror::Error;
 
-use super::story::{Limits, tell};
+use super::story::{StoryLimits, tell};
 
 /// Records that a run keeps, 32 bytes each; what comes later is counted and said.
 const MOST_RECORDS: usize = 4 << 20;
@@ -68,12 +68,12 @@ impl Exhibit {
         links: Option<&dyn Topology>,
         page: impl FnOnce(&Timeline) -> Page,
     ) -> Result<(), ExhibitError> {
-        let story = |limits: &Limits| tell(trace, title, links, limits);
+        let story = |limits: &StoryLimits| tell(trace, title, links, limits);
         if let Some(file) = &self.trace {
-            write(file, &story(&Limits::FILE).to_trace())?;
+            write(file, &story(&StoryLimits::FILE).to_trace())?;
         }
         if let Some(file) = &self.timeline {
-            let timeline = story(&Limits::PAGE);
+            let timeline = story(&StoryLimits::PAGE);
             let text = match is(file, "svg") {
                 true => timeline.to_svg(),
                 false => page(&timeline).to_html(),
@@ -93,7 +93,7 @@ fn write(file: &Path, text: &str) -> Result<(), ExhibitError> {
 }
 
 /// What a page says of a run beside its timeline.
-pub(crate) struct Facts<'r> {
+pub(crate) struct RunFacts<'r> {
     pub(crate) title: &'r str,
     /// Virtual time at its end, seconds.
     pub(crate) end: f64,
@@ -106,7 +106,7 @@ pub(crate) struct Facts<'r> {
 }
 
 /// The page: what it was, the timeline, links and ranks as tables.
-pub(crate) fn page(run: &Facts<'_>, timeline: &Timeline) -> Page {
+pub(crate) fn page(run: &RunFacts<'_>, timeline: &Timeline) -> Page {
     let mut page = Page::new(run.title);
     let [computing, calling, waiting] = run.shares.map(|share| Unit::Fraction.format(share));
     let mut facts = vec![

@@ -1,9 +1,9 @@
 //! `hikyaku simulate`: a program on a machine that is not there.
 //!
 //! ```text
-//!   Arguments ──► Setting: machine, ranks, payload, seed        one line on what makes no sense
+//!   arguments ──► Setting: machine, ranks, payload, seed        one line on what makes no sense
 //!                    │
-//!                    ├── built-in program ──► programs.rs ──► Job ──► watch.rs ──► Outcome
+//!                    ├── built-in program ──► programs.rs ──► job ──► watch.rs ──► RunOutcome
 //!                    │                            │ trace
 //!                    │                            └──► story.rs ──► exhibit.rs: page, SVG, JSON
 //!                    └── -- ./program     ──► processes.rs
@@ -30,11 +30,11 @@ use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{self, Payload};
 
-pub(crate) use arguments::Arguments;
-use arguments::Program;
-use outcome::Outcome;
+use arguments::BuiltinProgram;
+pub(crate) use arguments::SimulateArguments;
+use outcome::RunOutcome;
 use setting::{INTERRUPTED, MEMORY_LATENCY, MOST_RANKS, Setting, SettingError};
-use watch::{STEPS, Watch};
+use watch::{RunWatch, STEPS};
 
 use crate::exit::{USAGE, print, say};
 
@@ -42,7 +42,7 @@ use crate::exit::{USAGE, print, say};
 const FAILED: u8 = 3;
 
 /// Simulates what the command line says.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &SimulateArguments) -> ExitCode {
     if let Some(name) = &arguments.what_if {
         return question::run(name, &arguments.output);
     }
@@ -66,7 +66,7 @@ fn refuse(error: &SettingError) -> ExitCode {
 }
 
 /// Runs a built-in program and prints what came of it.
-fn run_built_in(setting: &Setting, program: &Program) -> ExitCode {
+fn run_built_in(setting: &Setting, program: &BuiltinProgram) -> ExitCode {
     let (outcome, ended) = match simulate(setting, program) {
         Ok(ended) => ended,
         Err(error) => return refuse(&error),
@@ -80,12 +80,12 @@ fn run_built_in(setting: &Setting, program: &Program) -> ExitCode {
         return error.end();
     }
     match ended {
-        Ended::Right => ExitCode::SUCCESS,
-        Ended::Interrupted => {
+        RunEnd::Right => ExitCode::SUCCESS,
+        RunEnd::Interrupted => {
             say(format_args!("interrupted: the report covers the run up to then"));
             ExitCode::from(INTERRUPTED)
         }
-        Ended::Failed(why) => {
+        RunEnd::Failed(why) => {
             say(why);
             ExitCode::from(FAILED)
         }
@@ -94,30 +94,34 @@ fn run_built_in(setting: &Setting, program: &Program) -> ExitCode {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Ended {
+enum RunEnd {
     Right,
     Interrupted,
     Failed(String),
 }
 
 /// Runs a program to its end, or as far as it gets.
-fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), SettingError> {
+fn simulate(
+    setting: &Setting,
+    program: &BuiltinProgram,
+) -> Result<(RunOutcome, RunEnd), SettingError> {
     let Setting { machine, job: config, seed, exhibit } = setting;
     let before = resident();
     let simulation = Simulation::new(*seed);
     let sync = machine.synchronisation(&simulation, config.ranks.div_ceil(config.ranks_per_node));
-    let parts = programs::Job { ranks: config.ranks, seed: *seed, payload: config.payload, sync };
+    let parts =
+        programs::ProgramJob { ranks: config.ranks, seed: *seed, payload: config.payload, sync };
     let maker = programs::maker(program, parts)?;
     exhibit.prepare(&simulation);
     let installed = machine.install(&simulation);
     let job = job::Job::new(&simulation, *config, installed.carrier);
     let job = job.expect("that the ranks fit the machine was checked");
     let results = job.launch(maker);
-    let mut watch = Watch::start();
+    let mut watch = RunWatch::start();
     let ran = simulation.run_observed(STEPS, |progress| watch.observe(progress, job.in_flight()));
     watch.finish();
     let report = job.progress(&results);
-    let mut outcome = Outcome {
+    let mut outcome = RunOutcome {
         title: title(setting, program),
         end: report.iter().map(|(end, _, _)| *end).max().unwrap_or_default(),
         ranks: report.iter().map(|(end, usage, _)| (*end, *usage)).collect(),
@@ -135,15 +139,15 @@ fn simulate(setting: &Setting, program: &Program) -> Result<(Outcome, Ended), Se
     outcome.shown = shown;
     let wrong = report.into_iter().find_map(|(_, _, answer)| answer?.err());
     let ended = match (ran.map_err(|error| job.explain(error)), wrong) {
-        (Err(SimError::Stopped { .. }), _) if watch.interrupted() => Ended::Interrupted,
-        (_, Some(wrong)) => Ended::Failed(wrong),
-        (Err(error), None) => Ended::Failed(error.to_string()),
-        (Ok(()), None) => Ended::Right,
+        (Err(SimError::Stopped { .. }), _) if watch.interrupted() => RunEnd::Interrupted,
+        (_, Some(wrong)) => RunEnd::Failed(wrong),
+        (Err(error), None) => RunEnd::Failed(error.to_string()),
+        (Ok(()), None) => RunEnd::Right,
     };
     Ok((outcome, ended))
 }
 
-fn title(setting: &Setting, program: &Program) -> String {
+fn title(setting: &Setting, program: &BuiltinProgram) -> String {
     let Setting { machine, job, seed, .. } = setting;
     let (name, ranks, topology) = (program.name(), job.ranks, machine.topology().name());
     format!("{name}, {ranks} ranks on {} ({topology}), seed {seed}", machine.name)

@@ -3,14 +3,14 @@
 use hikyaku_report::{Cell, Table, Unit};
 use hikyaku_sim::job::{Totals, Usage};
 
-use super::exhibit::{ExhibitError, Facts};
+use super::exhibit::{ExhibitError, RunFacts};
 
 /// Ranks that are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
 
 /// What became of a run.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct RunOutcome {
     /// What ran on what, in one line.
     pub(crate) title: String,
     /// Virtual time at the end of the last rank.
@@ -33,10 +33,10 @@ pub(crate) struct Outcome {
     pub(crate) shown: Result<(), ExhibitError>,
 }
 
-impl Default for Outcome {
+impl Default for RunOutcome {
     /// A run in which nothing happened.
-    fn default() -> Outcome {
-        Outcome {
+    fn default() -> RunOutcome {
+        RunOutcome {
             title: String::new(),
             end: hikyaku::Time::ZERO,
             ranks: Vec::new(),
@@ -51,7 +51,7 @@ impl Default for Outcome {
     }
 }
 
-impl Outcome {
+impl RunOutcome {
     /// The report on a terminal.
     pub(crate) fn to_text(&self) -> String {
         let (summary, by_rank) = (self.summary("").to_text(), self.by_rank("").to_text());
@@ -63,8 +63,8 @@ impl Outcome {
     }
 
     /// What a page says of it.
-    pub(super) fn facts(&self) -> Facts<'_> {
-        Facts {
+    pub(super) fn facts(&self) -> RunFacts<'_> {
+        RunFacts {
             title: &self.title,
             end: self.end.seconds(),
             messages: self.totals.sent,
@@ -189,13 +189,13 @@ mod tests {
 
     use super::*;
 
-    fn outcome(ranks: u32) -> Outcome {
+    fn outcome(ranks: u32) -> RunOutcome {
         let usage = |rank: u32| {
             let totals = Totals { sent: 1, bytes_sent: u64::from(rank), ..Totals::default() };
             let computing = Time::from_nanoseconds(u64::from(rank));
             (Time::from_nanoseconds(1_000), Usage { computing, calling: Time::ZERO, totals })
         };
-        Outcome { ranks: (0..ranks).map(usage).collect(), seconds: 0.5, ..Outcome::default() }
+        RunOutcome { ranks: (0..ranks).map(usage).collect(), seconds: 0.5, ..RunOutcome::default() }
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_did_not_happen_has_no_rate() {
-        let text = Outcome::default().to_text();
+        let text = RunOutcome::default().to_text();
         assert!(!text.contains("NaN") && !text.contains("n/a"), "{text}");
     }
 }

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use clap::Args;
 use hikyaku::shared::{NotASeed, Protocol};
-use hikyaku_launch::processes::{Computing, Processes, RankReport, Report};
+use hikyaku_launch::processes::{Computing, Processes, RankReport, VirtualReport};
 use hikyaku_launch::{FullPolicy, Launch};
 use hikyaku_report::{Cell, Table, Unit};
 
 use super::Setting;
-use super::exhibit::{self, ExhibitError, Facts};
+use super::exhibit::{self, ExhibitError, RunFacts};
 use crate::exit::{say, say_as_it_is};
 use crate::run::WhenFull;
 
@@ -30,7 +30,7 @@ const MOST_RECORDS: usize = 50_000_000;
 /// What only processes have.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Processes (everything after '--')")]
-pub(crate) struct Options {
+pub(crate) struct ProcessOptions {
     /// What computing between calls takes: `given`, what the program says with World::compute, or
     /// `measured`, what the processor takes for it here, or `measured=F`, F times that
     #[arg(long, value_name = "HOW", value_parser = parse_computing, default_value = "given")]
@@ -73,7 +73,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the processes of a command on a simulated machine.
-pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) -> ExitCode {
+pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOptions) -> ExitCode {
     let mut words = command.iter().cloned();
     let program = words.next().unwrap_or_default();
     let mut launch = Launch {
@@ -109,7 +109,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &Options) ->
 }
 
 /// Says what there is to say, and ends as the job did.
-fn finish(setting: &Setting, options: &Options, report: &Report) -> ExitCode {
+fn finish(setting: &Setting, options: &ProcessOptions, report: &VirtualReport) -> ExitCode {
     let mut code = u8::try_from(report.outcome.code).unwrap_or(u8::MAX);
     let mut wrote = |path: &Path, written: io::Result<()>| {
         if let Err(error) = written {
@@ -139,7 +139,7 @@ fn finish(setting: &Setting, options: &Options, report: &Report) -> ExitCode {
 }
 
 /// Writes trace and timeline, if they are asked for.
-fn show(setting: &Setting, report: &Report) -> Result<(), ExhibitError> {
+fn show(setting: &Setting, report: &VirtualReport) -> Result<(), ExhibitError> {
     let title = title(setting, report);
     let whole: f64 = report.ranks.iter().map(|rank| rank.time.seconds()).sum();
     let share = |of: fn(&RankReport) -> hikyaku::Time| {
@@ -147,7 +147,7 @@ fn show(setting: &Setting, report: &Report) -> Result<(), ExhibitError> {
         if whole > 0.0 { part / whole } else { 0.0 }
     };
     let notes = [note(setting)];
-    let facts = Facts {
+    let facts = RunFacts {
         title: &title,
         end: report.end().seconds(),
         messages: report.ranks.iter().map(|rank| rank.messages).sum(),
@@ -165,7 +165,7 @@ fn show(setting: &Setting, report: &Report) -> Result<(), ExhibitError> {
     setting.exhibit.show(&report.trace, &title, Some(&*topology), page)
 }
 
-fn title(setting: &Setting, report: &Report) -> String {
+fn title(setting: &Setting, report: &VirtualReport) -> String {
     let ranks = report.ranks.len();
     let (machine, shape) = (&setting.machine.name, setting.machine.topology().name());
     format!("{ranks} processes on {machine} ({shape}), in virtual time")
@@ -180,7 +180,7 @@ fn note(setting: &Setting) -> String {
     )
 }
 
-fn records(report: &Report) -> String {
+fn records(report: &VirtualReport) -> String {
     let mut text = String::from("picoseconds,what,who,whom,how_much\n");
     for record in report.trace.records() {
         let (time, kind) = (record.time.picoseconds(), format!("{:?}", record.kind));
@@ -196,13 +196,13 @@ fn records(report: &Report) -> String {
 }
 
 /// The report on a terminal.
-fn to_text(setting: &Setting, report: &Report) -> String {
+fn to_text(setting: &Setting, report: &VirtualReport) -> String {
     let (title, note) = (title(setting, report), note(setting));
     let (summary, by_rank) = (summary("", report), by_rank("", report));
     format!("{title}\n\n{}\n{}\n{note}\n", summary.to_text(), by_rank.to_text())
 }
 
-fn summary(caption: &str, report: &Report) -> Table {
+fn summary(caption: &str, report: &VirtualReport) -> Table {
     let mut table = Table::new(caption, ["", "in virtual time", "of wall time"]);
     let (end, wall) = (report.end().seconds(), report.wall.as_secs_f64());
     let rate = |count: f64, time: f64| match time > 0.0 {
@@ -226,7 +226,7 @@ fn summary(caption: &str, report: &Report) -> Table {
     table
 }
 
-fn by_rank(caption: &str, report: &Report) -> Table {
+fn by_rank(caption: &str, report: &VirtualReport) -> Table {
     let head = ["rank", "ended", "computing", "in calls", "waiting", "messages", "bytes", "calls"];
     let mut table = Table::new(caption, head);
     let rows: Vec<[f64; 7]> = report.ranks.iter().map(columns).collect();

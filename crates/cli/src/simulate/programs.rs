@@ -3,13 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::simulated::{Plane, SimulatedRank, Unit, collective, conjugate_gradients, heat};
+use crate::simulated::{BufferUnit, Plane, SimulatedRank, collective, conjugate_gradients, heat};
 use hikyaku::{Choices, Operation, UnknownChoice};
 use hikyaku_sim::job::{Payload, Rank};
 use hikyaku_sim::model::cenju4::Synchronisation;
-use hikyaku_sim::program::{Halo, PingPong, Random, Ring, balanced};
+use hikyaku_sim::program::{Halo, PingPong, RandomTraffic, Ring, balanced};
 
-use super::arguments::{Collective, Program};
+use super::arguments::{BuiltinProgram, CollectiveArguments};
 
 /// The answer of one rank: nothing, or a line on what went wrong.
 pub(crate) type Answer = Result<(), String>;
@@ -22,7 +22,7 @@ pub(crate) type Maker = Box<dyn Fn(Rank) -> Body>;
 
 /// What a program needs to know of its job.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct ProgramJob {
     pub(crate) ranks: u32,
     pub(crate) seed: u64,
     pub(crate) payload: Payload,
@@ -34,25 +34,27 @@ pub(crate) struct Job {
 ///
 /// # Errors
 /// There is no algorithm of the name that was given.
-pub(crate) fn maker(program: &Program, job: Job) -> Result<Maker, UnknownChoice> {
+pub(crate) fn maker(program: &BuiltinProgram, job: ProgramJob) -> Result<Maker, UnknownChoice> {
     Ok(match *program {
-        Program::Pingpong { size: bytes, rounds } => {
+        BuiltinProgram::Pingpong { size: bytes, rounds } => {
             each(move |rank| PingPong { bytes, rounds }.run(rank))
         }
-        Program::Ring { size: bytes, steps } => each(move |rank| Ring { bytes, steps }.run(rank)),
-        Program::Halo { dims, size, steps, compute } => {
+        BuiltinProgram::Ring { size: bytes, steps } => {
+            each(move |rank| Ring { bytes, steps }.run(rank))
+        }
+        BuiltinProgram::Halo { dims, size, steps, compute } => {
             let halo = Halo::new(&balanced(job.ranks, dims), size, steps, compute);
             each(move |rank| halo.clone().run(rank))
         }
-        Program::Random { size, messages, gap } => {
-            let random = Random::new(job.seed, job.ranks, size, messages, gap);
+        BuiltinProgram::Random { size, messages, gap } => {
+            let random = RandomTraffic::new(job.seed, job.ranks, size, messages, gap);
             each(move |rank| random.clone().run(rank))
         }
-        Program::Heat { side, steps, check_every, per_cell } => {
+        BuiltinProgram::Heat { side, steps, check_every, per_cell } => {
             let plane = Plane { side, steps, check_every, per_cell };
             each(move |rank| heat(rank, plane))
         }
-        Program::Cg { side, iterations, per_cell } => {
+        BuiltinProgram::Cg { side, iterations, per_cell } => {
             let plane = Plane { side, steps: iterations, check_every: 1, per_cell };
             each(move |rank| conjugate_gradients(rank, plane))
         }
@@ -75,7 +77,11 @@ where
     })
 }
 
-fn collectives(operation: Operation, how: &Collective, job: Job) -> Result<Maker, UnknownChoice> {
+fn collectives(
+    operation: Operation,
+    how: &CollectiveArguments,
+    job: ProgramJob,
+) -> Result<Maker, UnknownChoice> {
     let mut choices = Choices::default();
     if let Some(name) = &how.algorithm {
         choices.choose(operation, name)?;
@@ -93,7 +99,7 @@ fn collectives(operation: Operation, how: &Collective, job: Job) -> Result<Maker
     })
 }
 
-async fn repeated<U: Unit>(
+async fn repeated<U: BufferUnit>(
     group: SimulatedRank<U>,
     operation: Operation,
     choices: Choices,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hikyaku_report::Page;
-use hikyaku_reproduce::what_if::{Answer, WHAT_IFS, WhatIf, what_if};
+use hikyaku_reproduce::what_if::{WHAT_IFS, WhatIf, WhatIfAnswer, what_if};
 
 use crate::exit::{USAGE, print, say};
 
@@ -32,7 +32,7 @@ pub(super) fn run(name: &str, output: &Path) -> ExitCode {
 }
 
 /// Writes the page and the tables, and gives what there is to read on a terminal.
-fn write(question: &WhatIf, answer: &Answer, output: &Path) -> io::Result<String> {
+fn write(question: &WhatIf, answer: &WhatIfAnswer, output: &Path) -> io::Result<String> {
     fs::create_dir_all(output)?;
     let mut page = Page::new(question.title);
     page.lead(&answer.findings.join(" ")).note(&answer.setup);

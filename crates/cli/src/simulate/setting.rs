@@ -8,9 +8,9 @@ use hikyaku_sim::machine::Machine;
 use hikyaku_sim::network::Rate;
 use thiserror::Error;
 
-use super::arguments::Arguments;
+use super::arguments::SimulateArguments;
 use super::exhibit::Exhibit;
-use crate::machine::{LoadError, load};
+use crate::machine::{MachineLoadError, load};
 
 /// Interrupted, as shells count: 128 and the number of the signal.
 pub(super) const INTERRUPTED: u8 = 130;
@@ -64,7 +64,7 @@ pub(super) enum SettingError {
     },
     /// The machine file.
     #[error(transparent)]
-    Machine(#[from] LoadError),
+    Machine(#[from] MachineLoadError),
     /// The algorithm.
     #[error(transparent)]
     Choice(#[from] UnknownChoice),
@@ -87,7 +87,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    pub(super) fn new(arguments: &Arguments) -> Result<Setting, SettingError> {
+    pub(super) fn new(arguments: &SimulateArguments) -> Result<Setting, SettingError> {
         let file = arguments.machine.as_deref().ok_or(SettingError::Missing("--machine FILE"))?;
         let ranks = arguments.ranks.ok_or(SettingError::Missing("-n RANKS"))?;
         let mut machine = load(file)?;

@@ -10,13 +10,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hikyaku_report::{Activity, Flow, Lane, Link, Slice, Timeline};
-use hikyaku_sim::engine::{Record, RecordKind, Trace};
+use hikyaku_report::{Activity, Flow, Lane, NetworkLink, Slice, Timeline};
+use hikyaku_sim::engine::{RecordKind, Trace, TraceRecord};
 use hikyaku_sim::topology::{Topology, Vertex};
 
 /// What fits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct StoryLimits {
     /// Ranks, from the first on.
     pub(super) ranks: usize,
     /// Messages among them; the window of time ends where there would be more.
@@ -27,13 +27,14 @@ pub(super) struct Limits {
     pub(super) parts: usize,
 }
 
-impl Limits {
+impl StoryLimits {
     /// A page that a browser opens without a wait.
-    pub(super) const PAGE: Limits = Limits { ranks: 64, messages: 2_000, links: 16, parts: 400 };
+    pub(super) const PAGE: StoryLimits =
+        StoryLimits { ranks: 64, messages: 2_000, links: 16, parts: 400 };
 
     /// A file for a viewer that is made for large ones.
-    pub(super) const FILE: Limits =
-        Limits { ranks: 4_096, messages: 400_000, links: 64, parts: 1_000 };
+    pub(super) const FILE: StoryLimits =
+        StoryLimits { ranks: 4_096, messages: 400_000, links: 64, parts: 1_000 };
 }
 
 /// Tells what the records of a run say. `links` names the links that they number.
@@ -41,9 +42,9 @@ pub(super) fn tell(
     trace: &Trace,
     title: &str,
     links: Option<&dyn Topology>,
-    limits: &Limits,
+    limits: &StoryLimits,
 ) -> Timeline {
-    let mut reader = Reader::default();
+    let mut reader = RecordReader::default();
     trace.records().iter().for_each(|record| reader.read(record));
     let mut timeline = reader.timeline(trace, limits);
     timeline.title = title.to_owned();
@@ -103,7 +104,7 @@ struct Travel {
 
 /// All records, by what they are about.
 #[derive(Debug, Default)]
-struct Reader {
+struct RecordReader {
     ranks: BTreeMap<u32, Diary>,
     travelling: BTreeMap<(u32, u32), VecDeque<(u64, u64)>>,
     travels: Vec<Travel>,
@@ -112,9 +113,9 @@ struct Reader {
     end: u64,
 }
 
-impl Reader {
-    fn read(&mut self, record: &Record) {
-        let Record { kind, who, whom, what, .. } = *record;
+impl RecordReader {
+    fn read(&mut self, record: &TraceRecord) {
+        let TraceRecord { kind, who, whom, what, .. } = *record;
         let time = record.time.picoseconds();
         match kind {
             RecordKind::Link => {
@@ -165,7 +166,7 @@ impl Reader {
     }
 
     /// Ranks and messages as far as the limits allow.
-    fn timeline(&mut self, trace: &Trace, limits: &Limits) -> Timeline {
+    fn timeline(&mut self, trace: &Trace, limits: &StoryLimits) -> Timeline {
         let shown: Vec<u32> = self.ranks.keys().copied().take(limits.ranks).collect();
         let lane_of = |rank: u32| shown.binary_search(&rank).ok();
         let mut left_out = Vec::new();
@@ -209,13 +210,13 @@ impl Reader {
     }
 
     /// The busiest links within the window.
-    fn add_links(&self, timeline: &mut Timeline, topology: &dyn Topology, limits: &Limits) {
+    fn add_links(&self, timeline: &mut Timeline, topology: &dyn Topology, limits: &StoryLimits) {
         let end = (timeline.window.1 * 1e12).round() as u64;
         let link = |(&number, carried): (&u32, &Vec<(u64, u64)>)| {
             let name = name_of(topology, number);
-            Link { name, busy: utilisation(carried, end, limits.parts) }
+            NetworkLink { name, busy: utilisation(carried, end, limits.parts) }
         };
-        let mut links: Vec<Link> = self.links.iter().map(link).collect();
+        let mut links: Vec<NetworkLink> = self.links.iter().map(link).collect();
         links.sort_by(|one, other| other.mean().total_cmp(&one.mean()));
         let all = links.len();
         links.truncate(limits.links);
@@ -314,7 +315,7 @@ mod tests {
         trace.records_on(100);
         let name = trace.number("step");
         let mut add = |time, kind, who, whom, what| {
-            trace.add(Record { time: Time::from_picoseconds(time), kind, who, whom, what });
+            trace.add(TraceRecord { time: Time::from_picoseconds(time), kind, who, whom, what });
         };
         add(0, RecordKind::Enter, 0, 0, name);
         add(0, RecordKind::Compute, 0, 0, 10);
@@ -331,13 +332,13 @@ mod tests {
         trace
     }
 
-    fn told(limits: &Limits) -> Timeline {
+    fn told(limits: &StoryLimits) -> Timeline {
         tell(&trace(), "two", Some(&Switch::new(2)), limits)
     }
 
     #[test]
     fn waits_are_what_lies_between_and_say_for_whom() {
-        let timeline = told(&Limits::PAGE);
+        let timeline = told(&StoryLimits::PAGE);
         let words = |lane: usize| -> Vec<(Activity, u64, u64, String)> {
             let ps = |time: f64| (time * 1e12).round() as u64;
             let slices = timeline.lanes[lane].slices.iter();
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn messages_go_from_their_sending_to_their_arrival_and_links_fill_their_parts() {
-        let timeline = told(&Limits { parts: 23, ..Limits::PAGE });
+        let timeline = told(&StoryLimits { parts: 23, ..StoryLimits::PAGE });
         let [message] = timeline.messages[..] else { panic!("{:?}", timeline.messages) };
         assert_eq!((message.from, message.to, message.bytes), (0, 1, 64));
         assert!((message.arrived - 20e-12).abs() < 1e-15);
@@ -370,7 +371,7 @@ mod tests {
         let mut trace = Trace::default();
         trace.records_on(100);
         let mut add = |time, kind, who, whom, what| {
-            trace.add(Record { time: Time::from_picoseconds(time), kind, who, whom, what });
+            trace.add(TraceRecord { time: Time::from_picoseconds(time), kind, who, whom, what });
         };
         add(0, RecordKind::Call, 0, 0, 6);
         add(5, RecordKind::Send, 0, 1, 8);
@@ -379,7 +380,7 @@ mod tests {
         add(20, RecordKind::Call, 1, 1, 2);
         add(40, RecordKind::Call, 1, 1, 1);
         add(41, RecordKind::End, 1, 1, 0);
-        let timeline = tell(&trace, "two", None, &Limits::PAGE);
+        let timeline = tell(&trace, "two", None, &StoryLimits::PAGE);
         let words = |lane: usize| -> Vec<(Activity, String)> {
             let slices = timeline.lanes[lane].slices.iter();
             slices.map(|slice| (slice.activity, slice.label.clone())).collect()
@@ -395,18 +396,18 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_said() {
-        let one = told(&Limits { ranks: 1, ..Limits::PAGE });
+        let one = told(&StoryLimits { ranks: 1, ..StoryLimits::PAGE });
         assert_eq!((one.lanes.len(), one.messages.len()), (1, 0));
         let said = one.left_out.join(" ");
         assert!(said.contains("first 1 of 2 ranks") && said.contains("1 messages from or to"));
-        let none = told(&Limits { messages: 0, links: 0, ..Limits::PAGE });
+        let none = told(&StoryLimits { messages: 0, links: 0, ..StoryLimits::PAGE });
         assert_eq!(none.window.1, 10e-12);
         let said = none.left_out.join(" ");
         assert!(said.contains("0 of 1 messages") && said.contains("0 busiest of 1"), "{said}");
         let mut short = Trace::default();
         short.records_on(4);
         trace().records().iter().for_each(|record| short.add(*record));
-        let said = tell(&short, "", None, &Limits::PAGE).left_out.join(" ");
+        let said = tell(&short, "", None, &StoryLimits::PAGE).left_out.join(" ");
         assert!(said.contains("1 messages had not arrived") && said.contains("8 later ones"));
     }
 
@@ -415,7 +416,7 @@ mod tests {
         let mut open = Trace::default();
         open.records_on(4);
         trace().records().iter().take(3).for_each(|record| open.add(*record));
-        let timeline = tell(&open, "", None, &Limits::PAGE);
+        let timeline = tell(&open, "", None, &StoryLimits::PAGE);
         let phase = &timeline.lanes[0].slices[0];
         assert_eq!((phase.activity, phase.end), (Activity::Phase, 12e-12));
     }

@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 
 /// Watches one run.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct RunWatch {
     interrupted: Arc<AtomicBool>,
     started: Instant,
     /// When the line was written last, and how many events there had been.
@@ -27,14 +27,14 @@ pub(crate) struct Watch {
     line: ProgressBar,
 }
 
-impl Watch {
+impl RunWatch {
     /// From here on an interrupt is taken note of, and the line is shown if somebody sees it.
-    pub(crate) fn start() -> Watch {
+    pub(crate) fn start() -> RunWatch {
         let interrupted = Arc::new(AtomicBool::new(false));
         // If the signal cannot be caught it ends the process at once, as it would have without.
         let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
         let started = Instant::now();
-        Watch { interrupted, started, shown: (started, 0), line: ProgressBar::new_spinner() }
+        RunWatch { interrupted, started, shown: (started, 0), line: ProgressBar::new_spinner() }
     }
 
     /// How long the run has taken.
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_ends_the_run_at_the_next_look() {
-        let mut watch = Watch::start();
+        let mut watch = RunWatch::start();
         let progress = Progress { now: Time::ZERO, events: 1, pending: 0, unfinished: 1 };
         assert!(watch.observe(&progress, 0).is_continue());
         watch.interrupted.store(true, Ordering::Relaxed);

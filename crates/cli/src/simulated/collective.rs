@@ -8,7 +8,7 @@ use hikyaku_coll::{
 use hikyaku_sim::SimError;
 use thiserror::Error;
 
-use super::rank::{SimulatedRank, Unit};
+use super::rank::{BufferUnit, SimulatedRank};
 
 /// Why a collective did not give its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -40,7 +40,7 @@ pub enum CollectiveError {
 ///
 /// # Errors
 /// [`CollectiveError`]: the call fails, as with an algorithm that does not suit the ranks.
-pub async fn collective<U: Unit>(
+pub async fn collective<U: BufferUnit>(
     group: &SimulatedRank<U>,
     operation: Operation,
     choices: &Choices,
@@ -51,7 +51,7 @@ pub async fn collective<U: Unit>(
     let to_all = || to_all::<U>(me, size, bytes);
     let nothing = || vec![U::default(); bytes * size as usize];
     let sum = Reduction::commutative(1, U::add);
-    let check = Check { operation, rank: me, bytes };
+    let check = ResultCheck { operation, rank: me, bytes };
     match operation {
         Operation::Barrier => Ok(barrier(group, choices.barrier).await?),
         Operation::Broadcast => {
@@ -111,10 +111,10 @@ pub async fn collective<U: Unit>(
 }
 
 /// An all-to-all of parts in two pieces.
-async fn by_layouts<U: Unit>(
+async fn by_layouts<U: BufferUnit>(
     group: &SimulatedRank<U>,
     choices: &Choices,
-    check: &Check,
+    check: &ResultCheck,
 ) -> Result<(), CollectiveError> {
     let (me, size, bytes) = (check.rank, group.size(), check.bytes);
     let (mine, mut all) = (halves(me, size, bytes), vec![U::default(); bytes * size as usize]);
@@ -132,7 +132,7 @@ fn in_halves(size: u32, bytes: usize) -> Vec<Layout> {
 }
 
 /// The parts of a rank for all others, laid out so.
-fn halves<U: Unit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
+fn halves<U: BufferUnit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
     let mut all = Vec::new();
     for length in [bytes / 2, bytes - bytes / 2] {
         for to in 0..size {
@@ -149,7 +149,7 @@ fn in_rows(size: u32, bytes: usize) -> Vec<Layout> {
 
 /// All parts that one rank has, one to every rank. Part by part and not unit by unit: where there
 /// are lengths only, a part is a number, and 4,096 ranks have 16 million of them.
-fn to_all<U: Unit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
+fn to_all<U: BufferUnit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
     let mut all = Vec::new();
     for block in 0..size {
         all.extend_from_slice(&vec![U::from_byte(value(me, block)); bytes]);
@@ -168,14 +168,14 @@ fn total(ranks: u32, block: u32) -> u8 {
 }
 
 /// Compares results with what they must be.
-struct Check {
+struct ResultCheck {
     operation: Operation,
     rank: u32,
     bytes: usize,
 }
 
-impl Check {
-    fn block<U: Unit>(&self, units: &[U], expected: u8) -> Result<(), CollectiveError> {
+impl ResultCheck {
+    fn block<U: BufferUnit>(&self, units: &[U], expected: u8) -> Result<(), CollectiveError> {
         let wrong = units.iter().position(|unit| unit.byte().is_some_and(|byte| byte != expected));
         let Some(place) = wrong else { return Ok(()) };
         let (operation, rank) = (self.operation.name(), self.rank);
@@ -184,7 +184,7 @@ impl Check {
     }
 
     /// A block of each rank.
-    fn blocks<U: Unit>(
+    fn blocks<U: BufferUnit>(
         &self,
         units: &[U],
         expected: impl Fn(u32) -> u8,

@@ -9,16 +9,16 @@ use std::task::{Context, Poll};
 use hikyaku_coll::{Facilities, Group, Made};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
-use hikyaku_sim::job::{Content, Message, Place, Rank, RecvRequest, SendRequest};
+use hikyaku_sim::job::{ChainPlace, Content, Rank, ReceivedMessage, RecvRequest, SendRequest};
 use hikyaku_sim::model::cenju4::Synchronisation;
 
 /// What the buffers of a simulated rank consist of.
-pub trait Unit: Copy + Default + 'static {
+pub trait BufferUnit: Copy + Default + 'static {
     /// What a message from such a buffer carries.
     fn content(units: &[Self]) -> Content<'_>;
 
     /// Puts what a message carried into the front of a buffer.
-    fn fill(units: &mut [Self], message: &Message);
+    fn fill(units: &mut [Self], message: &ReceivedMessage);
 
     /// The unit of a byte.
     fn from_byte(byte: u8) -> Self;
@@ -30,12 +30,12 @@ pub trait Unit: Copy + Default + 'static {
     fn add(left: &[Self], right: &mut [Self]);
 }
 
-impl Unit for u8 {
+impl BufferUnit for u8 {
     fn content(units: &[u8]) -> Content<'_> {
         Content::Bytes(units)
     }
 
-    fn fill(units: &mut [u8], message: &Message) {
+    fn fill(units: &mut [u8], message: &ReceivedMessage) {
         // Nothing came if the job carries lengths only; a message may be longer than the buffer.
         let data = message.data.as_deref().unwrap_or_default();
         let room = units.len().min(data.len());
@@ -55,12 +55,12 @@ impl Unit for u8 {
     }
 }
 
-impl Unit for () {
+impl BufferUnit for () {
     fn content(units: &[()]) -> Content<'_> {
         Content::Length(units.len() as u64)
     }
 
-    fn fill(_units: &mut [()], _message: &Message) {}
+    fn fill(_units: &mut [()], _message: &ReceivedMessage) {}
 
     fn from_byte(_byte: u8) {}
 
@@ -83,7 +83,7 @@ pub struct SimulatedRank<U> {
     unit: PhantomData<U>,
 }
 
-impl<U: Unit> SimulatedRank<U> {
+impl<U: BufferUnit> SimulatedRank<U> {
     /// A handle on the whole job. Each rank makes one and keeps it, since it counts collectives.
     pub fn new(rank: Rank) -> SimulatedRank<U> {
         let (sequence, shape, sync) = (Cell::new(0), None, None);
@@ -111,7 +111,7 @@ impl<U: Unit> SimulatedRank<U> {
     }
 }
 
-impl<U: Unit> Group for SimulatedRank<U> {
+impl<U: BufferUnit> Group for SimulatedRank<U> {
     type Byte = U;
     type Error = SimError;
 
@@ -146,7 +146,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
         to: u32,
         tag: i32,
     ) -> impl Future<Output = Result<(), SimError>> + Unpin + 'a {
-        Sending { rank: &self.rank, units: bytes, to, tag, request: None }
+        SimulatedSend { rank: &self.rank, units: bytes, to, tag, request: None }
     }
 
     async fn send_chain<'a>(
@@ -154,11 +154,11 @@ impl<U: Unit> Group for SimulatedRank<U> {
         chain: Vec<(u32, &'a [U])>,
         tag: i32,
     ) -> Result<(), SimError> {
-        let mut place = Place::First;
+        let mut place = ChainPlace::First;
         let mut sends = Vec::with_capacity(chain.len());
         for (to, units) in chain {
             sends.push(self.rank.isend_at(to, tag, U::content(units), place)?);
-            place = Place::Chained;
+            place = ChainPlace::Chained;
         }
         for send in sends {
             send.await;
@@ -172,7 +172,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
         from: u32,
         tag: i32,
     ) -> impl Future<Output = Result<u64, SimError>> + Unpin + 'a {
-        Receiving { rank: &self.rank, into, from, tag, request: None }
+        SimulatedReceive { rank: &self.rank, into, from, tag, request: None }
     }
 
     fn facilities(&self) -> Facilities {
@@ -203,7 +203,7 @@ impl<U: Unit> Group for SimulatedRank<U> {
 }
 
 /// A send that starts when it is first polled.
-struct Sending<'a, U> {
+struct SimulatedSend<'a, U> {
     rank: &'a Rank,
     units: &'a [U],
     to: u32,
@@ -211,7 +211,7 @@ struct Sending<'a, U> {
     request: Option<SendRequest>,
 }
 
-impl<U: Unit> Future for Sending<'_, U> {
+impl<U: BufferUnit> Future for SimulatedSend<'_, U> {
     type Output = Result<(), SimError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -224,7 +224,7 @@ impl<U: Unit> Future for Sending<'_, U> {
 }
 
 /// A receive that starts when it is first polled.
-struct Receiving<'a, U> {
+struct SimulatedReceive<'a, U> {
     rank: &'a Rank,
     into: &'a mut [U],
     from: u32,
@@ -232,7 +232,7 @@ struct Receiving<'a, U> {
     request: Option<RecvRequest>,
 }
 
-impl<U: Unit> Future for Receiving<'_, U> {
+impl<U: BufferUnit> Future for SimulatedReceive<'_, U> {
     type Output = Result<u64, SimError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -76,8 +76,8 @@ const EXACT: f64 = 1e-7;
 /// # Errors
 /// A message failed, or the wave has not decayed as it must.
 pub async fn heat(rank: Rank, plane: Plane) -> Result<(), PlaneError> {
-    let part = Part::new(rank, plane);
-    let wave = |part: &Part, x: u32, y: u32| {
+    let part = FramedBlock::new(rank, plane);
+    let wave = |part: &FramedBlock, x: u32, y: u32| {
         let angle = |at: u32, extent: u32| TAU * f64::from(at) / f64::from(extent);
         1.0 + angle(x, part.extent[0]).cos() * angle(y, part.extent[1]).cos()
     };
@@ -108,7 +108,7 @@ pub async fn heat(rank: Rank, plane: Plane) -> Result<(), PlaneError> {
 /// # Errors
 /// A message failed, or the solution is not the known one.
 pub async fn conjugate_gradients(rank: Rank, plane: Plane) -> Result<(), PlaneError> {
-    let part = Part::new(rank, plane);
+    let part = FramedBlock::new(rank, plane);
     let known = |x: u32, y: u32| f64::from((x.wrapping_mul(31) ^ y.wrapping_mul(17)) % 64) / 64.0;
     let mut solution = part.cells(known);
     let b = part.multiply(&mut solution).await?;
@@ -146,7 +146,7 @@ const FACES: [(usize, bool, i32); 4] =
     [(0, false, 201), (0, true, 202), (1, false, 203), (1, true, 204)];
 
 /// One rank's block, with a frame for its neighbours' edges where there are cells at all.
-struct Part {
+struct FramedBlock {
     bytes: SimulatedRank<u8>,
     lengths: SimulatedRank<()>,
     carries: bool,
@@ -158,13 +158,13 @@ struct Part {
     first: [u32; 2],
 }
 
-impl Part {
-    fn new(rank: Rank, plane: Plane) -> Part {
+impl FramedBlock {
+    fn new(rank: Rank, plane: Plane) -> FramedBlock {
         let blocks = balanced(rank.size(), 2);
         let (me, across) = (rank.rank(), blocks[0]);
         let side = plane.side.max(1);
         let plane = Plane { side, check_every: plane.check_every.max(1), ..plane };
-        Part {
+        FramedBlock {
             carries: rank.payload() == Payload::Carried,
             bytes: SimulatedRank::new(rank.clone()),
             lengths: SimulatedRank::new(rank),

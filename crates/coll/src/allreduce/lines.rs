@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::MOST_MATES;
 use crate::reduction::Reduction;
-use crate::rounds::{Rounds, Stop, starts};
+use crate::rounds::{LineRounds, Stop, starts};
 
 use super::read;
 
@@ -45,7 +45,7 @@ pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     reduction: &mut Reduction<F>,
     reads: bool,
 ) -> Result<(), Stop<G>> {
-    let rounds = Rounds::begin(team).await?;
+    let rounds = LineRounds::begin(team).await?;
     if reads && read::run(&rounds, data, reduction).await? {
         return Ok(());
     }
@@ -71,7 +71,7 @@ pub(super) fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     if let Err(failure) = team.check_elements(data.len(), reduction.width) {
         return Some(Err(failure));
     }
-    let rounds = Rounds::at_once(team)?;
+    let rounds = LineRounds::at_once(team)?;
     match rounds.try_meet(data) {
         Ok(met) => met.map(|_| combine(&rounds, data, reduction)),
         Err(failure) => Some(Err(failure)),
@@ -81,7 +81,7 @@ pub(super) fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// What is on all lines.
 #[inline(always)]
 fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
@@ -95,7 +95,7 @@ fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// At most `ROOM` bytes of every rank.
 #[inline(always)]
 fn combine_lines<const ROOM: usize, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
@@ -179,7 +179,7 @@ pub(super) fn combine_tree<B: Copy, E, F: FnMut(&[B], &mut [B])>(
 
 #[inline(never)]
 async fn combine_parts<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
 ) -> Result<(), Stop<G>> {
@@ -193,7 +193,7 @@ async fn combine_parts<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// Combines one part: this rank's share of everybody's first, then everybody's shares are
 /// collected. A small part is everybody's share.
 async fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
     is_first: bool,
@@ -226,7 +226,7 @@ pub(super) fn share(length: usize, width: usize, place: usize, size: usize) -> R
 
 /// One share of everybody's. `result` holds this rank's.
 fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &[G::Byte],
     result: &mut [G::Byte],
     share: Range<usize>,
@@ -254,7 +254,7 @@ fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 #[inline(never)]
 async fn across<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
 ) -> Result<(), Stop<G>> {

@@ -16,7 +16,7 @@ mod read;
 
 use std::future::Future;
 
-use crate::blocks::{Blocks, disjoint};
+use crate::blocks::{BlockPlaces, disjoint};
 use crate::broadcast::by_binomial as broadcast;
 use crate::call::{Begun, Call, Team};
 use crate::doubling::recursive_doubling;
@@ -129,7 +129,7 @@ async fn ring<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ) -> Result<(), Failure<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
     let size = team.size();
-    let blocks = Blocks::even(data.len(), reduction.width, size);
+    let blocks = BlockPlaces::even(data.len(), reduction.width, size);
     let (next, previous) = (team.after(1), team.before(1));
     let mut scratch = Scratch::new(blocks.length(0));
     for step in 0..size - 1 {

@@ -2,9 +2,9 @@
 //! the order of [`super::lines`]; then everyone copies the others' shares.
 
 use crate::error::Failure;
-use crate::group::{Group, Reach};
+use crate::group::{CopyReach, Group};
 use crate::reduction::Reduction;
-use crate::rounds::{Rounds, Stop, starts};
+use crate::rounds::{LineRounds, Stop, starts};
 
 use super::lines::{PARTS, PIECE, combine_tree, combine_two, digits, share};
 
@@ -14,7 +14,7 @@ const KERNEL_PIECE: usize = 64 << 10;
 
 /// `false`: it cannot be read, and `data` is as before.
 pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
 ) -> Result<bool, Stop<G>> {
@@ -24,7 +24,7 @@ pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     let Some(memory) = rounds.show(data).await? else { return Ok(false) };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     // Should the kernel refuse, all start anew in another way.
-    let by_kernel = memory.reach() == Reach::Process;
+    let by_kernel = memory.reach() == CopyReach::Process;
     let before = if by_kernel { data[own.clone()].to_vec() } else { Vec::new() };
     let piece = if by_kernel { KERNEL_PIECE } else { PIECE };
     let piece = (piece / width * width).max(width).min(own.len().max(1));
@@ -65,7 +65,7 @@ pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// Everyone gets the others' shares by lines.
 #[cold]
 async fn collect<G: Group>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     width: usize,
 ) -> Result<(), Stop<G>> {

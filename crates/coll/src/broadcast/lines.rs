@@ -4,7 +4,7 @@
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::rounds::{Rounds, Stop};
+use crate::rounds::{LineRounds, Stop};
 
 use super::{binomial, read};
 
@@ -15,7 +15,7 @@ pub(super) async fn run<G: Group>(
     root: u32,
     reads: bool,
 ) -> Result<(), Stop<G>> {
-    let rounds = Rounds::begin(team).await?;
+    let rounds = LineRounds::begin(team).await?;
     if reads && read::run(&rounds, data, root as usize).await? {
         return Ok(());
     }
@@ -35,7 +35,7 @@ pub(super) fn at_once<G: Group>(
     if let Err(failure) = team.check_root(root) {
         return Some(Err(failure));
     }
-    let rounds = Rounds::at_once(team)?;
+    let rounds = LineRounds::at_once(team)?;
     if !rounds.is_one_part(data.len()) {
         return None;
     }
@@ -48,7 +48,7 @@ pub(super) fn at_once<G: Group>(
 
 #[inline(never)]
 async fn across<G: Group>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     root: u32,
 ) -> Result<(), Stop<G>> {

@@ -1,11 +1,11 @@
 //! Broadcast by reading: everyone copies out of the root's memory.
 
 use crate::group::Group;
-use crate::rounds::{Rounds, Stop};
+use crate::rounds::{LineRounds, Stop};
 
 /// `false`: it cannot be read, and `data` of the root is as before.
 pub(super) async fn run<G: Group>(
-    rounds: &Rounds<'_, G>,
+    rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     root: usize,
 ) -> Result<bool, Stop<G>> {

@@ -7,7 +7,7 @@
 use hikyaku_nic::fabric::Rank;
 use thiserror::Error;
 
-use super::program::Program;
+use super::program::QueueProgram;
 
 /// How queues serve edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Scheme {
 
 /// What there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct QueueLimits {
     /// Queues that can be had.
     pub queues: u32,
     /// Slots that each can have.
@@ -53,18 +53,19 @@ pub struct PlanError {
 pub fn plan(
     sources: &[Rank],
     destinations: &[Rank],
-    limits: Limits,
+    limits: QueueLimits,
     wish: Option<Scheme>,
-) -> Result<Vec<Program>, PlanError> {
-    let Limits { queues, slots } = limits;
+) -> Result<Vec<QueueProgram>, PlanError> {
+    let QueueLimits { queues, slots } = limits;
     let fast = pairs(sources, destinations);
     let fits = fast.len() <= queues as usize && (slots >= 2 || fast.is_empty());
     if fits && wish != Some(Scheme::Mrc) {
-        return Ok(fast.into_iter().map(|(from, to)| Program::fast(from, to)).collect());
+        return Ok(fast.into_iter().map(|(from, to)| QueueProgram::fast(from, to)).collect());
     }
     let (incoming, outgoing) = (sources.len(), destinations.len());
     let groups = (1..=queues as usize).map(|count| groups(incoming, outgoing, count));
-    let fits = |programs: &Vec<Program>| programs.iter().all(|p| p.steps.len() <= slots as usize);
+    let fits =
+        |programs: &Vec<QueueProgram>| programs.iter().all(|p| p.steps.len() <= slots as usize);
     groups.into_iter().find(fits).ok_or(PlanError { incoming, outgoing, queues, slots })
 }
 
@@ -89,41 +90,44 @@ fn pairs(sources: &[Rank], destinations: &[Rank]) -> Vec<(Option<usize>, Option<
 }
 
 /// The edges in so many MRC queues, evenly; fewer if there are not that many edges.
-fn groups(incoming: usize, outgoing: usize, count: usize) -> Vec<Program> {
+fn groups(incoming: usize, outgoing: usize, count: usize) -> Vec<QueueProgram> {
     let part = |total: usize, group: usize| -> Vec<usize> {
         (total * group / count..total * (group + 1) / count).collect()
     };
     let programs = (0..count).map(|group| (part(incoming, group), part(outgoing, group)));
     let used = programs.filter(|(incoming, outgoing)| !incoming.is_empty() || !outgoing.is_empty());
-    used.map(|(incoming, outgoing)| Program::mrc(&incoming, &outgoing)).collect()
+    used.map(|(incoming, outgoing)| QueueProgram::mrc(&incoming, &outgoing)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persistent::Step;
+    use crate::persistent::QueueStep;
 
-    const MANY: Limits = Limits { queues: 16, slots: 64 };
+    const MANY: QueueLimits = QueueLimits { queues: 16, slots: 64 };
 
     #[test]
     fn fast_pairs_the_edges_of_a_neighbour() {
         let programs = plan(&[1, 2, 2], &[2, 3, 1], MANY, None).unwrap();
         let expected = [(Some(0), Some(2)), (Some(1), Some(0)), (Some(2), Some(1))];
-        let expected: Vec<_> = expected.map(|(from, to)| Program::fast(from, to)).into();
+        let expected: Vec<_> = expected.map(|(from, to)| QueueProgram::fast(from, to)).into();
         assert_eq!(programs, expected);
         let programs = plan(&[], &[5, 5], MANY, None).unwrap();
-        assert_eq!(programs, [Program::fast(None, Some(0)), Program::fast(None, Some(1))]);
+        assert_eq!(
+            programs,
+            [QueueProgram::fast(None, Some(0)), QueueProgram::fast(None, Some(1))]
+        );
         assert_eq!(plan(&[], &[], MANY, None), Ok(vec![]));
-        let none = Limits { queues: 0, slots: 0 };
+        let none = QueueLimits { queues: 0, slots: 0 };
         assert_eq!(plan(&[], &[], none, None), Ok(vec![]));
     }
 
     #[test]
     fn tf_19_fast_falls_back_to_mrc_when_queues_run_out() {
         let (sources, destinations) = ([1, 2, 3], [1, 2, 3]);
-        let limits = Limits { queues: 2, slots: 64 };
+        let limits = QueueLimits { queues: 2, slots: 64 };
         let all = [0, 1, 2];
-        let mrc = vec![Program::mrc(&all, &all)];
+        let mrc = vec![QueueProgram::mrc(&all, &all)];
         for wish in [None, Some(Scheme::Fast), Some(Scheme::Mrc)] {
             assert_eq!(plan(&sources, &destinations, limits, wish), Ok(mrc.clone()));
         }
@@ -134,18 +138,18 @@ mod tests {
     #[test]
     fn what_is_too_long_for_one_queue_is_split_and_every_edge_is_served_once() {
         let ranks: Vec<Rank> = (0..40).collect();
-        let limits = Limits { queues: 5, slots: 64 };
+        let limits = QueueLimits { queues: 5, slots: 64 };
         let programs = plan(&ranks, &ranks[..33], limits, None).unwrap();
         assert!(programs.len() <= 5 && programs.iter().all(|p| p.steps.len() <= 64));
-        let steps: Vec<Step> = programs.into_iter().flat_map(|p| p.steps).collect();
+        let steps: Vec<QueueStep> = programs.into_iter().flat_map(|p| p.steps).collect();
         for edge in 0..40 {
-            assert_eq!(steps.iter().filter(|step| **step == Step::Ready(edge)).count(), 1);
-            let data = steps.iter().filter(|step| **step == Step::Data(edge)).count();
+            assert_eq!(steps.iter().filter(|step| **step == QueueStep::Ready(edge)).count(), 1);
+            let data = steps.iter().filter(|step| **step == QueueStep::Data(edge)).count();
             assert_eq!(data, usize::from(edge < 33));
         }
-        let error = plan(&ranks, &ranks, Limits { queues: 1, slots: 64 }, None).unwrap_err();
+        let error = plan(&ranks, &ranks, QueueLimits { queues: 1, slots: 64 }, None).unwrap_err();
         assert!(error.to_string().contains("1 command queues of 64 slots"), "{error}");
-        assert!(plan(&[1], &[], Limits { queues: 0, slots: 64 }, None).is_err());
-        assert!(plan(&[1], &[1], Limits { queues: 9, slots: 0 }, None).is_err());
+        assert!(plan(&[1], &[], QueueLimits { queues: 0, slots: 64 }, None).is_err());
+        assert!(plan(&[1], &[1], QueueLimits { queues: 9, slots: 0 }, None).is_err());
     }
 }

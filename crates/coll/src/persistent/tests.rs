@@ -8,7 +8,7 @@
 
 use proptest::prelude::*;
 
-use super::{Limits, Program, Scheme, Step, plan};
+use super::{QueueLimits, QueueProgram, QueueStep, Scheme, plan};
 
 /// How a run ended that went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ struct Edge {
 
 /// A queue and its three pointers.
 struct Queue {
-    program: Program,
+    program: QueueProgram,
     write: u64,
     read: u64,
     scheduling: u64,
@@ -40,7 +40,7 @@ struct Queue {
 impl Queue {
     /// Arrivals of a round: those of the edges whose RTRs are here.
     fn incoming(&self) -> u64 {
-        self.program.steps.iter().filter(|step| matches!(step, Step::Ready(_))).count() as u64
+        self.program.steps.iter().filter(|step| matches!(step, QueueStep::Ready(_))).count() as u64
     }
 
     fn may_run(&self) -> bool {
@@ -85,9 +85,9 @@ impl Model {
             into[to].push(from as u32);
         }
         let queues = (0..ranks).map(|rank| {
-            let limits = Limits { queues: job.queues[rank % job.queues.len()], slots: 64 };
+            let limits = QueueLimits { queues: job.queues[rank % job.queues.len()], slots: 64 };
             let programs = plan(&into[rank], &out[rank], limits, job.wish).unwrap();
-            let queue = |program: Program| {
+            let queue = |program: QueueProgram| {
                 let program = (job.spoil)(program);
                 let scheduling = program.offset.unwrap_or(0).into();
                 Queue { program, write: 0, read: 0, scheduling, arrivals: 0 }
@@ -111,8 +111,8 @@ impl Model {
     /// Where an edge has two places, used in turn, an RTR for the second is sent in advance.
     fn give_second_places(&mut self, ahead: Ahead) {
         for (at, Edge { from, to }) in self.edges.clone().into_iter().enumerate() {
-            let sending = self.serving(from.0, Step::Data(from.1));
-            let receiving = self.serving(to.0, Step::Ready(to.1));
+            let sending = self.serving(from.0, QueueStep::Data(from.1));
+            let receiving = self.serving(to.0, QueueStep::Ready(to.1));
             let alone = self.queues[from.0][sending].program.serves_one_neighbour()
                 && self.queues[to.0][receiving].program.serves_one_neighbour();
             if ahead == Ahead::Always || ahead == Ahead::WhereRight && alone {
@@ -145,7 +145,7 @@ impl Model {
     }
 
     /// The queue that has this step.
-    fn serving(&self, rank: usize, step: Step) -> usize {
+    fn serving(&self, rank: usize, step: QueueStep) -> usize {
         self.queues[rank].iter().position(|queue| queue.program.steps.contains(&step)).unwrap()
     }
 
@@ -185,7 +185,7 @@ impl Model {
                 Action::Deliver(which) => match self.under_way.swap_remove(which) {
                     Put::Arrival { edge } => {
                         let (rank, incoming) = self.edges[edge].to;
-                        let queue = self.serving(rank, Step::Ready(incoming));
+                        let queue = self.serving(rank, QueueStep::Ready(incoming));
                         self.queues[rank][queue].arrivals += 1;
                         self.arrived[edge] += 1;
                     }
@@ -204,17 +204,17 @@ impl Model {
         let own = running.program.own;
         running.read += 1;
         match step {
-            Step::Nop => {}
-            Step::Own => self.under_way.push(Put::Release { rank, queue, slots: own }),
-            Step::Ready(incoming) => {
+            QueueStep::Nop => {}
+            QueueStep::Own => self.under_way.push(Put::Release { rank, queue, slots: own }),
+            QueueStep::Ready(incoming) => {
                 let edge = self.find(|edge| edge.to == (rank, incoming));
                 let (source, outgoing) = self.edges[edge].from;
-                let queue = self.serving(source, Step::Data(outgoing));
+                let queue = self.serving(source, QueueStep::Data(outgoing));
                 let slots = self.queues[source][queue].program.ready;
                 self.ready[edge] += 1;
                 self.under_way.push(Put::Release { rank: source, queue, slots });
             }
-            Step::Data(outgoing) => {
+            QueueStep::Data(outgoing) => {
                 let edge = self.find(|edge| edge.from == (rank, outgoing));
                 self.data[edge] += 1;
                 if self.data[edge] > self.ready[edge] {
@@ -247,7 +247,7 @@ struct Job {
     queues: Vec<u32>,
     ahead: Ahead,
     /// What is done to each program.
-    spoil: fn(Program) -> Program,
+    spoil: fn(QueueProgram) -> QueueProgram,
 }
 
 impl Job {
@@ -288,7 +288,7 @@ fn tf_11_rings_and_tori_go_on_under_any_interleaving() {
 }
 
 /// Every seed must fail, and in this way.
-fn fails(wish: Scheme, expected: Wrong, spoil: fn(Program) -> Program) {
+fn fails(wish: Scheme, expected: Wrong, spoil: fn(QueueProgram) -> QueueProgram) {
     for seed in 0..SEEDS {
         let job = Job { spoil, ..Job::honest(Some(wish), Ahead::Never) };
         let ended = Model::new(5, &ring(5), &job, seed).run(20);
@@ -296,25 +296,25 @@ fn fails(wish: Scheme, expected: Wrong, spoil: fn(Program) -> Program) {
     }
 }
 
-fn offset_by(program: Program, by: i32) -> Program {
+fn offset_by(program: QueueProgram, by: i32) -> QueueProgram {
     let offset = program.offset.map(|offset| offset.wrapping_add_signed(by));
-    Program { offset, ..program }
+    QueueProgram { offset, ..program }
 }
 
 #[test]
 fn tf_12_fast_with_a_constant_that_is_one_off_fails() {
-    fails(Scheme::Fast, Wrong::Stuck, |p| Program { ready: p.ready - 1, ..p });
+    fails(Scheme::Fast, Wrong::Stuck, |p| QueueProgram { ready: p.ready - 1, ..p });
     fails(Scheme::Fast, Wrong::Stuck, |p| offset_by(p, -1));
     fails(Scheme::Fast, Wrong::TooEarly, |p| offset_by(p, 1));
 }
 
 #[test]
 fn tf_12_mrc_with_a_constant_that_is_off_fails() {
-    fails(Scheme::Mrc, Wrong::Stuck, |p| Program { own: p.own - 2, ..p });
-    fails(Scheme::Mrc, Wrong::TooEarly, |p| Program { own: p.own + 1, ..p });
+    fails(Scheme::Mrc, Wrong::Stuck, |p| QueueProgram { own: p.own - 2, ..p });
+    fails(Scheme::Mrc, Wrong::TooEarly, |p| QueueProgram { own: p.own + 1, ..p });
     fails(Scheme::Mrc, Wrong::TooEarly, |p| offset_by(p, 1));
     fails(Scheme::Mrc, Wrong::TooEarly, |mut p| {
-        p.steps.retain(|step| *step != Step::Nop);
+        p.steps.retain(|step| *step != QueueStep::Nop);
         p
     });
 }

@@ -1,7 +1,7 @@
 //! What a communicator knows of its ranks and of the collectives that were started in it.
 
-use hikyaku_coll::{Book, Communicator, Group, Made, Operation, Signature};
-use hikyaku_msg::{Endpoint, Engine, EngineConfig};
+use hikyaku_coll::{CollectiveBook, CommunicatorGroup, Group, Made, Operation, Signature};
+use hikyaku_msg::{ContextEndpoint, Engine, EngineConfig};
 
 use crate::engines::{run, tight_ports};
 
@@ -10,8 +10,8 @@ fn a_book_goes_on_where_it_was_begun() {
     let port = tight_ports(1, 1).remove(0);
     let engine = Engine::new(port, EngineConfig::default()).into();
     let opened = |started| {
-        let book = Book::default().after(started);
-        let group = Communicator::new(Endpoint::new(&engine, 9), &book);
+        let book = CollectiveBook::default().after(started);
+        let group = CommunicatorGroup::new(ContextEndpoint::new(&engine, 9), &book);
         let made = Made { call: Signature::new(Operation::Barrier), algorithm: Some(0) };
         [group.open(made), group.open(made)]
     };

@@ -5,18 +5,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use hikyaku_coll::{
-    Book, Communicator, Group, Reduction, allgather, allreduce, barrier, broadcast,
+    CollectiveBook, CommunicatorGroup, Group, Reduction, allgather, allreduce, barrier, broadcast,
 };
-use hikyaku_msg::{Endpoint, Engine, Members, join_all};
+use hikyaku_msg::{ContextEndpoint, Engine, Members, join_all};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::segment::{GroupLayout, Layout};
+use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use proptest::prelude::*;
 
 use crate::engines::run_engines;
 
 type Rank = RefCell<Engine<LoopbackPort>>;
-type Ranks<'e> = Communicator<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
 
 /// Ports with so many channels.
 fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<LoopbackPort> {
@@ -24,17 +24,21 @@ fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<LoopbackPort> {
 }
 
 fn ports_with_areas(ranks: u32, per_node: u32, groups: GroupLayout) -> Vec<LoopbackPort> {
-    let layout = Layout::for_ranks(ranks);
-    let layout = Layout { groups, ring_bytes: 4096, packet_bytes: 512, ..layout };
-    loopback::open(&loopback::Config { layout, ranks_per_node: per_node, region_bytes: 1 << 16 })
-        .unwrap()
+    let layout = SegmentLayout::for_ranks(ranks);
+    let layout = SegmentLayout { groups, ring_bytes: 4096, packet_bytes: 512, ..layout };
+    loopback::open(&loopback::LoopbackConfig {
+        layout,
+        ranks_per_node: per_node,
+        region_bytes: 1 << 16,
+    })
+    .unwrap()
 }
 
 /// One rank's part in a communicator.
 struct Part {
     context: u32,
     members: Option<Members>,
-    book: Book,
+    book: CollectiveBook,
 }
 
 impl Part {
@@ -42,14 +46,14 @@ impl Part {
         let own = engine.borrow().rank();
         let node_of = |rank| engine.borrow().port().node_of(rank);
         let members = Members::new(ranks.to_vec(), own, node_of);
-        let endpoint = Endpoint::new(engine, context).among(members.as_ref());
-        let book = Book::agreeing(&endpoint, context);
+        let endpoint = ContextEndpoint::new(engine, context).among(members.as_ref());
+        let book = CollectiveBook::agreeing(&endpoint, context);
         Part { context, members, book }
     }
 
     fn group<'e>(&'e self, engine: &'e Rank) -> Ranks<'e> {
-        let endpoint = Endpoint::new(engine, self.context).among(self.members.as_ref());
-        Communicator::new(endpoint, &self.book)
+        let endpoint = ContextEndpoint::new(engine, self.context).among(self.members.as_ref());
+        CommunicatorGroup::new(endpoint, &self.book)
     }
 
     fn free(self, engine: &Rank) {

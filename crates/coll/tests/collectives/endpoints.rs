@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use hikyaku_coll::{
-    Cause, CollError, Communicator, Group, Reduction, allreduce, barrier, broadcast, gather,
+    Cause, CollError, CommunicatorGroup, Group, Reduction, allreduce, barrier, broadcast, gather,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::GroupPort;
@@ -17,7 +17,7 @@ use crate::engines::{kill, run, run_counting, tight_ports};
 /// Runs a case and compares with the oracle.
 fn check<P: GroupPort>(case: &Case, ports: Vec<P>) {
     let entered = Cell::new(0);
-    let results = run(ports, case.seed, async |group: &Communicator<'_, P>| {
+    let results = run(ports, case.seed, async |group: &CommunicatorGroup<'_, P>| {
         case.perform(group, &entered, 1).await
     });
     let unsuitable = |result: &Result<Vec<u8>, CollError<MsgError>>| {

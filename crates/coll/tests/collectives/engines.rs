@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use hikyaku_coll::{Book, Communicator};
-use hikyaku_msg::{Blocked, Endpoint, Engine, EngineConfig, LongMessages};
+use hikyaku_coll::{CollectiveBook, CommunicatorGroup};
+use hikyaku_msg::{Blocked, ContextEndpoint, Engine, EngineConfig, LongMessages};
 use hikyaku_nic::fabric::{Activity, DeathCause, GroupPort, Wait};
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::SegmentLayout;
 
 use crate::random::Random;
 
@@ -20,15 +20,15 @@ const LONG_ROUNDS: u32 = 2_000;
 
 /// The ports of a job whose every size is small, so that everything is full soon.
 pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> {
-    let layout = Layout {
+    let layout = SegmentLayout {
         status_slots: 64,
         rings: ranks.min(4),
         ring_bytes: 1024,
         packet_bytes: 128,
         credit: 4,
-        ..Layout::for_ranks(ranks)
+        ..SegmentLayout::for_ranks(ranks)
     };
-    let config = loopback::Config { layout, ranks_per_node, region_bytes: 1 << 16 };
+    let config = loopback::LoopbackConfig { layout, ranks_per_node, region_bytes: 1 << 16 };
     loopback::open(&config).unwrap()
 }
 
@@ -46,7 +46,7 @@ const TIGHT: EngineConfig = EngineConfig {
 pub(crate) fn run<P: GroupPort, R>(
     ports: Vec<P>,
     seed: u64,
-    body: impl AsyncFn(&Communicator<'_, P>) -> R,
+    body: impl AsyncFn(&CommunicatorGroup<'_, P>) -> R,
 ) -> Vec<R> {
     run_counting(ports, seed, body).0
 }
@@ -56,13 +56,13 @@ pub(crate) fn run<P: GroupPort, R>(
 pub(crate) fn run_counting<P: GroupPort, R>(
     ports: Vec<P>,
     seed: u64,
-    body: impl AsyncFn(&Communicator<'_, P>) -> R,
+    body: impl AsyncFn(&CommunicatorGroup<'_, P>) -> R,
 ) -> (Vec<R>, u64) {
     run_engines(ports, seed, async |engine| {
-        let endpoint = Endpoint::new(engine, 9);
+        let endpoint = ContextEndpoint::new(engine, 9);
         // Near the end, so that it wraps.
-        let book = Book::with_lines(&endpoint, 0).after(u32::MAX - 1);
-        body(&Communicator::new(endpoint, &book)).await
+        let book = CollectiveBook::with_lines(&endpoint, 0).after(u32::MAX - 1);
+        body(&CommunicatorGroup::new(endpoint, &book)).await
     })
 }
 

@@ -7,14 +7,15 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use hikyaku_coll::{
-    Asked, Book, Cause, Communicator, Ending, Group, Made, Notice, Operation, Signature,
+    Asked, Cause, CollectiveBook, CommunicatorGroup, Group, Made, Notice, Operation,
+    OperationEnding, Signature,
 };
-use hikyaku_msg::{Endpoint, Engine, EngineConfig};
+use hikyaku_msg::{ContextEndpoint, Engine, EngineConfig};
 use hikyaku_nic::loopback::LoopbackPort;
 
 use crate::engines::{kill, tight_ports};
 
-type Ranks<'e> = Communicator<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
 
 fn barrier() -> Made {
     Made { call: Signature::new(Operation::Barrier), algorithm: Some(0) }
@@ -37,9 +38,9 @@ struct Pair<'e> {
 fn with_pair(ranks_per_node: u32, test: impl FnOnce(&Pair<'_>)) {
     let engine = |port| RefCell::new(Engine::new(port, EngineConfig::default()));
     let engines: Vec<_> = tight_ports(2, ranks_per_node).into_iter().map(engine).collect();
-    let endpoints = [0, 1].map(|rank: usize| Endpoint::new(&engines[rank], 9));
-    let books = [0, 1].map(|rank: usize| Book::with_lines(&endpoints[rank], 0));
-    let ranks = [0, 1].map(|rank: usize| Communicator::new(endpoints[rank], &books[rank]));
+    let endpoints = [0, 1].map(|rank: usize| ContextEndpoint::new(&engines[rank], 9));
+    let books = [0, 1].map(|rank: usize| CollectiveBook::with_lines(&endpoints[rank], 0));
+    let ranks = [0, 1].map(|rank: usize| CommunicatorGroup::new(endpoints[rank], &books[rank]));
     test(&Pair { engines: &engines, ranks });
 }
 
@@ -84,7 +85,7 @@ impl Pair<'_> {
     fn done(&self, calls: u32) {
         for _ in 0..calls {
             let number = self.ranks[0].open(barrier());
-            self.ranks[0].close(number, Ending::Done);
+            self.ranks[0].close(number, OperationEnding::Done);
         }
     }
 
@@ -127,7 +128,7 @@ fn messages_are_dropped_when_their_call_is_over() {
         rank.drop_left_overs();
         assert_eq!(kept(pair), [0], "its call is open");
         pair.message(1);
-        rank.close(number, Ending::Done);
+        rank.close(number, OperationEnding::Done);
         assert_eq!(kept(pair), [1], "its call is still to come");
         rank.pass(barrier());
         assert_eq!(kept(pair), [0; 0], "its call was made at once");
@@ -138,9 +139,9 @@ fn messages_are_dropped_when_their_call_is_over() {
 #[test]
 fn only_after_a_failure_all_messages_are_looked_at() {
     for (ending, left) in [
-        (Ending::Done, vec![0, 5]),
-        (Ending::Failed(Cause::Failed), vec![5]),
-        (Ending::Told, vec![5]),
+        (OperationEnding::Done, vec![0, 5]),
+        (OperationEnding::Failed(Cause::Failed), vec![5]),
+        (OperationEnding::Told, vec![5]),
     ] {
         with_pair(1, |pair| {
             let number = pair.ranks[0].open(barrier());
@@ -163,7 +164,7 @@ fn a_message_of_another_call_puts_one_in_doubt() {
     });
     with_pair(2, |pair| {
         let number = pair.ranks[0].open(by_lines());
-        pair.ranks[0].close(number, Ending::Done);
+        pair.ranks[0].close(number, OperationEnding::Done);
         assert_eq!(pair.ranks[0].next_on_lines(), Some(1));
         assert!(pair.asks(0));
         assert!(!pair.is_in_doubt(0), "a call by lines may have had messages");
@@ -190,7 +191,9 @@ fn a_failure_elsewhere_ends_the_doubt_of_its_call() {
 
 #[test]
 fn a_failure_here_ends_the_doubt_of_calls_before() {
-    for ending in [Ending::Known, Ending::Told, Ending::Failed(Cause::Failed)] {
+    for ending in
+        [OperationEnding::Known, OperationEnding::Told, OperationEnding::Failed(Cause::Failed)]
+    {
         with_pair(1, |pair| {
             let early = pair.ranks[0].open(barrier());
             pair.done(1);
@@ -222,7 +225,7 @@ fn two_calls_that_ended_well_fail_the_next_at_both() {
             } else {
                 let number = pair.ranks[1].open(gather());
                 assert_eq!(pair.differs(1, number), Some([1, 0]), "an open call is told");
-                pair.ranks[1].close(number, Ending::Done);
+                pair.ranks[1].close(number, OperationEnding::Done);
             }
             pair.arrive();
             pair.talk();
@@ -242,7 +245,7 @@ fn who_asks_about_a_failed_call_is_told_of_it() {
     with_pair(1, |pair| {
         pair.done(1);
         let number = pair.ranks[1].open(gather());
-        pair.ranks[1].close(number, Ending::Told);
+        pair.ranks[1].close(number, OperationEnding::Told);
         pair.message(0);
         pair.ranks[0].drop_left_overs();
         assert!(pair.is_in_doubt(0));
@@ -260,9 +263,9 @@ fn the_end_of_lines_is_known_from_one_hearing() {
         let [rank, other] = pair.ranks;
         pair.done(1);
         let number = other.open(barrier());
-        other.close(number, Ending::Done);
+        other.close(number, OperationEnding::Done);
         let lost = other.open(by_lines());
-        other.close(lost, Ending::Failed(Cause::Dropped));
+        other.close(lost, OperationEnding::Failed(Cause::Dropped));
         // Calls that this rank has made before it hears are news for the other.
         (0..3).for_each(|_| rank.pass(by_lines()));
         pair.arrive();
@@ -279,18 +282,19 @@ fn the_end_of_lines_is_known_from_one_hearing() {
 fn books_of_one_context_leave_each_other_what_is_theirs() {
     with_pair(1, |pair| {
         let endpoint = *pair.ranks[0].endpoint();
-        let (earlier, later) = (Book::only(0, 2), Book::only(4, 2));
-        let [earlier, later] = [&earlier, &later].map(|book| Communicator::new(endpoint, book));
+        let (earlier, later) = (CollectiveBook::only(0, 2), CollectiveBook::only(4, 2));
+        let [earlier, later] =
+            [&earlier, &later].map(|book| CommunicatorGroup::new(endpoint, book));
         assert_eq!(later.open(barrier()), 4);
         pair.message(4);
         pair.message(0);
         pair.ranks[1].endpoint().send_note(&[], 0, tag(0, 1)).unwrap();
         pair.arrive();
-        later.close(4, Ending::Failed(Cause::Failed));
+        later.close(4, OperationEnding::Failed(Cause::Failed));
         assert_eq!(kept(pair), [0], "the other book's call is still to come");
         assert!(endpoint.take_note(|other| other == tag(0, 1)).is_some(), "and its questions");
         let number = earlier.open(barrier());
-        earlier.close(number, Ending::Done);
+        earlier.close(number, OperationEnding::Done);
         assert_eq!(kept(pair), [0; 0]);
     });
 }

@@ -16,8 +16,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{
-    ADDRESS, Caller, Cause, Ending, Facilities, Group, Loss, Made, Mates, Notice, Reach, Turn,
-    Turns,
+    ADDRESS, Caller, Cause, CopyReach, Facilities, Group, LineTurn, LineTurns, Loss, Made, Mates,
+    Notice, OperationEnding,
 };
 use hikyaku_msg::join_all;
 use thiserror::Error;
@@ -85,14 +85,14 @@ struct Lines<B> {
     said: Vec<Option<(u64, Vec<B>)>>,
     /// Rounds that it has finished.
     finished: usize,
-    turns: Turns,
+    turns: LineTurns,
     /// Losses that it was told, and by whom.
     losses: Vec<(u32, Loss)>,
 }
 
 impl<B> Lines<B> {
     fn new() -> Lines<B> {
-        Lines { said: Vec::new(), finished: 0, turns: Turns::default(), losses: Vec::new() }
+        Lines { said: Vec::new(), finished: 0, turns: LineTurns::default(), losses: Vec::new() }
     }
 }
 
@@ -245,7 +245,7 @@ impl<B: Copy + Default + 'static> Node<B> {
         }
     }
 
-    fn with_turns<R>(&self, act: impl FnOnce(&mut Turns) -> R) -> R {
+    fn with_turns<R>(&self, act: impl FnOnce(&mut LineTurns) -> R) -> R {
         act(&mut self.state.borrow_mut().lines[self.rank as usize].turns)
     }
 
@@ -362,7 +362,7 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         state.lines[self.rank as usize].turns.pass(number);
     }
 
-    fn turn(&self, number: u32) -> Turn {
+    fn turn(&self, number: u32) -> LineTurn {
         self.with_turns(|turns| turns.turn(number))
     }
 
@@ -439,9 +439,9 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         address
     }
 
-    fn reach(address: &[B; ADDRESS]) -> Option<Reach> {
+    fn reach(address: &[B; ADDRESS]) -> Option<CopyReach> {
         let words: &[u8; ADDRESS] = (address as &dyn Any).downcast_ref()?;
-        (words[0] == 1).then_some(Reach::Process)
+        (words[0] == 1).then_some(CopyReach::Process)
     }
 
     fn read(
@@ -540,17 +540,19 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         }
     }
 
-    fn close(&self, number: u32, ending: Ending) {
+    fn close(&self, number: u32, ending: OperationEnding) {
         let cause = match ending {
-            Ending::Done | Ending::Known => return self.with_turns(|turns| turns.done(number)),
-            Ending::Failed(cause) => cause,
-            Ending::Told => Cause::Failed,
+            OperationEnding::Done | OperationEnding::Known => {
+                return self.with_turns(|turns| turns.done(number));
+            }
+            OperationEnding::Failed(cause) => cause,
+            OperationEnding::Told => Cause::Failed,
         };
         let loss = self.with_turns(|turns| turns.fail(number, self.rank, cause));
         self.tell(loss);
         let mut state = self.state.borrow_mut();
         state.events += 1;
-        if ending != Ending::Told && loss.is_none() {
+        if ending != OperationEnding::Told && loss.is_none() {
             let notice = (number, self.rank, cause);
             state.notices.iter_mut().for_each(|to| to.push(notice));
         }

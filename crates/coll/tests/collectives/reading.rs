@@ -7,13 +7,13 @@ use std::task::Poll;
 
 use hikyaku_coll::reduce_scatter::Algorithm as Scattered;
 use hikyaku_coll::{
-    Book, Communicator, Group, Reduction, allgather, allreduce, alltoall, broadcast,
+    CollectiveBook, CommunicatorGroup, Group, Reduction, allgather, allreduce, alltoall, broadcast,
     reduce_scatter_block,
 };
-use hikyaku_msg::Endpoint;
+use hikyaku_msg::ContextEndpoint;
 use hikyaku_nic::fabric::MemoryPort;
 use hikyaku_nic::loopback::{self, LoopbackPort};
-use hikyaku_nic::segment::Layout;
+use hikyaku_nic::segment::SegmentLayout;
 use proptest::prelude::*;
 
 use crate::case::{Case, What};
@@ -156,13 +156,13 @@ proptest! {
 type Engine = hikyaku_msg::Engine<LoopbackPort>;
 
 fn ports(ranks: u32) -> Vec<LoopbackPort> {
-    let layout = Layout { ring_bytes: 1 << 16, ..Layout::for_ranks(ranks) };
-    let config = loopback::Config { layout, ranks_per_node: ranks, region_bytes: 2 << 20 };
+    let layout = SegmentLayout { ring_bytes: 1 << 16, ..SegmentLayout::for_ranks(ranks) };
+    let config = loopback::LoopbackConfig { layout, ranks_per_node: ranks, region_bytes: 2 << 20 };
     loopback::open(&config).unwrap()
 }
 
 /// Each rank gives each its part, and then has what rank 2 had, a part of each.
-async fn exchange(group: &Communicator<'_, LoopbackPort>, out: &mut [u8], into: &mut [u8]) {
+async fn exchange(group: &CommunicatorGroup<'_, LoopbackPort>, out: &mut [u8], into: &mut [u8]) {
     let part = out.len() / group.size() as usize;
     out.fill(group.rank() as u8);
     let (read, read_too) = (alltoall::Algorithm::Read, broadcast::Algorithm::Read);
@@ -179,9 +179,9 @@ fn engines_read_memory_of_regions_and_nothing_else() {
     const LENGTH: usize = 96 << 10;
     for in_region in [true, false] {
         let (messages, _) = run_engines(ports(3), 5, async |engine: &RefCell<Engine>| {
-            let endpoint = Endpoint::new(engine, 9);
-            let book = Book::with_lines(&endpoint, 0);
-            let group = Communicator::new(endpoint, &book);
+            let endpoint = ContextEndpoint::new(engine, 9);
+            let book = CollectiveBook::with_lines(&endpoint, 0);
+            let group = CommunicatorGroup::new(endpoint, &book);
             let allocate = || endpoint.with_port(|port| port.allocate(LENGTH)).unwrap();
             if in_region {
                 exchange(&group, &mut allocate(), &mut allocate()).await;

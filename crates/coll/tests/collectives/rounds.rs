@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hikyaku_coll::{
-    Cause, CollError, Communicator, Element, Group, Reduction, allgather, allreduce, barrier,
+    Cause, CollError, CommunicatorGroup, Element, Group, Reduction, allgather, allreduce, barrier,
     broadcast, gather, open_barrier, reduce, scan,
 };
 use hikyaku_msg::MsgError;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use crate::engines::{kill, run, tight_ports};
 
-type Ranks<'e> = Communicator<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
 type Outcome = Result<(), CollError<MsgError>>;
 type Pending<'f> = Pin<Box<dyn Future<Output = Outcome> + 'f>>;
 

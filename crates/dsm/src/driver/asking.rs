@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::{Entry, Kind, Patience, Refusal};
+use crate::{AccessKind, EntryResult, Patience, Refusal};
 use hikyaku_nic::time::Time;
 
-use super::direct::Outcome;
+use super::direct::CallOutcome;
 use super::error::{Error, SharedError};
 use super::variable::{LOOKS, Variable};
 
@@ -21,7 +21,7 @@ impl Variable {
     /// # Errors
     /// This rank holds it; or it was lost with a rank that died.
     #[inline(never)]
-    pub fn enter(&self, part: u64, kind: Kind) -> Result<Entry, Error> {
+    pub fn enter(&self, part: u64, kind: AccessKind) -> Result<EntryResult, Error> {
         let entry = Asking::new(self, part, kind, Patience::Wait)?.finish(None)?;
         Ok(entry.expect("whoever waits without a limit is not told that it is busy"))
     }
@@ -30,7 +30,7 @@ impl Variable {
     ///
     /// # Errors
     /// As for waiting.
-    pub fn enter_now(&self, part: u64, kind: Kind) -> Result<Option<Entry>, Error> {
+    pub fn enter_now(&self, part: u64, kind: AccessKind) -> Result<Option<EntryResult>, Error> {
         if let Some(entry) = self.enter_free(part, kind) {
             return entry.map(Some);
         }
@@ -46,9 +46,9 @@ impl Variable {
     pub fn enter_within(
         &self,
         part: u64,
-        kind: Kind,
+        kind: AccessKind,
         limit: Duration,
-    ) -> Result<Option<Entry>, Error> {
+    ) -> Result<Option<EntryResult>, Error> {
         if let Some(entry) = self.enter_free(part, kind) {
             return entry.map(Some);
         }
@@ -60,7 +60,7 @@ impl Variable {
     ///
     /// # Errors
     /// As for waiting.
-    pub async fn enter_async(&self, part: u64, kind: Kind) -> Result<Entry, Error> {
+    pub async fn enter_async(&self, part: u64, kind: AccessKind) -> Result<EntryResult, Error> {
         if let Some(entry) = self.enter_free(part, kind) {
             return entry;
         }
@@ -83,7 +83,7 @@ impl Variable {
 pub struct Asking<'v> {
     variable: &'v Variable,
     part: u64,
-    kind: Kind,
+    kind: AccessKind,
     over: bool,
     /// The number of rests; whether it stands back, and since when.
     turn: u32,
@@ -102,7 +102,7 @@ impl<'v> Asking<'v> {
     pub fn new(
         variable: &'v Variable,
         part: u64,
-        kind: Kind,
+        kind: AccessKind,
         patience: Patience,
     ) -> Result<Asking<'v>, Error> {
         variable.engine().borrow().check_process()?;
@@ -122,18 +122,18 @@ impl<'v> Asking<'v> {
     /// # Errors
     /// The part was lost with a rank that died.
     #[inline]
-    pub fn poll(&mut self) -> Result<Option<Option<Entry>>, Error> {
+    pub fn poll(&mut self) -> Result<Option<Option<EntryResult>>, Error> {
         let outcome = self.variable.drive(self.part)?;
-        self.stands_back = matches!(outcome, Outcome::StandBack);
-        self.over = !self.stands_back && !matches!(outcome, Outcome::Wait);
+        self.stands_back = matches!(outcome, CallOutcome::StandBack);
+        self.over = !self.stands_back && !matches!(outcome, CallOutcome::Wait);
         match outcome {
-            Outcome::Wait | Outcome::StandBack | Outcome::Released => Ok(None),
-            Outcome::Entered(entry) => Ok(Some(Some(entry))),
-            Outcome::Refused(Refusal::Busy) => Ok(Some(None)),
-            Outcome::Refused(Refusal::Lost(mark)) => {
+            CallOutcome::Wait | CallOutcome::StandBack | CallOutcome::Released => Ok(None),
+            CallOutcome::Entered(entry) => Ok(Some(Some(entry))),
+            CallOutcome::Refused(Refusal::Busy) => Ok(Some(None)),
+            CallOutcome::Refused(Refusal::Lost(mark)) => {
                 Err(SharedError::lost(self.variable.label(self.part), mark).into())
             }
-            Outcome::Refused(Refusal::Overwritten) => {
+            CallOutcome::Refused(Refusal::Overwritten) => {
                 Err(SharedError::Overwritten { variable: self.variable.label(self.part) }.into())
             }
         }
@@ -141,7 +141,7 @@ impl<'v> Asking<'v> {
 
     /// Waits for the outcome, until then if there is a limit.
     #[inline(always)]
-    fn finish(&mut self, until: Option<Time>) -> Result<Option<Entry>, Error> {
+    fn finish(&mut self, until: Option<Time>) -> Result<Option<EntryResult>, Error> {
         loop {
             if let Some(outcome) = self.poll()? {
                 return Ok(outcome);
@@ -192,7 +192,7 @@ impl<'v> Asking<'v> {
 
     /// [`Asking::poll`] within a future, which is polled when another rank wakes this one. Standing
     /// back ends without a wake, so it is waited for in place.
-    fn poll_standing(&mut self) -> Result<Option<Option<Entry>>, Error> {
+    fn poll_standing(&mut self) -> Result<Option<Option<EntryResult>>, Error> {
         loop {
             let answer = self.poll()?;
             if !self.stands_back {

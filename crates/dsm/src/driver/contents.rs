@@ -13,7 +13,7 @@ use hikyaku_rank::View;
 
 /// Elements of a copy.
 #[derive(Debug, Clone, Copy)]
-pub struct Contents<T> {
+pub struct CopyContents<T> {
     start: NonNull<T>,
     length: usize,
 }
@@ -35,7 +35,7 @@ pub(super) fn read(view: &View, at: usize, into: &mut [u8]) {
     unsafe { start.as_ptr().copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
 }
 
-impl<T: Pod> Contents<T> {
+impl<T: Pod> CopyContents<T> {
     /// `length` elements from byte `at` on of a copy of `bytes` bytes at `start`.
     #[inline]
     pub(super) fn new((start, bytes): (NonNull<u8>, usize), at: usize, length: usize) -> Self {
@@ -44,7 +44,7 @@ impl<T: Pod> Contents<T> {
         // SAFETY: inside the copy by the check above.
         let start = unsafe { start.add(at) }.cast::<T>();
         assert!(start.is_aligned(), "copies begin at pages, parts at whole elements");
-        Contents { start, length }
+        CopyContents { start, length }
     }
 
     /// The elements.
@@ -79,11 +79,11 @@ pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::super::variable::Variable;
-    use crate::Kind;
+    use crate::AccessKind;
 
     /// Acquires a variable of words for writing, does something with them, and releases it.
     pub(in super::super) fn change<R>(variable: &Variable, act: impl FnOnce(&mut [u64]) -> R) -> R {
-        variable.enter(0, Kind::Write).unwrap();
+        variable.enter(0, AccessKind::Write).unwrap();
         // SAFETY: it is held by this rank for writing, until it is released below.
         let words = unsafe { variable.contents(0).as_slice_mut() };
         let result = act(words);

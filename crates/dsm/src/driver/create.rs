@@ -20,9 +20,9 @@ use hikyaku_rank::Communicator;
 use super::direct::DirectDriver;
 use super::error::{Error, SharedError};
 use super::faults::Injector;
-use super::memory::{Given, Memory, Own, Sizes};
+use super::memory::{Given, Own, VariableMemory, VariableSizes};
 use super::options::{Element, Protocol, Settings, SharedOptions};
-use super::service::{Service, Side, SocketPlace};
+use super::service::{Service, SocketPlace, VariableSide};
 use super::variable::{Driver, Variable};
 use super::vote::Ballots;
 
@@ -148,7 +148,7 @@ impl Variables {
         self.sweep();
         let protocol = options.protocol.unwrap_or(self.protocol);
         let options = SharedOptions { protocol: Some(protocol), ..options };
-        let wanted = Wanted { name, shape, element, options, protocol };
+        let wanted = WantedVariable { name, shape, element, options, protocol };
         let prepared = self.prepare(&wanted);
         let placed = self.place(world, &wanted, &prepared);
         let elected = placed.and_then(|placed| self.elect(name, &placed.memory).map(|()| placed));
@@ -166,23 +166,27 @@ impl Variables {
     fn place(
         &self,
         world: &Communicator,
-        wanted: &Wanted<'_>,
-        prepared: &Result<Prepared, Error>,
+        wanted: &WantedVariable<'_>,
+        prepared: &Result<PreparedVariable, Error>,
     ) -> Result<Placed, Error> {
-        let offer = Offer::new(wanted, prepared.as_ref().ok());
+        let offer = VariableOffer::new(wanted, prepared.as_ref().ok());
         let told = world.share(&offer.words())?;
         // All ranks are here: no rank reads an earlier vote any more.
         self.ballots().give_back();
         let prepared = prepared.as_ref().map_err(Error::clone)?;
-        let offers = Offer::read_all(&told, wanted.name).map_err(|error| match error {
+        let offers = VariableOffer::read_all(&told, wanted.name).map_err(|error| match error {
             SharedError::Refused { .. } => self.somebody_died().unwrap_or(error.into()),
             error => error.into(),
         })?;
         let places: Vec<(u64, u64)> = offers.iter().map(|offer| offer.places).collect();
         let injector = self.injector.clone();
         let engine = world.engine().borrow();
-        let memory =
-            Memory::new(engine.port(), (wanted.name, prepared.sizes.clone()), &places, injector);
+        let memory = VariableMemory::new(
+            engine.port(),
+            (wanted.name, prepared.sizes.clone()),
+            &places,
+            injector,
+        );
         // A rank offered memory outside its region: it does not run this program.
         let memory = memory.ok_or(SharedError::Refused { name: wanted.name.into(), rank: 0 })?;
         Ok(Placed { memory, sockets: offers.iter().map(|offer| offer.socket).collect() })
@@ -191,21 +195,26 @@ impl Variables {
     /// Makes the variable, which all ranks have now. It is not counted earlier.
     fn begin(
         self: &Rc<Self>,
-        wanted: Wanted<'_>,
-        prepared: Prepared,
+        wanted: WantedVariable<'_>,
+        prepared: PreparedVariable,
         placed: Placed,
     ) -> Rc<Variable> {
         let division = prepared.division.clone();
         let driver = self.driver(&wanted, prepared, placed);
-        let Wanted { name, element, options, .. } = wanted;
+        let WantedVariable { name, element, options, .. } = wanted;
         let variable = Rc::new(Variable::new(self, name, element, division, options, driver));
         self.by_name.borrow_mut().insert(name.to_owned(), Rc::downgrade(&variable));
         variable
     }
 
     /// Makes the driver; all ranks take the same number of contexts.
-    fn driver(&self, wanted: &Wanted<'_>, prepared: Prepared, placed: Placed) -> Driver {
-        let Prepared { own, division, .. } = prepared;
+    fn driver(
+        &self,
+        wanted: &WantedVariable<'_>,
+        prepared: PreparedVariable,
+        placed: Placed,
+    ) -> Driver {
+        let PreparedVariable { own, division, .. } = prepared;
         let Placed { memory, sockets } = placed;
         let (used, number) = *self.counts.borrow();
         *self.counts.borrow_mut() = (used + division.count(), number + 1);
@@ -224,7 +233,8 @@ impl Variables {
             Style::Datagrams => service.connect(&sockets),
         }
         let division = (division, u64::from(wanted.element.bytes));
-        let side = Rc::new(Side::new(number, style, (memory, given), division, recoverable));
+        let side =
+            Rc::new(VariableSide::new(number, style, (memory, given), division, recoverable));
         service.note_made(number + 1, Some(Rc::clone(&side)));
         service.tell_who_was_gone(self.rank.engine());
         self.serve();
@@ -256,8 +266,8 @@ impl Variables {
     }
 
     /// Prepares this rank's offer and memory, before it has heard of the others.
-    fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, Error> {
-        let Wanted { shape, options, protocol, .. } = *wanted;
+    fn prepare(&self, wanted: &WantedVariable<'_>) -> Result<PreparedVariable, Error> {
+        let WantedVariable { shape, options, protocol, .. } = *wanted;
         let name = wanted.name.to_owned();
         let ranks = self.rank.size();
         let most = if protocol == Protocol::Direct { RANKS_MOST } else { Copyset::MOST };
@@ -297,7 +307,8 @@ impl Variables {
             Protocol::Fagus | Protocol::Udp => Geometry::new(ranks, 1, port.rank()),
         };
         let bytes = division.elements().saturating_mul(u64::from(wanted.element.bytes));
-        let sizes = Sizes { geometry, parts: wanted_parts, first_home: made % ranks, bytes };
+        let sizes =
+            VariableSizes { geometry, parts: wanted_parts, first_home: made % ranks, bytes };
         let own = Own::allocate(port, &sizes)?;
         let at = match port.host().hosts() {
             None => Some(Ipv4Addr::LOCALHOST.into()),
@@ -311,7 +322,7 @@ impl Variables {
             })?),
             Protocol::Direct | Protocol::Fagus => None,
         };
-        Ok(Prepared { own, sizes, division, socket })
+        Ok(PreparedVariable { own, sizes, division, socket })
     }
 
     /// A socket at an address of this host that all ranks reach, if it has one.
@@ -327,7 +338,7 @@ impl Variables {
 
 /// A variable as this rank wants it.
 #[derive(Debug)]
-struct Wanted<'a> {
+struct WantedVariable<'a> {
     name: &'a str,
     shape: &'a [u64],
     element: Element,
@@ -338,9 +349,9 @@ struct Wanted<'a> {
 
 /// A rank's memory for a variable, and its offer.
 #[derive(Debug)]
-struct Prepared {
+struct PreparedVariable {
     own: Own,
-    sizes: Sizes,
+    sizes: VariableSizes,
     division: Division,
     /// Its socket, if the protocol has one.
     socket: Option<SocketPlace>,
@@ -349,14 +360,14 @@ struct Prepared {
 /// The places of all memory of a variable.
 #[derive(Debug)]
 struct Placed {
-    memory: Memory,
+    memory: VariableMemory,
     /// Each rank's socket, if the protocol has them.
     sockets: Vec<SocketPlace>,
 }
 
 /// A rank's offer for a variable that it makes.
 #[derive(Debug)]
-struct Offer {
+struct VariableOffer {
     /// Whether it could allocate its memory.
     made: bool,
     /// The values that must be the same on all ranks, and their names.
@@ -370,10 +381,10 @@ struct Offer {
 /// The names of the values that must be the same, in order.
 const SAME: [&str; 6] = ["name", "shape", "type", "division", "recovery", "protocol"];
 
-impl Offer {
-    fn new(wanted: &Wanted<'_>, prepared: Option<&Prepared>) -> Offer {
-        let Wanted { name, shape, ref element, options, protocol } = *wanted;
-        let places = prepared.map_or((0, 0), |Prepared { own, .. }| {
+impl VariableOffer {
+    fn new(wanted: &WantedVariable<'_>, prepared: Option<&PreparedVariable>) -> VariableOffer {
+        let WantedVariable { name, shape, ref element, options, protocol } = *wanted;
+        let places = prepared.map_or((0, 0), |PreparedVariable { own, .. }| {
             (own.home.offset(), own.node.as_ref().map_or(0, |node| node.offset()))
         });
         let recovery = if options.recoverable { "recoverable" } else { "not recoverable" };
@@ -388,7 +399,7 @@ impl Offer {
         let same = SAME.into_iter().zip(said).collect();
         let socket = prepared.and_then(|prepared| prepared.socket);
         let socket = socket.unwrap_or(SocketPlace::from_words([0; 4]));
-        Offer { made: prepared.is_some(), same, places, socket }
+        VariableOffer { made: prepared.is_some(), same, places, socket }
     }
 
     fn words(&self) -> Vec<u32> {
@@ -404,7 +415,7 @@ impl Offer {
         words
     }
 
-    fn read(mut words: &[u32]) -> Option<Offer> {
+    fn read(mut words: &[u32]) -> Option<VariableOffer> {
         let mut take = |count: usize| {
             let (taken, rest) = words.split_at_checked(count)?;
             words = rest;
@@ -424,16 +435,16 @@ impl Offer {
             let bytes: Vec<u8> = take(length)?.iter().map(|byte| *byte as u8).collect();
             same.push((what, String::from_utf8_lossy(&bytes).into_owned()));
         }
-        Some(Offer { made, same, places, socket })
+        Some(VariableOffer { made, same, places, socket })
     }
 
     /// The offers of all ranks. If they disagree, or one of them could not allocate, the error is
     /// the same on each of them.
-    fn read_all(told: &[Vec<u32>], name: &str) -> Result<Vec<Offer>, SharedError> {
-        let mut offers: Vec<Offer> = Vec::new();
+    fn read_all(told: &[Vec<u32>], name: &str) -> Result<Vec<VariableOffer>, SharedError> {
+        let mut offers: Vec<VariableOffer> = Vec::new();
         for (rank, words) in (0..).zip(told) {
             let refused = SharedError::Refused { name: name.to_owned(), rank };
-            let offer = Offer::read(words).ok_or_else(|| refused.clone())?;
+            let offer = VariableOffer::read(words).ok_or_else(|| refused.clone())?;
             let first = offers.first().unwrap_or(&offer);
             for ((what, theirs), (_, ours)) in offer.same.iter().zip(&first.same) {
                 if theirs != ours {
@@ -462,8 +473,8 @@ mod tests {
     fn told(shape: &[u64], element: &Element, made: bool) -> Vec<u32> {
         let (options, protocol) = (SharedOptions::default(), Protocol::Direct);
         let element = element.clone();
-        let wanted = Wanted { name: "x", shape, element, options, protocol };
-        let mut offer = Offer::new(&wanted, None);
+        let wanted = WantedVariable { name: "x", shape, element, options, protocol };
+        let mut offer = VariableOffer::new(&wanted, None);
         offer.made = made;
         offer.words()
     }
@@ -472,21 +483,21 @@ mod tests {
     fn what_differs_is_named_with_the_rank_and_both_words() {
         let element = Element::of::<f64>();
         let good = told(&[2, 3], &element, true);
-        assert_eq!(Offer::read_all(&[good.clone(), good.clone()], "x").unwrap().len(), 2);
+        assert_eq!(VariableOffer::read_all(&[good.clone(), good.clone()], "x").unwrap().len(), 2);
         let other = told(&[3, 2], &element, true);
-        let error = Offer::read_all(&[good.clone(), good.clone(), other], "x").unwrap_err();
+        let error = VariableOffer::read_all(&[good.clone(), good.clone(), other], "x").unwrap_err();
         assert_eq!(
             error.to_string(),
             "rank 2 made the shared variable with the shape [3, 2] where rank 0 made it with \
              [2, 3]: every rank makes the same variables in the same order"
         );
         let other = told(&[2, 3], &Element::of::<f32>(), true);
-        let error = Offer::read_all(&[good.clone(), other], "x").unwrap_err();
+        let error = VariableOffer::read_all(&[good.clone(), other], "x").unwrap_err();
         assert!(matches!(error, SharedError::Mismatch { rank: 1, what: "type", .. }), "{error}");
         let refused = told(&[2, 3], &element, false);
-        let error = Offer::read_all(&[good.clone(), refused], "x").unwrap_err();
+        let error = VariableOffer::read_all(&[good.clone(), refused], "x").unwrap_err();
         assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
-        let error = Offer::read_all(&[good.clone(), good[..13].to_vec()], "x").unwrap_err();
+        let error = VariableOffer::read_all(&[good.clone(), good[..13].to_vec()], "x").unwrap_err();
         assert!(matches!(error, SharedError::Refused { rank: 1, .. }), "{error}");
     }
 }

@@ -7,14 +7,15 @@ use std::cell::{Cell, RefCell};
 
 use crate::word::{self, Head, READERS_A_WORD, READING, Version};
 use crate::{
-    Action, Departed, Direct, Entry, Free, Kind, Left, Op, Patience, Refusal, State, Word,
+    AccessKind, Action, Departed, Direct, EntryResult, Free, Left, Patience, Refusal, State, Word,
+    WordOp,
 };
 use hikyaku_nic::fabric::{PeerState, Port, PostError};
-use hikyaku_rank::{Communicator, Process};
+use hikyaku_rank::{Communicator, ForkedProcess};
 
-use super::contents::Contents;
+use super::contents::CopyContents;
 use super::error::Error;
-use super::memory::{EngineCell, Given, Memory};
+use super::memory::{EngineCell, Given, VariableMemory};
 use super::options::Traffic;
 
 /// Polls of the word that a request watches, before the protocol is driven again.
@@ -22,7 +23,7 @@ const GLANCES: u32 = 8;
 
 /// The result of requesting a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestOutcome {
     /// The request has begun; drive it.
     Begun,
     /// This rank holds it, or has requested it.
@@ -35,11 +36,11 @@ pub(super) enum Asked {
 
 /// The result of a call of the protocol.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     Wait,
     /// Poll again soon: this rank lets others ask first, and they do not wake it.
     StandBack,
-    Entered(Entry),
+    Entered(EntryResult),
     Refused(Refusal),
     Released,
 }
@@ -47,7 +48,7 @@ pub(super) enum Outcome {
 /// A variable under `direct` at one rank.
 #[derive(Debug)]
 pub(super) struct DirectDriver {
-    memory: Memory,
+    memory: VariableMemory,
     /// The memory that this rank gave; taken when the variable is dropped.
     given: Option<Given>,
     parts: RefCell<Vec<PartState>>,
@@ -55,10 +56,10 @@ pub(super) struct DirectDriver {
     /// Bytes fetched from other nodes, and how often.
     moved: Cell<(u64, u64)>,
     /// The process of the rank.
-    process: Process,
+    process: ForkedProcess,
     /// The process that may take the fast path. None with fault injection: then a variable is
     /// mostly acquired step by step.
-    goes_short_in: Process,
+    goes_short_in: ForkedProcess,
     /// Operations in place take real time: time is not virtual.
     at_hand: bool,
     /// [`Direct::most_steps`].
@@ -70,7 +71,7 @@ pub(super) struct DirectDriver {
 struct PartState {
     protocol: Direct,
     /// What it was requested for, while it is requested or held; for ever if it is overwritten.
-    taken: Option<Kind>,
+    taken: Option<AccessKind>,
     /// Its words held what no rank writes. It is never requested again.
     overwritten: bool,
     home: u32,
@@ -82,7 +83,7 @@ struct PartState {
 
 impl DirectDriver {
     /// All parts of the variable in `memory`.
-    pub(super) fn new(memory: Memory, given: Given, recoverable: bool) -> DirectDriver {
+    pub(super) fn new(memory: VariableMemory, given: Given, recoverable: bool) -> DirectDriver {
         let sizes = memory.sizes();
         let part = |index| {
             let (home, slot) = sizes.home_of(index);
@@ -92,8 +93,8 @@ impl DirectDriver {
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
-        let process = Process::this();
-        let goes_short_in = if memory.injector().is_some() { Process::NONE } else { process };
+        let process = ForkedProcess::this();
+        let goes_short_in = if memory.injector().is_some() { ForkedProcess::NONE } else { process };
         let at_hand = memory.is_near(sizes.geometry.rank);
         let (given, most_steps) = (Some(given), Direct::most_steps(&sizes.geometry));
         DirectDriver {
@@ -109,7 +110,7 @@ impl DirectDriver {
         }
     }
 
-    pub(super) fn memory(&self) -> &Memory {
+    pub(super) fn memory(&self) -> &VariableMemory {
         &self.memory
     }
 
@@ -126,15 +127,24 @@ impl DirectDriver {
 
     /// Requests a part.
     #[inline]
-    pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Asked {
+    pub(super) fn request(
+        &self,
+        part: u64,
+        kind: AccessKind,
+        patience: Patience,
+    ) -> RequestOutcome {
         let mut parts = self.parts.borrow_mut();
-        let Some(state) = parts.get_mut(part as usize) else { return Asked::NoSuchPart };
+        let Some(state) = parts.get_mut(part as usize) else { return RequestOutcome::NoSuchPart };
         if state.taken.is_some() {
-            return if state.overwritten { Asked::Overwritten } else { Asked::Taken };
+            return if state.overwritten {
+                RequestOutcome::Overwritten
+            } else {
+                RequestOutcome::Taken
+            };
         }
         state.taken = Some(kind);
         state.protocol.request(kind, patience);
-        Asked::Begun
+        RequestOutcome::Begun
     }
 
     /// Acquires a part on the fast path; `None`: it must be requested.
@@ -143,9 +153,9 @@ impl DirectDriver {
         &self,
         rank: &Communicator,
         part: u64,
-        kind: Kind,
+        kind: AccessKind,
         extent: impl Fn() -> (u64, usize),
-    ) -> Option<Result<Entry, Error>> {
+    ) -> Option<Result<EntryResult, Error>> {
         let mut parts = self.parts.borrow_mut();
         let state = parts.get_mut(part as usize).filter(|state| state.taken.is_none())?;
         if !state.near {
@@ -173,7 +183,12 @@ impl DirectDriver {
 
     /// Acquires a part that this rank keeps, far from the part's home, by a word of its own node.
     #[inline(never)]
-    fn enter_kept(&self, state: &mut PartState, part: u64, kind: Kind) -> Option<Entry> {
+    fn enter_kept(
+        &self,
+        state: &mut PartState,
+        part: u64,
+        kind: AccessKind,
+    ) -> Option<EntryResult> {
         if !self.is_at_hand() {
             return None;
         }
@@ -205,9 +220,9 @@ impl DirectDriver {
         part: u64,
         answer: u64,
         extent: (u64, usize),
-    ) -> Option<Result<Entry, Error>> {
+    ) -> Option<Result<EntryResult, Error>> {
         match self.drive_on(rank, part, answer, || extent) {
-            Ok(Outcome::Entered(entry)) => Some(Ok(entry)),
+            Ok(CallOutcome::Entered(entry)) => Some(Ok(entry)),
             // It is lost; a rank that requests it gets the error.
             Ok(_) => None,
             Err(error) => {
@@ -275,7 +290,7 @@ impl DirectDriver {
         rank: &Communicator,
         part: u64,
         extent: impl Fn() -> (u64, usize),
-    ) -> Result<Outcome, Error> {
+    ) -> Result<CallOutcome, Error> {
         self.drive_on(rank, part, 0, extent)
     }
 
@@ -287,7 +302,7 @@ impl DirectDriver {
         part: u64,
         answer: u64,
         extent: impl Fn() -> (u64, usize),
-    ) -> Result<Outcome, Error> {
+    ) -> Result<CallOutcome, Error> {
         match self.memory.injector() {
             None => self.drive_by::<false>(rank, part, answer, extent),
             Some(_) => self.drive_in_trouble(rank, part, answer, extent()),
@@ -302,7 +317,7 @@ impl DirectDriver {
         part: u64,
         answer: u64,
         extent: (u64, usize),
-    ) -> Result<Outcome, Error> {
+    ) -> Result<CallOutcome, Error> {
         self.drive_by::<true>(rank, part, answer, || extent)
     }
 
@@ -313,7 +328,7 @@ impl DirectDriver {
         part: u64,
         mut answer: u64,
         extent: impl Fn() -> (u64, usize),
-    ) -> Result<Outcome, Error> {
+    ) -> Result<CallOutcome, Error> {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
         let mut departed = self.departed.borrow_mut();
@@ -344,21 +359,21 @@ impl DirectDriver {
                 }
                 Action::Wait => {
                     note_departures(rank.engine(), departed);
-                    return Ok(Outcome::Wait);
+                    return Ok(CallOutcome::Wait);
                 }
                 Action::StandBack => {
                     note_departures(rank.engine(), departed);
-                    return Ok(Outcome::StandBack);
+                    return Ok(CallOutcome::StandBack);
                 }
-                Action::Entered(entry) => return Ok(Outcome::Entered(entry)),
+                Action::Entered(entry) => return Ok(CallOutcome::Entered(entry)),
                 Action::Refused(Refusal::Overwritten) => return Ok(state.give_up()),
                 Action::Refused(refusal) => {
                     state.taken = None;
-                    return Ok(Outcome::Refused(refusal));
+                    return Ok(CallOutcome::Refused(refusal));
                 }
                 Action::Released => {
                     state.taken = None;
-                    return Ok(Outcome::Released);
+                    return Ok(CallOutcome::Released);
                 }
             };
             answer = match answered {
@@ -381,7 +396,7 @@ impl DirectDriver {
         from: u32,
         departed: &Departed,
     ) -> Result<bool, PostError> {
-        let contents = Contents::<u8>::new(self.memory.copy(), extent.0 as usize, extent.1);
+        let contents = CopyContents::<u8>::new(self.memory.copy(), extent.0 as usize, extent.1);
         // SAFETY: the turn is this rank's, and its node's copy is old: no rank of the node reads or
         // writes it until the turn is passed.
         let into = unsafe { contents.as_slice_mut() };
@@ -404,7 +419,7 @@ impl DirectDriver {
         let words = self.memory.at_hand(part, state.home, state.at);
         for _ in 0..GLANCES {
             std::hint::spin_loop();
-            if words(word, Op::Load) != value {
+            if words(word, WordOp::Load) != value {
                 return;
             }
         }
@@ -458,7 +473,7 @@ impl DirectDriver {
         let load = |word| {
             let place = (part, state.home, state.at);
             let departed = &self.departed.borrow().1;
-            self.memory.access(engine, departed, place, (word, Op::Load))
+            self.memory.access(engine, departed, place, (word, WordOp::Load))
         };
         let owner = Version::of(load(Word::Owner(node))?);
         let held = Version::of(load(Word::Held(node))?);
@@ -472,7 +487,7 @@ impl DirectDriver {
         let geometry = &self.memory.sizes().geometry;
         let look = |word| self.memory.peek((part, state.home, state.at), word);
         let position = Head::of(look(Word::Head)?).position;
-        let cell = word::Cell::of(look(geometry.cell(position))?);
+        let cell = word::RequestCell::of(look(geometry.cell(position))?);
         if cell.position == position && cell.rank != geometry.rank {
             return Some(cell.rank).filter(|rank| *rank < geometry.ranks);
         }
@@ -511,9 +526,9 @@ impl PartState {
     /// The end of a request whose words were overwritten, and of all later ones: the variable's
     /// queue may name this rank from now on.
     #[cold]
-    fn give_up(&mut self) -> Outcome {
+    fn give_up(&mut self) -> CallOutcome {
         self.overwritten = true;
         self.protocol.abandon();
-        Outcome::Refused(Refusal::Overwritten)
+        CallOutcome::Refused(Refusal::Overwritten)
     }
 }

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-use crate::{Op, Word};
+use crate::{Word, WordOp};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::random::Random;
 use hikyaku_rank::RankPort;
@@ -49,7 +49,7 @@ const SHORT: u64 = 18;
 
 /// A fault of a protocol, or of the fabric under it: what tests of the protocols have to notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrong {
+pub enum ProtocolFault {
     /// Writers do not see readers.
     PassesReaders,
     /// Compare-and-swap is a load and a store.
@@ -60,20 +60,20 @@ pub enum Wrong {
     LosesAPiece,
 }
 
-impl Wrong {
+impl ProtocolFault {
     /// Performs an operation on a word with the fault.
     pub(super) fn access<E>(
         self,
         word: Word,
-        op: Op,
-        access: impl Fn(Op) -> Result<u64, E>,
+        op: WordOp,
+        access: impl Fn(WordOp) -> Result<u64, E>,
     ) -> Result<u64, E> {
         match (self, word, op) {
-            (Wrong::PassesReaders, Word::Readers(_), Op::Load) => Ok(0),
-            (Wrong::SwapsInTwo, _, Op::CompareSwap { expected, new }) => {
-                let old = access(Op::Load)?;
+            (ProtocolFault::PassesReaders, Word::Readers(_), WordOp::Load) => Ok(0),
+            (ProtocolFault::SwapsInTwo, _, WordOp::CompareSwap { expected, new }) => {
+                let old = access(WordOp::Load)?;
                 if old == expected {
-                    access(Op::Swap(new))?;
+                    access(WordOp::Swap(new))?;
                 }
                 Ok(old)
             }
@@ -84,9 +84,9 @@ impl Wrong {
     /// How many pieces of contents are not copied.
     fn pieces_lost(self) -> usize {
         match self {
-            Wrong::MovesNothing => usize::MAX,
-            Wrong::LosesAPiece => 1,
-            Wrong::PassesReaders | Wrong::SwapsInTwo => 0,
+            ProtocolFault::MovesNothing => usize::MAX,
+            ProtocolFault::LosesAPiece => 1,
+            ProtocolFault::PassesReaders | ProtocolFault::SwapsInTwo => 0,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Wrong {
 pub(super) struct Injector {
     seed: u64,
     random: RefCell<Random>,
-    wrong: Option<Wrong>,
+    wrong: Option<ProtocolFault>,
 }
 
 impl Injector {
@@ -106,7 +106,7 @@ impl Injector {
         Some(Rc::new(Injector::new(seed, port.rank(), settings.wrong)))
     }
 
-    fn new(seed: u64, rank: u32, wrong: Option<Wrong>) -> Injector {
+    fn new(seed: u64, rank: u32, wrong: Option<ProtocolFault>) -> Injector {
         let random = RefCell::new(Random::new(seed ^ (u64::from(rank) << 48)));
         Injector { seed, random, wrong }
     }
@@ -171,13 +171,13 @@ impl Injector {
     }
 
     /// The fault of the protocol itself.
-    pub(super) fn wrong(&self) -> Option<Wrong> {
+    pub(super) fn wrong(&self) -> Option<ProtocolFault> {
         self.wrong
     }
 
     /// How many pieces of contents that fault does not copy.
     pub(super) fn pieces_lost(&self) -> usize {
-        self.wrong.map_or(0, Wrong::pieces_lost)
+        self.wrong.map_or(0, ProtocolFault::pieces_lost)
     }
 }
 

@@ -16,9 +16,9 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use crate::geometry::{Place, initial_node};
+use crate::geometry::{WordPlace, initial_node};
 use crate::word::CONTROL_BYTES;
-use crate::{Copyset, Departed, Geometry, Op, Word};
+use crate::{Copyset, Departed, Geometry, Word, WordOp};
 use bytemuck::cast_slice_mut;
 use hikyaku_msg::{Blocked, Engine, Pace};
 use hikyaku_nic::fabric::{
@@ -57,7 +57,7 @@ pub(super) struct Own {
 
 /// The sizes of a variable.
 #[derive(Debug, Clone)]
-pub(super) struct Sizes {
+pub(super) struct VariableSizes {
     pub(super) geometry: Geometry,
     pub(super) parts: u64,
     /// The home rank of part 0; the others follow.
@@ -66,7 +66,7 @@ pub(super) struct Sizes {
     pub(super) bytes: u64,
 }
 
-impl Sizes {
+impl VariableSizes {
     /// The home of a part, and the index of the part among those at that home.
     pub(super) fn home_of(&self, part: u64) -> (u32, u64) {
         let ranks = u64::from(self.geometry.ranks);
@@ -100,7 +100,7 @@ impl Sizes {
 
 impl Own {
     /// Allocates and fills this rank's memory.
-    pub(super) fn allocate(port: &mut RankPort, sizes: &Sizes) -> Result<Own, Error> {
+    pub(super) fn allocate(port: &mut RankPort, sizes: &VariableSizes) -> Result<Own, Error> {
         use hikyaku_rank::Error::TooLarge;
         let length = |bytes: u64| {
             let (elements, element) = (usize::try_from(bytes).unwrap_or(usize::MAX), 1);
@@ -141,7 +141,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    pub(super) fn new(own: Own, memory: &Memory, port: &RankPort) -> Given {
+    pub(super) fn new(own: Own, memory: &VariableMemory, port: &RankPort) -> Given {
         let Geometry { ranks, rank, .. } = memory.sizes.geometry;
         let length = 8 * memory.sizes.parted_words() as usize;
         let parted = port.host().view(rank, own.home.offset() + PARTED, length);
@@ -205,7 +205,7 @@ impl Vote {
 
 /// A block of some rank's region.
 #[derive(Debug)]
-struct Block {
+struct RegionBlock {
     rank: u32,
     offset: u64,
     /// `None`: it is on another host.
@@ -216,29 +216,29 @@ struct Block {
 
 /// All of a variable's memory, as seen from one rank.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct VariableMemory {
     /// The variable's, for reports.
     name: Name,
-    sizes: Sizes,
+    sizes: VariableSizes,
     /// By rank.
-    homes: Vec<Block>,
+    homes: Vec<RegionBlock>,
     /// By node.
-    nodes: Vec<Block>,
+    nodes: Vec<RegionBlock>,
     /// Operations on words of other nodes so far.
     remote: Cell<u64>,
     /// Fault injection.
     injector: Option<Rc<Injector>>,
 }
 
-impl Memory {
+impl VariableMemory {
     /// The memory at `offsets`: for each rank the offset of its block and, for the first of a node,
     /// of the node's. `None`: an offset is invalid.
     pub(super) fn new(
         port: &RankPort,
-        (name, sizes): (&str, Sizes),
+        (name, sizes): (&str, VariableSizes),
         offsets: &[(u64, u64)],
         injector: Option<Rc<Injector>>,
-    ) -> Option<Memory> {
+    ) -> Option<VariableMemory> {
         let geometry = &sizes.geometry;
         let block = |rank: u32, offset: u64, bytes: u64| {
             let length = usize::try_from(bytes).ok()?;
@@ -248,7 +248,7 @@ impl Memory {
             };
             let together = geometry.node_of(rank) == geometry.node();
             let near = together && !port.host().is_conducted();
-            Some(Block { rank, offset, view, near })
+            Some(RegionBlock { rank, offset, view, near })
         };
         let homes = (0..).zip(offsets).map(|(rank, at)| block(rank, at.0, sizes.home_bytes()));
         let nodes = geometry.keepers().into_iter().map(|keeper| {
@@ -257,7 +257,7 @@ impl Memory {
         });
         let (homes, nodes) = (homes.collect::<Option<_>>()?, nodes.collect::<Option<_>>()?);
         let name = Name::new(name);
-        Some(Memory { name, sizes, homes, nodes, remote: Cell::default(), injector })
+        Some(VariableMemory { name, sizes, homes, nodes, remote: Cell::default(), injector })
     }
 
     /// The fault injector, if faults were asked for.
@@ -279,7 +279,7 @@ impl Memory {
         self.remote.get()
     }
 
-    pub(super) fn sizes(&self) -> &Sizes {
+    pub(super) fn sizes(&self) -> &VariableSizes {
         &self.sizes
     }
 
@@ -295,7 +295,7 @@ impl Memory {
         engine: &EngineCell,
         departed: &Departed,
         place: (u64, u32, u64),
-        (word, op): (Word, Op),
+        (word, op): (Word, WordOp),
     ) -> Result<u64, PostError> {
         let (block, at) = self.locate(place, word)?;
         if block.near || block.view.is_some() && departed.has_died(block.rank) {
@@ -309,7 +309,7 @@ impl Memory {
 
     /// The block of a node, whose number may come from a word that was overwritten.
     #[inline]
-    fn block_of(&self, node: u32) -> Result<&Block, PostError> {
+    fn block_of(&self, node: u32) -> Result<&RegionBlock, PostError> {
         let size = self.nodes.len() as u32;
         self.nodes.get(node as usize).ok_or(PostError::NoSuchRank { rank: node, size })
     }
@@ -321,10 +321,12 @@ impl Memory {
         &self,
         (part, home, at): (u64, u32, u64),
         word: Word,
-    ) -> Result<(&Block, u64), PostError> {
+    ) -> Result<(&RegionBlock, u64), PostError> {
         Ok(match self.sizes.geometry.place(word) {
-            Place::Home(index) => (&self.homes[home as usize], at + 8 * index),
-            Place::Node(node, index) => (self.block_of(node)?, part * CONTROL_BYTES + 8 * index),
+            WordPlace::Home(index) => (&self.homes[home as usize], at + 8 * index),
+            WordPlace::Node(node, index) => {
+                (self.block_of(node)?, part * CONTROL_BYTES + 8 * index)
+            }
         })
     }
 
@@ -333,23 +335,24 @@ impl Memory {
     /// may be old.
     pub(super) fn peek(&self, place: (u64, u32, u64), word: Word) -> Option<u64> {
         let (block, at) = self.locate(place, word).ok()?;
-        block.view.is_some().then(|| apply(block.word(at), Op::Load))
+        block.view.is_some().then(|| apply(block.word(at), WordOp::Load))
     }
 
     /// Stores a value that no rank would, as another process may.
     pub(super) fn overwrite(&self, part: u64, word: Word, value: u64) {
         let (home, slot) = self.sizes.home_of(part);
         let place = (part, home, self.sizes.words_at(slot));
-        let _ = self.locate(place, word).map(|(block, at)| apply(block.word(at), Op::Swap(value)));
+        let _ =
+            self.locate(place, word).map(|(block, at)| apply(block.word(at), WordOp::Swap(value)));
     }
 
-    /// [`Memory::access`] after a rest.
+    /// [`VariableMemory::access`] after a rest.
     pub(super) fn access_in_trouble(
         &self,
         engine: &EngineCell,
         departed: &Departed,
         place: (u64, u32, u64),
-        (word, op): (Word, Op),
+        (word, op): (Word, WordOp),
     ) -> Result<u64, PostError> {
         let access = |op| {
             self.rest();
@@ -366,9 +369,9 @@ impl Memory {
     fn command(
         &self,
         engine: &EngineCell,
-        block: &Block,
+        block: &RegionBlock,
         at: u64,
-        op: Op,
+        op: WordOp,
     ) -> Result<u64, PostError> {
         let atomic = block.atomic(at, op);
         if block.view.is_none() {
@@ -388,7 +391,7 @@ impl Memory {
         &self,
         engine: &EngineCell,
         place: (u64, u32, u64),
-        (word, op): (Word, Op),
+        (word, op): (Word, WordOp),
     ) -> Result<(), PostError> {
         let (block, at) = self.locate(place, word)?;
         if block.view.is_some() {
@@ -402,17 +405,17 @@ impl Memory {
     fn tell_far(
         &self,
         engine: &EngineCell,
-        block: &Block,
+        block: &RegionBlock,
         at: u64,
-        op: Op,
+        op: WordOp,
     ) -> Result<(), PostError> {
         let atomic = block.atomic(at, op);
         self.carry_out_far(engine, block.rank, |port| port.tell_given(&atomic))
     }
 
     /// Performs an operation on a part's word at this rank's node.
-    pub(super) fn near(&self, part: u64, word: Word, op: Op) -> u64 {
-        let Place::Node(node, index) = self.sizes.geometry.place(word) else {
+    pub(super) fn near(&self, part: u64, word: Word, op: WordOp) -> u64 {
+        let WordPlace::Node(node, index) = self.sizes.geometry.place(word) else {
             unreachable!("words at home are not the node's")
         };
         debug_assert_eq!(node, self.sizes.geometry.node());
@@ -433,11 +436,11 @@ impl Memory {
     /// Performs operations on words of a part at home, which begin at `at` of the block of `home`,
     /// and at this rank's node. Both are near.
     #[inline]
-    pub(super) fn at_hand(&self, part: u64, home: u32, at: u64) -> impl Fn(Word, Op) -> u64 {
+    pub(super) fn at_hand(&self, part: u64, home: u32, at: u64) -> impl Fn(Word, WordOp) -> u64 {
         let (block, geometry) = (&self.homes[home as usize], &self.sizes.geometry);
         move |word, op| match geometry.place(word) {
-            Place::Home(index) => apply(block.word(at + 8 * index), op),
-            Place::Node(..) => self.near(part, word, op),
+            WordPlace::Home(index) => apply(block.word(at + 8 * index), op),
+            WordPlace::Node(..) => self.near(part, word, op),
         }
     }
 
@@ -507,7 +510,7 @@ impl Memory {
         let Some(home) = self.homes.get(rank as usize) else { return };
         if home.view.is_none() {
             // Whatever arrives there wakes it.
-            let _ = self.tell_far(engine, home, BELL, Op::Swap(1));
+            let _ = self.tell_far(engine, home, BELL, WordOp::Swap(1));
             return;
         }
         let address = home.address(BELL);
@@ -560,12 +563,12 @@ impl Memory {
     }
 
     /// The place and the operation that say in a block that this rank has parted.
-    fn parted_bit(&self) -> (u64, Op) {
+    fn parted_bit(&self) -> (u64, WordOp) {
         let rank = self.sizes.geometry.rank;
-        (PARTED + u64::from(rank / 64 * 8), Op::Or(1 << (rank % 64)))
+        (PARTED + u64::from(rank / 64 * 8), WordOp::Or(1 << (rank % 64)))
     }
 
-    /// [`Memory::part`] in virtual time, for ranks that receive letters: after those.
+    /// [`VariableMemory::part`] in virtual time, for ranks that receive letters: after those.
     pub(super) fn part_in_time(&self, engine: &EngineCell) {
         let (at, parted) = self.parted_bit();
         for block in &self.homes {
@@ -583,7 +586,7 @@ impl Memory {
         cast(own.word(VOTE), vote);
     }
 
-    /// [`Memory::cast`] in a rank's own block, when the others' blocks are unknown.
+    /// [`VariableMemory::cast`] in a rank's own block, when the others' blocks are unknown.
     pub(super) fn cast_in(home: &View, vote: Vote) {
         if let Some(word) = home.word(VOTE) {
             cast(word, vote);
@@ -595,10 +598,10 @@ impl Memory {
         self.rest();
         let block = &self.homes[rank as usize];
         if block.near || gone && block.view.is_some() {
-            return Vote::of(apply(block.word(VOTE), Op::Load));
+            return Vote::of(apply(block.word(VOTE), WordOp::Load));
         }
         // If it is gone by now, its memory is the job's.
-        self.command(engine, block, VOTE, Op::Load).map_or(Vote::NotYet, Vote::of)
+        self.command(engine, block, VOTE, WordOp::Load).map_or(Vote::NotYet, Vote::of)
     }
 
     /// The offset and length of each piece in which contents are copied: a single piece, unless
@@ -609,7 +612,7 @@ impl Memory {
         pieces.skip(self.injector().map_or(0, Injector::pieces_lost))
     }
 
-    /// [`Memory::carry_out`] at a rank of another host, which may have left.
+    /// [`VariableMemory::carry_out`] at a rank of another host, which may have left.
     fn carry_out_far<R>(
         &self,
         engine: &EngineCell,
@@ -666,7 +669,7 @@ fn carry_out<R>(
     }
 }
 
-impl Block {
+impl RegionBlock {
     #[inline]
     fn word(&self, at: u64) -> &AtomicU64 {
         let view = self.view.as_ref().expect("words of other hosts are changed by commands");
@@ -674,7 +677,7 @@ impl Block {
     }
 
     /// An operation on a word, as a command.
-    fn atomic(&self, at: u64, op: Op) -> Atomic {
+    fn atomic(&self, at: u64, op: WordOp) -> Atomic {
         let (operation, operand) = operation(op);
         let (target, integer) = (self.address(at), Integer::U64);
         Atomic { target, integer, operation, operand, result: None }
@@ -687,17 +690,17 @@ impl Block {
 
 fn cast(word: &AtomicU64, vote: Vote) {
     let (expected, new) = (Vote::NotYet.word(), vote.word());
-    apply(word, Op::CompareSwap { expected, new });
+    apply(word, WordOp::CompareSwap { expected, new });
 }
 
-fn operation(op: Op) -> (AtomicOp, u64) {
+fn operation(op: WordOp) -> (AtomicOp, u64) {
     match op {
-        Op::Load => (AtomicOp::Load, 0),
-        Op::Swap(new) => (AtomicOp::Swap, new),
-        Op::CompareSwap { expected, new } => (AtomicOp::CompareSwap { expected }, new),
-        Op::Or(bits) => (AtomicOp::Or, bits),
-        Op::And(bits) => (AtomicOp::And, bits),
-        Op::Max(other) => (AtomicOp::Max, other),
+        WordOp::Load => (AtomicOp::Load, 0),
+        WordOp::Swap(new) => (AtomicOp::Swap, new),
+        WordOp::CompareSwap { expected, new } => (AtomicOp::CompareSwap { expected }, new),
+        WordOp::Or(bits) => (AtomicOp::Or, bits),
+        WordOp::And(bits) => (AtomicOp::And, bits),
+        WordOp::Max(other) => (AtomicOp::Max, other),
     }
 }
 
@@ -705,17 +708,17 @@ fn operation(op: Op) -> (AtomicOp, u64) {
 /// and read the other's, one sees what the other did. There are no plain stores, so where loads and
 /// stores keep their order (x86) these are the same instructions as releasing and acquiring.
 #[inline]
-fn apply(word: &AtomicU64, op: Op) -> u64 {
+fn apply(word: &AtomicU64, op: WordOp) -> u64 {
     const ONE: Ordering = Ordering::SeqCst;
     match op {
-        Op::Load => word.load(ONE),
-        Op::Swap(new) => word.swap(new, ONE),
-        Op::CompareSwap { expected, new } => {
+        WordOp::Load => word.load(ONE),
+        WordOp::Swap(new) => word.swap(new, ONE),
+        WordOp::CompareSwap { expected, new } => {
             word.compare_exchange(expected, new, ONE, ONE).unwrap_or_else(|old| old)
         }
-        Op::Or(bits) => word.fetch_or(bits, ONE),
-        Op::And(bits) => word.fetch_and(bits, ONE),
-        Op::Max(other) => word.fetch_max(other, ONE),
+        WordOp::Or(bits) => word.fetch_or(bits, ONE),
+        WordOp::And(bits) => word.fetch_and(bits, ONE),
+        WordOp::Max(other) => word.fetch_max(other, ONE),
     }
 }
 

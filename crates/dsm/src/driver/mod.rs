@@ -26,9 +26,9 @@ mod variable;
 mod vote;
 
 pub use asking::Asking;
-pub use contents::Contents;
+pub use contents::CopyContents;
 pub use create::Variables;
 pub use error::{Error, SharedError};
-pub use faults::Wrong;
+pub use faults::ProtocolFault;
 pub use options::{Element, Protocol, Settings, SharedOptions, Traffic, UnknownProtocol};
 pub use variable::Variable;

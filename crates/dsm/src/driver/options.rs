@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::Parts;
 use thiserror::Error;
 
-use super::faults::Wrong;
+use super::faults::ProtocolFault;
 
 /// How a shared variable comes to a rank that acquires it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ pub struct Settings {
     /// Faults are injected by this seed, for tests.
     pub faults: Option<u64>,
     /// With them the protocols have this fault, for tests of those tests.
-    pub wrong: Option<Wrong>,
+    pub wrong: Option<ProtocolFault>,
 }
 
 /// The type of a shared variable's elements, as ranks compare it.
@@ -109,8 +109,8 @@ pub struct SharedOptions {
     /// How the array is divided among sync variables.
     pub parts: Parts,
     /// Whether it can be acquired again after a rank died while it held it: the guard then says
-    /// that its contents may be in the middle of an update (`mark` of [`crate::Entry`]). Otherwise
-    /// it is lost, and acquiring it is an error from then on.
+    /// that its contents may be in the middle of an update (`mark` of [`crate::EntryResult`]).
+    /// Otherwise it is lost, and acquiring it is an error from then on.
     pub recoverable: bool,
     /// Its protocol; `None`: the one of the world's environment ([`Protocol::VARIABLE`]), which is
     /// [`Protocol::Direct`] if that chooses none.

@@ -3,18 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::{Division, Entry, Kind, Patience, State, Style};
+use crate::{AccessKind, Division, EntryResult, Patience, State, Style};
 use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, MEMORY_SLEEP, Rest};
+use hikyaku_rank::{Communicator, MEMORY_SLEEP, PollingRest};
 
-use super::contents::Contents;
+use super::contents::CopyContents;
 use super::create::Variables;
-use super::direct::{Asked, DirectDriver, Outcome};
+use super::direct::{CallOutcome, DirectDriver, RequestOutcome};
 use super::error::{Error, SharedError};
-use super::memory::{EngineCell, Memory};
+use super::memory::{EngineCell, VariableMemory};
 use super::options::{Element, SharedOptions, Traffic};
-use super::service::Side;
+use super::service::VariableSide;
 
 /// Polls of a waiting rank before it makes progress on messages and yields.
 pub(super) const LOOKS: u32 = 8;
@@ -39,7 +39,7 @@ pub struct Variable {
     division: Division,
     options: SharedOptions,
     driver: Driver,
-    rest: RefCell<Rest>,
+    rest: RefCell<PollingRest>,
     /// Whether the job runs in virtual time; since when this rank waits there.
     is_virtual: bool,
     since: Cell<Time>,
@@ -52,7 +52,7 @@ pub(super) enum Driver {
     /// By remote atomics and remote reads.
     Direct(DirectDriver),
     /// By messages to its owner, through the rank's service.
-    Mailbox(Rc<Side>),
+    Mailbox(Rc<VariableSide>),
 }
 
 impl Variable {
@@ -139,10 +139,10 @@ impl Variable {
 
     /// The elements of a part.
     #[inline(always)]
-    pub fn contents<T: bytemuck::Pod>(&self, part: u64) -> Contents<T> {
+    pub fn contents<T: bytemuck::Pod>(&self, part: u64) -> CopyContents<T> {
         let (start, length) = self.extent(part);
         let copy = self.driver.memory().copy();
-        Contents::new(copy, start as usize, length / size_of::<T>().max(1))
+        CopyContents::new(copy, start as usize, length / size_of::<T>().max(1))
     }
 
     /// First byte and length of a part, bytes.
@@ -181,7 +181,12 @@ impl Variable {
 
     /// Asks for a part.
     #[inline]
-    pub(super) fn request(&self, part: u64, kind: Kind, patience: Patience) -> Result<(), Error> {
+    pub(super) fn request(
+        &self,
+        part: u64,
+        kind: AccessKind,
+        patience: Patience,
+    ) -> Result<(), Error> {
         let asked = match &self.driver {
             Driver::Direct(direct) => direct.request(part, kind, patience),
             Driver::Mailbox(side) => {
@@ -189,12 +194,14 @@ impl Variable {
             }
         };
         match asked {
-            Asked::Begun => Ok(()),
-            Asked::Taken => Err(SharedError::Recursive { variable: self.label(part) }.into()),
-            Asked::Overwritten => {
+            RequestOutcome::Begun => Ok(()),
+            RequestOutcome::Taken => {
+                Err(SharedError::Recursive { variable: self.label(part) }.into())
+            }
+            RequestOutcome::Overwritten => {
                 Err(SharedError::Overwritten { variable: self.label(part) }.into())
             }
-            Asked::NoSuchPart => Err(self.no_such_part(part)),
+            RequestOutcome::NoSuchPart => Err(self.no_such_part(part)),
         }
     }
 
@@ -208,7 +215,7 @@ impl Variable {
     /// Acquires a part on the fast path: within nanoseconds, or with a fetch. `None`: it must be
     /// requested.
     #[inline(always)]
-    pub fn enter_free(&self, part: u64, kind: Kind) -> Option<Result<Entry, Error>> {
+    pub fn enter_free(&self, part: u64, kind: AccessKind) -> Option<Result<EntryResult, Error>> {
         match &self.driver {
             Driver::Direct(direct) => {
                 direct.enter_free(&self.rank, part, kind, || self.extent(part))
@@ -219,7 +226,7 @@ impl Variable {
 
     /// Drives a requested part as far as possible now.
     #[inline]
-    pub(super) fn drive(&self, part: u64) -> Result<Outcome, Error> {
+    pub(super) fn drive(&self, part: u64) -> Result<CallOutcome, Error> {
         match &self.driver {
             Driver::Direct(direct) => direct.drive(&self.rank, part, || self.extent(part)),
             Driver::Mailbox(side) => Ok(self.variables.service().look(self.engine(), side, part)),
@@ -265,7 +272,7 @@ impl Variable {
 
     /// Waits a moment for a part. `turn` counts the waits of one request.
     #[inline]
-    pub(super) fn rest(&self, (part, kind): (u64, Kind), turn: u32, until: Option<Time>) {
+    pub(super) fn rest(&self, (part, kind): (u64, AccessKind), turn: u32, until: Option<Time>) {
         if self.is_virtual {
             return self.rest_in_virtual_time((part, kind), turn, until);
         }
@@ -334,7 +341,7 @@ impl Variable {
     }
 
     #[inline(never)]
-    fn rest_in_virtual_time(&self, asked: (u64, Kind), turn: u32, until: Option<Time>) {
+    fn rest_in_virtual_time(&self, asked: (u64, AccessKind), turn: u32, until: Option<Time>) {
         self.rank.attend();
         let mut engine = self.engine().borrow_mut();
         if turn == 0 {
@@ -351,10 +358,10 @@ impl Variable {
 
     /// The announcement of a rank that waits for a part: it names the holder, as far as this rank
     /// knows.
-    fn wait_for(&self, (part, kind): (u64, Kind), since: Time) -> Wait {
+    fn wait_for(&self, (part, kind): (u64, AccessKind), since: Time) -> Wait {
         let activity = match kind {
-            Kind::Write => Activity::AcquireToWrite,
-            Kind::Read => Activity::AcquireToRead,
+            AccessKind::Write => Activity::AcquireToWrite,
+            AccessKind::Read => Activity::AcquireToRead,
         };
         let holder = match &self.driver {
             Driver::Direct(direct) => direct.holder(part),
@@ -367,7 +374,7 @@ impl Variable {
     /// Announces that this rank has waited long for a part. `since`: the first announcement.
     #[cold]
     #[inline(never)]
-    pub(super) fn announce(&self, asked: (u64, Kind), since: &mut Option<Time>) {
+    pub(super) fn announce(&self, asked: (u64, AccessKind), since: &mut Option<Time>) {
         let engine = self.engine().borrow();
         let port = engine.port();
         let since = *since.get_or_insert_with(|| port.now());
@@ -425,7 +432,7 @@ impl Drop for Variable {
 
 impl Driver {
     #[inline]
-    fn memory(&self) -> &Memory {
+    fn memory(&self) -> &VariableMemory {
         match self {
             Driver::Direct(direct) => direct.memory(),
             Driver::Mailbox(side) => side.memory(),

@@ -28,7 +28,7 @@ use hikyaku_nic::region::RegionBuffer;
 
 use super::create::Variables;
 use super::error::{Error, SharedError};
-use super::memory::{Memory, Own, Vote};
+use super::memory::{Own, VariableMemory, Vote};
 
 /// Blocks of variables that were not made, in which others may still read this rank's vote. If the
 /// rank ends they stay with the job.
@@ -60,7 +60,7 @@ impl Variables {
     /// # Errors
     /// The first rank that did not vote for it, the same on all ranks, is gone; or it voted against
     /// it, because of a rank that died.
-    pub(super) fn elect(&self, name: &str, memory: &Memory) -> Result<(), Error> {
+    pub(super) fn elect(&self, name: &str, memory: &VariableMemory) -> Result<(), Error> {
         if memory.is_virtual() {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Variables {
     }
 
     /// The result of a rank's vote; `None`: it has not voted yet.
-    fn heed(&self, name: &str, memory: &Memory, rank: u32) -> Option<Result<(), Error>> {
+    fn heed(&self, name: &str, memory: &VariableMemory, rank: u32) -> Option<Result<(), Error>> {
         // Checked before the vote: a rank that is gone by then votes no more.
         let there = self.rank().check_there(rank);
         match memory.vote_of(self.rank().engine(), rank, there.is_err()) {
@@ -133,7 +133,7 @@ impl Variables {
             port.host().view(port.rank(), home.offset(), home.len())
         };
         if let Some(view) = view {
-            Memory::cast_in(&view, Vote::No);
+            VariableMemory::cast_in(&view, Vote::No);
         }
         self.ballots().keep(home);
         self.rank().engine().borrow().port().wake_all();

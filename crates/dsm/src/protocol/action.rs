@@ -5,7 +5,7 @@ use crate::word::Mark;
 
 /// One atomic operation on one word. The answer is the value before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Op {
+pub enum WordOp {
     /// Reads it, with everything that its writer did before.
     Load,
     /// Stores this value.
@@ -25,22 +25,22 @@ pub enum Op {
     Max(u64),
 }
 
-impl Op {
+impl WordOp {
     /// The value of a word after the operation.
     pub fn apply(self, old: u64) -> u64 {
         match self {
-            Op::Load => old,
-            Op::Swap(new) => new,
-            Op::CompareSwap { expected, new } => {
+            WordOp::Load => old,
+            WordOp::Swap(new) => new,
+            WordOp::CompareSwap { expected, new } => {
                 if old == expected {
                     new
                 } else {
                     old
                 }
             }
-            Op::Or(bits) => old | bits,
-            Op::And(bits) => old & bits,
-            Op::Max(other) => old.max(other),
+            WordOp::Or(bits) => old | bits,
+            WordOp::And(bits) => old & bits,
+            WordOp::Max(other) => old.max(other),
         }
     }
 }
@@ -58,7 +58,7 @@ pub enum Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Perform this operation on this word. The answer is its old value.
-    Access(Word, Op),
+    Access(Word, WordOp),
     /// Fetch the contents from the copy of that node into the copy of this one. The answer is 0, or
     /// 1 if that copy cannot be reached any more.
     Copy {
@@ -76,7 +76,7 @@ pub enum Action {
     /// meanwhile.
     Wake(u32),
     /// The variable may be used.
-    Entered(Entry),
+    Entered(EntryResult),
     /// It may not be used, and the request is over.
     Refused(Refusal),
     /// It has been released, or the request has been cancelled.
@@ -85,7 +85,7 @@ pub enum Action {
 
 /// The result of entering a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct EntryResult {
     /// Whether the contents were fetched.
     pub moved: bool,
     /// What is wrong with the contents, if a rank died.

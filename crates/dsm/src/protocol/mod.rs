@@ -18,6 +18,8 @@ mod action;
 pub mod direct;
 pub mod mailbox;
 
-pub use action::{Action, Entry, Op, Patience, Refusal};
+pub use action::{Action, EntryResult, Patience, Refusal, WordOp};
 pub use direct::{Direct, Free, Left};
-pub use mailbox::{Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, Message, Style, Want};
+pub use mailbox::{
+    Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, MailboxMessage, Style, Want,
+};

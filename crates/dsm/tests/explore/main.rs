@@ -11,7 +11,7 @@ mod search;
 mod walk;
 
 use chance::Chance;
-use hikyaku_dsm::Kind::{self, Read, Write};
+use hikyaku_dsm::AccessKind::{self, Read, Write};
 use hikyaku_dsm::Patience;
 use hikyaku_dsm::protocol::direct::FAR_LOOK;
 use model::{Break, DirectCase};
@@ -177,8 +177,8 @@ fn a_rank_that_stands_back_for_nobody_is_caught() {
 
 /// The first rank of the second node, far from the home, has written twice and then makes these
 /// requests; each of the others makes one.
-fn keeper(wants: &[Kind], others: &[Kind], ranks_per_node: u32) -> DirectCase {
-    let list = |kinds: &[Kind]| kinds.iter().map(|kind| (*kind, Patience::Wait)).collect();
+fn keeper(wants: &[AccessKind], others: &[AccessKind], ranks_per_node: u32) -> DirectCase {
+    let list = |kinds: &[AccessKind]| kinds.iter().map(|kind| (*kind, Patience::Wait)).collect();
     let mut all: Vec<Vec<_>> = vec![vec![]; ranks_per_node as usize];
     all.push(list(&[&[Write, Write], wants].concat()));
     all.extend(others.iter().map(|kind| list(&[*kind])));

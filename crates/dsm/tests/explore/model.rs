@@ -12,8 +12,8 @@ use std::hash::{Hash, Hasher};
 
 use hikyaku_dsm::geometry::initial_node;
 use hikyaku_dsm::protocol::direct::FAR_LOOK;
-use hikyaku_dsm::word::{Cell, Phase, READERS_A_WORD, READING, Version};
-use hikyaku_dsm::{Action, Departed, Direct, Geometry, Kind, Op, Patience, Place};
+use hikyaku_dsm::word::{READERS_A_WORD, READING, RequestCell, RequestPhase, Version};
+use hikyaku_dsm::{AccessKind, Action, Departed, Direct, Geometry, Patience, WordOp, WordPlace};
 use hikyaku_dsm::{Refusal, Word};
 
 /// The variable's home.
@@ -23,7 +23,7 @@ const HOME: u32 = 0;
 #[derive(Debug, Clone)]
 pub(crate) struct DirectCase {
     /// The requests of each rank, one after the other.
-    pub(crate) wants: Vec<Vec<(Kind, Patience)>>,
+    pub(crate) wants: Vec<Vec<(AccessKind, Patience)>>,
     pub(crate) ranks_per_node: u32,
     /// A rank whose first requests end before the other ranks begin, and how many those are.
     pub(crate) alone: Option<(usize, usize)>,
@@ -97,7 +97,7 @@ enum RankActivity {
     /// Fetching from this node; whether the first half is done.
     Copying(u32, bool),
     /// Inside: the number of steps made, and the contents found.
-    Inside(Kind, u8, Copy),
+    Inside(AccessKind, u8, Copy),
 }
 
 /// A state of the model.
@@ -124,8 +124,8 @@ pub(crate) struct Model {
 /// The index of a word: first those at home, then two for each node.
 fn index(geometry: &Geometry, word: Word) -> usize {
     let at = match geometry.place(word) {
-        Place::Home(at) => at,
-        Place::Node(node, at) => geometry.home_words() + 2 * u64::from(node) + at,
+        WordPlace::Home(at) => at,
+        WordPlace::Node(node, at) => geometry.home_words() + 2 * u64::from(node) + at,
     };
     at as usize
 }
@@ -138,7 +138,7 @@ fn geometry(case: &DirectCase, rank: u32) -> Geometry {
 /// a reader of another node, by those that begin before it reads the bits.
 fn most_overtakes(at: usize, case: &DirectCase) -> u8 {
     let near = geometry(case, at as u32).node() == geometry(case, HOME).node();
-    let reads = case.wants[at].iter().any(|(kind, _)| *kind == Kind::Read);
+    let reads = case.wants[at].iter().any(|(kind, _)| *kind == AccessKind::Read);
     if reads && !near { FAR_LOOK } else { 1 }
 }
 
@@ -323,7 +323,7 @@ impl Model {
         self.overtaken[at] = None;
         let geometry = geometry(case, at as u32);
         let node_died = self.is_gone(&geometry, geometry.node());
-        let writes = matches!(self.ranks[at].doing, RankActivity::Inside(Kind::Write, ..));
+        let writes = matches!(self.ranks[at].doing, RankActivity::Inside(AccessKind::Write, ..));
         // It dies before its next operation: the write may count or not.
         let parts = matches!(self.ranks[at].doing, RankActivity::Asking(_));
         self.excused |= node_died || writes || parts;
@@ -375,18 +375,18 @@ impl Model {
                     if half { RankActivity::Asking(0) } else { RankActivity::Copying(from, true) };
                 Ok(())
             }
-            RankActivity::Inside(Kind::Read, _, found) => {
+            RankActivity::Inside(AccessKind::Read, _, found) => {
                 if self.copies[own] != found {
                     return Err("contents changed under a reader".into());
                 }
                 self.leave(at);
                 Ok(())
             }
-            RankActivity::Inside(Kind::Write, done, found) => {
+            RankActivity::Inside(AccessKind::Write, done, found) => {
                 let number = (at + 1) as u16 * 16 + self.ranks[at].want as u16 + 1;
                 if done < 2 {
                     self.copies[own][usize::from(done)] = number;
-                    self.ranks[at].doing = RankActivity::Inside(Kind::Write, done + 1, found);
+                    self.ranks[at].doing = RankActivity::Inside(AccessKind::Write, done + 1, found);
                 } else {
                     self.committed = number;
                     self.leave(at);
@@ -415,7 +415,7 @@ impl Model {
             Action::Access(word, op) => {
                 // It begins again, or goes on.
                 let asks = matches!(word, Word::Held(_));
-                self.ranks[at].woken &= asks || op == Op::Load && word != Word::Head;
+                self.ranks[at].woken &= asks || op == WordOp::Load && word != Word::Head;
                 let answer = self.access(&geometry, word, op, case);
                 self.count(at, (word, op), answer, case)?;
                 RankActivity::Asking(answer)
@@ -468,7 +468,7 @@ impl Model {
     fn check(
         &self,
         at: usize,
-        kind: Kind,
+        kind: AccessKind,
         found: Copy,
         marked: bool,
         case: &DirectCase,
@@ -479,8 +479,8 @@ impl Model {
                 continue;
             }
             match (kind, theirs) {
-                (Kind::Read, Kind::Read) => {}
-                (Kind::Write, Kind::Write) => return Err("two writers".into()),
+                (AccessKind::Read, AccessKind::Read) => {}
+                (AccessKind::Write, AccessKind::Write) => return Err("two writers".into()),
                 _ => return Err("a reader beside a writer".into()),
             }
         }
@@ -501,19 +501,19 @@ impl Model {
     fn count(
         &mut self,
         at: usize,
-        done: (Word, Op),
+        done: (Word, WordOp),
         answer: u64,
         case: &DirectCase,
     ) -> Result<(), String> {
         match done {
-            (Word::Readers(_), Op::Or(bit)) if bit >> READERS_A_WORD != 0 => {
+            (Word::Readers(_), WordOp::Or(bit)) if bit >> READERS_A_WORD != 0 => {
                 self.tally.wanted += 1;
                 if case.overtakes {
                     self.overtaken[at] = Some(vec![0; self.ranks.len()]);
                 }
             }
-            (Word::Cell(_), Op::CompareSwap { expected, new }) if answer == expected => {
-                if Cell::of(new).phase == Phase::Buried {
+            (Word::Cell(_), WordOp::CompareSwap { expected, new }) if answer == expected => {
+                if RequestCell::of(new).phase == RequestPhase::Buried {
                     return Ok(());
                 }
                 self.overtaken[at] = None;
@@ -528,7 +528,7 @@ impl Model {
                     }
                 }
             }
-            (Word::Readers(_), Op::And(bits)) if !bits >> READERS_A_WORD != 0 => {
+            (Word::Readers(_), WordOp::And(bits)) if !bits >> READERS_A_WORD != 0 => {
                 self.overtaken[at] = None;
             }
             _ => {}
@@ -536,7 +536,7 @@ impl Model {
         Ok(())
     }
 
-    fn access(&mut self, geometry: &Geometry, word: Word, op: Op, case: &DirectCase) -> u64 {
+    fn access(&mut self, geometry: &Geometry, word: Word, op: WordOp, case: &DirectCase) -> u64 {
         let place = index(geometry, word);
         let old = self.words[place];
         let mut new = op.apply(old);
@@ -544,35 +544,41 @@ impl Model {
         let swapped = self.ranks[geometry.rank as usize].swapped;
         if case.broken.is_some() {
             self.ranks[geometry.rank as usize].swapped = match (word, op) {
-                (Word::Cell(_), Op::Swap(_)) => Some(true),
-                (Word::Head, Op::Swap(_)) => Some(false),
+                (Word::Cell(_), WordOp::Swap(_)) => Some(true),
+                (Word::Head, WordOp::Swap(_)) => Some(false),
                 _ => None,
             };
         }
         match (case.broken, word, op) {
-            (Some(Break::IgnoreReaders), Word::Readers(_), Op::Load) => answer = 0,
-            (Some(Break::StoreCell), Word::Cell(_), Op::CompareSwap { expected, new: stored }) => {
+            (Some(Break::IgnoreReaders), Word::Readers(_), WordOp::Load) => answer = 0,
+            (
+                Some(Break::StoreCell),
+                Word::Cell(_),
+                WordOp::CompareSwap { expected, new: stored },
+            ) => {
                 new = stored;
                 answer = expected;
             }
-            (Some(Break::WantStays), Word::Readers(_), Op::And(bits)) => {
+            (Some(Break::WantStays), Word::Readers(_), WordOp::And(bits)) => {
                 new = old & (bits | !READING);
             }
-            (Some(Break::NobodyStandsBack), Word::Readers(_), Op::Load) => answer = old & READING,
-            (Some(Break::CancelsBlindly), Word::Head, Op::Load) if swapped == Some(true) => {
+            (Some(Break::NobodyStandsBack), Word::Readers(_), WordOp::Load) => {
+                answer = old & READING;
+            }
+            (Some(Break::CancelsBlindly), Word::Head, WordOp::Load) if swapped == Some(true) => {
                 answer = 0;
             }
-            (Some(Break::PassesBlindly), Word::Cell(_), Op::Load) if swapped == Some(false) => {
-                answer = if Cell::of(old).phase == Phase::Gone { 0 } else { old };
+            (Some(Break::PassesBlindly), Word::Cell(_), WordOp::Load) if swapped == Some(false) => {
+                answer = if RequestCell::of(old).phase == RequestPhase::Gone { 0 } else { old };
             }
-            (Some(Break::KeepsBlindly), Word::Cell(_), Op::Load) if swapped == Some(true) => {
+            (Some(Break::KeepsBlindly), Word::Cell(_), WordOp::Load) if swapped == Some(true) => {
                 answer = 0;
             }
             (Some(broken), Word::Held(node), _) => {
                 let own = node == geometry.node();
                 (new, answer) = careless(broken, own, op, old).unwrap_or((new, answer));
             }
-            (Some(Break::LatestLate), Word::Latest, Op::Swap(stored)) => {
+            (Some(Break::LatestLate), Word::Latest, WordOp::Swap(stored)) => {
                 self.late = Some((place, stored));
                 return old;
             }
@@ -590,18 +596,18 @@ impl Model {
 
 /// What faulty variants do to the word `held`, and the answer that they get; `own`: a rank of that
 /// node does it.
-fn careless(broken: Break, own: bool, op: Op, old: u64) -> Option<(u64, u64)> {
+fn careless(broken: Break, own: bool, op: WordOp, old: u64) -> Option<(u64, u64)> {
     let kept = |word: u64| word & (Version::KEPT | Version::INSIDE) == Version::KEPT;
     match (broken, op) {
-        (Break::HeldStays, Op::Swap(0)) => Some((old, old)),
-        (Break::EntersBlindly, Op::CompareSwap { expected, new }) => {
+        (Break::HeldStays, WordOp::Swap(0)) => Some((old, old)),
+        (Break::EntersBlindly, WordOp::CompareSwap { expected, new }) => {
             (own && kept(expected) && !kept(new)).then_some((new, expected))
         }
-        (Break::LeavesBlindly, Op::CompareSwap { expected, new }) => {
+        (Break::LeavesBlindly, WordOp::CompareSwap { expected, new }) => {
             (own && !kept(expected) && kept(new)).then_some((new, expected))
         }
-        (Break::ReadsBlindly, Op::Load) if own => Some((old, old & !Version::ASKED)),
-        (Break::KeptIsWhole, Op::Load) => Some((old, old & !Version::INSIDE)),
+        (Break::ReadsBlindly, WordOp::Load) if own => Some((old, old & !Version::ASKED)),
+        (Break::KeptIsWhole, WordOp::Load) => Some((old, old & !Version::INSIDE)),
         _ => None,
     }
 }

@@ -23,18 +23,18 @@ use super::{
     bytes::Malformed,
     frame::{ALL, Decoder, Frame},
     head::WINDOW,
-    input::Target,
-    links::{GREETING_LIMIT, LinkNews, Links, READ_BYTES, beat, own_greeting},
-    plan::Plan,
+    input::InputTarget,
+    links::{DaemonLinks, GREETING_LIMIT, LinkNews, READ_BYTES, TellLink, beat, own_greeting},
+    plan::HostPlan,
 };
 use crate::{
     LaunchError,
-    crew::{Crew, News},
+    crew::{Crew, News, Tell},
     interrupts::Interrupts,
-    local::{Local, Start, allow_files},
+    local::{LocalRanks, Start, allow_files},
     orphans::Orphans,
     placement::allowed_cpus,
-    sink::Sink,
+    sink::OutputSink,
 };
 
 /// What an event is about.
@@ -61,7 +61,7 @@ pub fn daemon() -> Result<(), String> {
     greeted.map_err(|error| format!("cannot greet the launcher: {error}"))?;
     let mut decoder = Decoder::default();
     let plan = await_plan(&mut decoder)?;
-    let memory = |plan: &Plan| {
+    let memory = |plan: &HostPlan| {
         let ranks = u32::try_from(plan.hosts_of_ranks().len()).unwrap_or(u32::MAX);
         let per_node = plan.job.ranks_per_node.unwrap_or(ranks).min(ranks);
         let of = plan.hosts_of_ranks();
@@ -89,7 +89,7 @@ pub fn daemon() -> Result<(), String> {
 }
 
 /// Waits for the launcher to say what to start.
-fn await_plan(decoder: &mut Decoder) -> Result<Plan, String> {
+fn await_plan(decoder: &mut Decoder) -> Result<HostPlan, String> {
     let start = Instant::now();
     let stdin = io::stdin();
     loop {
@@ -120,14 +120,14 @@ fn await_plan(decoder: &mut Decoder) -> Result<Plan, String> {
 
 /// Everything but the ranks.
 struct Daemon {
-    plan: Plan,
+    plan: HostPlan,
     /// To the launcher, or to the daemon between.
-    up: Sink,
+    up: OutputSink,
     decoder: Decoder,
-    links: Option<Links>,
+    links: Option<DaemonLinks>,
     interrupts: Interrupts,
     orphans: Orphans,
-    input: Option<Target>,
+    input: Option<InputTarget>,
     /// Bytes of each stream that may still be sent.
     windows: [i64; 2],
     reading: [bool; 2],
@@ -140,13 +140,13 @@ struct Daemon {
     ask_cards: Option<(Duration, Duration)>,
     /// Ranks here whose address is not known.
     without_card: Vec<u32>,
-    phase: Phase,
+    phase: DaemonPhase,
     events: OwnedFd,
     start: Instant,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Phase {
+enum DaemonPhase {
     Running,
     /// The job is over.
     Ending,
@@ -155,7 +155,7 @@ enum Phase {
 }
 
 impl Daemon {
-    fn new(plan: Plan, decoder: Decoder) -> io::Result<Daemon> {
+    fn new(plan: HostPlan, decoder: Decoder) -> io::Result<Daemon> {
         let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |fd: &dyn AsFd, token| {
             let data = epoll::EventData::new_u64(token);
@@ -164,7 +164,7 @@ impl Daemon {
         let (interrupts, orphans) = (Interrupts::catch()?, Orphans::adopt()?);
         watch(&io::stdin(), LAUNCHER)?;
         watch(&interrupts, SIGNALS)?;
-        let up = Sink::new(io::stdout().as_fd().try_clone_to_owned()?.into())?;
+        let up = OutputSink::new(io::stdout().as_fd().try_clone_to_owned()?.into())?;
         let mut daemon = Daemon {
             up,
             decoder,
@@ -179,7 +179,7 @@ impl Daemon {
             beat_at: beat(&plan),
             ask_cards: None,
             without_card: Vec::new(),
-            phase: Phase::Running,
+            phase: DaemonPhase::Running,
             events,
             start: Instant::now(),
             plan,
@@ -187,7 +187,7 @@ impl Daemon {
         let behind = daemon.plan.own + 1..daemon.plan.until;
         if !behind.is_empty() {
             let _ = allow_files(behind.end - behind.start);
-            match Links::start(&daemon.plan, behind.clone(), Duration::ZERO) {
+            match DaemonLinks::start(&daemon.plan, behind.clone(), Duration::ZERO) {
                 Ok(links) => {
                     let data = epoll::EventData::new_u64(LINKS);
                     epoll::add(&daemon.events, &links, data, epoll::EventFlags::IN)?;
@@ -200,7 +200,7 @@ impl Daemon {
     }
 
     /// Starts the ranks of this host.
-    fn start<'j>(&mut self, job: &'j Job) -> Result<Local<'j>, LaunchError> {
+    fn start<'j>(&mut self, job: &'j Job) -> Result<LocalRanks<'j>, LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the ranks", source };
         let ranks = self.plan.ranks_of(self.plan.own);
         let count = ranks.end - ranks.start;
@@ -215,10 +215,10 @@ impl Daemon {
         }
         let files = allow_files(count)?;
         let (out, err) = self.plan.interactive;
-        let mut local = Local::new(job, ranks.start, [out, err]).map_err(system)?;
+        let mut local = LocalRanks::new(job, ranks.start, [out, err]).map_err(system)?;
         let mut stdin = None;
         if ranks.start == 0 {
-            let (reader, target) = Target::new().map_err(system)?;
+            let (reader, target) = InputTarget::new().map_err(system)?;
             (stdin, self.input) = (Some(reader), Some(target));
         }
         let (allowed, variables) = (&allowed_cpus()[..], &self.plan.variables[..]);
@@ -253,14 +253,14 @@ impl Daemon {
     }
 
     /// Runs until the job is over and nothing is left of it here.
-    fn run(mut self, mut local: Option<Local<'_>>, job: &Job) -> Result<(), String> {
+    fn run(mut self, mut local: Option<LocalRanks<'_>>, job: &Job) -> Result<(), String> {
         let failed = |error: io::Error| format!("cannot supervise the ranks: {error}");
         // What came behind the plan.
         self.take_in(&mut local, job).map_err(failed)?;
-        while self.phase == Phase::Running {
+        while self.phase == DaemonPhase::Running {
             self.turn(&mut local, job).map_err(failed)?;
         }
-        if let Phase::Abandoned(why) = self.phase {
+        if let DaemonPhase::Abandoned(why) = self.phase {
             drop(local);
             self.orphans.end();
             return Err(why);
@@ -276,7 +276,7 @@ impl Daemon {
         let mut nobody = None;
         self.tell(&Frame::Done);
         while self.links.as_ref().is_some_and(|links| !links.are_down())
-            && self.phase == Phase::Ending
+            && self.phase == DaemonPhase::Ending
         {
             self.turn(&mut nobody, job).map_err(failed)?;
         }
@@ -285,7 +285,7 @@ impl Daemon {
     }
 
     /// Waits for something to happen, or for the next deadline, and takes it in.
-    fn turn(&mut self, local: &mut Option<Local<'_>>, job: &Job) -> io::Result<()> {
+    fn turn(&mut self, local: &mut Option<LocalRanks<'_>>, job: &Job) -> io::Result<()> {
         let mut events = Vec::with_capacity(8);
         let left = self.deadline(local.as_ref()).saturating_sub(self.now());
         let left = Timespec::try_from(left).ok();
@@ -296,22 +296,22 @@ impl Daemon {
         for event in &events {
             match event.data.u64() {
                 LAUNCHER => self.read(local, job)?,
-                LINKS => self.run_links(Links::handle_ready)?,
+                LINKS => self.run_links(DaemonLinks::handle_ready)?,
                 SIGNALS => self.handle_signals(local.as_ref()),
                 INPUT => self.run_input()?,
-                _ => self.run_local(local, job, Local::handle_ready)?,
+                _ => self.run_local(local, job, LocalRanks::handle_ready)?,
             }
         }
-        self.run_links(Links::handle_time)?;
-        self.run_local(local, job, Local::handle_time)?;
+        self.run_links(DaemonLinks::handle_time)?;
+        self.run_local(local, job, LocalRanks::handle_time)?;
         self.handle_time(job);
         Ok(())
     }
 
-    fn deadline(&self, local: Option<&Local<'_>>) -> Duration {
+    fn deadline(&self, local: Option<&LocalRanks<'_>>) -> Duration {
         let silent = (!self.is_stopped).then(|| self.heard + self.plan.patience());
-        let links = self.links.as_ref().and_then(Links::poll_deadline);
-        let local = local.and_then(Local::poll_deadline);
+        let links = self.links.as_ref().and_then(DaemonLinks::poll_deadline);
+        let local = local.and_then(LocalRanks::poll_deadline);
         let cards = self.ask_cards.map(|(at, _)| at);
         [silent, links, local, cards].into_iter().flatten().fold(self.beat_at, Duration::min)
     }
@@ -353,7 +353,7 @@ impl Daemon {
         }
     }
 
-    fn read(&mut self, local: &mut Option<Local<'_>>, job: &Job) -> io::Result<()> {
+    fn read(&mut self, local: &mut Option<LocalRanks<'_>>, job: &Job) -> io::Result<()> {
         let mut bytes = vec![0; READ_BYTES];
         match rustix::io::read(io::stdin(), &mut bytes) {
             Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
@@ -368,7 +368,7 @@ impl Daemon {
         Ok(())
     }
 
-    fn take_in(&mut self, local: &mut Option<Local<'_>>, job: &Job) -> io::Result<()> {
+    fn take_in(&mut self, local: &mut Option<LocalRanks<'_>>, job: &Job) -> io::Result<()> {
         loop {
             match self.decoder.next() {
                 Ok(Some((host, frame))) => self.handle(host, frame, local, job)?,
@@ -386,7 +386,7 @@ impl Daemon {
         &mut self,
         host: u32,
         frame: Frame,
-        local: &mut Option<Local<'_>>,
+        local: &mut Option<LocalRanks<'_>>,
         job: &Job,
     ) -> io::Result<()> {
         let own = self.plan.own;
@@ -433,14 +433,14 @@ impl Daemon {
                     }
                 }
             }
-            Frame::End => self.phase = Phase::Ending,
+            Frame::End => self.phase = DaemonPhase::Ending,
             Frame::Beat => {}
             _ => self.abandon(format!("what the launcher says is {}", Malformed("out of place"))),
         }
         Ok(())
     }
 
-    fn send_signal(&mut self, number: i32, local: Option<&mut Local<'_>>) {
+    fn send_signal(&mut self, number: i32, local: Option<&mut LocalRanks<'_>>) {
         let Some(signal) = Signal::from_named_raw(number) else { return };
         if let Some(local) = local {
             local.send(signal);
@@ -463,7 +463,7 @@ impl Daemon {
         }
     }
 
-    fn handle_signals(&mut self, local: Option<&Local<'_>>) {
+    fn handle_signals(&mut self, local: Option<&LocalRanks<'_>>) {
         for signal in self.interrupts.take() {
             match signal {
                 Signal::CHILD => {
@@ -477,7 +477,7 @@ impl Daemon {
                 Signal::TSTP | Signal::CONT => {}
                 signal => self.abandon(format!(
                     "the daemon was sent {}",
-                    crate::ending::Named(signal.as_raw())
+                    crate::ending::NamedSignal(signal.as_raw())
                 )),
             }
         }
@@ -493,7 +493,7 @@ impl Daemon {
 
     fn run_links(
         &mut self,
-        run: impl FnOnce(&mut Links, Duration, &mut super::links::TellLink<'_>) -> io::Result<()>,
+        run: impl FnOnce(&mut DaemonLinks, Duration, &mut TellLink<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let (now, mut all) = (self.now(), Vec::new());
         let Some(links) = &mut self.links else { return Ok(()) };
@@ -516,9 +516,9 @@ impl Daemon {
 
     fn run_local<'j>(
         &mut self,
-        local: &mut Option<Local<'j>>,
+        local: &mut Option<LocalRanks<'j>>,
         job: &Job,
-        run: impl FnOnce(&mut Local<'j>, Duration, &mut crate::crew::Tell<'_>) -> io::Result<()>,
+        run: impl FnOnce(&mut LocalRanks<'j>, Duration, &mut Tell<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let (now, own) = (self.now(), self.plan.own);
         let Some(local) = local else { return Ok(()) };
@@ -543,7 +543,7 @@ impl Daemon {
     }
 
     /// Stops reading what the launcher has no room for, and resumes.
-    fn choose_reading(&mut self, local: Option<&mut Local<'_>>) -> io::Result<()> {
+    fn choose_reading(&mut self, local: Option<&mut LocalRanks<'_>>) -> io::Result<()> {
         let Some(local) = local else { return Ok(()) };
         for stream in 0..2 {
             let wanted = self.windows[stream] > 0;
@@ -556,8 +556,8 @@ impl Daemon {
     }
 
     fn abandon(&mut self, why: String) {
-        if !matches!(self.phase, Phase::Abandoned(_)) {
-            self.phase = Phase::Abandoned(why);
+        if !matches!(self.phase, DaemonPhase::Abandoned(_)) {
+            self.phase = DaemonPhase::Abandoned(why);
         }
     }
 
@@ -571,7 +571,7 @@ impl Daemon {
 }
 
 /// News of the ranks here, as a frame.
-fn pass_on(news: News<'_>, own: u32, up: &mut Sink) {
+fn pass_on(news: News<'_>, own: u32, up: &mut OutputSink) {
     let frame = match news {
         News::Ended(ended) => Frame::Ended(ended),
         News::Output { source, piece } => {

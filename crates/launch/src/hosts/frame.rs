@@ -10,11 +10,11 @@
 use std::collections::VecDeque;
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 
 use super::bytes::{Malformed, Value, take_bytes};
-use super::plan::Plan;
-use crate::crew::Ended;
+use super::plan::HostPlan;
+use crate::crew::RankExit;
 use crate::ending::Ending;
 
 /// For every host.
@@ -28,7 +28,7 @@ pub(super) const MOST_BYTES: usize = 4 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Frame {
     /// Down: what to start.
-    Plan(Box<Plan>),
+    Plan(Box<HostPlan>),
     /// Down: send this to the ranks.
     Signal(i32),
     /// Down: what are the ranks waiting in?
@@ -54,7 +54,7 @@ pub(super) enum Frame {
     /// Up: the ranks cannot be started; exit code and reason.
     Refused(i32, String),
     /// Up: a rank has ended.
-    Ended(Ended),
+    Ended(RankExit),
     /// Up: what a rank has written to a stream.
     Output(u32, u8, Vec<u8>),
     /// Up: what each rank is doing: rank, process and the rest of a sentence.
@@ -138,7 +138,7 @@ impl Frame {
         let from = &mut from;
         let (kind, host) = <(u8, u32)>::take(from)?;
         let frame = match kind {
-            1 => Frame::Plan(Box::new(Plan::take(from)?)),
+            1 => Frame::Plan(Box::new(HostPlan::take(from)?)),
             2 => Frame::Signal(Value::take(from)?),
             3 => Frame::Ask,
             4 => Frame::Input(Value::take(from)?),
@@ -189,9 +189,9 @@ impl Value for DeathCause {
     }
 }
 
-impl Value for Ended {
+impl Value for RankExit {
     fn put(&self, out: &mut Vec<u8>) {
-        let Ended { rank, pid, ending, left, end } = *self;
+        let RankExit { rank, pid, ending, left, end } = *self;
         (rank, pid).put(out);
         match ending {
             Ending::Code(code) => (0u8, code),
@@ -201,8 +201,8 @@ impl Value for Ended {
         left.put(out);
         match end {
             None => 0u8,
-            Some(End::Failed) => 1,
-            Some(End::Aborted) => 2,
+            Some(JobEnd::Failed) => 1,
+            Some(JobEnd::Aborted) => 2,
         }
         .put(out);
     }
@@ -217,11 +217,11 @@ impl Value for Ended {
         let left = Value::take(from)?;
         let end = match u8::take(from)? {
             0 => None,
-            1 => Some(End::Failed),
-            2 => Some(End::Aborted),
+            1 => Some(JobEnd::Failed),
+            2 => Some(JobEnd::Aborted),
             _ => return Err(Malformed("an end of a job that does not exist")),
         };
-        Ok(Ended { rank, pid, ending, left, end })
+        Ok(RankExit { rank, pid, ending, left, end })
     }
 }
 
@@ -264,12 +264,12 @@ mod tests {
     use super::*;
 
     fn frames() -> Vec<Frame> {
-        let ended = Ended {
+        let ended = RankExit {
             rank: 3,
             pid: 9,
             ending: Ending::Signal(9),
             left: false,
-            end: Some(End::Failed),
+            end: Some(JobEnd::Failed),
         };
         vec![
             Frame::Signal(15),

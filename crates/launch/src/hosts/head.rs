@@ -9,7 +9,7 @@ use std::{
 };
 
 use hikyaku_nic::fabric::DeathCause;
-use hikyaku_shm::End;
+use hikyaku_shm::JobEnd;
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -19,14 +19,14 @@ use rustix::{
 
 use super::{
     frame::{ALL, Frame},
-    input::Source,
-    links::{LinkNews, Links},
-    plan::Plan,
+    input::InputSource,
+    links::{DaemonLinks, LinkNews},
+    plan::HostPlan,
 };
 use crate::{
     LaunchError,
-    crew::{Crew, Ended, News, Tell},
-    lines::Source as Writer,
+    crew::{Crew, News, RankExit, Tell},
+    lines::OutputSource as Writer,
 };
 
 /// How much of a stream a host may send before it is told that some was taken.
@@ -51,15 +51,15 @@ const INPUT: u64 = 1;
 const TERMINAL: u64 = 2;
 
 /// The ranks of all hosts.
-pub(super) struct Hosts {
-    links: Links,
-    plan: Plan,
+pub(super) struct HostRanks {
+    links: DaemonLinks,
+    plan: HostPlan,
     hosts: Vec<HostState>,
-    ranks: Vec<RankState>,
-    input: Source,
+    ranks: Vec<KnownRank>,
+    input: InputSource,
     reading: [bool; 2],
     /// How the job ends, if a rank has said why.
-    end: Option<End>,
+    end: Option<JobEnd>,
     /// Whether ranks were sent a signal: what does not start now is no failure of its own.
     is_ending: bool,
     /// Whether the question what ranks wait in was asked.
@@ -86,31 +86,31 @@ struct HostState {
 
 /// A rank as far as is known.
 #[derive(Debug, Clone, Default)]
-struct RankState {
+struct KnownRank {
     pid: u32,
     has_ended: bool,
     doing: Option<String>,
 }
 
-impl Hosts {
+impl HostRanks {
     /// Starts the daemons.
-    pub(super) fn start(plan: Plan, now: Duration) -> Result<Hosts, LaunchError> {
+    pub(super) fn start(plan: HostPlan, now: Duration) -> Result<HostRanks, LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the launch", source };
         let count = u32::try_from(plan.places.len()).expect("there are at most MAX_RANKS");
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|it| system(it.into()))?;
-        let links = Links::start(&plan, 0..count, now)?;
+        let links = DaemonLinks::start(&plan, 0..count, now)?;
         let data = epoll::EventData::new_u64(LINKS);
         epoll::add(&events, &links, data, epoll::EventFlags::IN)
             .map_err(|errno| system(errno.into()))?;
         let host = |host| HostState { ranks: plan.ranks_of(host), ..HostState::default() };
         let hosts: Vec<HostState> = (0..count).map(host).collect();
         let total = hosts.last().map_or(0, |last| last.ranks.end);
-        let mut hosts = Hosts {
+        let mut hosts = HostRanks {
             links,
             plan,
             hosts,
-            ranks: vec![RankState::default(); total as usize],
-            input: Source::new().map_err(system)?,
+            ranks: vec![KnownRank::default(); total as usize],
+            input: InputSource::new().map_err(system)?,
             reading: [true; 2],
             end: None,
             is_ending: false,
@@ -195,7 +195,7 @@ impl Hosts {
         Ok(())
     }
 
-    fn handle_end(&mut self, ended: Ended, tell: &mut Tell<'_>) {
+    fn handle_end(&mut self, ended: RankExit, tell: &mut Tell<'_>) {
         let rank = &mut self.ranks[ended.rank as usize];
         if !std::mem::replace(&mut rank.has_ended, true) {
             self.end = self.end.or(ended.end);
@@ -256,13 +256,13 @@ impl Hosts {
     }
 }
 
-impl AsFd for Hosts {
+impl AsFd for HostRanks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }
 }
 
-impl Crew for Hosts {
+impl Crew for HostRanks {
     fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
         self.now = now;
         let mut events = Vec::with_capacity(4);
@@ -371,7 +371,7 @@ impl Crew for Hosts {
         self.links.contains(pid)
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.end
     }
 

@@ -26,7 +26,7 @@ const WINDOW: usize = 64 << 10;
 const PIECE: usize = 16 << 10;
 
 /// The launcher's end.
-pub(super) struct Source {
+pub(super) struct InputSource {
     /// Until its end, or until rank 0 takes no more.
     from: Option<OwnedFd>,
     pump: Option<Pump>,
@@ -37,14 +37,14 @@ pub(super) struct Source {
     is_file: bool,
 }
 
-impl Source {
+impl InputSource {
     /// This process's standard input.
-    pub(super) fn new() -> io::Result<Source> {
+    pub(super) fn new() -> io::Result<InputSource> {
         let (from, pump) = match input_of_terminal()? {
             Some((reader, pump)) => (reader, Some(pump)),
             None => (io::stdin().as_fd().try_clone_to_owned()?, None),
         };
-        Ok(Source { from: Some(from), pump, in_flight: 0, watched: false, is_file: false })
+        Ok(InputSource { from: Some(from), pump, in_flight: 0, watched: false, is_file: false })
     }
 
     /// Reads what there is and there is room for, and registers for what it waits for next.
@@ -136,7 +136,7 @@ fn is_readable(from: &OwnedFd) -> bool {
 }
 
 /// The daemon's end.
-pub(super) struct Target {
+pub(super) struct InputTarget {
     to: Option<OwnedFd>,
     pending: VecDeque<u8>,
     /// Whether nothing more comes.
@@ -144,13 +144,13 @@ pub(super) struct Target {
     watched: bool,
 }
 
-impl Target {
+impl InputTarget {
     /// A pipe: what the rank gets, and this end of it.
-    pub(super) fn new() -> io::Result<(Stdio, Target)> {
+    pub(super) fn new() -> io::Result<(Stdio, InputTarget)> {
         let (reader, to) = pipe_with(PipeFlags::CLOEXEC)?;
         fcntl_setfl(&to, fcntl_getfl(&to)? | OFlags::NONBLOCK)?;
         let target =
-            Target { to: Some(to), pending: VecDeque::new(), ended: false, watched: false };
+            InputTarget { to: Some(to), pending: VecDeque::new(), ended: false, watched: false };
         Ok((reader.into(), target))
     }
 

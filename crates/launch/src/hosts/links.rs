@@ -5,7 +5,7 @@
 //!   agent ends ──► pidfd ──┐
 //!   frames ──► its stdout ─┼─ epoll ──► news: frames, lines, hosts that are lost
 //!   lines ──► its stderr ──┘
-//!   frames ◄── its stdin ◄── Sink, a thread that writes
+//!   frames ◄── its stdin ◄── OutputSink, a thread that writes
 //! ```
 //!
 //! A link begins with the daemon's greeting; what it is sent before waits for that. It is down when
@@ -34,11 +34,12 @@ use super::{
     bytes::Malformed,
     frame::{ALL, Decoder, Frame},
     greeting::Greeting,
-    plan::Plan,
+    plan::HostPlan,
     tree::parts,
 };
 use crate::{
-    LaunchError, Program, ending::Ending, intake::Intake, ranks::Ranks, sink::Sink, spawn::Recipe,
+    LaunchError, Program, ending::Ending, intake::Intake, ranks::RankProcesses, sink::OutputSink,
+    spawn::Recipe,
 };
 
 /// How long a daemon may take to greet. Agents that reach nobody say so themselves, and sooner.
@@ -71,24 +72,24 @@ pub(super) enum LinkNews {
 pub(super) type TellLink<'t> = dyn FnMut(LinkNews) + 't;
 
 /// Daemons and those behind them.
-pub(super) struct Links {
+pub(super) struct DaemonLinks {
     /// First, so that whatever happens the agents are gone before anything else is.
-    agents: Ranks,
-    links: Vec<Link>,
+    agents: RankProcesses,
+    links: Vec<DaemonLink>,
     errors: Intake,
-    plan: Plan,
+    plan: HostPlan,
     beat_at: Duration,
     events: OwnedFd,
 }
 
-struct Link {
+struct DaemonLink {
     /// Its own host, and those behind it.
     hosts: Range<u32>,
-    phase: Phase,
+    phase: LinkPhase,
     /// The agent's output until it ends.
     from: Option<OwnedFd>,
     decoder: Decoder,
-    to: Sink,
+    to: OutputSink,
     /// Frames that wait for the greeting.
     queued: Vec<u8>,
     pidfd: Option<OwnedFd>,
@@ -103,25 +104,25 @@ struct Link {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Phase {
+enum LinkPhase {
     /// What came before the greeting.
     Greeting(Vec<u8>),
     Up,
     Down,
 }
 
-impl Links {
+impl DaemonLinks {
     /// Starts the daemons of these hosts, or of as many that the others follow.
     pub(super) fn start(
-        plan: &Plan,
+        plan: &HostPlan,
         hosts: Range<u32>,
         now: Duration,
-    ) -> Result<Links, LaunchError> {
+    ) -> Result<DaemonLinks, LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the other hosts", source };
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|it| system(it.into()))?;
         let errors = Intake::new(1, 0, false).map_err(system)?;
-        let mut links = Links {
-            agents: Ranks::default(),
+        let mut links = DaemonLinks {
+            agents: RankProcesses::default(),
             links: Vec::new(),
             errors,
             plan: plan.clone(),
@@ -157,13 +158,13 @@ impl Links {
             .and_then(|()| self.watch(&pidfd, 2 * number + 1))
             .map_err(|errno| system(errno.into()))?;
         self.errors.add(errors).map_err(system)?;
-        self.links.push(Link {
+        self.links.push(DaemonLink {
             open: hosts.end - hosts.start,
             hosts,
-            phase: Phase::Greeting(Vec::new()),
+            phase: LinkPhase::Greeting(Vec::new()),
             from: Some(from),
             decoder: Decoder::default(),
-            to: Sink::new(to.into()).map_err(system)?,
+            to: OutputSink::new(to.into()).map_err(system)?,
             queued: Vec::new(),
             pidfd: Some(pidfd),
             ended: None,
@@ -197,9 +198,9 @@ impl Links {
                 continue;
             }
             match link.phase {
-                Phase::Up => link.to.push(|out| frame.put(host, out)),
-                Phase::Greeting(_) => frame.put(host, &mut link.queued),
-                Phase::Down => {}
+                LinkPhase::Up => link.to.push(|out| frame.put(host, out)),
+                LinkPhase::Greeting(_) => frame.put(host, &mut link.queued),
+                LinkPhase::Down => {}
             }
         }
     }
@@ -207,7 +208,7 @@ impl Links {
     /// Gives up hosts that have not greeted: nothing is to start any more.
     pub(super) fn cut_silent(&mut self, now: Duration) {
         for (number, link) in self.links.iter_mut().enumerate() {
-            if matches!(link.phase, Phase::Greeting(_)) {
+            if matches!(link.phase, LinkPhase::Greeting(_)) {
                 link.down_at = Some(now);
                 self.agents.send_to(number, Signal::KILL);
             }
@@ -228,13 +229,13 @@ impl Links {
     pub(super) fn shut(&mut self) {
         self.agents.clear();
         for link in &mut self.links {
-            (link.phase, link.from, link.pidfd) = (Phase::Down, None, None);
+            (link.phase, link.from, link.pidfd) = (LinkPhase::Down, None, None);
         }
     }
 
     /// Whether no link is left.
     pub(super) fn are_down(&self) -> bool {
-        self.links.iter().all(|link| link.phase == Phase::Down)
+        self.links.iter().all(|link| link.phase == LinkPhase::Down)
     }
 
     /// Whether this child is an agent.
@@ -244,8 +245,9 @@ impl Links {
 
     /// When `handle_time` has something to do next.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
-        let live = self.links.iter().filter(|link| link.phase != Phase::Down);
-        let silent = |link: &Link| (link.phase == Phase::Up).then(|| link.heard + self.patience());
+        let live = self.links.iter().filter(|link| link.phase != LinkPhase::Down);
+        let silent =
+            |link: &DaemonLink| (link.phase == LinkPhase::Up).then(|| link.heard + self.patience());
         let each = live.flat_map(|link| [link.down_at, silent(link), Some(self.beat_at)]);
         each.flatten().min()
     }
@@ -280,19 +282,19 @@ impl Links {
     pub(super) fn handle_time(&mut self, now: Duration, tell: &mut TellLink<'_>) -> io::Result<()> {
         if now >= self.beat_at {
             self.beat_at = now + beat(&self.plan);
-            for link in self.links.iter_mut().filter(|link| link.phase == Phase::Up) {
+            for link in self.links.iter_mut().filter(|link| link.phase == LinkPhase::Up) {
                 link.to.push(|out| Frame::Beat.put(ALL, out));
             }
         }
         for number in 0..self.links.len() {
             let link = &self.links[number];
-            if link.phase == Phase::Down {
+            if link.phase == LinkPhase::Down {
                 continue;
             }
             if link.down_at.is_some_and(|at| now >= at) {
                 self.read_errors(now, tell)?;
                 self.take_down(number, &self.last_words_of(number), tell);
-            } else if link.phase == Phase::Up && now >= link.heard + self.patience() {
+            } else if link.phase == LinkPhase::Up && now >= link.heard + self.patience() {
                 let seconds = self.patience().as_secs_f64();
                 let what = format!("nothing came from it for {seconds} s (see --host-timeout)");
                 self.take_down(number, &what, tell);
@@ -333,9 +335,9 @@ impl Links {
     ) -> Result<(), Malformed> {
         let link = &mut self.links[number];
         match &mut link.phase {
-            Phase::Down => return Ok(()),
-            Phase::Up => link.decoder.feed(bytes),
-            Phase::Greeting(before) => {
+            LinkPhase::Down => return Ok(()),
+            LinkPhase::Up => link.decoder.feed(bytes),
+            LinkPhase::Greeting(before) => {
                 before.extend_from_slice(bytes);
                 let Some((greeting, end)) = Greeting::find(before)? else { return Ok(()) };
                 let rest = before.split_off(end);
@@ -380,7 +382,7 @@ impl Links {
             tell(LinkNews::Said(format!("host {name}: {line}")));
         }
         (self.plan.own, self.plan.until) = (link.hosts.start, link.hosts.end);
-        link.phase = Phase::Up;
+        link.phase = LinkPhase::Up;
         link.down_at = None;
         let plan = Frame::Plan(Box::new(self.plan.clone()));
         let queued = std::mem::take(&mut link.queued);
@@ -398,7 +400,7 @@ impl Links {
             let Some(link) = links.get_mut(source.rank as usize) else { return };
             for line in String::from_utf8_lossy(piece).lines() {
                 let said = match link.phase {
-                    Phase::Greeting(_) => link.last_line.replace(line.trim_end().to_owned()),
+                    LinkPhase::Greeting(_) => link.last_line.replace(line.trim_end().to_owned()),
                     _ => Some(line.to_owned()),
                 };
                 if let Some(said) = said {
@@ -453,7 +455,7 @@ impl Links {
     /// Ends a link, and reports its hosts as lost if something of theirs may be left.
     fn take_down(&mut self, number: usize, what: &str, tell: &mut TellLink<'_>) {
         let link = &mut self.links[number];
-        let was = std::mem::replace(&mut link.phase, Phase::Down);
+        let was = std::mem::replace(&mut link.phase, LinkPhase::Down);
         self.agents.send_to(number, Signal::KILL);
         if let Some(from) = link.from.take() {
             // Fails for one that is not there.
@@ -468,7 +470,7 @@ impl Links {
             1 => " and the one behind it".to_owned(),
             count => format!(" and {count} behind it"),
         };
-        let lost = if was == Phase::Up { "lost host" } else { "no daemon on host" };
+        let lost = if was == LinkPhase::Up { "lost host" } else { "no daemon on host" };
         let reason = format!("{lost} {name}{behind}: {what}");
         tell(LinkNews::Lost(link.hosts.clone(), reason));
     }
@@ -478,14 +480,14 @@ impl Links {
     }
 }
 
-impl AsFd for Links {
+impl AsFd for DaemonLinks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }
 }
 
 /// How often each end says that it is there.
-pub(super) fn beat(plan: &Plan) -> Duration {
+pub(super) fn beat(plan: &HostPlan) -> Duration {
     BEAT.min(plan.patience() / 4)
 }
 

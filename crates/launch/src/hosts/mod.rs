@@ -37,12 +37,12 @@ pub use list::{HOST_TIMEOUT, HostEntry, HostsError, OnHosts, assign};
 pub use hikyaku_shm::own_host_name;
 
 use self::{
-    head::Hosts,
-    plan::{Place, Plan, PlannedJob},
+    head::HostRanks,
+    plan::{HostPlan, PlanHost, PlannedJob},
 };
 use crate::{
-    Launch, LaunchError, Outcome,
-    engine::{Engine, Prepared},
+    JobOutcome, Launch, LaunchError,
+    engine::{JobEngine, Prepared},
     local::allow_files,
 };
 
@@ -66,7 +66,7 @@ const STAY: [&str; 12] = [
 const STAY_ALL: [&str; 2] = ["SSH_", "XDG_"];
 
 impl OnHosts {
-    fn plan(&self, launch: &Launch, interactive: [bool; 2]) -> Result<Plan, LaunchError> {
+    fn plan(&self, launch: &Launch, interactive: [bool; 2]) -> Result<HostPlan, LaunchError> {
         let system = |what| move |source| LaunchError::System { what, source };
         let mut key = [0; 16];
         File::open("/dev/urandom")
@@ -76,9 +76,9 @@ impl OnHosts {
         let own = own_host_name();
         let place = |(name, ranks): &(String, u32)| {
             let is_own = is_this_host(name, &own);
-            Place { name: name.clone(), ranks: *ranks, is_own }
+            PlanHost { name: name.clone(), ranks: *ranks, is_own }
         };
-        let plan = Plan {
+        let plan = HostPlan {
             own: 0,
             until: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
             places: self.places.iter().map(place).collect(),
@@ -101,13 +101,13 @@ impl OnHosts {
 }
 
 /// Runs a job on several hosts.
-pub(crate) fn run(launch: &Launch, hosts: &OnHosts) -> Result<Outcome, LaunchError> {
+pub(crate) fn run(launch: &Launch, hosts: &OnHosts) -> Result<JobOutcome, LaunchError> {
     let prepare = |source| LaunchError::System { what: "prepare the launch", source };
     allow_files(u32::try_from(hosts.places.len()).unwrap_or(u32::MAX))?;
     let prepared = Prepared::new(launch).map_err(prepare)?;
     let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
-    let crew = Hosts::start(hosts.plan(launch, interactive)?, prepared.elapsed())?;
-    Engine::new(launch, prepared, crew, launch.ranks).map_err(prepare)?.run()
+    let crew = HostRanks::start(hosts.plan(launch, interactive)?, prepared.elapsed())?;
+    JobEngine::new(launch, prepared, crew, launch.ranks).map_err(prepare)?.run()
 }
 
 /// Whether a name means the host that calls itself `own`.

@@ -12,7 +12,7 @@ use crate::{Bind, Launch, Program};
 
 /// A host of the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PlanHost {
     /// Its name, as it was given.
     pub(super) name: String,
     /// How many ranks it has.
@@ -23,13 +23,13 @@ pub(super) struct Place {
 
 /// A job and a host's part in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct HostPlan {
     /// The host that this is for.
     pub(super) own: u32,
     /// It starts the daemons of the hosts after it, up to here.
     pub(super) until: u32,
     /// All hosts. Their ranks follow each other.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<PlanHost>,
     /// A secret of the job.
     pub(super) key: [u8; 16],
     /// The command that reaches a host: followed by its name and a command line.
@@ -69,7 +69,7 @@ pub(super) struct PlannedProgram {
     pub(super) folder: OsString,
 }
 
-impl Plan {
+impl HostPlan {
     /// The ranks of a host.
     pub(super) fn ranks_of(&self, host: u32) -> Range<u32> {
         let before = |host: usize| self.places[..host].iter().map(|place| place.ranks).sum::<u32>();
@@ -192,11 +192,11 @@ macro_rules! fields {
     };
 }
 
-fields!(Place: name, ranks, is_own);
+fields!(PlanHost: name, ranks, is_own);
 fields!(PlannedProgram: ranks, program, args, variables, inherited, folder);
 fields!(PlannedJob: ranks_per_node, bind, long_stores, variables, programs);
 fields!(
-    Plan: own, until, places, key, agent, daemon, patience_ms, interactive, variables, job
+    HostPlan: own, until, places, key, agent, daemon, patience_ms, interactive, variables, job
 );
 
 impl Value for [u8; 16] {

@@ -11,11 +11,11 @@ use std::rc::Rc;
 use std::thread;
 
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{CostBySize, Costs, JobConfig, JobError, ShmPort, Stage, open_conducted};
+use hikyaku_shm::{CostBySize, JobConfig, JobError, LineCosts, ShmPort, Stage, open_conducted};
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
-use hikyaku_sim::port::{Conductor, Config};
+use hikyaku_sim::port::{Config, MachineConductor};
 
 use super::ENVELOPE_BYTES;
 use super::ranks::AsTheyCome;
@@ -28,14 +28,14 @@ use super::ranks::AsTheyCome;
 pub fn open_ports(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
     open_conducted(config, |stage| {
         let ns = Time::from_nanoseconds;
-        let costs = Costs {
+        let costs = LineCosts {
             send: CostBySize::of(|_| ns(50)),
             receive: CostBySize::of(|_| ns(20)),
             look: ns(20),
             copy: ns(100),
             near: ns(100),
             at_once: true,
-            ..Costs::default()
+            ..LineCosts::default()
         };
         stage.set_costs(&costs);
         // Ends with its ranks.
@@ -57,7 +57,7 @@ fn conduct(stage: Stage) {
     let ranks = AsTheyCome { stage: Rc::new(stage), running, answered: Rc::default() };
     let as_they_come = ranks.clone();
     let AsTheyCome { stage, running, .. } = &as_they_come;
-    let Ok(conductor) = Conductor::new(&simulation, ranks, carrier, config) else { return };
+    let Ok(conductor) = MachineConductor::new(&simulation, ranks, carrier, config) else { return };
     while conductor.traffic().iter().any(|rank| !rank.gone) {
         let whose = |rank: u32| running.borrow()[rank as usize];
         let Some((rank, handed)) = stage.await_any(whose) else { return };

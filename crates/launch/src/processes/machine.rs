@@ -1,6 +1,6 @@
 //! What a machine's interface says of the host's steps, as ranks in processes are charged for it.
 
-use hikyaku_shm::{CostBySize, Costs};
+use hikyaku_shm::{CostBySize, LineCosts};
 use hikyaku_sim::job::{Carrier, MemoryPath};
 
 use super::{Computing, ENVELOPE_BYTES};
@@ -10,13 +10,13 @@ use super::{Computing, ENVELOPE_BYTES};
 /// in the machine's file (`hikyaku machine show`).
 ///
 /// Copying is charged at the rate of messages within a node: machine files state no other.
-pub fn costs_of(carrier: &dyn Carrier, memory: &MemoryPath, computing: Computing) -> Costs {
+pub fn costs_of(carrier: &dyn Carrier, memory: &MemoryPath, computing: Computing) -> LineCosts {
     let measured = match computing {
         Computing::Given => 0,
         Computing::Measured(factor) => (factor * 1e3).round().clamp(1.0, 1e9) as u32,
     };
     let host = |bytes: u64| carrier.host(bytes.saturating_add(ENVELOPE_BYTES));
-    Costs {
+    LineCosts {
         send: CostBySize::of(|bytes| host(bytes).send),
         receive: CostBySize::of(|bytes| host(bytes).receive),
         look: carrier.look(),

@@ -31,20 +31,20 @@ use std::time::{Duration, Instant};
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{Doing, End, Job, JobConfig, Stage};
+use hikyaku_shm::{Doing, Job, JobConfig, JobEnd, Stage};
 use hikyaku_sim::engine::{Progress, Simulation, Trace};
 use hikyaku_sim::job::MemoryPath;
 use hikyaku_sim::network::Rate;
-use hikyaku_sim::port::{Conductor, Config, Ended};
+use hikyaku_sim::port::{Config, Ended, MachineConductor};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 pub use hikyaku_sim::machine::Machine;
 pub use in_process::open_ports;
 pub use machine::costs_of;
-pub use report::{RankReport, Report};
+pub use report::{RankReport, VirtualReport};
 
-use crate::{Bind, JobMemory, Launch, LaunchError, Outcome};
+use crate::{Bind, JobMemory, JobOutcome, Launch, LaunchError};
 use ranks::OneByOne;
 
 /// Bytes of a message's match bits, length and protocol on the wire.
@@ -105,7 +105,7 @@ impl Processes {
     ///
     /// # Errors
     /// The job could not be started, or the ranks do not fit the machine; nothing runs then.
-    pub fn run(&self) -> Result<Report, LaunchError> {
+    pub fn run(&self) -> Result<VirtualReport, LaunchError> {
         self.launch.check()?;
         let ranks = self.launch.ranks;
         if ranks > MAX_RANKS {
@@ -119,7 +119,7 @@ impl Processes {
         let stage = Arc::new(job.stage()?.ok_or_else(absent)?);
         let _bound = OnOneProcessor::bind();
         let began = Instant::now();
-        let started = Arc::new(Started::default());
+        let started = Arc::new(StartedProcesses::default());
         let conductor = {
             let (stage, started, this) = (Arc::clone(&stage), Arc::clone(&started), self.clone());
             thread::spawn(move || this.conduct(&stage, &started))
@@ -133,7 +133,7 @@ impl Processes {
     }
 
     /// The simulation, on its own thread.
-    fn conduct(&self, stage: &Arc<Stage>, started: &Started) -> Conducted {
+    fn conduct(&self, stage: &Arc<Stage>, started: &StartedProcesses) -> ConductorResult {
         let simulation = Simulation::new(0);
         simulation.trace().records_on(self.trace);
         let carrier = self.machine.install(&simulation).carrier;
@@ -141,12 +141,15 @@ impl Processes {
         stage.set_costs(&costs_of(&*carrier, &self.memory, self.computing));
         let config = Config { memory: self.memory, envelope_bytes: ENVELOPE_BYTES };
         let ranks = OneByOne(Arc::clone(stage));
-        let conductor = Conductor::new(&simulation, ranks, carrier, config);
+        let conductor = MachineConductor::new(&simulation, ranks, carrier, config);
         let conductor = match conductor {
             Ok(conductor) => conductor,
             Err(error) => {
                 started.end(stage);
-                return Conducted { problem: Some(error.to_string()), ..Conducted::default() };
+                return ConductorResult {
+                    problem: Some(error.to_string()),
+                    ..ConductorResult::default()
+                };
             }
         };
         let observe = |_: &Progress| match stage.is_over() {
@@ -156,7 +159,8 @@ impl Processes {
         let ended = conductor.run(INTERVAL, observe);
         let trace = std::mem::take(&mut *simulation.trace());
         let (traffic, events) = (conductor.traffic(), simulation.events());
-        let mut conducted = Conducted { traffic, events, trace, ..Conducted::default() };
+        let mut conducted =
+            ConductorResult { traffic, events, trace, ..ConductorResult::default() };
         if ended.is_ok() {
             conducted.problem = started.end_the_forgotten(stage);
         }
@@ -176,28 +180,28 @@ impl Processes {
 
 /// What the conductor's thread leaves.
 #[derive(Debug, Default)]
-struct Conducted {
-    traffic: Vec<hikyaku_sim::port::Traffic>,
+struct ConductorResult {
+    traffic: Vec<hikyaku_sim::port::RankTraffic>,
     events: u64,
     trace: Trace,
     problem: Option<String>,
     waits: Vec<String>,
 }
 
-impl Conducted {
-    fn into_report(self, outcome: Outcome, stage: &Stage, wall: Duration) -> Report {
+impl ConductorResult {
+    fn into_report(self, outcome: JobOutcome, stage: &Stage, wall: Duration) -> VirtualReport {
         let joined = stage.ever_joined();
         let outcome = match self.problem {
             Some(problem) => {
                 let (code, reason, details) = (STUCK, Some(problem), self.waits);
-                Outcome { code, reason, details, ..Outcome::default() }
+                JobOutcome { code, reason, details, ..JobOutcome::default() }
             }
             None => outcome,
         };
         let rank = |(rank, traffic): (u32, _)| RankReport::new(stage.tally(rank), traffic);
         let ranks = (0..).zip(self.traffic).map(rank).collect();
         let (events, trace) = (self.events, self.trace);
-        Report { outcome, ranks, joined, events, trace, wall }
+        VirtualReport { outcome, ranks, joined, events, trace, wall }
     }
 }
 
@@ -214,7 +218,7 @@ fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
 /// The ranks' processes as the launcher has started them. What the job's memory says of them, any
 /// rank can have written, so nothing is signalled by that.
 #[derive(Debug, Default)]
-struct Started(Mutex<Pids>);
+struct StartedProcesses(Mutex<Pids>);
 
 #[derive(Debug, Default)]
 struct Pids {
@@ -223,7 +227,7 @@ struct Pids {
     are_ended: bool,
 }
 
-impl Started {
+impl StartedProcesses {
     fn add(&self, rank: u32, pid: u32) {
         let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +280,7 @@ impl Started {
 struct VirtualMemory<'j> {
     job: &'j Job,
     stage: &'j Stage,
-    started: &'j Started,
+    started: &'j StartedProcesses,
 }
 
 impl JobMemory for VirtualMemory<'_> {
@@ -310,7 +314,7 @@ impl JobMemory for VirtualMemory<'_> {
         Some(format!("a call for the others to reach its time, {own} of virtual time"))
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<JobEnd> {
         self.job.end()
     }
 }
@@ -344,7 +348,7 @@ mod tests {
     use std::process::{Child, Command};
     use std::sync::mpsc;
 
-    use hikyaku_nic::hosted::Answer;
+    use hikyaku_nic::hosted::ConductorAnswer;
     use hikyaku_shm::open_conducted;
 
     use super::*;
@@ -359,7 +363,7 @@ mod tests {
     fn only_what_the_launcher_has_started_is_signalled() {
         let job = Job::create(&JobConfig::new(2, 1).in_virtual_time()).unwrap();
         let stage = job.stage().unwrap().unwrap();
-        let started = Started::default();
+        let started = StartedProcesses::default();
         let memory = VirtualMemory { job: &job, stage: &stage, started: &started };
         let [(early, first), (late, second), (stranger, other)] = [(); 3].map(|()| child());
         memory.mark_started(0, first);
@@ -386,7 +390,7 @@ mod tests {
         while stage.request(0).is_none() {
             thread::yield_now();
         }
-        let started = Started::default();
+        let started = StartedProcesses::default();
         let (mut process, pid) = child();
         started.add(0, pid);
         let problem = thread::scope(|scope| {
@@ -398,7 +402,7 @@ mod tests {
         });
         let problem = problem.unwrap();
         assert!(problem.starts_with("rank 0 waits for its turn and counts as gone"), "{problem}");
-        stage.give(0, Time::ZERO, Answer::GoOn);
+        stage.give(0, Time::ZERO, ConductorAnswer::GoOn);
         rank.join().unwrap().unwrap();
         assert_eq!(stage.request(0), None, "it has left");
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{FullCause, Rank};
-use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Request};
+use hikyaku_nic::hosted::{ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort};
 use hikyaku_nic::time::Time;
 use hikyaku_shm::{Handed, InterfaceHost, Stage};
 use hikyaku_sim::port::Ranks;
@@ -20,7 +20,7 @@ pub(super) struct AsTheyCome {
     /// Whose turn is their own.
     pub(super) running: Rc<RefCell<Vec<bool>>>,
     /// Who goes on once everything under way has come to its end, when, and with what answer.
-    pub(super) answered: Rc<RefCell<Vec<(Rank, Time, Answer)>>>,
+    pub(super) answered: Rc<RefCell<Vec<(Rank, Time, ConductorAnswer)>>>,
 }
 
 impl AsTheyCome {
@@ -50,7 +50,7 @@ macro_rules! by_the_stage {
             self.$stage.rank_bytes()
         }
 
-        fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
+        fn interface(&self, rank: Rank, outbox: &ActionOutbox) -> HostedPort<InterfaceHost> {
             self.$stage.interface(rank, outbox)
         }
 
@@ -81,14 +81,19 @@ macro_rules! by_the_stage {
 }
 
 impl<S: std::ops::Deref<Target = Stage> + 'static> Ranks for OneByOne<S> {
-    fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
+    fn run(
+        &self,
+        rank: Rank,
+        now: Time,
+        answer: ConductorAnswer,
+    ) -> Option<(Time, ConductorRequest)> {
         self.0.give(rank, now, answer);
         Some(self.begin(rank))
     }
 
-    fn begin(&self, rank: Rank) -> (Time, Request) {
+    fn begin(&self, rank: Rank) -> (Time, ConductorRequest) {
         let Handed { now, request } = self.0.await_rank(rank);
-        if request == Request::Leave {
+        if request == ConductorRequest::Leave {
             self.0.see_end(rank);
         }
         (now, request)
@@ -98,13 +103,18 @@ impl<S: std::ops::Deref<Target = Stage> + 'static> Ranks for OneByOne<S> {
 }
 
 impl Ranks for AsTheyCome {
-    fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)> {
+    fn run(
+        &self,
+        rank: Rank,
+        now: Time,
+        answer: ConductorAnswer,
+    ) -> Option<(Time, ConductorRequest)> {
         // Not yet: the rank is a thread, and would see what is not there yet.
         self.answered.borrow_mut().push((rank, now, answer));
         None
     }
 
-    fn begin(&self, rank: Rank) -> (Time, Request) {
+    fn begin(&self, rank: Rank) -> (Time, ConductorRequest) {
         let Handed { now, request } = self.stage.await_rank(rank);
         (now, request)
     }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use hikyaku_nic::time::Time;
 use hikyaku_shm::Tally;
-use hikyaku_sim::engine::{Record, Trace};
-use hikyaku_sim::port::Traffic;
+use hikyaku_sim::engine::{Trace, TraceRecord};
+use hikyaku_sim::port::RankTraffic;
 
-use crate::Outcome;
+use crate::JobOutcome;
 
 /// What came of a job in virtual time.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct VirtualReport {
     /// How its processes ended.
-    pub outcome: Outcome,
+    pub outcome: JobOutcome,
     /// Each rank's time; empty if there was no simulation.
     pub ranks: Vec<RankReport>,
     /// How many ranks have ever joined the job: the others' programs know nothing of hikyaku.
@@ -47,9 +47,9 @@ pub struct RankReport {
 }
 
 impl RankReport {
-    pub(super) fn new(tally: Tally, traffic: Traffic) -> RankReport {
+    pub(super) fn new(tally: Tally, traffic: RankTraffic) -> RankReport {
         let Tally { computing, waiting, calls, .. } = tally;
-        let Traffic { messages, bytes, now, gone } = traffic;
+        let RankTraffic { messages, bytes, now, gone } = traffic;
         RankReport { time: now, computing, waiting, messages, bytes, calls, gone }
     }
 
@@ -59,7 +59,7 @@ impl RankReport {
     }
 }
 
-impl Report {
+impl VirtualReport {
     /// When the last rank ended.
     pub fn end(&self) -> Time {
         self.ranks.iter().map(|rank| rank.time).max().unwrap_or_default()
@@ -79,7 +79,7 @@ impl Report {
     /// time in picoseconds, kind, who, whom, what.
     pub fn trace_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.trace.records().len() * 40);
-        for Record { time, kind, who, whom, what } in self.trace.records() {
+        for TraceRecord { time, kind, who, whom, what } in self.trace.records() {
             let words =
                 [time.picoseconds(), *kind as u64, u64::from(*who), u64::from(*whom), *what];
             words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hikyaku_rank::Error;
-use hikyaku_rank::persistent::{Blocks, Letters, is_long};
+use hikyaku_rank::persistent::{EdgeBlocks, Letters, is_long};
 
 use super::exchange::{Block, Exchange, InFlight};
 use super::{Tags, Topology};
@@ -27,7 +27,7 @@ impl Topology {
     }
 }
 
-impl Blocks for &Exchange {
+impl EdgeBlocks for &Exchange {
     fn out_length(&self, place: usize) -> usize {
         self.outs[place].area.len()
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hikyaku_rank::Error;
-use hikyaku_rank::persistent::{End, Incoming, Outgoing, StagedRounds, Terms};
+use hikyaku_rank::persistent::{EdgeEnd, ExchangeSink, ExchangeSource, StagedRounds, Terms};
 
 use super::Exchange;
 use super::exchange::{Block, InFlight};
@@ -68,10 +68,10 @@ impl Side {
         Side { blocks, starts, packed }
     }
 
-    fn ends(&self) -> Vec<End> {
+    fn ends(&self) -> Vec<EdgeEnd> {
         let end = |(block, start): (&Block, &usize)| {
             let run = *start..*start + block.area.len();
-            End { rank: block.rank, runs: vec![run] }
+            EdgeEnd { rank: block.rank, runs: vec![run] }
         };
         self.blocks.iter().zip(&self.starts).map(end).collect()
     }
@@ -88,7 +88,7 @@ impl Side {
     }
 }
 
-impl Outgoing for Side {
+impl ExchangeSource for Side {
     fn run(&self, run: &Range<usize>) -> &[u8] {
         if run.is_empty() {
             return &[];
@@ -101,7 +101,7 @@ impl Outgoing for Side {
     }
 }
 
-impl Incoming for Side {
+impl ExchangeSink for Side {
     fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
         if run.is_empty() {
             return &mut [];

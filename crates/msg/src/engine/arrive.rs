@@ -12,7 +12,7 @@ use crate::protocol::{
     ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, JOIN, NOTE, NOTE_PART, RTS, ReadyToSend,
     decode_clear_to_send, decode_finish, decode_join,
 };
-use crate::request::{Incoming, Receive, ReceiveStage, RequestId, outcome};
+use crate::request::{PartialMessage, Receive, ReceiveStage, RequestId, outcome};
 use crate::unexpected::{EntryBody, Grown, UnexpectedEntry};
 
 impl<P: Port> Engine<P> {
@@ -98,7 +98,7 @@ impl<P: Port> Engine<P> {
             self.statistics.received(copied as u64);
             return self.requests.complete(id, result);
         }
-        let incoming = Incoming {
+        let incoming = PartialMessage {
             source,
             bits,
             total,

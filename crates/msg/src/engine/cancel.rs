@@ -4,7 +4,7 @@ use hikyaku_nic::fabric::Port;
 
 use super::{Engine, PartTarget};
 use crate::protocol::{Control, MessageOutcome};
-use crate::request::{ReceiveStage, Request, RequestId, SendBody, SendStage};
+use crate::request::{ReceiveStage, RequestId, RequestState, SendBody, SendStage};
 
 /// The result of a request to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl<P: Port> Engine<P> {
             return CancelOutcome::TooLate;
         }
         match self.requests.get_mut(id) {
-            Some(Request::Send(send)) => match send.stage {
+            Some(RequestState::Send(send)) => match send.stage {
                 SendStage::Announced { cancelling } => {
                     let destination = send.destination;
                     send.stage = SendStage::Announced { cancelling: true };
@@ -40,7 +40,9 @@ impl<P: Port> Engine<P> {
                 }
                 SendStage::Eager { .. } | SendStage::Stream { .. } => CancelOutcome::TooLate,
             },
-            Some(Request::Receive(receive)) if matches!(receive.stage, ReceiveStage::Posted) => {
+            Some(RequestState::Receive(receive))
+                if matches!(receive.stage, ReceiveStage::Posted) =>
+            {
                 self.forget(id);
                 CancelOutcome::Cancelled
             }
@@ -59,9 +61,9 @@ impl<P: Port> Engine<P> {
         }
         match self.requests.get(id) {
             None => {}
-            Some(Request::Done(_)) => drop(self.requests.remove(id)),
-            Some(Request::Send(_)) => self.abandon_send(id),
-            Some(Request::Receive(_)) => self.abandon_receive(id),
+            Some(RequestState::Done(_)) => drop(self.requests.remove(id)),
+            Some(RequestState::Send(_)) => self.abandon_send(id),
+            Some(RequestState::Receive(_)) => self.abandon_receive(id),
         }
     }
 
@@ -145,12 +147,12 @@ impl<P: Port> Engine<P> {
     pub(super) fn unlist(&mut self, id: RequestId) {
         self.take_back(id);
         match self.requests.get(id) {
-            Some(Request::Send(send)) => {
+            Some(RequestState::Send(send)) => {
                 let lane = self.outbox.lane(send.destination);
                 lane.ordered.retain(|other| *other != id);
                 lane.streams.retain(|other| *other != id);
             }
-            Some(Request::Receive(receive)) => {
+            Some(RequestState::Receive(receive)) => {
                 let selector = receive.selector;
                 self.posted.remove(&selector, id);
             }

@@ -14,7 +14,7 @@ use hikyaku_nic::fabric::{PeerFailure, PeerState, Port, Rank};
 use super::Engine;
 use crate::envelope::Selector;
 use crate::error::MsgError;
-use crate::request::{Receive, ReceiveStage, Request, RequestId};
+use crate::request::{Receive, ReceiveStage, RequestId, RequestState};
 use crate::unexpected::UnexpectedEntry;
 
 /// Limit of calls of `progress` that handle what is in flight from a rank that has left.
@@ -38,13 +38,13 @@ impl<P: Port> Engine<P> {
         lane.control.clear();
         lane.ordered.clear();
         lane.streams.clear();
-        let needing = |request: &Request| match request {
-            Request::Send(send) => send.destination == rank,
-            Request::Receive(receive) => match waits_for(receive) {
+        let needing = |request: &RequestState| match request {
+            RequestState::Send(send) => send.destination == rank,
+            RequestState::Receive(receive) => match waits_for(receive) {
                 Some(source) => source == rank,
                 None => self.has(receive.selector.context, rank),
             },
-            Request::Done(_) => false,
+            RequestState::Done(_) => false,
         };
         for id in self.select(needing) {
             self.fail(id, MsgError::PeerFailed(failure));
@@ -54,7 +54,7 @@ impl<P: Port> Engine<P> {
     /// Ends a request with an error and releases what it held.
     pub(super) fn fail(&mut self, id: RequestId, error: MsgError) {
         self.unlist(id);
-        if let Some(Request::Receive(receive)) = self.requests.finish(id, Err(error))
+        if let Some(RequestState::Receive(receive)) = self.requests.finish(id, Err(error))
             && let ReceiveStage::Incoming(mut incoming) = receive.stage
         {
             incoming.parts.discard(&mut self.port);
@@ -89,7 +89,7 @@ impl<P: Port> Engine<P> {
 
     /// Ends the requests that only departed ranks could complete. Returns whether anything changed.
     pub(super) fn check_departed(&mut self) -> bool {
-        let lost = |engine: &Engine<P>, request: &Request| engine.lost(request);
+        let lost = |engine: &Engine<P>, request: &RequestState| engine.lost(request);
         if !self.requests.iter().any(|(_, request)| lost(self, request).is_some()) {
             return false;
         }
@@ -113,14 +113,14 @@ impl<P: Port> Engine<P> {
     }
 
     /// The departed rank without which a request cannot complete.
-    fn lost(&self, request: &Request) -> Option<Rank> {
+    fn lost(&self, request: &RequestState) -> Option<Rank> {
         match request {
-            Request::Send(send) => self.missing(Some(send.destination), 0),
-            Request::Receive(receive) => match waits_for(receive) {
+            RequestState::Send(send) => self.missing(Some(send.destination), 0),
+            RequestState::Receive(receive) => match waits_for(receive) {
                 Some(source) if source == NOBODY => None,
                 source => self.missing(source, receive.selector.context),
             },
-            Request::Done(_) => None,
+            RequestState::Done(_) => None,
         }
     }
 
@@ -142,7 +142,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// The requests of one kind.
-    fn select(&self, kind: impl Fn(&Request) -> bool) -> Vec<RequestId> {
+    fn select(&self, kind: impl Fn(&RequestState) -> bool) -> Vec<RequestId> {
         self.requests.iter().filter(|(_, request)| kind(request)).map(|(id, _)| id).collect()
     }
 }

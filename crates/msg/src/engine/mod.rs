@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
-use hikyaku_nic::plan::{Kind, Sent};
+use hikyaku_nic::plan::{SentRows, TrafficKind};
 
 use crate::config::EngineConfig;
 use crate::credit::Credit;
@@ -46,10 +46,10 @@ use crate::members::Members;
 use crate::notes::{Answerer, Notes};
 use crate::outbox::Outbox;
 use crate::posted::PostedReceives;
-use crate::request::{Request, RequestId, RequestSlab};
+use crate::request::{RequestId, RequestSlab, RequestState};
 use crate::statistics::Statistics;
 use crate::tally::WayTally;
-use crate::traffic::Traffic;
+use crate::traffic::TrafficCounts;
 use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 use crate::ways::{LongMessages, Ways};
 
@@ -82,7 +82,7 @@ pub struct Engine<P: Port> {
     /// How its long messages have come; `None`: there were none.
     tally: Option<Box<WayTally>>,
     /// What it has sent to whom, if that is traced.
-    traffic: Option<Box<Traffic>>,
+    traffic: Option<Box<TrafficCounts>>,
     waiting: Option<Wait>,
     reports: Reports,
     /// The operation that the awaited requests are parts of.
@@ -243,7 +243,7 @@ impl<P: Port> Engine<P> {
     /// Whether something that this rank has sent in a context is not all posted yet.
     pub fn is_sending_in(&self, context: u32) -> bool {
         self.requests.iter().any(|(_, request)| match request {
-            Request::Send(send) => context_of(send.bits) == context,
+            RequestState::Send(send) => context_of(send.bits) == context,
             _ => false,
         })
     }
@@ -291,13 +291,13 @@ impl<P: Port> Engine<P> {
 
     /// Counts from here on what is sent to whom. `kind` says whose messages a context has. Short
     /// messages take the slow path then.
-    pub fn trace_traffic(&mut self, kind: fn(u32) -> Kind) {
-        self.traffic = Some(Box::new(Traffic::new(self.capabilities.packet_bytes, kind)));
+    pub fn trace_traffic(&mut self, kind: fn(u32) -> TrafficKind) {
+        self.traffic = Some(Box::new(TrafficCounts::new(self.capabilities.packet_bytes, kind)));
     }
 
     /// What was sent to whom; `None`: that is not traced.
-    pub fn traffic(&self) -> Option<&Sent> {
-        self.traffic.as_deref().map(Traffic::sent)
+    pub fn traffic(&self) -> Option<&SentRows> {
+        self.traffic.as_deref().map(TrafficCounts::sent)
     }
 
     /// The wait of the current blocking call, once it has waited a little.

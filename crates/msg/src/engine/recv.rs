@@ -9,7 +9,8 @@ use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
 use crate::protocol::{Control, MessageOutcome};
 use crate::request::{
-    Announced, Incoming, Receive, ReceiveStage, Request, RequestId, Send, SendBody, outcome,
+    Announced, PartialMessage, Receive, ReceiveStage, RequestId, RequestState, Send, SendBody,
+    outcome,
 };
 use crate::unexpected::{EntryBody, UnexpectedEntry};
 use crate::ways::Way;
@@ -71,7 +72,7 @@ impl<P: Port> Engine<P> {
     ) -> RequestId {
         let stage = ReceiveStage::Posted;
         let receive = || Receive { selector, room, buffer, stage, abandoned: false };
-        self.requests.insert(|| Request::Receive(receive()))
+        self.requests.insert(|| RequestState::Receive(receive()))
     }
 
     /// A receive whose message has already arrived.
@@ -88,7 +89,7 @@ impl<P: Port> Engine<P> {
             && let Some(into) = buffer.whole()
         {
             let result = self.take_entry(entry, into);
-            return self.requests.insert(|| Request::Done(result));
+            return self.requests.insert(|| RequestState::Done(result));
         }
         let id = self.new_receive(room, buffer, selector);
         self.match_entry(id, entry);
@@ -124,7 +125,7 @@ impl<P: Port> Engine<P> {
                 {
                     assembling.target = PartTarget::Request(id);
                 }
-                let incoming = Incoming {
+                let incoming = PartialMessage {
                     source,
                     bits,
                     total,
@@ -142,7 +143,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Makes this the message of a receive.
-    pub(super) fn set_incoming(&mut self, id: RequestId, incoming: Incoming) {
+    pub(super) fn set_incoming(&mut self, id: RequestId, incoming: PartialMessage) {
         if let Some(receive) = self.requests.receive_mut(id) {
             receive.stage = ReceiveStage::Incoming(Box::new(incoming));
             self.drain(id);
@@ -205,13 +206,13 @@ impl<P: Port> Engine<P> {
     /// memory, and completes only after it gets memory again.
     pub fn detach(&mut self, id: RequestId) {
         match self.requests.get_mut(id) {
-            Some(Request::Send(Send { body, .. })) => {
+            Some(RequestState::Send(Send { body, .. })) => {
                 if matches!(body, SendBody::Borrowed(_) | SendBody::Packed(_)) {
                     *body = SendBody::Detached;
                 }
                 self.take_back(id);
             }
-            Some(Request::Receive(_)) => {
+            Some(RequestState::Receive(_)) => {
                 self.complete_joint(id);
                 if let Some(receive) = self.requests.receive_mut(id) {
                     receive.buffer = None;

@@ -14,7 +14,7 @@ use hikyaku_nic::fabric::{Port, Rank, Unmatched};
 use super::Engine;
 use crate::envelope::Selector;
 use crate::error::MsgError;
-use crate::request::{ReceiveStage, Request, RequestId, SendStage};
+use crate::request::{ReceiveStage, RequestId, RequestState, SendStage};
 use crate::statistics::Statistics;
 use crate::unexpected::EntryBody;
 
@@ -69,7 +69,7 @@ impl<P: Port> Engine<P> {
         probed
             || self.posted.wants(source)
             || self.requests.iter().any(|(_, request)| match request {
-                Request::Receive(receive) => match &receive.stage {
+                RequestState::Receive(receive) => match &receive.stage {
                     ReceiveStage::Incoming(incoming) => incoming.source == source,
                     _ => false,
                 },
@@ -119,7 +119,7 @@ impl<P: Port> Engine<P> {
     fn copy_out_of_ring(&mut self, source: Rank) -> u64 {
         let mut bytes = self.unexpected.evacuate(source, &mut self.port);
         for request in self.requests.values_mut() {
-            if let Request::Receive(receive) = request
+            if let RequestState::Receive(receive) = request
                 && let ReceiveStage::Incoming(incoming) = &mut receive.stage
                 && incoming.source == source
             {
@@ -133,8 +133,8 @@ impl<P: Port> Engine<P> {
     /// itself with nothing in flight.
     pub(super) fn depends_on_self(&self, id: RequestId) -> bool {
         match self.requests.get(id) {
-            Some(Request::Send(send)) => send.destination == self.rank,
-            Some(Request::Receive(receive)) => {
+            Some(RequestState::Send(send)) => send.destination == self.rank,
+            Some(RequestState::Receive(receive)) => {
                 let matched = receive.stage.matched().map(|(source, _)| source);
                 let own = match matched.or(receive.selector.source) {
                     Some(source) => source == self.rank,
@@ -159,7 +159,7 @@ impl<P: Port> Engine<P> {
     /// [`MsgError::WaitsForItself`]. So, as between two ranks, only credit limits eager messages.
     pub(super) fn relieve_self(&mut self, id: RequestId) {
         let eager = match self.requests.get(id) {
-            Some(Request::Send(send)) => matches!(send.stage, SendStage::Eager { .. }),
+            Some(RequestState::Send(send)) => matches!(send.stage, SendStage::Eager { .. }),
             _ => false,
         };
         if eager && self.empty_ring_of(self.rank) > 0 {

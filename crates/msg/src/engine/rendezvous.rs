@@ -7,7 +7,7 @@
 //!      ▲  │ ◄──────── JOIN ─────────────────────├─ read it while it writes ─── FIN ─► complete
 //!      │  │                                     └─ CTS(request, bytes wanted)
 //!      │  └───────── CTS ─────────────► Stream      │
-//!      │                                DATA ... ──►Incoming (streamed) ─► complete
+//!      │                                DATA ... ──► PartialMessage ─────► complete
 //!      └─ CANCEL ► still unmatched? withdrawn, FIN(withdrawn)
 //! ```
 //!
@@ -27,8 +27,8 @@ use crate::buffer::RecvBuffer;
 use crate::error::MsgError;
 use crate::parcel::MessageParts;
 use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend};
-use crate::request::{Announced, Incoming, ReceiveStage, RequestId, SendStage, outcome};
-use crate::tally::{Reason, WayTally};
+use crate::request::{Announced, PartialMessage, ReceiveStage, RequestId, SendStage, outcome};
+use crate::tally::{WayReason, WayTally};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
 use crate::ways::{LongMessages, MessageKind, Way};
 
@@ -58,7 +58,7 @@ impl<P: Port> Engine<P> {
         // What is not in one piece is unpacked out of the ring.
         let is_scattered = receive.buffer.as_ref().is_some_and(RecvBuffer::is_scattered);
         if is_scattered && !rts.lent {
-            self.tally().chose(want, Way::Ring, Reason::Only);
+            self.tally().chose(want, Way::Ring, WayReason::Only);
             return self.clear(id, &announced, want, None);
         }
         let (way, why) = self.choose_way(source, &rts, want);
@@ -75,23 +75,23 @@ impl<P: Port> Engine<P> {
             self.note_way(source, kind, (way, Way::Read), began);
             return self.finish_rendezvous(id, &announced, want);
         }
-        let why = if way == Way::Ring { why } else { Reason::Only };
+        let why = if way == Way::Ring { why } else { WayReason::Only };
         self.tally().chose(want, Way::Ring, why);
         self.clear(id, &announced, want, (way == Way::Ring).then_some((kind, way, began)));
     }
 
     /// The way for a message, and why.
-    fn choose_way(&mut self, source: Rank, rts: &ReadyToSend, want: u64) -> (Way, Reason) {
+    fn choose_way(&mut self, source: Rank, rts: &ReadyToSend, want: u64) -> (Way, WayReason) {
         let state = &mut self.sources[source as usize];
         if !rts.lent && (rts.address.is_none() || state.read_refused) {
-            return (Way::Ring, Reason::Only);
+            return (Way::Ring, WayReason::Only);
         }
         if self.capabilities.virtual_time {
             // The same in each run.
-            return (Way::Read, Reason::Asked);
+            return (Way::Read, WayReason::Asked);
         }
         match self.config.long_messages {
-            LongMessages::By(way) => (way, Reason::Asked),
+            LongMessages::By(way) => (way, WayReason::Asked),
             LongMessages::Fastest => {
                 let ways = state.ways.get_or_insert_default();
                 ways.choose(MessageKind::new(want, rts.address), rts.trial, source < self.rank)
@@ -137,7 +137,7 @@ impl<P: Port> Engine<P> {
         began: Option<(MessageKind, Way, Time)>,
     ) {
         let Announced { source, rts, .. } = *announced;
-        self.set_incoming(id, Incoming { began, ..streamed(announced, want) });
+        self.set_incoming(id, PartialMessage { began, ..streamed(announced, want) });
         let clear = Control::ClearToSend { sender: rts.request, receiver: id, want };
         self.post_control(source, clear);
     }
@@ -157,7 +157,7 @@ impl<P: Port> Engine<P> {
         }
         self.statistics.direct_reads += 1;
         let (lender, began) = (Some(rts.request), Some(began));
-        self.set_incoming(id, Incoming { lender, began, ..streamed(announced, want) });
+        self.set_incoming(id, PartialMessage { lender, began, ..streamed(announced, want) });
         true
     }
 
@@ -262,8 +262,8 @@ impl<P: Port> Engine<P> {
 }
 
 /// A message of which nothing has arrived, and whose parts will name its request.
-fn streamed(announced: &Announced, want: u64) -> Incoming {
-    Incoming {
+fn streamed(announced: &Announced, want: u64) -> PartialMessage {
+    PartialMessage {
         source: announced.source,
         bits: announced.bits,
         total: announced.rts.total,

@@ -9,8 +9,8 @@ use crate::envelope::{Envelope, Received, SendMode, context_of, tag_of};
 use crate::error::MsgError;
 use crate::notes::{NOTE_MOST, pieces};
 use crate::protocol::{Control, ControlPacket, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
-use crate::request::{Request, RequestId, Send, SendBody, SendStage};
-use crate::traffic::Traffic;
+use crate::request::{RequestId, RequestState, Send, SendBody, SendStage};
+use crate::traffic::TrafficCounts;
 use crate::ways::MessageKind;
 
 /// The result of one post.
@@ -103,7 +103,7 @@ impl<P: Port> Engine<P> {
         let (destination, bits) = (envelope.destination, envelope.bits());
         let (lent, abandoned) = (false, false);
         let send = Send { destination, bits, total, body, stage, lent, abandoned };
-        let id = self.requests.insert(|| Request::Send(send));
+        let id = self.requests.insert(|| RequestState::Send(send));
         self.outbox.lane(destination).ordered.push_back(id);
         id
     }
@@ -206,7 +206,7 @@ impl<P: Port> Engine<P> {
 
     /// A complete request, for results that the program takes like those of others.
     pub fn completed(&mut self, received: Received) -> RequestId {
-        self.requests.insert(|| Request::Done(Ok(received)))
+        self.requests.insert(|| RequestState::Done(Ok(received)))
     }
 
     /// Posts an eager message if all of it fits (`None`); otherwise opens a request without bytes
@@ -506,7 +506,7 @@ impl<P: Port> Engine<P> {
 #[inline]
 fn post_counted<P: Port>(
     port: &mut P,
-    traffic: &mut Option<Box<Traffic>>,
+    traffic: &mut Option<Box<TrafficCounts>>,
     command: &Command<'_>,
     bits: u64,
 ) -> Result<usize, PostError> {

@@ -11,7 +11,7 @@ use hikyaku_nic::time::Time;
 use super::Engine;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
-use crate::request::{Receive, Request, RequestId, SendStage};
+use crate::request::{Receive, RequestId, RequestState, SendStage};
 
 /// Idle rounds of a blocking call after which it accounts for its waiting.
 const ANNOUNCE_ROUNDS: u32 = 32;
@@ -210,7 +210,7 @@ impl<P: Port> Engine<P> {
     fn posts_wait_for(&self) -> Option<Rank> {
         let here = |rank| !matches!(self.port.peer(rank), PeerState::Left | PeerState::Failed(_));
         let has_bytes = |id: RequestId| match self.requests.get(id) {
-            Some(Request::Send(send)) => match send.stage {
+            Some(RequestState::Send(send)) => match send.stage {
                 SendStage::Eager { posted, .. } => send.has_bytes_from(posted),
                 SendStage::Stream { sent, .. } => send.has_bytes_from(sent),
                 SendStage::Announce { .. } => true,
@@ -235,10 +235,10 @@ impl<P: Port> Engine<P> {
     /// The wait to announce for this request.
     fn wait_of(&self, id: RequestId) -> Wait {
         let (activity, peer, tag) = match self.requests.get(id) {
-            Some(Request::Send(send)) => {
+            Some(RequestState::Send(send)) => {
                 (Activity::Send, Some(send.destination), Some(tag_of(send.bits)))
             }
-            Some(Request::Receive(Receive { selector, stage, .. })) => {
+            Some(RequestState::Receive(Receive { selector, stage, .. })) => {
                 let (source, tag) = match stage.matched() {
                     None => (selector.source, selector.tag),
                     Some((source, bits)) => (Some(source), Some(tag_of(bits))),

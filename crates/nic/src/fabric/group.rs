@@ -20,7 +20,7 @@ use super::{
     Atomic, ChainError, Command, Completed, Key, Operation, PeerFailure, Port, PostError,
     REGISTERS, Rank, RemoteAddress, Reply, Space,
 };
-use crate::ring::{Place, Said};
+use crate::ring::{PayloadPlace, Said};
 
 /// How many barriers of one group may be in progress at once: the sync ids of paper 003, 7 bits.
 pub const SYNC_IDS: u32 = 128;
@@ -49,14 +49,14 @@ impl GroupId {
 
 /// A registered group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct RegisteredGroup {
     pub(crate) members: Vec<Rank>,
     pub(crate) place: usize,
     pub(crate) registers: Vec<Key>,
     pub(crate) area_bytes: usize,
 }
 
-impl Group {
+impl RegisteredGroup {
     /// Its ranks, in the order of the registration.
     #[inline]
     pub fn members(&self) -> &[Rank] {
@@ -201,28 +201,28 @@ impl Contribution {
 
     /// Whether the payload came in the control line itself.
     pub fn is_inline(&self) -> bool {
-        self.said.place == Place::Line
+        self.said.place == PayloadPlace::Line
     }
 }
 
 /// Channels that a rank has for a group, while the members agree on one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
+pub struct ChannelOffer {
     /// A bit for each channel, from channel 0 on.
     pub channels: u64,
     /// The least first round that is valid on all of them.
     pub first: u64,
 }
 
-impl Offer {
+impl ChannelOffer {
     /// Bytes of an offer as it is sent.
     pub const BYTES: usize = 16;
 
     /// What two offers have in common: the channels, and a first round that is valid for both.
     #[must_use]
-    pub fn and(self, other: Offer) -> Offer {
+    pub fn and(self, other: ChannelOffer) -> ChannelOffer {
         let channels = self.channels & other.channels;
-        Offer { channels, first: self.first.max(other.first) }
+        ChannelOffer { channels, first: self.first.max(other.first) }
     }
 
     /// The channel to join if all members have made this offer; `None`: there is none.
@@ -231,21 +231,22 @@ impl Offer {
     }
 
     /// The offer as it is sent.
-    pub fn to_bytes(self) -> [u8; Offer::BYTES] {
-        let mut bytes = [0; Offer::BYTES];
+    pub fn to_bytes(self) -> [u8; ChannelOffer::BYTES] {
+        let mut bytes = [0; ChannelOffer::BYTES];
         bytes[..8].copy_from_slice(&self.channels.to_le_bytes());
         bytes[8..].copy_from_slice(&self.first.to_le_bytes());
         bytes
     }
 
     /// An offer that was sent; one of another length offers nothing.
-    pub fn of_bytes(bytes: &[u8]) -> Offer {
+    pub fn of_bytes(bytes: &[u8]) -> ChannelOffer {
         let (words, _) = bytes.as_chunks();
         match *words {
-            [channels, first] => {
-                Offer { channels: u64::from_le_bytes(channels), first: u64::from_le_bytes(first) }
-            }
-            _ => Offer { channels: 0, first: 0 },
+            [channels, first] => ChannelOffer {
+                channels: u64::from_le_bytes(channels),
+                first: u64::from_le_bytes(first),
+            },
+            _ => ChannelOffer { channels: 0, first: 0 },
         }
     }
 }
@@ -388,10 +389,10 @@ pub trait GroupPort: Port {
     ///
     /// Several groups may be agreed on at once, in another order at each rank, so no offer has all
     /// channels: those with the same number modulo [`OFFERS`] as `like`, if one of them is free.
-    fn offer(&mut self, like: u32) -> Offer;
+    fn offer(&mut self, like: u32) -> ChannelOffer;
 
     /// Ends an offer: its channels can be offered again.
-    fn withdraw(&mut self, offer: Offer);
+    fn withdraw(&mut self, offer: ChannelOffer);
 
     /// Passes over the rounds that other ranks have begun on some channels, a bit each, and that
     /// this rank does not know of, because what it did there has failed. It counts as having
@@ -406,7 +407,7 @@ pub trait GroupPort: Port {
     fn leave(&mut self, group: GroupId) -> Result<u64, GroupError>;
 
     /// A registered group.
-    fn group(&self, group: GroupId) -> Option<&Group>;
+    fn group(&self, group: GroupId) -> Option<&RegisteredGroup>;
 
     /// Sets, for each member, the context in which multicast puts find its address registers, as
     /// the key of any of them ([`MemoryPort::register_key`](super::MemoryPort::register_key)).

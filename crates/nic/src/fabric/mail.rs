@@ -21,7 +21,7 @@
 
 use super::{Port, PostError, Rank};
 use crate::region::RegionError;
-use crate::ring::Slots;
+use crate::ring::MailSlots;
 
 /// Index of a mailbox of one rank.
 pub type MailboxId = u32;
@@ -34,7 +34,7 @@ pub struct MailboxAddress {
     /// Where it is in that rank's region, bytes.
     pub at: u64,
     /// How it is divided.
-    pub slots: Slots,
+    pub slots: MailSlots,
 }
 
 /// Why a mailbox gets no more letters. Written by another process.

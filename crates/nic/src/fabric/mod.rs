@@ -42,8 +42,8 @@ pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
 #[cfg_attr(loom, expect(unused_imports, reason = "only hosts multicast"))]
 pub(crate) use group::multicast_by;
 pub use group::{
-    Contribution, Group, GroupError, GroupId, GroupPort, LAST_FIRST, OFFERS, Offer, SYNC_IDS,
-    SYNC_MEMBERS,
+    ChannelOffer, Contribution, GroupError, GroupId, GroupPort, LAST_FIRST, OFFERS,
+    RegisteredGroup, SYNC_IDS, SYNC_MEMBERS,
 };
 pub use mail::{MailEnd, MailboxAddress, MailboxId, MailboxPort};
 pub use port::{Port, RingPort};

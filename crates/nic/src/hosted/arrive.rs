@@ -10,7 +10,7 @@ use crate::fabric::{
 };
 use crate::ring::{StatusRing, span_of};
 use crate::sync::Ordering;
-use crate::wire::{DATA, HEADER, Kind, Stamp, TIME};
+use crate::wire::{DATA, HEADER, Stamp, StatusKind, TIME};
 
 /// A ring's head is published each time this fraction of the ring has been freed.
 pub(super) const PUBLISH_PARTS: u64 = 8;
@@ -62,9 +62,9 @@ impl<H: Host> HostedPort<H> {
             return Short::Differs(found);
         }
         let time = lane.ring.word(head, TIME);
-        let length = match stamp.is(Kind::Inline, protocol, source) {
+        let length = match stamp.is(StatusKind::Inline, protocol, source) {
             true => copy_inline(&lane.ring, head, stamp, into),
-            false => self.copy_landed(id, stamp.is(Kind::Ring, protocol, source), into),
+            false => self.copy_landed(id, stamp.is(StatusKind::Ring, protocol, source), into),
         };
         let Some(length) = length else { return Short::Other };
         self.idle = 0;
@@ -150,7 +150,7 @@ impl<H: Host> HostedPort<H> {
         let (status, head) = (self.lanes[lane].ring, self.lanes[lane].head);
         let protocol = stamp.protocol();
         match stamp.kind() {
-            Some(Kind::Inline) => {
+            Some(StatusKind::Inline) => {
                 let length = stamp.length();
                 if usize::from(length) > INLINE_BYTES {
                     return Some(Event::Malformed { source });
@@ -168,15 +168,15 @@ impl<H: Host> HostedPort<H> {
                     data: Landing::Inline(Inline { words, length }),
                 }))
             }
-            Some(Kind::Ring) => Some(self.decode_ring(lane, source, protocol)),
-            Some(Kind::Put) => Some(Event::Notified(Notified {
+            Some(StatusKind::Ring) => Some(self.decode_ring(lane, source, protocol)),
+            Some(StatusKind::Put) => Some(Event::Notified(Notified {
                 source,
                 protocol,
                 header: status.word(head, HEADER),
                 length: status.word(head, DATA),
                 offset: status.word(head, DATA + 1),
             })),
-            Some(Kind::Void) => None,
+            Some(StatusKind::Void) => None,
             None => Some(Event::Malformed { source }),
         }
     }

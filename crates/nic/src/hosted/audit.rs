@@ -110,10 +110,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::fabric::{Activity, Port, Wait};
-    use crate::loopback::{self, Config, LoopbackPort};
+    use crate::loopback::{self, LoopbackConfig, LoopbackPort};
 
     fn port(ranks: u32) -> LoopbackPort {
-        let mut config = Config { region_bytes: 4096, ..Config::for_ranks(ranks) };
+        let mut config = LoopbackConfig { region_bytes: 4096, ..LoopbackConfig::for_ranks(ranks) };
         config.layout.ring_bytes = 2 * config.layout.packet_bytes;
         loopback::open(&config).unwrap().swap_remove(0)
     }

@@ -2,7 +2,7 @@
 
 use super::{Host, HostedPort};
 use crate::fabric::{CopyPort, JointCopy, PeerState, PostError, Rank, RemoteAddress, Space};
-use crate::ring::{MOST_COPIES, Pages, Stage};
+use crate::ring::{CopyStage, MOST_COPIES, Pages};
 
 impl<H: Host> CopyPort for HostedPort<H> {
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
@@ -56,14 +56,14 @@ impl<H: Host> CopyPort for HostedPort<H> {
                 }
             }
             match word.stage(number, pages) {
-                Stage::Over => return Ok(true),
-                Stage::Copying => {
+                CopyStage::Over => return Ok(true),
+                CopyStage::Copying => {
                     self.joint.1 = true;
                     return Ok(false);
                 }
                 // The sender could not copy its part.
-                Stage::Open => {}
-                Stage::Lost => {
+                CopyStage::Open => {}
+                CopyStage::Lost => {
                     return Err(PostError::Unsupported("divide a copy by an overwritten word"));
                 }
             }
@@ -115,7 +115,7 @@ mod tests {
 
     /// A sender, its message, a receiver, and its memory.
     fn pair() -> (LoopbackPort, RegionBuffer, LoopbackPort, RegionBuffer) {
-        let ports = loopback::open(&loopback::Config::for_ranks(2)).unwrap();
+        let ports = loopback::open(&loopback::LoopbackConfig::for_ranks(2)).unwrap();
         let [mut a, mut b] = <[LoopbackPort; 2]>::try_from(ports).unwrap();
         let mut message = a.allocate(LENGTH).unwrap();
         message.fill(7);

@@ -12,15 +12,15 @@
 //! it names in its segment ([`Awaited`]) the member that it polled last, and only that one wakes
 //! it. It finds the contributions of the others when it polls for them.
 
-use super::{Host, HostedPort, Peer};
+use super::{Host, HostedPort, PeerEntry};
 use crate::doorbell::Doorbell;
 use crate::fabric::{
-    ChainError, Command, Contribution, Group, GroupError, GroupId, GroupPort, Key, LAST_FIRST,
-    OFFERS, Offer, PeerState, Rank, multicast_by,
+    ChainError, ChannelOffer, Command, Contribution, GroupError, GroupId, GroupPort, Key,
+    LAST_FIRST, OFFERS, PeerState, Rank, RegisteredGroup, multicast_by,
 };
 use crate::hosted::multicast::AreaBook;
 use crate::hosted::sync::SyncState;
-use crate::ring::{ControlLines, LINE_BYTES, LINES, Place};
+use crate::ring::{ControlLines, LINE_BYTES, LINES, PayloadPlace};
 use crate::segment::{Awaited, GroupLayout, SyncCounts};
 use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 
@@ -48,7 +48,7 @@ pub(super) struct Groups {
 /// A group that this rank is in, or has left while others may still read its lines.
 #[derive(Debug)]
 pub(super) struct Joined {
-    pub(super) group: Group,
+    pub(super) group: RegisteredGroup,
     pub(super) members: Vec<GroupMember>,
     /// The last round this rank has finished.
     round: u64,
@@ -113,7 +113,7 @@ impl AwaitedStep {
 }
 
 impl GroupMember {
-    fn new(rank: Rank, peer: &Peer, channel: u32) -> GroupMember {
+    fn new(rank: Rank, peer: &PeerEntry, channel: u32) -> GroupMember {
         let target = peer.target;
         GroupMember {
             rank,
@@ -165,7 +165,7 @@ impl Groups {
     }
 
     /// The group as registered.
-    pub(super) fn group(&self, id: GroupId) -> Option<&Group> {
+    pub(super) fn group(&self, id: GroupId) -> Option<&RegisteredGroup> {
         let joined = self.joined.get(id.0 as usize)?.as_ref()?;
         (!joined.left).then_some(&joined.group)
     }
@@ -265,7 +265,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         let area_bytes = self.own.layout().groups.area_bytes;
         self.groups.joined[channel as usize] = Some(Joined {
             members: ranks.iter().map(member).collect(),
-            group: Group {
+            group: RegisteredGroup {
                 members: ranks.to_vec(),
                 place,
                 registers: Vec::new(),
@@ -286,7 +286,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         Ok(GroupId(channel))
     }
 
-    fn offer(&mut self, like: u32) -> Offer {
+    fn offer(&mut self, like: u32) -> ChannelOffer {
         let channels = self.groups.joined.len().min(u64::BITS as usize) as u32;
         let is_open = |port: &mut Self, channel| {
             port.groups.offered & (1_u64 << channel) == 0 && port.is_free(channel)
@@ -294,7 +294,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         let open: Vec<u32> = (0..channels).filter(|channel| is_open(self, *channel)).collect();
         let alike = |channel: &&u32| **channel % OFFERS == like % OFFERS;
         let any_alike = open.iter().any(|channel| alike(&channel));
-        let mut offer = Offer { channels: 0, first: 0 };
+        let mut offer = ChannelOffer { channels: 0, first: 0 };
         for channel in open.iter().filter(|channel| !any_alike || alike(channel)) {
             offer.channels |= 1_u64 << channel;
             offer.first = offer.first.max(self.least_first(*channel));
@@ -303,7 +303,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         offer
     }
 
-    fn withdraw(&mut self, offer: Offer) {
+    fn withdraw(&mut self, offer: ChannelOffer) {
         self.groups.offered &= !offer.channels;
     }
 
@@ -328,7 +328,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         Ok(next)
     }
 
-    fn group(&self, group: GroupId) -> Option<&Group> {
+    fn group(&self, group: GroupId) -> Option<&RegisteredGroup> {
         self.groups.group(group)
     }
 
@@ -394,7 +394,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
                 step: MemberStep::Line(round),
             });
         };
-        if let Place::Area(at) = said.place {
+        if let PayloadPlace::Area(at) = said.place {
             let rank = member.rank;
             joined.tell = true;
             joined.stage.check(rank, at, said.length)?;
@@ -450,9 +450,9 @@ impl<H: Host> GroupPort for HostedPort<H> {
         }
         let into = &mut into[..length];
         match contribution.said.place {
-            Place::Line => member.lines.load(joined.round + 1, from, into),
+            PayloadPlace::Line => member.lines.load(joined.round + 1, from, into),
             // Checked when it was found; the copy checks it again.
-            Place::Area(at) => {
+            PayloadPlace::Area(at) => {
                 let area = self.peers[member.rank as usize].target.area(id.0);
                 area.load(at as usize + from, into);
             }

@@ -14,7 +14,7 @@ use crate::fabric::{
     Space,
 };
 use crate::region::{RegionBuffer, RegionError};
-use crate::ring::{Slots, Stamp};
+use crate::ring::{MailSlots, SlotStamp};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The mailboxes of one rank, by number.
@@ -25,7 +25,7 @@ pub(super) struct Mailboxes(Vec<Option<OwnMailbox>>);
 #[derive(Debug)]
 struct OwnMailbox {
     memory: RegionBuffer,
-    slots: Slots,
+    slots: MailSlots,
     /// The writer.
     from: Rank,
     /// The round polled for since the rank last waited; 0: none.
@@ -41,7 +41,7 @@ impl Mailboxes {
         awaited.into_iter().any(|mailbox| {
             let word = |at| host.word64(host.rank(), mailbox.memory.offset() + at);
             let stamp = word(mailbox.slots.stamp_at(mailbox.awaited));
-            stamp.is_some_and(|stamp| Stamp(stamp).has(mailbox.awaited))
+            stamp.is_some_and(|stamp| SlotStamp(stamp).has(mailbox.awaited))
                 || word(0).is_some_and(|end| end.load(Ordering::Acquire) != 0)
         })
     }
@@ -108,7 +108,7 @@ impl<H: Host> MailboxPort for HostedPort<H> {
 
     #[inline]
     fn post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
-        Stamp(self.word_of_mail(to, to.slots.stamp_at(round))?).post(round);
+        SlotStamp(self.word_of_mail(to, to.slots.stamp_at(round))?).post(round);
         if to.rank != self.rank {
             self.alert(to.rank);
         }
@@ -119,7 +119,7 @@ impl<H: Host> MailboxPort for HostedPort<H> {
     fn has_mail(&mut self, id: MailboxId, round: u64) -> bool {
         let Some(Some(mailbox)) = self.mailboxes.0.get_mut(id as usize) else { return false };
         let at = mailbox.memory.offset() + mailbox.slots.stamp_at(round);
-        let there = self.host.word64(self.rank, at).is_some_and(|word| Stamp(word).has(round));
+        let there = self.host.word64(self.rank, at).is_some_and(|word| SlotStamp(word).has(round));
         if !there {
             mailbox.awaited = round;
         }
@@ -163,12 +163,12 @@ impl<H: Host> MailboxPort for HostedPort<H> {
 
 impl<H: Host> HostedPort<H> {
     /// Memory for letters of `room` bytes, with the fewest slots that work if memory is short.
-    fn room_for_mail(&mut self, room: u32) -> Result<(RegionBuffer, Slots), RegionError> {
-        let best = Slots::best(room);
+    fn room_for_mail(&mut self, room: u32) -> Result<(RegionBuffer, MailSlots), RegionError> {
+        let best = MailSlots::best(room);
         if let Ok(memory) = self.host.allocate(best.mailbox_bytes() as usize) {
             return Ok((memory, best));
         }
-        let least = Slots::least(room);
+        let least = MailSlots::least(room);
         Ok((self.host.allocate(least.mailbox_bytes() as usize)?, least))
     }
 

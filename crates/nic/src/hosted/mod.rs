@@ -43,7 +43,10 @@ mod sync;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-pub use conduct::{Answer, Conductor, Deed, Outbox, Outgoing, Posted, Request, Shipped};
+pub use conduct::{
+    ActionOutbox, Conductor, ConductorAnswer, ConductorRequest, Deed, OutboxContents, Posted,
+    Shipped,
+};
 pub use group::AwaitedStep;
 pub use host::Host;
 pub use registry::{RankLine, Registry};
@@ -54,13 +57,13 @@ use crate::fabric::{
     RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::segment::Segment;
-use crate::table::Book;
+use crate::table::ContextBook;
 use crate::time::Time;
 use group::Groups;
 use mail::Mailboxes;
 use queue::Queues;
 use repair::Repair;
-use state::{OwnRing, Peer, StatusLane};
+use state::{OwnRing, PeerEntry, StatusLane};
 
 /// A port over memory that all ranks reach.
 #[derive(Debug)]
@@ -69,7 +72,7 @@ pub struct HostedPort<H: Host> {
     size: u32,
     /// This rank's own segment.
     own: Segment<'static>,
-    peers: Vec<Peer>,
+    peers: Vec<PeerEntry>,
     lanes: Vec<StatusLane>,
     /// The latest arrival time sent or received: a Lamport clock.
     clock: u64,
@@ -87,7 +90,7 @@ pub struct HostedPort<H: Host> {
     queues: Queues,
     mailboxes: Mailboxes,
     /// This rank's contexts.
-    book: Book,
+    book: ContextBook,
     /// Waits since the last event.
     idle: u32,
     /// Sleeps since the last event.
@@ -115,9 +118,9 @@ impl<H: Host> HostedPort<H> {
         let own = segment(this);
         let layout = own.layout();
         let peer = |rank| match host.is_here(rank) {
-            true => Peer::new(segment(rank), this),
+            true => PeerEntry::new(segment(rank), this),
             // What comes from it is landed here, as that source.
-            false => Peer::new(own, rank),
+            false => PeerEntry::new(own, rank),
         };
         let peers = (0..layout.ranks).map(peer).collect();
         let rings = (0..layout.rings).map(|_| OwnRing::new(u64::from(layout.ring_bytes))).collect();

@@ -133,7 +133,7 @@ fn progress(queue: &CommandQueue<'_>) -> [u64; 3] {
 }
 
 /// A queue that this port runs.
-struct Run<'q> {
+struct RunningQueue<'q> {
     address: QueueAddress,
     queue: CommandQueue<'q>,
     /// Whether to defer a large copy.
@@ -209,7 +209,7 @@ impl<H: Host> QueuePort for HostedPort<H> {
             return;
         }
         let mut budget = MAX_COMMANDS;
-        self.run_queue(Run { address, queue, may_defer: false }, &mut budget);
+        self.run_queue(RunningQueue { address, queue, may_defer: false }, &mut budget);
         self.run_list(budget);
     }
 
@@ -337,7 +337,7 @@ impl<H: Host> HostedPort<H> {
             };
             let Some(queue) = self.find_queue(next) else { continue };
             if queue.enter(self.rank) {
-                self.run_queue(Run { address: next, queue, may_defer }, &mut budget);
+                self.run_queue(RunningQueue { address: next, queue, may_defer }, &mut budget);
             }
         }
         self.queues.fresh.clear();
@@ -346,7 +346,7 @@ impl<H: Host> HostedPort<H> {
 
     /// Runs a queue that this rank has entered, until none of its commands can run.
     #[inline]
-    fn run_queue(&mut self, mut run: Run<'static>, budget: &mut u32) {
+    fn run_queue(&mut self, mut run: RunningQueue<'static>, budget: &mut u32) {
         let mut polls = MAX_POLLS;
         let before = run.queue.executed();
         let left = loop {
@@ -383,7 +383,7 @@ impl<H: Host> HostedPort<H> {
 
     /// Defers a queue with a large copy next until the rest of the list is done, if there is a
     /// rest. Returns whether it did.
-    fn put_off(&mut self, run: &Run<'_>, command: Option<QueueCommand>) -> bool {
+    fn put_off(&mut self, run: &RunningQueue<'_>, command: Option<QueueCommand>) -> bool {
         let queues = &mut self.queues;
         let alone = queues.fresh.is_empty() && queues.large.is_empty();
         let Some(QueueCommand::Put(put)) = command else { return false };

@@ -32,7 +32,7 @@ use crate::fabric::{
 use crate::region::{RegionBuffer, RegionError};
 use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
-use crate::table::{Book, Extent, Refusal, SegmentEntry, Shared, segment};
+use crate::table::{ContextBook, Extent, PutRefusal, SegmentEntry, SharedContexts, segment};
 
 /// Limit of completion events that were not polled: the six bits of paper 003's rrid.
 pub(super) const OUTSTANDING: usize = 64;
@@ -316,10 +316,12 @@ impl<H: Host> HostedPort<H> {
         let line = line.ok_or(PostError::Protection { rank, fault })?;
         let claimed = line.claim(key, offset, length, |index| find(&target, key.context, index));
         claimed.map_err(|refusal| match refusal {
-            Refusal::Fault(fault) => PostError::Protection { rank, fault },
-            Refusal::OutOfBounds(offset) => outside(rank, offset, length),
-            Refusal::Contended => PostError::Full { destination: rank, cause: FullCause::Register },
-            Refusal::Displaced => {
+            PutRefusal::Fault(fault) => PostError::Protection { rank, fault },
+            PutRefusal::OutOfBounds(offset) => outside(rank, offset, length),
+            PutRefusal::Contended => {
+                PostError::Full { destination: rank, cause: FullCause::Register }
+            }
+            PutRefusal::Displaced => {
                 PostError::Unsupported("add an offset to an address register that advances")
             }
         })
@@ -451,11 +453,11 @@ impl<H: Host> HostedPort<H> {
 }
 
 /// A book of contexts that fits a segment.
-pub(super) fn book(own: &Segment<'_>) -> Book {
-    Book::new(own.layout().contexts, own.layout().segments)
+pub(super) fn book(own: &Segment<'_>) -> ContextBook {
+    ContextBook::new(own.layout().contexts, own.layout().segments)
 }
 
-impl Shared for Segment<'_> {
+impl SharedContexts for Segment<'_> {
     fn contexts(&self) -> u32 {
         self.layout().contexts
     }

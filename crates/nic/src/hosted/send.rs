@@ -1,6 +1,6 @@
 //! Posting: the steps of the receive controller, taken by the sender (paper 000 §3).
 
-use super::{Host, HostedPort, Peer};
+use super::{Host, HostedPort, PeerEntry};
 use crate::doorbell::Doorbell;
 use crate::fabric::{
     Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Operation, PostError, Rank,
@@ -9,7 +9,7 @@ use crate::fabric::{
 use crate::ring::{Claim, LandingRing, StatusRing};
 use crate::segment::Segment;
 use crate::sync::{Ordering, compiler_fence};
-use crate::wire::Kind;
+use crate::wire::StatusKind;
 
 impl<H: Host> HostedPort<H> {
     /// Executes one command. Returns the number of payload bytes taken.
@@ -153,7 +153,7 @@ impl<H: Host> HostedPort<H> {
         let index = status.reserve(&mut post.peer.poster);
         post.peer.uncredited += 1;
         let body = [header, post.arrival_time(), length, offset];
-        status.publish(index, Kind::Put, protocol, 0, rank, &body);
+        status.publish(index, StatusKind::Put, protocol, 0, rank, &body);
         post.end();
         post.admitted();
         post.ring_doorbell(destination);
@@ -164,7 +164,7 @@ impl<H: Host> HostedPort<H> {
 pub(super) struct Post<'p, H: Host> {
     host: &'p H,
     rank: u32,
-    peer: &'p mut Peer,
+    peer: &'p mut PeerEntry,
     target: Segment<'static>,
     /// The port's arrival clock.
     clock: &'p mut u64,
@@ -314,7 +314,7 @@ impl<H: Host> Post<'_, H> {
         ring.commit(claim);
         let index = status.reserve(&mut self.peer.poster);
         let body = record(command, self.arrival_time(), claim, id, from as u64);
-        status.publish(index, Kind::Ring, command.protocol, 0, self.rank, &body);
+        status.publish(index, StatusKind::Ring, command.protocol, 0, self.rank, &body);
         self.end();
         status.prefetch_after(index);
         true

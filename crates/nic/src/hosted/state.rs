@@ -10,7 +10,7 @@ use crate::segment::Segment;
 /// For a rank of another host it is the sender's part for that rank as the source and this one as
 /// the target: this port lands what comes from there.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(super) struct PeerEntry {
     /// Its segment.
     pub(super) target: Segment<'static>,
     /// The status ring of the peer that we post to.
@@ -62,11 +62,11 @@ pub(super) struct OwnRing {
     pub(super) seen_full: u64,
 }
 
-impl Peer {
-    pub(super) fn new(target: Segment<'static>, rank: Rank) -> Peer {
+impl PeerEntry {
+    pub(super) fn new(target: Segment<'static>, rank: Rank) -> PeerEntry {
         let layout = target.layout();
         let credit = u64::from(layout.credit);
-        Peer {
+        PeerEntry {
             target,
             status: target.status(rank % layout.status_rings),
             poster: Poster::default(),

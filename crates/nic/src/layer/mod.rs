@@ -16,13 +16,13 @@ mod fault;
 mod tracer;
 
 pub use fault::{FaultCounts, FaultInjector, Faults};
-pub use tracer::{Action, Entry, Recording, Sink, Tracer};
+pub use tracer::{Recording, Sink, TraceEntry, TracedAction, Tracer};
 
 use crate::fabric::{
-    Atomic, ChainError, Command, Completion, ContextError, ContextId, Contribution, Group,
+    Atomic, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId, Contribution,
     GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort,
-    Offer, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
-    QueueState, Rank, RegisterValue, RemoteAddress, Rights, RingId, RingPort, RingState,
+    Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort, QueueState,
+    Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort, RingState,
     TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
@@ -427,11 +427,11 @@ where
         self.inner_mut().join(channel, ranks, first)
     }
 
-    fn offer(&mut self, like: u32) -> Offer {
+    fn offer(&mut self, like: u32) -> ChannelOffer {
         self.inner_mut().offer(like)
     }
 
-    fn withdraw(&mut self, offer: Offer) {
+    fn withdraw(&mut self, offer: ChannelOffer) {
         self.inner_mut().withdraw(offer);
     }
 
@@ -443,7 +443,7 @@ where
         self.inner_mut().leave(group)
     }
 
-    fn group(&self, group: GroupId) -> Option<&Group> {
+    fn group(&self, group: GroupId) -> Option<&RegisteredGroup> {
         self.inner().group(group)
     }
 

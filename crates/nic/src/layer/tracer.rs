@@ -17,16 +17,16 @@ use crate::time::Time;
 
 /// One line of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct TraceEntry {
     /// When it happened.
     pub time: Time,
     /// What happened.
-    pub action: Action,
+    pub action: TracedAction,
 }
 
 /// What passed through a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum TracedAction {
     /// A command was posted: a send, a put, a get, an atomic operation or a nop.
     Post {
         /// [`Command::operation`].
@@ -42,7 +42,7 @@ pub enum Action {
         /// Payload bytes taken, or why none were.
         outcome: Result<usize, PostError>,
     },
-    /// A doorbell for several commands; one [`Action::Post`] follows for each that was tried.
+    /// A doorbell for several commands; one [`TracedAction::Post`] follows for each that was tried.
     Chain {
         /// Commands in the chain.
         commands: usize,
@@ -129,14 +129,14 @@ pub enum Action {
 /// The destination of a trace.
 pub trait Sink {
     /// Takes one line. Called inside the traced call, so it should be quick.
-    fn record(&mut self, entry: Entry);
+    fn record(&mut self, entry: TraceEntry);
 }
 
 /// A sink in memory that keeps the latest entries, like a flight recorder, and counts those it
 /// dropped.
 #[derive(Debug)]
 pub struct Recording {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TraceEntry>,
     capacity: usize,
     dropped: u64,
 }
@@ -148,7 +148,7 @@ impl Recording {
     }
 
     /// The entries, oldest first.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &TraceEntry> {
         self.entries.iter()
     }
 
@@ -159,7 +159,7 @@ impl Recording {
 }
 
 impl Sink for Recording {
-    fn record(&mut self, entry: Entry) {
+    fn record(&mut self, entry: TraceEntry) {
         if self.entries.len() == self.capacity {
             self.dropped += 1;
             if self.entries.pop_front().is_none() {
@@ -208,9 +208,9 @@ impl<P: Port, S: Sink> Tracer<P, S> {
         (self.port, self.sink)
     }
 
-    fn tell(&mut self, action: Action) {
+    fn tell(&mut self, action: TracedAction) {
         let time = self.clock.as_ref().map_or_else(|| self.port.now(), |clock| clock());
-        self.sink.record(Entry { time, action });
+        self.sink.record(TraceEntry { time, action });
     }
 }
 
@@ -239,7 +239,7 @@ impl<P: Port, S: Sink> Layer for Tracer<P, S> {
     {
         let outcome = self.port.multicast(group, command, done, bytes);
         let (operation, bytes) = (command.operation, command.payload.len());
-        self.tell(Action::Multicast { group, operation, bytes, outcome });
+        self.tell(TracedAction::Multicast { group, operation, bytes, outcome });
         outcome
     }
 
@@ -248,7 +248,7 @@ impl<P: Port, S: Sink> Layer for Tracer<P, S> {
         P: MemoryPort,
     {
         let outcome = self.port.get(from, into);
-        self.tell(Action::Get { from, bytes: into.len(), outcome });
+        self.tell(TracedAction::Get { from, bytes: into.len(), outcome });
         outcome
     }
 
@@ -257,7 +257,7 @@ impl<P: Port, S: Sink> Layer for Tracer<P, S> {
         P: MemoryPort,
     {
         let outcome = self.port.fetch(atomic);
-        self.tell(Action::Fetch { atomic: *atomic, outcome });
+        self.tell(TracedAction::Fetch { atomic: *atomic, outcome });
         outcome
     }
 }
@@ -267,7 +267,7 @@ impl<P: Port, S: Sink> CopyPort for Tracer<P, S> {
 
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         let outcome = self.port.read(from, into);
-        self.tell(Action::Read { from, bytes: into.len(), outcome });
+        self.tell(TracedAction::Read { from, bytes: into.len(), outcome });
         outcome
     }
 }
@@ -283,7 +283,7 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
         let outcome = self.port.post_chain(chain);
-        self.tell(Action::Chain { commands: chain.len() });
+        self.tell(TracedAction::Chain { commands: chain.len() });
         let done = outcome.map_or_else(|cut| cut.done, |()| chain.len());
         for command in &chain[..done] {
             self.tell(posted(command, Ok(command.payload.len())));
@@ -306,7 +306,15 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
         let answer = self.port.receive_whole(source, protocol, header, into);
         if let Short::Taken(bytes) = answer {
             let (offset, total, ring) = (0, bytes as u64, None);
-            self.tell(Action::Landed { source, protocol, header, offset, total, bytes, ring });
+            self.tell(TracedAction::Landed {
+                source,
+                protocol,
+                header,
+                offset,
+                total,
+                bytes,
+                ring,
+            });
         }
         answer
     }
@@ -314,13 +322,13 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
     fn release(&mut self, slice: RingSlice) {
         let (ring, bytes) = (slice.ring(), slice.len());
         self.port.release(slice);
-        self.tell(Action::Release { ring, bytes, read_out: false });
+        self.tell(TracedAction::Release { ring, bytes, read_out: false });
     }
 
     fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
         let (ring, bytes) = (slice.ring(), slice.len());
         let copied = self.port.read_out(slice, into);
-        self.tell(Action::Release { ring, bytes, read_out: true });
+        self.tell(TracedAction::Release { ring, bytes, read_out: true });
         copied
     }
 
@@ -329,14 +337,14 @@ impl<P: Port, S: Sink> Port for Tracer<P, S> {
     }
 }
 
-fn posted(command: &Command<'_>, outcome: Result<usize, PostError>) -> Action {
+fn posted(command: &Command<'_>, outcome: Result<usize, PostError>) -> TracedAction {
     let Command { operation, destination, protocol, header, payload, .. } = *command;
-    Action::Post { operation, destination, protocol, header, bytes: payload.len(), outcome }
+    TracedAction::Post { operation, destination, protocol, header, bytes: payload.len(), outcome }
 }
 
-fn arrived(event: &Event) -> Action {
+fn arrived(event: &Event) -> TracedAction {
     match event {
-        Event::Landed(landed) => Action::Landed {
+        Event::Landed(landed) => TracedAction::Landed {
             source: landed.source,
             protocol: landed.protocol,
             header: landed.header,
@@ -348,12 +356,12 @@ fn arrived(event: &Event) -> Action {
                 Landing::Ring(slice) => Some(slice.ring()),
             },
         },
-        Event::Notified(notified) => Action::Notified(*notified),
-        Event::Completed(completed) => Action::Completed(*completed),
-        Event::RingFull(ring) => Action::RingFull(*ring),
-        Event::StatusFull => Action::StatusFull,
-        Event::PeerFailed(failure) => Action::PeerFailed(*failure),
-        Event::Malformed { source } => Action::Malformed { source: *source },
+        Event::Notified(notified) => TracedAction::Notified(*notified),
+        Event::Completed(completed) => TracedAction::Completed(*completed),
+        Event::RingFull(ring) => TracedAction::RingFull(*ring),
+        Event::StatusFull => TracedAction::StatusFull,
+        Event::PeerFailed(failure) => TracedAction::PeerFailed(*failure),
+        Event::Malformed { source } => TracedAction::Malformed { source: *source },
     }
 }
 
@@ -364,11 +372,11 @@ mod tests {
 
     use super::*;
     use crate::fabric::{AtomicOp, Integer, Reply, Rights, Space};
-    use crate::loopback::{Config, LoopbackPort, open};
+    use crate::loopback::{LoopbackConfig, LoopbackPort, open};
 
     fn traced() -> (Tracer<LoopbackPort, Recording>, Tracer<LoopbackPort, Recording>) {
         let clock = Arc::new(AtomicU64::new(0));
-        let mut ports = open(&Config::for_ranks(2)).unwrap().into_iter().map(|port| {
+        let mut ports = open(&LoopbackConfig::for_ranks(2)).unwrap().into_iter().map(|port| {
             let clock = Arc::clone(&clock);
             let tick = move || Time::from_picoseconds(clock.fetch_add(1, Ordering::Relaxed));
             Tracer::with_clock(port, Recording::new(16), tick)
@@ -389,7 +397,7 @@ mod tests {
         let times: Vec<u64> =
             a.sink().entries().chain(b.sink().entries()).map(|e| e.time.picoseconds()).collect();
         assert_eq!(times, [0, 1, 2, 3]);
-        let post = |operation, destination, protocol, header, bytes, outcome| Action::Post {
+        let post = |operation, destination, protocol, header, bytes, outcome| TracedAction::Post {
             operation,
             destination,
             protocol,
@@ -398,7 +406,7 @@ mod tests {
             outcome,
         };
         let missing = Err(PostError::NoSuchRank { rank: 7, size: 2 });
-        let sent: Vec<Action> = a.sink().entries().map(|entry| entry.action).collect();
+        let sent: Vec<TracedAction> = a.sink().entries().map(|entry| entry.action).collect();
         assert_eq!(
             sent,
             [
@@ -406,8 +414,8 @@ mod tests {
                 post(Operation::Nop, 7, 0, 0, 0, missing)
             ]
         );
-        let received: Vec<Action> = b.sink().entries().map(|entry| entry.action).collect();
-        let landed = Action::Landed {
+        let received: Vec<TracedAction> = b.sink().entries().map(|entry| entry.action).collect();
+        let landed = TracedAction::Landed {
             source: 0,
             protocol: 5,
             header: 9,
@@ -416,7 +424,10 @@ mod tests {
             bytes: 100,
             ring: Some(0),
         };
-        assert_eq!(received, [landed, Action::Release { ring: 0, bytes: 100, read_out: true }]);
+        assert_eq!(
+            received,
+            [landed, TracedAction::Release { ring: 0, bytes: 100, read_out: true }]
+        );
     }
 
     #[test]
@@ -424,10 +435,10 @@ mod tests {
         let (mut a, _b) = traced();
         let chain = [Command::nop(1), Command::send(9, 0, 0, &[]), Command::nop(1)];
         a.post_chain(&chain).unwrap_err();
-        let actions: Vec<Action> = a.sink().entries().map(|entry| entry.action).collect();
+        let actions: Vec<TracedAction> = a.sink().entries().map(|entry| entry.action).collect();
         assert_eq!(actions.len(), 3, "the third was not tried");
-        assert_eq!(actions[0], Action::Chain { commands: 3 });
-        assert!(matches!(actions[2], Action::Post { outcome: Err(_), destination: 9, .. }));
+        assert_eq!(actions[0], TracedAction::Chain { commands: 3 });
+        assert!(matches!(actions[2], TracedAction::Post { outcome: Err(_), destination: 9, .. }));
     }
 
     #[test]
@@ -442,11 +453,11 @@ mod tests {
         a.get(target, &mut [0; 4]).unwrap();
         a.post(&Command { reply: Reply::Event, ..Command::atomic(atomic) }).unwrap();
         while a.poll().is_some() {}
-        let told: Vec<Action> = a.sink().entries().map(|entry| entry.action).collect();
-        assert_eq!(told[0], Action::Fetch { atomic, outcome: Ok(0) });
-        assert_eq!(told[1], Action::Get { from: target, bytes: 4, outcome: Ok(()) });
-        assert!(matches!(told[2], Action::Post { operation: Operation::Atomic(_), .. }));
-        let Action::Completed(completed) = told[3] else { panic!("its reply was polled") };
+        let told: Vec<TracedAction> = a.sink().entries().map(|entry| entry.action).collect();
+        assert_eq!(told[0], TracedAction::Fetch { atomic, outcome: Ok(0) });
+        assert_eq!(told[1], TracedAction::Get { from: target, bytes: 4, outcome: Ok(()) });
+        assert!(matches!(told[2], TracedAction::Post { operation: Operation::Atomic(_), .. }));
+        let TracedAction::Completed(completed) = told[3] else { panic!("its reply was polled") };
         assert_eq!((completed.outcome, told.len()), (Ok(2), 4));
     }
 
@@ -456,7 +467,7 @@ mod tests {
             let mut recording = Recording::new(capacity);
             for time in 0..10 {
                 let time = Time::from_picoseconds(time);
-                recording.record(Entry { time, action: Action::StatusFull });
+                recording.record(TraceEntry { time, action: TracedAction::StatusFull });
             }
             assert_eq!(recording.dropped(), 10 - kept as u64);
             let first = recording.entries().next().map(|entry| entry.time.picoseconds());

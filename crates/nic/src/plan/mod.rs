@@ -1,8 +1,8 @@
 //! Landing rings planned from a trace (paper 000 §4.2 and its future work).
 //!
 //! ```text
-//!   hikyaku run --trace ──► Trace ──► LandingPlan ──► hikyaku run --plan
-//!                                └──► Growth          the same at other numbers of ranks
+//!   hikyaku run --trace ──► TrafficTrace ──► LandingPlan ──► hikyaku run --plan
+//!                                └─────────► Growth          the same at other numbers of ranks
 //! ```
 //!
 //! A rank's plan gives its busiest sources a landing ring each; all others share one. With `k` of
@@ -22,7 +22,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 pub use growth::Growth;
-pub use trace::{Flow, Kind, MOST_PARTNERS, Sent, Trace, TraceError};
+pub use trace::{MOST_PARTNERS, RankFlow, SentRows, TraceError, TrafficKind, TrafficTrace};
 
 use crate::fabric::Rank;
 
@@ -85,7 +85,11 @@ impl LandingPlan {
     ///
     /// # Errors
     /// [`PlanError`]: such rings cannot be, or the budget has no room for one.
-    pub fn of(trace: &Trace, ring_bytes: u64, budget: Budget) -> Result<LandingPlan, PlanError> {
+    pub fn of(
+        trace: &TrafficTrace,
+        ring_bytes: u64,
+        budget: Budget,
+    ) -> Result<LandingPlan, PlanError> {
         let ring_bytes = checked_ring(ring_bytes)?;
         let most = match budget {
             Budget::Memory(bytes) => {
@@ -141,7 +145,7 @@ impl LandingPlan {
     }
 
     /// What it takes and costs, if the program does again what the trace has seen.
-    pub fn estimate(&self, trace: &Trace) -> Estimate {
+    pub fn estimate(&self, trace: &TrafficTrace) -> Estimate {
         let (mut shared, mut all) = (0, 0);
         for rank in 0..trace.ranks() {
             let mut sources = by_use(trace, rank);
@@ -159,7 +163,7 @@ impl LandingPlan {
 }
 
 /// The sources of a rank that have used a ring, those with the most packets first.
-fn by_use(trace: &Trace, rank: Rank) -> Vec<(Rank, Flow)> {
+fn by_use(trace: &TrafficTrace, rank: Rank) -> Vec<(Rank, RankFlow)> {
     let mut sources = trace.sources(rank);
     sources.retain(|(_, flow)| flow.packets > 0);
     sources.sort_by_key(|(source, flow)| (Reverse(flow.packets), *source));
@@ -168,23 +172,23 @@ fn by_use(trace: &Trace, rank: Rank) -> Vec<(Rank, Flow)> {
 
 /// Packets of so many sources that share a ring and may find it filled by another, of what they
 /// have sent together. None may if there is one source only, or if all that has room in it.
-fn at_risk(sources: usize, sum: &Flow, ring_bytes: u32) -> u64 {
+fn at_risk(sources: usize, sum: &RankFlow, ring_bytes: u32) -> u64 {
     if sources > 1 && sum.ring_bytes > u64::from(ring_bytes) { sum.packets } else { 0 }
 }
 
 /// What the last of them have sent together: none of them, one, and so on to all.
-fn sums_of_last(sources: &[(Rank, Flow)]) -> Vec<Flow> {
-    let mut sum = Flow::default();
+fn sums_of_last(sources: &[(Rank, RankFlow)]) -> Vec<RankFlow> {
+    let mut sum = RankFlow::default();
     let longer = sources.iter().rev().map(|(_, flow)| {
         sum.add(flow);
         sum
     });
-    std::iter::once(Flow::default()).chain(longer).collect()
+    std::iter::once(RankFlow::default()).chain(longer).collect()
 }
 
 /// What sources have sent together. A file may say anything, so sums end at the largest number.
-fn sum_of(sources: &[(Rank, Flow)]) -> Flow {
-    let mut sum = Flow::default();
+fn sum_of(sources: &[(Rank, RankFlow)]) -> RankFlow {
+    let mut sum = RankFlow::default();
     sources.iter().for_each(|(_, flow)| sum.add(flow));
     sum
 }
@@ -261,12 +265,13 @@ mod tests {
     const RING: u64 = 64 << 10;
 
     /// Rank 0 gets these packets of a kibibyte from ranks 1, 2, ...
-    fn trace(packets: &[u64]) -> Trace {
-        let mut trace = Trace::new(packets.len() as u32 + 1);
+    fn trace(packets: &[u64]) -> TrafficTrace {
+        let mut trace = TrafficTrace::new(packets.len() as u32 + 1);
         for (source, packets) in (1..).zip(packets) {
             let (messages, bytes) = (*packets, packets << 10);
-            let flow = Flow { messages, bytes, packets: *packets, ring_bytes: bytes, held_up: 0 };
-            trace.add(source, 0, Kind::Point, &flow);
+            let flow =
+                RankFlow { messages, bytes, packets: *packets, ring_bytes: bytes, held_up: 0 };
+            trace.add(source, 0, TrafficKind::Point, &flow);
         }
         trace
     }

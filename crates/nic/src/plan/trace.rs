@@ -32,7 +32,7 @@ const TITLE: &str = "hikyaku trace 1";
 
 /// Whose messages a row counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum TrafficKind {
     /// Messages that the program has sent to a rank it named, those to neighbours among them.
     Point,
     /// Messages of collective operations and of the library itself, whose partners the library
@@ -40,21 +40,21 @@ pub enum Kind {
     Collective,
 }
 
-impl Kind {
+impl TrafficKind {
     /// Both, in the order of a trace.
-    pub const ALL: [Kind; 2] = [Kind::Point, Kind::Collective];
+    pub const ALL: [TrafficKind; 2] = [TrafficKind::Point, TrafficKind::Collective];
 
     fn letter(self) -> &'static str {
         match self {
-            Kind::Point => "p",
-            Kind::Collective => "c",
+            TrafficKind::Point => "p",
+            TrafficKind::Collective => "c",
         }
     }
 }
 
 /// What one rank has sent another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Flow {
+pub struct RankFlow {
     /// Messages.
     pub messages: u64,
     /// Their bytes, whichever way those went.
@@ -68,9 +68,9 @@ pub struct Flow {
     pub held_up: u64,
 }
 
-impl Flow {
+impl RankFlow {
     /// Adds what another has counted.
-    pub fn add(&mut self, other: &Flow) {
+    pub fn add(&mut self, other: &RankFlow) {
         for (sum, more) in self.words_mut().into_iter().zip(other.words()) {
             *sum = sum.saturating_add(more);
         }
@@ -81,7 +81,7 @@ impl Flow {
     }
 
     fn words_mut(&mut self) -> [&mut u64; 5] {
-        let Flow { messages, bytes, packets, ring_bytes, held_up } = self;
+        let RankFlow { messages, bytes, packets, ring_bytes, held_up } = self;
         [messages, bytes, packets, ring_bytes, held_up]
     }
 
@@ -91,7 +91,7 @@ impl Flow {
     }
 }
 
-impl fmt::Display for Flow {
+impl fmt::Display for RankFlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [messages, bytes, packets, ring_bytes, held_up] = self.words();
         write!(f, "{messages} {bytes} {packets} {ring_bytes} {held_up}")
@@ -100,26 +100,26 @@ impl fmt::Display for Flow {
 
 /// The rows of one rank, with which a trace is written as its ranks leave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sent {
-    flows: BTreeMap<(Kind, Rank), Flow>,
+pub struct SentRows {
+    flows: BTreeMap<(TrafficKind, Rank), RankFlow>,
 }
 
-impl Sent {
+impl SentRows {
     /// What went to a rank.
-    pub fn to(&mut self, destination: Rank, kind: Kind) -> &mut Flow {
+    pub fn to(&mut self, destination: Rank, kind: TrafficKind) -> &mut RankFlow {
         self.flows.entry((kind, destination)).or_default()
     }
 
     /// All that there is, by kind and destination.
-    pub fn flows(&self) -> impl Iterator<Item = (Kind, Rank, &Flow)> {
+    pub fn flows(&self) -> impl Iterator<Item = (TrafficKind, Rank, &RankFlow)> {
         self.flows.iter().map(|((kind, destination), flow)| (*kind, *destination, flow))
     }
 
     /// The rows of `source`.
     pub fn rows(&self, source: Rank) -> String {
         let mut rows = Vec::new();
-        let mut beyond = Flow::default();
-        for kind in Kind::ALL {
+        let mut beyond = RankFlow::default();
+        for kind in TrafficKind::ALL {
             let mut flows: Vec<_> = self.flows().filter(|(of, ..)| *of == kind).collect();
             flows.sort_by_key(|(_, destination, flow)| {
                 (std::cmp::Reverse(flow.weight()), *destination)
@@ -132,7 +132,7 @@ impl Sent {
                 format!("{source} {destination} {} {flow}\n", kind.letter())
             }));
         }
-        if beyond != Flow::default() {
+        if beyond != RankFlow::default() {
             rows.push(format!("{source} * {beyond}\n"));
         }
         rows.push(format!("end {source}\n"));
@@ -142,12 +142,12 @@ impl Sent {
 
 /// Who has sent how much to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trace {
+pub struct TrafficTrace {
     ranks: u32,
     /// By destination, source and kind.
-    flows: BTreeMap<(Rank, Rank, Kind), Flow>,
+    flows: BTreeMap<(Rank, Rank, TrafficKind), RankFlow>,
     /// What went to ranks that their sources have left out.
-    beyond: Flow,
+    beyond: RankFlow,
     /// The ranks that have said all.
     ended: BTreeSet<Rank>,
 }
@@ -162,14 +162,14 @@ pub struct TraceError {
     pub what: String,
 }
 
-impl Trace {
+impl TrafficTrace {
     /// The variable of the ranks' environment that names the file to which they append their rows.
     pub const VARIABLE: &str = "HIKYAKU_TRACE";
 
     /// A trace of so many ranks that have sent nothing.
-    pub fn new(ranks: u32) -> Trace {
+    pub fn new(ranks: u32) -> TrafficTrace {
         let (flows, ended) = Default::default();
-        Trace { ranks, flows, beyond: Flow::default(), ended }
+        TrafficTrace { ranks, flows, beyond: RankFlow::default(), ended }
     }
 
     /// The lines before those of the ranks.
@@ -183,20 +183,21 @@ impl Trace {
     }
 
     /// Adds what one rank has sent another.
-    pub fn add(&mut self, source: Rank, destination: Rank, kind: Kind, flow: &Flow) {
+    pub fn add(&mut self, source: Rank, destination: Rank, kind: TrafficKind, flow: &RankFlow) {
         self.flows.entry((destination, source, kind)).or_default().add(flow);
     }
 
     /// All rows: destination, source, kind.
-    pub fn flows(&self) -> impl Iterator<Item = (Rank, Rank, Kind, &Flow)> {
+    pub fn flows(&self) -> impl Iterator<Item = (Rank, Rank, TrafficKind, &RankFlow)> {
         self.flows.iter().map(|((to, from, kind), flow)| (*to, *from, *kind, flow))
     }
 
     /// What the sources of a rank have sent it, of both kinds together, without what it has sent
     /// itself.
-    pub fn sources(&self, destination: Rank) -> Vec<(Rank, Flow)> {
-        let mut sources: Vec<(Rank, Flow)> = Vec::new();
-        let of = (destination, 0, Kind::Point)..=(destination, Rank::MAX, Kind::Collective);
+    pub fn sources(&self, destination: Rank) -> Vec<(Rank, RankFlow)> {
+        let mut sources: Vec<(Rank, RankFlow)> = Vec::new();
+        let of = (destination, 0, TrafficKind::Point)
+            ..=(destination, Rank::MAX, TrafficKind::Collective);
         for ((_, source, _), flow) in self.flows.range(of) {
             match sources.last_mut() {
                 Some((last, sum)) if last == source => sum.add(flow),
@@ -212,21 +213,21 @@ impl Trace {
     pub fn partners(&self) -> Vec<u32> {
         let mut partners = vec![0; self.ranks as usize];
         for (to, from, kind, flow) in self.flows() {
-            let counts = kind == Kind::Point && to != from && flow.messages > 0;
+            let counts = kind == TrafficKind::Point && to != from && flow.messages > 0;
             partners[to as usize] += u32::from(counts);
         }
         partners
     }
 
     /// All together.
-    pub fn total(&self) -> Flow {
+    pub fn total(&self) -> RankFlow {
         let mut total = self.beyond;
         self.flows.values().for_each(|flow| total.add(flow));
         total
     }
 
     /// What went to ranks that their sources have left out.
-    pub fn beyond(&self) -> &Flow {
+    pub fn beyond(&self) -> &RankFlow {
         &self.beyond
     }
 
@@ -249,8 +250,8 @@ impl Trace {
                 self.beyond.add(&flow(counts)?);
             }
             [from, to, kind, ref counts @ ..] => {
-                let of_kind = |known: &Kind| known.letter() == kind;
-                let known = Kind::ALL.into_iter().find(of_kind);
+                let of_kind = |known: &TrafficKind| known.letter() == kind;
+                let known = TrafficKind::ALL.into_iter().find(of_kind);
                 let kind = known.ok_or_else(|| format!("`{kind}` is no kind: p or c"))?;
                 let (from, to) = (rank(from)?, rank(to)?);
                 self.add(from, to, kind, &flow(counts)?);
@@ -261,8 +262,8 @@ impl Trace {
     }
 }
 
-fn flow(counts: &[&str]) -> Result<Flow, String> {
-    let mut flow = Flow::default();
+fn flow(counts: &[&str]) -> Result<RankFlow, String> {
+    let mut flow = RankFlow::default();
     if counts.len() != flow.words().len() {
         return Err(format!("{} counts, five are expected", counts.len()));
     }
@@ -287,16 +288,16 @@ pub(super) fn ranks_of(line: Option<&str>) -> Result<u32, TraceError> {
     valid.ok_or_else(|| TraceError { line: 2, what: what() })
 }
 
-impl FromStr for Trace {
+impl FromStr for TrafficTrace {
     type Err = TraceError;
 
-    fn from_str(text: &str) -> Result<Trace, TraceError> {
+    fn from_str(text: &str) -> Result<TrafficTrace, TraceError> {
         let mut lines = text.lines();
         if lines.next().map(str::trim_end) != Some(TITLE) {
             let what = format!("expected `{TITLE}`: this is no trace of `hikyaku run --trace`");
             return Err(TraceError { line: 1, what });
         }
-        let mut trace = Trace::new(ranks_of(lines.next())?);
+        let mut trace = TrafficTrace::new(ranks_of(lines.next())?);
         for (at, row) in lines.enumerate().filter(|(_, row)| !row.trim().is_empty()) {
             trace.read(row).map_err(|what| TraceError { line: at + 3, what })?;
         }
@@ -308,21 +309,21 @@ impl FromStr for Trace {
 mod tests {
     use super::*;
 
-    fn flow_of(messages: u64) -> Flow {
-        Flow { messages, bytes: 100 * messages, packets: 1, ring_bytes: 128, held_up: 0 }
+    fn flow_of(messages: u64) -> RankFlow {
+        RankFlow { messages, bytes: 100 * messages, packets: 1, ring_bytes: 128, held_up: 0 }
     }
 
     #[test]
     fn what_ranks_write_is_read() {
-        let mut sent = Sent::default();
-        sent.to(2, Kind::Point).add(&flow_of(3));
-        sent.to(2, Kind::Collective).add(&flow_of(1));
-        sent.to(0, Kind::Point).add(&flow_of(5));
-        let text = [Trace::head(3), sent.rows(1), Sent::default().rows(2)].concat();
-        let trace: Trace = text.parse().unwrap();
+        let mut sent = SentRows::default();
+        sent.to(2, TrafficKind::Point).add(&flow_of(3));
+        sent.to(2, TrafficKind::Collective).add(&flow_of(1));
+        sent.to(0, TrafficKind::Point).add(&flow_of(5));
+        let text = [TrafficTrace::head(3), sent.rows(1), SentRows::default().rows(2)].concat();
+        let trace: TrafficTrace = text.parse().unwrap();
         assert_eq!(
             trace.sources(2),
-            [(1, Flow { messages: 4, bytes: 400, packets: 2, ring_bytes: 256, held_up: 0 })]
+            [(1, RankFlow { messages: 4, bytes: 400, packets: 2, ring_bytes: 256, held_up: 0 })]
         );
         assert_eq!(trace.partners(), [1, 0, 1]);
         assert_eq!(trace.total().messages, 9);
@@ -331,22 +332,22 @@ mod tests {
 
     #[test]
     fn own_messages_and_collectives_are_no_partners() {
-        let mut trace = Trace::new(2);
-        trace.add(0, 0, Kind::Point, &flow_of(1));
-        trace.add(1, 0, Kind::Collective, &flow_of(1));
+        let mut trace = TrafficTrace::new(2);
+        trace.add(0, 0, TrafficKind::Point, &flow_of(1));
+        trace.add(1, 0, TrafficKind::Collective, &flow_of(1));
         assert_eq!(trace.partners(), [0, 0]);
         assert_eq!(trace.sources(0).len(), 1);
     }
 
     #[test]
     fn a_rank_writes_its_busiest_partners_and_the_sum_of_others() {
-        let mut sent = Sent::default();
+        let mut sent = SentRows::default();
         for rank in 0..MOST_PARTNERS as u32 + 10 {
             let ring_bytes = if rank < 10 { 64 } else { 128 };
-            *sent.to(rank, Kind::Point) = Flow { ring_bytes, ..flow_of(1) };
+            *sent.to(rank, TrafficKind::Point) = RankFlow { ring_bytes, ..flow_of(1) };
         }
-        let text = [Trace::head(2000), sent.rows(7)].concat();
-        let trace: Trace = text.parse().unwrap();
+        let text = [TrafficTrace::head(2000), sent.rows(7)].concat();
+        let trace: TrafficTrace = text.parse().unwrap();
         assert_eq!(trace.flows().count(), MOST_PARTNERS);
         assert!(trace.flows().all(|(to, ..)| to >= 10));
         assert_eq!((trace.beyond().messages, trace.beyond().ring_bytes), (10, 640));
@@ -367,7 +368,7 @@ mod tests {
                 counts",
             ),
         ] {
-            assert_eq!(text.parse::<Trace>().unwrap_err().to_string(), error);
+            assert_eq!(text.parse::<TrafficTrace>().unwrap_err().to_string(), error);
         }
     }
 }

@@ -50,7 +50,7 @@ const ATTEMPTS: u32 = 1000;
 
 /// How far a copy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum CopyStage {
     /// There is something to claim.
     Open,
     /// The sender is copying the last part.
@@ -139,16 +139,16 @@ impl JointWord<'_> {
     }
 
     /// How far the copy is. Receiver only.
-    pub fn stage(self, number: u32, pages: Pages) -> Stage {
+    pub fn stage(self, number: u32, pages: Pages) -> CopyStage {
         // Acquire: pairs with the sender's change after its copy.
         let word = self.0.load(Ordering::Acquire);
         if word >> NUMBER != u64::from(number) {
-            return Stage::Lost;
+            return CopyStage::Lost;
         }
         match (word & COPYING != 0, free(word, pages)) {
-            (_, Some(_)) => Stage::Open,
-            (true, None) => Stage::Copying,
-            (false, None) => Stage::Over,
+            (_, Some(_)) => CopyStage::Open,
+            (true, None) => CopyStage::Copying,
+            (false, None) => CopyStage::Over,
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
                 }
                 claimed.push(part);
             }
-            prop_assert_eq!(joint.stage(7, pages), Stage::Over);
+            prop_assert_eq!(joint.stage(7, pages), CopyStage::Over);
             claimed.sort_unstable();
             let end = claimed.iter().try_fold(0, |at, (start, length)| {
                 (at == *start && *length > 0).then_some(start + length)
@@ -235,7 +235,7 @@ mod tests {
         joint.open(1);
         joint.open(2);
         assert_eq!(joint.claim_front(1, pages), None);
-        assert_eq!(joint.stage(1, pages), Stage::Lost);
+        assert_eq!(joint.stage(1, pages), CopyStage::Lost);
         joint.close(2);
         assert_eq!(joint.claim_front(2, pages), None);
         assert_eq!(joint.claim_back(2, pages), Some(((1 << 20) - MOST, MOST)));
@@ -249,11 +249,11 @@ mod tests {
         assert_eq!(joint.claim_front(1, pages), Some((0, LEAST)));
         assert!(joint.is_copying(1));
         assert_eq!(joint.claim_back(1, pages), Some((LEAST, LEAST)));
-        assert_eq!((joint.claim_back(1, pages), joint.stage(1, pages)), (None, Stage::Copying));
+        assert_eq!((joint.claim_back(1, pages), joint.stage(1, pages)), (None, CopyStage::Copying));
         joint.copied_front(1, pages, LEAST, false);
-        assert_eq!(joint.stage(1, pages), Stage::Open);
+        assert_eq!(joint.stage(1, pages), CopyStage::Open);
         assert_eq!(joint.claim_front(1, pages), None, "it tries once only");
         assert_eq!(joint.claim_back(1, pages), Some((0, LEAST)));
-        assert_eq!(joint.stage(1, pages), Stage::Over);
+        assert_eq!(joint.stage(1, pages), CopyStage::Over);
     }
 }

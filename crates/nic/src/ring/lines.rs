@@ -73,7 +73,7 @@ pub struct ControlLines {
 
 /// Where the payload of a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PayloadPlace {
     /// In the line.
     Line,
     /// At this byte of the writer's multicast area. Written by a peer: check before use.
@@ -88,7 +88,7 @@ pub struct Said {
     /// Bytes of payload. At most [`LINE_BYTES`] if in the line; otherwise check before use.
     pub length: u64,
     /// Where the payload is.
-    pub place: Place,
+    pub place: PayloadPlace,
 }
 
 impl ControlLines {
@@ -148,10 +148,10 @@ impl ControlLines {
         let length = stamp & 0xff;
         if length != ELSEWHERE {
             let length = length.min(LINE_BYTES as u64);
-            return Some(Said { word, length, place: Place::Line });
+            return Some(Said { word, length, place: PayloadPlace::Line });
         }
         let [at, length] = [0, 1].map(|which| line.body[which].load(Ordering::Relaxed));
-        Some(Said { word, length, place: Place::Area(at) })
+        Some(Said { word, length, place: PayloadPlace::Area(at) })
     }
 
     /// Whether [`ControlLines::look`] returns a contribution.
@@ -237,7 +237,7 @@ mod tests {
             let payload: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
             let round = length as u64 + 1;
             lines.enter(round, 77, &payload);
-            let said = Said { word: 77, length: length as u64, place: Place::Line };
+            let said = Said { word: 77, length: length as u64, place: PayloadPlace::Line };
             assert_eq!(lines.look(round), Some(said));
             for from in 0..=length {
                 let mut into = vec![0; length - from];
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(lines.look(1), None);
         lines.enter(1, 0, &[]);
         lines.enter_area(2, 5, 64, 1 << 40);
-        let said = Said { word: 5, length: 1 << 40, place: Place::Area(64) };
+        let said = Said { word: 5, length: 1 << 40, place: PayloadPlace::Area(64) };
         assert_eq!(lines.look(2), Some(said));
         assert!(lines.is_entered(1) && !lines.is_entered(3) && !lines.is_entered(4));
         let again = 1 + LINES as u64;

@@ -42,27 +42,27 @@ const CYCLED_FROM: u32 = 1 << 10;
 
 /// How a mailbox is divided. Both ends use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slots {
+pub struct MailSlots {
     /// Bytes that a letter may have.
     pub room: u32,
     /// How many slots: a power of two. Written by another process.
     pub count: u32,
 }
 
-impl Slots {
+impl MailSlots {
     /// The fewest slots that work.
-    pub const fn least(room: u32) -> Slots {
-        Slots { room, count: 2 }
+    pub const fn least(room: u32) -> MailSlots {
+        MailSlots { room, count: 2 }
     }
 
     /// The number of slots that is worth its memory; see the module.
-    pub const fn best(room: u32) -> Slots {
-        let least = Slots::least(room);
+    pub const fn best(room: u32) -> MailSlots {
+        let least = MailSlots::least(room);
         if room < CYCLED_FROM {
             return least;
         }
         let enough = CYCLE.div_ceil(least.slot_bytes()).next_power_of_two() as u32;
-        if enough < least.count { least } else { Slots { room, count: enough } }
+        if enough < least.count { least } else { MailSlots { room, count: enough } }
     }
 
     /// Bytes of the mailbox.
@@ -96,9 +96,9 @@ impl Slots {
 
 /// The stamp of a slot.
 #[derive(Debug, Clone, Copy)]
-pub struct Stamp<'m>(pub &'m AtomicU64);
+pub struct SlotStamp<'m>(pub &'m AtomicU64);
 
-impl Stamp<'_> {
+impl SlotStamp<'_> {
     /// Publishes the letter of a round. Writer only.
     #[inline]
     pub fn post(self, round: u64) {
@@ -123,7 +123,9 @@ mod tests {
 
     #[test]
     fn slots_are_apart_and_inside() {
-        for slots in ROOMS.into_iter().flat_map(|room| [Slots::least(room), Slots::best(room)]) {
+        for slots in
+            ROOMS.into_iter().flat_map(|room| [MailSlots::least(room), MailSlots::best(room)])
+        {
             let count = u64::from(slots.count);
             assert!(count >= 2 && count.is_power_of_two());
             let mut free = ALIGN;
@@ -139,9 +141,9 @@ mod tests {
 
     #[test]
     fn slots_of_large_letters_exceed_a_cache() {
-        assert_eq!([8, 1023].map(Slots::best), [8, 1023].map(Slots::least));
+        assert_eq!([8, 1023].map(MailSlots::best), [8, 1023].map(MailSlots::least));
         for room in ROOMS.into_iter().filter(|room| *room >= CYCLED_FROM) {
-            assert!(Slots::best(room).mailbox_bytes() >= CYCLE, "{room}");
+            assert!(MailSlots::best(room).mailbox_bytes() >= CYCLE, "{room}");
         }
     }
 
@@ -149,7 +151,7 @@ mod tests {
     fn an_invalid_count_does_not_panic() {
         for count in [0, 1, 3, u32::MAX] {
             for round in [0, 1, u64::MAX] {
-                let slots = Slots { room: u32::MAX, count };
+                let slots = MailSlots { room: u32::MAX, count };
                 assert!(slots.letter_at(round, 1) > slots.stamp_at(round).min(u64::MAX - 1));
             }
         }

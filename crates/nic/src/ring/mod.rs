@@ -17,11 +17,11 @@ pub use command::{
     CommandQueue, CommandSlot, Descriptor, GENERATION_MASK, MAX_LEAD, QueueFull, QueuePointers,
     ReleaseError, Setup,
 };
-pub use joint::{JointWord, MOST_COPIES, Pages, Stage};
+pub use joint::{CopyStage, JointWord, MOST_COPIES, Pages};
 pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};
-pub use lines::{ControlLines, LINE_BYTES, LINES, Place, Said};
-pub use mail::{Slots, Stamp};
+pub use lines::{ControlLines, LINE_BYTES, LINES, PayloadPlace, Said};
+pub use mail::{MailSlots, SlotStamp};
 pub use status::{Poster, Slot, StatusControl, StatusRing};
 
 /// Landing positions are multiples of this, so that two senders of a shared ring never write the

@@ -29,7 +29,7 @@
 //! writes a slot, so the line travels one way.
 
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
-use crate::wire::{BODY_WORDS, Kind, Record, Stamp};
+use crate::wire::{BODY_WORDS, Stamp, StatusKind, StatusRecord};
 
 /// One record's place: a cache line.
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ impl<'m> StatusRing<'m> {
     pub fn publish(
         &self,
         index: u64,
-        kind: Kind,
+        kind: StatusKind,
         protocol: u8,
         length: u8,
         source: u32,
@@ -171,7 +171,7 @@ impl<'m> StatusRing<'m> {
             put(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
         }
         let length = payload.len() as u8;
-        let stamp = Stamp::new(self.lap(index), Kind::Inline, protocol, length, source);
+        let stamp = Stamp::new(self.lap(index), StatusKind::Inline, protocol, length, source);
         slot.stamp.store(stamp.0, Ordering::Release);
     }
 
@@ -197,13 +197,13 @@ impl<'m> StatusRing<'m> {
     }
 
     /// The whole record at `head`, if published.
-    pub fn read(&self, head: u64) -> Option<Record> {
+    pub fn read(&self, head: u64) -> Option<StatusRecord> {
         let stamp = self.peek(head)?;
         let mut body = [0; BODY_WORDS];
         for (word, place) in body.iter_mut().zip(&self.slot(head).body) {
             *word = place.load(Ordering::Relaxed);
         }
-        Some(Record { stamp, body })
+        Some(StatusRecord { stamp, body })
     }
 
     /// Publishes to the senders that everything before `head` has been consumed.
@@ -255,9 +255,9 @@ mod tests {
         let ring = ring_of(&control, &slots);
         let mut poster = Poster::default();
         let (first, second) = (ring.reserve(&mut poster), ring.reserve(&mut poster));
-        ring.publish(second, Kind::Inline, 0, 0, 2, &[22]);
+        ring.publish(second, StatusKind::Inline, 0, 0, 2, &[22]);
         assert!(ring.peek(0).is_none(), "the first record is reserved but not yet published");
-        ring.publish(first, Kind::Inline, 0, 0, 1, &[11]);
+        ring.publish(first, StatusKind::Inline, 0, 0, 1, &[11]);
         assert_eq!(ring.read(0).map(|r| r.body[0]), Some(11));
         assert_eq!(ring.read(1).map(|r| r.stamp.source()), Some(2));
     }
@@ -286,7 +286,7 @@ mod tests {
             assert!(ring.has_room(&mut poster));
             assert!(ring.peek(round).is_none());
             let index = ring.reserve(&mut poster);
-            ring.publish(index, Kind::Void, 0, 0, 0, &[round]);
+            ring.publish(index, StatusKind::Void, 0, 0, 0, &[round]);
             assert_eq!(ring.read(round).map(|r| r.body[0]), Some(round));
             ring.free(round + 1);
         }

@@ -54,7 +54,7 @@ struct AddressRegister {
 
 /// Why a put through a register reserved no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PutRefusal {
     /// The tables do not allow it.
     Fault(Fault),
     /// It does not fit; the offset in the segment where it would have been.
@@ -65,9 +65,9 @@ pub enum Refusal {
     Displaced,
 }
 
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Refusal {
-        Refusal::Fault(fault)
+impl From<Fault> for PutRefusal {
+    fn from(fault: Fault) -> PutRefusal {
+        PutRefusal::Fault(fault)
     }
 }
 
@@ -116,14 +116,14 @@ impl ContextLine {
     /// if the register advances. `entry` finds an entry of the same context's segment table.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was moved.
+    /// [`PutRefusal`]; nothing was moved.
     pub fn claim<'m>(
         &self,
         key: Key,
         displacement: u64,
         length: u64,
         entry: impl Fn(u8) -> Option<&'m SegmentEntry>,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, PutRefusal> {
         let register = self.registers.get(usize::from(key.index));
         let register = register.filter(|_| self.is_open(key.generation));
         let AddressRegister { binding, cursor } = register.ok_or(Fault::NoSuchRegister(key))?;
@@ -143,16 +143,16 @@ impl ContextLine {
             let table_entry = entry(segment.index).ok_or(Fault::NoSuchSegment(segment))?;
             let extent = table_entry.check(segment, Rights::WRITE)?;
             let offset = (at & OFFSETS).saturating_add(displacement);
-            let place = extent.locate(offset, length).ok_or(Refusal::OutOfBounds(offset))?;
+            let place = extent.locate(offset, length).ok_or(PutRefusal::OutOfBounds(offset))?;
             if advance == Advance::Hold {
                 return Ok(place);
             }
             if displacement != 0 {
-                return Err(Refusal::Displaced);
+                return Err(PutRefusal::Displaced);
             }
             let next = offset + length;
             if next > OFFSETS {
-                return Err(Refusal::OutOfBounds(offset));
+                return Err(PutRefusal::OutOfBounds(offset));
             }
             let after = at & !OFFSETS | next;
             match cursor.compare_exchange(at, after, Ordering::AcqRel, Ordering::Acquire) {
@@ -160,7 +160,7 @@ impl ContextLine {
                 Err(found) => at = found,
             }
         }
-        Err(Refusal::Contended)
+        Err(PutRefusal::Contended)
     }
 }
 
@@ -173,7 +173,7 @@ fn decode(binding: u64, context: ContextId) -> Option<(Key, Advance)> {
 }
 
 /// The part of one rank's contexts that peers see: where the lines and entries are.
-pub trait Shared {
+pub trait SharedContexts {
     /// How many contexts there are.
     fn contexts(&self) -> u32;
 
@@ -195,12 +195,12 @@ pub trait Shared {
 
 /// The owner's book of its contexts.
 #[derive(Debug)]
-pub struct Book {
-    contexts: Vec<Context>,
+pub struct ContextBook {
+    contexts: Vec<OwnContext>,
 }
 
 #[derive(Debug, Default)]
-struct Context {
+struct OwnContext {
     open: bool,
     /// How often the context was opened.
     generation: u32,
@@ -226,19 +226,19 @@ enum EntryUse {
     Leaving(Leaving),
 }
 
-impl Book {
+impl ContextBook {
     /// An empty book.
-    pub fn new(contexts: u32, segments: u32) -> Book {
+    pub fn new(contexts: u32, segments: u32) -> ContextBook {
         let entries = || (0..segments).map(|_| OwnEntry::default()).collect();
-        let context = |_| Context { segments: entries(), ..Context::default() };
-        Book { contexts: (0..contexts).map(context).collect() }
+        let context = |_| OwnContext { segments: entries(), ..OwnContext::default() };
+        ContextBook { contexts: (0..contexts).map(context).collect() }
     }
 
     /// Opens the lowest closed context.
     ///
     /// # Errors
     /// All contexts are open.
-    pub fn open(&mut self, shared: &impl Shared) -> Result<ContextId, ContextError> {
+    pub fn open(&mut self, shared: &impl SharedContexts) -> Result<ContextId, ContextError> {
         let contexts = self.contexts.len() as u32;
         let free = self.contexts.iter().position(|context| !context.open);
         let index = free.ok_or(ContextError::NoContextFree { contexts })?;
@@ -255,7 +255,11 @@ impl Book {
     ///
     /// # Errors
     /// The context is not open, or has segments.
-    pub fn close(&mut self, id: ContextId, shared: &impl Shared) -> Result<(), ContextError> {
+    pub fn close(
+        &mut self,
+        id: ContextId,
+        shared: &impl SharedContexts,
+    ) -> Result<(), ContextError> {
         let context = self.context_mut(id)?;
         let used =
             context.segments.iter().filter(|segment| !matches!(segment.use_, EntryUse::Free));
@@ -294,7 +298,7 @@ impl Book {
         id: ContextId,
         extent: Extent,
         rights: Rights,
-        shared: &impl Shared,
+        shared: &impl SharedContexts,
     ) -> Result<Key, ContextError> {
         if rights.bits() == 0 {
             return Err(ContextError::NoRights);
@@ -319,7 +323,7 @@ impl Book {
     pub fn deregister(
         &mut self,
         key: Key,
-        shared: &impl Shared,
+        shared: &impl SharedContexts,
         dead: impl Fn(Rank) -> bool,
     ) -> Result<(), ContextError> {
         let segment = self.segment_mut(key)?;
@@ -359,7 +363,7 @@ impl Book {
         id: ContextId,
         register: u8,
         value: Option<RegisterValue>,
-        shared: &impl Shared,
+        shared: &impl SharedContexts,
     ) -> Result<(), ContextError> {
         self.register_key(id, register)?;
         if let Some(RegisterValue { segment, offset, .. }) = value {
@@ -374,12 +378,12 @@ impl Book {
         Ok(())
     }
 
-    fn context(&self, id: ContextId) -> Result<&Context, ContextError> {
+    fn context(&self, id: ContextId) -> Result<&OwnContext, ContextError> {
         let context = self.contexts.get(usize::from(id.0));
         context.filter(|context| context.open).ok_or(ContextError::NotOpen(id))
     }
 
-    fn context_mut(&mut self, id: ContextId) -> Result<&mut Context, ContextError> {
+    fn context_mut(&mut self, id: ContextId) -> Result<&mut OwnContext, ContextError> {
         let context = self.contexts.get_mut(usize::from(id.0));
         context.filter(|context| context.open).ok_or(ContextError::NotOpen(id))
     }

@@ -17,6 +17,6 @@ pub mod context;
 pub mod node;
 pub mod segment;
 
-pub use context::{Book, ContextLine, Refusal, Shared};
+pub use context::{ContextBook, ContextLine, PutRefusal, SharedContexts};
 pub use node::NodeTable;
 pub use segment::{Extent, Leaving, SegmentEntry};

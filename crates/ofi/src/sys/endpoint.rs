@@ -15,9 +15,9 @@ use rustix::io::Errno;
 
 use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag, mr_mode};
 use super::info::{NO_CONTEXT, Survey};
-use super::memory::{Access, Lent, Region, Registered, Remote};
-use super::object::{Domain, Handle};
-use super::operations::{InFlight, Operations, Place};
+use super::memory::{LentMemory, PeerAccess, Region, Registered, Remote};
+use super::object::{Domain, OpenObject};
+use super::operations::{ContextOwner, OperationInFlight, Operations};
 use crate::Error;
 
 /// Completions that are read at once.
@@ -49,7 +49,7 @@ pub struct Peer(pub(crate) u64);
 /// Whether the provider has taken an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a full provider has not taken the operation"]
-pub enum Posted {
+pub enum PostResult {
     /// It has; its completion follows.
     Accepted,
     /// It is full: poll, then try again.
@@ -58,7 +58,7 @@ pub enum Posted {
 
 /// What an endpoint reports.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Completion<'a> {
+pub enum EndpointCompletion<'a> {
     /// An operation with this token is done, and its memory may be used again.
     Done {
         /// What the caller knows it by.
@@ -87,7 +87,7 @@ pub enum Completion<'a> {
 ///
 /// One thread uses it at a time. Dropping it ends what is in flight; peers learn nothing of that.
 pub struct Endpoint {
-    handle: Handle<FidEp>,
+    handle: OpenObject<FidEp>,
     /// Contexts of what is in flight, and receive buffers: kept if the endpoint cannot close.
     operations: ManuallyDrop<Operations>,
     receives: ManuallyDrop<Vec<Registered>>,
@@ -95,11 +95,11 @@ pub struct Endpoint {
     idle: Vec<usize>,
     buffer_bytes: usize,
     arrived: VecDeque<CqDataEntry>,
-    queue: Handle<FidCq>,
+    queue: OpenObject<FidCq>,
     descriptor: Option<RawFd>,
     /// Sleeps in a row that the descriptor has ended, and nothing had come.
     false_alarms: u32,
-    addresses: Handle<FidAv>,
+    addresses: OpenObject<FidAv>,
     address: Vec<u8>,
     domain: Arc<Domain>,
 }
@@ -156,7 +156,7 @@ impl Endpoint {
     pub fn grow(&mut self, buffers: usize) -> Result<(), Error> {
         let buffers = buffers.min(self.operations.receives());
         while self.receives.len() < buffers {
-            let memory = self.registered(self.buffer_bytes, Access::Own)?;
+            let memory = self.registered(self.buffer_bytes, PeerAccess::Own)?;
             self.idle.push(self.receives.len());
             self.receives.push(memory);
         }
@@ -263,7 +263,7 @@ impl Endpoint {
 
     /// Registers memory that peers may read and write.
     pub fn region(&self, bytes: usize) -> Result<Region, Error> {
-        Ok(Region(Arc::new(self.registered(bytes, Access::Peers)?)))
+        Ok(Region(Arc::new(self.registered(bytes, PeerAccess::Peers)?)))
     }
 
     /// Whether memory of the program can be lent to peers. So it can where the kernel alone reads
@@ -281,16 +281,16 @@ impl Endpoint {
 
     /// Lends memory of the program to peers by a name, until the answer is dropped. Only if
     /// [`Self::lends`].
-    pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<Lent, Error> {
-        Lent::new(&self.domain, name, bytes)
+    pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
+        LentMemory::new(&self.domain, name, bytes)
     }
 
-    fn registered(&self, bytes: usize, access: Access) -> Result<Registered, Error> {
+    fn registered(&self, bytes: usize, access: PeerAccess) -> Result<Registered, Error> {
         Registered::new(&self.domain, &self.handle, bytes, access)
     }
 
     /// Sends a short message without a completion. It may be up to [`Self::inject_size`] long.
-    pub fn inject(&mut self, to: Peer, message: &[u8]) -> Result<Posted, Error> {
+    pub fn inject(&mut self, to: Peer, message: &[u8]) -> Result<PostResult, Error> {
         assert!(message.len() <= self.inject_size(), "a message that is injected is short");
         // SAFETY: an open endpoint has its table.
         let calls = unsafe { &*self.handle.get().msg };
@@ -306,7 +306,7 @@ impl Endpoint {
         to: Peer,
         from: (&Region, usize, usize),
         token: u64,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         self.start("fi_send", from, token, |endpoint, bytes, length, descriptor, context| {
             // SAFETY: an open endpoint has its table.
             let calls = unsafe { &*endpoint.handle.get().msg };
@@ -324,7 +324,7 @@ impl Endpoint {
         from: (&Region, usize, usize),
         data: Option<u64>,
         token: u64,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         let Remote { address, key } = remote;
         self.start("fi_write", from, token, |endpoint, bytes, length, descriptor, context| {
             // SAFETY: an open endpoint with FI_RMA has its table.
@@ -353,7 +353,7 @@ impl Endpoint {
         remote: Remote,
         into: (&Region, usize, usize),
         token: u64,
-    ) -> Result<Posted, Error> {
+    ) -> Result<PostResult, Error> {
         let Remote { address, key } = remote;
         self.start("fi_read", into, token, |endpoint, bytes, length, descriptor, context| {
             // SAFETY: an open endpoint with FI_RMA has its table.
@@ -372,23 +372,23 @@ impl Endpoint {
         (region, offset, length): (&Region, usize, usize),
         token: u64,
         call: impl FnOnce(&Self, *mut c_void, usize, *mut c_void, *mut c_void) -> isize,
-    ) -> Result<Posted, Error> {
-        let Some(place) = self.operations.vacancy() else { return Ok(Posted::Full) };
+    ) -> Result<PostResult, Error> {
+        let Some(place) = self.operations.vacancy() else { return Ok(PostResult::Full) };
         let bytes = region.place(offset, length).cast();
         let context = self.operations.context(place);
         let result = call(self, bytes, length, region.0.descriptor(), context);
         let posted = self.posted(name, result)?;
-        if posted == Posted::Accepted {
+        if posted == PostResult::Accepted {
             let region = Arc::clone(&region.0);
-            self.operations.begin(place, InFlight { name, token, region });
+            self.operations.begin(place, OperationInFlight { name, token, region });
         }
         Ok(posted)
     }
 
-    fn posted(&self, call: &'static str, result: isize) -> Result<Posted, Error> {
+    fn posted(&self, call: &'static str, result: isize) -> Result<PostResult, Error> {
         match result {
-            0 => Ok(Posted::Accepted),
-            full if full == -(libc::EAGAIN as isize) => Ok(Posted::Full),
+            0 => Ok(PostResult::Accepted),
+            full if full == -(libc::EAGAIN as isize) => Ok(PostResult::Full),
             result => Err(self.domain.error(call, result)),
         }
     }
@@ -416,7 +416,7 @@ impl Endpoint {
             // SAFETY: the buffer is this endpoint's own; it is read again only where completions
             // say that messages lie, and posted again only after the provider has released it.
             let result = unsafe { (calls.recvmsg)(handle, &raw const message, flag::MULTI_RECV) };
-            if self.posted("fi_recvmsg", result)? == Posted::Full {
+            if self.posted("fi_recvmsg", result)? == PostResult::Full {
                 break;
             }
             self.idle.pop();
@@ -425,7 +425,7 @@ impl Endpoint {
     }
 
     /// The next completion; `None`: nothing has happened. The provider goes on within this call.
-    pub fn poll(&mut self) -> Result<Option<Completion<'_>>, Error> {
+    pub fn poll(&mut self) -> Result<Option<EndpointCompletion<'_>>, Error> {
         loop {
             // What the last completion has shown may be written over from here on.
             self.post_receives()?;
@@ -436,17 +436,17 @@ impl Endpoint {
             };
             if entry.flags & flag::REMOTE_WRITE != 0 {
                 if entry.flags & flag::REMOTE_CQ_DATA != 0 {
-                    return Ok(Some(Completion::Written { data: entry.data }));
+                    return Ok(Some(EndpointCompletion::Written { data: entry.data }));
                 }
                 continue;
             }
             match self.operations.place(entry.op_context) {
-                Some(Place::Operation(place)) => {
+                Some(ContextOwner::Operation(place)) => {
                     let operation = self.operations.end(place);
                     let operation = operation.ok_or_else(|| self.broken("a completion twice"))?;
-                    return Ok(Some(Completion::Done { token: operation.token }));
+                    return Ok(Some(EndpointCompletion::Done { token: operation.token }));
                 }
-                Some(Place::Receive(buffer)) => {
+                Some(ContextOwner::Receive(buffer)) => {
                     if entry.flags & flag::MULTI_RECV != 0 {
                         self.idle.push(buffer);
                     }
@@ -465,7 +465,7 @@ impl Endpoint {
     }
 
     /// The bytes of a message in a receive buffer.
-    fn message(&self, buffer: usize, entry: &CqDataEntry) -> Result<Completion<'_>, Error> {
+    fn message(&self, buffer: usize, entry: &CqDataEntry) -> Result<EndpointCompletion<'_>, Error> {
         let memory = &self.receives[buffer].memory;
         let offset = (entry.buf as usize).wrapping_sub(memory.start() as usize);
         let end = offset.checked_add(entry.len);
@@ -476,11 +476,13 @@ impl Endpoint {
         // SAFETY: within the buffer, as checked; the provider has put a whole message there and
         // leaves those bytes alone until the buffer is posted again, which takes `&mut self`.
         let payload = unsafe { slice::from_raw_parts(start, entry.len) };
-        Ok(Completion::Message { payload })
+        Ok(EndpointCompletion::Message { payload })
     }
 
     /// The next entry of the queue, from the last batch or a new one; or a failure.
-    fn next_entry(&mut self) -> Result<Option<Result<CqDataEntry, Completion<'static>>>, Error> {
+    fn next_entry(
+        &mut self,
+    ) -> Result<Option<Result<CqDataEntry, EndpointCompletion<'static>>>, Error> {
         if self.arrived.is_empty()
             && let Some(failure) = self.fetch()?
         {
@@ -490,7 +492,7 @@ impl Endpoint {
     }
 
     /// Reads a batch; or a failure, which stands alone.
-    fn fetch(&mut self) -> Result<Option<Completion<'static>>, Error> {
+    fn fetch(&mut self) -> Result<Option<EndpointCompletion<'static>>, Error> {
         const EMPTY: CqDataEntry = CqDataEntry {
             op_context: ptr::null_mut(),
             flags: 0,
@@ -518,7 +520,7 @@ impl Endpoint {
     }
 
     /// Reads why an operation failed.
-    fn failure(&mut self) -> Result<Completion<'static>, Error> {
+    fn failure(&mut self) -> Result<EndpointCompletion<'static>, Error> {
         let mut entry = CqErrEntry {
             op_context: ptr::null_mut(),
             flags: 0,
@@ -541,11 +543,11 @@ impl Endpoint {
         }
         let detail = self.detail(&entry);
         let (operation, token) = match self.operations.place(entry.op_context) {
-            Some(Place::Operation(place)) => match self.operations.end(place) {
+            Some(ContextOwner::Operation(place)) => match self.operations.end(place) {
                 Some(operation) => (operation.name, Some(operation.token)),
                 None => ("an operation that was over", None),
             },
-            Some(Place::Receive(buffer)) => {
+            Some(ContextOwner::Receive(buffer)) => {
                 if entry.flags & flag::MULTI_RECV != 0 {
                     self.idle.push(buffer);
                 }
@@ -560,7 +562,7 @@ impl Endpoint {
             text: self.domain.info.library().text(entry.err),
             detail,
         };
-        Ok(Completion::Failed { token, error })
+        Ok(EndpointCompletion::Failed { token, error })
     }
 
     fn detail(&self, entry: &CqErrEntry) -> String {
@@ -613,7 +615,7 @@ impl Endpoint {
             }
             self.sleep(None, nap.min(rest))?;
             nap = (nap * 2).min(longest);
-            if let Some(Completion::Failed { error, .. }) = self.fetch()? {
+            if let Some(EndpointCompletion::Failed { error, .. }) = self.fetch()? {
                 return Err(error);
             }
         }
@@ -649,16 +651,16 @@ impl Endpoint {
         target.copy_in(0, &40_u64.to_ne_bytes());
         words.copy_in(0, &2_u64.to_ne_bytes());
         let end = Instant::now() + TRIAL;
-        let mut posted = Posted::Full;
+        let mut posted = PostResult::Full;
         while Instant::now() < end {
-            if posted == Posted::Full {
+            if posted == PostResult::Full {
                 match near.fetch_add(peer, target.remote(), &words) {
                     Ok(answer) => posted = answer,
                     Err(_) => return Ok(false),
                 }
             }
             match near.poll()? {
-                Some(Completion::Done { .. }) => {
+                Some(EndpointCompletion::Done { .. }) => {
                     let (mut before, mut sum) = ([0; 8], [0; 8]);
                     words.copy_out(8, &mut before);
                     target.copy_out(0, &mut sum);
@@ -673,7 +675,7 @@ impl Endpoint {
     }
 
     /// Adds the first of two words to a word of a peer, whose old value becomes the second.
-    fn fetch_add(&mut self, to: Peer, remote: Remote, words: &Region) -> Result<Posted, Error> {
+    fn fetch_add(&mut self, to: Peer, remote: Remote, words: &Region) -> Result<PostResult, Error> {
         // SAFETY: null, or the table of an open endpoint.
         let calls = unsafe { self.handle.get().atomic.as_ref() };
         let Some(calls) = calls else { return Err(self.domain.error("fi_fetch_atomic", -38)) };

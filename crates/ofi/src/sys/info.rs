@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use super::abi::{self, Info, flag, mode, mr_mode};
-use super::library::{Library, string};
+use super::library::{Libfabric, string};
 use crate::{EndpointKind, Error, Offer};
 
 /// What every endpoint of ours must be able to do.
@@ -30,16 +30,16 @@ const MR_MODES: i32 = mr_mode::LOCAL
 /// One entry, copied from a list, with which a fabric can be opened.
 pub(crate) struct OwnedInfo {
     info: NonNull<Info>,
-    library: &'static Library,
+    library: &'static Libfabric,
 }
 
 impl OwnedInfo {
     /// An empty one, as hints.
-    fn new(library: &'static Library) -> Result<Self, Error> {
+    fn new(library: &'static Libfabric) -> Result<Self, Error> {
         Self::duplicate(library, ptr::null())
     }
 
-    fn duplicate(library: &'static Library, info: *const Info) -> Result<Self, Error> {
+    fn duplicate(library: &'static Libfabric, info: *const Info) -> Result<Self, Error> {
         // SAFETY: null, which gives an empty one, or an entry of a list that is alive.
         let copy = unsafe { (library.dupinfo)(info) };
         let error = || library.error("fi_dupinfo", "libfabric", -(libc::ENOMEM as isize));
@@ -51,7 +51,7 @@ impl OwnedInfo {
         self.info.as_ptr()
     }
 
-    pub(crate) fn library(&self) -> &'static Library {
+    pub(crate) fn library(&self) -> &'static Libfabric {
         self.library
     }
 
@@ -62,8 +62,8 @@ impl OwnedInfo {
     }
 
     /// The entry's tables.
-    pub(crate) fn parts(&self) -> Parts<'_> {
-        Parts::of(self.get())
+    pub(crate) fn parts(&self) -> InfoTables<'_> {
+        InfoTables::of(self.get())
     }
 
     fn ask(&mut self, caps: u64) {
@@ -113,14 +113,14 @@ impl Drop for OwnedInfo {
 }
 
 /// The tables of an entry, which libfabric always fills in; `None` would be its fault.
-pub(crate) struct Parts<'a> {
+pub(crate) struct InfoTables<'a> {
     pub(crate) send: Option<&'a abi::TxAttr>,
     pub(crate) endpoint: Option<&'a abi::EpAttr>,
     pub(crate) domain: Option<&'a abi::DomainAttr>,
     pub(crate) fabric: Option<&'a abi::FabricAttr>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> InfoTables<'a> {
     fn of(info: &'a Info) -> Self {
         Self {
             // SAFETY: null, or a table that lives as long as its entry.
@@ -147,7 +147,7 @@ impl Survey {
     /// Asks libfabric three times: for all that there is, for what the transport needs, and for
     /// atomics besides, since a provider may grant on request what it does not list.
     pub fn take() -> Result<Self, Error> {
-        let library = Library::get()?;
+        let library = Libfabric::get()?;
         let mut survey = Self { offers: Vec::new(), infos: Vec::new(), version: library.version() };
         for (offer, _) in query(library, 0)? {
             if survey.position(&offer).is_none() {
@@ -207,7 +207,7 @@ impl Survey {
 }
 
 /// All entries that have these capabilities.
-fn query(library: &'static Library, caps: u64) -> Result<Vec<(Offer, OwnedInfo)>, Error> {
+fn query(library: &'static Libfabric, caps: u64) -> Result<Vec<(Offer, OwnedInfo)>, Error> {
     let mut hints = OwnedInfo::new(library)?;
     hints.ask(caps);
     let (major, minor) = library.version();
@@ -243,7 +243,7 @@ fn query(library: &'static Library, caps: u64) -> Result<Vec<(Offer, OwnedInfo)>
 
 /// An entry as plain data.
 fn offer(info: &Info) -> Offer {
-    let Parts { send, endpoint, domain, fabric, .. } = Parts::of(info);
+    let InfoTables { send, endpoint, domain, fabric, .. } = InfoTables::of(info);
     // SAFETY: null, or the string of an entry that is alive.
     let text = |text| unsafe { string(text) }.unwrap_or_default();
     Offer {

@@ -23,7 +23,7 @@ type Version = unsafe extern "C" fn() -> u32;
 type ErrorText = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// The entry points that we use. Everything else of libfabric is called through tables.
-pub(crate) struct Library {
+pub(crate) struct Libfabric {
     pub(crate) getinfo: GetInfo,
     pub(crate) freeinfo: FreeInfo,
     pub(crate) dupinfo: DupInfo,
@@ -32,10 +32,10 @@ pub(crate) struct Library {
     strerror: ErrorText,
 }
 
-impl Library {
+impl Libfabric {
     /// The library, opened by the first who asks.
     pub(crate) fn get() -> Result<&'static Self, Error> {
-        static LIBRARY: OnceLock<Result<Library, Error>> = OnceLock::new();
+        static LIBRARY: OnceLock<Result<Libfabric, Error>> = OnceLock::new();
         LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
     }
 

@@ -11,23 +11,23 @@ use std::sync::Arc;
 
 use super::abi::{FidEp, FidMr, flag, mr_mode};
 use super::info::NO_CONTEXT;
-use super::object::{Domain, Handle};
+use super::object::{Domain, OpenObject};
 use crate::Error;
 
 const PAGE: usize = 4096;
 
 /// Zeroed bytes that stay where they are.
-pub(crate) struct Memory {
+pub(crate) struct PinnedBytes {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: it owns its bytes, which are reached by address only.
-unsafe impl Send for Memory {}
+unsafe impl Send for PinnedBytes {}
 // SAFETY: as above: what threads copy in and out at once is theirs to arrange.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for PinnedBytes {}
 
-impl Memory {
+impl PinnedBytes {
     pub(crate) fn new(length: usize) -> Result<Self, Error> {
         let too_much = || Error::Invalid(format!("no memory for {length} bytes of a region"));
         let layout = Layout::from_size_align(length.max(1), PAGE).map_err(|_| too_much())?;
@@ -45,7 +45,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for PinnedBytes {
     fn drop(&mut self) {
         // SAFETY: it was allocated with this layout, and is freed once.
         unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
@@ -54,14 +54,14 @@ impl Drop for Memory {
 
 /// Memory with its registration. The memory stays if the registration cannot be closed.
 pub(crate) struct Registered {
-    pub(crate) memory: ManuallyDrop<Memory>,
-    handle: Handle<FidMr>,
+    pub(crate) memory: ManuallyDrop<PinnedBytes>,
+    handle: OpenObject<FidMr>,
     domain: Arc<Domain>,
 }
 
 /// What peers may do with registered memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum PeerAccess {
     /// Nothing: it is for own messages.
     Own,
     /// Read and write it.
@@ -71,13 +71,13 @@ pub(crate) enum Access {
 impl Registered {
     pub(crate) fn new(
         domain: &Arc<Domain>,
-        endpoint: &Handle<FidEp>,
+        endpoint: &OpenObject<FidEp>,
         length: usize,
-        access: Access,
+        access: PeerAccess,
     ) -> Result<Self, Error> {
-        let memory = Memory::new(length)?;
+        let memory = PinnedBytes::new(length)?;
         let mut rights = flag::SEND | flag::RECV | flag::READ | flag::WRITE;
-        if access == Access::Peers {
+        if access == PeerAccess::Peers {
             rights |= flag::REMOTE_READ | flag::REMOTE_WRITE;
         }
         let bytes = (memory.start().cast_const(), memory.length());
@@ -121,7 +121,7 @@ fn register(
     (start, length): (*const u8, usize),
     rights: u64,
     key: u64,
-) -> Result<Handle<FidMr>, Error> {
+) -> Result<OpenObject<FidMr>, Error> {
     let handle = domain.handle();
     // SAFETY: an open domain has its table.
     let calls = unsafe { &*handle.get().mr };
@@ -132,13 +132,13 @@ fn register(
         (calls.reg)(handle.fid(), start, length, rights, 0, key, 0, &raw mut region, NO_CONTEXT)
     };
     // SAFETY: fi_mr_reg has filled it in.
-    unsafe { Handle::opened(result, region) }
+    unsafe { OpenObject::opened(result, region) }
         .map_err(|result| domain.error("fi_mr_reg", result as isize))
 }
 
 /// Memory of the program that peers may read by a name, until this is dropped.
-pub struct Lent {
-    _handle: Handle<FidMr>,
+pub struct LentMemory {
+    _handle: OpenObject<FidMr>,
     /// Closed after the registration.
     _domain: Arc<Domain>,
 }
@@ -146,7 +146,7 @@ pub struct Lent {
 /// The bit of a key that is a name: others are counted.
 const NAMED: u64 = 1 << 63;
 
-impl Lent {
+impl LentMemory {
     /// Lends bytes to peers, for a provider that has the kernel read them: see
     /// [`Endpoint::lends`](crate::Endpoint::lends). Names are unlike each other while they are
     /// used, and below 2^63.
@@ -171,7 +171,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The bytes of a [`Lent`] from `offset` on.
+    /// The bytes of a [`LentMemory`] from `offset` on.
     pub fn lent(name: u64, offset: u64) -> Self {
         Self { address: offset, key: name | NAMED }
     }

@@ -12,12 +12,12 @@ mod memory;
 mod object;
 mod operations;
 
-pub use endpoint::{Completion, Endpoint, Peer, Posted};
+pub use endpoint::{Endpoint, EndpointCompletion, Peer, PostResult};
 pub use info::Survey;
 pub use layout::layout;
-pub use memory::{Lent, Region, Remote};
+pub use memory::{LentMemory, Region, Remote};
 
 /// Major and minor version of the installed libfabric.
 pub fn library_version() -> Result<(u32, u32), crate::Error> {
-    library::Library::get().map(library::Library::version)
+    library::Libfabric::get().map(library::Libfabric::version)
 }

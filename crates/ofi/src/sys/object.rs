@@ -14,34 +14,34 @@ use crate::Error;
 /// # Safety
 ///
 /// It does.
-pub(crate) unsafe trait Object {}
+pub(crate) unsafe trait FabricObject {}
 
 // SAFETY: its first field is one, and it is `repr(C)`; so below.
-unsafe impl Object for FidFabric {}
+unsafe impl FabricObject for FidFabric {}
 // SAFETY: as above.
-unsafe impl Object for FidDomain {}
+unsafe impl FabricObject for FidDomain {}
 // SAFETY: as above.
-unsafe impl Object for FidAv {}
+unsafe impl FabricObject for FidAv {}
 // SAFETY: as above.
-unsafe impl Object for FidCq {}
+unsafe impl FabricObject for FidCq {}
 // SAFETY: as above.
-unsafe impl Object for FidMr {}
+unsafe impl FabricObject for FidMr {}
 // SAFETY: as above.
-unsafe impl Object for FidEp {}
+unsafe impl FabricObject for FidEp {}
 
 /// An open object.
-pub(crate) struct Handle<T: Object> {
+pub(crate) struct OpenObject<T: FabricObject> {
     object: NonNull<T>,
     open: bool,
 }
 
 // SAFETY: an object of libfabric belongs to no thread, and domains are opened with
 // FI_THREAD_SAFE: any thread may call.
-unsafe impl<T: Object> Send for Handle<T> {}
+unsafe impl<T: FabricObject> Send for OpenObject<T> {}
 // SAFETY: as above; its own words only change in calls.
-unsafe impl<T: Object> Sync for Handle<T> {}
+unsafe impl<T: FabricObject> Sync for OpenObject<T> {}
 
-impl<T: Object> Handle<T> {
+impl<T: FabricObject> OpenObject<T> {
     /// What a call has opened: its result, and the pointer that it has filled in.
     ///
     /// # Safety
@@ -78,7 +78,7 @@ impl<T: Object> Handle<T> {
     }
 
     /// Binds it to another object.
-    pub(crate) fn bind<U: Object>(&self, other: &Handle<U>, flags: u64) -> c_int {
+    pub(crate) fn bind<U: FabricObject>(&self, other: &OpenObject<U>, flags: u64) -> c_int {
         // SAFETY: both objects are open.
         unsafe { (self.operations().bind)(self.fid(), other.fid(), flags) }
     }
@@ -112,7 +112,7 @@ impl<T: Object> Handle<T> {
     }
 }
 
-impl<T: Object> Drop for Handle<T> {
+impl<T: FabricObject> Drop for OpenObject<T> {
     fn drop(&mut self) {
         self.close();
     }
@@ -120,8 +120,8 @@ impl<T: Object> Drop for Handle<T> {
 
 /// A provider's network, opened by one entry of its list. The domain closes before its fabric.
 pub(crate) struct Domain {
-    handle: Handle<FidDomain>,
-    fabric: Handle<FidFabric>,
+    handle: OpenObject<FidDomain>,
+    fabric: OpenObject<FidFabric>,
     pub(crate) info: OwnedInfo,
     pub(crate) provider: String,
     next_key: AtomicU64,
@@ -138,7 +138,7 @@ impl Domain {
         // SAFETY: the attributes belong to an entry that is alive; `fabric` takes the object.
         let result = unsafe { (library.fabric)(attributes, &raw mut fabric, NO_CONTEXT) };
         // SAFETY: fi_fabric has filled it in.
-        let fabric = unsafe { Handle::opened(result, fabric) }
+        let fabric = unsafe { OpenObject::opened(result, fabric) }
             .map_err(|result| error("fi_fabric", result))?;
 
         let mut domain = ptr::null_mut();
@@ -148,12 +148,12 @@ impl Domain {
         let result =
             unsafe { (calls.domain)(fabric.as_ptr(), info.as_ptr(), &raw mut domain, NO_CONTEXT) };
         // SAFETY: fi_domain has filled it in.
-        let handle = unsafe { Handle::opened(result, domain) }
+        let handle = unsafe { OpenObject::opened(result, domain) }
             .map_err(|result| error("fi_domain", result))?;
         Ok(Arc::new(Self { handle, fabric, info, provider, next_key: AtomicU64::new(1) }))
     }
 
-    pub(crate) fn handle(&self) -> &Handle<FidDomain> {
+    pub(crate) fn handle(&self) -> &OpenObject<FidDomain> {
         &self.handle
     }
 
@@ -181,7 +181,7 @@ impl Domain {
     pub(crate) fn open_queue(
         &self,
         entries: usize,
-    ) -> Result<(Handle<FidCq>, Option<c_int>), Error> {
+    ) -> Result<(OpenObject<FidCq>, Option<c_int>), Error> {
         // ofi_rxd of 1.17 gives a descriptor, and crashes when asked whether one may sleep on it.
         let broken = self.provider.ends_with("ofi_rxd") && self.info.library().version().0 < 2;
         if !broken
@@ -196,7 +196,7 @@ impl Domain {
         Ok((queue, None))
     }
 
-    fn open_queue_as(&self, entries: usize, wait_obj: u32) -> Result<Handle<FidCq>, c_int> {
+    fn open_queue_as(&self, entries: usize, wait_obj: u32) -> Result<OpenObject<FidCq>, c_int> {
         let mut attributes = abi::CqAttr {
             size: entries,
             flags: 0,
@@ -212,11 +212,11 @@ impl Domain {
         // SAFETY: the domain is open, the attributes are read during the call only.
         let result = unsafe { open(domain, &raw mut attributes, &raw mut queue, NO_CONTEXT) };
         // SAFETY: fi_cq_open has filled it in.
-        unsafe { Handle::opened(result, queue) }
+        unsafe { OpenObject::opened(result, queue) }
     }
 
     /// Opens the table of peers' addresses.
-    pub(crate) fn open_addresses(&self) -> Result<Handle<FidAv>, Error> {
+    pub(crate) fn open_addresses(&self) -> Result<OpenObject<FidAv>, Error> {
         let mut attributes = abi::AvAttr {
             kind: abi::AV_TABLE,
             rx_ctx_bits: 0,
@@ -232,19 +232,19 @@ impl Domain {
         // SAFETY: the domain is open, the attributes are read during the call only.
         let result = unsafe { open(domain, &raw mut attributes, &raw mut addresses, NO_CONTEXT) };
         // SAFETY: fi_av_open has filled it in.
-        unsafe { Handle::opened(result, addresses) }
+        unsafe { OpenObject::opened(result, addresses) }
             .map_err(|result| self.error("fi_av_open", result as isize))
     }
 
     /// Opens an endpoint, which is to be bound and enabled.
-    pub(crate) fn open_endpoint(&self) -> Result<Handle<FidEp>, Error> {
+    pub(crate) fn open_endpoint(&self) -> Result<OpenObject<FidEp>, Error> {
         let mut endpoint = ptr::null_mut();
         let domain = self.handle.as_ptr();
         let open = self.calls().endpoint;
         // SAFETY: the domain is open and its entry alive.
         let result = unsafe { open(domain, self.info.as_ptr(), &raw mut endpoint, NO_CONTEXT) };
         // SAFETY: fi_endpoint has filled it in.
-        unsafe { Handle::opened(result, endpoint) }
+        unsafe { OpenObject::opened(result, endpoint) }
             .map_err(|result| self.error("fi_endpoint", result as isize))
     }
 
@@ -254,7 +254,7 @@ impl Domain {
     }
 
     /// Whether one may sleep on the descriptor of a queue: nothing is there to be read.
-    pub(crate) fn may_sleep(&self, queue: &Handle<FidCq>) -> bool {
+    pub(crate) fn may_sleep(&self, queue: &OpenObject<FidCq>) -> bool {
         // SAFETY: an open fabric has its table.
         let calls = unsafe { &*self.fabric.get().ops };
         let mut queues = [queue.fid()];

@@ -4,11 +4,11 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::abi::Context2;
-use super::memory::{Memory, Registered};
+use super::memory::{PinnedBytes, Registered};
 use crate::Error;
 
 /// An operation that the provider has and has not completed.
-pub(crate) struct InFlight {
+pub(crate) struct OperationInFlight {
     /// What it is, for messages.
     pub(crate) name: &'static str,
     /// What the caller knows it by.
@@ -20,8 +20,8 @@ pub(crate) struct InFlight {
 
 /// A fixed number of places for contexts, of which the first are those of receive buffers.
 pub(crate) struct Operations {
-    contexts: Memory,
-    in_flight: Vec<Option<InFlight>>,
+    contexts: PinnedBytes,
+    in_flight: Vec<Option<OperationInFlight>>,
     free: Vec<usize>,
     receives: usize,
 }
@@ -30,7 +30,7 @@ impl Operations {
     pub(crate) fn new(receives: usize, operations: usize) -> Result<Self, Error> {
         let places = receives + operations;
         Ok(Self {
-            contexts: Memory::new(places * size_of::<Context2>())?,
+            contexts: PinnedBytes::new(places * size_of::<Context2>())?,
             in_flight: (0..places).map(|_| None).collect(),
             free: (receives..places).rev().collect(),
             receives,
@@ -50,24 +50,28 @@ impl Operations {
     }
 
     /// Takes the place that [`Self::vacancy`] named, after the provider has accepted.
-    pub(crate) fn begin(&mut self, place: usize, operation: InFlight) {
+    pub(crate) fn begin(&mut self, place: usize, operation: OperationInFlight) {
         let vacancy = self.free.pop();
         debug_assert_eq!(vacancy, Some(place), "begin takes what vacancy named");
         self.in_flight[place] = Some(operation);
     }
 
     /// The place that a completion names.
-    pub(crate) fn place(&self, context: *mut c_void) -> Option<Place> {
+    pub(crate) fn place(&self, context: *mut c_void) -> Option<ContextOwner> {
         let offset = (context as usize).checked_sub(self.contexts.start() as usize)?;
         let place = offset / size_of::<Context2>();
         if !offset.is_multiple_of(size_of::<Context2>()) || place >= self.in_flight.len() {
             return None;
         }
-        Some(if place < self.receives { Place::Receive(place) } else { Place::Operation(place) })
+        Some(if place < self.receives {
+            ContextOwner::Receive(place)
+        } else {
+            ContextOwner::Operation(place)
+        })
     }
 
     /// Ends an operation; `None`: there was none at this place.
-    pub(crate) fn end(&mut self, place: usize) -> Option<InFlight> {
+    pub(crate) fn end(&mut self, place: usize) -> Option<OperationInFlight> {
         let operation = self.in_flight.get_mut(place)?.take()?;
         self.free.push(place);
         Some(operation)
@@ -86,7 +90,7 @@ impl Operations {
 
 /// What a completion's context belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ContextOwner {
     /// A receive buffer.
     Receive(usize),
     /// An operation of the caller.
@@ -100,8 +104,8 @@ mod tests {
     #[test]
     fn contexts_lead_back_to_their_places_and_others_nowhere() {
         let operations = Operations::new(2, 3).unwrap();
-        assert_eq!(operations.place(operations.context(1)), Some(Place::Receive(1)));
-        assert_eq!(operations.place(operations.context(4)), Some(Place::Operation(4)));
+        assert_eq!(operations.place(operations.context(1)), Some(ContextOwner::Receive(1)));
+        assert_eq!(operations.place(operations.context(4)), Some(ContextOwner::Operation(4)));
         let start = operations.context(0);
         for wrong in [-64, 1, 63, 5 * 64] {
             assert_eq!(operations.place(start.wrapping_byte_offset(wrong)), None, "{wrong}");

@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{Atomic, AtomicOp, PeerState, Port, PostError, Rank, Re
 use hikyaku_shm::ShmPort;
 
 use super::memory::FarWait;
-use super::wire::{self, Place, PutPart, Told, UNANSWERED};
+use super::wire::{self, PutPart, Told, UNANSWERED, WireAddress};
 use super::{Far, NEEDED};
 
 impl Far {
@@ -22,7 +22,7 @@ impl Far {
         near: &mut ShmPort,
         atomic: &Atomic,
     ) -> Result<u64, PostError> {
-        let at = Place::given(atomic.target);
+        let at = WireAddress::given(atomic.target);
         let mut again = false;
         loop {
             let asked = self.keeper_of(near, atomic.target.rank)?;
@@ -47,7 +47,7 @@ impl Far {
     ) -> Result<(), PostError> {
         loop {
             let asked = self.keeper_of(near, from.rank)?;
-            match self.get_by(near, (asked, Place::given(from)), into, FarWait::for_given) {
+            match self.get_by(near, (asked, WireAddress::given(from)), into, FarWait::for_given) {
                 Err(PostError::PeerFailed(_)) => {}
                 done => return done,
             }
@@ -73,7 +73,7 @@ impl Far {
             let put = PutPart {
                 call: UNANSWERED,
                 told: Told::Not,
-                to: Place::given(to),
+                to: WireAddress::given(to),
                 total: total as u64,
                 done: done as u64,
                 bytes: &payload[done..end],
@@ -94,7 +94,7 @@ impl Far {
         near: &mut ShmPort,
         atomic: &Atomic,
     ) -> Result<(), PostError> {
-        let packet = wire::atomic(UNANSWERED, Told::Not, Place::given(atomic.target), atomic);
+        let packet = wire::atomic(UNANSWERED, Told::Not, WireAddress::given(atomic.target), atomic);
         loop {
             let asked = self.keeper_of(near, atomic.target.rank)?;
             if self.say(near, asked, &[&packet]).is_ok() {

@@ -5,16 +5,16 @@ use std::collections::VecDeque;
 use hikyaku_nic::fabric::{Event, Granularity, PostError, Rank};
 use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::time::Time;
-use hikyaku_ofi::link::{Arrival, Landed};
+use hikyaku_ofi::link::{Acceptance, LinkArrival};
 use hikyaku_shm::ShmHost;
 
 use super::lending::Lending;
 use super::memory::{Calls, Serving};
-use super::wire::{self, Packet, SendPart};
+use super::wire::{self, FarPacket, SendPart};
 use super::{FarPeer, SENDS};
 
 /// What arrivals change.
-pub(super) struct State {
+pub(super) struct LandingState {
     pub(super) own: Rank,
     /// By rank, those of this host included.
     pub(super) peers: Vec<FarPeer>,
@@ -35,9 +35,9 @@ pub(super) struct State {
     pub(super) is_leaving: bool,
 }
 
-impl State {
-    pub(super) fn new(own: Rank, peers: Vec<FarPeer>) -> State {
-        State {
+impl LandingState {
+    pub(super) fn new(own: Rank, peers: Vec<FarPeer>) -> LandingState {
+        LandingState {
             own,
             peers,
             events: VecDeque::new(),
@@ -65,19 +65,19 @@ impl State {
         hosted: &mut HostedPort<ShmHost>,
         calls: &mut Calls,
         now: Time,
-        arrival: Arrival<'_>,
-    ) -> Landed {
+        arrival: LinkArrival<'_>,
+    ) -> Acceptance {
         let (source, lane, payload) = match arrival {
-            Arrival::Packet { source, lane, payload } => (source, lane, payload),
-            Arrival::Fetched { token, whole } => {
+            LinkArrival::Packet { source, lane, payload } => (source, lane, payload),
+            LinkArrival::Fetched { token, whole } => {
                 let events = &mut self.events;
                 self.lending.take_in(now, (token, whole), |event| events.push_back(event));
-                return Landed::Taken;
+                return Acceptance::Taken;
             }
         };
         let Some(peer) = self.peers.get_mut(source as usize).filter(|peer| peer.is_far) else {
             self.refused += 1;
-            return Landed::Taken;
+            return Acceptance::Taken;
         };
         if !std::mem::replace(&mut peer.known, true) {
             self.strangers.push(source);
@@ -85,20 +85,20 @@ impl State {
         }
         if lane == SENDS && peer.is_stuck {
             // Sends do not overtake what may pass them.
-            return Landed::Full;
+            return Acceptance::Full;
         }
         let Some(packet) = wire::decode(payload, source) else {
             self.refused += 1;
-            return Landed::Taken;
+            return Acceptance::Taken;
         };
         match packet {
-            Packet::Send(part) => return self.land(hosted, (source, lane), &part),
-            Packet::Held => hosted.waits_for_credit(source),
-            Packet::Grant(messages) => {
+            FarPacket::Send(part) => return self.land(hosted, (source, lane), &part),
+            FarPacket::Held => hosted.waits_for_credit(source),
+            FarPacket::Grant(messages) => {
                 peer.credit = peer.credit.max(messages);
                 peer.waiting = false;
             }
-            Packet::Bye { keeps } => {
+            FarPacket::Bye { keeps } => {
                 peer.keeps = keeps;
                 if peer.left.replace(now).is_none() {
                     self.departures += 1;
@@ -106,21 +106,21 @@ impl State {
                 }
                 self.parting.push(source);
             }
-            Packet::Put(put) => {
+            FarPacket::Put(put) => {
                 let outcome = self.put(hosted, source, &put);
                 self.answer(source, put.call, outcome);
             }
-            Packet::Atomic { call, told, at, atomic } => {
+            FarPacket::Atomic { call, told, at, atomic } => {
                 let outcome = self.change(hosted, source, (told, at), atomic);
                 self.answer(source, call, outcome);
             }
-            Packet::Get { call, from, length } => {
+            FarPacket::Get { call, from, length } => {
                 self.serving.push_back(Serving { to: source, call, from, length, done: 0 });
             }
-            Packet::Data { call, bytes } => calls.data(source, call, bytes),
-            Packet::Answer { call, outcome } => calls.answer(source, call, outcome),
+            FarPacket::Data { call, bytes } => calls.data(source, call, bytes),
+            FarPacket::Answer { call, outcome } => calls.answer(source, call, outcome),
         }
-        Landed::Taken
+        Acceptance::Taken
     }
 
     /// Notes an answer to an operation, if its caller waits for one.
@@ -138,9 +138,9 @@ impl State {
         hosted: &mut HostedPort<ShmHost>,
         (source, lane): (Rank, u8),
         part: &SendPart<'_>,
-    ) -> Landed {
+    ) -> Acceptance {
         if self.is_leaving {
-            return Landed::Taken;
+            return Acceptance::Taken;
         }
         let peer = &mut self.peers[source as usize];
         let landed = match part.granularity {
@@ -157,7 +157,7 @@ impl State {
         }
         // What the tables refuse, or what was sent by a rank that died, has no reader.
         self.refused += u64::from(landed.is_err());
-        if is_full { Landed::Full } else { Landed::Taken }
+        if is_full { Acceptance::Full } else { Acceptance::Taken }
     }
 }
 

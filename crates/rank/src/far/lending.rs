@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use hikyaku_nic::fabric::{Event, Landed, Landing, Port, Rank, RingSlice};
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::Links;
-use hikyaku_ofi::{Lent, Posted, Region};
+use hikyaku_ofi::{LentMemory, PostResult, Region};
 use hikyaku_shm::ShmPort;
 
 use super::Far;
@@ -44,7 +44,7 @@ const BUSY: Time = Time::from_nanoseconds(10_000_000);
 /// What this rank lends, and what it fetches from others.
 #[derive(Default)]
 pub(super) struct Lending {
-    lent: BTreeMap<u64, Lent>,
+    lent: BTreeMap<u64, LentMemory>,
     fetches: Vec<Fetch>,
     /// Until when this rank, if it waits, looks often whether a peer reads what it lends, or
     /// whether a piece is there.
@@ -60,12 +60,12 @@ struct Fetch {
     /// Which fetch it is of those that have had this room.
     number: u16,
     /// `None`: nobody has it.
-    of: Option<Message>,
+    of: Option<FetchedMessage>,
     pieces: [Piece; PIECES],
 }
 
 /// A message that is fetched.
-struct Message {
+struct FetchedMessage {
     from: Rank,
     name: u64,
     length: u64,
@@ -157,7 +157,7 @@ impl Lending {
         if fetch.region.is_none() {
             return false;
         }
-        fetch.of = Some(Message { from, name, length, told, asked: (0, 0), landed: (0, 0) });
+        fetch.of = Some(FetchedMessage { from, name, length, told, asked: (0, 0), landed: (0, 0) });
         true
     }
 
@@ -175,8 +175,8 @@ impl Lending {
                 let into = (region, piece * PIECE, length as usize);
                 let token = token(room, fetch.number, piece);
                 match links.fetch_lent(message.from, (message.name, done), into, token) {
-                    Ok(Posted::Accepted) => {}
-                    Ok(Posted::Full) => break,
+                    Ok(PostResult::Accepted) => {}
+                    Ok(PostResult::Full) => break,
                     Err(_) => {
                         self.broken.push(message.from);
                         break;

@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_shm::ShmPort;
 
-use super::wire::{self, Place, PutPart, Told, UNANSWERED};
+use super::wire::{self, PutPart, Told, UNANSWERED, WireAddress};
 use super::{Far, NEEDED};
 
 impl Far {
@@ -31,7 +31,7 @@ impl Far {
         if end.is_none_or(|end| end > slots.room as usize) {
             return Err(PostError::OutOfBounds { rank, offset, length });
         }
-        let to = Place::of(RemoteAddress { rank, space: Space::Region, offset });
+        let to = WireAddress::of(RemoteAddress { rank, space: Space::Region, offset });
         let (mut done, told, call) = (0, Told::Not, UNANSWERED);
         while done < bytes.len() {
             let longest = self.links.longest(rank, NEEDED) - wire::PUT_HEAD;
@@ -59,7 +59,7 @@ impl Far {
         let target = RemoteAddress { rank, space: Space::Region, offset };
         let (integer, operation) = (Integer::U64, AtomicOp::Swap);
         let swap = Atomic { target, integer, operation, operand: value, result: None };
-        let packet = wire::atomic(UNANSWERED, Told::Not, Place::of(target), &swap);
+        let packet = wire::atomic(UNANSWERED, Told::Not, WireAddress::of(target), &swap);
         self.push(near, rank, &[&packet]);
         self.progress_out(near);
     }

@@ -19,8 +19,8 @@ use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::{ShmHost, ShmPort};
 
-use super::landing::State;
-use super::wire::{self, Place, PutPart, Told};
+use super::landing::LandingState;
+use super::wire::{self, PutPart, Told, WireAddress};
 use super::{Far, NAP, NEEDED};
 
 /// Bytes that are read by one call.
@@ -78,7 +78,7 @@ impl Calls {
 pub(super) struct Serving {
     pub(super) to: Rank,
     pub(super) call: u32,
-    pub(super) from: Place,
+    pub(super) from: WireAddress,
     pub(super) length: u64,
     pub(super) done: u64,
 }
@@ -130,7 +130,7 @@ impl FarWait {
     }
 }
 
-impl State {
+impl LandingState {
     /// Writes bytes for a rank of another host.
     pub(super) fn put(
         &mut self,
@@ -161,7 +161,7 @@ impl State {
         &mut self,
         hosted: &mut HostedPort<ShmHost>,
         source: Rank,
-        (told, place): (Told, Place),
+        (told, place): (Told, WireAddress),
         atomic: Atomic,
     ) -> Result<u64, PostError> {
         let target = place.at(self.own, 0);
@@ -312,7 +312,7 @@ impl Far {
             let put = PutPart {
                 call,
                 told,
-                to: Place::of(target),
+                to: WireAddress::of(target),
                 total: total as u64,
                 done: done as u64,
                 bytes: &payload[done..end],
@@ -340,21 +340,21 @@ impl Far {
         into: &mut [u8],
     ) -> Result<(), PostError> {
         let wait = |since| FarWait::to_call("get", since);
-        self.get_by(near, (from.rank, Place::of(from)), into, wait)
+        self.get_by(near, (from.rank, WireAddress::of(from)), into, wait)
     }
 
     /// Reads memory, of which `asked` is asked.
     pub(super) fn get_by(
         &mut self,
         near: &mut ShmPort,
-        (asked, from): (Rank, Place),
+        (asked, from): (Rank, WireAddress),
         into: &mut [u8],
         wait: impl Fn(Time) -> FarWait,
     ) -> Result<(), PostError> {
         let mut done = 0;
         loop {
             let end = into.len().min(done + READ);
-            let place = Place { offset: from.offset.wrapping_add(done as u64), ..from };
+            let place = WireAddress { offset: from.offset.wrapping_add(done as u64), ..from };
             let call = self.calls.begin(asked, end - done);
             self.calls.open = 1;
             let mut wait = wait(near.now());
@@ -397,7 +397,7 @@ impl Far {
         if let Some(result) = atomic.result {
             near.check_own(self.own_place(result), size, Rights::WRITE)?;
         }
-        let at = (atomic.target.rank, Place::of(atomic.target));
+        let at = (atomic.target.rank, WireAddress::of(atomic.target));
         let mut wait = FarWait::to_call("atomic operation", near.now());
         let old = self.change_at(near, at, atomic, told, &mut wait)?;
         if let Some(result) = atomic.result {
@@ -411,7 +411,7 @@ impl Far {
     pub(super) fn change_at(
         &mut self,
         near: &mut ShmPort,
-        (asked, at): (Rank, Place),
+        (asked, at): (Rank, WireAddress),
         atomic: &Atomic,
         told: Told,
         wait: &mut FarWait,

@@ -36,17 +36,17 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
-use hikyaku_ofi::link::{Layout, Links};
-use hikyaku_ofi::{Alarm, Error, Posted, Request, Survey, VARIABLE, choose};
+use hikyaku_ofi::link::{LinkLayout, Links};
+use hikyaku_ofi::{Alarm, Error, PostResult, ProviderRequest, Survey, VARIABLE, choose};
 use hikyaku_shm::ShmPort;
-use landing::State;
+use landing::LandingState;
 use memory::Calls;
-use parting::Kept;
+use parting::UseBits;
 
 /// Receive memory: for each rank of another host two small windows, and some for those that send
 /// much.
-const LAYOUT: Layout =
-    Layout { payload: 32 << 10, window: 4 << 10, most: 512 << 10, budget: 16 << 20, lanes: 2 };
+const LAYOUT: LinkLayout =
+    LinkLayout { payload: 32 << 10, window: 4 << 10, most: 512 << 10, budget: 16 << 20, lanes: 2 };
 
 /// Sends in order.
 const SENDS: u8 = 0;
@@ -73,7 +73,7 @@ pub(crate) struct Far {
     /// The address that it sends from, if it is one of the internet.
     interface: Option<IpAddr>,
     own: Rank,
-    state: State,
+    state: LandingState,
     calls: Calls,
     /// Packets that wait for room, by destination in order.
     out: VecDeque<(Rank, u8, Vec<u8>)>,
@@ -87,7 +87,7 @@ pub(crate) struct Far {
     /// Departures that the near side had counted.
     ends: u64,
     /// Memory of this rank that others use when it leaves.
-    kept: Vec<Kept>,
+    kept: Vec<UseBits>,
 }
 
 impl std::fmt::Debug for Far {
@@ -160,7 +160,8 @@ impl Far {
         }
         let survey = Survey::take()?;
         let wanted = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
-        let request = wanted.map_or(Ok(Request::default()), |value| Request::parse(&value))?;
+        let request = wanted
+            .map_or(Ok(ProviderRequest::default()), |value| ProviderRequest::parse(&value))?;
         let offer = choose(survey.offers(), &request).offer(survey.offers(), &request)?;
         let links = Links::open(&survey, offer, (own, size, others), LAYOUT, hosts.key)?;
         if !near.host().publish_card(links.address()) {
@@ -178,7 +179,7 @@ impl Far {
         });
         Ok(Some(Far {
             own,
-            state: State::new(own, peers.collect()),
+            state: LandingState::new(own, peers.collect()),
             calls: Calls::default(),
             out: VecDeque::new(),
             quiet: 0,
@@ -414,7 +415,7 @@ impl Far {
     /// Gives the links a packet; whether it is gone.
     fn offer(&mut self, rank: Rank, lane: u8, parts: &[&[u8]]) -> bool {
         match self.links.send(rank, lane, parts) {
-            Ok(posted) => posted == Posted::Accepted,
+            Ok(posted) => posted == PostResult::Accepted,
             Err(_) => {
                 self.links.break_link(rank);
                 true

@@ -22,11 +22,12 @@ const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
 /// How long the provider gets to send what it has taken, if others leave too.
 const FLUSH: Time = Time::from_nanoseconds(5_000_000);
 
-/// Where in the own region one bit for each rank says whether it uses some memory no more.
+/// The place in the own region of one bit for each rank. A bit is set when its rank no longer uses
+/// the memory in question.
 #[derive(Debug)]
-pub(super) struct Kept(u64);
+pub(super) struct UseBits(u64);
 
-impl Kept {
+impl UseBits {
     fn is_over_for(&self, near: &ShmPort, rank: Rank) -> bool {
         let word = near.host().word64(near.rank(), self.0 + u64::from(rank) / 64 * 8);
         word.is_none_or(|word| word.load(Ordering::Acquire) & 1 << (rank % 64) != 0)
@@ -37,7 +38,7 @@ impl Far {
     /// Serves memory that this rank gave until each rank of another host has set its bit in
     /// the words from `parted` on, has left or has died.
     pub(crate) fn keep(&mut self, parted: u64) {
-        self.kept.push(Kept(parted));
+        self.kept.push(UseBits(parted));
     }
 
     /// Leaves: tells all others, and waits until they know, have left or have died.

@@ -28,7 +28,7 @@ const RING: u8 = 8;
 
 /// A packet, decoded.
 #[derive(Debug, PartialEq)]
-pub(super) enum Packet<'a> {
+pub(super) enum FarPacket<'a> {
     /// A send, or a part of one.
     Send(SendPart<'a>),
     /// The sender waits for credit.
@@ -40,9 +40,9 @@ pub(super) enum Packet<'a> {
     /// Bytes to be written.
     Put(PutPart<'a>),
     /// A question for bytes.
-    Get { call: u32, from: Place, length: u64 },
+    Get { call: u32, from: WireAddress, length: u64 },
     /// An atomic operation on the integer at `at`; its own target is nothing.
-    Atomic { call: u32, told: Told, at: Place, atomic: Atomic },
+    Atomic { call: u32, told: Told, at: WireAddress, atomic: Atomic },
     /// Bytes that were asked for.
     Data { call: u32, bytes: &'a [u8] },
     /// How an operation has ended.
@@ -78,21 +78,21 @@ impl SendPart<'_> {
 
 /// Memory of the rank that is asked, or of one of its host.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
+pub(super) struct WireAddress {
     pub(super) space: Space,
     pub(super) offset: u64,
     /// Memory of the region that this rank has given to the job, whoever of its host is asked.
     pub(super) given_by: Option<Rank>,
 }
 
-impl Place {
-    pub(super) fn of(address: RemoteAddress) -> Place {
-        Place { space: address.space, offset: address.offset, given_by: None }
+impl WireAddress {
+    pub(super) fn of(address: RemoteAddress) -> WireAddress {
+        WireAddress { space: address.space, offset: address.offset, given_by: None }
     }
 
     /// Memory of its rank's region that it has given to the job.
-    pub(super) fn given(address: RemoteAddress) -> Place {
-        Place { given_by: Some(address.rank), ..Place::of(address) }
+    pub(super) fn given(address: RemoteAddress) -> WireAddress {
+        WireAddress { given_by: Some(address.rank), ..WireAddress::of(address) }
     }
 
     /// The address of the bytes from `done` on; `asked`: the rank that is asked.
@@ -110,7 +110,7 @@ pub(super) const UNANSWERED: u32 = 0;
 pub(super) enum Told {
     Not,
     Record { protocol: u8, header: u64 },
-    Word { place: Place, value: u64 },
+    Word { place: WireAddress, value: u64 },
 }
 
 impl Told {
@@ -121,7 +121,7 @@ impl Told {
                 Told::Record { protocol: command.protocol, header: command.header }
             }
             Notification::Word { address, value } => {
-                Told::Word { place: Place::of(address), value }
+                Told::Word { place: WireAddress::of(address), value }
             }
         }
     }
@@ -132,7 +132,7 @@ impl Told {
 pub(super) struct PutPart<'a> {
     pub(super) call: u32,
     pub(super) told: Told,
-    pub(super) to: Place,
+    pub(super) to: WireAddress,
     pub(super) total: u64,
     pub(super) done: u64,
     pub(super) bytes: &'a [u8],
@@ -198,14 +198,14 @@ pub(super) fn put_head(put: &PutPart<'_>) -> Vec<u8> {
     head
 }
 
-pub(super) fn get(call: u32, from: Place, length: u64) -> Vec<u8> {
+pub(super) fn get(call: u32, from: WireAddress, length: u64) -> Vec<u8> {
     let mut bytes = start(GET, call, Told::Not);
     place(&mut bytes, from);
     bytes.extend(length.to_le_bytes());
     bytes
 }
 
-pub(super) fn atomic(call: u32, told: Told, at: Place, atomic: &Atomic) -> Vec<u8> {
+pub(super) fn atomic(call: u32, told: Told, at: WireAddress, atomic: &Atomic) -> Vec<u8> {
     let mut bytes = start(ATOMIC, call, told);
     place(&mut bytes, at);
     let integer = INTEGERS.iter().position(|integer| *integer == atomic.integer);
@@ -306,7 +306,7 @@ fn start(kind: u8, call: u32, told: Told) -> Vec<u8> {
     bytes
 }
 
-fn place(bytes: &mut Vec<u8>, place: Place) {
+fn place(bytes: &mut Vec<u8>, place: WireAddress) {
     let (kind, key) = match (place.space, place.given_by) {
         (Space::Region, Some(rank)) => (4, rank.into()),
         (Space::Region, None) => (0, 0),
@@ -320,9 +320,9 @@ fn place(bytes: &mut Vec<u8>, place: Place) {
 }
 
 /// Reads fields; `None`: there are no more bytes, or a field is invalid.
-struct Reader<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (byte, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -341,7 +341,7 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    fn place(&mut self) -> Option<Place> {
+    fn place(&mut self) -> Option<WireAddress> {
         let (kind, key, offset) = (self.byte()?, self.word()?, self.word()?);
         let space = match kind {
             0 => Space::Region,
@@ -350,11 +350,11 @@ impl<'a> Reader<'a> {
             3 => Space::Process,
             4 => {
                 let given_by = Some(Rank::try_from(key).ok()?);
-                return Some(Place { space: Space::Region, offset, given_by });
+                return Some(WireAddress { space: Space::Region, offset, given_by });
             }
             _ => return None,
         };
-        Some(Place { space, offset, given_by: None })
+        Some(WireAddress { space, offset, given_by: None })
     }
 
     fn told(&mut self, protocol: u8, form: u8) -> Option<Told> {
@@ -368,20 +368,20 @@ impl<'a> Reader<'a> {
 }
 
 /// Decodes a packet of `source`; `None`: it is none.
-pub(super) fn decode(bytes: &[u8], source: Rank) -> Option<Packet<'_>> {
-    let mut reader = Reader(bytes);
+pub(super) fn decode(bytes: &[u8], source: Rank) -> Option<FarPacket<'_>> {
+    let mut reader = FieldReader(bytes);
     let (kind, protocol, form) = (reader.byte()?, reader.byte()?, reader.byte()?);
     reader.byte()?;
     Some(match kind {
-        SEND => Packet::Send(send_part(reader, protocol, form)?),
-        HELD => Packet::Held,
-        GRANT => Packet::Grant(reader.word()?),
-        BYE => Packet::Bye { keeps: protocol != 0 },
-        DATA => Packet::Data { call: reader.short()?, bytes: reader.0 },
+        SEND => FarPacket::Send(send_part(reader, protocol, form)?),
+        HELD => FarPacket::Held,
+        GRANT => FarPacket::Grant(reader.word()?),
+        BYE => FarPacket::Bye { keeps: protocol != 0 },
+        DATA => FarPacket::Data { call: reader.short()?, bytes: reader.0 },
         ANSWER => {
             let call = reader.short()?;
             let words = [reader.word()?, reader.word()?];
-            Packet::Answer { call, outcome: outcome(protocol, words, source)? }
+            FarPacket::Answer { call, outcome: outcome(protocol, words, source)? }
         }
         PUT | GET | ATOMIC => {
             let call = reader.short()?;
@@ -393,7 +393,7 @@ pub(super) fn decode(bytes: &[u8], source: Rank) -> Option<Packet<'_>> {
     })
 }
 
-fn send_part(mut reader: Reader<'_>, protocol: u8, flags: u8) -> Option<SendPart<'_>> {
+fn send_part(mut reader: FieldReader<'_>, protocol: u8, flags: u8) -> Option<SendPart<'_>> {
     let header = reader.word()?;
     let span = match flags & PART {
         0 => None,
@@ -417,18 +417,18 @@ fn send_part(mut reader: Reader<'_>, protocol: u8, flags: u8) -> Option<SendPart
 
 fn operation<'a>(
     kind: u8,
-    (call, told, at): (u32, Told, Place),
-    mut reader: Reader<'a>,
-) -> Option<Packet<'a>> {
+    (call, told, at): (u32, Told, WireAddress),
+    mut reader: FieldReader<'a>,
+) -> Option<FarPacket<'a>> {
     Some(match kind {
         PUT => {
             let (total, done) = (reader.word()?, reader.word()?);
             let bytes = reader.0;
             let end = done.checked_add(bytes.len() as u64)?;
             let put = PutPart { call, told, to: at, total, done, bytes };
-            (end <= total).then_some(Packet::Put(put))?
+            (end <= total).then_some(FarPacket::Put(put))?
         }
-        GET => Packet::Get { call, from: at, length: reader.word()? },
+        GET => FarPacket::Get { call, from: at, length: reader.word()? },
         _ => {
             let (integer, operation) = (reader.byte()?, reader.byte()?);
             let (operand, expected) = (reader.word()?, reader.word()?);
@@ -439,7 +439,7 @@ fn operation<'a>(
             let target = RemoteAddress { rank: 0, space: Space::Region, offset: 0 };
             let integer = *INTEGERS.get(usize::from(integer))?;
             let atomic = Atomic { target, integer, operation, operand, result: None };
-            Packet::Atomic { call, told, at, atomic }
+            FarPacket::Atomic { call, told, at, atomic }
         }
     })
 }
@@ -453,8 +453,9 @@ mod tests {
     use super::*;
 
     const KEY: Key = Key { context: ContextId(3), index: 1, generation: 9 };
-    const THERE: Place = Place { space: Space::Segment(KEY), offset: 77, given_by: None };
-    const GIVEN: Place = Place { space: Space::Region, offset: 80, given_by: Some(7) };
+    const THERE: WireAddress =
+        WireAddress { space: Space::Segment(KEY), offset: 77, given_by: None };
+    const GIVEN: WireAddress = WireAddress { space: Space::Region, offset: 80, given_by: Some(7) };
     const NOWHERE: RemoteAddress = RemoteAddress { rank: 0, space: Space::Region, offset: 0 };
 
     #[test]
@@ -465,7 +466,7 @@ mod tests {
         for command in [command, part, named] {
             let (head, end) = send_head(&command, 7);
             let bytes = [&head[..end], command.payload].concat();
-            let Some(Packet::Send(found)) = decode(&bytes, 1) else { panic!() };
+            let Some(FarPacket::Send(found)) = decode(&bytes, 1) else { panic!() };
             let again = found.command(0);
             assert_eq!((again.protocol, again.header), (command.protocol, command.header));
             assert_eq!((again.total, again.offset), (command.total, command.offset));
@@ -486,7 +487,7 @@ mod tests {
             let put = PutPart { call: 8, told, to: THERE, total: 10, done: 3, bytes: b"abc" };
             let head = put_head(&put);
             assert!(head.len() <= PUT_HEAD);
-            assert_eq!(decode(&[&head, put.bytes].concat(), 1), Some(Packet::Put(put)));
+            assert_eq!(decode(&[&head, put.bytes].concat(), 1), Some(FarPacket::Put(put)));
             let is_last = |done| PutPart { done, ..put }.is_last();
             assert_eq!([3, 6, 7].map(is_last), [false, false, true]);
             for (at, operation) in OPERATIONS.into_iter().enumerate() {
@@ -498,13 +499,13 @@ mod tests {
                 let target = NOWHERE;
                 let change = Atomic { target, integer, operation, operand: 5, result: None };
                 for at in [THERE, GIVEN] {
-                    let found = Packet::Atomic { call: 2, told, at, atomic: change };
+                    let found = FarPacket::Atomic { call: 2, told, at, atomic: change };
                     assert_eq!(decode(&atomic(2, told, at, &change), 1), Some(found));
                 }
             }
         }
         for from in [THERE, GIVEN] {
-            let wanted = Packet::Get { call: 1, from, length: 99 };
+            let wanted = FarPacket::Get { call: 1, from, length: 99 };
             assert_eq!(decode(&get(1, from, 99), 1), Some(wanted));
         }
         let (rank, rights) = (4, Rights::READ);
@@ -524,7 +525,7 @@ mod tests {
             Err(PostError::Full { destination: rank, cause: FullCause::StatusStalled }),
         ];
         for outcome in faults.into_iter().chain(others) {
-            let found = Packet::Answer { call: 3, outcome };
+            let found = FarPacket::Answer { call: 3, outcome };
             assert_eq!(decode(&answer(3, outcome), rank), Some(found));
         }
     }
@@ -550,7 +551,7 @@ mod tests {
         assert_eq!(decode(&[&head[..end], b"ab"].concat(), 1), None, "beyond its message");
         assert_eq!(decode(&[0, 0, 0, 0], 1), None);
         for keeps in [true, false] {
-            assert_eq!(decode(&bye(keeps), 1), Some(Packet::Bye { keeps }));
+            assert_eq!(decode(&bye(keeps), 1), Some(FarPacket::Bye { keeps }));
         }
         assert_eq!(decode(&[ANSWER, 99, 0, 0, 0, 0, 0, 0], 1), None);
     }

@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::Read;
 
 use hikyaku_nic::fabric::Name;
-use hikyaku_shm::{AttachError, Hosts, Job, JobConfig, Process, ShmPort, own_host_name};
+use hikyaku_shm::{AttachError, ForkedProcess, Hosts, Job, JobConfig, ShmPort, own_host_name};
 
 use self::launcher::Launcher;
 pub use self::launcher::LauncherError;
@@ -43,20 +43,20 @@ const HOST: &str = "host";
 
 /// A rank's part in a job that another launcher has started. Tells it when the rank leaves.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct LaunchedRank {
     launcher: Box<dyn Launcher>,
     /// The memory of this host, if this rank has made it: until all know everything.
     job: Option<Job>,
     hosts: Option<Hosts>,
-    process: Process,
+    process: ForkedProcess,
 }
 
-impl Started {
+impl LaunchedRank {
     /// Meets the other ranks of this host, if another launcher has started this program and is one
     /// that can be spoken to.
     pub(crate) fn meet(
         value_of: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<(ShmPort, Started)>, LauncherError> {
+    ) -> Result<Option<(ShmPort, LaunchedRank)>, LauncherError> {
         // Of launchers that speak both, which sets both, PMI-1 needs no library.
         let launcher: Box<dyn Launcher> = match Pmi::open(&value_of)? {
             Some(pmi) => Box::new(pmi),
@@ -65,10 +65,10 @@ impl Started {
                 None => return Ok(None),
             },
         };
-        Started::over(launcher).map(Some)
+        LaunchedRank::over(launcher).map(Some)
     }
 
-    fn over(mut launcher: Box<dyn Launcher>) -> Result<(ShmPort, Started), LauncherError> {
+    fn over(mut launcher: Box<dyn Launcher>) -> Result<(ShmPort, LaunchedRank), LauncherError> {
         let (rank, size) = (launcher.rank(), launcher.size());
         let of = launcher.hosts()?.map_or_else(|| vec![0; size as usize], |of| renumbered(&of));
         let own = of[rank as usize];
@@ -77,8 +77,12 @@ impl Started {
             false => None,
         };
         let first = of.iter().position(|host| *host == own).unwrap_or_default() as u32;
-        let mut started =
-            Started { launcher, job: None, hosts: hosts.clone(), process: Process::this() };
+        let mut started = LaunchedRank {
+            launcher,
+            job: None,
+            hosts: hosts.clone(),
+            process: ForkedProcess::this(),
+        };
         if rank == first {
             let config = JobConfig { hosts, ..JobConfig::new(size, size) };
             let job = Job::create_unheard(&config)?;
@@ -121,7 +125,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for LaunchedRank {
     fn drop(&mut self) {
         // A forked child is not the rank, and one that panics has not left in order.
         if self.process.is_this() && !std::thread::panicking() {

@@ -79,7 +79,7 @@ fn meet(size: u32, mapping: Option<&'static str>, run: impl Fn(RankPort) + Sync)
             let run = &run;
             scope.spawn(move || {
                 let pmi = Pmi::over(ours, Some((rank, size))).expect("a launcher");
-                let (near, started) = Started::over(Box::new(pmi)).expect("a job");
+                let (near, started) = LaunchedRank::over(Box::new(pmi)).expect("a job");
                 let port = RankPort::of_started(near, started).expect("a port");
                 run(port);
             });

@@ -19,8 +19,8 @@ use hikyaku_coll::topology::Link;
 use hikyaku_coll::{Cause, CollError};
 use hikyaku_nic::fabric::{Activity, Name, Wait};
 
-use super::mail::{Incoming, Outgoing};
-use super::setup::{End, Terms};
+use super::mail::{ExchangeSink, ExchangeSource};
+use super::setup::{EdgeEnd, Terms};
 use super::staged::StagedRounds;
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -42,7 +42,7 @@ const WORD: usize = 8;
 const FROM_ONE_TO_THE_NEXT: usize = 1 << 32;
 
 /// The blocks of one exchange: one for each edge that has a rank at its other end.
-pub trait Blocks {
+pub trait EdgeBlocks {
     /// Bytes of what goes out along the edge at `place` among the destinations.
     fn out_length(&self, place: usize) -> usize;
 
@@ -99,17 +99,17 @@ pub struct Letters {
     /// Or what has ended them.
     rounds: Result<StagedRounds, Error>,
     comm: Communicator,
-    outs: Side,
-    ins: Side,
+    outs: LetterSide,
+    ins: LetterSide,
 }
 
 /// The neighbours of one direction.
 #[derive(Debug)]
-struct Side(Vec<Neighbour>);
+struct LetterSide(Vec<LetterNeighbour>);
 
 /// A rank, and the edges to it, or from it.
 #[derive(Debug)]
-struct Neighbour {
+struct LetterNeighbour {
     rank: u32,
     /// Places of their blocks, in the order in which both ends have the edges.
     places: Vec<usize>,
@@ -128,7 +128,8 @@ impl Letters {
         rank_of: impl Fn(&Link) -> Option<u32>,
         share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
     ) -> Result<Letters, E> {
-        let (outs, ins) = (Side::new(destinations, &rank_of), Side::new(sources, &rank_of));
+        let (outs, ins) =
+            (LetterSide::new(destinations, &rank_of), LetterSide::new(sources, &rank_of));
         let checked = Ok((outs.ends(), ins.ends()));
         let rounds = StagedRounds::new(comm, Terms::LETTERS, checked, share)?;
         Ok(Letters { rounds: Ok(rounds), comm: comm.clone(), outs, ins })
@@ -140,7 +141,7 @@ impl Letters {
     ///
     /// # Errors
     /// A neighbour is gone, or has made another call, now or in an exchange before.
-    pub fn exchange(&mut self, call: u32, blocks: &impl Blocks) -> Result<bool, Error> {
+    pub fn exchange(&mut self, call: u32, blocks: &impl EdgeBlocks) -> Result<bool, Error> {
         if let Err(error) = self.go_round(call, blocks) {
             // Neighbours that wait for this rank's next letter hear of it.
             self.rounds = Err(error.clone());
@@ -150,7 +151,7 @@ impl Letters {
         Ok(self.ins.lengths().all(is_right))
     }
 
-    fn go_round(&mut self, call: u32, blocks: &impl Blocks) -> Result<(), Error> {
+    fn go_round(&mut self, call: u32, blocks: &impl EdgeBlocks) -> Result<(), Error> {
         let Letters { rounds, comm, outs, ins } = self;
         let rounds = rounds.as_mut().map_err(|error| error.clone())?;
         outs.write(call, blocks);
@@ -173,7 +174,7 @@ impl Letters {
     }
 
     /// Puts the short blocks of the letters where they belong.
-    pub fn deliver(&self, blocks: &mut impl Blocks) {
+    pub fn deliver(&self, blocks: &mut impl EdgeBlocks) {
         self.ins.deliver(blocks);
     }
 
@@ -183,7 +184,7 @@ impl Letters {
     /// # Errors
     /// A letter is longer than its mailbox: it was written over.
     #[cold]
-    pub fn unequal(&mut self, blocks: &impl Blocks) -> Result<Vec<(usize, u64)>, Error> {
+    pub fn unequal(&mut self, blocks: &impl EdgeBlocks) -> Result<Vec<(usize, u64)>, Error> {
         self.ins.expect_any();
         self.rounds.as_ref().map_err(Error::clone)?.take(&mut self.ins)?;
         let is_wrong = |(place, sent): &(usize, u64)| *sent != blocks.in_length(*place) as u64;
@@ -191,33 +192,35 @@ impl Letters {
     }
 }
 
-impl Side {
-    fn new(links: &[Link], rank_of: &impl Fn(&Link) -> Option<u32>) -> Side {
+impl LetterSide {
+    fn new(links: &[Link], rank_of: &impl Fn(&Link) -> Option<u32>) -> LetterSide {
         let there = links.iter().filter_map(|link| Some((link.channel, rank_of(link)?)));
         let mut there: Vec<_> = there.enumerate().collect();
         there.sort_by_key(|(_, (channel, _))| *channel);
-        let mut side = Side(Vec::new());
+        let mut side = LetterSide(Vec::new());
         for (place, (_, rank)) in there {
             match side.0.iter_mut().find(|known| known.rank == rank) {
                 Some(known) => known.places.push(place),
-                None => side.0.push(Neighbour { rank, places: vec![place], letter: Vec::new() }),
+                None => {
+                    side.0.push(LetterNeighbour { rank, places: vec![place], letter: Vec::new() });
+                }
             }
         }
         side
     }
 
-    fn ends(&self) -> Vec<End> {
-        let end = |(at, neighbour): (usize, &Neighbour)| {
+    fn ends(&self) -> Vec<EdgeEnd> {
+        let end = |(at, neighbour): (usize, &LetterNeighbour)| {
             let start = at * FROM_ONE_TO_THE_NEXT;
             let letter = start..start + neighbour.most();
-            End { rank: neighbour.rank, runs: Vec::from([letter]) }
+            EdgeEnd { rank: neighbour.rank, runs: Vec::from([letter]) }
         };
         self.0.iter().enumerate().map(end).collect()
     }
 
     /// Writes the letters.
-    fn write(&mut self, call: u32, blocks: &impl Blocks) {
-        for Neighbour { places, letter, .. } in &mut self.0 {
+    fn write(&mut self, call: u32, blocks: &impl EdgeBlocks) {
+        for LetterNeighbour { places, letter, .. } in &mut self.0 {
             letter.clear();
             letter.extend(u64::from(call).to_ne_bytes());
             for place in &*places {
@@ -230,8 +233,8 @@ impl Side {
     }
 
     /// Makes room for letters as they are to come.
-    fn expect(&mut self, blocks: &impl Blocks) {
-        for Neighbour { places, letter, .. } in &mut self.0 {
+    fn expect(&mut self, blocks: &impl EdgeBlocks) {
+        for LetterNeighbour { places, letter, .. } in &mut self.0 {
             let lengths = places.iter().map(|place| blocks.in_length(*place));
             let short: usize = lengths.filter(|length| !is_long(*length)).sum();
             letter.resize(head(places) + short, 0);
@@ -254,14 +257,14 @@ impl Side {
 
     /// The lengths of blocks as letters have told them, by place.
     fn lengths(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.0.iter().flat_map(|Neighbour { places, letter, .. }| {
+        self.0.iter().flat_map(|LetterNeighbour { places, letter, .. }| {
             let words = letter.as_chunks::<WORD>().0.iter().skip(1);
             places.iter().copied().zip(words.map(|word| u64::from_ne_bytes(*word)))
         })
     }
 
-    fn deliver(&self, blocks: &mut impl Blocks) {
-        for Neighbour { places, letter, .. } in &self.0 {
+    fn deliver(&self, blocks: &mut impl EdgeBlocks) {
+        for LetterNeighbour { places, letter, .. } in &self.0 {
             let (head, mut rest) = letter.split_at(head(places));
             for (place, word) in places.iter().zip(head.as_chunks::<WORD>().0.iter().skip(1)) {
                 let sent = u64::from_ne_bytes(*word) as usize;
@@ -277,7 +280,7 @@ impl Side {
     }
 }
 
-impl Neighbour {
+impl LetterNeighbour {
     /// Bytes of a letter at most.
     fn most(&self) -> usize {
         head(&self.places) + self.places.len() * SHORT
@@ -289,13 +292,13 @@ fn head(places: &[usize]) -> usize {
     (1 + places.len()) * WORD
 }
 
-impl Outgoing for Side {
+impl ExchangeSource for LetterSide {
     fn run(&self, run: &Range<usize>) -> &[u8] {
         &self.0[run.start / FROM_ONE_TO_THE_NEXT].letter
     }
 }
 
-impl Incoming for Side {
+impl ExchangeSink for LetterSide {
     fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
         &mut self.0[run.start / FROM_ONE_TO_THE_NEXT].letter
     }

@@ -26,25 +26,25 @@ use hikyaku_nic::fabric::{
 };
 
 /// What an exchange sends.
-pub trait Outgoing {
+pub trait ExchangeSource {
     /// One of the runs of bytes that its edges were made with.
     fn run(&self, run: &Range<usize>) -> &[u8];
 }
 
 /// What an exchange receives into.
-pub trait Incoming {
+pub trait ExchangeSink {
     /// One of the runs of bytes that its edges were made with.
     fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8];
 }
 
-impl Outgoing for [u8] {
+impl ExchangeSource for [u8] {
     #[inline]
     fn run(&self, run: &Range<usize>) -> &[u8] {
         &self[run.clone()]
     }
 }
 
-impl Incoming for [u8] {
+impl ExchangeSink for [u8] {
     #[inline]
     fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
         &mut self[run.clone()]
@@ -78,7 +78,7 @@ pub(super) const MOST_FAR: u64 = 2 << 30;
 
 /// Elements of one edge in a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct LetterPart {
     /// Where they are in the letter.
     pub(super) at: u32,
     /// Bytes of the program's buffer.
@@ -93,8 +93,8 @@ pub(super) struct Correspondent {
     pub(super) own: MailboxId,
     /// Where we write.
     pub(super) theirs: MailboxAddress,
-    pub(super) outs: Vec<Part>,
-    pub(super) ins: Vec<Part>,
+    pub(super) outs: Vec<LetterPart>,
+    pub(super) ins: Vec<LetterPart>,
 }
 
 /// All of a rank's neighbours that are served so.
@@ -113,10 +113,10 @@ impl Mail {
         &self,
         port: &mut impl MailboxPort,
         round: u64,
-        data: &(impl Outgoing + ?Sized),
+        data: &(impl ExchangeSource + ?Sized),
     ) -> Result<(), PostError> {
         for Correspondent { theirs, outs, .. } in &self.0 {
-            for Part { at, span } in outs {
+            for LetterPart { at, span } in outs {
                 port.write_mail(*theirs, round, *at, data.run(span))?;
             }
             port.post_mail(*theirs, round)?;
@@ -136,10 +136,10 @@ impl Mail {
         &self,
         port: &impl MailboxPort,
         round: u64,
-        data: &mut (impl Incoming + ?Sized),
+        data: &mut (impl ExchangeSink + ?Sized),
     ) -> Result<(), PostError> {
         for Correspondent { own, ins, .. } in &self.0 {
-            for Part { at, span } in ins {
+            for LetterPart { at, span } in ins {
                 port.read_mail(*own, round, *at, data.run_mut(span))?;
             }
         }

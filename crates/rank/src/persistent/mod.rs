@@ -14,8 +14,8 @@ mod staged;
 mod tables;
 
 pub use error::PersistentError;
-pub use letters::{Blocks, Correspondence, Letters, NEIGHBOURS, is_long};
-pub use mail::{Incoming, Outgoing};
+pub use letters::{Correspondence, EdgeBlocks, Letters, NEIGHBOURS, is_long};
+pub use mail::{ExchangeSink, ExchangeSource};
 pub use rounds::Rounds;
-pub use setup::{Checked, End, Places, Terms, Use, set_up};
+pub use setup::{Checked, EdgeEnd, Places, Terms, Use, set_up};
 pub use staged::StagedRounds;

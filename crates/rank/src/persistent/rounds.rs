@@ -12,7 +12,7 @@
 
 use std::task::Poll;
 
-use hikyaku_coll::persistent::Step;
+use hikyaku_coll::persistent::QueueStep;
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
     Activity, MailEnd, Name, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
@@ -21,8 +21,8 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::time::Time;
 
 use super::error::PersistentError;
-use super::mail::{Incoming, Outgoing};
-use super::setup::{Out, OwnQueue, Wiring};
+use super::mail::{ExchangeSink, ExchangeSource};
+use super::setup::{ExchangeWiring, OutgoingEdge, RoundQueue};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ const LETTER_LOOKS: u32 = 64;
 const HELP_FROM: u64 = 2048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RoundState {
     Idle,
     Started,
     /// Something went wrong: what may still come is not known.
@@ -89,7 +89,7 @@ impl Waited {
 #[derive(Debug)]
 pub struct Rounds {
     world: Communicator,
-    wiring: Wiring,
+    wiring: ExchangeWiring,
     /// Queues of others that have a part in this exchange, once each: those of sources first.
     others: Vec<QueueAddress>,
     sources: usize,
@@ -97,7 +97,7 @@ pub struct Rounds {
     large: bool,
     /// Rounds started.
     round: u64,
-    state: State,
+    state: RoundState,
     /// The chain that is being made: kept for its memory.
     chain: Vec<QueueCommand>,
     /// The wait that a program makes of tests.
@@ -106,7 +106,7 @@ pub struct Rounds {
 
 impl Rounds {
     /// The rounds of an exchange that was set up.
-    pub fn new(world: Communicator, wiring: Wiring) -> Rounds {
+    pub fn new(world: Communicator, wiring: ExchangeWiring) -> Rounds {
         let mut others: Vec<QueueAddress> = wiring.ins.iter().map(|edge| edge.queue).collect();
         let mut seen = Vec::new();
         others.retain(|queue| {
@@ -122,7 +122,7 @@ impl Rounds {
             }
         }
         let large = wiring.outs.iter().any(|edge| edge.bytes >= HELP_FROM);
-        let (round, state, chain, tested) = (0, State::Idle, Vec::new(), Waited::new(&world));
+        let (round, state, chain, tested) = (0, RoundState::Idle, Vec::new(), Waited::new(&world));
         Rounds { world, wiring, others, sources, large, round, state, chain, tested }
     }
 
@@ -142,15 +142,15 @@ impl Rounds {
     /// A round is in flight, or an earlier one failed.
     pub fn check_idle(&self) -> Result<(), Error> {
         match self.state {
-            State::Idle => Ok(()),
-            State::Started => Err(PersistentError::Started.into()),
-            State::Failed => Err(PersistentError::Failed.into()),
+            RoundState::Idle => Ok(()),
+            RoundState::Started => Err(PersistentError::Started.into()),
+            RoundState::Failed => Err(PersistentError::Failed.into()),
         }
     }
 
     /// Whether a round was started and not waited for.
     pub fn is_started(&self) -> bool {
-        self.state == State::Started
+        self.state == RoundState::Started
     }
 
     /// Tells the senders of edges with two places of the second one.
@@ -165,7 +165,7 @@ impl Rounds {
 
     /// Starts a round whose commands are those of every other one.
     #[inline]
-    pub fn start(&mut self, data: &(impl Outgoing + ?Sized)) -> Result<(), Error> {
+    pub fn start(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         self.check_idle()?;
         if self.round < self.wiring.period {
             return self.start_with(data, |_| {}, |_, _, _| false);
@@ -192,9 +192,9 @@ impl Rounds {
     /// queue is to send.
     pub(super) fn start_with(
         &mut self,
-        data: &(impl Outgoing + ?Sized),
+        data: &(impl ExchangeSource + ?Sized),
         mut prepare: impl FnMut(usize),
-        mut send: impl FnMut(usize, &Out, usize) -> bool,
+        mut send: impl FnMut(usize, &OutgoingEdge, usize) -> bool,
     ) -> Result<(), Error> {
         self.check_idle()?;
         self.begin(data)?;
@@ -206,7 +206,7 @@ impl Rounds {
             let queue = &self.wiring.queues[at];
             for step in &queue.program.steps {
                 let mut command = self.command(at, *step, turn);
-                if let (Step::Data(edge), QueueCommand::Put(put)) = (*step, &mut command) {
+                if let (QueueStep::Data(edge), QueueCommand::Put(put)) = (*step, &mut command) {
                     if cleared && send(edge, &self.wiring.outs[edge], turn) {
                         put.length = 0;
                     } else {
@@ -224,9 +224,9 @@ impl Rounds {
     }
 
     #[inline]
-    fn begin(&mut self, data: &(impl Outgoing + ?Sized)) -> Result<(), Error> {
+    fn begin(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         self.round += 1;
-        self.state = State::Started;
+        self.state = RoundState::Started;
         if self.wiring.mail.is_empty() {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl Rounds {
 
     /// Copies what has come by letter in a round that is complete into `data`.
     #[inline]
-    pub fn take_mail(&self, data: &mut (impl Incoming + ?Sized)) -> Result<(), Error> {
+    pub fn take_mail(&self, data: &mut (impl ExchangeSink + ?Sized)) -> Result<(), Error> {
         if self.wiring.mail.is_empty() {
             return Ok(());
         }
@@ -269,16 +269,16 @@ impl Rounds {
         Ok(state.written == state.executed && i64::from(state.ahead) >= cleared)
     }
 
-    fn command(&self, at: usize, step: Step, turn: usize) -> QueueCommand {
+    fn command(&self, at: usize, step: QueueStep, turn: usize) -> QueueCommand {
         let queue = &self.wiring.queues[at];
         QueueCommand::Put(match step {
-            Step::Nop => return QueueCommand::Nop,
-            Step::Own => QueuePut::ready(queue.address, queue.program.own),
-            Step::Ready(edge) => {
+            QueueStep::Nop => return QueueCommand::Nop,
+            QueueStep::Own => QueuePut::ready(queue.address, queue.program.own),
+            QueueStep::Ready(edge) => {
                 let edge = &self.wiring.ins[edge];
                 QueuePut::ready(edge.queue, edge.ready)
             }
-            Step::Data(edge) => {
+            QueueStep::Data(edge) => {
                 let edge = &self.wiring.outs[edge];
                 let (from, at, length) = (edge.from[turn], edge.at[turn], edge.bytes);
                 QueuePut { from, at, length, to: edge.event, notify: true, release: 0 }
@@ -319,13 +319,13 @@ impl Rounds {
 
     #[inline]
     fn is_complete(&mut self) -> Result<bool, Error> {
-        if self.state == State::Idle {
+        if self.state == RoundState::Idle {
             return Err(PersistentError::NotStarted.into());
         }
         self.check_not_failed()?;
         match self.look() {
             Ok(true) => {
-                self.state = State::Idle;
+                self.state = RoundState::Idle;
                 Ok(true)
             }
             Ok(false) => Ok(false),
@@ -335,7 +335,7 @@ impl Rounds {
 
     fn check_not_failed(&self) -> Result<(), Error> {
         self.world.engine().borrow().check_process()?;
-        if self.state == State::Failed {
+        if self.state == RoundState::Failed {
             return Err(PersistentError::Failed.into());
         }
         Ok(())
@@ -443,7 +443,7 @@ impl Rounds {
             let released = state.executed.saturating_add_signed(state.ahead.into());
             let mut rest = steps.iter().skip(released.saturating_sub(before) as usize);
             let to_it = |edge: usize| self.wiring.outs[edge].event == event;
-            rest.any(|step| matches!(step, Step::Data(edge) if to_it(*edge)))
+            rest.any(|step| matches!(step, QueueStep::Data(edge) if to_it(*edge)))
         })
     }
 
@@ -496,7 +496,7 @@ impl Rounds {
     }
 
     fn give_up(&mut self, missing: u32) {
-        self.state = State::Failed;
+        self.state = RoundState::Failed;
         let tell: Vec<u32> = self.others.iter().map(|queue| queue.rank).collect();
         let mut engine = self.world.engine().borrow_mut();
         for queue in &self.wiring.queues {
@@ -512,23 +512,23 @@ impl Rounds {
             // A forked child has a copy of the exchange, which its parent goes on using.
             return false;
         }
-        if self.state == State::Started && !matches!(self.is_complete(), Ok(true)) {
+        if self.state == RoundState::Started && !matches!(self.is_complete(), Ok(true)) {
             self.give_up(self.own());
         }
         let Ok(mut engine) = self.world.engine().try_borrow_mut() else { return false };
-        if self.state != State::Failed {
+        if self.state != RoundState::Failed {
             let end = MailEnd::Retired { rounds: self.round };
             self.wiring.mail.end(engine.port_mut(), end);
         }
         self.wiring.mail.close(engine.port_mut());
-        if self.state == State::Failed {
+        if self.state == RoundState::Failed {
             // What goes by letter touches no buffer but its neighbour's mailbox.
             return self.wiring.queues.is_empty();
         }
-        for OwnQueue { address, program, .. } in self.wiring.queues.drain(..) {
+        for RoundQueue { address, program, .. } in self.wiring.queues.drain(..) {
             // Receivers that let us run ahead may still have an RTR to send.
-            let ahead = |step: &Step| match step {
-                Step::Data(edge) => self.wiring.outs[*edge].ahead,
+            let ahead = |step: &QueueStep| match step {
+                QueueStep::Data(edge) => self.wiring.outs[*edge].ahead,
                 _ => false,
             };
             let ahead = program.steps.iter().filter(|step| ahead(step)).count() as u32;

@@ -12,28 +12,28 @@
 
 use std::ops::Range;
 
-use hikyaku_coll::persistent::{Limits, Program, Scheme, Step, plan};
+use hikyaku_coll::persistent::{QueueLimits, QueueProgram, QueueStep, Scheme, plan};
 use hikyaku_nic::fabric::{
     MailboxAddress, MailboxId, MailboxPort, Port, QueueAddress, QueueMode, QueuePort,
 };
-use hikyaku_nic::ring::Slots;
+use hikyaku_nic::ring::MailSlots;
 
 use super::error::PersistentError;
-use super::mail::{Correspondent, MOST_FAR, MOST_SHARED, MOST_STAGED, Mail, Part};
-use super::tables::{Ends, Told, hear_ends, judge, tell_ends};
+use super::mail::{Correspondent, LetterPart, MOST_FAR, MOST_SHARED, MOST_STAGED, Mail};
+use super::tables::{Ends, ServedEnd, hear_ends, judge, tell_ends};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
 /// This rank's end of an edge, before it is known who is at the other.
 #[derive(Debug, Clone)]
-pub struct End {
+pub struct EdgeEnd {
     /// Who is at the other end.
     pub rank: u32,
     /// Bytes of the program's buffer, run after run. In shared memory it is one.
     pub runs: Vec<Range<usize>>,
 }
 
-impl End {
+impl EdgeEnd {
     /// Bytes of all runs.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.len() as u64).sum()
@@ -41,14 +41,14 @@ impl End {
 }
 
 /// A rank's ends of edges, those that lead away first; or why it has none.
-pub type Checked<E> = Result<(Vec<End>, Vec<End>), E>;
+pub type Checked<E> = Result<(Vec<EdgeEnd>, Vec<EdgeEnd>), E>;
 
 /// Where the data of an edge is, or goes, in this rank's region, by turns.
 pub type Places = [u64; 2];
 
 /// An edge that leads away, complete.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Out {
+pub(super) struct OutgoingEdge {
     /// How much goes along it in a round.
     pub(super) bytes: u64,
     /// Where the data is in this rank's region.
@@ -63,7 +63,7 @@ pub(super) struct Out {
 
 /// An edge that leads here, complete.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct In {
+pub(super) struct IncomingEdge {
     /// The queue that waits for this rank's READY-TO-RECV, and how many slots that releases.
     pub(super) queue: QueueAddress,
     pub(super) ready: u32,
@@ -84,19 +84,19 @@ pub enum Use {
 
 /// A command queue of this rank and what it does in a round.
 #[derive(Debug)]
-pub(super) struct OwnQueue {
+pub(super) struct RoundQueue {
     pub(super) address: QueueAddress,
-    pub(super) program: Program,
+    pub(super) program: QueueProgram,
     /// Arrivals of a round.
     pub(super) arrivals: u64,
 }
 
 /// Everything that a rank needs to know for its rounds. Edges are those that queues serve.
 #[derive(Debug)]
-pub struct Wiring {
-    pub(super) queues: Vec<OwnQueue>,
-    pub(super) outs: Vec<Out>,
-    pub(super) ins: Vec<In>,
+pub struct ExchangeWiring {
+    pub(super) queues: Vec<RoundQueue>,
+    pub(super) outs: Vec<OutgoingEdge>,
+    pub(super) ins: Vec<IncomingEdge>,
     pub(super) mail: Mail,
     /// Rounds after which the queues' slots hold the same commands again.
     pub(super) period: u64,
@@ -105,7 +105,7 @@ pub struct Wiring {
 /// What a rank takes for an exchange before others know of it.
 #[derive(Debug, Default)]
 struct Taken {
-    queues: Vec<OwnQueue>,
+    queues: Vec<RoundQueue>,
     boxes: Vec<(MailboxId, MailboxAddress)>,
 }
 
@@ -136,8 +136,8 @@ pub fn set_up<E: From<Error>>(
     (terms, buffers): (Terms, Use),
     checked: Checked<E>,
     share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
-    place: impl FnOnce(&[End], &[End]) -> Result<(Vec<Places>, Vec<Places>), E>,
-) -> Result<Wiring, E> {
+    place: impl FnOnce(&[EdgeEnd], &[EdgeEnd]) -> Result<(Vec<Places>, Vec<Places>), E>,
+) -> Result<ExchangeWiring, E> {
     let Terms { scheme, most, letters_alone } = terms;
     let letters = letters_of(world, scheme, buffers);
     let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, letters));
@@ -146,7 +146,7 @@ pub fn set_up<E: From<Error>>(
     let tables = hear_ends(&shared?).map_err(Error::from)?;
     judge(&tables, most).map_err(Error::from)?;
     let period = if buffers == Use::Turning { 2 } else { 1 };
-    let choice = Choice { world, tables: &tables };
+    let choice = LetterChoice { world, tables: &tables };
     if letters_alone && !choice.is_all_by_mail() {
         return Err(Error::from(PersistentError::NoLetters).into());
     }
@@ -172,7 +172,7 @@ pub fn set_up<E: From<Error>>(
     match wired {
         Ok((outs, ins, mail)) => {
             let period = period.into();
-            Ok(Wiring { queues: taken.queues, outs, ins, mail, period })
+            Ok(ExchangeWiring { queues: taken.queues, outs, ins, mail, period })
         }
         Err(error) => {
             give_back(world, taken);
@@ -205,12 +205,12 @@ fn give_back(world: &Communicator, taken: Taken) {
 }
 
 /// Which neighbours exchange letters: every rank comes to the same.
-struct Choice<'t> {
+struct LetterChoice<'t> {
     world: &'t Communicator,
     tables: &'t [Ends],
 }
 
-impl Choice<'_> {
+impl LetterChoice<'_> {
     /// Whether two ranks do. Those of two hosts exchange nothing else: no queue reaches further.
     fn by_mail(&self, one: u32, other: u32) -> bool {
         if self.are_apart(one, other) {
@@ -258,7 +258,7 @@ impl Choice<'_> {
     }
 
     /// Ends of this rank's edges to or from ranks with which it exchanges letters, and the others.
-    fn part(&self, ends: Vec<End>) -> (Vec<End>, Vec<End>) {
+    fn part(&self, ends: Vec<EdgeEnd>) -> (Vec<EdgeEnd>, Vec<EdgeEnd>) {
         ends.into_iter().partition(|end| self.by_mail(self.world.rank(), end.rank))
     }
 
@@ -275,13 +275,13 @@ impl Choice<'_> {
 
 fn take_queues(
     world: &Communicator,
-    (outs, ins): (&[End], &[End]),
+    (outs, ins): (&[EdgeEnd], &[EdgeEnd]),
     scheme: Option<Scheme>,
     period: u32,
-) -> Result<Vec<OwnQueue>, Error> {
-    let ranks = |list: &[End]| list.iter().map(|end| end.rank).collect::<Vec<_>>();
+) -> Result<Vec<RoundQueue>, Error> {
+    let ranks = |list: &[EdgeEnd]| list.iter().map(|end| end.rank).collect::<Vec<_>>();
     let (queues, slots) = world.engine().borrow().port().free_queues();
-    let limits = Limits { queues, slots: slots / period };
+    let limits = QueueLimits { queues, slots: slots / period };
     let programs =
         plan(&ranks(ins), &ranks(outs), limits, scheme).map_err(PersistentError::Plan)?;
     let mut taken = Vec::with_capacity(programs.len());
@@ -294,8 +294,8 @@ fn take_queues(
         let made = world.engine().borrow_mut().port_mut().create_queue(mode, slots);
         match made {
             Ok(address) => {
-                let ready = program.steps.iter().filter(|step| matches!(step, Step::Ready(_)));
-                taken.push(OwnQueue { address, arrivals: ready.count() as u64, program });
+                let ready = program.steps.iter().filter(|step| matches!(step, QueueStep::Ready(_)));
+                taken.push(RoundQueue { address, arrivals: ready.count() as u64, program });
             }
             Err(error) => {
                 give_back(world, Taken { queues: taken, boxes: Vec::new() });
@@ -307,7 +307,7 @@ fn take_queues(
 }
 
 /// The ranks with whom this one exchanges letters, in the order of its lists.
-fn correspondents(outs: &[End], ins: &[End]) -> Vec<u32> {
+fn correspondents(outs: &[EdgeEnd], ins: &[EdgeEnd]) -> Vec<u32> {
     let mut ranks: Vec<u32> = Vec::new();
     for end in outs.iter().chain(ins) {
         if !ranks.contains(&end.rank) {
@@ -319,8 +319,8 @@ fn correspondents(outs: &[End], ins: &[End]) -> Vec<u32> {
 
 fn take_boxes(
     world: &Communicator,
-    outs: &[End],
-    ins: &[End],
+    outs: &[EdgeEnd],
+    ins: &[EdgeEnd],
 ) -> Result<Vec<(MailboxId, MailboxAddress)>, Error> {
     let mut taken = Taken::default();
     for rank in correspondents(outs, ins) {
@@ -339,10 +339,10 @@ fn take_boxes(
 }
 
 /// The parts of a letter to or from a rank, and its bytes.
-fn parts(ends: &[End], rank: u32) -> (Vec<Part>, u32) {
+fn parts(ends: &[EdgeEnd], rank: u32) -> (Vec<LetterPart>, u32) {
     let mut at = 0;
     let part = |run: &Range<usize>| {
-        let part = Part { at, span: run.clone() };
+        let part = LetterPart { at, span: run.clone() };
         at += run.len() as u32;
         part
     };
@@ -352,7 +352,7 @@ fn parts(ends: &[End], rank: u32) -> (Vec<Part>, u32) {
 }
 
 /// The queue that serves an end of an edge.
-fn serving(queues: &[OwnQueue], step: Step) -> &OwnQueue {
+fn serving(queues: &[RoundQueue], step: QueueStep) -> &RoundQueue {
     let found = queues.iter().find(|queue| queue.program.steps.contains(&step));
     found.expect("a plan serves every edge")
 }
@@ -360,18 +360,18 @@ fn serving(queues: &[OwnQueue], step: Step) -> &OwnQueue {
 /// What this rank tells the others of its ends of edges: where each is and which queue serves it;
 /// and its mailboxes. `double`: incoming edges have room for two rounds.
 fn tell(
-    outs: (&[End], &[Places]),
-    ins: (&[End], &[Places]),
+    outs: (&[EdgeEnd], &[Places]),
+    ins: (&[EdgeEnd], &[Places]),
     taken: &Taken,
     double: bool,
 ) -> Vec<u32> {
     let mut words = vec![1];
-    let out = (0..).zip(outs.0.iter().zip(outs.1)).map(|(edge, end)| (end, Step::Data(edge)));
-    let into = (0..).zip(ins.0.iter().zip(ins.1)).map(|(edge, end)| (end, Step::Ready(edge)));
+    let out = (0..).zip(outs.0.iter().zip(outs.1)).map(|(edge, end)| (end, QueueStep::Data(edge)));
+    let into = (0..).zip(ins.0.iter().zip(ins.1)).map(|(edge, end)| (end, QueueStep::Ready(edge)));
     for ((end, places), step) in out.chain(into) {
-        let OwnQueue { address, program, .. } = serving(&taken.queues, step);
+        let RoundQueue { address, program, .. } = serving(&taken.queues, step);
         let alone = double && program.serves_one_neighbour();
-        let told = Told {
+        let told = ServedEnd {
             peer: end.rank,
             bytes: end.bytes(),
             // A second place that nobody may use before the first is free is none.
@@ -390,14 +390,14 @@ fn tell(
 
 /// What all ranks have told of where their ends of edges are.
 struct Addresses {
-    outs: Vec<Vec<Told>>,
-    ins: Vec<Vec<Told>>,
+    outs: Vec<Vec<ServedEnd>>,
+    ins: Vec<Vec<ServedEnd>>,
     /// Of each rank, with whom it exchanges letters, where the mailbox for those is, and its slots.
     boxes: Vec<Vec<(u32, u64, u32)>>,
 }
 
 impl Addresses {
-    fn hear(choice: &Choice<'_>, shared: &[Vec<u32>]) -> Result<Addresses, Error> {
+    fn hear(choice: &LetterChoice<'_>, shared: &[Vec<u32>]) -> Result<Addresses, Error> {
         let mut all = Addresses { outs: Vec::new(), ins: Vec::new(), boxes: Vec::new() };
         for (rank, words) in (0..).zip(shared) {
             let (outs, ins) = choice.by_queue(rank);
@@ -408,7 +408,7 @@ impl Addresses {
                     letters.push(*peer);
                 }
             }
-            let told = (outs.len() + ins.len()) * Told::WORDS;
+            let told = (outs.len() + ins.len()) * ServedEnd::WORDS;
             let elsewhere = PersistentError::Elsewhere { rank };
             let [1, words @ ..] = &words[..] else { return Err(elsewhere.into()) };
             if words.len() != told + 3 * letters.len() {
@@ -416,8 +416,9 @@ impl Addresses {
             }
             let (ends, boxes) = words.split_at(told);
             let in_job = choice.world.in_job(rank)?;
-            let ends = ends.chunks_exact(Told::WORDS).map(|words| Told::hear(in_job, words));
-            let ends: Vec<Told> = ends.collect();
+            let ends =
+                ends.chunks_exact(ServedEnd::WORDS).map(|words| ServedEnd::hear(in_job, words));
+            let ends: Vec<ServedEnd> = ends.collect();
             // The same neighbours as before, in the same order.
             if !ends.iter().map(|end| &end.peer).eq(outs.iter().chain(&ins)) {
                 return Err(elsewhere.into());
@@ -433,18 +434,27 @@ impl Addresses {
     }
 
     /// Puts together the edges of a rank that queues serve; `from` is where its data is.
-    fn wire(&self, rank: u32, outs: &[End], from: &[Places]) -> (Vec<Out>, Vec<In>) {
+    fn wire(
+        &self,
+        rank: u32,
+        outs: &[EdgeEnd],
+        from: &[Places],
+    ) -> (Vec<OutgoingEdge>, Vec<IncomingEdge>) {
         let (own_outs, own_ins) = (&self.outs[rank as usize], &self.ins[rank as usize]);
         let out = own_outs.iter().enumerate().map(|(edge, told)| {
             let theirs = other_end(own_outs, edge, &self.ins[told.peer as usize], rank);
             let ahead = told.alone && theirs.alone;
             let at = if theirs.alone && !ahead { [theirs.at[0]; 2] } else { theirs.at };
             let bytes = outs[edge].bytes();
-            Out { bytes, from: from[edge], at, event: theirs.queue, ahead }
+            OutgoingEdge { bytes, from: from[edge], at, event: theirs.queue, ahead }
         });
         let into = own_ins.iter().enumerate().map(|(edge, told)| {
             let theirs = other_end(own_ins, edge, &self.outs[told.peer as usize], rank);
-            In { queue: theirs.queue, ready: theirs.ready, ahead: told.alone && theirs.alone }
+            IncomingEdge {
+                queue: theirs.queue,
+                ready: theirs.ready,
+                ahead: told.alone && theirs.alone,
+            }
         });
         (out.collect(), into.collect())
     }
@@ -453,7 +463,7 @@ impl Addresses {
     fn mail(
         &self,
         world: &Communicator,
-        (outs, ins): (&[End], &[End]),
+        (outs, ins): (&[EdgeEnd], &[EdgeEnd]),
         boxes: &[(MailboxId, MailboxAddress)],
     ) -> Result<Mail, Error> {
         let with = correspondents(outs, ins).into_iter().zip(boxes);
@@ -462,7 +472,7 @@ impl Addresses {
             let found = self.boxes[peer as usize].iter().find(|(from, ..)| *from == world.rank());
             let (_, at, count) = *found.expect("both ends exchange letters or none");
             let rank = world.in_job(peer)?;
-            let theirs = MailboxAddress { rank, at, slots: Slots { room, count } };
+            let theirs = MailboxAddress { rank, at, slots: MailSlots { room, count } };
             Ok(Correspondent { rank, own: *own, theirs, outs, ins: parts(ins, peer).0 })
         });
         Ok(Mail(mail.collect::<Result<_, Error>>()?))
@@ -471,7 +481,12 @@ impl Addresses {
 
 /// The other end of the edge at a place of `ends`, which are `rank`'s: of several between the two
 /// ranks, the one that is as far down among the peer's.
-fn other_end<'t>(ends: &[Told], edge: usize, theirs: &'t [Told], rank: u32) -> &'t Told {
+fn other_end<'t>(
+    ends: &[ServedEnd],
+    edge: usize,
+    theirs: &'t [ServedEnd],
+    rank: u32,
+) -> &'t ServedEnd {
     let peer = ends[edge].peer;
     let before = ends[..edge].iter().filter(|end| end.peer == peer).count();
     let found = theirs.iter().filter(|end| end.peer == rank).nth(before);

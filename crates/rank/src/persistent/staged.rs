@@ -12,9 +12,9 @@ use std::ops::Range;
 use hikyaku_nic::fabric::{Command, Port, QueuePort, RemoteAddress, Space};
 use hikyaku_nic::region::RegionBuffer;
 
-use super::mail::{Incoming, Outgoing};
+use super::mail::{ExchangeSink, ExchangeSource};
 use super::rounds::Rounds;
-use super::setup::{Checked, End, Out, Places, Terms, Use, set_up};
+use super::setup::{Checked, EdgeEnd, OutgoingEdge, Places, Terms, Use, set_up};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
@@ -74,7 +74,7 @@ impl StagedRounds {
     /// # Errors
     /// It is started already, or an earlier round failed.
     #[inline]
-    pub fn start(&mut self, data: &(impl Outgoing + ?Sized)) -> Result<(), Error> {
+    pub fn start(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         let (outs, world) = (&self.outs, &self.world);
         let places = self.places.as_mut().expect("there until it is dropped");
         let prepare = |edge: usize| {
@@ -86,8 +86,9 @@ impl StagedRounds {
                 rest = after;
             }
         };
-        let send =
-            |edge: usize, out: &Out, turn: usize| push(world, (out, turn), &outs[edge].runs, data);
+        let send = |edge: usize, out: &OutgoingEdge, turn: usize| {
+            push(world, (out, turn), &outs[edge].runs, data)
+        };
         self.rounds.start_with(data, prepare, send)
     }
 
@@ -113,7 +114,7 @@ impl StagedRounds {
     /// # Errors
     /// A letter is longer than its mailbox: it was written over.
     #[inline]
-    pub fn take(&self, data: &mut (impl Incoming + ?Sized)) -> Result<(), Error> {
+    pub fn take(&self, data: &mut (impl ExchangeSink + ?Sized)) -> Result<(), Error> {
         let places = self.places.as_ref().expect("there until it is dropped");
         for (edge, StagedEdge { runs, places: at }) in self.ins.iter().enumerate() {
             let mut rest = &places[at[self.rounds.place_of(edge)]..];
@@ -141,8 +142,8 @@ impl StagedRounds {
 }
 
 /// The edges of a list that queues serve, with `count` places each, from `end` on.
-fn staged(list: &[End], count: usize, end: &mut usize) -> Vec<StagedEdge> {
-    let edge = |edge: &End| {
+fn staged(list: &[EdgeEnd], count: usize, end: &mut usize) -> Vec<StagedEdge> {
+    let edge = |edge: &EdgeEnd| {
         let room = (edge.bytes() as usize).max(1).next_multiple_of(PLACE);
         let places = [*end, *end + room * (count - 1)];
         *end += room * count;
@@ -158,9 +159,9 @@ fn addresses(staged: &[StagedEdge], at: u64) -> Vec<Places> {
 /// Writes data straight into its receiver's place; says whether it did.
 fn push(
     world: &Communicator,
-    (out, turn): (&Out, usize),
+    (out, turn): (&OutgoingEdge, usize),
     runs: &[Range<usize>],
-    data: &(impl Outgoing + ?Sized),
+    data: &(impl ExchangeSource + ?Sized),
 ) -> bool {
     if out.bytes == 0 {
         return true;

@@ -3,7 +3,7 @@
 use hikyaku_nic::fabric::QueueAddress;
 
 use super::error::PersistentError;
-use super::setup::{End, Places};
+use super::setup::{EdgeEnd, Places};
 
 /// The edges that a rank says it has: who is at the other end, and bytes.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Ends {
 
 /// One end of an edge that a queue serves, as its rank tells the others.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct ServedEnd {
     pub(super) peer: u32,
     pub(super) bytes: u64,
     pub(super) at: Places,
@@ -35,11 +35,11 @@ fn long(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-impl Told {
+impl ServedEnd {
     /// Words in which it is told.
     pub(super) const WORDS: usize = 11;
 
-    pub(super) fn to_words(self) -> [u32; Told::WORDS] {
+    pub(super) fn to_words(self) -> [u32; ServedEnd::WORDS] {
         let [bytes, first, second] = [self.bytes, self.at[0], self.at[1]].map(halves);
         let QueueAddress { queue, generation, .. } = self.queue;
         let [b, c, d] = [bytes, first, second];
@@ -47,9 +47,9 @@ impl Told {
         [self.peer, b[0], b[1], c[0], c[1], d[0], d[1], queue, generation, self.ready, alone]
     }
 
-    /// What `rank` has told in [`Told::WORDS`] words.
-    pub(super) fn hear(rank: u32, w: &[u32]) -> Told {
-        Told {
+    /// What `rank` has told in [`ServedEnd::WORDS`] words.
+    pub(super) fn hear(rank: u32, w: &[u32]) -> ServedEnd {
+        ServedEnd {
             peer: w[0],
             bytes: long(w[1], w[2]),
             at: [long(w[3], w[4]), long(w[5], w[6])],
@@ -61,7 +61,7 @@ impl Told {
 }
 
 /// What a rank tells of its edges: how many it has, and each.
-pub(super) fn tell_ends(outs: &[End], ins: &[End], letters: u32) -> Vec<u32> {
+pub(super) fn tell_ends(outs: &[EdgeEnd], ins: &[EdgeEnd], letters: u32) -> Vec<u32> {
     let mut words = vec![1, letters, outs.len() as u32, ins.len() as u32];
     for end in outs.iter().chain(ins) {
         let [low, high] = halves(end.bytes());
@@ -127,10 +127,11 @@ mod tests {
     fn what_is_told_is_heard() {
         let queue = QueueAddress { rank: 3, queue: 7, generation: 0x3fff };
         let at = [u64::MAX - 1, 1 << 40];
-        let told = Told { peer: 9, bytes: 1 << 33, at, queue, ready: 2, alone: true };
-        let heard = Told::hear(3, &told.to_words());
+        let told = ServedEnd { peer: 9, bytes: 1 << 33, at, queue, ready: 2, alone: true };
+        let heard = ServedEnd::hear(3, &told.to_words());
         assert_eq!(format!("{heard:?}"), format!("{told:?}"));
-        let ends = [End { rank: 1, runs: vec![8..16, 20..28] }, End { rank: 0, runs: vec![] }];
+        let ends =
+            [EdgeEnd { rank: 1, runs: vec![8..16, 20..28] }, EdgeEnd { rank: 0, runs: vec![] }];
         let words = tell_ends(&ends[..1], &ends, 77);
         let heard = &hear_ends(&[words, vec![1]]).unwrap()[0];
         assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn words_that_are_not_what_they_say_are_a_rank_that_took_no_part() {
-        let well = tell_ends(&[], &[End { rank: 0, runs: vec![0..2, 2..4] }], 0);
+        let well = tell_ends(&[], &[EdgeEnd { rank: 0, runs: vec![0..2, 2..4] }], 0);
         let short = well[..well.len() - 1].to_vec();
         for wrong in [vec![], vec![0], vec![1, 0, 0], vec![2, 0, 0, 0], short] {
             let error = hear_ends(&[well.clone(), wrong]).unwrap_err();
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_neighbour_that_there_is_not_is_refused() {
-        let words = |rank| tell_ends(&[End { rank, runs: vec![0..8, 9..10] }], &[], 0);
+        let words = |rank| tell_ends(&[EdgeEnd { rank, runs: vec![0..8, 9..10] }], &[], 0);
         assert!(hear_ends(&[words(1), vec![1]]).is_ok());
         let error = hear_ends(&[words(2), vec![1]]).unwrap_err();
         assert!(matches!(error, PersistentError::Elsewhere { rank: 0 }), "{error}");

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Activity, Flow, Lane, Link, Slice, Timeline};
+use super::{Activity, Flow, Lane, NetworkLink, Slice, Timeline};
 
 /// Process numbers of the two groups.
 const RANKS: u32 = 1;
@@ -84,7 +84,7 @@ fn flow(put: &mut impl FnMut(Value), number: usize, message: &Flow) {
     put(end);
 }
 
-fn counter(put: &mut impl FnMut(Value), (start, end): (f64, f64), link: &Link) {
+fn counter(put: &mut impl FnMut(Value), (start, end): (f64, f64), link: &NetworkLink) {
     let step = (end - start) / link.busy.len().max(1) as f64;
     let mut last = None;
     for (place, &busy) in link.busy.iter().enumerate() {

@@ -35,7 +35,7 @@ pub struct Timeline {
     /// Messages between lanes.
     pub messages: Vec<Flow>,
     /// Links, the busiest first.
-    pub links: Vec<Link>,
+    pub links: Vec<NetworkLink>,
     /// What is not shown and why, one sentence each.
     pub left_out: Vec<String>,
 }
@@ -103,14 +103,14 @@ pub struct Flow {
 
 /// A link of the network.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Link {
+pub struct NetworkLink {
     /// The two ends that it joins.
     pub name: String,
     /// The share of time that it carried bytes, in each of equal parts of the window.
     pub busy: Vec<f64>,
 }
 
-impl Link {
+impl NetworkLink {
     /// The share of the whole window that it carried bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {

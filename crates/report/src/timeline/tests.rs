@@ -21,7 +21,7 @@ fn small() -> Timeline {
             Lane { name: "rank 1".into(), slices: vec![computing] },
         ],
         messages: vec![Flow { from: 1, to: 0, sent: 2e-6, arrived: 3.5e-6, bytes: 1024 }],
-        links: vec![Link { name: "1 → 0".into(), busy: vec![0.0, 0.0, 0.5, 0.5] }],
+        links: vec![NetworkLink { name: "1 → 0".into(), busy: vec![0.0, 0.0, 0.5, 0.5] }],
         left_out: vec!["Nothing else happened.".into()],
     }
 }

@@ -6,7 +6,7 @@
 //! stretched. Radio buttons choose the width, without script.
 
 use super::ruler::{RulerMark, marks};
-use super::{Activity, Flow, Lane, Link, Slice, Timeline};
+use super::{Activity, Flow, Lane, NetworkLink, Slice, Timeline};
 use crate::chart::style_of_file;
 use crate::svg::Svg;
 use crate::text::{escape, pixels};
@@ -117,7 +117,7 @@ impl Timeline {
         if !self.links.is_empty() {
             out += &format!("<div class=\"gap\" style=\"height:{RULER}px\">links</div>\n");
         }
-        for Link { name, .. } in &self.links {
+        for NetworkLink { name, .. } in &self.links {
             out += &format!("<div style=\"height:{LINK}px\">{}</div>\n", escape(name));
         }
         out += "</div><div class=\"pan\" tabindex=\"0\"><div class=\"sheet\">\n";
@@ -232,7 +232,7 @@ impl Sheet<'_> {
 }
 
 /// A link as a strip: the darker, the busier.
-fn draw_link(svg: &mut Svg, link: &Link, (left, width): (f64, f64), y: f64) {
+fn draw_link(svg: &mut Svg, link: &NetworkLink, (left, width): (f64, f64), y: f64) {
     svg.element("rect")
         .class("idle")
         .xy(left, y + 1.0)

@@ -1,20 +1,20 @@
 //! nic's host for the ports through which a conductor plays the ranks' interfaces.
 //!
 //! Such a port only posts and runs queues: it lands data where a rank's own posts would land. It
-//! never waits; it puts wake-ups and shipped puts into an [`Outbox`].
+//! never waits; it puts wake-ups and shipped puts into an [`ActionOutbox`].
 
 use std::sync::Arc;
 
 use hikyaku_nic::fabric::{
     PostError, QueueAddress, QueueFault, QueuePut, Rank, RemoteAddress, Space, Wake,
 };
-use hikyaku_nic::hosted::{Host, Outbox, Registry, Shipped};
+use hikyaku_nic::hosted::{ActionOutbox, Host, Registry, Shipped};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64};
 use hikyaku_nic::time::Time;
 
-use super::stage::Bounds;
+use super::stage::CopyBounds;
 use crate::mapping::Mapping;
 
 /// Bytes that are copied between looks whether the job is over.
@@ -24,9 +24,9 @@ const PIECE: usize = 16 << 20;
 #[derive(Debug)]
 pub struct InterfaceHost {
     pub(crate) mapping: Arc<Mapping>,
-    pub(crate) bounds: Arc<Bounds>,
+    pub(crate) bounds: Arc<CopyBounds>,
     pub(crate) rank: Rank,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: ActionOutbox,
 }
 
 impl InterfaceHost {
@@ -174,7 +174,7 @@ mod tests {
     fn no_more_is_taken_off_a_queue_than_there_is() {
         let job = Job::create(&JobConfig::new(2, 1).in_virtual_time()).unwrap();
         let stage = job.stage().unwrap().unwrap();
-        let outbox = Outbox::default();
+        let outbox = ActionOutbox::default();
         let port = stage.interface(0, &outbox);
         let [from, to] = [0, 1].map(|rank| QueueAddress { rank, queue: 0, generation: 0 });
         let take = |length| {

@@ -6,7 +6,7 @@
 use std::mem::size_of;
 
 use hikyaku_nic::fabric::{FullCause, Rank};
-use hikyaku_nic::hosted::{Answer, Request};
+use hikyaku_nic::hosted::{ConductorAnswer, ConductorRequest};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::thread::futex::{self, Flags, Timespec};
@@ -50,7 +50,7 @@ fn size(place: usize) -> u64 {
 
 /// The costs that a job in virtual time charges a rank, in the rank's own time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Costs {
+pub struct LineCosts {
     /// Passing a message, or another command, for another node to the interface.
     pub send: CostBySize,
     /// Taking a message of another node from the interface.
@@ -152,7 +152,7 @@ impl SendProgress {
 
 impl TurnLine {
     /// The rank's side: makes a request and gives the turn away.
-    pub(crate) fn ask(&self, request: Request, now: Time, first: &TurnLine) {
+    pub(crate) fn ask(&self, request: ConductorRequest, now: Time, first: &TurnLine) {
         let (kind, words) = encode(request);
         self.begun.store(1, Ordering::Release);
         self.request.store(kind, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl TurnLine {
     }
 
     /// The rank's side: sleeps until its turn. Returns the time and the answer to its request.
-    pub(crate) fn await_turn(&self) -> (Time, Answer) {
+    pub(crate) fn await_turn(&self) -> (Time, ConductorAnswer) {
         loop {
             match self.turn.load(Ordering::Acquire) {
                 RANKS => break,
@@ -182,17 +182,17 @@ impl TurnLine {
             }
         }
         let answer = match self.answer.load(Ordering::Relaxed) {
-            0 => Answer::GoOn,
-            _ => Answer::LookAround,
+            0 => ConductorAnswer::GoOn,
+            _ => ConductorAnswer::LookAround,
         };
         (Time::from_picoseconds(self.time.load(Ordering::Relaxed)), answer)
     }
 
     /// The conductor's side: gives the turn to the rank.
-    pub(crate) fn give(&self, now: Time, answer: Answer) {
+    pub(crate) fn give(&self, now: Time, answer: ConductorAnswer) {
         let number = match answer {
-            Answer::GoOn => 0,
-            Answer::LookAround => 1,
+            ConductorAnswer::GoOn => 0,
+            ConductorAnswer::LookAround => 1,
         };
         self.answer.store(number, Ordering::Relaxed);
         self.time.store(now.picoseconds(), Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl TurnLine {
     }
 
     /// The conductor's side: the rank's request, if it has given its turn away.
-    pub(crate) fn asked(&self) -> Option<(Time, Request)> {
+    pub(crate) fn asked(&self) -> Option<(Time, ConductorRequest)> {
         if self.turn.load(Ordering::Acquire) == RANKS {
             return None;
         }
@@ -225,7 +225,7 @@ impl TurnLine {
         wait(&self.bell, seen, Some(&limit));
     }
 
-    pub(crate) fn costs(&self) -> Costs {
+    pub(crate) fn costs(&self) -> LineCosts {
         let word = |at: usize| self.costs[at].load(Ordering::Relaxed);
         let time = |at| Time::from_picoseconds(word(at));
         let by_size = |words: &[AtomicU64; SIZES]| {
@@ -234,11 +234,11 @@ impl TurnLine {
         };
         let (send, receive) = (by_size(&self.send), by_size(&self.receive));
         let (measured, at_once) = (word(3) as u32, word(AT_ONCE) != 0);
-        Costs { send, receive, look: time(0), copy: time(1), near: time(2), measured, at_once }
+        LineCosts { send, receive, look: time(0), copy: time(1), near: time(2), measured, at_once }
     }
 
-    pub(crate) fn set_costs(&self, costs: &Costs) {
-        let Costs { send, receive, look, copy, near, measured, at_once } = *costs;
+    pub(crate) fn set_costs(&self, costs: &LineCosts) {
+        let LineCosts { send, receive, look, copy, near, measured, at_once } = *costs;
         for (words, times) in [(&self.send, send), (&self.receive, receive)] {
             let pairs = words.iter().zip(times.0);
             pairs.for_each(|(word, time)| word.store(time.picoseconds(), Ordering::Relaxed));
@@ -266,24 +266,26 @@ const AT_ONCE: usize = 4;
 
 const NEVER: u64 = u64::MAX;
 
-fn encode(request: Request) -> (u64, [u64; 3]) {
+fn encode(request: ConductorRequest) -> (u64, [u64; 3]) {
     match request {
-        Request::Start => (0, [0; 3]),
-        Request::CatchUp => (1, [0; 3]),
-        Request::Park(until) => (2, [until.map_or(NEVER, Time::picoseconds), 0, 0]),
-        Request::Travel { from, to, bytes } => (3, [u64::from(from), u64::from(to), bytes]),
-        Request::Leave => (4, [0; 3]),
+        ConductorRequest::Start => (0, [0; 3]),
+        ConductorRequest::CatchUp => (1, [0; 3]),
+        ConductorRequest::Park(until) => (2, [until.map_or(NEVER, Time::picoseconds), 0, 0]),
+        ConductorRequest::Travel { from, to, bytes } => {
+            (3, [u64::from(from), u64::from(to), bytes])
+        }
+        ConductorRequest::Leave => (4, [0; 3]),
     }
 }
 
-fn decode(kind: u64, words: [u64; 3]) -> Request {
+fn decode(kind: u64, words: [u64; 3]) -> ConductorRequest {
     let [first, second, third] = words;
     match kind {
-        0 => Request::Start,
-        1 => Request::CatchUp,
-        2 => Request::Park((first != NEVER).then_some(Time::from_picoseconds(first))),
-        3 => Request::Travel { from: first as Rank, to: second as Rank, bytes: third },
-        _ => Request::Leave,
+        0 => ConductorRequest::Start,
+        1 => ConductorRequest::CatchUp,
+        2 => ConductorRequest::Park((first != NEVER).then_some(Time::from_picoseconds(first))),
+        3 => ConductorRequest::Travel { from: first as Rank, to: second as Rank, bytes: third },
+        _ => ConductorRequest::Leave,
     }
 }
 
@@ -313,12 +315,12 @@ mod tests {
     fn requests_round_trip() {
         let soon = Time::from_nanoseconds(7);
         for request in [
-            Request::Start,
-            Request::CatchUp,
-            Request::Park(None),
-            Request::Park(Some(soon)),
-            Request::Travel { from: 1, to: 2, bytes: 1 << 40 },
-            Request::Leave,
+            ConductorRequest::Start,
+            ConductorRequest::CatchUp,
+            ConductorRequest::Park(None),
+            ConductorRequest::Park(Some(soon)),
+            ConductorRequest::Travel { from: 1, to: 2, bytes: 1 << 40 },
+            ConductorRequest::Leave,
         ] {
             let line = TurnLine::default();
             assert_eq!(line.asked(), None, "it is the rank's turn");
@@ -329,9 +331,9 @@ mod tests {
 
     #[test]
     fn an_answer_comes_with_the_turn() {
-        for answer in [Answer::GoOn, Answer::LookAround] {
+        for answer in [ConductorAnswer::GoOn, ConductorAnswer::LookAround] {
             let line = TurnLine::default();
-            line.ask(Request::CatchUp, Time::ZERO, &line);
+            line.ask(ConductorRequest::CatchUp, Time::ZERO, &line);
             line.give(Time::from_nanoseconds(3), answer);
             assert_eq!(line.await_turn(), (Time::from_nanoseconds(3), answer));
         }
@@ -340,9 +342,9 @@ mod tests {
     #[test]
     fn an_overwritten_turn_is_somebodys() {
         let line = Arc::new(TurnLine::default());
-        line.ask(Request::CatchUp, Time::ZERO, &line);
+        line.ask(ConductorRequest::CatchUp, Time::ZERO, &line);
         line.turn.store(77, Ordering::Relaxed);
-        assert_eq!(line.asked(), Some((Time::ZERO, Request::CatchUp)));
+        assert_eq!(line.asked(), Some((Time::ZERO, ConductorRequest::CatchUp)));
         line.turn.store(CONDUCTORS, Ordering::Relaxed);
         let (tell, told) = mpsc::sync_channel(2);
         let rank = Arc::clone(&line);
@@ -386,7 +388,7 @@ mod tests {
         let ns = Time::from_nanoseconds;
         let (send, receive) = (CostBySize::of(ns), CostBySize::of(|bytes| ns(7 + 2 * bytes)));
         let [look, copy, near] = [ns(2), ns(3), ns(4)];
-        let costs = Costs { send, receive, look, copy, near, measured: 2500, at_once: true };
+        let costs = LineCosts { send, receive, look, copy, near, measured: 2500, at_once: true };
         let line = TurnLine::default();
         line.set_costs(&costs);
         assert_eq!(line.costs(), costs);

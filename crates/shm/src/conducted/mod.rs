@@ -31,7 +31,7 @@ mod rank;
 mod stage;
 
 pub use interface::InterfaceHost;
-pub use line::{CostBySize, Costs, Tally};
+pub use line::{CostBySize, LineCosts, Tally};
 pub use stage::{Handed, Stage};
 
 pub(crate) use line::{SendProgress, TurnLine, line_bytes, log_at};

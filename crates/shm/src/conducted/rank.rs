@@ -12,14 +12,14 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use hikyaku_nic::fabric::{Command, FullCause, Granularity, QueueAddress, Rank, Wake};
-use hikyaku_nic::hosted::{Answer, Conductor, Request};
+use hikyaku_nic::hosted::{Conductor, ConductorAnswer, ConductorRequest};
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::line::{Costs, SendProgress, Tally, TurnLine};
+use super::line::{LineCosts, SendProgress, Tally, TurnLine};
 use super::log::{self, DeedHead};
-use crate::region::Region;
+use crate::region::JobRegion;
 
 /// Sends that may be in flight to one rank: the length of an interface's queue.
 const MAX_IN_FLIGHT: u32 = 64;
@@ -50,9 +50,9 @@ const LONGEST_POLL: Time = Time::from_nanoseconds(10_000);
 /// A rank in virtual time.
 #[derive(Debug)]
 pub(crate) struct Conducted {
-    region: Arc<Region>,
+    region: Arc<JobRegion>,
     rank: Rank,
-    costs: Costs,
+    costs: LineCosts,
     /// This rank's own time, and the common time at its last turn.
     own: Cell<Time>,
     joined: Cell<Time>,
@@ -76,10 +76,10 @@ pub(crate) struct Conducted {
 
 impl Conducted {
     /// Joins the conducted job: returns at this rank's first turn.
-    pub(crate) fn begin(region: Arc<Region>, rank: Rank) -> Conducted {
+    pub(crate) fn begin(region: Arc<JobRegion>, rank: Rank) -> Conducted {
         let ranks = region.mapping.plan().config.ranks as usize;
         let mut conducted = Conducted {
-            costs: Costs::default(),
+            costs: LineCosts::default(),
             region,
             rank,
             own: Cell::default(),
@@ -94,7 +94,7 @@ impl Conducted {
             tally: Cell::default(),
             processor: Cell::new(0),
         };
-        conducted.ask(Request::Start);
+        conducted.ask(ConductorRequest::Start);
         // Set by the conductor before the first turn.
         conducted.costs = conducted.line().costs();
         conducted.leave_call();
@@ -161,7 +161,7 @@ impl Conducted {
     }
 
     /// Makes a request and sleeps until this rank continues.
-    fn ask(&self, request: Request) -> Answer {
+    fn ask(&self, request: ConductorRequest) -> ConductorAnswer {
         let line = self.line();
         line.used.store(self.used.replace(0) as u64, Ordering::Relaxed);
         line.set_tally(&self.tally.get());
@@ -176,7 +176,7 @@ impl Conducted {
 
     /// Joins the common time without counting that as waiting.
     fn join_time(&self) {
-        self.ask(Request::CatchUp);
+        self.ask(ConductorRequest::CatchUp);
     }
 
     /// Makes room in the log for a payload; `None`: it can never hold that much.
@@ -250,7 +250,7 @@ impl Conducted {
         } else {
             self.note(|tally| tally.calls += 1);
             bell.sleeping.store(1, Ordering::Relaxed);
-            let answer = self.ask(Request::Park(deadline));
+            let answer = self.ask(ConductorRequest::Park(deadline));
             bell.sleeping.store(0, Ordering::Relaxed);
             self.line().refused.store(0, Ordering::Relaxed);
             self.stir();
@@ -269,7 +269,7 @@ impl Conducted {
             if (0..self.sent.len()).all(|to| landed(to) == self.sent[to]) {
                 return;
             }
-            self.ask(Request::Park(Some(self.own.get() + span)));
+            self.ask(ConductorRequest::Park(Some(self.own.get() + span)));
             span = span + span.min(LONGEST_POLL);
         }
     }
@@ -280,7 +280,7 @@ impl Conducted {
         let line = self.line();
         line.used.store(self.used.replace(0) as u64, Ordering::Relaxed);
         line.set_tally(&self.tally.get());
-        line.ask(Request::Leave, self.own.get(), self.region.mapping.line(0));
+        line.ask(ConductorRequest::Leave, self.own.get(), self.region.mapping.line(0));
     }
 }
 
@@ -337,12 +337,12 @@ impl Conductor for Conducted {
         self.polls.set(0);
         self.note(|tally| tally.calls += 1);
         self.command(to, bytes);
-        self.ask(Request::Travel { from: self.rank, to, bytes });
+        self.ask(ConductorRequest::Travel { from: self.rank, to, bytes });
         self.leave_call();
     }
 
     fn come_back(&mut self, from: Rank, bytes: u64) {
-        self.ask(Request::Travel { from, to: self.rank, bytes });
+        self.ask(ConductorRequest::Travel { from, to: self.rank, bytes });
         self.spend(self.costs.look);
     }
 
@@ -389,7 +389,7 @@ impl Conductor for Conducted {
             let least = self.costs.look.max(CLOCK).picoseconds();
             let span = least.saturating_mul(1 + u64::from(polls / 8));
             self.spend(Time::from_picoseconds(span).min(LONGEST_POLL));
-            self.ask(Request::CatchUp);
+            self.ask(ConductorRequest::CatchUp);
         }
         self.leave_call();
     }
@@ -413,7 +413,7 @@ impl Conductor for Conducted {
 }
 
 /// The time of a copy.
-fn copying(costs: &Costs, bytes: u64) -> Time {
+fn copying(costs: &LineCosts, bytes: u64) -> Time {
     let picoseconds = u128::from(bytes) * u128::from(costs.copy.picoseconds()) / 1024;
     Time::from_picoseconds(u64::try_from(picoseconds).unwrap_or(u64::MAX))
 }
@@ -438,7 +438,7 @@ mod tests {
     use crate::{Job, JobConfig, attach};
 
     /// What the conductor gets at one turn: the rank's time, its request, what it did before.
-    type Turn = (u64, Request, Vec<Deed>);
+    type Turn = (u64, ConductorRequest, Vec<Deed>);
 
     /// Ends the job with a test that fails: its conductor waits for no rank then.
     struct Ending<'s>(&'s Stage);
@@ -457,7 +457,7 @@ mod tests {
         let stage = job.stage().unwrap().unwrap();
         let memory = rustix::io::fcntl_dupfd_cloexec(job.fd(), 0).unwrap();
         let mapping = attach::map(&memory, MemoryPlan::new(&config).unwrap()).unwrap();
-        let region = Arc::new(Region::new(mapping, memory, 0, 0));
+        let region = Arc::new(JobRegion::new(mapping, memory, 0, 0));
         thread::scope(|scope| {
             let conductor = scope.spawn(|| conduct(&stage));
             let ending = Ending(&stage);
@@ -472,10 +472,10 @@ mod tests {
 
     fn conduct(stage: &Stage) -> Vec<Turn> {
         let mut handed = stage.await_rank(0);
-        assert_eq!(handed.request, Request::Start);
+        assert_eq!(handed.request, ConductorRequest::Start);
         let mut turns = Vec::new();
-        while handed.request != Request::Leave {
-            stage.give(0, handed.now, Answer::GoOn);
+        while handed.request != ConductorRequest::Leave {
+            stage.give(0, handed.now, ConductorAnswer::GoOn);
             handed = stage.await_rank(0);
             let mut deeds = Vec::new();
             stage.take_deeds(0, &mut deeds);
@@ -485,7 +485,7 @@ mod tests {
         turns
     }
 
-    fn requests(turns: &[Turn]) -> Vec<(u64, Request)> {
+    fn requests(turns: &[Turn]) -> Vec<(u64, ConductorRequest)> {
         turns.iter().map(|(now, request, _)| (*now, *request)).collect()
     }
 
@@ -528,7 +528,7 @@ mod tests {
             assert_eq!(payloads(&two[1]), [vec![number; payloads(&two[0])[0].len()]]);
         }
         assert_eq!(turns.len(), 7);
-        assert!(turns[..6].iter().all(|(_, request, _)| *request == Request::CatchUp));
+        assert!(turns[..6].iter().all(|(_, request, _)| *request == ConductorRequest::CatchUp));
     }
 
     #[test]
@@ -582,7 +582,7 @@ mod tests {
         // The first poll is free, the next seven take 20 ns each, the next eight 40 ns.
         assert_eq!(times[..9], [20, 40, 60, 80, 100, 120, 140, 180, 220]);
         assert_eq!(times[3_999] - times[3_998], 10_000, "and never more than this");
-        assert!(turns[..4_000].iter().all(|(_, request, _)| *request == Request::CatchUp));
+        assert!(turns[..4_000].iter().all(|(_, request, _)| *request == ConductorRequest::CatchUp));
         assert_eq!(turns.len(), 4_001);
     }
 
@@ -596,10 +596,10 @@ mod tests {
                 rank.look_in_vain();
             }
         });
-        let catch_up = |now| (now, Request::CatchUp);
+        let catch_up = |now| (now, ConductorRequest::CatchUp);
         assert_eq!(
             requests(&turns),
-            [catch_up(20), catch_up(40), catch_up(60), (60, Request::Leave)]
+            [catch_up(20), catch_up(40), catch_up(60), (60, ConductorRequest::Leave)]
         );
     }
 
@@ -612,7 +612,7 @@ mod tests {
             stage.landed(0, 2);
             rank.await_landing();
         });
-        let park = |now, until| (now, Request::Park(Some(Time::from_nanoseconds(until))));
+        let park = |now, until| (now, ConductorRequest::Park(Some(Time::from_nanoseconds(until))));
         let parks = requests(&turns);
         assert_eq!(parks[..3], [park(0, 20), park(0, 40), park(0, 80)]);
         assert_eq!(parks.len(), MAX_LANDING_POLLS as usize + 1);

@@ -6,14 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hikyaku_nic::fabric::{FullCause, PeerState, Rank};
-use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Registry, Request};
+use hikyaku_nic::hosted::{
+    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, Registry,
+};
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
 use rustix::fs::fstat;
 use rustix::thread::futex::Timespec;
 
 use super::interface::InterfaceHost;
-use super::line::{Costs, Tally};
+use super::line::{LineCosts, Tally};
 use super::log;
 use crate::mapping::Mapping;
 use crate::watch;
@@ -31,24 +33,24 @@ pub struct Handed {
     /// Its own time.
     pub now: Time,
     /// Its request. A dead rank makes no more requests: it has left.
-    pub request: Request,
+    pub request: ConductorRequest,
 }
 
 /// A job's ranks, as the conductor sees them.
 #[derive(Debug)]
 pub struct Stage {
     mapping: Arc<Mapping>,
-    bounds: Arc<Bounds>,
+    bounds: Arc<CopyBounds>,
 }
 
 /// What bounds the copies of interfaces: a command may be nonsense, of as many bytes as a region.
 #[derive(Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct CopyBounds {
     over: AtomicBool,
     memory: OwnedFd,
 }
 
-impl Bounds {
+impl CopyBounds {
     /// Bytes of the job's memory that there are: all ranks' together, and no payload is longer.
     pub(crate) fn committed(&self) -> u64 {
         const BLOCK: u64 = 512;
@@ -62,7 +64,7 @@ impl Bounds {
 
 impl Stage {
     pub(crate) fn new(mapping: Mapping, memory: OwnedFd) -> Stage {
-        let bounds = Arc::new(Bounds { over: AtomicBool::new(false), memory });
+        let bounds = Arc::new(CopyBounds { over: AtomicBool::new(false), memory });
         Stage { mapping: Arc::new(mapping), bounds }
     }
 
@@ -87,18 +89,18 @@ impl Stage {
     }
 
     /// Sets what ranks are charged. Before any of them starts.
-    pub fn set_costs(&self, costs: &Costs) {
+    pub fn set_costs(&self, costs: &LineCosts) {
         (0..self.ranks()).for_each(|rank| self.mapping.line(rank).set_costs(costs));
     }
 
     /// The port through which a rank's interface lands the rank's sends.
-    pub fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<InterfaceHost> {
+    pub fn interface(&self, rank: Rank, outbox: &ActionOutbox) -> HostedPort<InterfaceHost> {
         let (mapping, bounds) = (Arc::clone(&self.mapping), Arc::clone(&self.bounds));
         HostedPort::new(InterfaceHost { mapping, bounds, rank, outbox: outbox.clone() })
     }
 
     /// Gives the turn to a rank, at a time.
-    pub fn give(&self, rank: Rank, now: Time, answer: Answer) {
+    pub fn give(&self, rank: Rank, now: Time, answer: ConductorAnswer) {
         self.mapping.line(rank).give(now, answer);
     }
 
@@ -111,7 +113,7 @@ impl Stage {
             }
             if self.is_over() || !self.is_there(rank) {
                 // Returns its last request if it made one; otherwise it ended without.
-                let gone = Handed { now: line.tally().now, request: Request::Leave };
+                let gone = Handed { now: line.tally().now, request: ConductorRequest::Leave };
                 return line.asked().map_or(gone, |(now, request)| Handed { now, request });
             }
             line.await_request(POLL_INTERVAL);
@@ -122,7 +124,7 @@ impl Stage {
     pub fn request(&self, rank: Rank) -> Option<Handed> {
         let asked = self.mapping.line(rank).asked();
         let handed = asked.map(|(now, request)| Handed { now, request });
-        handed.filter(|handed| handed.request != Request::Leave)
+        handed.filter(|handed| handed.request != ConductorRequest::Leave)
     }
 
     /// Waits for the end of a rank's process that has left the job, up to a timeout. While it runs

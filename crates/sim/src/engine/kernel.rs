@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use hikyaku_nic::time::Time;
 
 use super::queue::EventQueue;
-use super::task::{TaskId, TaskName, Tasks, Wakeup};
+use super::task::{TaskId, TaskName, TaskTable, Wakeup};
 use super::trace::Trace;
 use crate::error::{SimError, Stuck};
 use crate::slab::Slab;
@@ -25,7 +25,7 @@ pub trait Component {
     /// Events of this component will be handled soon. The component may prefetch the memory that
     /// they need, once at each stage, in order, so that each stage can follow the pointers that the
     /// one before has fetched. It changes nothing, and calls no code that does.
-    fn prepare(&self, words: &[u32], stage: Stage) {
+    fn prepare(&self, words: &[u32], stage: PrefetchStage) {
         let _ = (words, stage);
     }
 }
@@ -37,7 +37,7 @@ pub trait Component {
 /// touches a dozen cache lines, each found through the one before. Prefetches of several messages
 /// overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum PrefetchStage {
     /// The memory that the event names.
     First,
     /// The memory that the first stage's names.
@@ -52,11 +52,11 @@ pub enum Stage {
 pub(crate) const BATCH: usize = 4;
 
 /// For each stage, how many other events of the same time are handled before those of a batch.
-const STAGES: [(usize, Stage); 4] = [
-    (4 * BATCH, Stage::First),
-    (3 * BATCH, Stage::Second),
-    (2 * BATCH, Stage::Third),
-    (BATCH, Stage::Fourth),
+const STAGES: [(usize, PrefetchStage); 4] = [
+    (4 * BATCH, PrefetchStage::First),
+    (3 * BATCH, PrefetchStage::Second),
+    (2 * BATCH, PrefetchStage::Third),
+    (BATCH, PrefetchStage::Fourth),
 ];
 
 /// Preparing pays from this many events of one time on. The memory of fewer stays in the cache from
@@ -69,7 +69,7 @@ pub struct ComponentId(u16);
 
 /// The action of an event; 8 bytes, so that the queue moves 16.
 #[derive(Debug, Clone, Copy)]
-enum Event {
+enum KernelEvent {
     Wake(TaskId),
     Component(ComponentId, u32),
     Call(u32),
@@ -79,8 +79,8 @@ type Call = Box<dyn FnOnce(&Sim)>;
 
 struct Kernel {
     now: Cell<Time>,
-    queue: RefCell<EventQueue<Event>>,
-    tasks: RefCell<Tasks>,
+    queue: RefCell<EventQueue<KernelEvent>>,
+    tasks: RefCell<TaskTable>,
     components: RefCell<Vec<Rc<dyn Component>>>,
     calls: RefCell<Slab<Call>>,
     trace: RefCell<Trace>,
@@ -215,13 +215,13 @@ impl Sim {
 
     /// Schedules an event: the component handles `word` at `time`, or now if that has passed.
     pub fn schedule(&self, time: Time, component: ComponentId, word: u32) {
-        self.push(time, Event::Component(component, word));
+        self.push(time, KernelEvent::Component(component, word));
     }
 
     /// Calls a closure at `time`; if that has passed, now, after the events due already.
     pub fn at(&self, time: Time, call: impl FnOnce(&Sim) + 'static) {
         let key = self.0.calls.borrow_mut().insert(Box::new(call));
-        self.push(time, Event::Call(key));
+        self.push(time, KernelEvent::Call(key));
     }
 
     /// Wakes a waiting task: it runs before the next event.
@@ -235,7 +235,7 @@ impl Sim {
     /// Wakes a task at `time`.
     pub(crate) fn wake_at(&self, time: Time, wakeup: Wakeup) {
         match wakeup {
-            Wakeup::Task(id) => self.push(time, Event::Wake(id)),
+            Wakeup::Task(id) => self.push(time, KernelEvent::Wake(id)),
             Wakeup::Foreign(waker) => self.at(time, |_| waker.wake()),
         }
     }
@@ -318,12 +318,12 @@ impl Sim {
         self.0.now.set(time);
         self.0.events.set(self.0.events.get() + 1);
         match event {
-            Event::Wake(id) => self.0.tasks.borrow_mut().wake(id),
-            Event::Component(ComponentId(id), word) => {
+            KernelEvent::Wake(id) => self.0.tasks.borrow_mut().wake(id),
+            KernelEvent::Component(ComponentId(id), word) => {
                 let component = Rc::clone(&self.0.components.borrow()[usize::from(id)]);
                 component.handle(self, word);
             }
-            Event::Call(key) => {
+            KernelEvent::Call(key) => {
                 let call = self.0.calls.borrow_mut().remove(key);
                 if let Some(call) = call {
                     call(self);
@@ -345,7 +345,7 @@ impl Sim {
             let mut words = [0; BATCH];
             let (mut count, mut component) = (0, None);
             for &(_, event) in batch {
-                if let Event::Component(ComponentId(id), word) = event
+                if let KernelEvent::Component(ComponentId(id), word) = event
                     && *component.get_or_insert(id) == id
                 {
                     words[count] = word;
@@ -390,7 +390,7 @@ impl Sim {
         Err(SimError::Deadlock { at: self.now(), stuck: stuck.collect() })
     }
 
-    fn push(&self, time: Time, event: Event) {
+    fn push(&self, time: Time, event: KernelEvent) {
         self.0.queue.borrow_mut().push(time.max(self.now()), event);
     }
 }

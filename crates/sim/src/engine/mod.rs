@@ -40,8 +40,8 @@ mod trace;
 
 pub use hikyaku_nic::random::Random;
 pub(crate) use kernel::BATCH;
-pub use kernel::{Component, ComponentId, Delay, Progress, Sim, Simulation, Stage};
+pub use kernel::{Component, ComponentId, Delay, PrefetchStage, Progress, Sim, Simulation};
 pub use queue::EventQueue;
-pub use sync::{Mailbox, Receive, Server, Signal, Wait};
+pub use sync::{Mailbox, MailboxReceive, Server, Signal, SignalWait};
 pub use task::{TaskId, TaskName, Wakeup};
-pub use trace::{Record, RecordKind, Trace};
+pub use trace::{RecordKind, Trace, TraceRecord};

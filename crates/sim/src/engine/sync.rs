@@ -63,20 +63,20 @@ impl Signal {
     }
 
     /// Waits until the signal has been raised `count` times altogether.
-    pub fn reaches(&self, count: u64) -> Wait {
-        Wait { signal: self.clone(), count }
+    pub fn reaches(&self, count: u64) -> SignalWait {
+        SignalWait { signal: self.clone(), count }
     }
 }
 
 /// Waits for a signal; [`Signal::reaches`].
 #[derive(Debug)]
 #[must_use = "nothing waits until this is awaited"]
-pub struct Wait {
+pub struct SignalWait {
     signal: Signal,
     count: u64,
 }
 
-impl Future for Wait {
+impl Future for SignalWait {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -157,8 +157,8 @@ impl<T> Mailbox<T> {
     }
 
     /// Waits for the oldest item.
-    pub fn receive(&self) -> Receive<'_, T> {
-        Receive { mailbox: self }
+    pub fn receive(&self) -> MailboxReceive<'_, T> {
+        MailboxReceive { mailbox: self }
     }
 
     /// How many items wait.
@@ -175,11 +175,11 @@ impl<T> Mailbox<T> {
 /// Waits for an item; [`Mailbox::receive`].
 #[derive(Debug)]
 #[must_use = "nothing is taken until this is awaited"]
-pub struct Receive<'m, T> {
+pub struct MailboxReceive<'m, T> {
     mailbox: &'m Mailbox<T>,
 }
 
-impl<T> Future for Receive<'_, T> {
+impl<T> Future for MailboxReceive<'_, T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {

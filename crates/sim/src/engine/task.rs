@@ -59,7 +59,7 @@ pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
 
 /// One task of the table: a cache line. Its name lies elsewhere, since only reports need it.
 #[repr(align(64))]
-struct Task {
+struct TaskLine {
     /// The future and its waker; taken out while it is polled.
     run: Option<(Body, Waker)>,
     /// The object that it waits for, as named by that object.
@@ -75,8 +75,8 @@ const LINES: usize = 12;
 
 /// All tasks, and the queue of those to be polled.
 #[derive(Default)]
-pub(crate) struct Tasks {
-    table: Slab<Task>,
+pub(crate) struct TaskTable {
+    table: Slab<TaskLine>,
     /// By number: the name of the current or last task.
     names: Vec<TaskName>,
     ready: VecDeque<TaskId>,
@@ -84,15 +84,15 @@ pub(crate) struct Tasks {
     pub(crate) unfinished: usize,
     /// The task being polled, and the address of its waker's data, which identifies its waker.
     current: Option<(TaskId, *const ())>,
-    foreign: Arc<Foreign>,
+    foreign: Arc<WokenTasks>,
 }
 
-impl Tasks {
+impl TaskTable {
     pub(crate) fn spawn(&mut self, name: TaskName, service: bool, body: Body) -> TaskId {
         let number = self.table.next_key();
         let foreign = Arc::clone(&self.foreign);
         let waker = Waker::from(Arc::new(TaskWaker { id: TaskId(number), foreign }));
-        let task = Task { run: Some((body, waker)), waits_for: "", ready: false, service };
+        let task = TaskLine { run: Some((body, waker)), waits_for: "", ready: false, service };
         self.table.insert(task);
         match self.names.get_mut(number as usize) {
             Some(place) => *place = name,
@@ -186,12 +186,12 @@ impl Tasks {
 
 /// Tasks woken through a `Waker`.
 #[derive(Default)]
-struct Foreign {
+struct WokenTasks {
     any: AtomicBool,
     woken: Mutex<Vec<TaskId>>,
 }
 
-impl Foreign {
+impl WokenTasks {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TaskId>> {
         // A list of numbers is valid even after a panic of the lock's holder.
         self.woken.lock().unwrap_or_else(PoisonError::into_inner)
@@ -200,7 +200,7 @@ impl Foreign {
 
 struct TaskWaker {
     id: TaskId,
-    foreign: Arc<Foreign>,
+    foreign: Arc<WokenTasks>,
 }
 
 impl Wake for TaskWaker {

@@ -37,7 +37,7 @@ pub enum RecordKind {
 /// One line of a trace. Records are in causal order. A rank that computes ahead of the others' time
 /// records times ahead of theirs, so a timeline sorts by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct TraceRecord {
     /// The time.
     pub time: Time,
     /// The kind.
@@ -54,7 +54,7 @@ pub struct Record {
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     digest: Option<u64>,
-    records: Option<Vec<Record>>,
+    records: Option<Vec<TraceRecord>>,
     limit: usize,
     dropped: u64,
     /// Names of phases, by number.
@@ -86,7 +86,7 @@ impl Trace {
     }
 
     /// The records kept.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[TraceRecord] {
         self.records.as_deref().unwrap_or_default()
     }
 
@@ -110,9 +110,9 @@ impl Trace {
     }
 
     /// Adds a record.
-    pub fn add(&mut self, record: Record) {
+    pub fn add(&mut self, record: TraceRecord) {
         let Some(digest) = &mut self.digest else { return };
-        let Record { time, kind, who, whom, what } = record;
+        let TraceRecord { time, kind, who, whom, what } = record;
         let parties = u64::from(who) << 32 | u64::from(whom);
         for word in [time.picoseconds(), kind as u64, parties, what] {
             // FNV-1a over words, with a rotation so that high bits reach low ones.
@@ -130,8 +130,8 @@ impl Trace {
 mod tests {
     use super::*;
 
-    fn record(what: u64) -> Record {
-        Record { time: Time::ZERO, kind: RecordKind::Send, who: 0, whom: 1, what }
+    fn record(what: u64) -> TraceRecord {
+        TraceRecord { time: Time::ZERO, kind: RecordKind::Send, who: 0, whom: 1, what }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::rc::Weak;
 use hikyaku_nic::time::Time;
 
 use super::config::HostCosts;
-use crate::engine::Stage;
+use crate::engine::PrefetchStage;
 use crate::topology::Node;
 
 /// A message as an interface sees it: bytes from node to node.
@@ -94,7 +94,7 @@ pub trait Consignee {
 
     /// Messages will soon arrive: a [`prepare`](crate::engine::Component::prepare) of the engine,
     /// from the second stage on.
-    fn prepare(&self, messages: &[Coming], stage: Stage) {
+    fn prepare(&self, messages: &[Coming], stage: PrefetchStage) {
         let _ = (messages, stage);
     }
 }

@@ -11,14 +11,14 @@ use std::num::NonZeroU32;
 use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
 
-use super::request::{Arrival, Message};
-use crate::engine::{Stage, Wakeup};
+use super::request::{ReceiveArrival, ReceivedMessage};
+use crate::engine::{PrefetchStage, Wakeup};
 use crate::slab::{NONE, Slab};
 
 /// A message from its send to its receive.
 #[derive(Debug)]
 #[repr(align(32))]
-pub(super) struct InFlight {
+pub(super) struct MessageInFlight {
     /// One more than the destination's rank, so that a place of the table needs no mark.
     destination: NonZeroU32,
     /// The send request that waits for the departure; `NONE` if none does.
@@ -30,12 +30,12 @@ pub(super) struct InFlight {
     data: Option<Box<Box<[u8]>>>,
 }
 
-impl InFlight {
+impl MessageInFlight {
     /// A message to a rank, without a send request that waits for its departure.
-    pub(super) fn new(destination: u32, message: Message) -> InFlight {
-        let Message { source, tag, bytes, data } = message;
+    pub(super) fn new(destination: u32, message: ReceivedMessage) -> MessageInFlight {
+        let ReceivedMessage { source, tag, bytes, data } = message;
         let destination = NonZeroU32::MIN.saturating_add(destination);
-        InFlight { destination, send: NONE, source, tag, bytes, data: data.map(Box::new) }
+        MessageInFlight { destination, send: NONE, source, tag, bytes, data: data.map(Box::new) }
     }
 
     pub(super) fn destination(&self) -> u32 {
@@ -51,15 +51,15 @@ impl InFlight {
     }
 
     /// The message for the receiver.
-    fn into_message(self) -> Message {
-        let InFlight { source, tag, bytes, data, .. } = self;
-        Message { source, tag, bytes, data: data.map(|data| *data) }
+    fn into_message(self) -> ReceivedMessage {
+        let MessageInFlight { source, tag, bytes, data, .. } = self;
+        ReceivedMessage { source, tag, bytes, data: data.map(|data| *data) }
     }
 }
 
 /// Which messages a receive takes; `None` takes any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Selector {
+pub(super) struct ReceiveSelector {
     pub(super) source: Option<u32>,
     pub(super) tag: Option<i32>,
 }
@@ -119,8 +119,8 @@ struct UnexpectedMessage {
 const ANY: u32 = u32::MAX;
 
 impl WaitingReceive {
-    fn new(selector: Selector, receive: u32) -> WaitingReceive {
-        let Selector { source, tag } = selector;
+    fn new(selector: ReceiveSelector, receive: u32) -> WaitingReceive {
+        let ReceiveSelector { source, tag } = selector;
         let any_tag = tag.is_none();
         WaitingReceive { source: source.unwrap_or(ANY), tag: tag.unwrap_or(0), any_tag, receive }
     }
@@ -144,7 +144,7 @@ impl WaitingReceive {
 /// The entries that the lists of all ranks refer to.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub(super) messages: Slab<InFlight>,
+    pub(super) messages: Slab<MessageInFlight>,
     pub(super) receives: Slab<PostedReceive>,
 }
 
@@ -152,7 +152,7 @@ impl Lists {
     /// A message has arrived. The oldest receive that takes it gets it, and its task is returned to
     /// be woken; without such a receive the message is kept.
     pub(super) fn arrive(&mut self, tables: &mut Tables, key: u32, now: Time) -> Option<Wakeup> {
-        let InFlight { source, tag, .. } = tables.messages[key];
+        let MessageInFlight { source, tag, .. } = tables.messages[key];
         let found = self.posted.iter().position(|waiting| waiting.takes(source, tag));
         let Some(waiting) = found.and_then(|place| self.posted.remove(place)) else {
             self.unexpected.push_back(UnexpectedMessage { source, tag, message: key });
@@ -165,15 +165,19 @@ impl Lists {
 
     /// A receive is posted: the oldest unexpected message that it takes, or its own number in the
     /// table.
-    pub(super) fn post(&mut self, tables: &mut Tables, selector: Selector) -> Arrival {
+    pub(super) fn post(
+        &mut self,
+        tables: &mut Tables,
+        selector: ReceiveSelector,
+    ) -> ReceiveArrival {
         let waiting = WaitingReceive::new(selector, tables.receives.next_key());
         let takes = |message: &UnexpectedMessage| waiting.takes(message.source, message.tag);
         let found = self.unexpected.iter().position(takes);
         if let Some(entry) = found.and_then(|place| self.unexpected.remove(place)) {
-            return Arrival::Here(entry.message);
+            return ReceiveArrival::Here(entry.message);
         }
         self.posted.push_back(waiting);
-        Arrival::Awaited(tables.receives.insert(PostedReceive::default()))
+        ReceiveArrival::Awaited(tables.receives.insert(PostedReceive::default()))
     }
 
     /// Withdraws a receive whose result is not wanted.
@@ -190,10 +194,10 @@ impl Lists {
     /// Prefetches the memory that the arrival of a message needs: the list, and then the receive
     /// that matches unless another comes in between, and the one behind it, which the rank may well
     /// wait for next.
-    pub(super) fn prepare(&self, tables: &Tables, key: u32, stage: Stage) {
+    pub(super) fn prepare(&self, tables: &Tables, key: u32, stage: PrefetchStage) {
         match (stage, self.posted.front(), tables.messages.get(key)) {
-            (Stage::Third, Some(first), _) => prefetch_for_write(first),
-            (Stage::Fourth, _, Some(&InFlight { source, tag, .. })) => {
+            (PrefetchStage::Third, Some(first), _) => prefetch_for_write(first),
+            (PrefetchStage::Fourth, _, Some(&MessageInFlight { source, tag, .. })) => {
                 let others = self.posted.iter().skip_while(|waiting| !waiting.takes(source, tag));
                 others.take(2).for_each(|waiting| tables.receives.prepare(waiting.receive));
             }
@@ -214,8 +218,8 @@ impl Lists {
 
 impl Tables {
     /// A message that had arrived before its receive.
-    pub(super) fn unexpected(&mut self, key: u32) -> Option<Message> {
-        self.messages.remove(key).map(InFlight::into_message)
+    pub(super) fn unexpected(&mut self, key: u32) -> Option<ReceivedMessage> {
+        self.messages.remove(key).map(MessageInFlight::into_message)
     }
 
     /// Whether a receive has been matched.
@@ -224,7 +228,7 @@ impl Tables {
     }
 
     /// The message of a receive that was matched, and when it was complete.
-    pub(super) fn collect(&mut self, receive: u32) -> Option<(Message, Time)> {
+    pub(super) fn collect(&mut self, receive: u32) -> Option<(ReceivedMessage, Time)> {
         let (key, time) = self.receives[receive].matched()?;
         self.receives.remove(receive);
         self.messages.remove(key).map(|flight| (flight.into_message(), time))
@@ -236,22 +240,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn message(source: u32, tag: i32, bytes: u64) -> Message {
-        Message { source, tag, bytes, data: None }
+    fn message(source: u32, tag: i32, bytes: u64) -> ReceivedMessage {
+        ReceivedMessage { source, tag, bytes, data: None }
     }
 
-    fn flight(message: Message) -> InFlight {
-        InFlight::new(0, message)
+    fn flight(message: ReceivedMessage) -> MessageInFlight {
+        MessageInFlight::new(0, message)
     }
 
     /// The number of a receive that found no message.
-    fn number(arrival: Arrival) -> u32 {
-        let Arrival::Awaited(number) = arrival else { panic!("{arrival:?}") };
+    fn number(arrival: ReceiveArrival) -> u32 {
+        let ReceiveArrival::Awaited(number) = arrival else { panic!("{arrival:?}") };
         number
     }
 
-    fn select(source: Option<u32>, tag: Option<i32>) -> Selector {
-        Selector { source, tag }
+    fn select(source: Option<u32>, tag: Option<i32>) -> ReceiveSelector {
+        ReceiveSelector { source, tag }
     }
 
     #[test]
@@ -271,10 +275,13 @@ mod tests {
 
     #[test]
     fn entries_of_the_tables_are_half_a_cache_line() {
-        assert_eq!([Slab::<InFlight>::PLACE_BYTES, Slab::<PostedReceive>::PLACE_BYTES], [32; 2]);
+        assert_eq!(
+            [Slab::<MessageInFlight>::PLACE_BYTES, Slab::<PostedReceive>::PLACE_BYTES],
+            [32; 2]
+        );
         let data = Some(vec![1, 2, 3].into_boxed_slice());
-        let whole = Message { source: 5, tag: -1, bytes: 3, data };
-        let kept = InFlight::new(u32::MAX - 1, whole.clone());
+        let whole = ReceivedMessage { source: 5, tag: -1, bytes: 3, data };
+        let kept = MessageInFlight::new(u32::MAX - 1, whole.clone());
         assert_eq!((kept.destination(), kept.source(), kept.bytes()), (u32::MAX - 1, 5, 3));
         assert_eq!(kept.into_message(), whole);
     }
@@ -320,10 +327,12 @@ mod tests {
                         lists.arrive(&mut tables, key, Time::ZERO);
                     }
                 }
-                let number = |taken: Arrival| match taken {
-                    Arrival::Here(key) => tables.unexpected(key).map(|message| message.bytes),
-                    Arrival::Awaited(key) => tables.collect(key).map(|(message, _)| message.bytes),
-                    Arrival::Taken => None,
+                let number = |taken: ReceiveArrival| match taken {
+                    ReceiveArrival::Here(key) => tables.unexpected(key).map(|found| found.bytes),
+                    ReceiveArrival::Awaited(key) => {
+                        tables.collect(key).map(|(message, _)| message.bytes)
+                    }
+                    ReceiveArrival::Taken => None,
                 };
                 taken.into_iter().map(number).collect::<Vec<_>>()
             };

@@ -41,8 +41,8 @@ pub use carrier::{Carrier, Coming, Consignee, Multicast, Parcel};
 pub use config::{HostCosts, JobConfig, MemoryPath, Payload};
 pub use plain::{PacketFormat, PlainInterface};
 pub use rank::{Content, Entered, Rank};
-pub use request::{Message, RecvRequest, SendRequest, WaitAll};
-pub use state::{Job, Place, Report, Results, Totals, Usage};
+pub use request::{ReceivedMessage, RecvRequest, SendRequest, WaitAll};
+pub use state::{ChainPlace, Job, JobReport, JobResults, Totals, Usage};
 
 /// How many blocking sends a rank may be ahead of the engine.
 pub const AHEAD: u32 = 64;

@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use hikyaku_nic::time::Time;
 
 use super::carrier::{Carrier, Coming, Consignee, Parcel};
-use crate::engine::{BATCH, Sim, Stage};
+use crate::engine::{BATCH, PrefetchStage, Sim};
 use crate::network::{Listener, Network, Packet};
 use crate::topology::Node;
 
@@ -36,14 +36,14 @@ pub struct PlainInterface {
     format: PacketFormat,
     takes_ahead: bool,
     /// By node: the messages that wait to leave, the one in progress first.
-    queues: RefCell<Vec<VecDeque<Outgoing>>>,
+    queues: RefCell<Vec<VecDeque<DepartingMessage>>>,
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
     this: Weak<PlainInterface>,
 }
 
 /// A message that has not left completely.
 #[derive(Debug, Clone, Copy)]
-struct Outgoing {
+struct DepartingMessage {
     parcel: Parcel,
     /// Bytes of payload not yet handed to the network.
     left: u64,
@@ -121,7 +121,7 @@ impl Carrier for PlainInterface {
         }
         let mut queues = self.queues.borrow_mut();
         let queue = &mut queues[parcel.source as usize];
-        queue.push_back(Outgoing { parcel, left: parcel.bytes });
+        queue.push_back(DepartingMessage { parcel, left: parcel.bytes });
         let idle = queue.len() == 1;
         drop(queues);
         if idle {
@@ -150,7 +150,7 @@ impl Listener for PlainInterface {
         self.pump(packet.source);
     }
 
-    fn prepare(&self, packets: &[Packet], stage: Stage) {
+    fn prepare(&self, packets: &[Packet], stage: PrefetchStage) {
         let Some(consignee) = self.consignee() else { return };
         let mut coming = [Coming { token: 0, destination: 0 }; BATCH];
         let whole = packets.iter().filter(|packet| packet.token & 1 == 1);

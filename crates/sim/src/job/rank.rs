@@ -7,9 +7,9 @@ use hikyaku_nic::time::Time;
 
 use super::AHEAD;
 use super::config::Payload;
-use super::matching::Selector;
-use super::request::{Message, RecvRequest, SendRequest, WaitAll};
-use super::state::{JobState, Place};
+use super::matching::ReceiveSelector;
+use super::request::{ReceivedMessage, RecvRequest, SendRequest, WaitAll};
+use super::state::{ChainPlace, JobState};
 use crate::engine::Sim;
 use crate::error::SimError;
 
@@ -134,7 +134,7 @@ impl Rank {
         tag: i32,
         content: impl Into<Content<'b>>,
     ) -> Result<SendRequest, SimError> {
-        self.isend_at(to, tag, content, Place::First)
+        self.isend_at(to, tag, content, ChainPlace::First)
     }
 
     /// Starts to send a message that stands there in a chain, of which the processor starts the
@@ -147,7 +147,7 @@ impl Rank {
         to: u32,
         tag: i32,
         content: impl Into<Content<'b>>,
-        place: Place,
+        place: ChainPlace,
     ) -> Result<SendRequest, SimError> {
         let departure = self.job.send(self.rank, to, tag, (content.into(), place))?;
         Ok(SendRequest { job: Rc::clone(&self.job), rank: self.rank, departure })
@@ -196,7 +196,7 @@ impl Rank {
 
     /// Starts to receive; `None` takes any source or any tag (MPI 5.0 §3.7.2).
     pub fn irecv(&self, from: Option<u32>, tag: Option<i32>) -> RecvRequest {
-        let arrival = self.job.receive(self.rank, Selector { source: from, tag });
+        let arrival = self.job.receive(self.rank, ReceiveSelector { source: from, tag });
         RecvRequest { job: Rc::clone(&self.job), rank: self.rank, arrival }
     }
 
@@ -208,7 +208,7 @@ impl Rank {
     }
 
     /// Receives (MPI 5.0 §3.2.4).
-    pub async fn recv(&self, from: Option<u32>, tag: Option<i32>) -> Message {
+    pub async fn recv(&self, from: Option<u32>, tag: Option<i32>) -> ReceivedMessage {
         self.irecv(from, tag).await
     }
 }

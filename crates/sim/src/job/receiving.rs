@@ -4,24 +4,28 @@ use std::task::Context;
 
 use hikyaku_nic::time::Time;
 
-use super::matching::Selector;
-use super::request::{Arrival, Message};
+use super::matching::ReceiveSelector;
+use super::request::{ReceiveArrival, ReceivedMessage};
 use super::state::{JobState, MESSAGE, Totals};
 use crate::engine::RecordKind;
 
 impl JobState {
-    pub(super) fn receive(&self, rank: u32, selector: Selector) -> Arrival {
+    pub(super) fn receive(&self, rank: u32, selector: ReceiveSelector) -> ReceiveArrival {
         let lists = &mut self.ranks.borrow_mut()[rank as usize].lists;
         lists.post(&mut self.tables.borrow_mut(), selector)
     }
 
     /// A message that had arrived before its receive was posted, at a time that has passed.
-    pub(super) fn unexpected(&self, key: u32) -> Option<(Message, Time)> {
+    pub(super) fn unexpected(&self, key: u32) -> Option<(ReceivedMessage, Time)> {
         self.tables.borrow_mut().unexpected(key).map(|message| (message, Time::ZERO))
     }
 
     /// The message of a posted receive and when it was complete, if it is.
-    pub(super) fn arrival(&self, key: u32, context: &Context<'_>) -> Option<(Message, Time)> {
+    pub(super) fn arrival(
+        &self,
+        key: u32,
+        context: &Context<'_>,
+    ) -> Option<(ReceivedMessage, Time)> {
         let mut tables = self.tables.borrow_mut();
         let matched = tables.collect(key);
         if matched.is_none() {
@@ -42,17 +46,17 @@ impl JobState {
     }
 
     /// The message of a posted receive and when it was complete, if it is.
-    pub(super) fn collect(&self, receive: u32) -> Option<(Message, Time)> {
+    pub(super) fn collect(&self, receive: u32) -> Option<(ReceivedMessage, Time)> {
         self.tables.borrow_mut().collect(receive)
     }
 
     /// A receive returns a message that had arrived at `arrived`.
-    pub(super) fn received(&self, rank: u32, message: &Message, arrived: Time) {
+    pub(super) fn received(&self, rank: u32, message: &ReceivedMessage, arrived: Time) {
         self.received_by(rank, message, arrived.max(self.sim.now()));
     }
 
     /// The same by the rank's own time, not the engine's.
-    pub(super) fn received_by(&self, rank: u32, message: &Message, arrived: Time) {
+    pub(super) fn received_by(&self, rank: u32, message: &ReceivedMessage, arrived: Time) {
         self.catch_up(rank, arrived);
         let span = match self.are_together(rank, message.source) {
             true => self.config.host.receive,

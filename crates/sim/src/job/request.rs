@@ -11,7 +11,7 @@ use super::state::JobState;
 
 /// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct ReceivedMessage {
     /// The rank that sent it.
     pub source: u32,
     /// Its tag.
@@ -71,13 +71,13 @@ impl Drop for SendRequest {
 pub struct RecvRequest {
     pub(super) job: Rc<JobState>,
     pub(super) rank: u32,
-    pub(super) arrival: Arrival,
+    pub(super) arrival: ReceiveArrival,
 }
 
 /// The message of a receive. It stays in the job's table until it is taken, so that a request is
 /// small: programs keep dozens of them.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Arrival {
+pub(super) enum ReceiveArrival {
     /// It was already there: its number.
     Here(u32),
     /// Number of the receive in the job's table.
@@ -87,19 +87,19 @@ pub(super) enum Arrival {
 }
 
 impl Future for RecvRequest {
-    type Output = Message;
+    type Output = ReceivedMessage;
 
     /// # Panics
     /// When polled again after it was ready.
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Message> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ReceivedMessage> {
         let rank = self.rank;
         let matched = match self.arrival {
-            Arrival::Here(message) => self.job.unexpected(message),
-            Arrival::Awaited(receive) => self.job.arrival(receive, context),
-            Arrival::Taken => panic!("a receive is polled again after it gave its message"),
+            ReceiveArrival::Here(message) => self.job.unexpected(message),
+            ReceiveArrival::Awaited(receive) => self.job.arrival(receive, context),
+            ReceiveArrival::Taken => panic!("a receive is polled again after it gave its message"),
         };
         let Some((message, arrived)) = matched else { return Poll::Pending };
-        self.arrival = Arrival::Taken;
+        self.arrival = ReceiveArrival::Taken;
         self.job.received(rank, &message, arrived);
         Poll::Ready(message)
     }
@@ -117,20 +117,22 @@ pub struct WaitAll<'r> {
 }
 
 impl Future for WaitAll<'_> {
-    type Output = Vec<Message>;
+    type Output = Vec<ReceivedMessage>;
 
     /// Waits at the last receive without a message, since messages mostly come in the order of
     /// their receives: then the rank is woken once and not by each of them.
     ///
     /// # Panics
     /// When one of the receives has returned its message already.
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<Message>> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<ReceivedMessage>> {
         let WaitAll { job, rank, requests, since } = self.get_mut();
         let open = |request: &&RecvRequest| match request.arrival {
-            Arrival::Awaited(receive) => !job.has_arrived(receive),
-            Arrival::Here(_) | Arrival::Taken => false,
+            ReceiveArrival::Awaited(receive) => !job.has_arrived(receive),
+            ReceiveArrival::Here(_) | ReceiveArrival::Taken => false,
         };
-        if let Some(Arrival::Awaited(last)) = requests.iter().rev().find(open).map(|r| r.arrival) {
+        if let Some(ReceiveArrival::Awaited(last)) =
+            requests.iter().rev().find(open).map(|r| r.arrival)
+        {
             job.wake_for(last, context);
             return Poll::Pending;
         }
@@ -138,11 +140,11 @@ impl Future for WaitAll<'_> {
         // had waited for one after the other.
         job.catch_up(*rank, *since);
         let messages = requests.drain(..).map(|mut request| {
-            let arrival = std::mem::replace(&mut request.arrival, Arrival::Taken);
+            let arrival = std::mem::replace(&mut request.arrival, ReceiveArrival::Taken);
             let matched = match arrival {
-                Arrival::Here(message) => job.unexpected(message),
-                Arrival::Awaited(receive) => job.collect(receive),
-                Arrival::Taken => None,
+                ReceiveArrival::Here(message) => job.unexpected(message),
+                ReceiveArrival::Awaited(receive) => job.collect(receive),
+                ReceiveArrival::Taken => None,
             };
             let (message, arrived) = matched.expect("a receive gives its message once");
             job.received_by(*rank, &message, arrived);
@@ -155,9 +157,9 @@ impl Future for WaitAll<'_> {
 impl Drop for RecvRequest {
     fn drop(&mut self) {
         match self.arrival {
-            Arrival::Here(message) => drop(self.job.unexpected(message)),
-            Arrival::Awaited(receive) => self.job.withdraw(self.rank, receive),
-            Arrival::Taken => {}
+            ReceiveArrival::Here(message) => drop(self.job.unexpected(message)),
+            ReceiveArrival::Awaited(receive) => self.job.withdraw(self.rank, receive),
+            ReceiveArrival::Taken => {}
         }
     }
 }

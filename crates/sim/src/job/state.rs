@@ -11,11 +11,11 @@ use hikyaku_nic::time::Time;
 
 use super::carrier::{Carrier, Coming, Consignee, Parcel};
 use super::config::{HostCosts, JobConfig, Payload};
-use super::matching::{InFlight, Lists, Tables};
+use super::matching::{Lists, MessageInFlight, Tables};
 use super::rank::{Content, Rank};
-use super::request::{Departure, Message};
+use super::request::{Departure, ReceivedMessage};
 use crate::engine::{
-    Component, ComponentId, Record, RecordKind, Sim, Stage, TaskId, TaskName, Wakeup,
+    Component, ComponentId, PrefetchStage, RecordKind, Sim, TaskId, TaskName, TraceRecord, Wakeup,
 };
 use crate::error::SimError;
 use crate::slab::{NONE, Slab};
@@ -33,7 +33,7 @@ pub struct Job(Rc<JobState>);
 
 /// The report of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report<R> {
+pub struct JobReport<R> {
     /// The result of each rank's program.
     pub results: Vec<R>,
     /// When each rank ended, by its own time.
@@ -100,7 +100,7 @@ const _: () = assert!(size_of::<RankState>() == 128);
 
 /// Where a message stands in what its rank sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ChainPlace {
     /// By itself, or the first of a chain: it pays for the start.
     First,
     /// Behind another one of its chain.
@@ -177,12 +177,12 @@ impl Job {
     }
 
     /// Starts the program on every rank; [`Sim::run`] then runs it.
-    pub fn launch<F, R>(&self, program: impl Fn(Rank) -> F) -> Results<R>
+    pub fn launch<F, R>(&self, program: impl Fn(Rank) -> F) -> JobResults<R>
     where
         F: Future<Output = R> + 'static,
         R: 'static,
     {
-        let results = Results(Rc::new(RefCell::new(Vec::new())));
+        let results = JobResults(Rc::new(RefCell::new(Vec::new())));
         results.0.borrow_mut().resize_with(self.0.config.ranks as usize, || None);
         for index in 0..self.0.config.ranks {
             let body = program(self.rank(index));
@@ -202,7 +202,7 @@ impl Job {
     ///
     /// # Errors
     /// [`SimError::Deadlock`] with what each rank waits for; [`SimError::Stopped`].
-    pub fn run<F, R>(&self, program: impl Fn(Rank) -> F) -> Result<Report<R>, SimError>
+    pub fn run<F, R>(&self, program: impl Fn(Rank) -> F) -> Result<JobReport<R>, SimError>
     where
         F: Future<Output = R> + 'static,
         R: 'static,
@@ -214,16 +214,16 @@ impl Job {
     }
 
     /// The report of a run in which every rank has ended. Results are returned once.
-    pub fn report<R>(&self, results: &Results<R>) -> Report<R> {
+    pub fn report<R>(&self, results: &JobResults<R>) -> JobReport<R> {
         let ended = results.0.take().into_iter().flatten();
         let (results, ends): (Vec<R>, Vec<Time>) = ended.unzip();
         let end = ends.iter().copied().max().unwrap_or_default();
-        Report { results, ends, end, totals: self.totals() }
+        JobReport { results, ends, end, totals: self.totals() }
     }
 
     /// The state of every rank so far, whether the run has ended or not: when it ended or how far
     /// its own time has come, its work, and its result. Results are returned once.
-    pub fn progress<R>(&self, results: &Results<R>) -> Vec<(Time, Usage, Option<R>)> {
+    pub fn progress<R>(&self, results: &JobResults<R>) -> Vec<(Time, Usage, Option<R>)> {
         let ended = results.0.take();
         let of = |(rank, ended): (u32, Ended<R>)| match ended {
             Some((result, end)) => (end, self.usage(rank), Some(result)),
@@ -249,14 +249,14 @@ impl Job {
 
 /// The results of a program's ranks; [`Job::launch`].
 #[derive(Debug)]
-pub struct Results<R>(Rc<RefCell<Vec<Ended<R>>>>);
+pub struct JobResults<R>(Rc<RefCell<Vec<Ended<R>>>>);
 
 /// The result of a rank's program and its time, once it has ended.
 type Ended<R> = Option<(R, Time)>;
 
-impl<R> Clone for Results<R> {
+impl<R> Clone for JobResults<R> {
     fn clone(&self) -> Self {
-        Results(Rc::clone(&self.0))
+        JobResults(Rc::clone(&self.0))
     }
 }
 
@@ -299,7 +299,7 @@ impl Consignee for JobState {
         }
     }
 
-    fn prepare(&self, messages: &[Coming], stage: Stage) {
+    fn prepare(&self, messages: &[Coming], stage: PrefetchStage) {
         if self.config.ranks_per_node > 1 {
             // The rank is not known without a search.
             return;
@@ -310,16 +310,16 @@ impl Consignee for JobState {
                 continue;
             };
             match stage {
-                Stage::First => {}
-                Stage::Second => {
+                PrefetchStage::First => {}
+                PrefetchStage::Second => {
                     tables.messages.prepare(key);
                     let first = std::ptr::from_ref(rank).cast::<u8>();
                     prefetch_for_write(first);
                     prefetch_for_write(first.wrapping_add(64));
                 }
-                Stage::Third | Stage::Fourth => {
+                PrefetchStage::Third | PrefetchStage::Fourth => {
                     rank.lists.prepare(&tables, key, stage);
-                    self.sim.prepare_task(TaskId(rank.task), stage == Stage::Fourth);
+                    self.sim.prepare_task(TaskId(rank.task), stage == PrefetchStage::Fourth);
                 }
             }
         }
@@ -415,7 +415,7 @@ impl JobState {
         from: u32,
         to: u32,
         tag: i32,
-        (content, place): (Content<'_>, Place),
+        (content, place): (Content<'_>, ChainPlace),
     ) -> Result<Departure, SimError> {
         let size = self.config.ranks;
         if to >= size {
@@ -425,8 +425,8 @@ impl JobState {
         let key = self.enter(from, to, tag, content)?;
         let span = match (self.are_together(from, to), place) {
             (true, _) => self.config.host.send,
-            (false, Place::First) => self.host(bytes).send,
-            (false, Place::Chained) => self.config.host.send + self.carrier.chained(bytes),
+            (false, ChainPlace::First) => self.host(bytes).send,
+            (false, ChainPlace::Chained) => self.config.host.send + self.carrier.chained(bytes),
         };
         let count = |totals: &mut Totals| {
             totals.sent += 1;
@@ -446,13 +446,13 @@ impl JobState {
             (Payload::Carried, Content::Bytes(bytes)) => Some(bytes.into()),
             _ => None,
         };
-        let message = Message { source: from, tag, bytes, data };
+        let message = ReceivedMessage { source: from, tag, bytes, data };
         let messages = &mut self.tables.borrow_mut().messages;
         let limit = self.config.in_flight.min(MOST_IN_FLIGHT);
         if messages.len() >= limit {
             return Err(SimError::TooManyMessages { limit });
         }
-        Ok(messages.insert(InFlight::new(to, message)))
+        Ok(messages.insert(MessageInFlight::new(to, message)))
     }
 
     /// Whether a message of a rank can be copied to all others by the network.
@@ -605,7 +605,7 @@ impl JobState {
 
     pub(super) fn record(&self, time: Time, kind: RecordKind, who: u32, whom: u32, what: u64) {
         if self.traced {
-            self.sim.trace().add(Record { time, kind, who, whom, what });
+            self.sim.trace().add(TraceRecord { time, kind, who, whom, what });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
-use super::{Flow, Interface, Links, Machine, Shape};
+use super::{ContentionModel, Interface, LinkCosts, Machine, NetworkShape};
 use crate::engine::Sim;
 use crate::job::Carrier;
 use crate::model::cenju4::Synchronisation;
@@ -55,7 +55,7 @@ impl Machine {
             }
             Interface::Cenju4(costs) => {
                 let buffer = self.links.buffer;
-                let carrier = cenju4::Interfaces::new(sim, costs, self.topology(), buffer);
+                let carrier = cenju4::CenjuInterfaces::new(sim, costs, self.topology(), buffer);
                 let network = carrier.network();
                 over(carrier, network)
             }
@@ -100,20 +100,22 @@ impl Machine {
     /// The network's shape with its routing. It has at least [`Machine::nodes`] nodes.
     pub fn topology(&self) -> Rc<dyn Topology> {
         match &self.shape {
-            Shape::Switch => Rc::new(Switch::new(self.nodes)),
-            Shape::Hub => Rc::new(Hub::new(self.nodes)),
-            Shape::HyperCrossbar(extent) => Rc::new(HyperCrossbar::new(extent)),
-            Shape::Multistage => Rc::new(Multistage::new(self.nodes)),
-            Shape::Torus(extent) => Rc::new(Grid::torus(extent)),
-            Shape::Mesh(extent) => Rc::new(Grid::mesh(extent)),
-            Shape::Tofu([x, y, z]) => {
+            NetworkShape::Switch => Rc::new(Switch::new(self.nodes)),
+            NetworkShape::Hub => Rc::new(Hub::new(self.nodes)),
+            NetworkShape::HyperCrossbar(extent) => Rc::new(HyperCrossbar::new(extent)),
+            NetworkShape::Multistage => Rc::new(Multistage::new(self.nodes)),
+            NetworkShape::Torus(extent) => Rc::new(Grid::torus(extent)),
+            NetworkShape::Mesh(extent) => Rc::new(Grid::mesh(extent)),
+            NetworkShape::Tofu([x, y, z]) => {
                 let grid = Grid::tofu(*x, *y, *z);
                 // Several engines send and receive at once.
                 let several = matches!(self.interface, Interface::Tofu2(_));
                 Rc::new(if several { grid.with_own_ways() } else { grid })
             }
-            Shape::FatTree { radix, levels } => Rc::new(FatTree::new(&arities(*radix, *levels))),
-            Shape::Dragonfly { nodes, routers, links, groups } => {
+            NetworkShape::FatTree { radix, levels } => {
+                Rc::new(FatTree::new(&arities(*radix, *levels)))
+            }
+            NetworkShape::Dragonfly { nodes, routers, links, groups } => {
                 Rc::new(Dragonfly::with_groups(*nodes, *routers, *links, *groups))
             }
         }
@@ -128,9 +130,9 @@ impl Machine {
     pub fn network_on(&self, sim: &Sim, topology: Rc<dyn Topology>) -> Rc<Network> {
         let (links, timing) = (self.links, self.timing());
         let model: Box<dyn NetworkModel> = match links.flow {
-            Flow::Wormhole => Box::new(Wormhole::new(topology, &timing)),
-            Flow::CutThrough => Box::new(CutThrough::new(topology, &timing)),
-            Flow::Analytic => {
+            ContentionModel::Wormhole => Box::new(Wormhole::new(topology, &timing)),
+            ContentionModel::CutThrough => Box::new(CutThrough::new(topology, &timing)),
+            ContentionModel::Analytic => {
                 let parameters =
                     LogGpParameters { latency: links.hop, gap: Time::ZERO, rate: links.rate };
                 Box::new(LogGp::new(topology.nodes(), parameters))
@@ -141,7 +143,7 @@ impl Machine {
 
     /// The costs of the network's links; some interfaces have their own costs at its edge.
     fn timing(&self) -> Timing {
-        let Links { hop, rate, buffer, .. } = self.links;
+        let LinkCosts { hop, rate, buffer, .. } = self.links;
         let uniform = Timing::uniform(hop, rate, buffer);
         let edge = |rate| LinkTiming { latency: Time::ZERO, rate, buffer };
         match self.interface {
@@ -187,7 +189,7 @@ mod tests {
             let cenju = include_str!("../../../../machines/cenju4.toml");
             let machine = grown("cp-pacs", cp_pacs, nodes).unwrap();
             if nodes == 4096 {
-                assert_eq!(machine.shape, Shape::HyperCrossbar([16, 16, 16]));
+                assert_eq!(machine.shape, NetworkShape::HyperCrossbar([16, 16, 16]));
             }
             for (name, text) in [("t", tofu), ("f", fat_tree), ("d", dragonfly), ("c", cenju)] {
                 grown(name, text, nodes).unwrap();
@@ -204,20 +206,20 @@ mod tests {
         let mut machine = Machine::parse("cp-pacs", base).unwrap();
         machine.nodes = 6;
         for shape in [
-            Shape::HyperCrossbar([2, 3, 4]),
-            Shape::Torus(vec![3, 4]),
-            Shape::Mesh(vec![7]),
-            Shape::Tofu([2, 1, 1]),
-            Shape::FatTree { radix: 4, levels: 1 },
-            Shape::FatTree { radix: 4, levels: 2 },
-            Shape::FatTree { radix: 6, levels: 3 },
-            Shape::Dragonfly { nodes: 2, routers: 2, links: 1, groups: 3 },
+            NetworkShape::HyperCrossbar([2, 3, 4]),
+            NetworkShape::Torus(vec![3, 4]),
+            NetworkShape::Mesh(vec![7]),
+            NetworkShape::Tofu([2, 1, 1]),
+            NetworkShape::FatTree { radix: 4, levels: 1 },
+            NetworkShape::FatTree { radix: 4, levels: 2 },
+            NetworkShape::FatTree { radix: 6, levels: 3 },
+            NetworkShape::Dragonfly { nodes: 2, routers: 2, links: 1, groups: 3 },
         ] {
             machine.shape = shape.clone();
             let built = u64::from(machine.topology().nodes());
             assert_eq!(Some(built), shape.nodes(), "{shape:?}");
         }
-        for shape in [Shape::Switch, Shape::Hub, Shape::Multistage] {
+        for shape in [NetworkShape::Switch, NetworkShape::Hub, NetworkShape::Multistage] {
             machine.shape = shape;
             assert_eq!(machine.topology().nodes(), 6);
         }

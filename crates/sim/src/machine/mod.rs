@@ -20,13 +20,13 @@ mod shape;
 
 pub use build::Installed;
 pub use error::MachineError;
-pub use picture::{Picture, Spot};
-pub use section::{Constant, Origin};
-pub use shape::{Flow, Links, Shape};
+pub use picture::{NetworkPicture, Spot};
+pub use section::{MachineConstant, Origin};
+pub use shape::{ContentionModel, LinkCosts, NetworkShape};
 
 pub(crate) use section::Section;
 
-use section::Book;
+use section::SectionBook;
 
 use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
 
@@ -43,13 +43,13 @@ pub struct Machine {
     /// The number of nodes.
     pub nodes: u32,
     /// The network's shape.
-    pub shape: Shape,
+    pub shape: NetworkShape,
     /// The costs of links and switches, and the model of contention.
-    pub links: Links,
+    pub links: LinkCosts,
     /// The interface of every node, with the costs of its steps and of the host's.
     pub interface: Interface,
     /// Every constant of the file, with its source.
-    pub constants: Vec<Constant>,
+    pub constants: Vec<MachineConstant>,
 }
 
 /// The interface of a machine's nodes.
@@ -135,7 +135,7 @@ impl Machine {
                 what: what.into(),
             })?;
         }
-        let book = Book::new(file);
+        let book = SectionBook::new(file);
         let root = Section::root(&book, &table);
         let mut machine = Machine::read(&root)?;
         root.finish()?;
@@ -152,7 +152,7 @@ impl Machine {
     }
 
     /// The constants that were fitted, each to one printed number.
-    pub fn fitted(&self) -> impl Iterator<Item = &Constant> {
+    pub fn fitted(&self) -> impl Iterator<Item = &MachineConstant> {
         self.constants.iter().filter(|constant| constant.origin == Origin::Fitted)
     }
 
@@ -160,7 +160,7 @@ impl Machine {
         let (name, title) = (root.text("name")?.to_owned(), root.text("title")?.to_owned());
         let nodes = root.whole("nodes", 1..=1 << 20)?;
         let topology = root.section("topology")?;
-        let shape = Shape::read(&topology)?;
+        let shape = NetworkShape::read(&topology)?;
         if let Some(room) = shape.nodes()
             && u64::from(nodes) > room
         {
@@ -168,7 +168,7 @@ impl Machine {
             return Err(root.refuse("nodes", what));
         }
         let network = root.section("network")?;
-        let links = Links::read(&network)?;
+        let links = LinkCosts::read(&network)?;
         let (interface, host) = (root.section("interface")?, root.section("host")?);
         let model = Interface::read(&network, &interface, &host)?;
         for section in [topology, network, interface, host] {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
 use std::rc::Rc;
 
-use super::{Machine, Shape};
+use super::{Machine, NetworkShape};
 use crate::topology::{LinkEnds, Topology, Vertex};
 
 /// With more nodes only a part is drawn.
@@ -26,7 +26,7 @@ pub struct Spot {
 
 /// A network as a drawing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Picture {
+pub struct NetworkPicture {
     /// The title, in words.
     pub title: String,
     /// Nodes and switches.
@@ -37,7 +37,7 @@ pub struct Picture {
 
 impl Machine {
     /// A drawing of the network, or of a part of it.
-    pub fn picture(&self) -> Picture {
+    pub fn picture(&self) -> NetworkPicture {
         let (shape, nodes) = match self.nodes > MOST_NODES {
             true => part_of(&self.shape),
             false => (self.shape.clone(), self.nodes),
@@ -48,49 +48,51 @@ impl Machine {
             false => format!("a part of {}: {}", self.topology().name(), drawn.name()),
         };
         let places = match &shape {
-            Shape::Switch | Shape::Hub => star(nodes),
-            Shape::HyperCrossbar(extent) => grid(extent),
-            Shape::Torus(extent) | Shape::Mesh(extent) => grid(extent),
-            Shape::Tofu([x, y, z]) => grid(&[*x, *y, *z, 2, 3, 2]),
-            Shape::Dragonfly { nodes, routers, groups, .. } => rings(*nodes, *routers, *groups),
-            Shape::Multistage | Shape::FatTree { .. } => BTreeMap::new(),
+            NetworkShape::Switch | NetworkShape::Hub => star(nodes),
+            NetworkShape::HyperCrossbar(extent) => grid(extent),
+            NetworkShape::Torus(extent) | NetworkShape::Mesh(extent) => grid(extent),
+            NetworkShape::Tofu([x, y, z]) => grid(&[*x, *y, *z, 2, 3, 2]),
+            NetworkShape::Dragonfly { nodes, routers, groups, .. } => {
+                rings(*nodes, *routers, *groups)
+            }
+            NetworkShape::Multistage | NetworkShape::FatTree { .. } => BTreeMap::new(),
         };
-        let apart = shape == Shape::Multistage;
+        let apart = shape == NetworkShape::Multistage;
         let layered = places.is_empty();
         let places = if layered { layers(&drawn, apart) } else { settle(&drawn, places) };
-        let upright = matches!(shape, Shape::FatTree { .. });
+        let upright = matches!(shape, NetworkShape::FatTree { .. });
         compose(title, &scale(places, upright), links(&drawn, apart))
     }
 }
 
 /// A small network of the same shape.
-fn part_of(shape: &Shape) -> (Shape, u32) {
+fn part_of(shape: &NetworkShape) -> (NetworkShape, u32) {
     let few = |extent: &[u32], most: u32| -> Vec<u32> {
         extent.iter().map(|&size| size.min(most)).collect()
     };
     let count = |extent: &[u32]| extent.iter().product();
     match shape {
-        Shape::Switch | Shape::Hub | Shape::Multistage => (shape.clone(), 16),
-        Shape::HyperCrossbar(extent) => {
+        NetworkShape::Switch | NetworkShape::Hub | NetworkShape::Multistage => (shape.clone(), 16),
+        NetworkShape::HyperCrossbar(extent) => {
             let small = few(extent, 3);
-            (Shape::HyperCrossbar([small[0], small[1], small[2]]), count(&small))
+            (NetworkShape::HyperCrossbar([small[0], small[1], small[2]]), count(&small))
         }
-        Shape::Torus(extent) => {
+        NetworkShape::Torus(extent) => {
             let small = few(extent, if extent.len() > 3 { 2 } else { 4 });
-            (Shape::Torus(small.clone()), count(&small))
+            (NetworkShape::Torus(small.clone()), count(&small))
         }
-        Shape::Mesh(extent) => {
+        NetworkShape::Mesh(extent) => {
             let small = few(extent, if extent.len() > 3 { 2 } else { 4 });
-            (Shape::Mesh(small.clone()), count(&small))
+            (NetworkShape::Mesh(small.clone()), count(&small))
         }
-        Shape::Tofu(_) => (Shape::Tofu([2, 1, 1]), 24),
-        Shape::FatTree { levels, .. } => {
-            let small = Shape::FatTree { radix: 4, levels: (*levels).min(3) };
+        NetworkShape::Tofu(_) => (NetworkShape::Tofu([2, 1, 1]), 24),
+        NetworkShape::FatTree { levels, .. } => {
+            let small = NetworkShape::FatTree { radix: 4, levels: (*levels).min(3) };
             let nodes = small.nodes().unwrap_or(4) as u32;
             (small, nodes)
         }
-        Shape::Dragonfly { .. } => {
-            let small = Shape::Dragonfly { nodes: 2, routers: 4, links: 1, groups: 5 };
+        NetworkShape::Dragonfly { .. } => {
+            let small = NetworkShape::Dragonfly { nodes: 2, routers: 4, links: 1, groups: 5 };
             (small, 40)
         }
     }
@@ -240,7 +242,11 @@ fn scale(mut places: Places, upright: bool) -> Places {
 }
 
 /// Joins places that coincide: a node and its router.
-fn compose(title: String, places: &Places, links: impl Iterator<Item = LinkEnds>) -> Picture {
+fn compose(
+    title: String,
+    places: &Places,
+    links: impl Iterator<Item = LinkEnds>,
+) -> NetworkPicture {
     let mut spots: Vec<Spot> = Vec::new();
     let mut numbers = BTreeMap::new();
     for (vertex, &(x, y)) in places {
@@ -260,14 +266,14 @@ fn compose(title: String, places: &Places, links: impl Iterator<Item = LinkEnds>
         (from != to).then_some((from.min(to), from.max(to)))
     };
     let wires: BTreeSet<(usize, usize)> = links.filter_map(wire).collect();
-    Picture { title, spots, wires: wires.into_iter().collect() }
+    NetworkPicture { title, spots, wires: wires.into_iter().collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn picture(text: &str) -> Picture {
+    fn picture(text: &str) -> NetworkPicture {
         Machine::parse("m.toml", text).unwrap().picture()
     }
 
@@ -275,8 +281,9 @@ mod tests {
     fn small_networks_are_drawn_whole_and_large_ones_in_part() {
         let whole = picture(include_str!("../../../../machines/fx100-tofu2.toml"));
         assert!(whole.title.starts_with("torus/mesh"), "{}", whole.title);
-        let nodes =
-            |picture: &Picture| picture.spots.iter().filter(|spot| spot.node.is_some()).count();
+        let nodes = |picture: &NetworkPicture| {
+            picture.spots.iter().filter(|spot| spot.node.is_some()).count()
+        };
         assert_eq!(nodes(&whole), 36);
         let part = picture(include_str!("../../../../machines/cp-pacs.toml"));
         assert!(part.title.starts_with("a part of hyper-crossbar 4 x 8 x 8"), "{}", part.title);
@@ -294,7 +301,7 @@ mod tests {
             include_str!("../../../../machines/fat-tree-200g.toml"),
             include_str!("../../../../machines/dragonfly-200g.toml"),
         ] {
-            let Picture { title, spots, wires } = picture(text);
+            let NetworkPicture { title, spots, wires } = picture(text);
             let inside = |value: f64| (0.0..=1.0).contains(&value);
             assert!(spots.iter().all(|spot| inside(spot.x) && inside(spot.y)), "{title}");
             let mut reached = BTreeSet::from([0]);

@@ -28,7 +28,7 @@ pub enum Origin {
 
 /// A constant of a machine, as listed by `hikyaku machine show` and the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Constant {
+pub struct MachineConstant {
     /// The key, dotted from the root.
     pub key: String,
     /// The value as the file writes it.
@@ -39,7 +39,7 @@ pub struct Constant {
     pub origin: Origin,
 }
 
-impl Constant {
+impl MachineConstant {
     /// Its value times `factor`, as a file would write it: `3.5 us` doubled is `7 us`. A whole
     /// number stays one, rounded up. `None`: that is the value itself.
     pub fn scaled(&self, factor: f64) -> Option<String> {
@@ -81,20 +81,20 @@ pub(super) fn replace(table: &mut Table, key: &str, value: &str) -> Result<(), &
 
 /// The state shared by all sections of one file.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct SectionBook {
     file: String,
-    constants: RefCell<Vec<Constant>>,
+    constants: RefCell<Vec<MachineConstant>>,
 }
 
-impl Book {
-    pub(crate) fn new(file: &str) -> Book {
-        Book { file: file.to_owned(), ..Book::default() }
+impl SectionBook {
+    pub(crate) fn new(file: &str) -> SectionBook {
+        SectionBook { file: file.to_owned(), ..SectionBook::default() }
     }
 
     /// The constants that were read, of the network, the interface and the host, by name.
-    pub(crate) fn into_constants(self) -> Vec<Constant> {
+    pub(crate) fn into_constants(self) -> Vec<MachineConstant> {
         let mut constants = self.constants.into_inner();
-        let section = |constant: &Constant| {
+        let section = |constant: &MachineConstant| {
             ["network.", "interface.", "host."]
                 .iter()
                 .position(|name| constant.key.starts_with(name))
@@ -109,7 +109,7 @@ impl Book {
 /// One table of the file. Reading a key marks it; [`Section::finish`] refuses unmarked keys.
 #[derive(Debug)]
 pub(crate) struct Section<'t> {
-    book: &'t Book,
+    book: &'t SectionBook,
     /// Dotted path with a dot at its end; empty for the root.
     path: String,
     table: &'t Table,
@@ -117,7 +117,7 @@ pub(crate) struct Section<'t> {
 }
 
 impl<'t> Section<'t> {
-    pub(crate) fn root(book: &'t Book, table: &'t Table) -> Section<'t> {
+    pub(crate) fn root(book: &'t SectionBook, table: &'t Table) -> Section<'t> {
         Section { book, path: String::new(), table, read: RefCell::default() }
     }
 
@@ -270,8 +270,8 @@ impl<'t> Section<'t> {
 
     fn keep(&self, key: &str, value: String, source: &str) {
         let key = format!("{}{key}", self.path);
-        let origin = Constant::origin_of(source);
-        let constant = Constant { key, value, source: source.to_owned(), origin };
+        let origin = MachineConstant::origin_of(source);
+        let constant = MachineConstant { key, value, source: source.to_owned(), origin };
         self.book.constants.borrow_mut().push(constant);
     }
 

@@ -17,7 +17,7 @@ use hikyaku_nic::time::Time;
 
 /// A shape of network with its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shape {
+pub enum NetworkShape {
     /// All nodes on one switch.
     Switch,
     /// All nodes on one shared medium.
@@ -54,7 +54,7 @@ pub enum Shape {
 
 /// The model of contention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
+pub enum ContentionModel {
     /// A message holds its channels until its tail has passed.
     Wormhole,
     /// Packets move from buffer to buffer as soon as their head may.
@@ -65,9 +65,9 @@ pub enum Flow {
 
 /// The costs of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Links {
+pub struct LinkCosts {
     /// The model of contention.
-    pub flow: Flow,
+    pub flow: ContentionModel,
     /// The payload rate of a link.
     pub rate: Rate,
     /// Bytes of the buffer at the far end of a channel; 0 without contention.
@@ -80,21 +80,21 @@ pub struct Links {
 const MOST_DIMENSIONS: usize = 8;
 const MOST_NODES: u64 = 1 << 20;
 
-impl Shape {
-    pub(super) fn read(section: &Section<'_>) -> Result<Shape, MachineError> {
+impl NetworkShape {
+    pub(super) fn read(section: &Section<'_>) -> Result<NetworkShape, MachineError> {
         let shape = match section.text("shape")? {
-            "switch" => Shape::Switch,
-            "hub" => Shape::Hub,
-            "hyper-crossbar" => Shape::HyperCrossbar(three(section)?),
-            "multistage" => Shape::Multistage,
-            "torus" => Shape::Torus(some(section)?),
-            "mesh" => Shape::Mesh(some(section)?),
-            "tofu" => Shape::Tofu(three(section)?),
-            "fat-tree" => Shape::FatTree {
+            "switch" => NetworkShape::Switch,
+            "hub" => NetworkShape::Hub,
+            "hyper-crossbar" => NetworkShape::HyperCrossbar(three(section)?),
+            "multistage" => NetworkShape::Multistage,
+            "torus" => NetworkShape::Torus(some(section)?),
+            "mesh" => NetworkShape::Mesh(some(section)?),
+            "tofu" => NetworkShape::Tofu(three(section)?),
+            "fat-tree" => NetworkShape::FatTree {
                 radix: section.whole("radix", 2..=128)?,
                 levels: section.whole("levels", 1..=4)?,
             },
-            "dragonfly" => Shape::Dragonfly {
+            "dragonfly" => NetworkShape::Dragonfly {
                 nodes: section.whole("nodes", 1..=64)?,
                 routers: section.whole("routers", 1..=128)?,
                 links: section.whole("links", 1..=64)?,
@@ -114,16 +114,16 @@ impl Shape {
     pub fn nodes(&self) -> Option<u64> {
         let product = |extent: &[u32]| extent.iter().map(|&n| u64::from(n)).product();
         match self {
-            Shape::Switch | Shape::Hub | Shape::Multistage => None,
-            Shape::HyperCrossbar(extent) => Some(product(extent)),
-            Shape::Torus(extent) | Shape::Mesh(extent) => Some(product(extent)),
-            Shape::Tofu(extent) => Some(12 * product(extent)),
-            Shape::FatTree { radix, levels } => {
+            NetworkShape::Switch | NetworkShape::Hub | NetworkShape::Multistage => None,
+            NetworkShape::HyperCrossbar(extent) => Some(product(extent)),
+            NetworkShape::Torus(extent) | NetworkShape::Mesh(extent) => Some(product(extent)),
+            NetworkShape::Tofu(extent) => Some(12 * product(extent)),
+            NetworkShape::FatTree { radix, levels } => {
                 let half = u64::from(radix / 2);
                 let leaves = if *levels == 1 { u64::from(*radix) } else { 2 * half.pow(*levels) };
                 Some(leaves)
             }
-            Shape::Dragonfly { nodes, routers, groups, .. } => {
+            NetworkShape::Dragonfly { nodes, routers, groups, .. } => {
                 Some(product(&[*nodes, *routers, *groups]))
             }
         }
@@ -131,7 +131,7 @@ impl Shape {
 
     /// The same shape with room for this many nodes: the shortest extent doubles, trees get a level
     /// or wider switches, dragonflies more groups.
-    pub(super) fn grown(&self, nodes: u64) -> Result<Shape, String> {
+    pub(super) fn grown(&self, nodes: u64) -> Result<NetworkShape, String> {
         if nodes > MOST_NODES {
             return Err(format!("no machine has more than {MOST_NODES} nodes"));
         }
@@ -148,12 +148,14 @@ impl Shape {
     /// About twice the room.
     fn double(&mut self) {
         match self {
-            Shape::Switch | Shape::Hub | Shape::Multistage => {}
-            Shape::HyperCrossbar(extent) | Shape::Tofu(extent) => double_shortest(extent),
-            Shape::Torus(extent) | Shape::Mesh(extent) => double_shortest(extent),
-            Shape::FatTree { levels, .. } if *levels < 3 => *levels += 1,
-            Shape::FatTree { radix, .. } => *radix *= 2,
-            Shape::Dragonfly { routers, links, groups, .. } => {
+            NetworkShape::Switch | NetworkShape::Hub | NetworkShape::Multistage => {}
+            NetworkShape::HyperCrossbar(extent) | NetworkShape::Tofu(extent) => {
+                double_shortest(extent);
+            }
+            NetworkShape::Torus(extent) | NetworkShape::Mesh(extent) => double_shortest(extent),
+            NetworkShape::FatTree { levels, .. } if *levels < 3 => *levels += 1,
+            NetworkShape::FatTree { radix, .. } => *radix *= 2,
+            NetworkShape::Dragonfly { routers, links, groups, .. } => {
                 // More groups while the links of a group reach all others; then wider groups.
                 match *groups < *routers * *links + 1 {
                     true => *groups += 1,
@@ -164,12 +166,12 @@ impl Shape {
     }
 
     fn check(&self, section: &Section<'_>) -> Result<(), MachineError> {
-        if let Shape::FatTree { radix, .. } = self
+        if let NetworkShape::FatTree { radix, .. } = self
             && radix % 2 == 1
         {
             return Err(section.refuse("radix", "is odd; half the ports of a switch go up"));
         }
-        if let Shape::Dragonfly { routers, links, groups, .. } = self
+        if let NetworkShape::Dragonfly { routers, links, groups, .. } = self
             && u64::from(*routers) * u64::from(*links) + 1 < u64::from(*groups)
         {
             let most = u64::from(*routers) * u64::from(*links) + 1;
@@ -186,19 +188,19 @@ impl Shape {
     }
 }
 
-impl Links {
-    pub(super) fn read(section: &Section<'_>) -> Result<Links, MachineError> {
+impl LinkCosts {
+    pub(super) fn read(section: &Section<'_>) -> Result<LinkCosts, MachineError> {
         let flow = match section.text("model")? {
-            "wormhole" => Flow::Wormhole,
-            "cut-through" => Flow::CutThrough,
-            "analytic" => Flow::Analytic,
+            "wormhole" => ContentionModel::Wormhole,
+            "cut-through" => ContentionModel::CutThrough,
+            "analytic" => ContentionModel::Analytic,
             other => {
                 let what = format!("`{other}` is none of wormhole, cut-through, analytic");
                 return Err(section.refuse("model", what));
             }
         };
-        let buffer = if flow == Flow::Analytic { 0 } else { section.bytes("buffer")? };
-        Ok(Links { flow, rate: section.rate("link_rate")?, buffer, hop: section.time("hop")? })
+        let buffer = if flow == ContentionModel::Analytic { 0 } else { section.bytes("buffer")? };
+        Ok(LinkCosts { flow, rate: section.rate("link_rate")?, buffer, hop: section.time("hop")? })
     }
 }
 

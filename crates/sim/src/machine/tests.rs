@@ -33,7 +33,7 @@ fn seven_machines_come_with_the_tree() {
 #[test]
 fn a_file_says_exactly_one_machine() {
     let machine = Machine::parse("cp-pacs", CP_PACS).unwrap();
-    assert_eq!(machine.shape, Shape::HyperCrossbar([4, 8, 8]));
+    assert_eq!(machine.shape, NetworkShape::HyperCrossbar([4, 8, 8]));
     assert_eq!(machine.nodes, 256);
     assert_eq!(machine.links.rate, crate::network::Rate::megabytes_per_second(300.0));
     let Interface::CpPacs(costs) = &machine.interface else { panic!("another model") };

@@ -13,13 +13,13 @@ use hikyaku_nic::fabric::{
     Command, CopyPort, Event, FullPolicy, Landing as Where, MemoryPort, Notification, Port,
     PostError, Rank, RemoteAddress,
 };
-use hikyaku_nic::loopback::{Config, LoopbackPort, open};
+use hikyaku_nic::loopback::{LoopbackConfig, LoopbackPort, open};
 use hikyaku_nic::region::RegionBuffer;
-use hikyaku_nic::segment::{Layout, LayoutError};
+use hikyaku_nic::segment::{SegmentLayout, SegmentLayoutError};
 
 /// The memory of all nodes of a modelled machine, one rank to a node.
 #[derive(Debug, Clone)]
-pub struct Landing {
+pub struct LandingMemory {
     ports: Rc<RefCell<Vec<LoopbackPort>>>,
     packet_bytes: usize,
 }
@@ -52,24 +52,27 @@ pub enum Arrival {
     Full,
 }
 
-impl Landing {
+impl LandingMemory {
     /// Memory for all nodes.
     ///
     /// # Errors
     /// The sizes give no valid layout.
-    pub fn new(sizes: Sizes) -> Result<Landing, LayoutError> {
-        let usual = Layout::for_ranks(sizes.nodes);
-        let layout = Layout {
+    pub fn new(sizes: Sizes) -> Result<LandingMemory, SegmentLayoutError> {
+        let usual = SegmentLayout::for_ranks(sizes.nodes);
+        let layout = SegmentLayout {
             status_slots: usual.status_slots.max(sizes.records),
             ring_bytes: sizes.ring_bytes,
             packet_bytes: sizes.packet_bytes,
             ring_policy: sizes.policy,
             ..usual
         };
-        let config =
-            Config { layout, ranks_per_node: sizes.nodes, region_bytes: sizes.region_bytes };
+        let config = LoopbackConfig {
+            layout,
+            ranks_per_node: sizes.nodes,
+            region_bytes: sizes.region_bytes,
+        };
         let ports = Rc::new(RefCell::new(open(&config)?));
-        Ok(Landing { ports, packet_bytes: sizes.packet_bytes as usize })
+        Ok(LandingMemory { ports, packet_bytes: sizes.packet_bytes as usize })
     }
 
     /// Lands a packet of `source` at `target` by the target's source table: what paper 000 calls
@@ -145,7 +148,7 @@ impl Landing {
 mod tests {
     use super::*;
 
-    fn landing(policy: FullPolicy) -> Landing {
+    fn landing(policy: FullPolicy) -> LandingMemory {
         let sizes = Sizes {
             nodes: 3,
             ring_bytes: 1024,
@@ -154,7 +157,7 @@ mod tests {
             region_bytes: 4096,
             policy,
         };
-        Landing::new(sizes).unwrap()
+        LandingMemory::new(sizes).unwrap()
     }
 
     #[test]
@@ -209,6 +212,6 @@ mod tests {
             region_bytes: 0,
             policy: FullPolicy::Stall,
         };
-        assert!(Landing::new(sizes).is_err());
+        assert!(LandingMemory::new(sizes).is_err());
     }
 }

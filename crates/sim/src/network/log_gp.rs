@@ -18,8 +18,8 @@ use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
 
 use super::rate::Rate;
-use super::{Agenda, NetworkModel, Outcome, Packet};
-use crate::engine::Stage;
+use super::{Agenda, NetworkModel, NetworkOutcome, Packet};
+use crate::engine::PrefetchStage;
 use crate::slab::Slab;
 
 /// The parameters, with the names of the paper.
@@ -103,16 +103,16 @@ impl NetworkModel for LogGp {
             }
         }
         self.in_flight.remove(event);
-        agenda.report(Outcome::Delivered(packet));
+        agenda.report(NetworkOutcome::Delivered(packet));
     }
 
-    fn prepare(&self, event: u32, stage: Stage) -> Option<Packet> {
-        if stage == Stage::First {
+    fn prepare(&self, event: u32, stage: PrefetchStage) -> Option<Packet> {
+        if stage == PrefetchStage::First {
             self.in_flight.prepare(event);
             return None;
         }
         let packet = self.in_flight.get(event)?.packet;
-        if stage == Stage::Second {
+        if stage == PrefetchStage::Second {
             prefetch_for_write(&raw const self.ends[packet.destination as usize]);
         }
         Some(packet)

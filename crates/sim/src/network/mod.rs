@@ -39,13 +39,13 @@ use hikyaku_nic::time::Time;
 
 pub use cut_through::CutThrough;
 pub use log_gp::{LogGp, LogGpParameters};
-pub use model::{Agenda, NetworkModel, NoMulticast, Outcome, Packet};
+pub use model::{Agenda, NetworkModel, NetworkOutcome, NoMulticast, Packet};
 pub use rate::Rate;
 pub use sync::{SyncError, SyncNetwork, SyncParameters};
 pub use timing::{LinkTiming, Timing};
 pub use wormhole::Wormhole;
 
-use crate::engine::{BATCH, Component, ComponentId, Sim, Stage};
+use crate::engine::{BATCH, Component, ComponentId, PrefetchStage, Sim};
 use crate::topology::Node;
 
 /// The user of a network: it is notified of the outcomes of its packets.
@@ -57,7 +57,7 @@ pub trait Listener {
     fn delivered(&self, packet: &Packet);
 
     /// Packets will soon be delivered; as [`Component::prepare`], from the second stage on.
-    fn prepare(&self, packets: &[Packet], stage: Stage) {
+    fn prepare(&self, packets: &[Packet], stage: PrefetchStage) {
         let _ = (packets, stage);
     }
 }
@@ -69,14 +69,14 @@ pub struct Network {
     model: RefCell<Box<dyn NetworkModel>>,
     listener: RefCell<Option<Weak<dyn Listener>>>,
     /// Outcomes of the current call.
-    outcomes: RefCell<Vec<Outcome>>,
-    counts: Cell<Counts>,
+    outcomes: RefCell<Vec<NetworkOutcome>>,
+    counts: Cell<NetworkCounts>,
     traced: bool,
 }
 
 /// Packets and bytes of a network so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct NetworkCounts {
     /// Packets sent; a multicast is one.
     pub sent: u64,
     /// Packets delivered; each copy is one.
@@ -120,7 +120,7 @@ impl Network {
     }
 
     /// Packets and bytes so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> NetworkCounts {
         self.counts.get()
     }
 
@@ -201,8 +201,8 @@ impl Network {
         result
     }
 
-    fn pass_on(&self, outcome: &Outcome) {
-        if let Outcome::Delivered(packet) = outcome {
+    fn pass_on(&self, outcome: &NetworkOutcome) {
+        if let NetworkOutcome::Delivered(packet) = outcome {
             let mut counts = self.counts.get();
             counts.delivered += 1;
             counts.bytes += packet.bytes;
@@ -211,8 +211,8 @@ impl Network {
         let listener = self.listener.borrow().as_ref().and_then(Weak::upgrade);
         match (listener, outcome) {
             (None, _) => {}
-            (Some(listener), Outcome::Departed(packet)) => listener.departed(packet),
-            (Some(listener), Outcome::Delivered(packet)) => listener.delivered(packet),
+            (Some(listener), NetworkOutcome::Departed(packet)) => listener.departed(packet),
+            (Some(listener), NetworkOutcome::Delivered(packet)) => listener.delivered(packet),
         }
     }
 }
@@ -222,7 +222,7 @@ impl Component for Network {
         self.call(|model, agenda| model.handle(word, agenda));
     }
 
-    fn prepare(&self, words: &[u32], stage: Stage) {
+    fn prepare(&self, words: &[u32], stage: PrefetchStage) {
         let model = self.model.borrow();
         let mut packets = [Packet { source: 0, destination: 0, bytes: 0, token: 0 }; BATCH];
         let found = words.iter().filter_map(|&word| model.prepare(word, stage));

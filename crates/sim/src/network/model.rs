@@ -4,7 +4,7 @@ use std::fmt;
 
 use hikyaku_nic::time::Time;
 
-use crate::engine::{ComponentId, Record, RecordKind, Sim, Stage};
+use crate::engine::{ComponentId, PrefetchStage, RecordKind, Sim, TraceRecord};
 use crate::topology::{Link, Node};
 
 /// A packet, or a whole message where the network takes messages whole.
@@ -22,7 +22,7 @@ pub struct Packet {
 
 /// An outcome that a model reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum NetworkOutcome {
     /// The last byte has left the sender.
     Departed(Packet),
     /// The last byte has arrived.
@@ -33,7 +33,7 @@ pub enum Outcome {
 pub struct Agenda<'a> {
     pub(super) sim: &'a Sim,
     pub(super) component: ComponentId,
-    pub(super) outcomes: &'a mut Vec<Outcome>,
+    pub(super) outcomes: &'a mut Vec<NetworkOutcome>,
     pub(super) traced: bool,
 }
 
@@ -58,13 +58,13 @@ impl Agenda<'_> {
     pub fn carries(&self, link: Link, start: Time, span: Time) {
         if self.traced {
             let (who, what) = (link, span.picoseconds());
-            let record = Record { time: start, kind: RecordKind::Link, who, whom: link, what };
+            let record = TraceRecord { time: start, kind: RecordKind::Link, who, whom: link, what };
             self.sim.trace().add(record);
         }
     }
 
     /// Reports an outcome, as of now.
-    pub fn report(&mut self, outcome: Outcome) {
+    pub fn report(&mut self, outcome: NetworkOutcome) {
         self.outcomes.push(outcome);
     }
 }
@@ -75,7 +75,7 @@ pub trait NetworkModel: fmt::Debug {
     fn nodes(&self) -> u32;
 
     /// Takes a packet. `Some(time)` if the time is already known at which its last byte leaves the
-    /// sender; then no [`Outcome::Departed`] follows.
+    /// sender; then no [`NetworkOutcome::Departed`] follows.
     ///
     /// `at` is when the sender hands it over. It lies after now only if
     /// [`takes_ahead`](NetworkModel::takes_ahead).
@@ -103,7 +103,7 @@ pub trait NetworkModel: fmt::Debug {
     /// first stage may only prefetch its entry, as in [`Component::prepare`].
     ///
     /// [`Component::prepare`]: crate::engine::Component::prepare
-    fn prepare(&self, event: u32, stage: Stage) -> Option<Packet> {
+    fn prepare(&self, event: u32, stage: PrefetchStage) -> Option<Packet> {
         let _ = (event, stage);
         None
     }

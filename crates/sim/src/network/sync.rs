@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
-use crate::engine::{Component, ComponentId, Server, Signal, Sim, Wait};
+use crate::engine::{Component, ComponentId, Server, Signal, SignalWait, Sim};
 use crate::slab::Slab;
 use crate::topology::{Multistage, Node, Topology};
 
@@ -187,7 +187,7 @@ impl SyncNetwork {
     ///
     /// # Errors
     /// [`SyncError::NotAMember`].
-    pub fn enter(&self, node: Node, id: u8, at: Time) -> Result<Wait, SyncError> {
+    pub fn enter(&self, node: Node, id: u8, at: Time) -> Result<SignalWait, SyncError> {
         let mut groups = self.groups.borrow_mut();
         let member = groups.get_mut(&id).and_then(|group| group.members.get_mut(&node));
         let Some(SyncMember { entered, released }) = member else {

@@ -53,7 +53,7 @@ impl Timing {
 /// A topology with the costs of its links, as the models use them: lookups by number. The tables
 /// stay in a cache, because a network has many links but few kinds.
 #[derive(Debug)]
-pub(super) struct Wiring {
+pub(super) struct NetworkWiring {
     pub(super) topology: Rc<dyn Topology>,
     kinds: Vec<LinkTiming>,
     /// By link: its index in `kinds`. A class has 8 bits, and two have names: 16 bits hold all.
@@ -63,8 +63,8 @@ pub(super) struct Wiring {
     pub(super) multicast_extra: Time,
 }
 
-impl Wiring {
-    pub(super) fn new(topology: Rc<dyn Topology>, timing: &Timing) -> Wiring {
+impl NetworkWiring {
+    pub(super) fn new(topology: Rc<dyn Topology>, timing: &Timing) -> NetworkWiring {
         let mut kinds: Vec<LinkTiming> = Vec::new();
         let kind_of = (0..topology.links()).map(|link| {
             let costs = timing.of(topology.link(link).class);
@@ -77,7 +77,7 @@ impl Wiring {
         let kind_of = kind_of.collect();
         let link_of = (0..topology.channels()).map(|channel| topology.link_of(channel)).collect();
         let multicast_extra = timing.multicast_extra;
-        Wiring { topology, kinds, kind_of, link_of, multicast_extra }
+        NetworkWiring { topology, kinds, kind_of, link_of, multicast_extra }
     }
 
     /// The costs of a link.

@@ -29,15 +29,15 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 
 use super::rate::Rate;
-use super::timing::{Timing, Wiring};
-use super::{Agenda, NetworkModel, Outcome, Packet};
+use super::timing::{NetworkWiring, Timing};
+use super::{Agenda, NetworkModel, NetworkOutcome, Packet};
 use crate::slab::{NONE, Slab};
 use crate::topology::{Channel, Link, Node, Topology};
 
 /// A network of wormhole routers.
 #[derive(Debug)]
 pub struct Wormhole {
-    wiring: Wiring,
+    wiring: NetworkWiring,
     channels: Vec<ChannelState>,
     /// By link: the time until which it is allocated.
     given_until: Vec<Time>,
@@ -107,7 +107,7 @@ impl Wormhole {
         let links = topology.links() as usize;
         Wormhole {
             channels: vec![channel; topology.channels() as usize],
-            wiring: Wiring::new(topology, timing),
+            wiring: NetworkWiring::new(topology, timing),
             given_until: vec![Time::ZERO; links],
             busy: vec![Time::ZERO; links],
             worms: Slab::default(),
@@ -247,7 +247,7 @@ impl Wormhole {
         if let Some(Worm { packet, mut path, .. }) = self.worms.remove(key) {
             path.clear();
             self.spare.push(path);
-            agenda.report(Outcome::Delivered(packet));
+            agenda.report(NetworkOutcome::Delivered(packet));
         }
     }
 }
@@ -268,7 +268,7 @@ impl NetworkModel for Wormhole {
         match event & 3 {
             HEAD => self.ask(number, agenda),
             GRANT => self.grant(number, agenda),
-            DEPARTED => agenda.report(Outcome::Departed(self.worms[number].packet)),
+            DEPARTED => agenda.report(NetworkOutcome::Departed(self.worms[number].packet)),
             _ => self.deliver(number, agenda),
         }
     }

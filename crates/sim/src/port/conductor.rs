@@ -7,12 +7,14 @@ use std::ops::ControlFlow;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::fabric::{FullCause, Port, PostError, QueueAddress, QueuePort, Rank};
-use hikyaku_nic::hosted::{Answer, Deed, HostedPort, Outbox, Outgoing, Request};
+use hikyaku_nic::hosted::{
+    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, OutboxContents,
+};
 use hikyaku_nic::time::Time;
 
-use super::parcels::{Content, Parcels, RankParcel};
+use super::parcels::{JobParcels, ParcelContent, RankParcel};
 use super::{Config, Ended, Ranks};
-use crate::engine::{Component, ComponentId, Progress, Record, RecordKind, Sim};
+use crate::engine::{Component, ComponentId, Progress, RecordKind, Sim, TraceRecord};
 use crate::error::SimError;
 use crate::job::{self, Carrier, Consignee};
 
@@ -37,7 +39,7 @@ const KIND: u32 = 7 << 29;
 
 /// Messages and bytes of one rank so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct RankTraffic {
     /// Sends, puts, and other commands that left the rank.
     pub messages: u64,
     /// Their payload.
@@ -49,10 +51,10 @@ pub struct Traffic {
 }
 
 /// Conducts a job on a simulated machine.
-pub struct Conductor<R: Ranks>(Rc<ConductorState<R>>);
+pub struct MachineConductor<R: Ranks>(Rc<ConductorState<R>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum RankStatus {
     /// Its turn is due, or it is running.
     Ready,
     /// Until it is woken, or its deadline.
@@ -64,10 +66,10 @@ enum Status {
 
 #[derive(Debug, Clone, Copy)]
 struct ConductedRank {
-    status: Status,
+    status: RankStatus,
     /// The time of its next turn; events for other times are out of date.
     due: Option<Time>,
-    answer: Answer,
+    answer: ConductorAnswer,
     /// It has been woken since it parked last.
     woken: bool,
     /// Its turns so far.
@@ -77,7 +79,7 @@ struct ConductedRank {
     /// It did something before its last request, or computes until its turn.
     busy: bool,
     computed: Time,
-    traffic: Traffic,
+    traffic: RankTraffic,
 }
 
 struct ConductorState<R: Ranks> {
@@ -87,9 +89,9 @@ struct ConductorState<R: Ranks> {
     config: Config,
     component: OnceCell<ComponentId>,
     states: RefCell<Vec<ConductedRank>>,
-    parcels: RefCell<Parcels>,
+    parcels: RefCell<JobParcels>,
     ports: RefCell<Vec<HostedPort<R::Host>>>,
-    outbox: Outbox,
+    outbox: ActionOutbox,
     /// The arrival of the last parcel between two ranks of a node: none overtakes it.
     near: RefCell<BTreeMap<(Rank, Rank), Time>>,
     /// Deeds and arrivals so far, except of commands: they show progress.
@@ -103,13 +105,13 @@ struct ConductorState<R: Ranks> {
     traced: bool,
 }
 
-impl<R: Ranks> fmt::Debug for Conductor<R> {
+impl<R: Ranks> fmt::Debug for MachineConductor<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conductor").field("config", &self.0.config).finish_non_exhaustive()
+        f.debug_struct("MachineConductor").field("config", &self.0.config).finish_non_exhaustive()
     }
 }
 
-impl<R: Ranks> Conductor<R> {
+impl<R: Ranks> MachineConductor<R> {
     /// Conducts these ranks; their nodes are the carrier's first. Switch the simulation's trace on
     /// before this call, which decides whether it is written.
     ///
@@ -120,24 +122,24 @@ impl<R: Ranks> Conductor<R> {
         ranks: R,
         carrier: Rc<dyn Carrier>,
         config: Config,
-    ) -> Result<Conductor<R>, SimError> {
+    ) -> Result<MachineConductor<R>, SimError> {
         let count = ranks.count();
         let (needed, nodes) = (ranks.node_of(count - 1) + 1, carrier.nodes());
         if needed > nodes {
             let per_node = count.div_ceil(needed);
             return Err(SimError::TooManyRanks { ranks: count, per_node, needed, nodes });
         }
-        let outbox = Outbox::default();
+        let outbox = ActionOutbox::default();
         let state = ConductedRank {
-            status: Status::Ready,
+            status: RankStatus::Ready,
             due: None,
-            answer: Answer::GoOn,
+            answer: ConductorAnswer::GoOn,
             woken: false,
             turns: 0,
             parked_at: 0,
             busy: false,
             computed: Time::ZERO,
-            traffic: Traffic::default(),
+            traffic: RankTraffic::default(),
         };
         let inner = Rc::new(ConductorState {
             sim: sim.clone(),
@@ -160,11 +162,11 @@ impl<R: Ranks> Conductor<R> {
         let _ = inner.component.set(sim.register(Rc::clone(&inner) as Rc<dyn Component>));
         let consignee: Weak<dyn Consignee> = Rc::downgrade(&inner) as Weak<dyn Consignee>;
         inner.carrier.connect(consignee);
-        Ok(Conductor(inner))
+        Ok(MachineConductor(inner))
     }
 
     /// What each rank has sent so far.
-    pub fn traffic(&self) -> Vec<Traffic> {
+    pub fn traffic(&self) -> Vec<RankTraffic> {
         self.0.states.borrow().iter().map(|state| state.traffic).collect()
     }
 
@@ -215,11 +217,11 @@ impl<R: Ranks> Conductor<R> {
     ///
     /// # Errors
     /// [`Ended::Sim`].
-    pub fn serve(&self, rank: Rank, now: Time, request: Request) -> Result<(), Ended> {
+    pub fn serve(&self, rank: Rank, now: Time, request: ConductorRequest) -> Result<(), Ended> {
         let inner = &self.0;
         inner.take(rank, now, request);
         inner.sim.run()?;
-        let parked = inner.states.borrow()[rank as usize].status == Status::Parked;
+        let parked = inner.states.borrow()[rank as usize].status == RankStatus::Parked;
         if parked {
             inner.wake(rank);
             inner.sim.run()?;
@@ -247,7 +249,7 @@ impl<R: Ranks> ConductorState<R> {
 
     fn record(&self, time: Time, kind: RecordKind, who: Rank, whom: Rank, what: u64) {
         if self.traced {
-            self.sim.trace().add(Record { time, kind, who, whom, what });
+            self.sim.trace().add(TraceRecord { time, kind, who, whom, what });
         }
     }
 
@@ -256,7 +258,7 @@ impl<R: Ranks> ConductorState<R> {
     }
 
     /// Schedules a rank's next turn at a time.
-    fn set_due(&self, rank: Rank, time: Time, answer: Answer) {
+    fn set_due(&self, rank: Rank, time: Time, answer: ConductorAnswer) {
         let time = time.max(self.sim.now());
         self.state(rank, |state| (state.due, state.answer) = (Some(time), answer));
         self.schedule(time, TURN | rank);
@@ -266,7 +268,7 @@ impl<R: Ranks> ConductorState<R> {
     fn wake(&self, rank: Rank) {
         let now = self.sim.now();
         let due = self.state(rank, |state| match state.status {
-            Status::Parked => {
+            RankStatus::Parked => {
                 let at = now.max(state.traffic.now);
                 state.due.is_none_or(|due| due > at).then_some(at)
             }
@@ -276,7 +278,7 @@ impl<R: Ranks> ConductorState<R> {
             }
         });
         if let Some(at) = due {
-            self.set_due(rank, at, Answer::GoOn);
+            self.set_due(rank, at, ConductorAnswer::GoOn);
         }
     }
 
@@ -284,15 +286,15 @@ impl<R: Ranks> ConductorState<R> {
     fn turn(&self, rank: Rank) {
         let now = self.sim.now();
         let answer = self.state(rank, |state| {
-            let meant = state.due == Some(now) && state.status != Status::Gone;
+            let meant = state.due == Some(now) && state.status != RankStatus::Gone;
             if !meant {
                 return None;
             }
             state.due = None;
             // A rank that does not return from a wait has not polled yet: it is woken when it
             // waits.
-            state.woken &= state.status != Status::Parked;
-            state.status = Status::Ready;
+            state.woken &= state.status != RankStatus::Parked;
+            state.status = RankStatus::Ready;
             Some(state.answer)
         });
         let Some(answer) = answer else { return };
@@ -308,7 +310,8 @@ impl<R: Ranks> ConductorState<R> {
             return;
         }
         // One that is parked computes no more, whatever it did before.
-        if !self.states.borrow().iter().any(|state| state.busy && state.status == Status::Ready) {
+        if !self.states.borrow().iter().any(|state| state.busy && state.status == RankStatus::Ready)
+        {
             self.stuck.set(true);
             self.sim.stop();
         }
@@ -332,16 +335,18 @@ impl<R: Ranks> ConductorState<R> {
         self.searched.set(turns);
         for rank in 0..self.ranks.count() {
             let rests = self.state(rank, |state| {
-                state.status == Status::Parked && state.due.is_none() && state.parked_at <= searched
+                state.status == RankStatus::Parked
+                    && state.due.is_none()
+                    && state.parked_at <= searched
             });
             if rests {
-                self.set_due(rank, self.sim.now(), Answer::LookAround);
+                self.set_due(rank, self.sim.now(), ConductorAnswer::LookAround);
             }
         }
     }
 
     /// Handles the deeds of a rank and its request.
-    fn take(&self, rank: Rank, time: Time, request: Request) {
+    fn take(&self, rank: Rank, time: Time, request: ConductorRequest) {
         let start = self.sim.now();
         let mut deeds = Vec::new();
         self.ranks.take_deeds(rank, &mut deeds);
@@ -373,25 +378,27 @@ impl<R: Ranks> ConductorState<R> {
         self.schedule_retries(rank, time);
         self.end_long_rests();
         match request {
-            Request::Start | Request::CatchUp => self.set_due(rank, time, Answer::GoOn),
-            Request::Park(deadline) => self.park(rank, time, deadline),
+            ConductorRequest::Start | ConductorRequest::CatchUp => {
+                self.set_due(rank, time, ConductorAnswer::GoOn);
+            }
+            ConductorRequest::Park(deadline) => self.park(rank, time, deadline),
             // One of a broken rank, which would not come back: no time passes for it.
-            Request::Travel { from, to, bytes }
+            ConductorRequest::Travel { from, to, bytes }
                 if from.max(to) >= self.ranks.count() || bytes > self.ranks.most_bytes() =>
             {
-                self.set_due(rank, time, Answer::GoOn);
+                self.set_due(rank, time, ConductorAnswer::GoOn);
             }
-            Request::Travel { from, to, bytes } => {
+            ConductorRequest::Travel { from, to, bytes } => {
                 self.travelled();
-                self.state(rank, |state| state.status = Status::Travelling);
-                let content = Content::Trip { rank, bytes };
+                self.state(rank, |state| state.status = RankStatus::Travelling);
+                let content = ParcelContent::Trip { rank, bytes };
                 self.dispatch(time, RankParcel::new(from, to, content));
             }
-            Request::Leave => {
+            ConductorRequest::Leave => {
                 self.moved();
                 self.record(time, RecordKind::End, rank, rank, 0);
                 self.state(rank, |state| {
-                    state.status = Status::Gone;
+                    state.status = RankStatus::Gone;
                     state.traffic.gone = true;
                 });
             }
@@ -400,14 +407,14 @@ impl<R: Ranks> ConductorState<R> {
 
     fn park(&self, rank: Rank, time: Time, deadline: Option<Time>) {
         let woken = self.state(rank, |state| {
-            state.status = Status::Parked;
+            state.status = RankStatus::Parked;
             state.parked_at = self.turns.get();
             std::mem::take(&mut state.woken)
         });
         if woken {
-            self.set_due(rank, time, Answer::GoOn);
+            self.set_due(rank, time, ConductorAnswer::GoOn);
         } else if let Some(deadline) = deadline {
-            self.set_due(rank, deadline.max(time), Answer::GoOn);
+            self.set_due(rank, deadline.max(time), ConductorAnswer::GoOn);
         }
     }
 
@@ -416,16 +423,16 @@ impl<R: Ranks> ConductorState<R> {
         match deed {
             Deed::Wake(other) if other < ranks => self.schedule(at, WAKE | other),
             Deed::Run(queue) if queue.rank < ranks => {
-                let content = Content::Run(queue);
+                let content = ParcelContent::Run(queue);
                 self.dispatch(at, RankParcel::new(queue.rank, queue.rank, content));
             }
             Deed::Announce { to, protocol, header, length, offset } if to < ranks => {
-                let content = Content::Announce { protocol, header, length, offset };
+                let content = ParcelContent::Announce { protocol, header, length, offset };
                 self.dispatch(at, RankParcel::new(rank, to, content));
             }
             Deed::Send(posted) if posted.destination < ranks => {
                 let to = posted.destination;
-                self.dispatch(at, RankParcel::new(rank, to, Content::Send(posted, 0)));
+                self.dispatch(at, RankParcel::new(rank, to, ParcelContent::Send(posted, 0)));
             }
             // A message of a broken rank: ignored.
             _ => {}
@@ -446,8 +453,8 @@ impl<R: Ranks> ConductorState<R> {
             let Some(RankParcel { from, to, content, .. }) = parcels.moving.get(key) else {
                 return;
             };
-            let at_once = matches!(content, Content::Run(_) | Content::Announce { .. });
-            let by_hand = matches!(content, Content::Send(..));
+            let at_once = matches!(content, ParcelContent::Run(_) | ParcelContent::Announce { .. });
+            let by_hand = matches!(content, ParcelContent::Send(..));
             (*from, *to, content.bytes(), at_once, by_hand)
         };
         if at_once {
@@ -481,15 +488,15 @@ impl<R: Ranks> ConductorState<R> {
     fn arrive(&self, key: u32) {
         let Some(parcel) = self.parcels.borrow_mut().moving.remove(key) else { return };
         match parcel.content {
-            Content::Trip { .. } => self.travelled(),
+            ParcelContent::Trip { .. } => self.travelled(),
             // What is refused again and again is no progress.
-            Content::Refusal(..) => {}
+            ParcelContent::Refusal(..) => {}
             _ if parcel.refused.is_some() => {}
             _ => self.moved(),
         }
         let RankParcel { from, to, content, .. } = &parcel;
         let (from, to, bytes) = (*from, *to, content.bytes());
-        if !matches!(content, Content::Run(_) | Content::Announce { .. }) {
+        if !matches!(content, ParcelContent::Run(_) | ParcelContent::Announce { .. }) {
             self.record(self.sim.now(), RecordKind::Arrive, to, from, bytes);
         }
         let (blocked, next) = {
@@ -498,12 +505,12 @@ impl<R: Ranks> ConductorState<R> {
             (blocked, parcels.is_next(&parcel))
         };
         match parcel.content {
-            Content::Trip { rank, .. } => {
-                self.state(rank, |state| state.status = Status::Ready);
-                self.set_due(rank, self.sim.now(), Answer::GoOn);
+            ParcelContent::Trip { rank, .. } => {
+                self.state(rank, |state| state.status = RankStatus::Ready);
+                self.set_due(rank, self.sim.now(), ConductorAnswer::GoOn);
             }
-            Content::Run(queue) => self.run_queue(queue),
-            Content::Put(shipped) => {
+            ParcelContent::Run(queue) => self.run_queue(queue),
+            ParcelContent::Put(shipped) => {
                 let mut ports = self.ports.borrow_mut();
                 let port = &mut ports[from as usize];
                 port.land_put(shipped.from, shipped.index, &shipped.put, &shipped.payload);
@@ -511,13 +518,13 @@ impl<R: Ranks> ConductorState<R> {
                 self.attend_outbox();
                 self.wake(to);
             }
-            Content::Refusal(refused, cause) => self.take_back(*refused, cause),
-            Content::Send(..) | Content::Announce { .. } if blocked => {
+            ParcelContent::Refusal(refused, cause) => self.take_back(*refused, cause),
+            ParcelContent::Send(..) | ParcelContent::Announce { .. } if blocked => {
                 self.parcels.borrow_mut().block(parcel);
             }
-            Content::Announce { .. } if !next => self.parcels.borrow_mut().block(parcel),
-            Content::Send(..) if !next => self.refuse(parcel, FullCause::RingRefused),
-            Content::Send(..) | Content::Announce { .. } => _ = self.land(parcel),
+            ParcelContent::Announce { .. } if !next => self.parcels.borrow_mut().block(parcel),
+            ParcelContent::Send(..) if !next => self.refuse(parcel, FullCause::RingRefused),
+            ParcelContent::Send(..) | ParcelContent::Announce { .. } => _ = self.land(parcel),
         }
     }
 
@@ -534,7 +541,7 @@ impl<R: Ranks> ConductorState<R> {
             let mut ports = self.ports.borrow_mut();
             let port = &mut ports[from as usize];
             match &mut parcel.content {
-                Content::Send(posted, taken) => loop {
+                ParcelContent::Send(posted, taken) => loop {
                     match port.post(&posted.rest(*taken)) {
                         Ok(more) => *taken += more,
                         Err(error) => break Err(error),
@@ -543,13 +550,13 @@ impl<R: Ranks> ConductorState<R> {
                         break Ok(());
                     }
                 },
-                Content::Announce { protocol, header, length, offset } => {
+                ParcelContent::Announce { protocol, header, length, offset } => {
                     port.leave_record(to, (*protocol, *header), (*length, *offset))
                 }
                 _ => Ok(()),
             }
         };
-        let is_send = matches!(parcel.content, Content::Send(..));
+        let is_send = matches!(parcel.content, ParcelContent::Send(..));
         if let Err(PostError::Full { cause, .. }) = landed {
             let refuses = matches!(cause, FullCause::RingRefused | FullCause::StatusRefused);
             if is_send && refuses {
@@ -582,7 +589,7 @@ impl<R: Ranks> ConductorState<R> {
         let turns = self.state(parcel.to, |state| state.turns);
         let parcel = self.parcels.borrow_mut().refuse(parcel, turns);
         let (from, to) = (parcel.to, parcel.from);
-        let content = Content::Refusal(Box::new(parcel), cause);
+        let content = ParcelContent::Refusal(Box::new(parcel), cause);
         self.dispatch(self.sim.now(), RankParcel::new(from, to, content));
     }
 
@@ -644,11 +651,11 @@ impl<R: Ranks> ConductorState<R> {
 
     /// Carries out the requests of the interfaces.
     fn attend_outbox(&self) {
-        let Outgoing { woken, shipped } = self.outbox.take();
+        let OutboxContents { woken, shipped } = self.outbox.take();
         woken.into_iter().for_each(|rank| self.wake(rank));
         for shipped in shipped {
             let (from, to) = (shipped.from.rank, shipped.put.to.rank);
-            self.dispatch(self.sim.now(), RankParcel::new(from, to, Content::Put(shipped)));
+            self.dispatch(self.sim.now(), RankParcel::new(from, to, ParcelContent::Put(shipped)));
         }
     }
 
@@ -657,25 +664,26 @@ impl<R: Ranks> ConductorState<R> {
         let mut any = false;
         for rank in 0..self.ranks.count() {
             let status = self.state(rank, |state| state.status);
-            if status == Status::Gone {
+            if status == RankStatus::Gone {
                 continue;
             }
             if !self.ranks.is_there(rank) {
                 // It died while it waited.
-                self.take(rank, self.sim.now(), Request::Leave);
+                self.take(rank, self.sim.now(), ConductorRequest::Leave);
                 continue;
             }
             any = true;
             let at = self.state(rank, |state| state.traffic.now);
-            self.set_due(rank, at, Answer::LookAround);
+            self.set_due(rank, at, ConductorAnswer::LookAround);
         }
         any
     }
 
     fn stuck(&self) -> Ended {
         let states = self.states.borrow();
-        let waits =
-            |(rank, state): (Rank, &ConductedRank)| (state.status != Status::Gone).then_some(rank);
+        let waits = |(rank, state): (Rank, &ConductedRank)| {
+            (state.status != RankStatus::Gone).then_some(rank)
+        };
         let waiting = (0..).zip(states.iter()).filter_map(waits).collect();
         Ended::Stuck { at: self.sim.now(), waiting }
     }

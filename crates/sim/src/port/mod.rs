@@ -1,8 +1,8 @@
 //! Ranks that are programs with ports, not tasks: in their own processes, one running at a time.
 //!
 //! ```text
-//!   rank's process       Ranks (a fabric's)        Conductor                  Carrier
-//!   --------------       ------------------        ---------                  -------
+//!   rank's process       Ranks (a fabric's)        MachineConductor           Carrier
+//!   --------------       ------------------        ----------------           -------
 //!   runs               ◄─ run(rank, now) ───────── its turn is an event
 //!   parks ─────────────► deeds, request ─────────► event at each deed's time
 //!                                                    a send ── parcel ──────► interface,
@@ -36,10 +36,12 @@ mod conductor;
 mod parcels;
 
 use hikyaku_nic::fabric::{FullCause, Rank};
-use hikyaku_nic::hosted::{Answer, Deed, Host, HostedPort, Outbox, Request};
+use hikyaku_nic::hosted::{
+    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, Host, HostedPort,
+};
 use hikyaku_nic::time::Time;
 
-pub use conductor::{Conductor, Traffic};
+pub use conductor::{MachineConductor, RankTraffic};
 
 use crate::error::SimError;
 use crate::job::MemoryPath;
@@ -59,15 +61,20 @@ pub trait Ranks: 'static {
     fn most_bytes(&self) -> u64;
 
     /// The port with which a rank's interface lands what the rank sends.
-    fn interface(&self, rank: Rank, outbox: &Outbox) -> HostedPort<Self::Host>;
+    fn interface(&self, rank: Rank, outbox: &ActionOutbox) -> HostedPort<Self::Host>;
 
     /// Lets a rank run until it asks for something; returns its time then and the request.
-    /// [`Request::Leave`] also if it has died. `None` if its request will be passed to
-    /// [`Conductor::serve`] instead.
-    fn run(&self, rank: Rank, now: Time, answer: Answer) -> Option<(Time, Request)>;
+    /// [`ConductorRequest::Leave`] also if it has died. `None` if its request will be passed to
+    /// [`MachineConductor::serve`] instead.
+    fn run(
+        &self,
+        rank: Rank,
+        now: Time,
+        answer: ConductorAnswer,
+    ) -> Option<(Time, ConductorRequest)>;
 
     /// The first request of a rank that has not been run yet.
-    fn begin(&self, rank: Rank) -> (Time, Request);
+    fn begin(&self, rank: Rank) -> (Time, ConductorRequest);
 
     /// Takes the deeds of a rank since the last call, in order.
     fn take_deeds(&self, rank: Rank, into: &mut Vec<(Time, Deed)>);

@@ -10,7 +10,7 @@ use crate::slab::Slab;
 
 /// The content of a parcel from one rank to another.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum ParcelContent {
     /// A send, and the bytes of its payload that have landed.
     Send(Posted, usize),
     /// The record of a command that was carried out: the command has travelled, so this takes no
@@ -26,20 +26,22 @@ pub(super) enum Content {
     Run(hikyaku_nic::fabric::QueueAddress),
 }
 
-impl Content {
+impl ParcelContent {
     /// Bytes of payload that travel.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Content::Send(posted, taken) => (posted.payload.len() - taken) as u64,
-            Content::Put(shipped) => shipped.payload.len() as u64,
-            Content::Trip { bytes, .. } => *bytes,
-            Content::Announce { .. } | Content::Refusal(..) | Content::Run(_) => 0,
+            ParcelContent::Send(posted, taken) => (posted.payload.len() - taken) as u64,
+            ParcelContent::Put(shipped) => shipped.payload.len() as u64,
+            ParcelContent::Trip { bytes, .. } => *bytes,
+            ParcelContent::Announce { .. } | ParcelContent::Refusal(..) | ParcelContent::Run(_) => {
+                0
+            }
         }
     }
 
     /// Whether it lands although earlier parcels have found no room.
     pub(super) fn passes(&self) -> bool {
-        matches!(self, Content::Send(posted, _) if posted.passes)
+        matches!(self, ParcelContent::Send(posted, _) if posted.passes)
     }
 }
 
@@ -47,7 +49,7 @@ impl Content {
 pub(super) struct RankParcel {
     pub(super) from: Rank,
     pub(super) to: Rank,
-    pub(super) content: Content,
+    pub(super) content: ParcelContent,
     /// If it was refused: when, and where it stands.
     pub(super) refused: Option<Refused>,
 }
@@ -63,7 +65,7 @@ pub(super) struct Refused {
 
 /// All parcels of a job.
 #[derive(Debug, Default)]
-pub(super) struct Parcels {
+pub(super) struct JobParcels {
     /// Parcels in flight, by number.
     pub(super) moving: Slab<RankParcel>,
     /// By path: parcels that have arrived and found no room, oldest first.
@@ -77,7 +79,7 @@ pub(super) struct Parcels {
 }
 
 /// A path, on which parcels keep their order: from one source to one target, with a path of their
-/// own for those that [pass](Content::passes) others.
+/// own for those that [pass](ParcelContent::passes) others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ParcelPath {
     pub(super) to: Rank,
@@ -86,7 +88,7 @@ pub(super) struct ParcelPath {
 }
 
 impl RankParcel {
-    pub(super) fn new(from: Rank, to: Rank, content: Content) -> RankParcel {
+    pub(super) fn new(from: Rank, to: Rank, content: ParcelContent) -> RankParcel {
         RankParcel { from, to, content, refused: None }
     }
 
@@ -95,7 +97,7 @@ impl RankParcel {
     }
 }
 
-impl Parcels {
+impl JobParcels {
     /// Whether a parcel waits for room on this path.
     pub(super) fn is_blocked(&self, way: ParcelPath) -> bool {
         self.blocked.contains_key(&way)
@@ -194,12 +196,12 @@ mod tests {
     use super::*;
 
     fn trip(from: Rank, to: Rank, bytes: u64) -> RankParcel {
-        RankParcel::new(from, to, Content::Trip { rank: from, bytes })
+        RankParcel::new(from, to, ParcelContent::Trip { rank: from, bytes })
     }
 
     #[test]
     fn waiting_parcels_keep_their_order() {
-        let mut parcels = Parcels::default();
+        let mut parcels = JobParcels::default();
         for (from, bytes) in [(1, 10), (2, 20), (1, 11)] {
             parcels.block(trip(from, 0, bytes));
         }
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn refused_parcels_land_in_their_order_and_before_others() {
-        let mut parcels = Parcels::default();
+        let mut parcels = JobParcels::default();
         let [first, second] = [10, 11].map(|bytes| parcels.refuse(trip(1, 0, bytes), 5));
         assert!(parcels.is_next(&first) && !parcels.is_next(&second));
         assert!(!parcels.is_next(&trip(1, 0, 12)) && parcels.is_next(&trip(2, 0, 12)));

@@ -9,7 +9,7 @@
 //! | [`PingPong`] | latency and bandwidth between two ranks |
 //! | [`Ring`] | each rank to the next: nearest neighbours |
 //! | [`Halo`] | 1-D to 3-D exchange with neighbours and computation between |
-//! | [`Random`] | each rank to any other at random times: contention |
+//! | [`RandomTraffic`] | each rank to any other at random times: contention |
 //!
 //! ```
 //! use hikyaku_sim::engine::Simulation;
@@ -34,11 +34,11 @@ mod ring;
 
 pub use halo::{Halo, balanced};
 pub use ping_pong::PingPong;
-pub use random::Random;
+pub use random::RandomTraffic;
 pub use ring::Ring;
 
 use crate::error::SimError;
-use crate::job::{Content, Message, Payload, Rank, SendRequest};
+use crate::job::{Content, Payload, Rank, ReceivedMessage, SendRequest};
 
 /// Why a program did not end with its answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +81,12 @@ fn start(
 }
 
 /// Checks that a message is the one that its source sent under this number.
-fn check(rank: &Rank, message: &Message, bytes: u64, number: u32) -> Result<(), ProgramError> {
+fn check(
+    rank: &Rank,
+    message: &ReceivedMessage,
+    bytes: u64,
+    number: u32,
+) -> Result<(), ProgramError> {
     let wrong = |what: String| {
         Err(ProgramError::Wrong { rank: rank.rank(), source_rank: message.source, what })
     };

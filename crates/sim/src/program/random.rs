@@ -13,7 +13,7 @@ const TAG: i32 = 100;
 
 /// Messages to destinations drawn uniformly, after gaps drawn from an exponential distribution.
 #[derive(Debug, Clone)]
-pub struct Random {
+pub struct RandomTraffic {
     bytes: u64,
     /// Messages that each rank sends.
     messages: u32,
@@ -23,12 +23,12 @@ pub struct Random {
     expected: Rc<[u32]>,
 }
 
-impl Random {
+impl RandomTraffic {
     /// `messages` messages of each of `ranks` ranks, `gap` apart on average.
     ///
     /// The numbers of messages to receive are drawn here as the ranks will draw them, so that every
     /// rank knows when it has all of its messages; that takes `seed` of the simulation.
-    pub fn new(seed: u64, ranks: u32, bytes: u64, messages: u32, gap: Time) -> Random {
+    pub fn new(seed: u64, ranks: u32, bytes: u64, messages: u32, gap: Time) -> RandomTraffic {
         let mut expected = vec![0; ranks as usize];
         for from in 0..ranks {
             let mut draws = engine::Random::stream(seed, u64::from(from));
@@ -37,7 +37,7 @@ impl Random {
                 expected[to as usize] += 1;
             }
         }
-        Random { bytes, messages, gap: gap.picoseconds() as f64, expected: expected.into() }
+        RandomTraffic { bytes, messages, gap: gap.picoseconds() as f64, expected: expected.into() }
     }
 
     /// One rank's part.

@@ -6,10 +6,10 @@ use hikyaku_nic::time::Time;
 
 use super::*;
 use crate::engine::Simulation;
-use crate::job::{Job, JobConfig, Report};
+use crate::job::{Job, JobConfig, JobReport};
 use crate::machine::Machine;
 
-fn run<F>(ranks: u32, payload: Payload, program: impl Fn(Rank) -> F) -> Report<F::Output>
+fn run<F>(ranks: u32, payload: Payload, program: impl Fn(Rank) -> F) -> JobReport<F::Output>
 where
     F: Future<Output = Result<(), ProgramError>> + 'static,
 {
@@ -31,7 +31,7 @@ fn lengths_alone_take_the_time_of_bytes() {
     for ranks in [1, 2, 12] {
         let both = [Payload::Carried, Payload::LengthsOnly].map(|payload| {
             let compute = Time::from_nanoseconds(500);
-            let random = Random::new(11, ranks, 100, 5, Time::from_nanoseconds(2_000));
+            let random = RandomTraffic::new(11, ranks, 100, 5, Time::from_nanoseconds(2_000));
             let halo = Halo::new(&balanced(ranks, 3), 640, 3, compute);
             [
                 run(ranks, payload, |rank| PingPong { bytes: 3_000, rounds: 4 }.run(rank)).end,

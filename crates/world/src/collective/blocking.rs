@@ -7,7 +7,7 @@ use hikyaku_coll::{
 };
 use hikyaku_msg::{Layout, MsgError};
 
-use super::Ranks;
+use super::CollectiveRanks;
 use super::operations::in_bytes;
 use crate::error::Error;
 use crate::reducer::{Reducer, on_bytes};
@@ -311,7 +311,7 @@ impl World {
 
     fn together<R>(
         &self,
-        operation: impl AsyncFnOnce(&Ranks<'_>) -> Result<R, hikyaku_rank::Error>,
+        operation: impl AsyncFnOnce(&CollectiveRanks<'_>) -> Result<R, hikyaku_rank::Error>,
     ) -> Result<R, Error> {
         let ranks = self.ranks().waiting();
         let result = self.block_on(operation(&ranks));

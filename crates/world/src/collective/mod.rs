@@ -5,7 +5,7 @@
 //!   nonblocking.rs  scope.iallreduce(&mut data, op) -> Collective      leaves it in flight
 //!   persistent.rs   world.allreduce_init(data, op) -> Persistent       starts it again and again
 //!                          \              |              /
-//!   operations.rs           Ranks::allreduce, the only one that knows about bytes
+//!   operations.rs           CollectiveRanks::allreduce, the only one that knows about bytes
 //!                                         |
 //!                              coll::allreduce, the algorithms
 //! ```
@@ -19,5 +19,5 @@ mod operations;
 mod persistent;
 
 pub use nonblocking::{Collective, CollectiveFuture};
-pub(crate) use operations::Ranks;
+pub(crate) use operations::CollectiveRanks;
 pub use persistent::{Buffer, Persistent};

@@ -3,7 +3,7 @@
 //! Each takes its place among the operations of its communicator when it is first polled. Whoever
 //! starts one polls it at once.
 
-use hikyaku_coll::{self as coll, Choices, Communicator, Element, Group};
+use hikyaku_coll::{self as coll, Choices, CommunicatorGroup, Element, Group};
 use hikyaku_msg::{Layout, MsgError};
 use hikyaku_rank::{Error, RankPort};
 
@@ -12,21 +12,21 @@ use crate::scalar::Scalar;
 
 /// The ranks of a communicator as its collectives see them, and how they are to be done.
 #[derive(Debug)]
-pub(crate) struct Ranks<'w> {
-    pub(crate) group: Communicator<'w, RankPort>,
+pub(crate) struct CollectiveRanks<'w> {
+    pub(crate) group: CommunicatorGroup<'w, RankPort>,
     pub(crate) choices: Choices,
 }
 
-impl<'w> Ranks<'w> {
+impl<'w> CollectiveRanks<'w> {
     /// The same for blocking calls.
     #[inline]
-    pub(super) fn waiting(self) -> Ranks<'w> {
-        Ranks { group: self.group.waiting(), ..self }
+    pub(super) fn waiting(self) -> CollectiveRanks<'w> {
+        CollectiveRanks { group: self.group.waiting(), ..self }
     }
 
     /// The group, for a call on elements of this type.
     #[inline]
-    pub(super) fn of<T: Scalar>(&self) -> Communicator<'w, RankPort> {
+    pub(super) fn of<T: Scalar>(&self) -> CommunicatorGroup<'w, RankPort> {
         self.group.with_elements(Element::of::<T>())
     }
 
@@ -99,7 +99,7 @@ impl<'w> Ranks<'w> {
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
         // A call of the library's own, by the default algorithm: the choice is for the program's
         // call.
-        let counting = Ranks { group: self.group, choices: Choices::default() };
+        let counting = CollectiveRanks { group: self.group, choices: Choices::default() };
         let counted = counting.gather(&[mine.len() as u64], &mut counts, root).await;
         let room = counted.and_then(|()| rooms(&counts));
         // After an error the other ranks may not know of it and make the second call. A rank that

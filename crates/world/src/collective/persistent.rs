@@ -12,7 +12,7 @@ use std::rc::Rc;
 use hikyaku_msg::Layout;
 use hikyaku_rank::{Task, TaskId};
 
-use super::Ranks;
+use super::CollectiveRanks;
 use super::operations::in_bytes;
 use crate::error::Error;
 use crate::reducer::Reducer;
@@ -70,7 +70,8 @@ impl<B: 'static> Persistent<B> {
         world: &World,
         name: &'static str,
         buffers: B,
-        operation: impl AsyncFn(&Ranks<'_>, &mut B) -> Result<(), hikyaku_rank::Error> + 'static,
+        operation: impl AsyncFn(&CollectiveRanks<'_>, &mut B) -> Result<(), hikyaku_rank::Error>
+        + 'static,
     ) -> Persistent<B> {
         let world = Rc::new(world.duplicate());
         let home = Rc::new(Cell::new(None));

@@ -3,7 +3,7 @@
 
 use std::mem::{ManuallyDrop, size_of};
 
-use hikyaku_rank::persistent::{End, Places, Rounds, Terms, Use, set_up};
+use hikyaku_rank::persistent::{EdgeEnd, Places, Rounds, Terms, Use, set_up};
 
 use super::edges::{Neighbour, Neighbours};
 use crate::buffer::SharedBuffer;
@@ -123,7 +123,7 @@ impl<T: Scalar> Exchange<T> {
             true => (Use::Turning, [out, into], [into, out]),
             false => (Use::Fixed, [out; 2], [into; 2]),
         };
-        let place = |outs: &[End], ins: &[End]| Ok((places(outs, from), places(ins, to)));
+        let place = |outs: &[EdgeEnd], ins: &[EdgeEnd]| Ok((places(outs, from), places(ins, to)));
         let wiring = set_up(
             world.communicator(),
             (Terms { scheme: neighbours.scheme, ..Terms::ANY }, buffers_use),
@@ -241,9 +241,9 @@ impl<T: Scalar> Drop for Exchange<T> {
 }
 
 /// Where the edges' elements lie in the buffer.
-pub(super) fn ends<T: Scalar>(list: &[Neighbour]) -> Vec<End> {
+pub(super) fn ends<T: Scalar>(list: &[Neighbour]) -> Vec<EdgeEnd> {
     let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
-    let end = |Neighbour { rank, elements }: &Neighbour| End {
+    let end = |Neighbour { rank, elements }: &Neighbour| EdgeEnd {
         rank: *rank,
         runs: std::iter::once(bytes(elements.start)..bytes(elements.end)).collect(),
     };
@@ -251,7 +251,7 @@ pub(super) fn ends<T: Scalar>(list: &[Neighbour]) -> Vec<End> {
 }
 
 /// Where they lie in the region, of buffers that start there.
-fn places(ends: &[End], buffers: Places) -> Vec<Places> {
-    let start = |end: &End| end.runs.first().map_or(0, |run| run.start as u64);
+fn places(ends: &[EdgeEnd], buffers: Places) -> Vec<Places> {
+    let start = |end: &EdgeEnd| end.runs.first().map_or(0, |run| run.start as u64);
     ends.iter().map(|end| buffers.map(|buffer| buffer + start(end))).collect()
 }

@@ -11,7 +11,7 @@ use hikyaku_rank::TaskId;
 use hikyaku_rank::persistent::NEIGHBOURS;
 
 use crate::error::Error;
-use crate::exchange::Exchange;
+use crate::exchange::StartedExchange;
 use crate::world::{Received, World};
 
 /// The part of a scope that its requests refer to. Covariant in the world's lifetime, so a
@@ -31,7 +31,7 @@ pub(crate) struct Core<'world> {
 pub(super) enum Open {
     Request(RequestId),
     Collective(TaskId),
-    Exchange(Exchange),
+    Exchange(StartedExchange),
 }
 
 /// The name of something open.
@@ -137,7 +137,11 @@ impl<'world> Core<'world> {
     }
 
     /// Calls a function with an exchange that has not ended.
-    pub(super) fn exchange<R>(&self, name: u64, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
+    pub(super) fn exchange<R>(
+        &self,
+        name: u64,
+        act: impl FnOnce(&mut StartedExchange) -> R,
+    ) -> Option<R> {
         self.open
             .borrow_mut()
             .iter_mut()

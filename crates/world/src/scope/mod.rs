@@ -8,8 +8,8 @@
 //! A collective in flight is a future that borrows its buffers for the scope. The rank keeps it
 //! (`rank/src/tasks.rs`) until it is complete or cancelled.
 //!
-//! An [`Exchange`] is several requests that end together, and what is left to do then: elements
-//! that were received beside their buffer are copied into it.
+//! A [`StartedExchange`] is several requests that end together, and what is left to do then:
+//! elements that were received beside their buffer are copied into it.
 
 mod core;
 mod request;
@@ -23,9 +23,9 @@ use hikyaku_msg::{Envelope, RecvBuffer, Selector, SendBuffer, SendMode};
 use hikyaku_rank::{Task, TaskId};
 
 use crate::error::Error;
-use crate::exchange::Exchange;
+use crate::exchange::StartedExchange;
 use crate::scalar::Scalar;
-use crate::topology::{Leg, Route};
+use crate::topology::{ExchangeRoute, Leg};
 use crate::world::{Received, Source, Tag, World};
 
 use self::core::{Next, Open};
@@ -67,18 +67,18 @@ impl World {
 
 /// Elements that an exchange receives into.
 #[derive(Debug)]
-struct Memory<T> {
+struct ReceiveMemory<T> {
     start: *mut T,
     length: usize,
 }
 
-impl<T> Clone for Memory<T> {
+impl<T> Clone for ReceiveMemory<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Memory<T> {}
+impl<T> Copy for ReceiveMemory<T> {}
 
 /// Cancels what is open when the scope ends, however it ends.
 struct GiveUp<'s, 'scope, 'env> {
@@ -280,15 +280,15 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub(crate) fn start_exchange<T: Scalar>(
         &'scope self,
         context: u32,
-        route: Route,
+        route: ExchangeRoute,
         out: &'scope [T],
         into: &'scope mut [T],
         explain: impl Fn(usize, u64, u64) -> Error + 'static,
     ) -> Result<u64, Error> {
         let packed = route.packed(out)?;
         let mut staged = route.staging(into);
-        let place = Memory { start: into.as_mut_ptr(), length: into.len() };
-        let beside = Memory { start: staged.as_mut_ptr(), length: staged.len() };
+        let place = ReceiveMemory { start: into.as_mut_ptr(), length: into.len() };
+        let beside = ReceiveMemory { start: staged.as_mut_ptr(), length: staged.len() };
         let kept = Rc::new((route, packed));
         let unpack = {
             let kept = Rc::clone(&kept);
@@ -302,7 +302,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let name = self.core.exchanges.get();
         self.core.exchanges.set(name + 1);
         // From here on the scope waits for whatever is started, or gives it up.
-        let exchange = Exchange::new(name, Box::new(explain), Box::new(unpack));
+        let exchange = StartedExchange::new(name, Box::new(explain), Box::new(unpack));
         self.core.open.borrow_mut().push_back(Open::Exchange(exchange));
         self.start_receives(name, context, &kept.0.receives, (place, beside));
         self.start_sends(name, context, &kept.0.sends, (out, &kept.1));
@@ -315,7 +315,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         name: u64,
         context: u32,
         legs: &[Leg],
-        (place, beside): (Memory<T>, Memory<T>),
+        (place, beside): (ReceiveMemory<T>, ReceiveMemory<T>),
     ) {
         let mut last = [0, 0];
         for Leg { edge, process, tag, range, aside } in legs {

@@ -12,17 +12,17 @@ use crate::world::Received;
 #[derive(Debug)]
 pub struct Request<'scope> {
     core: &'scope Core<'scope>,
-    state: State,
+    state: StartState,
 }
 
 /// How far a request was when it was started, in one word, so that a request is two, which travel
 /// in registers: an enum of three words was built in memory and moved about there, which cost
 /// more than the message.
 #[derive(Debug, Clone, Copy)]
-struct State(u64);
+struct StartState(u64);
 
-/// What a state holds.
-enum Stage {
+/// What a [`StartState`] holds.
+enum StartStage {
     /// Its message went, or had come, at once: the engine knows of no request.
     Ended(Received),
     /// The engine has it.
@@ -32,29 +32,29 @@ enum Stage {
 /// Set if the operation has ended. Then follow source (24 bits), tag (31) and bytes (8).
 const ENDED: u64 = 1 << 63;
 
-impl State {
+impl StartState {
     /// An operation that has ended; `None` if what it says does not fit.
     #[inline(always)]
-    fn ended(source: u32, tag: i32, bytes: u64) -> Option<State> {
+    fn ended(source: u32, tag: i32, bytes: u64) -> Option<StartState> {
         let fits = source < 1 << 24 && tag >= 0 && bytes < 1 << 8;
-        fits.then_some(State(ENDED | u64::from(source) << 39 | (tag as u64) << 8 | bytes))
+        fits.then_some(StartState(ENDED | u64::from(source) << 39 | (tag as u64) << 8 | bytes))
     }
 
     #[inline]
-    fn open(id: RequestId) -> State {
+    fn open(id: RequestId) -> StartState {
         debug_assert!(id.word() & ENDED == 0, "names of requests leave the first bit");
-        State(id.word())
+        StartState(id.word())
     }
 
     #[inline]
-    fn stage(self) -> Stage {
-        let State(word) = self;
+    fn stage(self) -> StartStage {
+        let StartState(word) = self;
         if word & ENDED == 0 {
-            return Stage::Open(RequestId::from_word(word));
+            return StartStage::Open(RequestId::from_word(word));
         }
         let source = (word >> 39) as u32 & ((1 << 24) - 1);
         let tag = (word >> 8) as u32 & i32::MAX as u32;
-        Stage::Ended(Received { source, tag: tag as i32, bytes: word & 0xff })
+        StartStage::Ended(Received { source, tag: tag as i32, bytes: word & 0xff })
     }
 }
 
@@ -62,7 +62,7 @@ impl<'scope> Request<'scope> {
     /// A request whose message went, or had come, at once.
     #[inline(always)]
     pub(super) fn ended(core: &'scope Core<'scope>, source: u32, tag: i32, bytes: u64) -> Self {
-        match State::ended(source, tag, bytes) {
+        match StartState::ended(source, tag, bytes) {
             Some(state) => Request { core, state },
             None => Request::kept(core, source, tag, bytes),
         }
@@ -81,14 +81,14 @@ impl<'scope> Request<'scope> {
     /// A request that the engine has. The scope waits for it from here on.
     pub(super) fn opened(core: &'scope Core<'scope>, id: RequestId) -> Self {
         core.opened(id);
-        Request { core, state: State::open(id) }
+        Request { core, state: StartState::open(id) }
     }
 
     /// Its name, if it had not ended when it was started; else its result.
     pub(super) fn name(&self) -> Result<RequestId, Received> {
         match self.state.stage() {
-            Stage::Open(id) => Ok(id),
-            Stage::Ended(received) => Err(received),
+            StartStage::Open(id) => Ok(id),
+            StartStage::Ended(received) => Err(received),
         }
     }
 
@@ -99,8 +99,8 @@ impl<'scope> Request<'scope> {
     #[inline]
     pub fn wait(self) -> Result<Received, Error> {
         match self.state.stage() {
-            Stage::Ended(received) => Ok(received),
-            Stage::Open(id) => self.core.wait(id),
+            StartStage::Ended(received) => Ok(received),
+            StartStage::Open(id) => self.core.wait(id),
         }
     }
 
@@ -110,8 +110,8 @@ impl<'scope> Request<'scope> {
     /// What it failed with.
     pub fn test(self) -> Result<Result<Received, Self>, Error> {
         let id = match self.state.stage() {
-            Stage::Ended(received) => return Ok(Ok(received)),
-            Stage::Open(id) => id,
+            StartStage::Ended(received) => return Ok(Ok(received)),
+            StartStage::Open(id) => id,
         };
         match self.core.world.communicator().test(id) {
             None => Ok(Err(self)),
@@ -128,7 +128,7 @@ impl<'scope> Request<'scope> {
     /// # Errors
     /// What the operation failed with, if it was too late.
     pub fn cancel(self) -> Result<Option<Received>, Error> {
-        if let Stage::Open(id) = self.state.stage() {
+        if let StartStage::Open(id) = self.state.stage() {
             let outcome = self.core.world.engine().borrow_mut().cancel(id);
             if outcome == CancelOutcome::Cancelled {
                 self.core.close(id);
@@ -149,14 +149,16 @@ mod tests {
     #[test]
     fn a_state_says_what_it_was_told_and_refuses_what_does_not_fit() {
         for (source, tag, bytes) in [(0, 0, 0), (1, 2, 3), ((1 << 24) - 1, i32::MAX, 255)] {
-            let Stage::Ended(received) = State::ended(source, tag, bytes).unwrap().stage() else {
+            let StartStage::Ended(received) =
+                StartState::ended(source, tag, bytes).unwrap().stage()
+            else {
                 panic!("it has ended");
             };
             assert_eq!((received.source, received.tag, received.bytes), (source, tag, bytes));
         }
-        assert!(State::ended(1 << 24, 0, 0).is_none());
-        assert!(State::ended(0, -1, 0).is_none());
-        assert!(State::ended(0, 0, 256).is_none());
+        assert!(StartState::ended(1 << 24, 0, 0).is_none());
+        assert!(StartState::ended(0, -1, 0).is_none());
+        assert!(StartState::ended(0, 0, 256).is_none());
     }
 
     #[test]

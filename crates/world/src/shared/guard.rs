@@ -4,24 +4,24 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use hikyaku_dsm::driver::{Contents, Variable};
-use hikyaku_dsm::{Entry, Mark};
+use hikyaku_dsm::driver::{CopyContents, Variable};
+use hikyaku_dsm::{EntryResult, Mark};
 
 use crate::scalar::Scalar;
 
 /// A part that is held.
-struct Hold<T: Scalar> {
+struct HeldPart<T: Scalar> {
     variable: Rc<Variable>,
     part: u64,
-    entry: Entry,
-    contents: Contents<T>,
+    entry: EntryResult,
+    contents: CopyContents<T>,
 }
 
-impl<T: Scalar> Hold<T> {
+impl<T: Scalar> HeldPart<T> {
     #[inline(always)]
-    fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Hold<T> {
+    fn new(variable: &Rc<Variable>, part: u64, entry: EntryResult) -> HeldPart<T> {
         let contents = variable.contents(part);
-        Hold { variable: Rc::clone(variable), part, entry, contents }
+        HeldPart { variable: Rc::clone(variable), part, entry, contents }
     }
 
     fn write(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,7 +33,7 @@ impl<T: Scalar> Hold<T> {
     }
 }
 
-impl<T: Scalar> Drop for Hold<T> {
+impl<T: Scalar> Drop for HeldPart<T> {
     #[inline]
     fn drop(&mut self) {
         self.variable.release(self.part);
@@ -41,17 +41,17 @@ impl<T: Scalar> Drop for Hold<T> {
 }
 
 /// A shared variable acquired for reading and writing: a slice of its elements, newest on entry.
-pub struct WriteGuard<T: Scalar>(Hold<T>);
+pub struct WriteGuard<T: Scalar>(HeldPart<T>);
 
 /// A shared variable acquired for reading, beside other readers: a slice of its elements.
-pub struct ReadGuard<T: Scalar>(Hold<T>);
+pub struct ReadGuard<T: Scalar>(HeldPart<T>);
 
 macro_rules! guards {
     ($($guard:ident)*) => {$(
         impl<T: Scalar> $guard<T> {
             #[inline(always)]
-            pub(super) fn new(variable: &Rc<Variable>, part: u64, entry: Entry) -> Self {
-                $guard(Hold::new(variable, part, entry))
+            pub(super) fn new(variable: &Rc<Variable>, part: u64, entry: EntryResult) -> Self {
+                $guard(HeldPart::new(variable, part, entry))
             }
 
             /// What is wrong with the contents because a rank died; only of recoverable variables.

@@ -32,7 +32,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hikyaku_dsm::Kind;
+use hikyaku_dsm::AccessKind;
 use hikyaku_dsm::driver::Variable;
 
 pub use guard::{ReadGuard, WriteGuard};
@@ -209,10 +209,10 @@ macro_rules! acquire {
             #[inline(always)]
             pub fn write(&self) -> Result<WriteGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                if let Some(entry) = variable.enter_free(part, Kind::Write) {
+                if let Some(entry) = variable.enter_free(part, AccessKind::Write) {
                     return Ok(WriteGuard::new(variable, part, entry?));
                 }
-                Ok(WriteGuard::new(variable, part, variable.enter(part, Kind::Write)?))
+                Ok(WriteGuard::new(variable, part, variable.enter(part, AccessKind::Write)?))
             }
 
             /// Acquires it for reading; waits for its turn.
@@ -222,10 +222,10 @@ macro_rules! acquire {
             #[inline(always)]
             pub fn read(&self) -> Result<ReadGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                if let Some(entry) = variable.enter_free(part, Kind::Read) {
+                if let Some(entry) = variable.enter_free(part, AccessKind::Read) {
                     return Ok(ReadGuard::new(variable, part, entry?));
                 }
-                Ok(ReadGuard::new(variable, part, variable.enter(part, Kind::Read)?))
+                Ok(ReadGuard::new(variable, part, variable.enter(part, AccessKind::Read)?))
             }
 
             /// Acquires it for reading and writing on the fast path: within nanoseconds, or with a
@@ -236,7 +236,7 @@ macro_rules! acquire {
             #[inline(always)]
             pub fn write_free(&self) -> Result<Option<WriteGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = variable.enter_free(part, Kind::Write).transpose()?;
+                let entry = variable.enter_free(part, AccessKind::Write).transpose()?;
                 Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
             }
 
@@ -247,7 +247,7 @@ macro_rules! acquire {
             #[inline(always)]
             pub fn read_free(&self) -> Result<Option<ReadGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = variable.enter_free(part, Kind::Read).transpose()?;
+                let entry = variable.enter_free(part, AccessKind::Read).transpose()?;
                 Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
@@ -257,7 +257,7 @@ macro_rules! acquire {
             /// As for waiting.
             #[inline]
             pub fn ask_write(&self) -> Result<Turn<'_, WriteGuard<T>>, Error> {
-                Turn::new(&self.variable, $part(self), Kind::Write, WriteGuard::new)
+                Turn::new(&self.variable, $part(self), AccessKind::Write, WriteGuard::new)
             }
 
             /// Asks for it for reading; the caller polls the [`Turn`].
@@ -266,7 +266,7 @@ macro_rules! acquire {
             /// As for waiting.
             #[inline]
             pub fn ask_read(&self) -> Result<Turn<'_, ReadGuard<T>>, Error> {
-                Turn::new(&self.variable, $part(self), Kind::Read, ReadGuard::new)
+                Turn::new(&self.variable, $part(self), AccessKind::Read, ReadGuard::new)
             }
 
             /// Acquires it for reading and writing if no other rank holds it or waits for it.
@@ -275,7 +275,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn try_write(&self) -> Result<Option<WriteGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = variable.enter_now(part, Kind::Write)?;
+                let entry = variable.enter_now(part, AccessKind::Write)?;
                 Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
             }
 
@@ -285,7 +285,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn try_read(&self) -> Result<Option<ReadGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = variable.enter_now(part, Kind::Read)?;
+                let entry = variable.enter_now(part, AccessKind::Read)?;
                 Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
@@ -295,7 +295,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn write_within(&self, limit: Duration) -> Result<Option<WriteGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = variable.enter_within(part, Kind::Write, limit)?;
+                let entry = variable.enter_within(part, AccessKind::Write, limit)?;
                 Ok(entry.map(|entry| WriteGuard::new(variable, part, entry)))
             }
 
@@ -305,7 +305,7 @@ macro_rules! acquire {
             /// As for waiting.
             pub fn read_within(&self, limit: Duration) -> Result<Option<ReadGuard<T>>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                let entry = variable.enter_within(part, Kind::Read, limit)?;
+                let entry = variable.enter_within(part, AccessKind::Read, limit)?;
                 Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
@@ -316,7 +316,11 @@ macro_rules! acquire {
             /// As for waiting.
             pub async fn write_async(&self) -> Result<WriteGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                Ok(WriteGuard::new(variable, part, variable.enter_async(part, Kind::Write).await?))
+                Ok(WriteGuard::new(
+                    variable,
+                    part,
+                    variable.enter_async(part, AccessKind::Write).await?,
+                ))
             }
 
             /// Acquires it for reading, as a future.
@@ -325,7 +329,11 @@ macro_rules! acquire {
             /// As for waiting.
             pub async fn read_async(&self) -> Result<ReadGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
-                Ok(ReadGuard::new(variable, part, variable.enter_async(part, Kind::Read).await?))
+                Ok(ReadGuard::new(
+                    variable,
+                    part,
+                    variable.enter_async(part, AccessKind::Read).await?,
+                ))
             }
 
             /// The rank that has its queue in memory, or that owns it at first: the parts of all

@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use hikyaku_dsm::driver::{Asking, Variable};
-use hikyaku_dsm::{Entry, Kind, Patience};
+use hikyaku_dsm::{AccessKind, EntryResult, Patience};
 
 use crate::error::Error;
 
@@ -32,7 +32,7 @@ pub struct Turn<'p, G> {
     asking: Asking<'p>,
     variable: &'p Rc<Variable>,
     part: u64,
-    guard: fn(&Rc<Variable>, u64, Entry) -> G,
+    guard: fn(&Rc<Variable>, u64, EntryResult) -> G,
 }
 
 impl<G> fmt::Debug for Turn<'_, G> {
@@ -46,8 +46,8 @@ impl<'p, G> Turn<'p, G> {
     pub(super) fn new(
         variable: &'p Rc<Variable>,
         part: u64,
-        kind: Kind,
-        guard: fn(&Rc<Variable>, u64, Entry) -> G,
+        kind: AccessKind,
+        guard: fn(&Rc<Variable>, u64, EntryResult) -> G,
     ) -> Result<Turn<'p, G>, Error> {
         let asking = Asking::new(variable, part, kind, Patience::Wait)?;
         Ok(Turn { asking, variable, part, guard })

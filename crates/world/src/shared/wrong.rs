@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hikyaku_coll::Choices;
-use hikyaku_dsm::driver::{Settings, Wrong};
+use hikyaku_dsm::driver::{ProtocolFault, Settings};
 use hikyaku_rank::Communicator;
 use hikyaku_shm::{JobConfig, open_all};
 
@@ -33,7 +33,7 @@ fn torture(
     protocol: Protocol,
     (ranks, ranks_per_node): (u32, u32),
     (seed, turns): (u64, u32),
-    wrong: Option<Wrong>,
+    wrong: Option<ProtocolFault>,
 ) -> Vec<Verdict> {
     println!("{protocol}, {ranks} ranks, {ranks_per_node} a node, seed {seed}, wrong: {wrong:?}");
     let plan = Plan { turns, elements: 700, patience: Duration::from_secs(5) };
@@ -65,7 +65,7 @@ const NOTICED: usize = 3;
 
 /// Runs `wrong` in child processes, which may end by an assertion, or never: the seed decides the
 /// state that the fault meets. They print one of the words.
-fn is_noticed(protocol: Protocol, ranks_per_node: u32, wrong: Wrong, words: &[&str]) {
+fn is_noticed(protocol: Protocol, ranks_per_node: u32, wrong: ProtocolFault, words: &[&str]) {
     let about = format!("{protocol:?} {ranks_per_node} {wrong:?} ");
     if let Ok(child) = std::env::var(CHILD) {
         let Some(seed) = child.strip_prefix(&about) else { return };
@@ -128,7 +128,7 @@ fn a_writer_that_does_not_wait_for_readers_is_noticed() {
     for ranks_per_node in [4, 2] {
         // A reader of another node detects it too: its copy is old before it has checked it.
         let words = ["beside a", "was the last"];
-        is_noticed(Protocol::Direct, ranks_per_node, Wrong::PassesReaders, &words);
+        is_noticed(Protocol::Direct, ranks_per_node, ProtocolFault::PassesReaders, &words);
     }
 }
 
@@ -137,15 +137,15 @@ fn a_turn_that_two_ranks_have_is_noticed() {
     // Two ranks are inside; or a waiting rank sees its turn pass, and takes it for overwritten.
     let words = ["BROKEN: ", "Overwritten {"];
     for ranks_per_node in [4, 1] {
-        is_noticed(Protocol::Direct, ranks_per_node, Wrong::SwapsInTwo, &words);
+        is_noticed(Protocol::Direct, ranks_per_node, ProtocolFault::SwapsInTwo, &words);
     }
 }
 
 #[test]
 fn contents_that_did_not_come_are_noticed() {
     for protocol in [Protocol::Direct, Protocol::Fagus] {
-        is_noticed(protocol, 1, Wrong::MovesNothing, &["was the last"]);
-        is_noticed(protocol, 1, Wrong::LosesAPiece, &["was the last"]);
+        is_noticed(protocol, 1, ProtocolFault::MovesNothing, &["was the last"]);
+        is_noticed(protocol, 1, ProtocolFault::LosesAPiece, &["was the last"]);
     }
 }
 

@@ -13,10 +13,10 @@ use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
 use hikyaku_msg::{Layout, MsgError};
-use hikyaku_rank::persistent::{Blocks, Letters, NEIGHBOURS, is_long};
+use hikyaku_rank::persistent::{EdgeBlocks, Letters, NEIGHBOURS, is_long};
 
-use super::parts::{End, Leg, Parts, Route};
-use super::{Neighbourhood, Tags, unequal};
+use super::parts::{EdgeParts, End, ExchangeRoute, Leg};
+use super::{NeighbourTags, Neighbourhood, unequal};
 use crate::error::Error;
 use crate::scalar::Scalar;
 use crate::world::Received;
@@ -28,8 +28,8 @@ impl<S> Neighbourhood<S> {
     /// # Errors
     /// `all` cannot be divided so, a source sent another number of elements, or a rank is gone.
     pub fn neighbour_allgather<T: Scalar>(&self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
-        let parts = Parts::even(all.len(), self.sources.len(), "sources");
-        self.run(mine, Ok(Parts::Whole), all, parts)
+        let parts = EdgeParts::even(all.len(), self.sources.len(), "sources");
+        self.run(mine, Ok(EdgeParts::Whole), all, parts)
     }
 
     /// The same with a range of `all` for each source (MPI_Neighbor_allgatherv).
@@ -42,7 +42,7 @@ impl<S> Neighbourhood<S> {
         all: &mut [T],
         blocks: &[Range<usize>],
     ) -> Result<(), Error> {
-        self.run(mine, Ok(Parts::Whole), all, Ok(Parts::Ranges(blocks)))
+        self.run(mine, Ok(EdgeParts::Whole), all, Ok(EdgeParts::Ranges(blocks)))
     }
 
     /// Sends other elements to every neighbour (MPI_Neighbor_alltoall). Both buffers are divided
@@ -51,8 +51,8 @@ impl<S> Neighbourhood<S> {
     /// # Errors
     /// As [`Neighbourhood::neighbour_allgather`].
     pub fn neighbour_alltoall<T: Scalar>(&self, out: &[T], into: &mut [T]) -> Result<(), Error> {
-        let sends = Parts::even(out.len(), self.destinations.len(), "destinations");
-        let receives = Parts::even(into.len(), self.sources.len(), "sources");
+        let sends = EdgeParts::even(out.len(), self.destinations.len(), "destinations");
+        let receives = EdgeParts::even(into.len(), self.sources.len(), "sources");
         self.run(out, sends, into, receives)
     }
 
@@ -67,7 +67,7 @@ impl<S> Neighbourhood<S> {
         into: &mut [T],
         into_blocks: &[Range<usize>],
     ) -> Result<(), Error> {
-        self.run(out, Ok(Parts::Ranges(out_blocks)), into, Ok(Parts::Ranges(into_blocks)))
+        self.run(out, Ok(EdgeParts::Ranges(out_blocks)), into, Ok(EdgeParts::Ranges(into_blocks)))
     }
 
     /// The same with a layout for each edge (MPI_Neighbor_alltoallw): what lies scattered is packed
@@ -84,15 +84,20 @@ impl<S> Neighbourhood<S> {
         into: &mut [T],
         into_layouts: &[Layout],
     ) -> Result<(), Error> {
-        self.run(out, Ok(Parts::Layouts(out_layouts)), into, Ok(Parts::Layouts(into_layouts)))
+        self.run(
+            out,
+            Ok(EdgeParts::Layouts(out_layouts)),
+            into,
+            Ok(EdgeParts::Layouts(into_layouts)),
+        )
     }
 
     fn run<T: Scalar>(
         &self,
         out: &[T],
-        sends: Result<Parts<'_>, Error>,
+        sends: Result<EdgeParts<'_>, Error>,
         into: &mut [T],
-        receives: Result<Parts<'_>, Error>,
+        receives: Result<EdgeParts<'_>, Error>,
     ) -> Result<(), Error> {
         // All ranks make letters in the same call, also one that is refused here.
         let letters = self.letters();
@@ -108,10 +113,10 @@ impl<S> Neighbourhood<S> {
     /// ranks may have begun it.
     pub(super) fn plan(
         &self,
-        route: &mut Route,
-        (sends, out_length): (Result<Parts<'_>, Error>, usize),
-        (receives, into_length): (Result<Parts<'_>, Error>, usize),
-    ) -> Result<Tags, Error> {
+        route: &mut ExchangeRoute,
+        (sends, out_length): (Result<EdgeParts<'_>, Error>, usize),
+        (receives, into_length): (Result<EdgeParts<'_>, Error>, usize),
+    ) -> Result<NeighbourTags, Error> {
         let tags = self.next_call();
         route.clear();
         route.send(self.ends(&self.destinations, tags), sends?, out_length)?;
@@ -119,7 +124,11 @@ impl<S> Neighbourhood<S> {
         Ok(tags)
     }
 
-    fn ends(&self, links: &[Link], tags: Tags) -> impl ExactSizeIterator<Item = End> + Clone {
+    fn ends(
+        &self,
+        links: &[Link],
+        tags: NeighbourTags,
+    ) -> impl ExactSizeIterator<Item = End> + Clone {
         links.iter().map(move |link| (self.process(link), tags.of(link)))
     }
 
@@ -140,7 +149,7 @@ impl<S> Neighbourhood<S> {
     /// Does what is written down.
     fn follow<T: Scalar>(
         &self,
-        (route, tags): (&Route, Tags),
+        (route, tags): (&ExchangeRoute, NeighbourTags),
         letters: Option<&RefCell<Letters>>,
         out: &[T],
         into: &mut [T],
@@ -158,7 +167,7 @@ impl<S> Neighbourhood<S> {
     fn by_letter<T: Scalar>(
         &self,
         letters: &mut Letters,
-        tags: Tags,
+        tags: NeighbourTags,
         sides: &mut Sides<'_, T>,
     ) -> Result<(), Error> {
         let mut right = false;
@@ -258,7 +267,7 @@ impl<S> Neighbourhood<S> {
 
 /// The blocks of a call where they are: in the program's buffers or beside them.
 struct Sides<'b, T> {
-    route: &'b Route,
+    route: &'b ExchangeRoute,
     outs: Vec<&'b [T]>,
     /// In the order of the route's legs, until a message has them, and how many bytes each is.
     ins: Vec<Option<&'b mut [T]>>,
@@ -269,13 +278,13 @@ struct Sides<'b, T> {
 
 impl<'b, T: Scalar> Sides<'b, T> {
     fn new(
-        route: &'b Route,
+        route: &'b ExchangeRoute,
         (out, packed): (&'b [T], &'b [T]),
         (into, staged): (&'b mut [T], &'b mut [T]),
     ) -> Sides<'b, T> {
         let block = |leg: &Leg| &(if leg.aside { packed } else { out })[leg.range.clone()];
         let outs = route.sends.iter().map(block).collect();
-        let (mut places, mut beside) = (Pieces::of(into), Pieces::of(staged));
+        let (mut places, mut beside) = (SlicePieces::of(into), SlicePieces::of(staged));
         let piece = |leg: &Leg| {
             let pieces = if leg.aside { &mut beside } else { &mut places };
             pieces.next(&leg.range)
@@ -303,7 +312,7 @@ impl<'b, T: Scalar> Sides<'b, T> {
     }
 }
 
-impl<T: Scalar> Blocks for Sides<'_, T> {
+impl<T: Scalar> EdgeBlocks for Sides<'_, T> {
     fn out_length(&self, place: usize) -> usize {
         size_of_val(self.outs[place])
     }
@@ -325,14 +334,14 @@ impl<T: Scalar> Blocks for Sides<'_, T> {
 }
 
 /// Hands out disjoint pieces of a slice from front to back.
-struct Pieces<'a, T> {
+struct SlicePieces<'a, T> {
     rest: &'a mut [T],
     taken: usize,
 }
 
-impl<'a, T> Pieces<'a, T> {
-    fn of(slice: &'a mut [T]) -> Pieces<'a, T> {
-        Pieces { rest: slice, taken: 0 }
+impl<'a, T> SlicePieces<'a, T> {
+    fn of(slice: &'a mut [T]) -> SlicePieces<'a, T> {
+        SlicePieces { rest: slice, taken: 0 }
     }
 
     /// The elements of a range, which begins after the last one ended, or is empty.

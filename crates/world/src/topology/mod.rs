@@ -26,7 +26,7 @@ pub use hikyaku_coll::topology::{
 
 use hikyaku_rank::persistent::Correspondence;
 
-pub(crate) use self::parts::{Leg, Route};
+pub(crate) use self::parts::{ExchangeRoute, Leg};
 pub use self::pending::NeighbourRequest;
 use crate::error::Error;
 use crate::world::World;
@@ -65,7 +65,7 @@ pub struct Neighbourhood<S = Distributed> {
     /// Neighbour collectives started so far.
     calls: Cell<u32>,
     /// The blocking calls' notes: kept for their memory.
-    route: RefCell<Route>,
+    route: RefCell<ExchangeRoute>,
     /// How the blocking calls go.
     correspondence: Correspondence,
 }
@@ -108,21 +108,22 @@ impl<S> Neighbourhood<S> {
         link.rank.map(|rank| self.members[rank as usize])
     }
 
-    /// Numbers the next collective, for [`Tags::of`]: every rank numbers the same ones the same.
-    fn next_call(&self) -> Tags {
+    /// Numbers the next collective, for [`NeighbourTags::of`]: every rank numbers the same ones the
+    /// same.
+    fn next_call(&self) -> NeighbourTags {
         let call = self.calls.get();
         self.calls.set(call.wrapping_add(1));
-        Tags { base: call.wrapping_mul(self.channels) }
+        NeighbourTags { base: call.wrapping_mul(self.channels) }
     }
 }
 
 /// The tags of one neighbour collective.
 #[derive(Debug, Clone, Copy)]
-struct Tags {
+struct NeighbourTags {
     base: u32,
 }
 
-impl Tags {
+impl NeighbourTags {
     /// The tag of an edge: the same at both ends. A tag comes again after so many calls that no
     /// message of the earlier one can be on the way.
     fn of(self, link: &Link) -> i32 {

@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// The parts of a buffer by edge.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Parts<'a> {
+pub(super) enum EdgeParts<'a> {
     /// Every edge has the whole buffer.
     Whole,
     /// Edge `k` has the `k`-th block of so many elements.
@@ -25,68 +25,68 @@ pub(super) enum Parts<'a> {
 
 /// The part of one edge.
 #[derive(Debug, Clone)]
-enum Part<'a> {
+enum EdgePart<'a> {
     Together(Range<usize>),
     Scattered(&'a Layout),
 }
 
-impl Part<'_> {
+impl EdgePart<'_> {
     /// From the first element to one past the last.
     fn span(&self) -> Range<usize> {
         match self {
-            Part::Together(range) => range.clone(),
-            Part::Scattered(layout) => layout.span(),
+            EdgePart::Together(range) => range.clone(),
+            EdgePart::Scattered(layout) => layout.span(),
         }
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> EdgeParts<'a> {
     /// A buffer of `elements` divided among `edges`. Without edges it may hold anything.
     pub(super) fn even(
         elements: usize,
         edges: usize,
         what: &'static str,
-    ) -> Result<Parts<'a>, Error> {
+    ) -> Result<EdgeParts<'a>, Error> {
         if edges > 0 && !elements.is_multiple_of(edges) {
             return Err(Error::UnevenBlocks { what, elements, edges });
         }
-        Ok(Parts::Even(elements.checked_div(edges).unwrap_or(0)))
+        Ok(EdgeParts::Even(elements.checked_div(edges).unwrap_or(0)))
     }
 
     /// Whether there is a part for each edge, within a buffer of `length` elements.
     fn check(&self, what: &'static str, edges: usize, length: usize) -> Result<(), Error> {
         let given = match self {
-            Parts::Whole | Parts::Even(_) => return Ok(()),
-            Parts::Ranges(ranges) => ranges.len(),
-            Parts::Layouts(layouts) => layouts.len(),
+            EdgeParts::Whole | EdgeParts::Even(_) => return Ok(()),
+            EdgeParts::Ranges(ranges) => ranges.len(),
+            EdgeParts::Layouts(layouts) => layouts.len(),
         };
         if given != edges {
             return Err(Error::WrongBlocks { what, given, edges });
         }
         match self {
-            Parts::Ranges(ranges) => {
+            EdgeParts::Ranges(ranges) => {
                 ranges.iter().try_for_each(|range| Layout::from(range.clone()).check(length))?;
             }
-            Parts::Layouts(layouts) => {
+            EdgeParts::Layouts(layouts) => {
                 layouts.iter().try_for_each(|layout| layout.check(length))?;
             }
-            Parts::Whole | Parts::Even(_) => {}
+            EdgeParts::Whole | EdgeParts::Even(_) => {}
         }
         Ok(())
     }
 
     /// The part of an edge.
-    fn of(&self, edge: usize, length: usize) -> Part<'a> {
+    fn of(&self, edge: usize, length: usize) -> EdgePart<'a> {
         match self {
-            Parts::Whole => Part::Together(0..length),
-            Parts::Even(block) => Part::Together(edge * block..(edge + 1) * block),
-            Parts::Ranges(ranges) => {
+            EdgeParts::Whole => EdgePart::Together(0..length),
+            EdgeParts::Even(block) => EdgePart::Together(edge * block..(edge + 1) * block),
+            EdgeParts::Ranges(ranges) => {
                 let Range { start, end } = ranges[edge];
-                Part::Together(start..end.max(start))
+                EdgePart::Together(start..end.max(start))
             }
-            Parts::Layouts(layouts) => match layouts[edge].as_range() {
-                Some(range) => Part::Together(range),
-                None => Part::Scattered(&layouts[edge]),
+            EdgeParts::Layouts(layouts) => match layouts[edge].as_range() {
+                Some(range) => EdgePart::Together(range),
+                None => EdgePart::Scattered(&layouts[edge]),
             },
         }
     }
@@ -107,9 +107,9 @@ pub(crate) struct Leg {
     pub(crate) aside: bool,
 }
 
-/// How everything goes that one call exchanges.
+/// How the blocks of one call travel: its sends, its receives, and what is packed for them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Route {
+pub(crate) struct ExchangeRoute {
     pub(crate) sends: Vec<Leg>,
     /// Those into the buffer first, in the order of memory and without overlap; then those beside
     /// it.
@@ -123,7 +123,7 @@ pub(crate) struct Route {
 /// The other end of an edge and the edge's tag; no process beyond a border.
 pub(super) type End = (Option<u32>, i32);
 
-impl Route {
+impl ExchangeRoute {
     /// Forgets everything but the memory.
     pub(super) fn clear(&mut self) {
         self.sends.clear();
@@ -136,7 +136,7 @@ impl Route {
     pub(super) fn send(
         &mut self,
         ends: impl ExactSizeIterator<Item = End>,
-        parts: Parts<'_>,
+        parts: EdgeParts<'_>,
         length: usize,
     ) -> Result<(), Error> {
         parts.check("destinations", ends.len(), length)?;
@@ -144,8 +144,8 @@ impl Route {
         for (edge, (process, tag)) in ends.enumerate() {
             let Some(process) = process else { continue };
             let leg = match parts.of(edge, length) {
-                Part::Together(range) => Leg { edge, process, tag, range, aside: false },
-                Part::Scattered(layout) => {
+                EdgePart::Together(range) => Leg { edge, process, tag, range, aside: false },
+                EdgePart::Scattered(layout) => {
                     let range = beside..beside + layout.len();
                     beside = range.end;
                     self.pack.push(layout.clone());
@@ -161,7 +161,7 @@ impl Route {
     pub(super) fn receive(
         &mut self,
         ends: impl ExactSizeIterator<Item = End> + Clone,
-        parts: Parts<'_>,
+        parts: EdgeParts<'_>,
         length: usize,
     ) -> Result<(), Error> {
         parts.check("sources", ends.len(), length)?;
@@ -170,7 +170,7 @@ impl Route {
         for (edge, (process, tag)) in ends.enumerate() {
             let Some(process) = process else { continue };
             let part = parts.of(edge, length);
-            let aside = matches!(part, Part::Scattered(_));
+            let aside = matches!(part, EdgePart::Scattered(_));
             let range = part.span();
             in_order &= !aside && (range.is_empty() || range.start >= last);
             last = last.max(range.end);
@@ -184,7 +184,7 @@ impl Route {
 
     /// Finds the receives that cannot go into the buffer and gives them places beside it. Until
     /// here a leg's range is the span of its part.
-    fn put_aside(&mut self, parts: Parts<'_>, length: usize) {
+    fn put_aside(&mut self, parts: EdgeParts<'_>, length: usize) {
         self.receives.sort_by_key(|leg| (leg.range.start, leg.edge));
         let mut furthest: Option<usize> = None;
         for at in 0..self.receives.len() {
@@ -209,8 +209,8 @@ impl Route {
         let mut beside = 0;
         for leg in self.receives.iter_mut().filter(|leg| leg.aside) {
             let layout = match parts.of(leg.edge, length) {
-                Part::Together(range) => Layout::from(range),
-                Part::Scattered(layout) => layout.clone(),
+                EdgePart::Together(range) => Layout::from(range),
+                EdgePart::Scattered(layout) => layout.clone(),
             };
             leg.range = beside..beside + layout.len();
             beside = leg.range.end;
@@ -261,8 +261,8 @@ mod tests {
         (0..count).map(|edge| (Some(edge as u32), edge as i32))
     }
 
-    fn received(parts: Parts<'_>, edges: usize, length: usize) -> Route {
-        let mut route = Route::default();
+    fn received(parts: EdgeParts<'_>, edges: usize, length: usize) -> ExchangeRoute {
+        let mut route = ExchangeRoute::default();
         route.receive(ends(edges), parts, length).unwrap();
         route
     }
@@ -270,30 +270,32 @@ mod tests {
     #[test]
     fn what_lies_in_order_goes_to_its_place() {
         let ranges = [0..2, 2..2, 2..5, 7..9];
-        let route = received(Parts::Ranges(&ranges), 4, 9);
+        let route = received(EdgeParts::Ranges(&ranges), 4, 9);
         assert!(route.receives.iter().all(|leg| !leg.aside && leg.range == ranges[leg.edge]));
     }
 
     #[test]
     fn overlapping_parts_go_aside_and_others_do_not() {
         let ranges = [6..8, 0..3, 2..4, 4..6];
-        let route = received(Parts::Ranges(&ranges), 4, 9);
+        let route = received(EdgeParts::Ranges(&ranges), 4, 9);
         let aside = |edge| route.receives.iter().find(|leg| leg.edge == edge).unwrap().aside;
         assert_eq!([0, 1, 2, 3].map(aside), [false, true, true, false]);
     }
 
     #[test]
     fn buffers_and_counts_are_checked() {
-        let mut route = Route::default();
-        let error = route.receive(ends(2), Parts::Ranges(slice::from_ref(&(0..1))), 1).unwrap_err();
+        let mut route = ExchangeRoute::default();
+        let error =
+            route.receive(ends(2), EdgeParts::Ranges(slice::from_ref(&(0..1))), 1).unwrap_err();
         assert_eq!(error.to_string(), "1 blocks were given for 2 sources");
-        let error = route.send(ends(1), Parts::Ranges(slice::from_ref(&(0..3))), 2).unwrap_err();
+        let error =
+            route.send(ends(1), EdgeParts::Ranges(slice::from_ref(&(0..3))), 2).unwrap_err();
         assert_eq!(error.to_string(), "a layout reaches to element 3 of a buffer of 2 elements");
-        let error = Parts::even(7, 2, "sources").unwrap_err();
+        let error = EdgeParts::even(7, 2, "sources").unwrap_err();
         assert!(error.to_string().starts_with("a buffer of 7 elements cannot be divided evenly"));
-        assert!(matches!(Parts::even(7, 0, "sources"), Ok(Parts::Even(0))));
+        assert!(matches!(EdgeParts::even(7, 0, "sources"), Ok(EdgeParts::Even(0))));
         let backwards = Range { start: 5, end: 3 };
-        assert!(route.send(ends(1), Parts::Ranges(&[backwards]), 0).is_ok());
+        assert!(route.send(ends(1), EdgeParts::Ranges(&[backwards]), 0).is_ok());
     }
 
     fn layouts() -> impl Strategy<Value = Vec<Layout>> {
@@ -308,7 +310,7 @@ mod tests {
         #[test]
         fn everything_ends_where_its_layout_says(layouts in layouts()) {
             let length = 40;
-            let route = received(Parts::Layouts(&layouts), layouts.len(), length);
+            let route = received(EdgeParts::Layouts(&layouts), layouts.len(), length);
             let mut expected = vec![0; length];
             for (edge, layout) in layouts.iter().enumerate() {
                 let message = (1..=layout.len()).map(|i| 100 * (edge + 1) + i);

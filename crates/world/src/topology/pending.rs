@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use hikyaku_msg::Layout;
 
-use super::parts::{Parts, Route};
+use super::parts::{EdgeParts, ExchangeRoute};
 use super::{Neighbourhood, unequal};
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -57,8 +57,8 @@ impl<'scope> Scope<'scope, '_> {
         mine: &'scope [T],
         all: &'scope mut [T],
     ) -> Result<NeighbourRequest<'scope>, Error> {
-        let parts = Parts::even(all.len(), neighbourhood.sources.len(), "sources");
-        self.start(neighbourhood, (mine, Ok(Parts::Whole)), (all, parts))
+        let parts = EdgeParts::even(all.len(), neighbourhood.sources.len(), "sources");
+        self.start(neighbourhood, (mine, Ok(EdgeParts::Whole)), (all, parts))
     }
 
     /// Starts [`Neighbourhood::neighbour_allgatherv`] (MPI_Ineighbor_allgatherv).
@@ -72,7 +72,11 @@ impl<'scope> Scope<'scope, '_> {
         all: &'scope mut [T],
         blocks: &[Range<usize>],
     ) -> Result<NeighbourRequest<'scope>, Error> {
-        self.start(neighbourhood, (mine, Ok(Parts::Whole)), (all, Ok(Parts::Ranges(blocks))))
+        self.start(
+            neighbourhood,
+            (mine, Ok(EdgeParts::Whole)),
+            (all, Ok(EdgeParts::Ranges(blocks))),
+        )
     }
 
     /// Starts [`Neighbourhood::neighbour_alltoall`] (MPI_Ineighbor_alltoall).
@@ -86,8 +90,8 @@ impl<'scope> Scope<'scope, '_> {
         into: &'scope mut [T],
     ) -> Result<NeighbourRequest<'scope>, Error> {
         let (sources, destinations) = (&neighbourhood.sources, &neighbourhood.destinations);
-        let sends = Parts::even(out.len(), destinations.len(), "destinations");
-        let receives = Parts::even(into.len(), sources.len(), "sources");
+        let sends = EdgeParts::even(out.len(), destinations.len(), "destinations");
+        let receives = EdgeParts::even(into.len(), sources.len(), "sources");
         self.start(neighbourhood, (out, sends), (into, receives))
     }
 
@@ -103,8 +107,8 @@ impl<'scope> Scope<'scope, '_> {
         into: &'scope mut [T],
         into_blocks: &[Range<usize>],
     ) -> Result<NeighbourRequest<'scope>, Error> {
-        let sends = Ok(Parts::Ranges(out_blocks));
-        self.start(neighbourhood, (out, sends), (into, Ok(Parts::Ranges(into_blocks))))
+        let sends = Ok(EdgeParts::Ranges(out_blocks));
+        self.start(neighbourhood, (out, sends), (into, Ok(EdgeParts::Ranges(into_blocks))))
     }
 
     /// Starts [`Neighbourhood::neighbour_alltoallw`] (MPI_Ineighbor_alltoallw). Scattered elements
@@ -120,21 +124,21 @@ impl<'scope> Scope<'scope, '_> {
         into: &'scope mut [T],
         into_layouts: &[Layout],
     ) -> Result<NeighbourRequest<'scope>, Error> {
-        let sends = Ok(Parts::Layouts(out_layouts));
-        self.start(neighbourhood, (out, sends), (into, Ok(Parts::Layouts(into_layouts))))
+        let sends = Ok(EdgeParts::Layouts(out_layouts));
+        self.start(neighbourhood, (out, sends), (into, Ok(EdgeParts::Layouts(into_layouts))))
     }
 
     fn start<S, T: Scalar>(
         &'scope self,
         neighbourhood: &Neighbourhood<S>,
-        (out, sends): (&'scope [T], Result<Parts<'_>, Error>),
-        (into, receives): (&'scope mut [T], Result<Parts<'_>, Error>),
+        (out, sends): (&'scope [T], Result<EdgeParts<'_>, Error>),
+        (into, receives): (&'scope mut [T], Result<EdgeParts<'_>, Error>),
     ) -> Result<NeighbourRequest<'scope>, Error> {
         assert!(
             std::ptr::eq(self.world().engine(), neighbourhood.world.engine()),
             "a neighbourhood exchanges within scopes of the world it was made from"
         );
-        let mut route = Route::default();
+        let mut route = ExchangeRoute::default();
         neighbourhood.plan(&mut route, (sends, out.len()), (receives, into.len()))?;
         let (rank, sources) = (neighbourhood.rank, neighbourhood.sources.clone());
         let explain =

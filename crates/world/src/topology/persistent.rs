@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
 use hikyaku_msg::{Layout, MsgError};
-use hikyaku_rank::persistent::End;
+use hikyaku_rank::persistent::EdgeEnd;
 use hikyaku_rank::{MOST_WORDS, heard_own};
 
 use super::Neighbourhood;
@@ -62,7 +62,7 @@ impl<S> Neighbourhood<S> {
         what: &'static str,
         links: &[Link],
         layouts: &[Layout],
-    ) -> Result<Vec<End>, Error> {
+    ) -> Result<Vec<EdgeEnd>, Error> {
         if layouts.len() != links.len() {
             let (given, edges) = (layouts.len(), links.len());
             return Err(Error::WrongBlocks { what, given, edges });
@@ -74,7 +74,7 @@ impl<S> Neighbourhood<S> {
             let mut runs = Vec::new();
             let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
             layout.for_each_run(|run| runs.push(bytes(run.start)..bytes(run.end)));
-            Some(End { rank, runs })
+            Some(EdgeEnd { rank, runs })
         };
         Ok(edges.into_iter().filter_map(end).collect())
     }

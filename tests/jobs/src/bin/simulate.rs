@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hikyaku_launch::Launch;
-use hikyaku_launch::processes::{Machine, Processes, Report};
+use hikyaku_launch::processes::{Machine, Processes, VirtualReport};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn tell(report: &Report) -> ExitCode {
+fn tell(report: &VirtualReport) -> ExitCode {
     let (end, digest, joined) = (report.end().picoseconds(), report.trace.digest(), report.joined);
     let records = report.trace.records().len();
     let messages: u64 = report.ranks.iter().map(|rank| rank.messages).sum();

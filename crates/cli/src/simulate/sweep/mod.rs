@@ -2,7 +2,7 @@
 //! table that chooses is wrong.
 //!
 //! ```text
-//!   machine x operation x ranks x bytes ──► one run for each algorithm ──► Point: times, choice
+//!   machine x operation x ranks x bytes ──► one run for each algorithm ──► SweepPoint: times
 //!                                                │ too much to simulate: left out, and all larger
 //!                                                ▼
 //!                         terminal: where the choice costs most   CSV: every run   page: plots
@@ -24,8 +24,8 @@ use hikyaku::Operation;
 use hikyaku_reproduce::FILES;
 use hikyaku_sim::machine::Machine;
 
-use super::arguments::Arguments;
-use super::watch::Watch;
+use super::arguments::SimulateArguments;
+use super::watch::RunWatch;
 use super::{INTERRUPTED, MOST_RANKS, SettingError};
 use crate::exit::{USAGE, print, say, say_as_it_is};
 use crate::machine::load;
@@ -36,7 +36,7 @@ const SIZES: [u64; 4] = [8, 1 << 10, 32 << 10, 1 << 20];
 
 /// What to run.
 #[derive(Debug)]
-struct Plan {
+struct SweepPlan {
     machines: Vec<Machine>,
     ranks: Vec<u32>,
     sizes: Vec<u64>,
@@ -48,7 +48,7 @@ struct Plan {
 
 /// One operation on one machine with so many ranks and bytes.
 #[derive(Debug, Clone, PartialEq)]
-struct Point {
+struct SweepPoint {
     machine: String,
     operation: Operation,
     ranks: u32,
@@ -70,7 +70,7 @@ struct Timed {
     messages: u64,
 }
 
-impl Point {
+impl SweepPoint {
     /// The fastest algorithm; the first of the operation's list among equals.
     fn best(&self) -> Option<&Timed> {
         self.times.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds))
@@ -85,7 +85,7 @@ impl Point {
 }
 
 /// Runs the sweep and writes what came out.
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
+pub(super) fn run(arguments: &SimulateArguments) -> ExitCode {
     let plan = match plan(arguments) {
         Ok(plan) => plan,
         Err(error) => {
@@ -93,7 +93,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let watch = Watch::start();
+    let watch = RunWatch::start();
     let points = run::points(&plan, &watch, &mut |line| {
         say_as_it_is(format_args!("{line}\n"));
     });
@@ -113,7 +113,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn plan(arguments: &Arguments) -> Result<Plan, SettingError> {
+fn plan(arguments: &SimulateArguments) -> Result<SweepPlan, SettingError> {
     let machines: Result<Vec<Machine>, _> = match &arguments.machine {
         Some(file) => load(file).map(|machine| vec![machine]),
         None => FILES.iter().map(|(name, _)| load(Path::new(name))).collect(),
@@ -127,18 +127,25 @@ fn plan(arguments: &Arguments) -> Result<Plan, SettingError> {
         sizes => sizes.to_vec(),
     };
     let (most_messages, most_events) = (arguments.most_messages, arguments.most_events);
-    Ok(Plan { machines: machines?, ranks, sizes, seed: arguments.seed, most_messages, most_events })
+    Ok(SweepPlan {
+        machines: machines?,
+        ranks,
+        sizes,
+        seed: arguments.seed,
+        most_messages,
+        most_events,
+    })
 }
 
 /// Writes the page and the CSV.
-fn write(points: &[Point], output: &Path) -> io::Result<()> {
+fn write(points: &[SweepPoint], output: &Path) -> io::Result<()> {
     fs::create_dir_all(output)?;
     fs::write(output.join("sweep.csv"), present::runs(points).to_csv())?;
     fs::write(output.join("sweep.html"), present::page(points))
 }
 
 /// Where the choice is wrong, and where the page is.
-fn found(points: &[Point], output: &Path) -> String {
+fn found(points: &[SweepPoint], output: &Path) -> String {
     let losses = present::losses(points, present::MOST_LISTED).to_text();
     let (summary, page) = (present::summary(points), output.join("sweep.html"));
     format!("{}\n\n{summary}\npage: {}", losses.trim_end(), page.display())

@@ -3,7 +3,7 @@
 use hikyaku::Operation;
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series, Table, Unit};
 
-use super::Point;
+use super::SweepPoint;
 
 /// Choices that are listed on the terminal.
 pub(super) const MOST_LISTED: usize = 25;
@@ -13,7 +13,7 @@ pub(super) const MOST_LISTED: usize = 25;
 const WRONG: f64 = 1.05;
 
 /// Every run.
-pub(super) fn runs(points: &[Point]) -> Table {
+pub(super) fn runs(points: &[SweepPoint]) -> Table {
     let head = ["machine", "operation", "ranks", "bytes", "algorithm", "time", "messages", "is"];
     let mut table = Table::new("Every run", head);
     for point in points {
@@ -51,9 +51,9 @@ pub(super) fn runs(points: &[Point]) -> Table {
 }
 
 /// The points at which the choice is wrong, the worst first.
-pub(super) fn losses(points: &[Point], most: usize) -> Table {
+pub(super) fn losses(points: &[SweepPoint], most: usize) -> Table {
     let head = ["machine", "operation", "ranks", "bytes", "chosen", "fastest", "times as long"];
-    let mut wrong: Vec<(f64, &Point)> =
+    let mut wrong: Vec<(f64, &SweepPoint)> =
         points.iter().filter_map(|p| Some((p.loss()?, p))).collect();
     wrong.retain(|(loss, _)| *loss > WRONG);
     wrong.sort_by(|one, other| other.0.total_cmp(&one.0));
@@ -75,8 +75,8 @@ pub(super) fn losses(points: &[Point], most: usize) -> Table {
 }
 
 /// How many points there are and how many choices are right, in a sentence.
-pub(super) fn summary(points: &[Point]) -> String {
-    let judged: Vec<f64> = points.iter().filter_map(Point::loss).collect();
+pub(super) fn summary(points: &[SweepPoint]) -> String {
+    let judged: Vec<f64> = points.iter().filter_map(SweepPoint::loss).collect();
     let right = judged.iter().filter(|loss| **loss <= WRONG).count();
     let partly = points.iter().filter(|point| !point.given_up.is_empty()).count();
     let unknown = points.len() - judged.len();
@@ -89,7 +89,7 @@ pub(super) fn summary(points: &[Point]) -> String {
 }
 
 /// The page: where the choice is wrong, and each machine's operations as plots.
-pub(super) fn page(points: &[Point]) -> String {
+pub(super) fn page(points: &[SweepPoint]) -> String {
     let mut page = Page::new("Collectives on simulated machines");
     page.lead(&summary(points));
     page.text(
@@ -104,8 +104,8 @@ pub(super) fn page(points: &[Point]) -> String {
     machines.dedup();
     for machine in machines {
         page.section(machine);
-        let of = |point: &&Point| point.machine == machine;
-        let points: Vec<&Point> = points.iter().filter(of).collect();
+        let of = |point: &&SweepPoint| point.machine == machine;
+        let points: Vec<&SweepPoint> = points.iter().filter(of).collect();
         page.charts(Operation::ALL.into_iter().filter_map(|operation| chart(&points, operation)));
     }
     page.section("Every run").table(&runs(points));
@@ -113,8 +113,9 @@ pub(super) fn page(points: &[Point]) -> String {
 }
 
 /// Time by size with the most ranks of which any run is whole; of a barrier, time by ranks.
-fn chart(points: &[&Point], operation: Operation) -> Option<Chart> {
-    let of: Vec<&&Point> = points.iter().filter(|point| point.operation == operation).collect();
+fn chart(points: &[&SweepPoint], operation: Operation) -> Option<Chart> {
+    let of: Vec<&&SweepPoint> =
+        points.iter().filter(|point| point.operation == operation).collect();
     let whole = of.iter().filter(|point| !point.times.is_empty());
     let ranks = whole.map(|point| point.ranks).max()?;
     let by_ranks = operation == Operation::Barrier;
@@ -127,7 +128,7 @@ fn chart(points: &[&Point], operation: Operation) -> Option<Chart> {
     };
     let mut chart = LineChart::new(title, axis, Axis::log10("time", Unit::Seconds));
     for &algorithm in operation.algorithms() {
-        let time = |point: &&&Point| {
+        let time = |point: &&&SweepPoint| {
             let timed = point.times.iter().find(|timed| timed.algorithm == algorithm)?;
             let x = if by_ranks { f64::from(point.ranks) } else { point.bytes as f64 };
             Some((x, timed.seconds))
@@ -146,9 +147,9 @@ mod tests {
     use super::super::Timed;
     use super::*;
 
-    fn point(bytes: u64, times: [f64; 2], chosen: &'static str) -> Point {
+    fn point(bytes: u64, times: [f64; 2], chosen: &'static str) -> SweepPoint {
         let algorithms = ["recursive-doubling", "ring"].into_iter().zip(times);
-        Point {
+        SweepPoint {
             machine: "cp-pacs".into(),
             operation: Operation::Allreduce,
             ranks: 8,

@@ -13,8 +13,8 @@ use hikyaku_sim::job::{Job, JobConfig, Payload};
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::model::cenju4::Synchronisation;
 
-use super::{Plan, Point, Timed};
-use crate::simulate::watch::Watch;
+use super::{SweepPlan, SweepPoint, Timed};
+use crate::simulate::watch::RunWatch;
 
 /// Steps of a simulation between two looks at its limits and at the interrupt.
 const STEPS: u64 = 1 << 12;
@@ -38,7 +38,11 @@ enum Ran {
 
 /// All points of a plan, told one machine and operation at a time. Those run side by side, as many
 /// as the processor has cores; what comes out is in the plan's order.
-pub(super) fn points(plan: &Plan, watch: &Watch, tell: &mut dyn FnMut(String)) -> Vec<Point> {
+pub(super) fn points(
+    plan: &SweepPlan,
+    watch: &RunWatch,
+    tell: &mut dyn FnMut(String),
+) -> Vec<SweepPoint> {
     let mut parts = Vec::new();
     for machine in &plan.machines {
         let mut grown = Vec::new();
@@ -51,7 +55,7 @@ pub(super) fn points(plan: &Plan, watch: &Watch, tell: &mut dyn FnMut(String)) -
         let grown = Arc::new(grown);
         parts.extend(Operation::ALL.map(|operation| (Arc::clone(&grown), operation)));
     }
-    let mut found: Vec<Vec<Point>> = vec![Vec::new(); parts.len()];
+    let mut found: Vec<Vec<SweepPoint>> = vec![Vec::new(); parts.len()];
     let (next, (sender, receiver)) = (AtomicUsize::new(0), mpsc::sync_channel(parts.len().max(1)));
     let workers = thread::available_parallelism().map_or(1, usize::from).min(parts.len());
     thread::scope(|scope| {
@@ -87,8 +91,13 @@ fn take<'p, T>(parts: &'p [T], next: &AtomicUsize) -> Option<(usize, &'p T)> {
 
 /// The points of one operation on one machine, grown to each number of ranks; those so far if the
 /// user interrupts.
-fn part(plan: &Plan, watch: &Watch, grown: &[(u32, Machine)], operation: Operation) -> Vec<Point> {
-    let mut points: Vec<Point> = Vec::new();
+fn part(
+    plan: &SweepPlan,
+    watch: &RunWatch,
+    grown: &[(u32, Machine)],
+    operation: Operation,
+) -> Vec<SweepPoint> {
+    let mut points: Vec<SweepPoint> = Vec::new();
     // A barrier has no size.
     let sizes = if operation == Operation::Barrier { &plan.sizes[..1] } else { &plan.sizes[..] };
     for &(ranks, ref machine) in grown {
@@ -110,13 +119,13 @@ fn part(plan: &Plan, watch: &Watch, grown: &[(u32, Machine)], operation: Operati
 
 /// One point; `None` if the user interrupted it.
 fn point(
-    plan: &Plan,
-    watch: &Watch,
+    plan: &SweepPlan,
+    watch: &RunWatch,
     (operation, ranks, bytes): (Operation, u32, u64),
     machine: &Machine,
     given_up: &[&'static str],
-) -> Option<Point> {
-    let mut point = Point {
+) -> Option<SweepPoint> {
+    let mut point = SweepPoint {
         machine: machine.name.clone(),
         operation,
         ranks,
@@ -151,7 +160,7 @@ fn point(
 /// A job on a machine at rest, in a simulation of its own.
 /// A job, and the barrier in the machine's switches.
 fn job(
-    plan: &Plan,
+    plan: &SweepPlan,
     machine: &Machine,
     ranks: u32,
 ) -> Option<(Simulation, Job, Option<Synchronisation>)> {
@@ -165,7 +174,7 @@ fn job(
 
 /// What the table chooses.
 fn choice(
-    plan: &Plan,
+    plan: &SweepPlan,
     machine: &Machine,
     (operation, ranks, bytes): (Operation, u32, u64),
 ) -> Option<&'static str> {
@@ -176,8 +185,8 @@ fn choice(
 
 /// One run of one algorithm.
 fn one(
-    plan: &Plan,
-    watch: &Watch,
+    plan: &SweepPlan,
+    watch: &RunWatch,
     machine: &Machine,
     (operation, ranks, bytes): (Operation, u32, u64),
     choices: Choices,
@@ -218,16 +227,16 @@ mod tests {
     use super::*;
     use crate::machine::load;
 
-    fn plan(ranks: u32, most_messages: u64) -> Plan {
+    fn plan(ranks: u32, most_messages: u64) -> SweepPlan {
         let machines = vec![load(Path::new("cp-pacs")).unwrap()];
         let (ranks, sizes, most_events) = (vec![4, ranks], vec![8, 4096], 1_000_000);
-        Plan { machines, ranks, sizes, seed: 1, most_messages, most_events }
+        SweepPlan { machines, ranks, sizes, seed: 1, most_messages, most_events }
     }
 
     #[test]
     fn every_operation_has_its_points_with_a_best_and_a_choice() {
         let mut told = Vec::new();
-        let points = points(&plan(12, 100_000), &Watch::start(), &mut |line| told.push(line));
+        let points = points(&plan(12, 100_000), &RunWatch::start(), &mut |line| told.push(line));
         // Eleven operations of two sizes, and the barrier.
         assert_eq!((points.len(), told.len()), (2 * 23, 12));
         for point in &points {
@@ -240,7 +249,7 @@ mod tests {
             let by_table = {
                 let machine = load(Path::new("cp-pacs")).unwrap().with_nodes(point.ranks).unwrap();
                 let what = (point.operation, point.ranks, point.bytes);
-                one(&plan(12, 100_000), &Watch::start(), &machine, what, Choices::default())
+                one(&plan(12, 100_000), &RunWatch::start(), &machine, what, Choices::default())
             };
             let Ran::Whole(end, messages) = by_table else { panic!("{point:?}: {by_table:?}") };
             let same = |timed: &Timed| timed.seconds == end.seconds() && timed.messages == messages;
@@ -280,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_sends_too_many_messages_is_given_up_and_not_tried_again() {
-        let points = points(&plan(12, 20), &Watch::start(), &mut |_| {});
+        let points = points(&plan(12, 20), &RunWatch::start(), &mut |_| {});
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let given_up: Vec<usize> = alltoall.map(|point| point.given_up.len()).collect();
         assert_eq!(given_up, [0, 0, 3, 3]);
@@ -289,8 +298,8 @@ mod tests {
     #[test]
     fn what_is_too_many_events_is_given_up_for_long_messages_only() {
         // A message of 1 MiB is 512 packets on CP-PACS.
-        let limited = Plan { sizes: vec![8, 1 << 20], most_events: 5_000, ..plan(4, 100_000) };
-        let points = points(&limited, &Watch::start(), &mut |_| {});
+        let limited = SweepPlan { sizes: vec![8, 1 << 20], most_events: 5_000, ..plan(4, 100_000) };
+        let points = points(&limited, &RunWatch::start(), &mut |_| {});
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let of = |bytes| alltoall.clone().filter(move |point| point.bytes == bytes);
         assert!(of(8).all(|point| point.given_up.is_empty() && point.loss().is_some()));

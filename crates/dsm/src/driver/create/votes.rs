@@ -42,14 +42,14 @@ fn on_ranks(
 }
 
 /// A variable of eight words.
-fn eight(all: &Variables, name: &'static str) -> Wanted<'static> {
+fn eight(all: &Variables, name: &'static str) -> WantedVariable<'static> {
     let (element, protocol) = (Element::of::<u64>(), all.protocol);
     let options = SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };
-    Wanted { name, shape: &[8], element, options, protocol }
+    WantedVariable { name, shape: &[8], element, options, protocol }
 }
 
 /// Makes it up to the vote.
-fn hear(all: &Variables, name: &'static str) -> (Prepared, Placed) {
+fn hear(all: &Variables, name: &'static str) -> (PreparedVariable, Placed) {
     let wanted = eight(all, name);
     let prepared = all.prepare(&wanted);
     let placed = all.place(&all.rank, &wanted, &prepared).unwrap();
@@ -57,7 +57,7 @@ fn hear(all: &Variables, name: &'static str) -> (Prepared, Placed) {
 }
 
 fn make(all: &Rc<Variables>, name: &'static str) -> Result<Rc<Variable>, Error> {
-    let Wanted { shape, element, options, .. } = eight(all, name);
+    let WantedVariable { shape, element, options, .. } = eight(all, name);
     all.make(&all.rank, name, shape, element, options)
 }
 
@@ -167,7 +167,7 @@ fn what_ranks_disagree_about_costs_nothing() {
     on_ranks((2, 1), (Protocol::Direct, None), |all, _| {
         for _ in 0..20 {
             let length = u64::from(all.rank.rank()) + (1 << 20);
-            let Wanted { name, element, options, .. } = eight(&all, "differs");
+            let WantedVariable { name, element, options, .. } = eight(&all, "differs");
             let error = all.make(&all.rank, name, &[length], element, options).unwrap_err();
             assert!(matches!(error, Error::Shared(SharedError::Mismatch { .. })), "{error}");
             assert_eq!(all.ballots().count(), 1);
@@ -244,7 +244,7 @@ fn one_that_has_voted_and_died_is_no_reason_to_give_up() {
 fn without_a_variable_of_datagrams_nobody_looks_at_the_socket() {
     on_ranks((1, 1), (Protocol::Direct, None), |all, _| {
         let by = |name, protocol| {
-            let Wanted { shape, element, options, .. } = eight(&all, name);
+            let WantedVariable { shape, element, options, .. } = eight(&all, name);
             let options = SharedOptions { protocol: Some(protocol), ..options };
             all.make(&all.rank, name, shape, element, options).unwrap()
         };

@@ -6,7 +6,7 @@ use crate::Copyset;
 
 /// A letter that is late.
 #[derive(Debug)]
-struct Waiting {
+struct LateLetter {
     from: u32,
     message: Vec<u8>,
     /// How many more polls it waits.
@@ -17,13 +17,13 @@ struct Waiting {
 /// do not.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    letters: VecDeque<Waiting>,
+    letters: VecDeque<LateLetter>,
 }
 
 impl Late {
     /// A letter has arrived, and is handled after this many polls at the earliest.
     pub(super) fn push(&mut self, from: u32, message: Vec<u8>, looks: u64) {
-        self.letters.push_back(Waiting { from, message, looks });
+        self.letters.push_back(LateLetter { from, message, looks });
     }
 
     /// One poll: `take` receives the letters that are due, and all letters of ranks that are

@@ -29,19 +29,20 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use crate::{
-    Copyset, Effect, Kind, LETTER_MOST, Letter, Mailbox, Mark, Message, Patience, Refusal, Style,
+    AccessKind, Copyset, Effect, LETTER_MOST, Letter, Mailbox, MailboxMessage, Mark, Patience,
+    Refusal, Style,
 };
 use hikyaku_msg::{Blocked, Envelope, NOTE_MOST};
 use hikyaku_nic::fabric::{Activity, Name, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Rest, TaskId};
+use hikyaku_rank::{PollingRest, TaskId};
 
 use late::Late;
-pub(super) use side::Side;
+pub(super) use side::VariableSide;
 pub(super) use sockets::SocketPlace;
 use sockets::{MESSAGE_MOST, Sockets};
 
-use super::direct::{Asked, Outcome};
+use super::direct::{CallOutcome, RequestOutcome};
 use super::faults::Injector;
 use super::memory::{EngineCell, Given};
 
@@ -67,7 +68,7 @@ pub(super) struct Service {
     /// The context of letters by notes; set from the first variable on.
     context: Cell<Option<u32>>,
     sockets: RefCell<Option<Sockets>>,
-    sides: RefCell<BTreeMap<u32, Rc<Side>>>,
+    sides: RefCell<BTreeMap<u32, Rc<VariableSide>>>,
     /// How many of them use datagrams. Without one the socket is not polled: each poll is a system
     /// call, and each request of `fagus` would cause several.
     by_datagrams: Cell<u32>,
@@ -153,7 +154,7 @@ impl Service {
     }
 
     /// Registers a variable that has been made.
-    pub(super) fn note_made(&self, made: u32, side: Option<Rc<Side>>) {
+    pub(super) fn note_made(&self, made: u32, side: Option<Rc<VariableSide>>) {
         self.made.set(made);
         if let Some(side) = side {
             let datagrams = u32::from(side.style == Style::Datagrams);
@@ -166,12 +167,12 @@ impl Service {
     pub(super) fn request(
         &self,
         engine: &EngineCell,
-        side: &Side,
+        side: &VariableSide,
         part: u64,
-        (kind, patience): (Kind, Patience),
-    ) -> Asked {
+        (kind, patience): (AccessKind, Patience),
+    ) -> RequestOutcome {
         let asked = side.take(part, kind);
-        if asked != Asked::Begun {
+        if asked != RequestOutcome::Begun {
             return asked;
         }
         self.poll(engine);
@@ -183,19 +184,19 @@ impl Service {
     }
 
     /// Serves, and returns the outcome of requesting a part.
-    pub(super) fn look(&self, engine: &EngineCell, side: &Side, part: u64) -> Outcome {
+    pub(super) fn look(&self, engine: &EngineCell, side: &VariableSide, part: u64) -> CallOutcome {
         if let Some(outcome) = side.outcome(part) {
-            return outcome.map_or_else(Outcome::Refused, Outcome::Entered);
+            return outcome.map_or_else(CallOutcome::Refused, CallOutcome::Entered);
         }
         self.poll(engine);
         match side.outcome(part) {
-            None => Outcome::Wait,
-            Some(outcome) => outcome.map_or_else(Outcome::Refused, Outcome::Entered),
+            None => CallOutcome::Wait,
+            Some(outcome) => outcome.map_or_else(CallOutcome::Refused, CallOutcome::Entered),
         }
     }
 
     /// Releases an entered part, or cancels the request for it.
-    pub(super) fn give(&self, engine: &EngineCell, side: &Side, part: u64) {
+    pub(super) fn give(&self, engine: &EngineCell, side: &VariableSide, part: u64) {
         side.give(part);
         self.call(engine, side, part as u32, |mailbox, effects| match mailbox.inside() {
             Some(_) => mailbox.release(effects),
@@ -315,7 +316,7 @@ impl Service {
         let mut gone = self.gone.get();
         fresh.iter().for_each(|(rank, _)| gone.insert(*rank));
         self.gone.set(gone);
-        let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
+        let sides: Vec<Rc<VariableSide>> = self.sides.borrow().values().map(Rc::clone).collect();
         for (rank, died) in fresh {
             let sockets = self.sockets.borrow();
             if let Some(sockets) = &*sockets {
@@ -382,7 +383,7 @@ impl Service {
         }
     }
 
-    fn side(&self, number: u32) -> Option<Rc<Side>> {
+    fn side(&self, number: u32) -> Option<Rc<VariableSide>> {
         self.sides.borrow().get(&number).map(Rc::clone)
     }
 
@@ -400,18 +401,18 @@ impl Service {
         if ahead && going {
             return false;
         }
-        if let Message::Contents(version, _) = letter.message
+        if let MailboxMessage::Contents(version, _) = letter.message
             && !side.assembled(from, part, version)
         {
             return true;
         }
-        if let Message::Grant { version, mark, .. } | Message::Adopt { version, mark, .. } =
-            letter.message
+        if let MailboxMessage::Grant { version, mark, .. }
+        | MailboxMessage::Adopt { version, mark, .. } = letter.message
             && letter.filled
         {
             side.note_moved(part);
             self.call(engine, &side, part, |mailbox, effects| {
-                mailbox.receive(from, Message::Contents(version, mark), effects);
+                mailbox.receive(from, MailboxMessage::Contents(version, mark), effects);
             });
         }
         self.call(engine, &side, part, |mailbox, effects| {
@@ -441,7 +442,7 @@ impl Service {
     fn call(
         &self,
         engine: &EngineCell,
-        side: &Side,
+        side: &VariableSide,
         part: u32,
         act: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
     ) {
@@ -450,14 +451,14 @@ impl Service {
         for effect in side.step(part, act) {
             side.memory().rest();
             match effect {
-                Effect::Send(to, Message::Contents(version, mark)) => {
+                Effect::Send(to, MailboxMessage::Contents(version, mark)) => {
                     filled = self.send_contents(engine, side, (part, to), version, mark);
                 }
                 Effect::Send(to, message) => {
                     let (to, message) = match message {
-                        Message::Want(want) if side.goes_round(part, &want) => {
+                        MailboxMessage::Want(want) if side.goes_round(part, &want) => {
                             let (number, refusal) = (want.number, Refusal::Overwritten);
-                            (want.from, Message::Refused { number, refusal })
+                            (want.from, MailboxMessage::Refused { number, refusal })
                         }
                         message => (to, message),
                     };
@@ -478,7 +479,7 @@ impl Service {
     fn send_contents(
         &self,
         engine: &EngineCell,
-        side: &Side,
+        side: &VariableSide,
         (part, to): (u32, u32),
         version: u64,
         mark: Option<Mark>,
@@ -504,13 +505,13 @@ impl Service {
             }
         });
         let (variable, departed) = (side.number, self.gone.get());
-        let message = Message::Contents(version, mark);
+        let message = MailboxMessage::Contents(version, mark);
         let letter = Letter { variable, part: part as u16, departed, filled: false, message };
         sockets.send(to, [&[LETTER][..], &letter.encode()].concat());
         false
     }
 
-    fn send(&self, engine: &EngineCell, side: &Side, to: u32, letter: &Letter) {
+    fn send(&self, engine: &EngineCell, side: &VariableSide, to: u32, letter: &Letter) {
         let bytes = letter.encode();
         if side.style == Style::Datagrams {
             let sockets = self.sockets.borrow();
@@ -527,7 +528,7 @@ impl Service {
     }
 
     /// Sends datagrams that are due and counts them with `side`, if `side` has any.
-    fn pump(&self, engine: &EngineCell, side: &Side) {
+    fn pump(&self, engine: &EngineCell, side: &VariableSide) {
         if side.style == Style::Stores {
             return;
         }
@@ -567,7 +568,7 @@ impl Service {
     /// Hands what this rank owns over to others that may still want it: they may be waiting only
     /// for its end.
     fn hand_over(&self, engine: &EngineCell, others: &Copyset) {
-        let sides: Vec<Rc<Side>> = self.sides.borrow().values().map(Rc::clone).collect();
+        let sides: Vec<Rc<VariableSide>> = self.sides.borrow().values().map(Rc::clone).collect();
         for side in sides {
             let Some(heir) = side.heir(others) else { continue };
             for part in side.parts_to_hand_over() {
@@ -584,7 +585,7 @@ impl Service {
         if self.is_over() {
             return;
         }
-        let mut rest = Rest::default();
+        let mut rest = PollingRest::default();
         let what = Name::new("shared variables");
         let mut blocked = Blocked::new(Wait::new(Activity::Leave).named(what));
         let mut asked = engine.borrow().port().now();

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use crate::word::Version;
 use crate::{
-    Copyset, Division, Effect, Entry, Kind, Mailbox, Mark, Op, Refusal, State, Style, Want, Word,
+    AccessKind, Copyset, Division, Effect, EntryResult, Mailbox, Mark, Refusal, State, Style, Want,
+    Word, WordOp,
 };
 
-use super::super::contents::Contents;
-use super::super::direct::Asked;
-use super::super::memory::{EngineCell, Given, Memory};
+use super::super::contents::CopyContents;
+use super::super::direct::RequestOutcome;
+use super::super::memory::{EngineCell, Given, VariableMemory};
 use super::super::options::Traffic;
 
 /// How often a rank sends on one request. A request that follows an owner passes the same rank a
@@ -39,11 +40,11 @@ type Pieces = (u64, Vec<u8>);
 
 /// A variable at one rank.
 #[derive(Debug)]
-pub(in super::super) struct Side {
+pub(in super::super) struct VariableSide {
     /// Its number: the same at all ranks.
     pub(super) number: u32,
     pub(in super::super) style: Style,
-    memory: Memory,
+    memory: VariableMemory,
     division: Division,
     element: u64,
     parts: RefCell<Vec<PartSide>>,
@@ -62,20 +63,20 @@ pub(in super::super) struct Side {
 struct PartSide {
     mailbox: Mailbox,
     /// What it was requested for, while it is requested or held.
-    taken: Option<Kind>,
+    taken: Option<AccessKind>,
     /// The outcome of the request.
-    outcome: Option<Result<Entry, Refusal>>,
+    outcome: Option<Result<EntryResult, Refusal>>,
 }
 
-impl Side {
+impl VariableSide {
     /// The variable in `memory`. `recoverable`: from its options.
     pub(in super::super) fn new(
         number: u32,
         style: Style,
-        (memory, given): (Memory, Given),
+        (memory, given): (VariableMemory, Given),
         (division, element): (Division, u64),
         recoverable: bool,
-    ) -> Side {
+    ) -> VariableSide {
         let sizes = memory.sizes().clone();
         let (node, nodes) = (sizes.geometry.node(), sizes.geometry.nodes());
         let part = |index| {
@@ -85,7 +86,7 @@ impl Side {
         };
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let given = RefCell::new(Some(given));
-        Side {
+        VariableSide {
             number,
             style,
             memory,
@@ -100,7 +101,7 @@ impl Side {
         }
     }
 
-    pub(in super::super) fn memory(&self) -> &Memory {
+    pub(in super::super) fn memory(&self) -> &VariableMemory {
         &self.memory
     }
 
@@ -127,18 +128,18 @@ impl Side {
     }
 
     /// Takes a part for this rank, unless it is held or requested already.
-    pub(super) fn take(&self, part: u64, kind: Kind) -> Asked {
+    pub(super) fn take(&self, part: u64, kind: AccessKind) -> RequestOutcome {
         let mut parts = self.parts.borrow_mut();
-        let Some(state) = parts.get_mut(part as usize) else { return Asked::NoSuchPart };
+        let Some(state) = parts.get_mut(part as usize) else { return RequestOutcome::NoSuchPart };
         if state.taken.is_some() {
-            return Asked::Taken;
+            return RequestOutcome::Taken;
         }
         (state.taken, state.outcome) = (Some(kind), None);
-        Asked::Begun
+        RequestOutcome::Begun
     }
 
     /// The outcome of requesting a part.
-    pub(super) fn outcome(&self, part: u64) -> Option<Result<Entry, Refusal>> {
+    pub(super) fn outcome(&self, part: u64) -> Option<Result<EntryResult, Refusal>> {
         let mut parts = self.parts.borrow_mut();
         let state = &mut parts[part as usize];
         let outcome = state.outcome.take();
@@ -170,14 +171,14 @@ impl Side {
             return effects;
         }
         self.memory.rest();
-        let owner = Version::of(self.word(part, Word::Owner, Op::Load));
+        let owner = Version::of(self.word(part, Word::Owner, WordOp::Load));
         self.memory.rest();
         // A node that there is not was named by whoever overwrote the word. Requests then go the
         // way that messages have told.
         if owner.node < self.memory.sizes().geometry.nodes() {
             mailbox.told(Version { shared: false, ..owner });
         }
-        let held = Version::of(self.word(part, Word::Held, Op::Load)).position;
+        let held = Version::of(self.word(part, Word::Held, WordOp::Load)).position;
         mailbox.hold(held);
         self.memory.rest();
         act(mailbox, &mut effects);
@@ -185,14 +186,14 @@ impl Side {
         let known = mailbox.known();
         if known.bits() > owner.bits() {
             self.memory.rest();
-            self.word(part, Word::Owner, Op::Max(known.bits()));
+            self.word(part, Word::Owner, WordOp::Max(known.bits()));
         }
         self.memory.rest();
         if mailbox.held() != held {
             // No other rank writes it now: this rank has just become the owner, or is it.
             let node = self.memory.sizes().geometry.node();
             let held = Version { position: mailbox.held(), node, shared: false };
-            self.word(part, Word::Held, Op::Swap(held.bits()));
+            self.word(part, Word::Held, WordOp::Swap(held.bits()));
         }
         effects
     }
@@ -205,7 +206,7 @@ impl Side {
     }
 
     /// An operation on a part's word at this rank.
-    fn word(&self, part: u32, word: impl Fn(u32) -> Word, op: Op) -> u64 {
+    fn word(&self, part: u32, word: impl Fn(u32) -> Word, op: WordOp) -> u64 {
         let node = self.memory.sizes().geometry.node();
         self.memory.near(u64::from(part), word(node), op)
     }
@@ -214,7 +215,7 @@ impl Side {
     pub(super) fn settle(&self, part: u32, outcome: Result<(bool, Option<Mark>), Refusal>) {
         let state = &mut self.parts.borrow_mut()[part as usize];
         let position = state.mailbox.known().position;
-        state.outcome = Some(outcome.map(|(moved, mark)| Entry { moved, mark, position }));
+        state.outcome = Some(outcome.map(|(moved, mark)| EntryResult { moved, mark, position }));
     }
 
     /// Owner and state of a part as far as this rank knows, without a poll for messages.
@@ -229,8 +230,8 @@ impl Side {
                 (owner, version(mailbox.held()))
             }
             Style::Stores => (
-                Version::of(self.word(part as u32, Word::Owner, Op::Load)),
-                Version::of(self.word(part as u32, Word::Held, Op::Load)),
+                Version::of(self.word(part as u32, Word::Owner, WordOp::Load)),
+                Version::of(self.word(part as u32, Word::Held, WordOp::Load)),
             ),
         };
         Some((owner.node, State::of(state.taken, held, owner)))
@@ -247,9 +248,9 @@ impl Side {
         ((start * self.element) as usize, (length * self.element) as usize)
     }
 
-    fn contents(&self, part: u32) -> Contents<u8> {
+    fn contents(&self, part: u32) -> CopyContents<u8> {
         let (start, length) = self.extent(part);
-        Contents::new(self.memory.copy(), start, length)
+        CopyContents::new(self.memory.copy(), start, length)
     }
 
     /// Calls `act` with the contents of a part that this rank owns and passes on or shows.
@@ -271,7 +272,7 @@ impl Side {
     ) {
         let held = Version { position: version, node: to, shared: false }.bits();
         let place = (u64::from(part), to, 0);
-        let word = |value| self.memory.tell(engine, place, (Word::Held(to), Op::Swap(value)));
+        let word = |value| self.memory.tell(engine, place, (Word::Held(to), WordOp::Swap(value)));
         let (start, length) = self.extent(part);
         let address = self.memory.copy_address(to, start as u64);
         let stored = self.with_contents(part, |bytes| {
@@ -286,7 +287,7 @@ impl Side {
 
     /// Stores the owner's word at another rank, by maximum (FG-06).
     pub(super) fn tell(&self, engine: &EngineCell, (part, to): (u32, u32), version: Version) {
-        let operation = (Word::Owner(to), Op::Max(version.bits()));
+        let operation = (Word::Owner(to), WordOp::Max(version.bits()));
         let place = (u64::from(part), to, 0);
         // A rank that has died needs no notification.
         let _ = self.memory.tell(engine, place, operation);
@@ -379,7 +380,7 @@ impl Side {
         self.given.borrow().as_ref().is_some_and(Given::is_over)
     }
 
-    /// Frees this rank's memory: [`Side::is_over`].
+    /// Frees this rank's memory: [`VariableSide::is_over`].
     pub(super) fn give_back(&self) {
         self.take_given().into_iter().for_each(Given::free);
     }
@@ -413,7 +414,7 @@ mod tests {
     fn a_request_is_sent_on_so_often_and_a_new_one_again() {
         let mut sent_on = SentOn::default();
         let want = |from, number| {
-            let (kind, patience) = (Kind::Write, Patience::Wait);
+            let (kind, patience) = (AccessKind::Write, Patience::Wait);
             Want { from, number, kind, patience, held: 0, doubt: false }
         };
         for number in 1..3 {

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::link::{HEAD_BYTES, Head, Link};
+use crate::link::{DatagramHead, HEAD_BYTES, MessageStream};
 use hikyaku_nic::random::Random;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -60,8 +60,8 @@ pub(super) struct Sockets {
     rank: u32,
     /// The key that other ranks must send.
     key: u64,
-    peers: RefCell<Vec<Peer>>,
-    faults: RefCell<Option<Faults>>,
+    peers: RefCell<Vec<SocketPeer>>,
+    faults: RefCell<Option<DatagramFaults>>,
     ignored: RefCell<u64>,
     /// The buffer for received datagrams.
     buffer: RefCell<Vec<u8>>,
@@ -72,21 +72,21 @@ pub(super) struct Sockets {
 
 /// Another rank.
 #[derive(Debug)]
-struct Peer {
+struct SocketPeer {
     address: SocketAddr,
     key: u64,
-    link: Link,
+    link: MessageStream,
 }
 
 /// Injects faults into outgoing datagrams, for tests.
 #[derive(Debug)]
-struct Faults {
+struct DatagramFaults {
     random: Random,
     /// Datagrams that others overtake.
     late: VecDeque<(Vec<u8>, SocketAddr)>,
 }
 
-impl Faults {
+impl DatagramFaults {
     /// The datagrams to send in place of this one.
     fn spoil(&mut self, datagram: Vec<u8>, to: SocketAddr) -> Vec<(Vec<u8>, SocketAddr)> {
         let mut out = Vec::new();
@@ -129,7 +129,8 @@ impl Sockets {
         // Other processes of the machine must not guess it: the hasher's keys are random.
         let key = RandomState::new().hash_one(rank);
         let random = |seed| Random::stream(seed, u64::from(rank));
-        let faults = faults.map(|seed| Faults { random: random(seed), late: VecDeque::new() });
+        let faults =
+            faults.map(|seed| DatagramFaults { random: random(seed), late: VecDeque::new() });
         let (peers, faults) = (RefCell::default(), RefCell::new(faults));
         let buffer = RefCell::new(vec![0; MESSAGE_MOST + HEAD_BYTES + 1]);
         Ok(Sockets {
@@ -155,8 +156,11 @@ impl Sockets {
     pub(super) fn connect(&self, places: &[SocketPlace]) {
         let mut peers = self.peers.borrow_mut();
         if peers.is_empty() {
-            let peer =
-                |&SocketPlace { address, key }: &_| Peer { address, key, link: Link::default() };
+            let peer = |&SocketPlace { address, key }: &_| SocketPeer {
+                address,
+                key,
+                link: MessageStream::default(),
+            };
             *peers = places.iter().map(peer).collect();
         }
     }
@@ -195,7 +199,7 @@ impl Sockets {
         for peer in peers.iter_mut() {
             while let Some((number, expected, message)) = peer.link.poll(now) {
                 let (key, from, length) = (peer.key, self.rank, message.len() as u32);
-                let head = Head { key, from, number, expected, length };
+                let head = DatagramHead { key, from, number, expected, length };
                 let datagram = [&head.encode()[..], message].concat();
                 datagrams += 1;
                 bytes += datagram.len() as u64;
@@ -237,7 +241,7 @@ impl Sockets {
 
     fn arrive(&self, datagram: &[u8], from: SocketAddr, take: &mut impl FnMut(u32, Vec<u8>)) {
         let mut peers = self.peers.borrow_mut();
-        let known = Head::decode(datagram).filter(|(head, message)| {
+        let known = DatagramHead::decode(datagram).filter(|(head, message)| {
             let peer = peers.get(head.from as usize);
             let sender = peer.is_some_and(|peer| peer.address == from);
             sender && head.key == self.key && message.len() <= MESSAGE_MOST
@@ -309,17 +313,17 @@ mod tests {
     fn datagrams_of_strangers_are_ignored_and_counted() {
         let (a, b) = pair(None);
         let to = b.socket.local_addr().unwrap();
-        let head = Head { key: b.key, from: 0, number: 1, expected: 1, length: 1 };
-        let datagram = |head: Head| [&head.encode()[..], &[9]].concat();
+        let head = DatagramHead { key: b.key, from: 0, number: 1, expected: 1, length: 1 };
+        let datagram = |head: DatagramHead| [&head.encode()[..], &[9]].concat();
         // The right bytes from the wrong port.
         let stranger = UdpSocket::bind(SocketAddr::new(HERE, 0)).unwrap();
         stranger.send_to(&datagram(head), to).unwrap();
         // From the right port: another key, length, or rank; no such rank, no bytes, too many.
         let wrong = [
-            datagram(Head { key: b.key ^ 1, ..head }),
-            datagram(Head { length: 2, ..head }),
-            datagram(Head { from: 1, ..head }),
-            datagram(Head { from: 99, ..head }),
+            datagram(DatagramHead { key: b.key ^ 1, ..head }),
+            datagram(DatagramHead { length: 2, ..head }),
+            datagram(DatagramHead { from: 1, ..head }),
+            datagram(DatagramHead { from: 99, ..head }),
             Vec::new(),
             vec![0; 60_000],
         ];

@@ -4,19 +4,19 @@ use super::onward::Then;
 use super::{Direct, Pending};
 use crate::departed::Departed;
 use crate::geometry::Word;
-use crate::protocol::{Action, Op};
-use crate::word::{Head, Kind, Mark, Version};
+use crate::protocol::{Action, WordOp};
+use crate::word::{AccessKind, Head, Mark, Version};
 
 impl Direct {
     /// The turn has come. A single node has a single copy, which is the newest.
     #[inline]
     pub(super) fn contents(&mut self) -> Action {
         if !self.alone() {
-            return self.access(Pending::Latest, Word::Latest, Op::Load);
+            return self.access(Pending::Latest, Word::Latest, WordOp::Load);
         }
         match self.kind {
-            Kind::Write => self.enter(),
-            Kind::Read => self.begin_reading(),
+            AccessKind::Write => self.enter(),
+            AccessKind::Read => self.begin_reading(),
         }
     }
 
@@ -34,27 +34,29 @@ impl Direct {
             Pending::Copied if answer != 0 => self.contents(),
             Pending::Copied => {
                 self.moved = true;
-                if self.kind == Kind::Write {
+                if self.kind == AccessKind::Write {
                     // It stays invalid while it is written.
                     return self.tell(0);
                 }
-                self.access(Pending::Fetched, own, Op::Swap(self.latest.bits()))
+                self.access(Pending::Fetched, own, WordOp::Swap(self.latest.bits()))
             }
-            Pending::Fetched => self.access(Pending::Share, Word::Latest, Op::Or(Version::SHARED)),
+            Pending::Fetched => {
+                self.access(Pending::Share, Word::Latest, WordOp::Or(Version::SHARED))
+            }
             Pending::Share => self.begin_reading(),
             Pending::Writing => self.tell(0),
             Pending::Tell(node) => self.tell(node + 1),
             Pending::Salvage { node, best } => self.on_salvage(node, best, answer, departed),
             Pending::Marked => {
-                self.access(Pending::Adopted, Word::Latest, Op::Swap(self.latest.bits()))
+                self.access(Pending::Adopted, Word::Latest, WordOp::Swap(self.latest.bits()))
             }
             Pending::Adopted if self.latest.position == self.turn => {
-                self.access(Pending::Mark, own, Op::Swap(self.latest.bits()))
+                self.access(Pending::Mark, own, WordOp::Swap(self.latest.bits()))
             }
             Pending::Adopted => self.contents(),
             Pending::Bit => {
                 self.mark = self.head.mark;
-                self.access(Pending::Pass, Word::Head, Op::Swap(self.head.next().bits()))
+                self.access(Pending::Pass, Word::Head, WordOp::Swap(self.head.next().bits()))
             }
             Pending::Pass => self.pass_on(self.head.next(), Then::Enter),
             _ => self.next_of_release(answer),
@@ -66,22 +68,22 @@ impl Direct {
         if departed.node_is_gone(&self.geometry, latest.node) {
             return self.salvage(departed);
         }
-        self.access(Pending::Held, Word::Held(self.geometry.node()), Op::Load)
+        self.access(Pending::Held, Word::Held(self.geometry.node()), WordOp::Load)
     }
 
     fn on_held(&mut self, held: Version) -> Action {
         let own = Word::Held(self.geometry.node());
         let clean = held.position == self.latest.position;
         match (clean, self.kind) {
-            (true, Kind::Read) => self.begin_reading(),
-            (true, Kind::Write) => self.access(Pending::Writing, own, Op::Swap(0)),
+            (true, AccessKind::Read) => self.begin_reading(),
+            (true, AccessKind::Write) => self.access(Pending::Writing, own, WordOp::Swap(0)),
             // This node has the newest contents, but its copy is an older one: its writer died.
             // TurnRecovery has marked the head, and the copy is taken as it is.
             (false, _) if self.latest.node == self.geometry.node() => match self.kind {
-                Kind::Write => self.access(Pending::Writing, own, Op::Swap(0)),
-                Kind::Read => self.begin_reading(),
+                AccessKind::Write => self.access(Pending::Writing, own, WordOp::Swap(0)),
+                AccessKind::Read => self.begin_reading(),
             },
-            (false, _) => self.access(Pending::Invalid, own, Op::Swap(0)),
+            (false, _) => self.access(Pending::Invalid, own, WordOp::Swap(0)),
         }
     }
 
@@ -93,7 +95,7 @@ impl Direct {
             return self.enter();
         }
         let change = Version { position: self.turn, node: self.geometry.node(), shared: false };
-        self.access(Pending::Tell(node), Word::Owner(node), Op::Max(change.bits()))
+        self.access(Pending::Tell(node), Word::Owner(node), WordOp::Max(change.bits()))
     }
 
     /// The newest contents died with their node. This rank has the turn, so no rank writes
@@ -111,7 +113,9 @@ impl Direct {
     fn ask_survivors(&mut self, from: u32, best: Version, departed: &Departed) -> Action {
         let mut nodes = from..self.geometry.nodes();
         match nodes.find(|node| !departed.node_is_gone(&self.geometry, *node)) {
-            Some(node) => self.access(Pending::Salvage { node, best }, Word::Held(node), Op::Load),
+            Some(node) => {
+                self.access(Pending::Salvage { node, best }, Word::Held(node), WordOp::Load)
+            }
             None => self.adopt(best),
         }
     }
@@ -131,12 +135,12 @@ impl Direct {
             self.latest.position = self.turn;
         }
         let head = Head { position: self.turn, mark: self.head.mark };
-        self.access(Pending::Marked, Word::Head, Op::Swap(head.bits()))
+        self.access(Pending::Marked, Word::Head, WordOp::Swap(head.bits()))
     }
 
     /// Sets this rank's bit as a reader.
     fn begin_reading(&mut self) -> Action {
         let (at, bit) = self.geometry.reader_bit();
-        self.access(Pending::Bit, Word::Readers(at), Op::Or(bit))
+        self.access(Pending::Bit, Word::Readers(at), WordOp::Or(bit))
     }
 }

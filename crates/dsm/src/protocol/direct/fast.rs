@@ -10,14 +10,14 @@ use super::onward::Then;
 use super::recover::TurnRecovery;
 use super::{Direct, Pending};
 use crate::geometry::Word;
-use crate::protocol::{Entry, Op};
-use crate::word::{Cell, Head, Kind, Phase, READING, Version};
+use crate::protocol::{EntryResult, WordOp};
+use crate::word::{AccessKind, Head, READING, RequestCell, RequestPhase, Version};
 
 /// The result of acquiring on the fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
     /// The variable may be used.
-    Entered(Entry),
+    Entered(EntryResult),
     /// The request has begun, and the slow path continues: pass this answer to
     /// [`Direct::next`].
     Begun(u64),
@@ -43,28 +43,29 @@ impl Direct {
     #[inline(always)]
     pub fn enter_free(
         &mut self,
-        kind: Kind,
-        mut access: impl FnMut(Word, Op) -> u64,
+        kind: AccessKind,
+        mut access: impl FnMut(Word, WordOp) -> u64,
         gone: impl FnOnce(u32) -> bool,
     ) -> Free {
         debug_assert_eq!(self.state, Pending::Idle, "one request at a time");
-        let head = Head::of(access(Word::Head, Op::Load));
+        let head = Head::of(access(Word::Head, WordOp::Load));
         if head.mark.is_some() && !self.recoverable {
             return Free::Not;
         }
         let words = 0..self.geometry.reader_words();
-        let bits = words.fold(0, |bits, at| bits | access(Word::Readers(at), Op::Load));
+        let bits = words.fold(0, |bits, at| bits | access(Word::Readers(at), WordOp::Load));
         // Ranks that want to ask bar everyone from the fast path, ranks that read bar a writer.
-        let barred = if kind == Kind::Write { bits } else { bits & !READING };
+        let barred = if kind == AccessKind::Write { bits } else { bits & !READING };
         let place = self.geometry.cell(head.position);
-        let expected = access(place, Op::Load);
-        if barred != 0 || Cell::of(expected).position >= head.position {
+        let expected = access(place, WordOp::Load);
+        if barred != 0 || RequestCell::of(expected).position >= head.position {
             return Free::Not;
         }
         let (position, rank) = (head.position, self.geometry.rank);
-        let phase = if kind == Kind::Write { Phase::Entered } else { Phase::Waiting };
-        let new = Cell { position, rank, kind, phase }.bits();
-        if access(place, Op::CompareSwap { expected, new }) != expected {
+        let phase =
+            if kind == AccessKind::Write { RequestPhase::Entered } else { RequestPhase::Waiting };
+        let new = RequestCell { position, rank, kind, phase }.bits();
+        if access(place, WordOp::CompareSwap { expected, new }) != expected {
             return Free::Not;
         }
         self.kind = kind;
@@ -77,13 +78,13 @@ impl Direct {
         {
             return Free::Begun(answer);
         }
-        if kind == Kind::Read
+        if kind == AccessKind::Read
             && let Some(answer) = self.read_at_hand(&mut access)
         {
             return Free::Begun(answer);
         }
         self.state = Pending::Inside;
-        Free::Entered(Entry { moved: false, mark: head.mark, position })
+        Free::Entered(EntryResult { moved: false, mark: head.mark, position })
     }
 
     /// Enters if this node's copy is the newest and no node has to be notified of a write;
@@ -91,22 +92,22 @@ impl Direct {
     #[inline(always)]
     fn contents_at_hand(
         &mut self,
-        mut access: impl FnMut(Word, Op) -> u64,
+        mut access: impl FnMut(Word, WordOp) -> u64,
         gone: impl FnOnce(u32) -> bool,
     ) -> Option<u64> {
         let own = self.geometry.node();
-        let found = access(Word::Latest, Op::Load);
+        let found = access(Word::Latest, WordOp::Load);
         self.latest = Version::of(found);
         let elsewhere = self.latest.node != own;
         if elsewhere && gone(self.latest.node) {
             return self.goes_on(Pending::Latest, found);
         }
-        let held = access(Word::Held(own), Op::Load);
+        let held = access(Word::Held(own), WordOp::Load);
         if Version::of(held).position != self.latest.position {
             return self.goes_on(Pending::Held, held);
         }
-        if self.kind == Kind::Write {
-            let before = access(Word::Held(own), Op::Swap(0));
+        if self.kind == AccessKind::Write {
+            let before = access(Word::Held(own), WordOp::Swap(0));
             if elsewhere || self.latest.shared {
                 return self.goes_on(Pending::Writing, before);
             }
@@ -117,14 +118,14 @@ impl Direct {
     /// Sets this rank's bit as a reader and passes the turn on. If another rank has asked for it,
     /// the answer with which the slow path continues.
     #[inline(always)]
-    fn read_at_hand(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Option<u64> {
+    fn read_at_hand(&mut self, mut access: impl FnMut(Word, WordOp) -> u64) -> Option<u64> {
         let (at, bit) = self.geometry.reader_bit();
-        access(Word::Readers(at), Op::Or(bit));
+        access(Word::Readers(at), WordOp::Or(bit));
         self.mark = self.head.mark;
         self.head = self.head.next();
-        access(Word::Head, Op::Swap(self.head.bits()));
-        let next = access(self.geometry.cell(self.head.position), Op::Load);
-        if Cell::of(next).position != self.head.position {
+        access(Word::Head, WordOp::Swap(self.head.bits()));
+        let next = access(self.geometry.cell(self.head.position), WordOp::Load);
+        if RequestCell::of(next).position != self.head.position {
             return None;
         }
         self.then = Then::Enter;
@@ -150,35 +151,35 @@ impl Direct {
 
     /// Releases what was entered, if the words are near.
     #[inline(always)]
-    pub fn leave_free(&mut self, mut access: impl FnMut(Word, Op) -> u64) -> Left {
+    pub fn leave_free(&mut self, mut access: impl FnMut(Word, WordOp) -> u64) -> Left {
         debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
         self.claimed = false;
         self.state = Pending::Idle;
-        if self.kind == Kind::Read {
+        if self.kind == AccessKind::Read {
             let (at, bit) = self.geometry.reader_bit();
-            let before = access(Word::Readers(at), Op::And(!bit));
+            let before = access(Word::Readers(at), WordOp::And(!bit));
             if before & READING & !bit != 0 {
                 return Left::Free;
             }
-            self.head = Head::of(access(Word::Head, Op::Load));
+            self.head = Head::of(access(Word::Head, WordOp::Load));
         } else {
             if !self.alone() {
                 let node = self.geometry.node();
                 let version = Version { position: self.turn, node, shared: false }.bits();
-                access(Word::Held(node), Op::Swap(version));
-                access(Word::Latest, Op::Swap(version));
+                access(Word::Held(node), WordOp::Swap(version));
+                access(Word::Latest, WordOp::Swap(version));
             }
             self.head = Head { position: self.turn + 1, mark: None };
-            access(Word::Head, Op::Swap(self.head.bits()));
+            access(Word::Head, WordOp::Swap(self.head.bits()));
         }
-        let next = Cell::of(access(self.geometry.cell(self.head.position), Op::Load));
+        let next = RequestCell::of(access(self.geometry.cell(self.head.position), WordOp::Load));
         match next.phase {
             _ if next.position != self.head.position => Left::Free,
             // No such rank: the cell was overwritten.
-            Phase::Waiting if next.rank >= self.geometry.ranks => Left::Free,
-            Phase::Waiting => Left::Wake(next.rank),
-            Phase::Gone | Phase::Buried => Left::Onward,
-            Phase::Entered | Phase::Kept => Left::Free,
+            RequestPhase::Waiting if next.rank >= self.geometry.ranks => Left::Free,
+            RequestPhase::Waiting => Left::Wake(next.rank),
+            RequestPhase::Gone | RequestPhase::Buried => Left::Onward,
+            RequestPhase::Entered | RequestPhase::Kept => Left::Free,
         }
     }
 }
@@ -189,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::departed::Departed;
-    use crate::geometry::{Geometry, Place, initial_node};
+    use crate::geometry::{Geometry, WordPlace, initial_node};
     use crate::protocol::{Action, Patience};
     use crate::word::{INITIAL, Mark};
 
@@ -199,7 +200,7 @@ mod tests {
         geometry: Geometry,
         home: Vec<u64>,
         nodes: [[u64; 2]; 2],
-        done: Vec<(Word, Op)>,
+        done: Vec<(Word, WordOp)>,
     }
 
     impl WordsAtHand {
@@ -208,11 +209,11 @@ mod tests {
             WordsAtHand { geometry, home, nodes, done: Vec::new() }
         }
 
-        fn access(&mut self, word: Word, op: Op) -> u64 {
+        fn access(&mut self, word: Word, op: WordOp) -> u64 {
             self.done.push((word, op));
             let word = match self.geometry.place(word) {
-                Place::Home(at) => &mut self.home[at as usize],
-                Place::Node(node, at) => &mut self.nodes[node as usize][at as usize],
+                WordPlace::Home(at) => &mut self.home[at as usize],
+                WordPlace::Node(node, at) => &mut self.nodes[node as usize][at as usize],
             };
             std::mem::replace(word, op.apply(*word))
         }
@@ -243,9 +244,14 @@ mod tests {
     fn any_cell() -> impl Strategy<Value = u64> {
         (1..6u64, prop_oneof![Just(0), Just(2)], any::<bool>(), 0..4usize).prop_map(
             |(position, rank, write, phase)| {
-                let kind = if write { Kind::Write } else { Kind::Read };
-                let phases = [Phase::Waiting, Phase::Entered, Phase::Gone, Phase::Buried];
-                Cell { position, rank, kind, phase: phases[phase] }.bits()
+                let kind = if write { AccessKind::Write } else { AccessKind::Read };
+                let phases = [
+                    RequestPhase::Waiting,
+                    RequestPhase::Entered,
+                    RequestPhase::Gone,
+                    RequestPhase::Buried,
+                ];
+                RequestCell { position, rank, kind, phase: phases[phase] }.bits()
             },
         )
     }
@@ -279,7 +285,7 @@ mod tests {
         #[test]
         fn the_fast_path_does_what_the_slow_path_does(
             before in any_words(),
-            kind in prop_oneof![Just(Kind::Read), Just(Kind::Write)],
+            kind in prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write)],
             recoverable: bool,
             rank_2_is_dead: bool,
         ) {
@@ -317,7 +323,7 @@ mod tests {
             }
             let left = short.leave_free(|word, op| words.access(word, op));
             let head = Head::of(words.home[0]).position;
-            let follower = Cell::of(words.home[3 + head as usize % 4]);
+            let follower = RequestCell::of(words.home[3 + head as usize % 4]);
             if rank_2_is_dead && (follower.position, follower.rank) == (head, 2) {
                 // The slow path recovers at once. The fast path leaves that to the woken rank, or
                 // to the next one that asks.
@@ -351,7 +357,7 @@ mod tests {
             let mut protocol = Direct::new(geometry, 0, recoverable);
             let mut told = ranks_per_node == 3;
             for write in kinds {
-                let kind = if write { Kind::Write } else { Kind::Read };
+                let kind = if write { AccessKind::Write } else { AccessKind::Read };
                 match protocol.enter_free(kind, |word, op| words.access(word, op), |_| false) {
                     Free::Entered(entry) => prop_assert!(!entry.moved && (told || !write)),
                     // The first writer announces to the other node that its copy is old.

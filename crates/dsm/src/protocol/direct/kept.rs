@@ -37,8 +37,8 @@ use super::onward::Then;
 use super::recover::{RepairStep, TurnRecovery};
 use super::{Direct, Pending};
 use crate::geometry::Word;
-use crate::protocol::{Action, Entry, Op, Patience};
-use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
+use crate::protocol::{Action, EntryResult, Patience, WordOp};
+use crate::word::{AccessKind, Head, Mark, READING, RequestCell, RequestPhase, Version};
 
 /// The turn that this rank keeps, and its last request to another keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ impl Direct {
     fn change(&mut self, state: Pending, (from, to): (u64, u64)) -> Action {
         let own = Word::Held(self.geometry.node());
         let kept = self.kept(self.keeping.turn);
-        let op = Op::CompareSwap { expected: kept | from, new: kept | to };
+        let op = WordOp::CompareSwap { expected: kept | from, new: kept | to };
         self.access(state, own, op)
     }
 
@@ -87,11 +87,11 @@ impl Direct {
 
     #[inline(never)]
     fn take_again(&mut self) -> Action {
-        if self.kind == Kind::Write {
+        if self.kind == AccessKind::Write {
             return self.change(Pending::Again, (0, Version::INSIDE));
         }
         let (at, bit) = self.geometry.reader_bit();
-        self.access(Pending::ReadAgain, Word::Readers(at), Op::Or(bit))
+        self.access(Pending::ReadAgain, Word::Readers(at), WordOp::Or(bit))
     }
 
     pub(super) fn on_again(&mut self, found: u64) -> Action {
@@ -109,7 +109,7 @@ impl Direct {
     }
 
     pub(super) fn check_kept(&mut self, state: Pending) -> Action {
-        self.access(state, Word::Held(self.geometry.node()), Op::Load)
+        self.access(state, Word::Held(self.geometry.node()), WordOp::Load)
     }
 
     /// This rank has set its bit as a reader, and no rank had asked for the variable by then.
@@ -119,7 +119,7 @@ impl Direct {
         }
         self.keeping.turn = 0;
         let (at, bit) = self.geometry.reader_bit();
-        self.access(Pending::Retreat, Word::Readers(at), Op::And(!bit))
+        self.access(Pending::Retreat, Word::Readers(at), WordOp::And(!bit))
     }
 
     /// The bit was set too late. A writer may wait for it.
@@ -128,7 +128,7 @@ impl Direct {
         if before & READING & !bit != 0 {
             return self.load_head();
         }
-        self.access(Pending::Retreated, Word::Head, Op::Load)
+        self.access(Pending::Retreated, Word::Head, WordOp::Load)
     }
 
     /// Whether releasing keeps the turn: no other rank has held the variable since this one wrote.
@@ -143,15 +143,16 @@ impl Direct {
         let place = self.geometry.cell(self.turn);
         match self.state {
             Pending::Keep => {
-                let (rank, kind, phase) = (self.geometry.rank, Kind::Write, Phase::Kept);
-                let cell = Cell { position: self.turn, rank, kind, phase };
-                self.access(Pending::Kept, place, Op::Swap(cell.bits()))
+                let (rank, kind, phase) =
+                    (self.geometry.rank, AccessKind::Write, RequestPhase::Kept);
+                let cell = RequestCell { position: self.turn, rank, kind, phase };
+                self.access(Pending::Kept, place, WordOp::Swap(cell.bits()))
             }
             Pending::Kept => {
                 let next = self.geometry.cell(self.turn + 1);
-                self.access(Pending::Behind, next, Op::Load)
+                self.access(Pending::Behind, next, WordOp::Load)
             }
-            Pending::Behind if Cell::of(answer).position == self.turn + 1 => {
+            Pending::Behind if RequestCell::of(answer).position == self.turn + 1 => {
                 self.head = Head { position: self.turn, mark: None };
                 self.then = Then::Release;
                 self.ask_for(self.geometry.rank)
@@ -165,7 +166,7 @@ impl Direct {
             Pending::ReadKept if answer == self.kept(self.keeping.turn) => self.over(),
             Pending::ReadKept => {
                 self.keeping.turn = 0;
-                self.access(Pending::LastReader, Word::Head, Op::Load)
+                self.access(Pending::LastReader, Word::Head, WordOp::Load)
             }
             _ => unreachable!("all other states are those of asking"),
         }
@@ -179,14 +180,14 @@ impl Direct {
         self.keeping.turn = 0;
         let (position, node) = (self.turn, self.geometry.node());
         let whole = Version { position, node, shared: false };
-        self.access(Pending::TurnOn, Word::Held(node), Op::Swap(whole.bits()))
+        self.access(Pending::TurnOn, Word::Held(node), WordOp::Swap(whole.bits()))
     }
 
     /// Whether this cell, which has the turn, is kept, and its keeper has not yet been asked for
     /// it.
     #[inline]
-    pub(super) fn is_to_be_asked_for(&self, cell: Cell) -> bool {
-        cell.phase == Phase::Kept && cell.position != self.keeping.asked
+    pub(super) fn is_to_be_asked_for(&self, cell: RequestCell) -> bool {
+        cell.phase == RequestPhase::Kept && cell.position != self.keeping.asked
     }
 
     /// Asks the keeper of the head's turn for it.
@@ -199,7 +200,7 @@ impl Direct {
     fn ask_for_from(&mut self, expected: u64) -> Action {
         self.recovery.step = RepairStep::Ask(expected);
         let node = self.geometry.node_of(self.recovery.victim);
-        let op = Op::CompareSwap { expected, new: expected | Version::ASKED };
+        let op = WordOp::CompareSwap { expected, new: expected | Version::ASKED };
         self.access(Pending::Recover, Word::Held(node), op)
     }
 
@@ -231,16 +232,16 @@ impl Direct {
     #[inline]
     pub fn enter_kept(
         &mut self,
-        kind: Kind,
-        access: impl FnOnce(Word, Op) -> u64,
-    ) -> Option<Entry> {
+        kind: AccessKind,
+        access: impl FnOnce(Word, WordOp) -> u64,
+    ) -> Option<EntryResult> {
         debug_assert_eq!(self.state, Pending::Idle, "one request at a time");
-        if !self.keeping.keeps() || kind == Kind::Read {
+        if !self.keeping.keeps() || kind == AccessKind::Read {
             return None;
         }
         let (own, expected) = (Word::Held(self.geometry.node()), self.kept(self.keeping.turn));
         let new = expected | Version::INSIDE;
-        if access(own, Op::CompareSwap { expected, new }) != expected {
+        if access(own, WordOp::CompareSwap { expected, new }) != expected {
             return None;
         }
         self.kind = kind;
@@ -249,20 +250,20 @@ impl Direct {
         self.turn = self.keeping.turn;
         self.mark = None;
         self.state = Pending::Inside;
-        Some(Entry { moved: false, mark: None, position: self.turn })
+        Some(EntryResult { moved: false, mark: None, position: self.turn })
     }
 
     /// Releases what this rank has written and keeps. `false`: nothing has been changed, and the
     /// variable must be released step by step.
     #[inline]
-    pub fn leave_kept(&mut self, access: impl FnOnce(Word, Op) -> u64) -> bool {
+    pub fn leave_kept(&mut self, access: impl FnOnce(Word, WordOp) -> u64) -> bool {
         debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
-        if !self.keeping.keeps() || self.kind == Kind::Read {
+        if !self.keeping.keeps() || self.kind == AccessKind::Read {
             return false;
         }
         let (own, new) = (Word::Held(self.geometry.node()), self.kept(self.turn));
         let expected = new | Version::INSIDE;
-        if access(own, Op::CompareSwap { expected, new }) != expected {
+        if access(own, WordOp::CompareSwap { expected, new }) != expected {
             return false;
         }
         self.claimed = false;
@@ -301,17 +302,17 @@ impl Remains {
 mod tests {
     use super::*;
     use crate::departed::Departed;
-    use crate::geometry::{Geometry, Place, initial_node};
+    use crate::geometry::{Geometry, WordPlace, initial_node};
 
     /// Words at home, at rank 0, and at two nodes of a rank each.
     #[derive(Debug, Clone, PartialEq)]
     struct KeptWords(Vec<u64>, [[u64; 2]; 2]);
 
     impl KeptWords {
-        fn access(&mut self, word: Word, op: Op) -> u64 {
+        fn access(&mut self, word: Word, op: WordOp) -> u64 {
             let word = match Geometry::new(2, 1, 0).place(word) {
-                Place::Home(at) => &mut self.0[at as usize],
-                Place::Node(node, at) => &mut self.1[node as usize][at as usize],
+                WordPlace::Home(at) => &mut self.0[at as usize],
+                WordPlace::Node(node, at) => &mut self.1[node as usize][at as usize],
             };
             std::mem::replace(word, op.apply(*word))
         }
@@ -333,7 +334,7 @@ mod tests {
     }
 
     fn write(protocol: &mut Direct, words: &mut KeptWords) -> Vec<Word> {
-        protocol.request(Kind::Write, Patience::Wait);
+        protocol.request(AccessKind::Write, Patience::Wait);
         let (entered, mut touched) = drive(protocol, words);
         assert!(matches!(entered, Action::Entered(_)), "{entered:?}");
         protocol.release();
@@ -362,20 +363,20 @@ mod tests {
         assert_eq!(words, before);
         // The fast path does the same.
         let (mut short, mut same) = kept();
-        let entry = short.enter_kept(Kind::Write, |word, op| same.access(word, op)).unwrap();
-        keeper.request(Kind::Write, Patience::Wait);
+        let entry = short.enter_kept(AccessKind::Write, |word, op| same.access(word, op)).unwrap();
+        keeper.request(AccessKind::Write, Patience::Wait);
         assert_eq!(drive(&mut keeper, &mut words).0, Action::Entered(entry));
         assert_eq!(same, words);
         assert!(short.leave_kept(|word, op| same.access(word, op)));
         assert_eq!(same, before);
         // The fast path declines a read, and a variable that another rank has asked for.
-        assert_eq!(short.enter_kept(Kind::Read, |_, _| panic!("nothing is done")), None);
-        assert!(short.enter_kept(Kind::Write, |word, op| same.access(word, op)).is_some());
-        same.access(Word::Held(1), Op::Or(Version::ASKED));
+        assert_eq!(short.enter_kept(AccessKind::Read, |_, _| panic!("nothing is done")), None);
+        assert!(short.enter_kept(AccessKind::Write, |word, op| same.access(word, op)).is_some());
+        same.access(Word::Held(1), WordOp::Or(Version::ASKED));
         assert!(!short.leave_kept(|word, op| same.access(word, op)));
         short.release();
         assert_eq!(drive(&mut short, &mut same).0, Action::Released);
-        assert_eq!(short.enter_kept(Kind::Write, |_, _| panic!("nothing is kept")), None);
+        assert_eq!(short.enter_kept(AccessKind::Write, |_, _| panic!("nothing is kept")), None);
         assert_eq!(Head::of(same.0[0]).position, short.turn + 1);
     }
 
@@ -387,7 +388,7 @@ mod tests {
         let inside = kept | Version::INSIDE;
         let asks = |expected| {
             let new = expected | Version::ASKED;
-            Action::Access(Word::Held(1), Op::CompareSwap { expected, new })
+            Action::Access(Word::Held(1), WordOp::CompareSwap { expected, new })
         };
         assert_eq!(asker.ask_for(1), asks(kept));
         assert_eq!(asker.on_asked_for(kept, inside), asks(inside));

@@ -57,8 +57,8 @@ mod wanting;
 
 use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
-use crate::protocol::{Action, Entry, Op, Patience, Refusal};
-use crate::word::{Cell, Head, Kind, Mark, Phase, READING, Version};
+use crate::protocol::{Action, EntryResult, Patience, Refusal, WordOp};
+use crate::word::{AccessKind, Head, Mark, READING, RequestCell, RequestPhase, Version};
 pub use fast::{Free, Left};
 use kept::Keeping;
 use onward::Then;
@@ -71,7 +71,7 @@ pub use wanting::{FAILURES, FAILURES_NEAR, FAR_LOOK};
 pub struct Direct {
     geometry: Geometry,
     recoverable: bool,
-    kind: Kind,
+    kind: AccessKind,
     patience: Patience,
     state: Pending,
     /// The head as last read.
@@ -114,7 +114,7 @@ enum Pending {
     Look(u64),
     Claim {
         expected: u64,
-        wanted: Cell,
+        wanted: RequestCell,
     },
     Want,
     Unwant {
@@ -190,7 +190,7 @@ impl Direct {
         Direct {
             geometry,
             recoverable,
-            kind: Kind::Read,
+            kind: AccessKind::Read,
             patience: Patience::Wait,
             state: Pending::Idle,
             head: Head { position: 0, mark: None },
@@ -230,7 +230,7 @@ impl Direct {
     }
 
     #[inline]
-    fn access(&mut self, state: Pending, word: Word, op: Op) -> Action {
+    fn access(&mut self, state: Pending, word: Word, op: WordOp) -> Action {
         self.state = state;
         Action::Access(word, op)
     }
@@ -244,7 +244,7 @@ impl Direct {
     #[inline]
     fn load_head(&mut self) -> Action {
         let state = if self.claimed { Pending::Watch } else { Pending::Head };
-        self.access(state, Word::Head, Op::Load)
+        self.access(state, Word::Head, WordOp::Load)
     }
 
     #[inline]
@@ -258,7 +258,7 @@ impl Direct {
             return self.refuse(Refusal::Lost(mark));
         }
         self.readers = false;
-        if self.kind == Kind::Write || !self.courtesy.done {
+        if self.kind == AccessKind::Write || !self.courtesy.done {
             return self.load_readers(0, READING);
         }
         self.load_cell(self.head.position)
@@ -268,7 +268,7 @@ impl Direct {
     /// in `owed` have asked.
     #[inline]
     fn load_readers(&mut self, at: u32, owed: u64) -> Action {
-        self.access(Pending::Readers { at, owed }, Word::Readers(at), Op::Load)
+        self.access(Pending::Readers { at, owed }, Word::Readers(at), WordOp::Load)
     }
 
     #[inline]
@@ -288,13 +288,13 @@ impl Direct {
 
     #[inline]
     fn load_cell(&mut self, turn: u64) -> Action {
-        self.access(Pending::Look(turn), self.geometry.cell(turn), Op::Load)
+        self.access(Pending::Look(turn), self.geometry.cell(turn), WordOp::Load)
     }
 
     /// The cell of a turn that may be free.
     #[inline]
     fn on_cell(&mut self, turn: u64, found: u64, departed: &Departed) -> Action {
-        let cell = Cell::of(found);
+        let cell = RequestCell::of(found);
         let first = turn == self.head.position;
         if cell.position < turn {
             return self.claim(turn, found, first && !self.readers);
@@ -308,7 +308,7 @@ impl Direct {
         if first && self.is_to_be_asked_for(cell) {
             return self.ask_for(cell.rank);
         }
-        let again = cell.rank == self.geometry.rank && cell.phase == Phase::Gone;
+        let again = cell.rank == self.geometry.rank && cell.phase == RequestPhase::Gone;
         if again && self.patience == Patience::Wait {
             return self.claim(turn, found, false);
         }
@@ -332,21 +332,31 @@ impl Direct {
     #[inline]
     fn claim(&mut self, turn: u64, expected: u64, free: bool) -> Action {
         let enters = match self.kind {
-            Kind::Write => free,
-            Kind::Read => turn == self.head.position,
+            AccessKind::Write => free,
+            AccessKind::Read => turn == self.head.position,
         };
         if self.patience == Patience::Try && !enters {
             return self.refuse(Refusal::Busy);
         }
-        let phase =
-            if enters && self.kind == Kind::Write { Phase::Entered } else { Phase::Waiting };
-        let wanted = Cell { position: turn, rank: self.geometry.rank, kind: self.kind, phase };
-        let op = Op::CompareSwap { expected, new: wanted.bits() };
+        let phase = if enters && self.kind == AccessKind::Write {
+            RequestPhase::Entered
+        } else {
+            RequestPhase::Waiting
+        };
+        let wanted =
+            RequestCell { position: turn, rank: self.geometry.rank, kind: self.kind, phase };
+        let op = WordOp::CompareSwap { expected, new: wanted.bits() };
         self.access(Pending::Claim { expected, wanted }, self.geometry.cell(turn), op)
     }
 
     #[inline]
-    fn on_claim(&mut self, expected: u64, wanted: Cell, found: u64, dead: &Departed) -> Action {
+    fn on_claim(
+        &mut self,
+        expected: u64,
+        wanted: RequestCell,
+        found: u64,
+        dead: &Departed,
+    ) -> Action {
         if found != expected {
             let wants = self.overtaken();
             return wants.unwrap_or_else(|| self.on_cell(wanted.position, found, dead));
@@ -354,7 +364,7 @@ impl Direct {
         self.turn = wanted.position;
         self.claimed = true;
         self.courtesy.asked();
-        let entered = wanted.phase == Phase::Entered;
+        let entered = wanted.phase == RequestPhase::Entered;
         if self.courtesy.wants {
             return self.unwant(entered);
         }
@@ -365,7 +375,7 @@ impl Direct {
     /// rank had taken the turn, so no rank passed it.
     #[inline]
     fn on_asked(&mut self, entered: bool) -> Action {
-        let had = self.kind == Kind::Read && self.turn == self.head.position;
+        let had = self.kind == AccessKind::Read && self.turn == self.head.position;
         if entered || had { self.contents() } else { self.load_head() }
     }
 
@@ -373,7 +383,7 @@ impl Direct {
     fn on_watch(&mut self) -> Action {
         if self.head.position < self.turn {
             let cell = self.geometry.cell(self.head.position);
-            return self.access(Pending::WatchCell, cell, Op::Load);
+            return self.access(Pending::WatchCell, cell, WordOp::Load);
         }
         if self.head.position > self.turn {
             // No rank passes one that lives.
@@ -382,14 +392,14 @@ impl Direct {
         }
         match (self.head.mark, self.kind) {
             (Some(_), _) if !self.recoverable => self.fail(),
-            (_, Kind::Read) => self.contents(),
-            (_, Kind::Write) => self.drain(0),
+            (_, AccessKind::Read) => self.contents(),
+            (_, AccessKind::Write) => self.drain(0),
         }
     }
 
     /// The cell of the head's turn, while waiting.
     fn on_watch_cell(&mut self, found: u64, departed: &Departed) -> Action {
-        let cell = Cell::of(found);
+        let cell = RequestCell::of(found);
         let current = cell.position == self.head.position;
         if current && Direct::is_left(cell, departed) {
             return self.recover(cell, departed);
@@ -407,13 +417,13 @@ impl Direct {
 
     /// Reads which ranks read.
     fn drain(&mut self, at: u32) -> Action {
-        self.access(Pending::Drain(at), Word::Readers(at), Op::Load)
+        self.access(Pending::Drain(at), Word::Readers(at), WordOp::Load)
     }
 
     fn on_drain(&mut self, at: u32, bits: u64, departed: &Departed) -> Action {
         let dead = departed.readers(at);
         if bits & dead != 0 {
-            return self.access(Pending::Sweep(at), Word::Readers(at), Op::And(!dead));
+            return self.access(Pending::Sweep(at), Word::Readers(at), WordOp::And(!dead));
         }
         if bits & READING != 0 {
             self.state = Pending::DrainRest;
@@ -423,15 +433,15 @@ impl Direct {
             return self.drain(at + 1);
         }
         let position = self.turn;
-        let (rank, kind, phase) = (self.geometry.rank, Kind::Write, Phase::Entered);
-        let cell = Cell { position, rank, kind, phase };
-        self.access(Pending::Mark, self.geometry.cell(position), Op::Swap(cell.bits()))
+        let (rank, kind, phase) = (self.geometry.rank, AccessKind::Write, RequestPhase::Entered);
+        let cell = RequestCell { position, rank, kind, phase };
+        self.access(Pending::Mark, self.geometry.cell(position), WordOp::Swap(cell.bits()))
     }
 
     /// The contents are lost: this rank passes on the turn that it has.
     fn fail(&mut self) -> Action {
         self.mark = self.head.mark;
-        self.access(Pending::Fail, Word::Head, Op::Swap(self.head.next().bits()))
+        self.access(Pending::Fail, Word::Head, WordOp::Swap(self.head.next().bits()))
     }
 
     /// A writer enters and keeps the turn.
@@ -442,7 +452,7 @@ impl Direct {
 
     fn on_entered(&mut self) -> Action {
         self.state = Pending::Inside;
-        Action::Entered(Entry { moved: self.moved, mark: self.mark, position: self.turn })
+        Action::Entered(EntryResult { moved: self.moved, mark: self.mark, position: self.turn })
     }
 
     fn on_fail(&mut self) -> Action {
@@ -454,7 +464,7 @@ impl Direct {
 /// One rank's side of the protocol, for one variable.
 impl Direct {
     /// Requests the variable. This rank must neither hold nor request it.
-    pub fn request(&mut self, kind: Kind, patience: Patience) {
+    pub fn request(&mut self, kind: AccessKind, patience: Patience) {
         debug_assert_eq!(self.state, Pending::Idle, "one request at a time");
         self.kind = kind;
         self.patience = patience;

@@ -19,8 +19,8 @@
 use super::recover::TurnRecovery;
 use super::{Direct, Pending};
 use crate::departed::Departed;
-use crate::protocol::{Action, Op};
-use crate::word::{Cell, Head, Phase};
+use crate::protocol::{Action, WordOp};
+use crate::word::{Head, RequestCell, RequestPhase};
 
 /// Why the turn was passed on, and so what comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,11 +46,11 @@ impl Direct {
     /// Reads which rank has the turn.
     #[inline]
     pub(super) fn load_follower(&mut self) -> Action {
-        self.access(Pending::Follower, self.geometry.cell(self.head.position), Op::Load)
+        self.access(Pending::Follower, self.geometry.cell(self.head.position), WordOp::Load)
     }
 
     pub(super) fn on_follower(&mut self, found: u64, departed: &Departed) -> Action {
-        let cell = Cell::of(found);
+        let cell = RequestCell::of(found);
         if cell.position != self.head.position {
             // No rank has asked for it yet, or it is over.
             return self.passed_on();
@@ -58,7 +58,7 @@ impl Direct {
         if Direct::is_left(cell, departed) {
             return self.recover(cell, departed);
         }
-        if cell.phase != Phase::Waiting || cell.rank == self.geometry.rank {
+        if cell.phase != RequestPhase::Waiting || cell.rank == self.geometry.rank {
             return self.passed_on();
         }
         self.state = Pending::Hailed(cell.rank);

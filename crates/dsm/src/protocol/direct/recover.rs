@@ -32,8 +32,8 @@ use super::kept::Remains;
 use super::{Direct, Pending};
 use crate::departed::Departed;
 use crate::geometry::Word;
-use crate::protocol::{Action, Op};
-use crate::word::{Cell, Head, Mark, Phase, Version};
+use crate::protocol::{Action, WordOp};
+use crate::word::{Head, Mark, RequestCell, RequestPhase, Version};
 
 /// A recovery under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,37 +71,38 @@ pub(super) enum RepairStep {
 
 impl Direct {
     /// Whether other ranks have to pass this cell, which has the turn.
-    pub(super) fn is_left(cell: Cell, departed: &Departed) -> bool {
-        matches!(cell.phase, Phase::Gone | Phase::Buried) || departed.contains(cell.rank)
+    pub(super) fn is_left(cell: RequestCell, departed: &Departed) -> bool {
+        matches!(cell.phase, RequestPhase::Gone | RequestPhase::Buried)
+            || departed.contains(cell.rank)
     }
 
     /// Passes the turn of `cell`, which [`Direct::is_left`].
-    pub(super) fn recover(&mut self, cell: Cell, departed: &Departed) -> Action {
+    pub(super) fn recover(&mut self, cell: RequestCell, departed: &Departed) -> Action {
         self.recovery = TurnRecovery { victim: cell.rank, ..TurnRecovery::NONE };
         let place = self.geometry.cell(cell.position);
         if departed.contains(cell.rank) {
-            return self.access(Pending::Recover, place, Op::Load);
+            return self.access(Pending::Recover, place, WordOp::Load);
         }
-        if cell.phase == Phase::Buried {
+        if cell.phase == RequestPhase::Buried {
             return self.pass_over(self.head.mark);
         }
         self.recovery.step = RepairStep::Bury(cell.bits());
-        let new = Cell { phase: Phase::Buried, ..cell }.bits();
-        self.access(Pending::Recover, place, Op::CompareSwap { expected: cell.bits(), new })
+        let new = RequestCell { phase: RequestPhase::Buried, ..cell }.bits();
+        self.access(Pending::Recover, place, WordOp::CompareSwap { expected: cell.bits(), new })
     }
 
     /// The cell of a dead rank.
-    fn on_last_words(&mut self, cell: Cell) -> Action {
+    fn on_last_words(&mut self, cell: RequestCell) -> Action {
         let mark = Some(Mark { victim: cell.rank, stale: false });
         self.recovery.step = RepairStep::Latest;
         match cell.phase {
             _ if cell.position != self.head.position => self.passed_on(),
-            Phase::Entered if self.alone() => self.pass_over(mark),
-            Phase::Entered => self.access(Pending::Recover, Word::Latest, Op::Load),
-            Phase::Kept => {
+            RequestPhase::Entered if self.alone() => self.pass_over(mark),
+            RequestPhase::Entered => self.access(Pending::Recover, Word::Latest, WordOp::Load),
+            RequestPhase::Kept => {
                 self.recovery.step = RepairStep::Remains;
                 let node = self.geometry.node_of(cell.rank);
-                self.access(Pending::Recover, Word::Held(node), Op::Load)
+                self.access(Pending::Recover, Word::Held(node), WordOp::Load)
             }
             _ => self.pass_over(self.head.mark),
         }
@@ -114,14 +115,14 @@ impl Direct {
             Remains::Torn => {
                 self.recovery.torn = true;
                 self.recovery.step = RepairStep::Latest;
-                self.access(Pending::Recover, Word::Latest, Op::Load)
+                self.access(Pending::Recover, Word::Latest, WordOp::Load)
             }
         }
     }
 
     pub(super) fn on_recovery(&mut self, answer: u64, departed: &Departed) -> Action {
         match self.recovery.step {
-            RepairStep::Cell => self.on_last_words(Cell::of(answer)),
+            RepairStep::Cell => self.on_last_words(RequestCell::of(answer)),
             RepairStep::Ask(expected) => self.on_asked_for(expected, answer),
             RepairStep::Remains => self.on_remains(Remains::of(answer, self.head.position)),
             // Its rank has taken it up again, or others pass it too.
@@ -131,7 +132,7 @@ impl Direct {
             RepairStep::Held => {
                 self.recovery.step = RepairStep::Adopted;
                 let torn = self.torn();
-                let op = Op::CompareSwap { expected: self.latest.bits(), new: torn.bits() };
+                let op = WordOp::CompareSwap { expected: self.latest.bits(), new: torn.bits() };
                 self.access(Pending::Recover, Word::Latest, op)
             }
             RepairStep::Adopted => {
@@ -166,13 +167,13 @@ impl Direct {
             return self.pass_over(Some(Mark { victim, stale: gone }));
         }
         self.recovery.step = RepairStep::Held;
-        self.access(Pending::Recover, Word::Held(node), Op::Max(self.torn().bits()))
+        self.access(Pending::Recover, Word::Held(node), WordOp::Max(self.torn().bits()))
     }
 
     pub(super) fn pass_over(&mut self, mark: Option<Mark>) -> Action {
         let head = Head { position: self.head.position + 1, mark };
         (self.recovery.step, self.recovery.passed) = (RepairStep::Passed, head);
-        let op = Op::CompareSwap { expected: self.head.bits(), new: head.bits() };
+        let op = WordOp::CompareSwap { expected: self.head.bits(), new: head.bits() };
         self.access(Pending::Recover, Word::Head, op)
     }
 }
@@ -194,12 +195,12 @@ mod tests {
             let (position, mark) = (8, None);
             let passes = Action::Access(
                 Word::Head,
-                Op::CompareSwap {
+                WordOp::CompareSwap {
                     expected: finder.head.bits(),
                     new: Head { position, mark }.bits(),
                 },
             );
-            let adopts = Action::Access(Word::Held(1), Op::Max(finder.torn().bits()));
+            let adopts = Action::Access(Word::Held(1), WordOp::Max(finder.torn().bits()));
             let done = finder.judge(published, &Departed::default());
             assert_eq!(done, if torn { adopts } else { passes }, "torn: {torn}");
         }

@@ -3,8 +3,8 @@
 use super::onward::Then;
 use super::{Direct, Pending};
 use crate::geometry::Word;
-use crate::protocol::{Action, Op};
-use crate::word::{Cell, Head, Kind, Phase, READING, Version};
+use crate::protocol::{Action, WordOp};
+use crate::word::{AccessKind, Head, READING, RequestCell, RequestPhase, Version};
 
 impl Direct {
     /// Releases the variable. It must have been entered.
@@ -13,10 +13,10 @@ impl Direct {
         debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
         self.claimed = false;
         self.state = match self.kind {
-            Kind::Read => Pending::TakeBit,
-            Kind::Write if self.alone() => Pending::TurnOn,
-            Kind::Write if self.keeping.keeps() => Pending::LetGoAgain,
-            Kind::Write => Pending::Publish,
+            AccessKind::Read => Pending::TakeBit,
+            AccessKind::Write if self.alone() => Pending::TurnOn,
+            AccessKind::Write if self.keeping.keeps() => Pending::LetGoAgain,
+            AccessKind::Write => Pending::Publish,
         };
     }
 
@@ -41,24 +41,24 @@ impl Direct {
             Pending::Publish => {
                 let own = Word::Held(self.geometry.node());
                 let keeps = if self.is_to_be_kept() { Version::KEPT } else { 0 };
-                self.access(Pending::Published, own, Op::Swap(version.bits() | keeps))
+                self.access(Pending::Published, own, WordOp::Swap(version.bits() | keeps))
             }
             Pending::Published => {
                 let next = if self.is_to_be_kept() { Pending::Keep } else { Pending::TurnOn };
                 self.keeping.wrote = self.turn;
-                self.access(next, Word::Latest, Op::Swap(version.bits()))
+                self.access(next, Word::Latest, WordOp::Swap(version.bits()))
             }
             Pending::TurnOn => {
                 // Contents that were written again are whole: no mark.
                 let head = Head { position: self.turn + 1, mark: None };
-                self.access(Pending::Turned, Word::Head, Op::Swap(head.bits()))
+                self.access(Pending::Turned, Word::Head, WordOp::Swap(head.bits()))
             }
             Pending::Turned => {
                 self.pass_on(Head { position: self.turn + 1, mark: None }, Then::Release)
             }
             Pending::TakeBit => {
                 let (at, bit) = self.geometry.reader_bit();
-                self.access(Pending::BitTaken, Word::Readers(at), Op::And(!bit))
+                self.access(Pending::BitTaken, Word::Readers(at), WordOp::And(!bit))
             }
             Pending::BitTaken => {
                 let (_, bit) = self.geometry.reader_bit();
@@ -68,12 +68,12 @@ impl Direct {
                 if self.keeping.keeps() {
                     return self.check_kept(Pending::ReadKept);
                 }
-                self.access(Pending::LastReader, Word::Head, Op::Load)
+                self.access(Pending::LastReader, Word::Head, WordOp::Load)
             }
             // A waiting writer has the turn: the last reader wakes it.
             Pending::LastReader => self.pass_on(Head::of(answer), Then::Release),
             Pending::Cancel => self.mark_cancelled(),
-            Pending::Cancelled => self.access(Pending::LastHead, Word::Head, Op::Load),
+            Pending::Cancelled => self.access(Pending::LastHead, Word::Head, WordOp::Load),
             Pending::LastHead => {
                 let head = Head::of(answer);
                 if head.position != self.turn {
@@ -89,9 +89,9 @@ impl Direct {
     /// sees that afterwards, or the rank that passes the turn on sees the cell.
     fn mark_cancelled(&mut self) -> Action {
         self.claimed = false;
-        let (rank, kind, phase) = (self.geometry.rank, self.kind, Phase::Gone);
-        let cell = Cell { position: self.turn, rank, kind, phase };
-        self.access(Pending::Cancelled, self.geometry.cell(self.turn), Op::Swap(cell.bits()))
+        let (rank, kind, phase) = (self.geometry.rank, self.kind, RequestPhase::Gone);
+        let cell = RequestCell { position: self.turn, rank, kind, phase };
+        self.access(Pending::Cancelled, self.geometry.cell(self.turn), WordOp::Swap(cell.bits()))
     }
 
     pub(super) fn over(&mut self) -> Action {

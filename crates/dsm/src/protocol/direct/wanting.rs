@@ -26,8 +26,8 @@
 use super::{Direct, Pending};
 use crate::departed::Departed;
 use crate::geometry::{Geometry, Word};
-use crate::protocol::{Action, Op, Patience, Refusal};
-use crate::word::{Kind, READERS_A_WORD};
+use crate::protocol::{Action, Patience, Refusal, WordOp};
+use crate::word::{AccessKind, READERS_A_WORD};
 
 /// Failed attempts to ask before a rank of another node says that it wants to. Any two ranks that
 /// ask at the same time meet the first failure; a bit would cost both more than a retry.
@@ -67,9 +67,9 @@ impl Courtesy {
 
     /// A new request.
     #[inline]
-    pub(super) fn begin(&mut self, kind: Kind) {
+    pub(super) fn begin(&mut self, kind: AccessKind) {
         (self.failures, self.stood, self.done) = (0, false, false);
-        if kind == Kind::Read && !self.near {
+        if kind == AccessKind::Read && !self.near {
             self.reads = (self.reads + 1) % FAR_LOOK;
             self.done = self.reads != 0;
         }
@@ -111,7 +111,7 @@ impl Direct {
         let gone = departed.readers(at);
         if wanting & gone != 0 {
             let (state, bits) = (Pending::SweepWants { at, owed: wanting }, gone << READERS_A_WORD);
-            return self.access(state, Word::Readers(at), Op::And(!bits));
+            return self.access(state, Word::Readers(at), WordOp::And(!bits));
         }
         if self.patience == Patience::Try {
             return self.refuse(Refusal::Busy);
@@ -135,14 +135,14 @@ impl Direct {
         }
         self.courtesy.wants = true;
         let (at, bit) = self.geometry.wanting_bit();
-        Some(self.access(Pending::Want, Word::Readers(at), Op::Or(bit)))
+        Some(self.access(Pending::Want, Word::Readers(at), WordOp::Or(bit)))
     }
 
     /// Clears the bit: this rank has asked, or no longer wants to.
     pub(super) fn unwant(&mut self, entered: bool) -> Action {
         let (at, bit) = self.geometry.wanting_bit();
         self.courtesy.wants = false;
-        self.access(Pending::Unwant { entered }, Word::Readers(at), Op::And(!bit))
+        self.access(Pending::Unwant { entered }, Word::Readers(at), WordOp::And(!bit))
     }
 
     /// Asks even though others want to, for a rank that cannot stand back for long: a rank that was
@@ -170,7 +170,7 @@ mod tests {
             (0..3 * u32::from(FAR_LOOK)).filter(look).count()
         };
         let every = 3 * usize::from(FAR_LOOK);
-        assert_eq!((looks(1, Kind::Read), looks(1, Kind::Write)), (3, every));
-        assert_eq!((looks(0, Kind::Read), looks(0, Kind::Write)), (every, every));
+        assert_eq!((looks(1, AccessKind::Read), looks(1, AccessKind::Write)), (3, every));
+        assert_eq!((looks(0, AccessKind::Read), looks(0, AccessKind::Write)), (every, every));
     }
 }

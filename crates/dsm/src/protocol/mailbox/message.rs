@@ -2,7 +2,7 @@
 
 use super::Copyset;
 use crate::protocol::{Patience, Refusal};
-use crate::word::{Kind, Mark, Version};
+use crate::word::{AccessKind, Mark, Version};
 
 /// A request for a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,7 +12,7 @@ pub struct Want {
     /// Its number among that node's requests.
     pub number: u32,
     /// What it wants to do.
-    pub kind: Kind,
+    pub kind: AccessKind,
     /// Whether it may wait for others to release the variable.
     pub patience: Patience,
     /// The version that its copy holds; 0: none.
@@ -21,7 +21,7 @@ pub struct Want {
     pub doubt: bool,
 }
 
-/// A node's answer to a [`Message::Survey`].
+/// A node's answer to a [`MailboxMessage::Survey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Account {
     /// Whether it owns the variable.
@@ -40,7 +40,7 @@ pub struct Account {
 
 /// The messages between nodes. Messages between two nodes arrive in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Message {
+pub enum MailboxMessage {
     /// A request, on its way to the owner.
     Want(Want),
     /// The contents of this version, and what is wrong with them.
@@ -50,7 +50,7 @@ pub enum Message {
         /// The number of the granted request.
         number: u32,
         /// What it is granted for.
-        kind: Kind,
+        kind: AccessKind,
         /// The newest version.
         version: u64,
         /// The nodes with valid copies, if ownership is granted by datagrams.
@@ -74,7 +74,8 @@ pub enum Message {
     Told {
         /// Version and owner.
         version: Version,
-        /// Whether the owner waits for [`Message::Heard`], and then also for the end of reading.
+        /// Whether the owner waits for [`MailboxMessage::Heard`], and then also for the end of
+        /// reading.
         answer: Option<Patience>,
     },
     /// The sender no longer reads an older version.
@@ -102,8 +103,8 @@ pub enum Message {
 /// What the driver has to do, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Send a message. The copy itself goes ahead of [`Message::Contents`].
-    Send(u32, Message),
+    /// Send a message. The copy itself goes ahead of [`MailboxMessage::Contents`].
+    Send(u32, MailboxMessage),
     /// Store the owner's word at a node, by maximum, without that node's processor.
     Store(u32, Version),
     /// The variable may be used.

@@ -42,10 +42,10 @@ mod wire;
 use std::collections::VecDeque;
 
 use crate::protocol::{Patience, Refusal};
-use crate::word::{INITIAL, Kind, Mark, Version};
+use crate::word::{AccessKind, INITIAL, Mark, Version};
 
 pub use copyset::Copyset;
-pub use message::{Account, Effect, Message, Want};
+pub use message::{Account, Effect, MailboxMessage, Want};
 use recover::StandIn;
 pub use wire::{LETTER_MOST, Letter};
 
@@ -65,11 +65,11 @@ enum MailboxStage {
     /// It neither holds nor requests the variable.
     Free,
     /// It waits for the variable; `moved`: contents have come for that.
-    Asked { kind: Kind, patience: Patience, moved: bool },
+    Asked { kind: AccessKind, patience: Patience, moved: bool },
     /// It owns the variable and waits until the nodes in `left` do not read any more.
     Clearing { patience: Patience, moved: bool, left: Copyset },
     /// It holds the variable; `counted`: the node that counted it as a reader, and the number.
-    Inside { kind: Kind, counted: Option<(u32, u32)> },
+    Inside { kind: AccessKind, counted: Option<(u32, u32)> },
 }
 
 /// One node's side of the protocol, for one variable.
@@ -83,7 +83,7 @@ pub struct Mailbox {
     /// The number of the last request.
     number: u32,
     /// The request that has been sent and not answered, cancelled or not.
-    pending: Option<Kind>,
+    pending: Option<AccessKind>,
     /// Whether this node is the owner.
     owns: bool,
     /// The newest version that was announced: stored here by others, or handled.
@@ -161,7 +161,7 @@ impl Mailbox {
     }
 
     /// Whether this node has acquired the variable, and what for.
-    pub fn inside(&self) -> Option<Kind> {
+    pub fn inside(&self) -> Option<AccessKind> {
         match self.stage {
             MailboxStage::Inside { kind, .. } => Some(kind),
             _ => None,
@@ -184,9 +184,9 @@ impl Mailbox {
     }
 
     /// Requests the variable. This node must neither hold nor request it.
-    pub fn acquire(&mut self, kind: Kind, patience: Patience, effects: &mut Vec<Effect>) {
+    pub fn acquire(&mut self, kind: AccessKind, patience: Patience, effects: &mut Vec<Effect>) {
         debug_assert_eq!(self.stage, MailboxStage::Free);
-        let alone = self.style == Style::Datagrams && kind == Kind::Read && self.is_clean();
+        let alone = self.style == Style::Datagrams && kind == AccessKind::Read && self.is_clean();
         if alone && !self.owns {
             return self.enter(kind, None, false, effects);
         }
@@ -223,7 +223,7 @@ impl Mailbox {
             return;
         };
         self.stage = MailboxStage::Free;
-        if kind == Kind::Write {
+        if kind == AccessKind::Write {
             // Contents that were written again are whole.
             self.mark = None;
         }
@@ -233,45 +233,49 @@ impl Mailbox {
             }
             // If the owner is gone, the next one asks.
             Some((owner, number)) if !self.is_gone(owner) => {
-                effects.push(Effect::Send(owner, Message::Done { number }));
+                effects.push(Effect::Send(owner, MailboxMessage::Done { number }));
             }
             _ => {}
         }
         for (owner, position) in std::mem::take(&mut self.owed) {
-            effects.push(Effect::Send(owner, Message::Heard { position, busy: false }));
+            effects.push(Effect::Send(owner, MailboxMessage::Heard { position, busy: false }));
         }
         self.serve(effects);
     }
 
     /// Handles a message of another node, with this node's processor.
-    pub fn receive(&mut self, from: u32, message: Message, effects: &mut Vec<Effect>) {
+    pub fn receive(&mut self, from: u32, message: MailboxMessage, effects: &mut Vec<Effect>) {
         if self.is_gone(from) {
             // From a node that is gone, only what arrived before that was known counts.
             return;
         }
         match message {
-            Message::Want(want) => self.on_want(want, effects),
-            Message::Contents(version, mark) => self.on_contents(version, mark),
-            Message::Grant { number, kind: Kind::Read, version, mark, .. } => {
+            MailboxMessage::Want(want) => self.on_want(want, effects),
+            MailboxMessage::Contents(version, mark) => self.on_contents(version, mark),
+            MailboxMessage::Grant { number, kind: AccessKind::Read, version, mark, .. } => {
                 self.on_read_grant((from, number), version, mark, effects);
             }
-            Message::Grant { kind: Kind::Write, version, copies, mark, .. } => {
+            MailboxMessage::Grant { kind: AccessKind::Write, version, copies, mark, .. } => {
                 self.mark = mark;
                 self.copies = copies;
                 self.on_ownership(from, version, effects);
             }
-            Message::Refused { number, refusal } => self.on_refusal(number, refusal, effects),
-            Message::Done { number } => self.on_done(from, number, effects),
-            Message::Told { version, answer } => {
+            MailboxMessage::Refused { number, refusal } => {
+                self.on_refusal(number, refusal, effects);
+            }
+            MailboxMessage::Done { number } => self.on_done(from, number, effects),
+            MailboxMessage::Told { version, answer } => {
                 self.told(version);
                 if let Some(patience) = answer {
                     self.hear(from, version.position, patience, effects);
                 }
             }
-            Message::Heard { position, busy } => self.on_heard(from, position, busy, effects),
-            Message::Survey => self.on_survey(from, effects),
-            Message::Account(account) => self.on_account(from, account, effects),
-            Message::Adopt { version, mark, readers } => {
+            MailboxMessage::Heard { position, busy } => {
+                self.on_heard(from, position, busy, effects);
+            }
+            MailboxMessage::Survey => self.on_survey(from, effects),
+            MailboxMessage::Account(account) => self.on_account(from, account, effects),
+            MailboxMessage::Adopt { version, mark, readers } => {
                 self.adopt(version, mark, readers, effects);
             }
         }
@@ -298,20 +302,20 @@ impl Mailbox {
     }
 
     /// Sends a request to the owner.
-    fn ask(&mut self, kind: Kind, patience: Patience, effects: &mut Vec<Effect>) {
+    fn ask(&mut self, kind: AccessKind, patience: Patience, effects: &mut Vec<Effect>) {
         self.number += 1;
         self.pending = Some(kind);
         let want = self.want(kind, patience);
         self.forward(want, effects);
     }
 
-    fn want(&self, kind: Kind, patience: Patience) -> Want {
+    fn want(&self, kind: AccessKind, patience: Patience) -> Want {
         let (from, number, held) = (self.node, self.number, self.held);
         Want { from, number, kind, patience, held, doubt: false }
     }
 
     /// The owner queues its own request with those of others.
-    fn ask_own(&mut self, kind: Kind, patience: Patience, effects: &mut Vec<Effect>) {
+    fn ask_own(&mut self, kind: AccessKind, patience: Patience, effects: &mut Vec<Effect>) {
         self.number += 1;
         self.queue.push_back(self.want(kind, patience));
         self.serve(effects);
@@ -353,13 +357,13 @@ impl Mailbox {
         // that no node reads here.
         let overtaken = version < self.known.position;
         match self.stage {
-            MailboxStage::Asked { kind: Kind::Read, moved, .. } if asked && !overtaken => {
+            MailboxStage::Asked { kind: AccessKind::Read, moved, .. } if asked && !overtaken => {
                 self.mark = mark;
-                self.enter(Kind::Read, Some(counted), moved, effects);
+                self.enter(AccessKind::Read, Some(counted), moved, effects);
             }
             stage => {
                 if self.style == Style::Stores {
-                    let done = Message::Done { number: counted.1 };
+                    let done = MailboxMessage::Done { number: counted.1 };
                     effects.push(Effect::Send(counted.0, done));
                 }
                 if let (MailboxStage::Asked { kind, patience, .. }, None) = (stage, self.pending) {
@@ -391,7 +395,7 @@ impl Mailbox {
 
     fn enter(
         &mut self,
-        kind: Kind,
+        kind: AccessKind,
         counted: Option<(u32, u32)>,
         moved: bool,
         effects: &mut Vec<Effect>,
@@ -407,6 +411,6 @@ impl Mailbox {
         if reads && patience == Patience::Wait {
             return self.owed.push((owner, position));
         }
-        effects.push(Effect::Send(owner, Message::Heard { position, busy: reads }));
+        effects.push(Effect::Send(owner, MailboxMessage::Heard { position, busy: reads }));
     }
 }

@@ -19,9 +19,9 @@
 //! [`Mailbox::depart`] is called, or never. A node handles a message only when it knows of every
 //! end that the sender knew of.
 
-use super::{Account, Copyset, Effect, Mailbox, MailboxStage, Message, Want};
+use super::{Account, Copyset, Effect, Mailbox, MailboxMessage, MailboxStage, Want};
 use crate::protocol::Patience;
-use crate::word::{Kind, Mark, Version};
+use crate::word::{AccessKind, Mark, Version};
 
 /// What a node knows of the nodes that are gone, and its state as a stand-in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -119,11 +119,11 @@ impl Mailbox {
         self.readers.drain(..).for_each(|(node, _)| readers.insert(node));
         // A reader has the newest contents, and no node stores into its copy.
         if !readers.contains(heir) {
-            effects.push(Effect::Send(heir, Message::Contents(position, mark)));
+            effects.push(Effect::Send(heir, MailboxMessage::Contents(position, mark)));
         }
         let version = position + 1;
-        effects.push(Effect::Send(heir, Message::Adopt { version, mark, readers }));
-        effects.push(Effect::Send(heir, Message::Survey));
+        effects.push(Effect::Send(heir, MailboxMessage::Adopt { version, mark, readers }));
+        effects.push(Effect::Send(heir, MailboxMessage::Survey));
         self.owns = false;
         self.known = Version { position: version, node: heir, shared: false };
         self.passed = self.known;
@@ -152,7 +152,7 @@ impl Mailbox {
     pub(super) fn forward(&mut self, want: Want, effects: &mut Vec<Effect>) {
         let owner = self.known.node;
         if !want.doubt && owner != self.node && !self.is_gone(owner) {
-            return effects.push(Effect::Send(owner, Message::Want(want)));
+            return effects.push(Effect::Send(owner, MailboxMessage::Want(want)));
         }
         self.ask_stand_in(Want { doubt: true, ..want }, effects);
     }
@@ -160,7 +160,7 @@ impl Mailbox {
     fn ask_stand_in(&mut self, want: Want, effects: &mut Vec<Effect>) {
         let stand_in = self.stand_in();
         if stand_in != self.node {
-            return effects.push(Effect::Send(stand_in, Message::Want(want)));
+            return effects.push(Effect::Send(stand_in, MailboxMessage::Want(want)));
         }
         if self.owns || self.recovery.found.is_some() {
             return self.pass(want, effects);
@@ -180,18 +180,18 @@ impl Mailbox {
         match self.recovery.found.filter(|_| !self.owns) {
             None => self.on_want(want, effects),
             Some(owner) if owner != self.node => {
-                effects.push(Effect::Send(owner, Message::Want(want)));
+                effects.push(Effect::Send(owner, MailboxMessage::Want(want)));
             }
             // It is in flight to this node.
             Some(_) if want.from == self.node => {}
             Some(_) => {
                 let owner = self.known.node;
-                let coming = self.pending == Some(Kind::Write) || self.is_gone(owner);
+                let coming = self.pending == Some(AccessKind::Write) || self.is_gone(owner);
                 if coming || owner == self.node {
                     self.queue.push_back(want);
                 } else {
                     // The variable was here, and has been passed on.
-                    effects.push(Effect::Send(owner, Message::Want(want)));
+                    effects.push(Effect::Send(owner, MailboxMessage::Want(want)));
                 }
             }
         }
@@ -201,7 +201,7 @@ impl Mailbox {
     fn survey(&mut self, effects: &mut Vec<Effect>) {
         self.recovery.accounts = Some(vec![(self.node, self.account())]);
         let others: Vec<u32> = self.living().filter(|node| *node != self.node).collect();
-        effects.extend(others.into_iter().map(|node| Effect::Send(node, Message::Survey)));
+        effects.extend(others.into_iter().map(|node| Effect::Send(node, MailboxMessage::Survey)));
         self.check_answers(effects);
     }
 
@@ -217,7 +217,7 @@ impl Mailbox {
     }
 
     pub(super) fn on_survey(&mut self, from: u32, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Send(from, Message::Account(self.account())));
+        effects.push(Effect::Send(from, MailboxMessage::Account(self.account())));
     }
 
     pub(super) fn on_account(&mut self, from: u32, account: Account, effects: &mut Vec<Effect>) {
@@ -275,7 +275,7 @@ impl Mailbox {
         if heir.0 == self.node {
             self.adopt(version, mark, readers, effects);
         } else {
-            effects.push(Effect::Send(heir.0, Message::Adopt { version, mark, readers }));
+            effects.push(Effect::Send(heir.0, MailboxMessage::Adopt { version, mark, readers }));
         }
     }
 
@@ -326,7 +326,7 @@ impl Mailbox {
         for node in there {
             if node != self.node {
                 self.readers.push((node, 0));
-                effects.push(Effect::Send(node, Message::Told { version, answer }));
+                effects.push(Effect::Send(node, MailboxMessage::Told { version, answer }));
             }
         }
         if let MailboxStage::Inside { counted: Some(counted), .. } = &mut self.stage {

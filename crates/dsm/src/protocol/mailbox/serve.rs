@@ -1,8 +1,8 @@
 //! The owner: its queue, its grants, and how ownership comes and goes.
 
-use super::{Copyset, Effect, Mailbox, MailboxStage, Message, Style, Want};
+use super::{Copyset, Effect, Mailbox, MailboxMessage, MailboxStage, Style, Want};
 use crate::protocol::{Patience, Refusal};
-use crate::word::{Kind, Mark, Version};
+use crate::word::{AccessKind, Mark, Version};
 
 impl Mailbox {
     pub(super) fn on_want(&mut self, want: Want, effects: &mut Vec<Effect>) {
@@ -10,7 +10,7 @@ impl Mailbox {
         if self.is_gone(from) || self.is_stale(&want) {
             return;
         }
-        let promised = !want.doubt && from != self.node && self.pending == Some(Kind::Write);
+        let promised = !want.doubt && from != self.node && self.pending == Some(AccessKind::Write);
         if !self.owns && !promised {
             return self.forward(want, effects);
         }
@@ -46,7 +46,7 @@ impl Mailbox {
 
     fn answer(&mut self, to: u32, number: u32, refusal: Refusal, effects: &mut Vec<Effect>) {
         if to != self.node {
-            effects.push(Effect::Send(to, Message::Refused { number, refusal }));
+            effects.push(Effect::Send(to, MailboxMessage::Refused { number, refusal }));
         } else if matches!(self.stage, MailboxStage::Asked { .. }) {
             self.refuse(refusal, effects);
         }
@@ -66,9 +66,9 @@ impl Mailbox {
             let Some(want) = self.queue.front().copied() else { return };
             let reads_here = matches!(self.stage, MailboxStage::Inside { .. });
             let blocked = match want.kind {
-                Kind::Write => !self.readers.is_empty() || reads_here,
+                AccessKind::Write => !self.readers.is_empty() || reads_here,
                 // The node has just released: its message is in flight.
-                Kind::Read => self.readers.iter().any(|(node, _)| *node == want.from),
+                AccessKind::Read => self.readers.iter().any(|(node, _)| *node == want.from),
             };
             if let Some(mark) = self.lost() {
                 self.queue.pop_front();
@@ -88,7 +88,7 @@ impl Mailbox {
     fn is_written(&self) -> bool {
         matches!(
             self.stage,
-            MailboxStage::Inside { kind: Kind::Write, .. } | MailboxStage::Clearing { .. }
+            MailboxStage::Inside { kind: AccessKind::Write, .. } | MailboxStage::Clearing { .. }
         )
     }
 
@@ -106,13 +106,15 @@ impl Mailbox {
     fn grant(&mut self, want: Want, effects: &mut Vec<Effect>) {
         let Want { from, number, kind, held, .. } = want;
         let version = self.known.position;
-        if kind == Kind::Read && self.style == Style::Stores {
+        if kind == AccessKind::Read && self.style == Style::Stores {
             self.readers.push((from, number));
         }
         if from == self.node {
             return match kind {
-                Kind::Write => self.begin_writing(None, effects),
-                Kind::Read => self.enter(kind, Some((from, number)), self.has_moved(), effects),
+                AccessKind::Write => self.begin_writing(None, effects),
+                AccessKind::Read => {
+                    self.enter(kind, Some((from, number)), self.has_moved(), effects);
+                }
             };
         }
         let valid = match self.style {
@@ -120,12 +122,15 @@ impl Mailbox {
             Style::Datagrams => self.copies.contains(from) && held == version,
         };
         if !valid {
-            effects.push(Effect::Send(from, Message::Contents(version, self.mark)));
+            effects.push(Effect::Send(from, MailboxMessage::Contents(version, self.mark)));
         }
         self.copies.insert(from);
         let (copies, mark) = (self.copies, self.mark);
-        effects.push(Effect::Send(from, Message::Grant { number, kind, version, copies, mark }));
-        if kind == Kind::Write {
+        effects.push(Effect::Send(
+            from,
+            MailboxMessage::Grant { number, kind, version, copies, mark },
+        ));
+        if kind == AccessKind::Write {
             self.owns = false;
             // The version that the new owner is about to write: larger than any before.
             self.known = Version { position: version + 1, node: from, shared: false };
@@ -143,7 +148,9 @@ impl Mailbox {
             }
             effects.push(match self.style {
                 Style::Stores => Effect::Store(node, version),
-                Style::Datagrams => Effect::Send(node, Message::Told { version, answer: None }),
+                Style::Datagrams => {
+                    Effect::Send(node, MailboxMessage::Told { version, answer: None })
+                }
             });
         }
     }
@@ -154,7 +161,7 @@ impl Mailbox {
         self.pending = None;
         self.known = Version { position: version, node: self.node, shared: false };
         match self.stage {
-            MailboxStage::Asked { kind: Kind::Write, .. } => {
+            MailboxStage::Asked { kind: AccessKind::Write, .. } => {
                 // Requests that waited for this node's ownership now wait for its release.
                 return self.begin_writing(Some(from), effects);
             }
@@ -184,7 +191,7 @@ impl Mailbox {
         let others = (0..self.nodes).filter(|node| *node != self.node && !self.is_gone(*node));
         if self.style == Style::Stores {
             effects.extend(others.map(|node| Effect::Store(node, version)));
-            return self.enter(Kind::Write, None, moved, effects);
+            return self.enter(AccessKind::Write, None, moved, effects);
         }
         let MailboxStage::Asked { patience, .. } = self.stage else { return };
         let mut left = Copyset::default();
@@ -194,7 +201,7 @@ impl Mailbox {
             if answer.is_some() {
                 left.insert(node);
             }
-            effects.push(Effect::Send(node, Message::Told { version, answer }));
+            effects.push(Effect::Send(node, MailboxMessage::Told { version, answer }));
         }
         self.copies = Copyset::default();
         self.copies.insert(self.node);
@@ -206,7 +213,7 @@ impl Mailbox {
         if let MailboxStage::Clearing { moved, left, .. } = self.stage
             && left.is_empty()
         {
-            self.enter(Kind::Write, None, moved, effects);
+            self.enter(AccessKind::Write, None, moved, effects);
         }
     }
 

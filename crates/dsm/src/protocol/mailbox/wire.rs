@@ -7,9 +7,9 @@
 //!
 //! All numbers are little-endian. Bytes from elsewhere are checked; malformed ones are no message.
 
-use super::{Account, Copyset, Message, Want};
+use super::{Account, Copyset, MailboxMessage, Want};
 use crate::protocol::{Patience, Refusal};
-use crate::word::{Kind, Mark, RANKS_MOST, Version};
+use crate::word::{AccessKind, Mark, RANKS_MOST, Version};
 
 /// A message with its variable, and the ends that its sender knows of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub struct Letter {
     /// Whether the contents of this grant have been stored into the receiver's copy.
     pub filled: bool,
     /// The message.
-    pub message: Message,
+    pub message: MailboxMessage,
 }
 
 /// Most bytes of a letter.
@@ -100,10 +100,10 @@ impl Letter {
     }
 }
 
-fn write(out: &mut LetterWriter, message: &Message) -> u8 {
+fn write(out: &mut LetterWriter, message: &MailboxMessage) -> u8 {
     match *message {
-        Message::Want(Want { from, number, kind, patience, held, doubt }) => {
-            out.flag(WRITE, kind == Kind::Write);
+        MailboxMessage::Want(Want { from, number, kind, patience, held, doubt }) => {
+            out.flag(WRITE, kind == AccessKind::Write);
             out.flag(TRY, patience == Patience::Try);
             out.flag(FIRST, doubt);
             out.short(from);
@@ -111,20 +111,20 @@ fn write(out: &mut LetterWriter, message: &Message) -> u8 {
             out.long(held);
             0
         }
-        Message::Contents(version, mark) => {
+        MailboxMessage::Contents(version, mark) => {
             out.long(version);
             out.mark(mark);
             1
         }
-        Message::Grant { number, kind, version, copies, mark } => {
-            out.flag(WRITE, kind == Kind::Write);
+        MailboxMessage::Grant { number, kind, version, copies, mark } => {
+            out.flag(WRITE, kind == AccessKind::Write);
             out.short(number);
             out.long(version);
             out.set(copies);
             out.mark(mark);
             2
         }
-        Message::Refused { number, refusal } => {
+        MailboxMessage::Refused { number, refusal } => {
             out.short(number);
             out.flag(FIRST, refusal == Refusal::Overwritten);
             out.mark(match refusal {
@@ -133,23 +133,23 @@ fn write(out: &mut LetterWriter, message: &Message) -> u8 {
             });
             3
         }
-        Message::Done { number } => {
+        MailboxMessage::Done { number } => {
             out.short(number);
             4
         }
-        Message::Told { version, answer } => {
+        MailboxMessage::Told { version, answer } => {
             out.flag(FIRST, answer.is_some());
             out.flag(TRY, answer == Some(Patience::Try));
             out.long(version.bits());
             5
         }
-        Message::Heard { position, busy } => {
+        MailboxMessage::Heard { position, busy } => {
             out.flag(FIRST, busy);
             out.long(position);
             6
         }
-        Message::Survey => 7,
-        Message::Account(Account { owns, known, passed, held, reads, departed }) => {
+        MailboxMessage::Survey => 7,
+        MailboxMessage::Account(Account { owns, known, passed, held, reads, departed }) => {
             out.flag(FIRST, owns);
             out.flag(SECOND, reads);
             out.long(known.bits());
@@ -158,7 +158,7 @@ fn write(out: &mut LetterWriter, message: &Message) -> u8 {
             out.set(departed);
             8
         }
-        Message::Adopt { version, mark, readers } => {
+        MailboxMessage::Adopt { version, mark, readers } => {
             out.long(version);
             out.mark(mark);
             out.set(readers);
@@ -214,8 +214,8 @@ impl LetterReader<'_> {
         Some(self.has(MARK).then_some(Mark { victim, stale: self.has(STALE) }))
     }
 
-    fn kind(&self) -> Kind {
-        if self.has(WRITE) { Kind::Write } else { Kind::Read }
+    fn kind(&self) -> AccessKind {
+        if self.has(WRITE) { AccessKind::Write } else { AccessKind::Read }
     }
 
     fn patience(&self) -> Patience {
@@ -223,9 +223,9 @@ impl LetterReader<'_> {
     }
 }
 
-fn read(from: &mut LetterReader<'_>, kind: u8) -> Option<Message> {
+fn read(from: &mut LetterReader<'_>, kind: u8) -> Option<MailboxMessage> {
     Some(match kind {
-        0 => Message::Want(Want {
+        0 => MailboxMessage::Want(Want {
             from: from.node()?,
             number: from.short()?,
             kind: from.kind(),
@@ -233,15 +233,15 @@ fn read(from: &mut LetterReader<'_>, kind: u8) -> Option<Message> {
             held: from.position()?,
             doubt: from.has(FIRST),
         }),
-        1 => Message::Contents(from.position()?, from.mark()?),
-        2 => Message::Grant {
+        1 => MailboxMessage::Contents(from.position()?, from.mark()?),
+        2 => MailboxMessage::Grant {
             number: from.short()?,
             kind: from.kind(),
             version: from.position()?,
             copies: from.set()?,
             mark: from.mark()?,
         },
-        3 => Message::Refused {
+        3 => MailboxMessage::Refused {
             number: from.short()?,
             refusal: match (from.mark()?, from.has(FIRST)) {
                 (Some(mark), _) => Refusal::Lost(mark),
@@ -249,14 +249,14 @@ fn read(from: &mut LetterReader<'_>, kind: u8) -> Option<Message> {
                 (None, false) => Refusal::Busy,
             },
         },
-        4 => Message::Done { number: from.short()? },
-        5 => Message::Told {
+        4 => MailboxMessage::Done { number: from.short()? },
+        5 => MailboxMessage::Told {
             version: from.version()?,
             answer: from.has(FIRST).then_some(from.patience()),
         },
-        6 => Message::Heard { position: from.position()?, busy: from.has(FIRST) },
-        7 => Message::Survey,
-        8 => Message::Account(Account {
+        6 => MailboxMessage::Heard { position: from.position()?, busy: from.has(FIRST) },
+        7 => MailboxMessage::Survey,
+        8 => MailboxMessage::Account(Account {
             owns: from.has(FIRST),
             reads: from.has(SECOND),
             known: from.version()?,
@@ -264,7 +264,11 @@ fn read(from: &mut LetterReader<'_>, kind: u8) -> Option<Message> {
             held: from.position()?,
             departed: from.set()?,
         }),
-        9 => Message::Adopt { version: from.position()?, mark: from.mark()?, readers: from.set()? },
+        9 => MailboxMessage::Adopt {
+            version: from.position()?,
+            mark: from.mark()?,
+            readers: from.set()?,
+        },
         _ => return None,
     })
 }
@@ -277,26 +281,39 @@ mod tests {
         let version = Version { position: (1 << 46) - 1, node: 127, shared: false };
         let mark = Some(Mark { victim: 4095, stale: true });
         let all = Copyset::all(128);
-        let (kind, patience, doubt) = (Kind::Write, Patience::Try, true);
+        let (kind, patience, doubt) = (AccessKind::Write, Patience::Try, true);
         let messages = [
-            Message::Want(Want { from: 127, number: u32::MAX, kind, patience, held: 7, doubt }),
-            Message::Contents(9, mark),
-            Message::Contents(9, None),
-            Message::Grant { number: 3, kind, version: 8, copies: all, mark },
-            Message::Grant { number: 3, kind: Kind::Read, version: 8, copies: all, mark: None },
-            Message::Refused { number: 1, refusal: Refusal::Busy },
-            Message::Refused { number: 1, refusal: Refusal::Overwritten },
-            Message::Refused {
+            MailboxMessage::Want(Want {
+                from: 127,
+                number: u32::MAX,
+                kind,
+                patience,
+                held: 7,
+                doubt,
+            }),
+            MailboxMessage::Contents(9, mark),
+            MailboxMessage::Contents(9, None),
+            MailboxMessage::Grant { number: 3, kind, version: 8, copies: all, mark },
+            MailboxMessage::Grant {
+                number: 3,
+                kind: AccessKind::Read,
+                version: 8,
+                copies: all,
+                mark: None,
+            },
+            MailboxMessage::Refused { number: 1, refusal: Refusal::Busy },
+            MailboxMessage::Refused { number: 1, refusal: Refusal::Overwritten },
+            MailboxMessage::Refused {
                 number: 1,
                 refusal: Refusal::Lost(Mark { victim: 2, stale: false }),
             },
-            Message::Done { number: 4 },
-            Message::Told { version, answer: None },
-            Message::Told { version, answer: Some(Patience::Wait) },
-            Message::Told { version, answer: Some(Patience::Try) },
-            Message::Heard { position: 6, busy: true },
-            Message::Survey,
-            Message::Account(Account {
+            MailboxMessage::Done { number: 4 },
+            MailboxMessage::Told { version, answer: None },
+            MailboxMessage::Told { version, answer: Some(Patience::Wait) },
+            MailboxMessage::Told { version, answer: Some(Patience::Try) },
+            MailboxMessage::Heard { position: 6, busy: true },
+            MailboxMessage::Survey,
+            MailboxMessage::Account(Account {
                 owns: true,
                 known: version,
                 passed: version,
@@ -304,7 +321,7 @@ mod tests {
                 reads: true,
                 departed: all,
             }),
-            Message::Adopt { version: 1, mark, readers: all },
+            MailboxMessage::Adopt { version: 1, mark, readers: all },
         ];
         let letter = |message| {
             [(Copyset::default(), false), (all, true)].map(|(departed, filled)| Letter {
@@ -341,7 +358,7 @@ mod tests {
                 for value in [0, 1, 0x7f, 0x80, 0xff] {
                     let mut other = bytes.clone();
                     other[at] = value;
-                    if let Some(Letter { message: Message::Want(want), .. }) =
+                    if let Some(Letter { message: MailboxMessage::Want(want), .. }) =
                         Letter::decode(&other, 128)
                     {
                         assert!(want.from < Copyset::MOST);

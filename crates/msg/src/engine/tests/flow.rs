@@ -1,7 +1,7 @@
 //! Credit and room: a fast sender is slowed, a needed one is relieved.
 
 use hikyaku_nic::fabric::{Activity, Port, Unmatched, Wait};
-use hikyaku_nic::plan::{Flow, Kind};
+use hikyaku_nic::plan::{RankFlow, TrafficKind};
 
 use super::*;
 use crate::config::EngineConfig;
@@ -174,7 +174,7 @@ fn a_probe_relieves_its_source() {
 fn sources_of_a_shared_ring_are_relieved_together() {
     // IP-04, IP-07.
     let (layout, config) = tight(3);
-    let layout = hikyaku_nic::segment::Layout { rings: 1, ..layout };
+    let layout = hikyaku_nic::segment::SegmentLayout { rings: 1, ..layout };
     let mut all: Vec<_> = ports(layout).into_iter().map(|port| Engine::new(port, config)).collect();
     let [b, a, c] = &mut all[..] else { unreachable!() };
     // Source 2 fills the ring with messages that no receive takes; source 1 is needed.
@@ -365,7 +365,9 @@ fn evacuated_messages_are_not_scanned_again() {
 #[test]
 fn a_traced_engine_knows_what_went_to_whom() {
     let (mut a, mut b) = pair();
-    a.trace_traffic(|context| if context == 1 { Kind::Point } else { Kind::Collective });
+    a.trace_traffic(
+        |context| if context == 1 { TrafficKind::Point } else { TrafficKind::Collective },
+    );
     let lengths = [0, 40, 41, 500, 2000];
     for length in lengths {
         isend(&mut a, &pattern(length, 1), to(1, 0));
@@ -379,16 +381,20 @@ fn a_traced_engine_knows_what_went_to_whom() {
     let flows: Vec<_> = sent.flows().map(|(kind, rank, flow)| (kind, rank, *flow)).collect();
     // Two messages lie in their records. 41 bytes take a packet of 64, 500 bytes four of 128, and
     // 2,000 bytes, which are streamed, 16.
-    let by_program = Flow { messages: 5, bytes: 2581, packets: 21, ring_bytes: 2624, held_up: 0 };
-    let by_others = Flow { messages: 1, bytes: 8, packets: 0, ring_bytes: 0, held_up: 0 };
-    assert_eq!(flows, [(Kind::Point, 1, by_program), (Kind::Collective, 1, by_others)]);
+    let by_program =
+        RankFlow { messages: 5, bytes: 2581, packets: 21, ring_bytes: 2624, held_up: 0 };
+    let by_others = RankFlow { messages: 1, bytes: 8, packets: 0, ring_bytes: 0, held_up: 0 };
+    assert_eq!(
+        flows,
+        [(TrafficKind::Point, 1, by_program), (TrafficKind::Collective, 1, by_others)]
+    );
     assert_eq!(b.traffic(), None);
 }
 
 #[test]
 fn a_traced_message_without_room_is_held_up_once() {
     let (mut a, mut b) = pair();
-    a.trace_traffic(|_| Kind::Point);
+    a.trace_traffic(|_| TrafficKind::Point);
     for n in 0..6 {
         isend(&mut a, &[n], to(1, 0));
         settle(&mut [&mut a, &mut b]);

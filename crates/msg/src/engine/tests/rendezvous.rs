@@ -69,10 +69,10 @@ fn region_buffers_are_read_from_smaller_sizes() {
 #[test]
 fn ranks_of_different_nodes_expose_no_memory() {
     let (layout, config) = tight(2);
-    let job = hikyaku_nic::loopback::Config {
+    let job = hikyaku_nic::loopback::LoopbackConfig {
         layout,
         ranks_per_node: 1,
-        ..hikyaku_nic::loopback::Config::for_ranks(2)
+        ..hikyaku_nic::loopback::LoopbackConfig::for_ranks(2)
     };
     let ports = ports_of(&job);
     let mut both = ports.into_iter().map(|port| Engine::new(port, config));

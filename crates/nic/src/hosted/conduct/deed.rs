@@ -75,7 +75,7 @@ impl Posted {
 
 /// What a rank waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum ConductorRequest {
     /// To begin.
     Start,
     /// Until all others have reached its time.
@@ -97,30 +97,30 @@ pub enum Request {
 
 /// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ConductorAnswer {
     /// Continue. After a wait: something may have happened.
     GoOn,
     /// Nothing is in flight to any rank: check everything, and say what you wait for.
     LookAround,
 }
 
-impl Answer {
+impl ConductorAnswer {
     /// The result of [`Port::park`](crate::fabric::Port::park).
     pub fn wake(self) -> Wake {
         match self {
-            Answer::GoOn => Wake::Look,
-            Answer::LookAround => Wake::Slept,
+            ConductorAnswer::GoOn => Wake::Look,
+            ConductorAnswer::LookAround => Wake::Slept,
         }
     }
 }
 
 /// Actions that the interfaces played by a conductor ask for: shared by all of them.
 #[derive(Debug, Clone, Default)]
-pub struct Outbox(Rc<RefCell<Outgoing>>);
+pub struct ActionOutbox(Rc<RefCell<OutboxContents>>);
 
-/// The contents of an [`Outbox`].
+/// The contents of an [`ActionOutbox`].
 #[derive(Debug, Default)]
-pub struct Outgoing {
+pub struct OutboxContents {
     /// Ranks to be woken.
     pub woken: Vec<Rank>,
     /// Puts of command queues that leave now.
@@ -140,7 +140,7 @@ pub struct Shipped {
     pub payload: Vec<u8>,
 }
 
-impl Outbox {
+impl ActionOutbox {
     /// Asks for a rank to be woken.
     pub fn wake(&self, rank: Rank) {
         self.0.borrow_mut().woken.push(rank);
@@ -152,7 +152,7 @@ impl Outbox {
     }
 
     /// Takes all of them.
-    pub fn take(&self) -> Outgoing {
+    pub fn take(&self) -> OutboxContents {
         self.0.take()
     }
 }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn taking_empties_the_outbox() {
-        let outbox = Outbox::default();
+        let outbox = ActionOutbox::default();
         outbox.clone().wake(3);
         assert_eq!(outbox.take().woken, [3]);
         assert!(outbox.take().woken.is_empty());

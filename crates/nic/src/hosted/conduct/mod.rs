@@ -26,7 +26,9 @@ mod conductor;
 mod deed;
 
 pub use conductor::Conductor;
-pub use deed::{Answer, Deed, Outbox, Outgoing, Posted, Request, Shipped};
+pub use deed::{
+    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, OutboxContents, Posted, Shipped,
+};
 
 use super::{Host, HostedPort};
 use crate::fabric::{

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::fabric::{DeathCause, Port};
-use crate::loopback::{Config, LoopbackPort, open};
+use crate::loopback::{LoopbackConfig, LoopbackPort, open};
 use crate::time::Time;
 
 const SESSION: QueueMode = QueueMode::Session { offset: 0 };
 
 fn job(ranks: u32) -> Vec<LoopbackPort> {
-    open(&Config::for_ranks(ranks)).unwrap()
+    open(&LoopbackConfig::for_ranks(ranks)).unwrap()
 }
 
 fn ready(to: QueueAddress, release: u32) -> QueueCommand {
@@ -65,7 +65,7 @@ fn an_invalid_slot_stops_its_queue() {
 
 #[test]
 fn one_call_runs_a_bounded_number_of_commands() {
-    let mut config = Config::for_ranks(2);
+    let mut config = LoopbackConfig::for_ranks(2);
     (config.layout.queues, config.layout.queue_slots) = (1, MAX_COMMANDS);
     let mut ports = open(&config).unwrap();
     let mine = ports[0].create_queue(QueueMode::Normal, MAX_COMMANDS).unwrap();

@@ -3,24 +3,24 @@
 
 use super::*;
 use crate::fabric::{Command, DeathCause, FullCause, Landing, Port, PostError, RingPort};
-use crate::loopback::{Config, LoopbackPort, open};
+use crate::loopback::{LoopbackConfig, LoopbackPort, open};
 use crate::ring::{Claim, Poster};
-use crate::segment::{Layout, Segment};
-use crate::wire::Kind;
+use crate::segment::{Segment, SegmentLayout};
+use crate::wire::StatusKind;
 
 const RING: u32 = 512;
 
 /// Four ranks, with shared rings of eight cache lines or private ones.
 fn job(rings: u32) -> Vec<LoopbackPort> {
-    let layout = Layout {
+    let layout = SegmentLayout {
         status_rings: rings,
         status_slots: 16,
         rings,
         ring_bytes: RING,
         packet_bytes: 128,
-        ..Layout::for_ranks(4)
+        ..SegmentLayout::for_ranks(4)
     };
-    open(&Config { layout, ..Config::for_ranks(4) }).unwrap()
+    open(&LoopbackConfig { layout, ..LoopbackConfig::for_ranks(4) }).unwrap()
 }
 
 /// Rank 0's segment, as rank `from` sees it.
@@ -146,7 +146,7 @@ fn a_record_published_before_death_is_delivered() {
     let mut ports = job(1);
     begin(&ports, 1);
     let index = reserve(&ports, 1);
-    target(&ports, 1).status(0).publish(index, Kind::Inline, 0, 0, 1, &[10]);
+    target(&ports, 1).status(0).publish(index, StatusKind::Inline, 0, 0, 1, &[10]);
     kill(&ports, 1);
     assert_eq!(told(&mut ports), [10, -1]);
 }
@@ -164,7 +164,14 @@ fn a_live_post_delays_the_repair() {
     let segment = target(&ports, 2);
     segment.ring(0).store(claimed, &[2; 64]);
     segment.ring(0).commit(claimed);
-    segment.status(0).publish(index, Kind::Ring, 0, 0, 2, &[20, 0, 64, 0, claimed.position, 64]);
+    segment.status(0).publish(
+        index,
+        StatusKind::Ring,
+        0,
+        0,
+        2,
+        &[20, 0, 64, 0, claimed.position, 64],
+    );
     end(&ports, 2);
     assert_eq!(told(&mut ports), [20, -1]);
     assert_eq!(ports[0].ring(0).unwrap().head, 64);

@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::fabric::{Landing, Rights, Route, Space};
-use crate::loopback::{Config, LoopbackPort, open};
-use crate::segment::Layout;
+use crate::loopback::{LoopbackConfig, LoopbackPort, open};
+use crate::segment::SegmentLayout;
 
 type Faulty = FaultInjector<LoopbackPort>;
 
 fn job(faults: Faults) -> (Faulty, Faulty) {
-    let mut config = Config::for_ranks(2);
-    config.layout = Layout { ring_bytes: 1024, packet_bytes: 256, credit: 3, ..config.layout };
+    let mut config = LoopbackConfig::for_ranks(2);
+    config.layout =
+        SegmentLayout { ring_bytes: 1024, packet_bytes: 256, credit: 3, ..config.layout };
     let mut ports = open(&config).unwrap().into_iter();
     let mut next = || FaultInjector::new(ports.next().unwrap(), faults);
     (next(), next())
@@ -47,7 +48,7 @@ fn without_faults_nothing_is_held_or_counted() {
 
 #[test]
 fn an_absent_layer_changes_nothing() {
-    let mut ports = open(&Config::for_ranks(2)).unwrap().into_iter();
+    let mut ports = open(&LoopbackConfig::for_ranks(2)).unwrap().into_iter();
     let mut next = || FaultInjector::absent(ports.next().unwrap());
     let (mut a, mut b) = (next(), next());
     for header in 0..4 {

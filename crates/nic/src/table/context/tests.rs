@@ -21,14 +21,14 @@ impl Tables {
         }
     }
 
-    fn claim(&self, key: Key, length: u64) -> Result<u64, Refusal> {
+    fn claim(&self, key: Key, length: u64) -> Result<u64, PutRefusal> {
         let entries = &self.entries[usize::from(key.context.0)];
         let line = &self.lines[usize::from(key.context.0)];
         line.claim(key, 0, length, |index| entries.get(usize::from(index)))
     }
 }
 
-impl Shared for Tables {
+impl SharedContexts for Tables {
     fn contexts(&self) -> u32 {
         self.lines.len() as u32
     }
@@ -59,7 +59,7 @@ const EXTENT: Extent = Extent { base: 1000, length: 100 };
 #[test]
 fn cj_05_a_key_tells_all_contexts_apart() {
     let tables = Tables::new(256, 1);
-    let mut book = Book::new(256, 1);
+    let mut book = ContextBook::new(256, 1);
     let keys: Vec<Key> = (0..=255)
         .map(|number| {
             let id = book.open(&tables).unwrap();
@@ -78,7 +78,7 @@ fn cj_05_a_key_tells_all_contexts_apart() {
 #[test]
 fn an_entry_is_reused_after_its_last_access() {
     let tables = Tables::new(1, 1);
-    let mut book = Book::new(1, 1);
+    let mut book = ContextBook::new(1, 1);
     let id = book.open(&tables).unwrap();
     let key = book.register(id, EXTENT, Rights::ALL, &tables).unwrap();
     tables.epochs[2].store(1, Ordering::Release);
@@ -98,7 +98,7 @@ fn an_entry_is_reused_after_its_last_access() {
 #[test]
 fn a_register_reserves_until_its_segment_is_full() {
     let tables = Tables::new(1, 2);
-    let mut book = Book::new(1, 2);
+    let mut book = ContextBook::new(1, 2);
     let id = book.open(&tables).unwrap();
     let segment = book.register(id, EXTENT, Rights::WRITE, &tables).unwrap();
     let key = book.register_key(id, 2).unwrap();
@@ -106,10 +106,10 @@ fn a_register_reserves_until_its_segment_is_full() {
     let value = RegisterValue { segment, offset: 50, advance: Advance::ByLength };
     book.set_register(id, 2, Some(value), &tables).unwrap();
     assert_eq!(tables.claim(key, 30), Ok(1050));
-    assert_eq!(tables.claim(key, 21), Err(Refusal::OutOfBounds(80)));
+    assert_eq!(tables.claim(key, 21), Err(PutRefusal::OutOfBounds(80)));
     assert_eq!(tables.claim(key, 20), Ok(1080));
     assert_eq!(tables.claim(key, 0), Ok(1100));
-    assert_eq!(tables.claim(key, 1), Err(Refusal::OutOfBounds(100)));
+    assert_eq!(tables.claim(key, 1), Err(PutRefusal::OutOfBounds(100)));
     let other = Key { index: 3, ..key };
     assert_eq!(tables.claim(other, 1), Err(Fault::NoSuchRegister(other).into()));
     book.deregister(segment, &tables, |_| false).unwrap();
@@ -119,7 +119,7 @@ fn a_register_reserves_until_its_segment_is_full() {
 #[test]
 fn a_scribbled_register_stays_inside_and_ends() {
     let tables = Tables::new(1, 2);
-    let mut book = Book::new(1, 2);
+    let mut book = ContextBook::new(1, 2);
     let id = book.open(&tables).unwrap();
     book.register(id, EXTENT, Rights::WRITE, &tables).unwrap();
     let key = book.register_key(id, 0).unwrap();
@@ -145,7 +145,7 @@ fn a_scribbled_register_stays_inside_and_ends() {
 #[test]
 fn a_scribbled_table_allocates_no_entry_twice() {
     let tables = Tables::new(2, 2);
-    let mut book = Book::new(2, 2);
+    let mut book = ContextBook::new(2, 2);
     let id = book.open(&tables).unwrap();
     let key = book.register(id, EXTENT, Rights::ALL, &tables).unwrap();
     tables.entry(id, 0).retract(0);

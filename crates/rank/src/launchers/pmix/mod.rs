@@ -3,7 +3,7 @@
 
 mod sys;
 
-use self::sys::{ANY, Library, Proc};
+use self::sys::{ANY, PmixLibrary, Proc};
 use super::launcher::{Launcher, LauncherError};
 
 /// Where a launcher listens: it sets one or more of these, by version.
@@ -22,7 +22,7 @@ const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
 /// A rank's end of the channel.
 #[derive(Debug)]
 pub(super) struct Pmix {
-    library: &'static Library,
+    library: &'static PmixLibrary,
     own: Proc,
     size: u32,
 }
@@ -37,7 +37,7 @@ impl Pmix {
         if value_of("PMIX_NAMESPACE").is_none() || !SERVERS.iter().any(is_set) || is_alone {
             return Ok(None);
         }
-        let library = Library::get()?;
+        let library = PmixLibrary::get()?;
         let own = library.init()?;
         let size = library.number(own.of(ANY), "pmix.job.size")?;
         Ok(Some(Pmix { library, own, size }))

@@ -39,22 +39,22 @@ impl Proc {
 
 /// `pmix_value_t`.
 #[repr(C)]
-struct Value {
+struct PmixValue {
     kind: u16,
-    data: Data,
+    data: PmixData,
 }
 
-/// What it holds, of the kinds that are used here.
+/// What a [`PmixValue`] holds, of the kinds that are used here.
 #[derive(Clone, Copy)]
 #[repr(C)]
-union Data {
+union PmixData {
     string: *mut c_char,
     number: u32,
     /// As large as the largest kind.
     room: [u64; 2],
 }
 
-const _: () = assert!(size_of::<Value>() == 24 && size_of::<Proc>() == 260);
+const _: () = assert!(size_of::<PmixValue>() == 24 && size_of::<Proc>() == 260);
 
 type Init = unsafe extern "C" fn(*mut Proc, *const c_void, usize) -> c_int;
 type Get = unsafe extern "C" fn(
@@ -62,9 +62,9 @@ type Get = unsafe extern "C" fn(
     *const c_char,
     *const c_void,
     usize,
-    *mut *mut Value,
+    *mut *mut PmixValue,
 ) -> c_int;
-type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
+type Put = unsafe extern "C" fn(u8, *const c_char, *mut PmixValue) -> c_int;
 type Commit = unsafe extern "C" fn() -> c_int;
 type Fence = unsafe extern "C" fn(*const Proc, usize, *const c_void, usize) -> c_int;
 type Finalize = unsafe extern "C" fn(*const c_void, usize) -> c_int;
@@ -72,7 +72,7 @@ type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// The functions that are used.
 #[derive(Debug)]
-pub(super) struct Library {
+pub(super) struct PmixLibrary {
     init: Init,
     get: Get,
     put: Put,
@@ -82,22 +82,22 @@ pub(super) struct Library {
     error_string: ErrorString,
 }
 
-impl Library {
+impl PmixLibrary {
     /// The library, opened by the first who asks.
-    pub(super) fn get() -> Result<&'static Library, LauncherError> {
-        static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
-        let opened = LIBRARY.get_or_init(Library::open).as_ref();
+    pub(super) fn get() -> Result<&'static PmixLibrary, LauncherError> {
+        static LIBRARY: OnceLock<Result<PmixLibrary, String>> = OnceLock::new();
+        let opened = LIBRARY.get_or_init(PmixLibrary::open).as_ref();
         opened.map_err(|reason| LauncherError::NoPmix { reason: reason.clone() })
     }
 
-    fn open() -> Result<Library, String> {
+    fn open() -> Result<PmixLibrary, String> {
         // SAFETY: the name is a C string; what runs on loading is libpmix's own start.
         let handle =
             unsafe { libc::dlopen(c"libpmix.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(linker_error());
         }
-        Ok(Library {
+        Ok(PmixLibrary {
             // SAFETY: PMIx_Init has this type, by the standard.
             init: unsafe { find(handle, c"PMIx_Init") }?,
             // SAFETY: as above, PMIx_Get.
@@ -146,7 +146,7 @@ impl Library {
         }
     }
 
-    fn value(&self, whose: Proc, key: &str) -> Result<&'static Value, LauncherError> {
+    fn value(&self, whose: Proc, key: &str) -> Result<&'static PmixValue, LauncherError> {
         let name = CString::new(key).unwrap_or_default();
         let mut value = ptr::null_mut();
         // SAFETY: a rank, a C string, no attributes, and room for the result.
@@ -158,12 +158,12 @@ impl Library {
         value.ok_or_else(|| self.failure("PMIx_Get", format!("no value of {key}")))
     }
 
-    /// Says something as this rank, after the next [`Library::fence`].
+    /// Says something as this rank, after the next [`PmixLibrary::fence`].
     pub(super) fn put(&self, key: &str, text: &str) -> Result<(), LauncherError> {
         let (name, text) = (CString::new(key), CString::new(text));
         let (name, text) = (name.unwrap_or_default(), text.unwrap_or_default());
-        let data = Data { string: text.as_ptr().cast_mut() };
-        let mut value = Value { kind: STRING, data };
+        let data = PmixData { string: text.as_ptr().cast_mut() };
+        let mut value = PmixValue { kind: STRING, data };
         // SAFETY: a C string and a value; both are copied and not written to.
         let code = unsafe { (self.put)(GLOBAL, name.as_ptr(), &raw mut value) };
         self.check("PMIx_Put", code)

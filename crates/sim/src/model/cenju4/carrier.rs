@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use hikyaku_nic::time::Time;
 
 use super::costs::Costs;
-use super::node::{Parcel, ParcelListener, Protocol, System, To};
+use super::node::{CenjuParcel, CenjuSystem, ParcelListener, ParcelProtocol, To};
 use super::packet::Span;
 use crate::engine::Sim;
 use crate::job::{self, Carrier, Consignee, HostCosts, Multicast};
@@ -20,8 +20,8 @@ use crate::topology::{Node, Topology};
 /// register; for each that it receives, a poll in cache and the other half. Buffers begin at a
 /// page. Sent data lies in the processor's cache, because the program has just computed it.
 #[derive(Debug)]
-pub struct Interfaces {
-    system: System,
+pub struct CenjuInterfaces {
+    system: CenjuSystem,
     /// Messages of several parcels, with the numbers of parcels that have not left and not arrived.
     cut: Rc<Cut>,
 }
@@ -32,27 +32,27 @@ const GROUP: u32 = 64;
 /// By area, which is a message's number, the first of a multicast's: what is under way.
 #[derive(Debug, Default)]
 struct Cut {
-    left: RefCell<BTreeMap<u32, Left>>,
+    left: RefCell<BTreeMap<u32, UnderWay>>,
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
 }
 
 /// A message under way, or one that goes to several nodes.
 #[derive(Debug)]
-struct Left {
+struct UnderWay {
     /// Parcels that have not left.
     departing: u64,
     /// Receiving nodes, the message's number for each, and its parcels that have not arrived.
     arriving: Vec<(Node, u64, u64)>,
 }
 
-impl Interfaces {
+impl CenjuInterfaces {
     /// The interfaces of a machine with this network.
     pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> Rc<Self> {
-        let system = System::new(sim, costs, topology, buffer);
+        let system = CenjuSystem::new(sim, costs, topology, buffer);
         let cut = Rc::new(Cut::default());
         let listener = Rc::clone(&cut) as Rc<dyn ParcelListener>;
         system.connect(Rc::downgrade(&listener));
-        Rc::new(Interfaces { system, cut })
+        Rc::new(CenjuInterfaces { system, cut })
     }
 
     /// The network below.
@@ -61,7 +61,7 @@ impl Interfaces {
     }
 }
 
-impl Carrier for Interfaces {
+impl Carrier for CenjuInterfaces {
     fn nodes(&self) -> u32 {
         self.system.network().nodes()
     }
@@ -90,7 +90,7 @@ impl Carrier for Interfaces {
     }
 }
 
-impl Multicast for Interfaces {
+impl Multicast for CenjuInterfaces {
     fn carry_to_all(&self, messages: &[job::Parcel]) {
         let is_one_group = |one: &job::Parcel, other: &job::Parcel| {
             one.destination / GROUP == other.destination / GROUP
@@ -102,7 +102,7 @@ impl Multicast for Interfaces {
     }
 }
 
-impl Interfaces {
+impl CenjuInterfaces {
     /// Sends a message in parcels, to one node or to all of these.
     fn cut_up(&self, messages: &[job::Parcel], to: impl Fn() -> To) {
         let Some(message) = messages.first() else { return };
@@ -110,17 +110,17 @@ impl Interfaces {
         let (inline, most) = (interface.inline_bytes, interface.parcel_bytes);
         let parcels = message.bytes.div_ceil(most).max(1);
         let arriving = messages.iter().map(|message| (message.destination, message.token, parcels));
-        let left = Left { departing: parcels, arriving: arriving.collect() };
+        let left = UnderWay { departing: parcels, arriving: arriving.collect() };
         self.cut.left.borrow_mut().insert(message.token as u32, left);
         for parcel in 0..parcels {
             let start = parcel * most;
             let bytes = (message.bytes - start).min(most);
             let protocol = match bytes <= inline {
-                true => Protocol::Inline,
-                false => Protocol::Write(Span { source: start, destination: start, bytes }),
+                true => ParcelProtocol::Inline,
+                false => ParcelProtocol::Write(Span { source: start, destination: start, bytes }),
             };
             let (to, area) = (to(), message.token as u32);
-            let parcel = Parcel { to, protocol, area, optimise: true, dirty: true };
+            let parcel = CenjuParcel { to, protocol, area, optimise: true, dirty: true };
             self.system.enqueue(message.source, parcel);
         }
     }
@@ -128,7 +128,7 @@ impl Interfaces {
 
 impl Cut {
     /// Changes what is left of a message, and forgets it when nothing is.
-    fn change<T>(&self, area: u32, change: impl FnOnce(&mut Left) -> Option<T>) -> Option<T> {
+    fn change<T>(&self, area: u32, change: impl FnOnce(&mut UnderWay) -> Option<T>) -> Option<T> {
         let mut all = self.left.borrow_mut();
         let left = all.get_mut(&area)?;
         let said = change(left);

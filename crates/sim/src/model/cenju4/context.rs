@@ -13,7 +13,7 @@
 use hikyaku_nic::time::Time;
 
 use super::header::{HEADER_BYTES, HeaderError, LOGICAL_NUMBERS};
-use super::memory::{Fault, Segments};
+use super::memory::{AddressFault, Segments};
 use crate::engine::{Mailbox, Signal, Sim};
 use crate::topology::Node;
 
@@ -34,7 +34,7 @@ pub struct Processor {
 
 /// A range of a context's logical addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Area {
+pub struct AddressArea {
     /// Its first address.
     pub address: u64,
     /// Its length.
@@ -43,7 +43,7 @@ pub struct Area {
 
 /// The buffers of which an interrupt tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buffer {
+pub enum ReceiveBuffer {
     /// Message buffer 0 or 1.
     Message(u8),
     /// The log.
@@ -65,7 +65,7 @@ pub enum Interrupt {
     /// A header was refused; nothing of its parcel was sent.
     Rejected(HeaderError),
     /// An address has no page; the rest of the parcel, or this packet, was dropped.
-    Fault(Module, Fault),
+    Fault(Module, AddressFault),
     /// The node at the other end could not do a read, swap or compare and swap.
     Unanswered,
     /// The header queue is empty and the last packet of the last parcel was sent.
@@ -73,7 +73,7 @@ pub enum Interrupt {
     /// A buffer's pointer has passed another quarter of it.
     Quarter {
         /// Which one.
-        buffer: Buffer,
+        buffer: ReceiveBuffer,
         /// The quarters passed so far.
         quarters: u64,
     },
@@ -157,9 +157,9 @@ impl HeaderQueue {
     }
 }
 
-/// All of a context.
+/// All that a node keeps of one context.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct NodeContext {
     pub(super) queue: HeaderQueue,
     pub(super) nodes: Vec<Processor>,
     pub(super) groups: Vec<MulticastHeader>,
@@ -168,8 +168,8 @@ pub(super) struct Context {
     pub(super) synchronised: std::collections::BTreeMap<u8, u64>,
     pub(super) segments: Segments,
     pub(super) entry: BufferEntry,
-    pub(super) message_buffers: [Area; 2],
-    pub(super) log: Area,
+    pub(super) message_buffers: [AddressArea; 2],
+    pub(super) log: AddressArea,
     /// The control register set of the Sender that holds the queue.
     pub(super) loaded: Option<usize>,
     /// Parcels that have left the queue and have not been sent wholly.
@@ -184,9 +184,9 @@ pub(super) struct Context {
     pub(super) room: Signal,
 }
 
-impl Context {
-    pub(super) fn new(sim: &Sim, queue_bytes: u64) -> Context {
-        Context {
+impl NodeContext {
+    pub(super) fn new(sim: &Sim, queue_bytes: u64) -> NodeContext {
+        NodeContext {
             queue: HeaderQueue::new(queue_bytes),
             nodes: Vec::new(),
             groups: Vec::new(),
@@ -194,8 +194,8 @@ impl Context {
             synchronised: std::collections::BTreeMap::new(),
             segments: Segments::default(),
             entry: BufferEntry::default(),
-            message_buffers: [Area::default(); 2],
-            log: Area::default(),
+            message_buffers: [AddressArea::default(); 2],
+            log: AddressArea::default(),
             loaded: None,
             sending: 0,
             number: 0,
@@ -221,13 +221,13 @@ impl Context {
     }
 
     /// Moves a buffer's pointer, and tells of each quarter that it passes. Gives its place before.
-    pub(super) fn advance(&mut self, buffer: Buffer, by: u64) -> (Area, u64) {
+    pub(super) fn advance(&mut self, buffer: ReceiveBuffer, by: u64) -> (AddressArea, u64) {
         let (area, pointer) = match buffer {
-            Buffer::Message(number) => {
+            ReceiveBuffer::Message(number) => {
                 let number = usize::from(number);
                 (self.message_buffers[number], &mut self.entry.messages[number])
             }
-            Buffer::Log => (self.log, &mut self.entry.log),
+            ReceiveBuffer::Log => (self.log, &mut self.entry.log),
         };
         let before = *pointer;
         *pointer += by;

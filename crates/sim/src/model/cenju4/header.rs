@@ -33,7 +33,7 @@ pub const LOGICAL_NUMBERS: u16 = 1 << 12;
 
 /// An offset in one of three tables; the packet type says in which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum PacketTarget {
     /// The node table: one processor.
     One(u16),
     /// The multicast header table.
@@ -44,7 +44,7 @@ pub enum Target {
 
 /// Where the data of a write come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum WriteSource {
     /// The sender's memory.
     Address(u64),
     /// The header itself, up to a double word.
@@ -53,7 +53,7 @@ pub enum Source {
 
 /// Where a write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum WriteDestination {
     /// An address that the sender names.
     Address(u64),
     /// What the receiver's address register 0, 1 or 2 says.
@@ -64,13 +64,13 @@ pub enum Place {
 
 /// The seven protocols of Table 1, and synchronisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum ParcelOperation {
     /// Remote DMA, with address register, message.
     Write {
         /// The data.
-        source: Source,
+        source: WriteSource,
         /// The destination.
-        place: Place,
+        place: WriteDestination,
         /// How many bytes.
         bytes: u64,
     },
@@ -116,10 +116,10 @@ pub enum Operation {
     Synchronise,
 }
 
-impl Operation {
+impl ParcelOperation {
     /// Whether an answer comes back.
     pub(super) fn is_answered(&self) -> bool {
-        use Operation::{CompareSwap, Read, Swap};
+        use ParcelOperation::{CompareSwap, Read, Swap};
         matches!(self, Read { .. } | Swap { .. } | CompareSwap { .. })
     }
 }
@@ -128,9 +128,9 @@ impl Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The destination.
-    pub target: Target,
+    pub target: PacketTarget,
     /// What is done there.
-    pub operation: Operation,
+    pub operation: ParcelOperation,
     /// Where the sender writes [`COMPLETED`](super::COMPLETED) after the last packet.
     pub ntf: Option<u64>,
 }
@@ -199,19 +199,19 @@ const SYNCHRONISE: u8 = 10;
 
 impl Header {
     /// A write of `bytes` bytes without notification.
-    pub fn write(target: Target, source: u64, place: Place, bytes: u64) -> Header {
-        let source = Source::Address(source);
-        Header { target, operation: Operation::Write { source, place, bytes }, ntf: None }
+    pub fn write(target: PacketTarget, source: u64, place: WriteDestination, bytes: u64) -> Header {
+        let source = WriteSource::Address(source);
+        Header { target, operation: ParcelOperation::Write { source, place, bytes }, ntf: None }
     }
 
     /// A write of up to 8 bytes that travel in the header.
-    pub fn inline(target: Target, data: u64, destination: u64, bytes: u64) -> Header {
-        let (source, place) = (Source::Inline(data), Place::Address(destination));
-        Header { target, operation: Operation::Write { source, place, bytes }, ntf: None }
+    pub fn inline(target: PacketTarget, data: u64, destination: u64, bytes: u64) -> Header {
+        let (source, place) = (WriteSource::Inline(data), WriteDestination::Address(destination));
+        Header { target, operation: ParcelOperation::Write { source, place, bytes }, ntf: None }
     }
 
     /// Any operation without notification.
-    pub fn new(target: Target, operation: Operation) -> Header {
+    pub fn new(target: PacketTarget, operation: ParcelOperation) -> Header {
         Header { target, operation, ntf: None }
     }
 
@@ -219,32 +219,34 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let (mut inline, mut rrid, mut length) = (false, 0, 0);
         let (protocol, words) = match self.operation {
-            Operation::Write { source, place, bytes } => {
+            ParcelOperation::Write { source, place, bytes } => {
                 length = bytes;
-                inline = matches!(source, Source::Inline(_));
-                let (Source::Address(first) | Source::Inline(first)) = source;
+                inline = matches!(source, WriteSource::Inline(_));
+                let (WriteSource::Address(first) | WriteSource::Inline(first)) = source;
                 match place {
-                    Place::Address(to) => (DMA, [first, to, 0]),
-                    Place::Register(number) => (REGISTER + number, [first, 0, 0]),
-                    Place::Message(number) => (MESSAGE + number, [first, 0, 0]),
+                    WriteDestination::Address(to) => (DMA, [first, to, 0]),
+                    WriteDestination::Register(number) => (REGISTER + number, [first, 0, 0]),
+                    WriteDestination::Message(number) => (MESSAGE + number, [first, 0, 0]),
                 }
             }
-            Operation::Add { value, destination } => (ADD, [value, destination, 0]),
-            Operation::Read { source, destination, bytes, rrid: id } => {
+            ParcelOperation::Add { value, destination } => (ADD, [value, destination, 0]),
+            ParcelOperation::Read { source, destination, bytes, rrid: id } => {
                 (length, rrid) = (bytes, id);
                 (READ, [source, destination, 0])
             }
-            Operation::Swap { destination, value, result } => (SWAP, [destination, value, result]),
-            Operation::CompareSwap { destination, expected, value, rrid: id } => {
+            ParcelOperation::Swap { destination, value, result } => {
+                (SWAP, [destination, value, result])
+            }
+            ParcelOperation::CompareSwap { destination, expected, value, rrid: id } => {
                 rrid = id;
                 (COMPARE_SWAP, [destination, expected, value])
             }
-            Operation::Synchronise => (SYNCHRONISE, [0; 3]),
+            ParcelOperation::Synchronise => (SYNCHRONISE, [0; 3]),
         };
         let (kind, number) = match self.target {
-            Target::One(number) => (0, number),
-            Target::Group(number) => (1, number),
-            Target::Sync(number) => (2, number),
+            PacketTarget::One(number) => (0, number),
+            PacketTarget::Group(number) => (1, number),
+            PacketTarget::Sync(number) => (2, number),
         };
         let first = u64::from(protocol)
             | kind << 4
@@ -284,26 +286,29 @@ impl Header {
         }
         let logical = field(14, 12) as u16;
         let target = match field(4, 2) {
-            0 if number != SYNCHRONISE => Target::One(logical),
+            0 if number != SYNCHRONISE => PacketTarget::One(logical),
             // An answer from each of many would be written over that of the others.
-            1 if number < READ => Target::Group(logical),
-            2 if number == SYNCHRONISE => Target::Sync(logical),
+            1 if number < READ => PacketTarget::Group(logical),
+            2 if number == SYNCHRONISE => PacketTarget::Sync(logical),
             _ => return Err(HeaderError::WrongTarget { number }),
         };
-        let source = if inline { Source::Inline(second) } else { Source::Address(second) };
-        let write = |place| Operation::Write { source, place, bytes: length };
+        let source =
+            if inline { WriteSource::Inline(second) } else { WriteSource::Address(second) };
+        let write = |place| ParcelOperation::Write { source, place, bytes: length };
         let operation = match number {
-            DMA => write(Place::Address(third)),
-            1..4 => write(Place::Register(number - REGISTER)),
-            4..6 => write(Place::Message(number - MESSAGE)),
-            ADD => Operation::Add { value: second, destination: third },
-            READ => Operation::Read { source: second, destination: third, bytes: length, rrid },
-            SWAP => Operation::Swap { destination: second, value: third, result: fourth },
+            DMA => write(WriteDestination::Address(third)),
+            1..4 => write(WriteDestination::Register(number - REGISTER)),
+            4..6 => write(WriteDestination::Message(number - MESSAGE)),
+            ADD => ParcelOperation::Add { value: second, destination: third },
+            READ => {
+                ParcelOperation::Read { source: second, destination: third, bytes: length, rrid }
+            }
+            SWAP => ParcelOperation::Swap { destination: second, value: third, result: fourth },
             COMPARE_SWAP => {
                 let (destination, expected, value) = (second, third, fourth);
-                Operation::CompareSwap { destination, expected, value, rrid }
+                ParcelOperation::CompareSwap { destination, expected, value, rrid }
             }
-            SYNCHRONISE => Operation::Synchronise,
+            SYNCHRONISE => ParcelOperation::Synchronise,
             number => return Err(HeaderError::UnknownProtocol { number }),
         };
         check_addresses(&operation)?;
@@ -313,38 +318,37 @@ impl Header {
 
 /// The hardware reads words and writes double words; only a header's own data may go to a word
 /// (paper 003 §5.1.3, cases A to D).
-fn check_addresses(operation: &Operation) -> Result<(), HeaderError> {
+fn check_addresses(operation: &ParcelOperation) -> Result<(), HeaderError> {
     let multiple = |address: u64, of| match address.is_multiple_of(of) {
         true => Ok(()),
         false => Err(HeaderError::Misaligned { address, of }),
     };
     match *operation {
-        Operation::Write { source: Source::Inline(_), bytes, place } => {
-            let Place::Address(to) = place else { return Ok(()) };
+        ParcelOperation::Write { source: WriteSource::Inline(_), bytes, place } => {
+            let WriteDestination::Address(to) = place else { return Ok(()) };
             match bytes {
                 0..=DOUBLE_WORD => multiple(to, if bytes > WORD { DOUBLE_WORD } else { WORD }),
                 _ => Err(HeaderError::TooLongInline { bytes }),
             }
         }
-        Operation::Write { source: Source::Address(from), place, .. } => {
+        ParcelOperation::Write { source: WriteSource::Address(from), place, .. } => {
             multiple(from, WORD)?;
             match place {
-                Place::Address(to) => multiple(to, DOUBLE_WORD),
-                Place::Register(_) | Place::Message(_) => Ok(()),
+                WriteDestination::Address(to) => multiple(to, DOUBLE_WORD),
+                WriteDestination::Register(_) | WriteDestination::Message(_) => Ok(()),
             }
         }
-        Operation::Read { source, destination, .. } => {
+        ParcelOperation::Read { source, destination, .. } => {
             multiple(source, WORD)?;
             multiple(destination, DOUBLE_WORD)
         }
-        Operation::Add { destination, .. } | Operation::CompareSwap { destination, .. } => {
-            multiple(destination, DOUBLE_WORD)
-        }
-        Operation::Swap { destination, result, .. } => {
+        ParcelOperation::Add { destination, .. }
+        | ParcelOperation::CompareSwap { destination, .. } => multiple(destination, DOUBLE_WORD),
+        ParcelOperation::Swap { destination, result, .. } => {
             multiple(destination, DOUBLE_WORD)?;
             multiple(result, DOUBLE_WORD)
         }
-        Operation::Synchronise => Ok(()),
+        ParcelOperation::Synchronise => Ok(()),
     }
 }
 
@@ -356,35 +360,37 @@ mod tests {
 
     const MOST: u64 = 512 << 10;
 
-    fn operations() -> impl Strategy<Value = Operation> {
+    fn operations() -> impl Strategy<Value = ParcelOperation> {
         let word = || any::<u64>().prop_map(|word| word & !7);
         let place = prop_oneof![
-            word().prop_map(Place::Address),
-            (0_u8..3).prop_map(Place::Register),
-            (0_u8..2).prop_map(Place::Message),
+            word().prop_map(WriteDestination::Address),
+            (0_u8..3).prop_map(WriteDestination::Register),
+            (0_u8..2).prop_map(WriteDestination::Message),
         ];
         prop_oneof![
-            (word(), place, 0..=MOST).prop_map(|(source, place, bytes)| Operation::Write {
-                source: Source::Address(source | 4),
+            (word(), place, 0..=MOST).prop_map(|(source, place, bytes)| ParcelOperation::Write {
+                source: WriteSource::Address(source | 4),
                 place,
                 bytes
             }),
-            (any::<u64>(), word(), 0_u64..=8).prop_map(|(data, to, bytes)| Operation::Write {
-                source: Source::Inline(data),
-                place: Place::Address(to),
-                bytes
+            (any::<u64>(), word(), 0_u64..=8).prop_map(|(data, to, bytes)| {
+                ParcelOperation::Write {
+                    source: WriteSource::Inline(data),
+                    place: WriteDestination::Address(to),
+                    bytes,
+                }
             }),
             (any::<u64>(), word())
-                .prop_map(|(value, destination)| Operation::Add { value, destination }),
+                .prop_map(|(value, destination)| ParcelOperation::Add { value, destination }),
             (word(), word(), 0..=MOST, 0_u8..64).prop_map(|(source, destination, bytes, rrid)| {
-                Operation::Read { source, destination, bytes, rrid }
+                ParcelOperation::Read { source, destination, bytes, rrid }
             }),
             (word(), any::<u64>(), word()).prop_map(|(destination, value, result)| {
-                Operation::Swap { destination, value, result }
+                ParcelOperation::Swap { destination, value, result }
             }),
             (word(), any::<u64>(), any::<u64>(), 0_u8..64).prop_map(
                 |(destination, expected, value, rrid)| {
-                    Operation::CompareSwap { destination, expected, value, rrid }
+                    ParcelOperation::CompareSwap { destination, expected, value, rrid }
                 }
             ),
         ]
@@ -395,10 +401,12 @@ mod tests {
         fn cj_01_a_header_is_32_bytes_and_keeps_every_field(
             operation in operations(), number in 0..LOGICAL_NUMBERS, ntf in any::<Option<u64>>(),
         ) {
-            let fourth_is_taken =
-                matches!(operation, Operation::Swap { .. } | Operation::CompareSwap { .. });
+            let fourth_is_taken = matches!(
+                operation,
+                ParcelOperation::Swap { .. } | ParcelOperation::CompareSwap { .. }
+            );
             let ntf = ntf.filter(|_| !fourth_is_taken);
-            let header = Header { target: Target::One(number), operation, ntf };
+            let header = Header { target: PacketTarget::One(number), operation, ntf };
             prop_assert_eq!(Header::decode(&header.encode(), MOST), Ok(header));
         }
 
@@ -412,7 +420,8 @@ mod tests {
 
     #[test]
     fn cj_01_what_is_longer_than_a_parcel_is_refused() {
-        let header = |bytes| Header::write(Target::One(1), 0, Place::Address(0), bytes);
+        let header =
+            |bytes| Header::write(PacketTarget::One(1), 0, WriteDestination::Address(0), bytes);
         let decoded = |bytes| Header::decode(&header(bytes).encode(), MOST);
         assert_eq!(decoded(MOST), Ok(header(MOST)));
         let refused = HeaderError::TooLong { bytes: MOST + 1, most: MOST };
@@ -424,18 +433,21 @@ mod tests {
         let decoded = |target, operation| {
             Header::decode(&Header::new(target, operation).encode(), MOST).unwrap_err()
         };
-        let write = |source, place, bytes| Operation::Write { source, place, bytes };
-        let one = Target::One(0);
-        let inline = write(Source::Inline(1), Place::Address(0), 9);
+        let write = |source, place, bytes| ParcelOperation::Write { source, place, bytes };
+        let one = PacketTarget::One(0);
+        let inline = write(WriteSource::Inline(1), WriteDestination::Address(0), 9);
         assert_eq!(decoded(one, inline), HeaderError::TooLongInline { bytes: 9 });
-        let odd = write(Source::Address(8), Place::Address(4), 16);
+        let odd = write(WriteSource::Address(8), WriteDestination::Address(4), 16);
         assert_eq!(decoded(one, odd), HeaderError::Misaligned { address: 4, of: 8 });
-        let bytes = write(Source::Address(2), Place::Message(0), 16);
+        let bytes = write(WriteSource::Address(2), WriteDestination::Message(0), 16);
         assert_eq!(decoded(one, bytes), HeaderError::Misaligned { address: 2, of: 4 });
-        let read = Operation::Read { source: 0, destination: 0, bytes: 8, rrid: 0 };
-        assert_eq!(decoded(Target::Group(0), read), HeaderError::WrongTarget { number: READ });
+        let read = ParcelOperation::Read { source: 0, destination: 0, bytes: 8, rrid: 0 };
+        assert_eq!(
+            decoded(PacketTarget::Group(0), read),
+            HeaderError::WrongTarget { number: READ }
+        );
         let number = SYNCHRONISE;
-        assert_eq!(decoded(one, Operation::Synchronise), HeaderError::WrongTarget { number });
+        assert_eq!(decoded(one, ParcelOperation::Synchronise), HeaderError::WrongTarget { number });
         let mut words = Header::new(one, read).encode();
         words[0] = 15;
         let refused = Header::decode(&words, MOST).unwrap_err();

@@ -26,16 +26,16 @@ pub fn segment_base(segment: usize) -> u64 {
 
 /// A node's physical memory, in pages. Pages that nobody has written read as zero.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct PhysicalMemory {
     page_bytes: u64,
     pages: BTreeMap<u64, Vec<u8>>,
     /// The first page that was never given to anyone.
     free: u64,
 }
 
-impl Memory {
-    pub(super) fn new(page_bytes: u64) -> Memory {
-        Memory { page_bytes, pages: BTreeMap::new(), free: 0 }
+impl PhysicalMemory {
+    pub(super) fn new(page_bytes: u64) -> PhysicalMemory {
+        PhysicalMemory { page_bytes, pages: BTreeMap::new(), free: 0 }
     }
 
     /// Takes pages that lie one after the other.
@@ -65,7 +65,7 @@ impl Memory {
 
 /// One entry of the segment table with its page table.
 #[derive(Debug)]
-struct Segment {
+struct PagedSegment {
     pages: RangeInclusive<u64>,
     /// By page number; a page may be missing although it lies within the limits.
     table: BTreeMap<u64, u64>,
@@ -73,12 +73,12 @@ struct Segment {
 
 /// The four segments of a context.
 #[derive(Debug, Default)]
-pub(super) struct Segments([Option<Segment>; SEGMENTS]);
+pub(super) struct Segments([Option<PagedSegment>; SEGMENTS]);
 
 /// An address that no segment covers, or whose page is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("address {address:#x} is in no page of the context")]
-pub struct Fault {
+pub struct AddressFault {
     /// The logical address.
     pub address: u64,
 }
@@ -88,12 +88,12 @@ impl Segments {
     pub(super) fn set(&mut self, segment: usize, first: u64, frames: &[Option<u64>]) {
         let last = first + (frames.len() as u64).max(1) - 1;
         let present = (first..).zip(frames).filter_map(|(page, frame)| Some((page, (*frame)?)));
-        self.0[segment] = Some(Segment { pages: first..=last, table: present.collect() });
+        self.0[segment] = Some(PagedSegment { pages: first..=last, table: present.collect() });
     }
 
     /// The physical address.
-    pub(super) fn translate(&self, address: u64, page_bytes: u64) -> Result<u64, Fault> {
-        let fault = Fault { address };
+    pub(super) fn translate(&self, address: u64, page_bytes: u64) -> Result<u64, AddressFault> {
+        let fault = AddressFault { address };
         let segment = usize::try_from(address >> SEGMENT_BITS).map_err(|_| fault)?;
         let segment = self.0.get(segment).and_then(Option::as_ref).ok_or(fault)?;
         let within = address & ((1 << SEGMENT_BITS) - 1);
@@ -111,10 +111,10 @@ impl Segments {
         address: u64,
         bytes: u64,
         page_bytes: u64,
-    ) -> Result<Vec<(u64, usize)>, Fault> {
+    ) -> Result<Vec<(u64, usize)>, AddressFault> {
         let (mut parts, mut done) = (Vec::new(), 0);
         while done < bytes {
-            let from = address.checked_add(done).ok_or(Fault { address })?;
+            let from = address.checked_add(done).ok_or(AddressFault { address })?;
             let part = (page_bytes - from % page_bytes).min(bytes - done);
             parts.push((self.translate(from, page_bytes)?, part as usize));
             done += part;
@@ -133,18 +133,18 @@ mod tests {
         segments.set(1, 5, &[Some(9), None, Some(3)]);
         let base = segment_base(1);
         let at = |page: u64| segments.translate(base + 4096 * page + 7, 4096);
-        let fault = |page: u64| Err(Fault { address: base + 4096 * page + 7 });
+        let fault = |page: u64| Err(AddressFault { address: base + 4096 * page + 7 });
         assert_eq!((at(5), at(7)), (Ok(9 * 4096 + 7), Ok(3 * 4096 + 7)));
         // Below the least page, above the largest, missing, in a segment that is not there.
         assert_eq!((at(4), at(8), at(6)), (fault(4), fault(8), fault(6)));
-        assert_eq!(segments.translate(7, 4096), Err(Fault { address: 7 }));
+        assert_eq!(segments.translate(7, 4096), Err(AddressFault { address: 7 }));
         assert!(segments.translate(u64::MAX, 4096).is_err());
         assert!(segments.parts(u64::MAX, 2, 4096).is_err());
     }
 
     #[test]
     fn physical_memory_runs_on_from_page_to_page() {
-        let mut memory = Memory::new(16);
+        let mut memory = PhysicalMemory::new(16);
         assert_eq!((memory.allocate(2), memory.allocate(1)), (0..=1, 2..=2));
         memory.write(14, &[1, 2, 3, 4]);
         let mut read = [9; 6];

@@ -3,7 +3,7 @@
 //!
 //! Memory decides its speed: every line of a packet is requested from the processor, which mostly
 //! has it dirty (410 ns). So throughput follows from the number of lines that a packet touches
-//! ([`packet`]), and latency from the number of accesses on the path ([`System`]).
+//! ([`packet`]), and latency from the number of accesses on the path ([`CenjuSystem`]).
 //!
 //! ```text
 //!   Task ── header ──► header queue ──► node.rs: RHM, SPM ──► network ──► receive.rs ──► memory
@@ -23,17 +23,18 @@ mod task;
 mod tlb;
 
 pub use barrier::Synchronisation;
-pub use carrier::Interfaces;
-pub use context::{Area, Buffer, BufferEntry, Interrupt, Module, Processor};
+pub use carrier::CenjuInterfaces;
+pub use context::{AddressArea, BufferEntry, Interrupt, Module, Processor, ReceiveBuffer};
 pub use costs::{Costs, Host, Interface, Memory, Network};
 pub use header::{
-    HEADER_BYTES, Header, HeaderError, LOGICAL_NUMBERS, Operation, Place, READ_IDS, Source, Target,
+    HEADER_BYTES, Header, HeaderError, LOGICAL_NUMBERS, PacketTarget, ParcelOperation, READ_IDS,
+    WriteDestination, WriteSource,
 };
-pub use memory::{Fault, SEGMENTS, segment_base};
-pub use node::{COMPLETED, Parcel, Protocol, System, To};
+pub use memory::{AddressFault, SEGMENTS, segment_base};
+pub use node::{COMPLETED, CenjuParcel, CenjuSystem, ParcelProtocol, To};
 pub use packet::Span;
-pub use receive::{ANSWERED, Kind, LOG_BYTES, NOTIFICATION_BYTES, REFUSED, Record, UNEQUAL};
-pub use task::{Task, TaskError};
+pub use receive::{ANSWERED, LOG_BYTES, LogKind, LogRecord, NOTIFICATION_BYTES, REFUSED, UNEQUAL};
+pub use task::{ContextTask, TaskError};
 
 #[cfg(test)]
 mod tests;

@@ -10,9 +10,10 @@
 //!   network ─► Receiver: memory written, pointer or notification updated ─► host polls in cache
 //! ```
 //!
-//! A parcel is either one of a task's headers, with its bytes ([`Task`](super::Task)), or a length
-//! only ([`System::post`]), for measurements and for jobs that keep their messages' bytes
-//! themselves. Both take the same steps and the same time.
+//! A parcel is either one of a task's headers, with its bytes
+//! ([`ContextTask`](super::ContextTask)), or a length only ([`CenjuSystem::post`]), for
+//! measurements and for jobs that keep their messages' bytes themselves. Both take the same steps
+//! and the same time.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,12 +22,14 @@ use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
-use super::context::{Context, Interrupt, Processor, times};
+use super::context::{Interrupt, NodeContext, Processor, times};
 use super::costs::Costs;
-use super::header::{Header, HeaderError, Operation, Place, Source, Target};
-use super::memory::Memory;
+use super::header::{
+    Header, HeaderError, PacketTarget, ParcelOperation, WriteDestination, WriteSource,
+};
+use super::memory::PhysicalMemory;
 use super::packet::{Span, packets};
-use super::receive::{Answer, Carried, Sending, What};
+use super::receive::{Carried, ParcelInFlight, QueuedAnswer, What};
 use super::tlb::Tlb;
 use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
 use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, SyncNetwork, Timing};
@@ -53,7 +56,7 @@ pub(super) trait ParcelListener {
 
 /// What the receiver does with a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ParcelProtocol {
     /// Remote DMA of data at an address.
     Write(Span),
     /// Remote DMA of a double word in the header itself (inline mode).
@@ -66,11 +69,11 @@ pub enum Protocol {
 
 /// A parcel, as its header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parcel {
+pub struct CenjuParcel {
     /// The destination.
     pub to: To,
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: ParcelProtocol,
     /// The area whose arrivals its receiver counts.
     pub area: u32,
     /// Whether the read optimisation is on.
@@ -95,7 +98,7 @@ pub const COMPLETED: u64 = 0x0C0A_11ED_0C0A_11ED;
 
 /// The interfaces of all nodes.
 #[derive(Debug, Clone)]
-pub struct System(pub(super) Rc<CenjuState>);
+pub struct CenjuSystem(pub(super) Rc<CenjuState>);
 
 pub(super) struct CenjuState {
     me: Weak<CenjuState>,
@@ -121,31 +124,31 @@ impl fmt::Debug for CenjuState {
 
 /// What waits at a control register set.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum RegisterOrder {
     /// A length, without a header in memory.
-    Parcel(Parcel),
+    Parcel(CenjuParcel),
     /// The next header of a context's queue.
     Header(u8),
     /// An answer that the Receiver has put into the answer queue.
-    Answer(Answer),
+    Answer(QueuedAnswer),
 }
 
 /// A parcel in a header register, with its bytes if it has any.
-struct Outgoing {
-    parcel: Parcel,
-    content: Option<Rc<Sending>>,
+struct RegisterParcel {
+    parcel: CenjuParcel,
+    content: Option<Rc<ParcelInFlight>>,
 }
 
 #[derive(Debug)]
 pub(super) struct NodeInterface {
     /// By control register set.
-    pub(super) sets: [Mailbox<Order>; USER_SETS + 1],
+    pub(super) sets: [Mailbox<RegisterOrder>; USER_SETS + 1],
     /// The Read Header Module's access to memory.
     headers: Server,
     /// Whether the sets that only headers use are being read.
     pub(super) started: Cell<bool>,
-    pub(super) contexts: RefCell<BTreeMap<u8, Context>>,
-    pub(super) memory: RefCell<Memory>,
+    pub(super) contexts: RefCell<BTreeMap<u8, NodeContext>>,
+    pub(super) memory: RefCell<PhysicalMemory>,
     /// The context whose task has the processor.
     pub(super) running: Cell<Option<u8>>,
     /// Requests without their answers.
@@ -179,9 +182,9 @@ struct CenjuPacket {
     content: Option<Rc<Carried>>,
 }
 
-impl System {
+impl CenjuSystem {
     /// The interfaces of a machine with this network.
-    pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> System {
+    pub fn new(sim: &Sim, costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CenjuSystem {
         let nodes = topology.nodes();
         // A route has a link into each stage and one out of the last.
         let stages = u64::from(topology.distance(0, 0)) - 1;
@@ -192,7 +195,7 @@ impl System {
             headers: Server::new(sim),
             started: Cell::new(false),
             contexts: RefCell::default(),
-            memory: RefCell::new(Memory::new(costs.memory.page_bytes)),
+            memory: RefCell::new(PhysicalMemory::new(costs.memory.page_bytes)),
             running: Cell::new(None),
             unanswered: Cell::new(0),
             answered: Signal::new(sim, "the answer to a read"),
@@ -219,7 +222,7 @@ impl System {
         });
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
-        let system = System(state);
+        let system = CenjuSystem(state);
         (0..nodes).for_each(|index| system.read_set(index, 0));
         system
     }
@@ -237,14 +240,14 @@ impl System {
     }
 
     /// Host: writes a header and the queue's write pointer, without a library around.
-    pub async fn post(&self, node: Node, parcel: Parcel) {
+    pub async fn post(&self, node: Node, parcel: CenjuParcel) {
         self.0.sim.delay(self.0.costs.host.register).await;
-        self.0.nodes[node as usize].sets[0].send(Order::Parcel(parcel)).await;
+        self.0.nodes[node as usize].sets[0].send(RegisterOrder::Parcel(parcel)).await;
     }
 
     /// Writes a header without the host's time, even if the queue is full.
-    pub(super) fn enqueue(&self, node: Node, parcel: Parcel) {
-        self.0.nodes[node as usize].sets[0].admit(Order::Parcel(parcel));
+    pub(super) fn enqueue(&self, node: Node, parcel: CenjuParcel) {
+        self.0.nodes[node as usize].sets[0].admit(RegisterOrder::Parcel(parcel));
     }
 
     /// From here on areas are a job's messages, and the job is notified of each parcel.
@@ -280,7 +283,7 @@ impl System {
             let start = interface.headers.book(sim.now(), span);
             sim.delay_until(start + span).await;
             let Some(outgoing) = self.open(node, order) else { continue };
-            if outgoing.parcel.protocol == Protocol::Request {
+            if outgoing.parcel.protocol == ParcelProtocol::Request {
                 self.0.begin_request(node).await;
             }
             let to = outgoing.parcel.to.clone();
@@ -299,11 +302,13 @@ impl System {
     }
 
     /// Checks a header and looks its destination up. `None`: it was refused, or is no parcel.
-    fn open(&self, node: Node, order: Order) -> Option<Outgoing> {
+    fn open(&self, node: Node, order: RegisterOrder) -> Option<RegisterParcel> {
         let cid = match order {
-            Order::Parcel(parcel) => return Some(Outgoing { parcel, content: None }),
-            Order::Answer(Answer { to, sending }) => return Some(outgoing(To::One(to), &sending)),
-            Order::Header(cid) => cid,
+            RegisterOrder::Parcel(parcel) => return Some(RegisterParcel { parcel, content: None }),
+            RegisterOrder::Answer(QueuedAnswer { to, sending }) => {
+                return Some(outgoing(To::One(to), &sending));
+            }
+            RegisterOrder::Header(cid) => cid,
         };
         let mut contexts = self.0.nodes[node as usize].contexts.borrow_mut();
         let context = contexts.get_mut(&cid)?;
@@ -320,14 +325,15 @@ impl System {
         drop(contexts);
         match found {
             Ok((header, Destination::Barrier(sid))) => {
-                debug_assert_eq!(header.operation, Operation::Synchronise);
+                debug_assert_eq!(header.operation, ParcelOperation::Synchronise);
                 self.synchronise(node, cid, sid);
                 None
             }
             Ok((Header { operation, ntf, .. }, Destination::Parcel(to, to_cid))) => {
                 let from = Processor { node, cid };
                 let what = What::Operation(operation);
-                let sending = Rc::new(Sending { from, number, to_cid, what, ntf, asker: node });
+                let sending =
+                    Rc::new(ParcelInFlight { from, number, to_cid, what, ntf, asker: node });
                 Some(outgoing(to, &sending))
             }
             Err(_) => {
@@ -357,22 +363,22 @@ impl System {
     }
 
     /// Send Packet Module, for the parcel of one register.
-    async fn send_parcel(&self, node: Node, outgoing: Outgoing) {
-        let Outgoing { parcel, content } = &outgoing;
+    async fn send_parcel(&self, node: Node, outgoing: RegisterParcel) {
+        let RegisterParcel { parcel, content } = &outgoing;
         let costs = &self.0.costs;
         let mut leaving = VecDeque::new();
         let mut whole = true;
         match parcel.protocol {
-            Protocol::Inline => {
+            ParcelProtocol::Inline => {
                 let word = Span { source: 0, destination: 0, bytes: costs.interface.inline_bytes };
                 let what = (Some(word), true);
                 self.send_packet(node, &outgoing, what, 0, Time::ZERO, &mut leaving).await;
             }
-            Protocol::AtomicAdd | Protocol::Request => {
+            ParcelProtocol::AtomicAdd | ParcelProtocol::Request => {
                 let what = (None, true);
                 self.send_packet(node, &outgoing, what, 0, Time::ZERO, &mut leaving).await;
             }
-            Protocol::Write(span) => {
+            ParcelProtocol::Write(span) => {
                 let costs = (&costs.interface, &costs.memory);
                 let all = packets(span, parcel.optimise, costs);
                 for (index, packet) in (1..).zip(&all) {
@@ -417,7 +423,7 @@ impl System {
     async fn send_packet(
         &self,
         node: Node,
-        Outgoing { parcel, content }: &Outgoing,
+        RegisterParcel { parcel, content }: &RegisterParcel,
         (write, last): (Option<Span>, bool),
         offset: u64,
         reads: Time,
@@ -429,7 +435,7 @@ impl System {
         let begun = reader.book(sim.now(), start + reads);
         let (head, data) = (begun + start, begun + start + self.first_word(write, reads));
         let data_bytes = match parcel.protocol {
-            Protocol::Request => costs.interface.parcel_header_bytes - 8,
+            ParcelProtocol::Request => costs.interface.parcel_header_bytes - 8,
             _ => write.map_or(8, |span| span.bytes),
         };
         let bytes = costs.interface.packet_header_bytes + data_bytes;
@@ -493,18 +499,18 @@ enum Destination {
     Barrier(u8),
 }
 
-fn destination(context: &Context, target: Target) -> Result<Destination, HeaderError> {
+fn destination(context: &NodeContext, target: PacketTarget) -> Result<Destination, HeaderError> {
     let beyond = |number, entries| HeaderError::NoSuchTarget { number, entries };
     match target {
-        Target::One(number) => match context.nodes.get(usize::from(number)) {
+        PacketTarget::One(number) => match context.nodes.get(usize::from(number)) {
             Some(to) => Ok(Destination::Parcel(To::One(to.node), to.cid)),
             None => Err(beyond(number, context.nodes.len())),
         },
-        Target::Group(number) => match context.groups.get(usize::from(number)) {
+        PacketTarget::Group(number) => match context.groups.get(usize::from(number)) {
             Some(group) => Ok(Destination::Parcel(To::All(group.nodes.clone().into()), group.cid)),
             None => Err(beyond(number, context.groups.len())),
         },
-        Target::Sync(number) => match context.syncs.get(usize::from(number)) {
+        PacketTarget::Sync(number) => match context.syncs.get(usize::from(number)) {
             Some(sid) => Ok(Destination::Barrier(*sid)),
             None => Err(beyond(number, context.syncs.len())),
         },
@@ -512,31 +518,33 @@ fn destination(context: &Context, target: Target) -> Result<Destination, HeaderE
 }
 
 /// A task's header, or an answer, as the Send Packet Module sees it.
-fn outgoing(to: To, sending: &Rc<Sending>) -> Outgoing {
+fn outgoing(to: To, sending: &Rc<ParcelInFlight>) -> RegisterParcel {
     let protocol = match sending.what {
-        What::Operation(Operation::Write { source: Source::Address(source), place, bytes })
-            if bytes > 0 =>
-        {
+        What::Operation(ParcelOperation::Write {
+            source: WriteSource::Address(source),
+            place,
+            bytes,
+        }) if bytes > 0 => {
             // The receiver chooses the address; the sender can only assume that it is a line's.
-            let Place::Address(destination) = place else {
+            let WriteDestination::Address(destination) = place else {
                 let span = Span { source, destination: 0, bytes };
-                return lines(to, Protocol::Write(span), sending);
+                return lines(to, ParcelProtocol::Write(span), sending);
             };
-            Protocol::Write(Span { source, destination, bytes })
+            ParcelProtocol::Write(Span { source, destination, bytes })
         }
-        What::Operation(Operation::Add { .. }) => Protocol::AtomicAdd,
-        What::Operation(operation) if operation.is_answered() => Protocol::Request,
+        What::Operation(ParcelOperation::Add { .. }) => ParcelProtocol::AtomicAdd,
+        What::Operation(operation) if operation.is_answered() => ParcelProtocol::Request,
         What::Data { source, destination, bytes, .. } if bytes > 0 => {
-            Protocol::Write(Span { source, destination, bytes })
+            ParcelProtocol::Write(Span { source, destination, bytes })
         }
-        _ => Protocol::Inline,
+        _ => ParcelProtocol::Inline,
     };
     lines(to, protocol, sending)
 }
 
-fn lines(to: To, protocol: Protocol, sending: &Rc<Sending>) -> Outgoing {
-    let parcel = Parcel { to, protocol, area: 0, optimise: true, dirty: true };
-    Outgoing { parcel, content: Some(Rc::clone(sending)) }
+fn lines(to: To, protocol: ParcelProtocol, sending: &Rc<ParcelInFlight>) -> RegisterParcel {
+    let parcel = CenjuParcel { to, protocol, area: 0, optimise: true, dirty: true };
+    RegisterParcel { parcel, content: Some(Rc::clone(sending)) }
 }
 
 /// Injection and every stage take a switch; the path out of the last one takes only its wire.

@@ -46,7 +46,7 @@ impl Span {
 
 /// A packet of a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet {
+pub struct ParcelPacket {
     /// The data that it moves.
     pub span: Span,
     /// Lines read after asking the processor.
@@ -56,7 +56,7 @@ pub struct Packet {
 }
 
 /// The packets of a parcel; `optimise` switches the read optimisation on.
-pub fn packets(span: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<Packet> {
+pub fn packets(span: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<ParcelPacket> {
     let (interface, memory) = costs;
     let line = memory.line_bytes;
     // At a distance of one word the line at the head of a page must be read coherently. The
@@ -77,7 +77,7 @@ pub fn packets(span: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<
         let last = last / line;
         let lines = last - first + 1;
         let plain = u64::from(optimise && flushed == Some(first));
-        packets.push(Packet { span: packet, coherent: lines - plain, plain });
+        packets.push(ParcelPacket { span: packet, coherent: lines - plain, plain });
         flushed = Some(last);
         done += bytes;
     }
@@ -91,13 +91,13 @@ mod tests {
     use super::super::tests::costs;
     use super::*;
 
-    fn cut(source: u64, destination: u64, bytes: u64, optimise: bool) -> Vec<Packet> {
+    fn cut(source: u64, destination: u64, bytes: u64, optimise: bool) -> Vec<ParcelPacket> {
         let costs = costs();
         let span = Span { source, destination, bytes };
         packets(span, optimise, (&costs.interface, &costs.memory))
     }
 
-    fn requests(packets: &[Packet]) -> Vec<(u64, u64)> {
+    fn requests(packets: &[ParcelPacket]) -> Vec<(u64, u64)> {
         packets.iter().map(|packet| (packet.coherent, packet.plain)).collect()
     }
 

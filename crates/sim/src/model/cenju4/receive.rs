@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use hikyaku_nic::time::Time;
 
-use super::context::{Buffer, Context, Interrupt, Module, Processor, times};
-use super::header::{Operation, Place, READ_IDS, Source};
-use super::memory::{Fault, Memory};
-use super::node::{COMPLETED, CenjuState, Order, USER_SETS};
+use super::context::{Interrupt, Module, NodeContext, Processor, ReceiveBuffer, times};
+use super::header::{ParcelOperation, READ_IDS, WriteDestination, WriteSource};
+use super::memory::{AddressFault, PhysicalMemory};
+use super::node::{COMPLETED, CenjuState, RegisterOrder, USER_SETS};
 use super::packet::Span;
 use crate::topology::Node;
 
@@ -31,9 +31,9 @@ pub const REFUSED: u64 = 3;
 
 /// A record of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct LogRecord {
     /// The kind of packet.
-    pub kind: Kind,
+    pub kind: LogKind,
     /// Whether its parcel ends with it.
     pub last: bool,
     /// The logical number of the sender.
@@ -46,7 +46,7 @@ pub struct Record {
 
 /// The kinds of packets in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LogKind {
     /// Remote DMA, also by an address register.
     Write,
     /// A message.
@@ -57,7 +57,7 @@ pub enum Kind {
     Answer,
 }
 
-impl Record {
+impl LogRecord {
     /// The record as it lies in the log.
     pub fn encode(&self) -> [u8; LOG_BYTES as usize] {
         let mut bytes = [0; LOG_BYTES as usize];
@@ -70,10 +70,10 @@ impl Record {
     }
 
     /// Reads a record. `None`: no kind of packet has this number.
-    pub fn decode(bytes: &[u8; LOG_BYTES as usize]) -> Option<Record> {
-        let kinds = [Kind::Write, Kind::Message, Kind::Operation, Kind::Answer];
+    pub fn decode(bytes: &[u8; LOG_BYTES as usize]) -> Option<LogRecord> {
+        let kinds = [LogKind::Write, LogKind::Message, LogKind::Operation, LogKind::Answer];
         let [_, last, s0, s1, b0, b1, b2, b3, address @ ..] = *bytes;
-        Some(Record {
+        Some(LogRecord {
             kind: *kinds.get(usize::from(bytes[0]))?,
             last: last != 0,
             source: u16::from_le_bytes([s0, s1]),
@@ -87,7 +87,7 @@ impl Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// A task's header.
-    Operation(Operation),
+    Operation(ParcelOperation),
     /// The answer to a read: data of this node.
     Data { source: u64, destination: u64, bytes: u64, rrid: u8 },
     /// The answer to a swap.
@@ -100,7 +100,7 @@ pub(super) enum What {
 
 /// A parcel with contents, on its way.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct ParcelInFlight {
     pub(super) from: Processor,
     /// The sender's logical number.
     pub(super) number: u16,
@@ -113,15 +113,15 @@ pub(super) struct Sending {
 
 /// An answer in the answer queue.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct QueuedAnswer {
     pub(super) to: Node,
-    pub(super) sending: Rc<Sending>,
+    pub(super) sending: Rc<ParcelInFlight>,
 }
 
 /// A packet with contents.
 #[derive(Debug)]
 pub(super) struct Carried {
-    sending: Rc<Sending>,
+    sending: Rc<ParcelInFlight>,
     /// Bytes of the parcel before it.
     offset: u64,
     bytes: Vec<u8>,
@@ -131,7 +131,7 @@ pub(super) struct Carried {
 /// The Sender's part.
 impl CenjuState {
     /// Whether the data of a packet can be read; else the operating system is told.
-    pub(super) fn reads(&self, node: Node, content: Option<&Sending>, source: u64) -> bool {
+    pub(super) fn reads(&self, node: Node, content: Option<&ParcelInFlight>, source: u64) -> bool {
         let Some(sending) = content else { return true };
         let page = self.costs.memory.page_bytes;
         let mut contexts = self.nodes[node as usize].contexts.borrow_mut();
@@ -149,18 +149,23 @@ impl CenjuState {
     /// on, also where an odd word lies behind the end of its page.
     pub(super) fn carried(
         &self,
-        sending: &Rc<Sending>,
+        sending: &Rc<ParcelInFlight>,
         write: Option<Span>,
         offset: u64,
         last: bool,
     ) -> Rc<Carried> {
         let interface = &self.nodes[sending.from.node as usize];
         let bytes = match (sending.what, write) {
-            (What::Operation(Operation::Write { source: Source::Inline(data), bytes, .. }), _) => {
-                data.to_le_bytes()[..(bytes as usize).min(8)].to_vec()
-            }
             (
-                What::Operation(Operation::Write { bytes, .. }) | What::Data { bytes, .. },
+                What::Operation(ParcelOperation::Write {
+                    source: WriteSource::Inline(data),
+                    bytes,
+                    ..
+                }),
+                _,
+            ) => data.to_le_bytes()[..(bytes as usize).min(8)].to_vec(),
+            (
+                What::Operation(ParcelOperation::Write { bytes, .. }) | What::Data { bytes, .. },
                 Some(span),
             ) if bytes > 0 => {
                 let mut data = vec![0; span.bytes as usize];
@@ -179,7 +184,7 @@ impl CenjuState {
     }
 
     /// The last packet of a parcel has left, or there was a fault (`whole` is false).
-    pub(super) fn parcel_sent(&self, sending: &Rc<Sending>, whole: bool) {
+    pub(super) fn parcel_sent(&self, sending: &Rc<ParcelInFlight>, whole: bool) {
         let Processor { node, cid } = sending.from;
         match sending.what {
             What::Operation(_) => {}
@@ -248,13 +253,15 @@ impl CenjuState {
         let memory = &self.costs.memory;
         let sending = &carried.sending;
         let (address, bytes) = match sending.what {
-            What::Operation(Operation::Write { place, .. }) => {
+            What::Operation(ParcelOperation::Write { place, .. }) => {
                 let context_address =
                     self.with_context(Processor { node, cid: sending.to_cid }, |context, _, _| {
                         match place {
-                            Place::Address(address) => address,
-                            Place::Register(number) => context.entry.registers[usize::from(number)],
-                            Place::Message(number) => {
+                            WriteDestination::Address(address) => address,
+                            WriteDestination::Register(number) => {
+                                context.entry.registers[usize::from(number)]
+                            }
+                            WriteDestination::Message(number) => {
                                 let area = context.message_buffers[usize::from(number)];
                                 let pointer = context.entry.messages[usize::from(number)];
                                 area.address + pointer % area.bytes.max(1)
@@ -316,9 +323,9 @@ impl CenjuState {
         let interface = &self.nodes[from.node as usize];
         let number = self.with_context(from, |context, _, _| context.number).unwrap_or(0);
         let (to_cid, ntf, asker) = (to.cid, None, to.node);
-        let sending = Rc::new(Sending { from, number, to_cid, what, ntf, asker });
+        let sending = Rc::new(ParcelInFlight { from, number, to_cid, what, ntf, asker });
         let queue = &interface.sets[USER_SETS];
-        queue.admit(Order::Answer(Answer { to: to.node, sending }));
+        queue.admit(RegisterOrder::Answer(QueuedAnswer { to: to.node, sending }));
         interface.most_answers.set(interface.most_answers.get().max(queue.len()));
         debug_assert!(queue.len() <= self.answer_headers(), "requests are limited to what fits");
     }
@@ -327,7 +334,7 @@ impl CenjuState {
     pub(super) fn with_context<R>(
         &self,
         at: Processor,
-        work: impl FnOnce(&mut Context, &mut Memory, u64) -> R,
+        work: impl FnOnce(&mut NodeContext, &mut PhysicalMemory, u64) -> R,
     ) -> Option<R> {
         let interface = self.nodes.get(at.node as usize)?;
         let (mut contexts, mut memory) =
@@ -340,18 +347,23 @@ impl CenjuState {
 /// What is sent back if a packet cannot be served; nothing if nobody waits for an answer.
 fn refusal(what: &What) -> Option<What> {
     match what {
-        What::Operation(Operation::Read { rrid, .. } | Operation::CompareSwap { rrid, .. }) => {
-            Some(What::Refused { rrid: Some(*rrid) })
-        }
-        What::Operation(Operation::Swap { .. }) => Some(What::Refused { rrid: None }),
+        What::Operation(
+            ParcelOperation::Read { rrid, .. } | ParcelOperation::CompareSwap { rrid, .. },
+        ) => Some(What::Refused { rrid: Some(*rrid) }),
+        What::Operation(ParcelOperation::Swap { .. }) => Some(What::Refused { rrid: None }),
         _ => None,
     }
 }
 
 /// What a packet came to: its kind, where it was written, and the answer to send.
-type Landed = Result<(Kind, u64, Option<What>), Fault>;
+type Landed = Result<(LogKind, u64, Option<What>), AddressFault>;
 
-fn deliver(context: &mut Context, memory: &mut Memory, page: u64, carried: &Carried) -> Landed {
+fn deliver(
+    context: &mut NodeContext,
+    memory: &mut PhysicalMemory,
+    page: u64,
+    carried: &Carried,
+) -> Landed {
     let bytes = &carried.bytes;
     match carried.sending.what {
         What::Operation(operation) => operate(context, memory, page, (operation, carried)),
@@ -361,16 +373,16 @@ fn deliver(context: &mut Context, memory: &mut Memory, page: u64, carried: &Carr
             if carried.last {
                 notify(context, memory, page, (rrid, ANSWERED, 0))?;
             }
-            Ok((Kind::Answer, address, None))
+            Ok((LogKind::Answer, address, None))
         }
         What::Swapped { old, result } => {
             store(context, memory, page, result, &old.to_le_bytes())?;
-            Ok((Kind::Answer, result, None))
+            Ok((LogKind::Answer, result, None))
         }
         What::Compared { old, equal, rrid } => {
             let status = if equal { ANSWERED } else { UNEQUAL };
             let address = notify(context, memory, page, (rrid, status, old))?;
-            Ok((Kind::Answer, address, None))
+            Ok((LogKind::Answer, address, None))
         }
         What::Refused { rrid } => {
             context.interrupt(Interrupt::Unanswered);
@@ -378,72 +390,72 @@ fn deliver(context: &mut Context, memory: &mut Memory, page: u64, carried: &Carr
                 Some(rrid) => notify(context, memory, page, (rrid, REFUSED, 0))?,
                 None => 0,
             };
-            Ok((Kind::Answer, address, None))
+            Ok((LogKind::Answer, address, None))
         }
     }
 }
 
 /// A packet of a task's own parcel.
 fn operate(
-    context: &mut Context,
-    memory: &mut Memory,
+    context: &mut NodeContext,
+    memory: &mut PhysicalMemory,
     page: u64,
-    (operation, carried): (Operation, &Carried),
+    (operation, carried): (ParcelOperation, &Carried),
 ) -> Landed {
     let bytes = &carried.bytes;
     match operation {
-        Operation::Write { place, .. } => {
+        ParcelOperation::Write { place, .. } => {
             let address = match place {
-                Place::Address(address) => address + carried.offset,
-                Place::Register(number) => {
+                WriteDestination::Address(address) => address + carried.offset,
+                WriteDestination::Register(number) => {
                     context.entry.registers[usize::from(number)] + carried.offset
                 }
-                Place::Message(number) => {
+                WriteDestination::Message(number) => {
                     let address = store_message(context, memory, page, number, bytes)?;
-                    return Ok((Kind::Message, address, None));
+                    return Ok((LogKind::Message, address, None));
                 }
             };
             store(context, memory, page, address, bytes)?;
-            Ok((Kind::Write, address, None))
+            Ok((LogKind::Write, address, None))
         }
-        Operation::Add { value, destination } => {
+        ParcelOperation::Add { value, destination } => {
             let old = load(context, memory, page, destination)?;
             let new = old.wrapping_add(value);
             store(context, memory, page, destination, &new.to_le_bytes())?;
-            Ok((Kind::Operation, destination, None))
+            Ok((LogKind::Operation, destination, None))
         }
-        Operation::Read { source, destination, bytes, rrid } => {
+        ParcelOperation::Read { source, destination, bytes, rrid } => {
             context.segments.parts(source, bytes, page)?;
             let answer = What::Data { source, destination, bytes, rrid };
-            Ok((Kind::Operation, source, Some(answer)))
+            Ok((LogKind::Operation, source, Some(answer)))
         }
-        Operation::Swap { destination, value, result } => {
+        ParcelOperation::Swap { destination, value, result } => {
             let old = load(context, memory, page, destination)?;
             store(context, memory, page, destination, &value.to_le_bytes())?;
-            Ok((Kind::Operation, destination, Some(What::Swapped { old, result })))
+            Ok((LogKind::Operation, destination, Some(What::Swapped { old, result })))
         }
-        Operation::CompareSwap { destination, expected, value, rrid } => {
+        ParcelOperation::CompareSwap { destination, expected, value, rrid } => {
             let old = load(context, memory, page, destination)?;
             let equal = old == expected;
             if equal {
                 store(context, memory, page, destination, &value.to_le_bytes())?;
             }
             let answer = What::Compared { old, equal, rrid };
-            Ok((Kind::Operation, destination, Some(answer)))
+            Ok((LogKind::Operation, destination, Some(answer)))
         }
-        Operation::Synchronise => Ok((Kind::Operation, 0, None)),
+        ParcelOperation::Synchronise => Ok((LogKind::Operation, 0, None)),
     }
 }
 
 /// Writes to a message buffer, from whose end data goes on at its start; then its pointer moves by
 /// whole double words. Gives the address.
 fn store_message(
-    context: &mut Context,
-    memory: &mut Memory,
+    context: &mut NodeContext,
+    memory: &mut PhysicalMemory,
     page: u64,
     number: u8,
     bytes: &[u8],
-) -> Result<u64, Fault> {
+) -> Result<u64, AddressFault> {
     let index = usize::from(number);
     let (area, pointer) = (context.message_buffers[index], context.entry.messages[index]);
     let at = pointer % area.bytes.max(1);
@@ -451,17 +463,17 @@ fn store_message(
     let first = bytes.len().min((area.bytes - at) as usize);
     store(context, memory, page, address, &bytes[..first])?;
     store(context, memory, page, area.address, &bytes[first..])?;
-    context.advance(Buffer::Message(number), (bytes.len() as u64).next_multiple_of(8));
+    context.advance(ReceiveBuffer::Message(number), (bytes.len() as u64).next_multiple_of(8));
     Ok(address)
 }
 
 /// Writes an entry of the notification buffer. Gives its address.
 fn notify(
-    context: &Context,
-    memory: &mut Memory,
+    context: &NodeContext,
+    memory: &mut PhysicalMemory,
     page: u64,
     (rrid, status, value): (u8, u64, u64),
-) -> Result<u64, Fault> {
+) -> Result<u64, AddressFault> {
     let address = context.entry.notifications + u64::from(rrid) * NOTIFICATION_BYTES;
     store(context, memory, page, address + 8, &value.to_le_bytes())?;
     store(context, memory, page, address, &status.to_le_bytes())?;
@@ -470,25 +482,30 @@ fn notify(
 
 /// Writes a record to the log, if the context has one, and moves its pointer.
 fn log(
-    context: &mut Context,
-    memory: &mut Memory,
+    context: &mut NodeContext,
+    memory: &mut PhysicalMemory,
     page: u64,
     carried: &Carried,
-    (kind, address): (Kind, u64),
+    (kind, address): (LogKind, u64),
 ) {
     if context.log.bytes < LOG_BYTES {
         return;
     }
     let (last, source, bytes) = (carried.last, carried.sending.number, carried.bytes.len() as u32);
-    let record = Record { kind, last, source, bytes, address };
+    let record = LogRecord { kind, last, source, bytes, address };
     let to = context.log.address + context.entry.log % context.log.bytes;
     match store(context, memory, page, to, &record.encode()) {
-        Ok(()) => drop(context.advance(Buffer::Log, LOG_BYTES)),
+        Ok(()) => drop(context.advance(ReceiveBuffer::Log, LOG_BYTES)),
         Err(fault) => context.interrupt(Interrupt::Fault(Module::Receiver, fault)),
     }
 }
 
-fn load(context: &Context, memory: &Memory, page: u64, address: u64) -> Result<u64, Fault> {
+fn load(
+    context: &NodeContext,
+    memory: &PhysicalMemory,
+    page: u64,
+    address: u64,
+) -> Result<u64, AddressFault> {
     let mut word = [0; 8];
     fetch(context, memory, page, address, &mut word)?;
     Ok(u64::from_le_bytes(word))
@@ -496,12 +513,12 @@ fn load(context: &Context, memory: &Memory, page: u64, address: u64) -> Result<u
 
 /// Reads a context's memory.
 pub(super) fn fetch(
-    context: &Context,
-    memory: &Memory,
+    context: &NodeContext,
+    memory: &PhysicalMemory,
     page: u64,
     address: u64,
     into: &mut [u8],
-) -> Result<(), Fault> {
+) -> Result<(), AddressFault> {
     let mut rest = into;
     for (from, length) in context.segments.parts(address, rest.len() as u64, page)? {
         let (part, after) = rest.split_at_mut(length);
@@ -513,12 +530,12 @@ pub(super) fn fetch(
 
 /// Writes a context's memory: all of it, or nothing where a page is missing.
 pub(super) fn store(
-    context: &Context,
-    memory: &mut Memory,
+    context: &NodeContext,
+    memory: &mut PhysicalMemory,
     page: u64,
     address: u64,
     bytes: &[u8],
-) -> Result<(), Fault> {
+) -> Result<(), AddressFault> {
     let mut rest = bytes;
     for (to, length) in context.segments.parts(address, rest.len() as u64, page)? {
         let (part, after) = rest.split_at(length);
@@ -534,10 +551,10 @@ mod tests {
 
     #[test]
     fn cj_08_a_record_of_the_log_keeps_its_fields() {
-        for kind in [Kind::Write, Kind::Message, Kind::Operation, Kind::Answer] {
-            let record = Record { kind, last: true, source: 4095, bytes: 256, address: 1 << 40 };
-            assert_eq!(Record::decode(&record.encode()), Some(record));
+        for kind in [LogKind::Write, LogKind::Message, LogKind::Operation, LogKind::Answer] {
+            let record = LogRecord { kind, last: true, source: 4095, bytes: 256, address: 1 << 40 };
+            assert_eq!(LogRecord::decode(&record.encode()), Some(record));
         }
-        assert_eq!(Record::decode(&[9; LOG_BYTES as usize]), None);
+        assert_eq!(LogRecord::decode(&[9; LOG_BYTES as usize]), None);
     }
 }

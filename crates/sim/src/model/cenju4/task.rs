@@ -11,20 +11,23 @@
 use std::rc::Rc;
 
 use super::context::{
-    Area, Buffer, BufferEntry, Context, GROUP, Interrupt, MulticastHeader, Processor, QUEUE_BYTES,
+    AddressArea, BufferEntry, GROUP, Interrupt, MulticastHeader, NodeContext, Processor,
+    QUEUE_BYTES, ReceiveBuffer,
 };
-use super::header::{HEADER_BYTES, Header, LOGICAL_NUMBERS, Operation, Place, Target};
-use super::memory::{Fault, SEGMENTS};
-use super::node::{Order, System, USER_SETS};
+use super::header::{
+    HEADER_BYTES, Header, LOGICAL_NUMBERS, PacketTarget, ParcelOperation, WriteDestination,
+};
+use super::memory::{AddressFault, SEGMENTS};
+use super::node::{CenjuSystem, RegisterOrder, USER_SETS};
 use super::packet::Span;
-use super::receive::{LOG_BYTES, Record, fetch, store};
+use super::receive::{LOG_BYTES, LogRecord, fetch, store};
 use crate::network::{SyncError, SyncNetwork, SyncParameters};
 use crate::topology::{Multistage, Node};
 
 /// A context of a node, as its task holds it.
 #[derive(Debug, Clone)]
-pub struct Task {
-    system: System,
+pub struct ContextTask {
+    system: CenjuSystem,
     at: Processor,
 }
 
@@ -83,13 +86,13 @@ pub enum TaskError {
     BadArea,
 }
 
-impl System {
+impl CenjuSystem {
     /// Operating system: gives a context of a node to a new task, with a header queue of so many
     /// bytes. Its tables are empty, and no register set of the Sender holds its queue.
     ///
     /// # Errors
     /// [`TaskError::NoSuchNode`], [`TaskError::InUse`], [`TaskError::QueueSize`].
-    pub fn create_task(&self, at: Processor, queue_bytes: u64) -> Result<Task, TaskError> {
+    pub fn create_task(&self, at: Processor, queue_bytes: u64) -> Result<ContextTask, TaskError> {
         let Processor { node, cid } = at;
         let Some(interface) = self.0.nodes.get(node as usize) else {
             return Err(TaskError::NoSuchNode { node });
@@ -101,10 +104,10 @@ impl System {
         if contexts.contains_key(&cid) {
             return Err(TaskError::InUse { node, cid });
         }
-        contexts.insert(cid, Context::new(&self.0.sim, queue_bytes));
+        contexts.insert(cid, NodeContext::new(&self.0.sim, queue_bytes));
         drop(contexts);
         self.start_sets();
-        Ok(Task { system: self.clone(), at })
+        Ok(ContextTask { system: self.clone(), at })
     }
 
     /// Takes `count` pages of a node's memory that lie one after the other; gives the first.
@@ -138,7 +141,7 @@ impl System {
 }
 
 /// Calls of the operating system.
-impl Task {
+impl ContextTask {
     /// Where the task runs.
     pub fn processor(&self) -> Processor {
         self.at
@@ -204,7 +207,7 @@ impl Task {
         }
         let nodes = places.iter().map(|place| place.node).collect();
         let header = MulticastHeader { nodes, cid };
-        self.with(|context| Context::offset(&mut context.groups, header))
+        self.with(|context| NodeContext::offset(&mut context.groups, header))
             .ok_or(TaskError::TableFull)
     }
 
@@ -226,25 +229,26 @@ impl Task {
             }
         }
         drop(barriers);
-        self.with(|context| Context::offset(&mut context.syncs, sid)).ok_or(TaskError::TableFull)
+        self.with(|context| NodeContext::offset(&mut context.syncs, sid))
+            .ok_or(TaskError::TableFull)
     }
 
     /// Sets a message buffer or the log.
     ///
     /// # Errors
     /// [`TaskError::BadArea`].
-    pub fn set_buffer(&self, buffer: Buffer, area: Area) -> Result<(), TaskError> {
-        let unit = if buffer == Buffer::Log { LOG_BYTES } else { 8 };
+    pub fn set_buffer(&self, buffer: ReceiveBuffer, area: AddressArea) -> Result<(), TaskError> {
+        let unit = if buffer == ReceiveBuffer::Log { LOG_BYTES } else { 8 };
         if area.bytes == 0
             || !area.bytes.is_multiple_of(4 * unit)
             || !area.address.is_multiple_of(8)
-            || matches!(buffer, Buffer::Message(2..))
+            || matches!(buffer, ReceiveBuffer::Message(2..))
         {
             return Err(TaskError::BadArea);
         }
         self.with(|context| match buffer {
-            Buffer::Message(number) => context.message_buffers[usize::from(number)] = area,
-            Buffer::Log => context.log = area,
+            ReceiveBuffer::Message(number) => context.message_buffers[usize::from(number)] = area,
+            ReceiveBuffer::Log => context.log = area,
         });
         Ok(())
     }
@@ -277,7 +281,7 @@ impl Task {
         context.loaded = Some(set);
         let waiting = context.queue.len();
         drop(contexts);
-        (0..waiting).for_each(|_| interface.sets[set].admit(Order::Header(self.at.cid)));
+        (0..waiting).for_each(|_| interface.sets[set].admit(RegisterOrder::Header(self.at.cid)));
         Ok(())
     }
 
@@ -322,20 +326,20 @@ impl Task {
         Ok(Rc::clone(state.sync.get_or_init(|| made)))
     }
 
-    fn with<R>(&self, work: impl FnOnce(&mut Context) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut NodeContext) -> R) -> R {
         let done = self.system.0.with_context(self.at, |context, _, _| work(context));
         done.expect("a task's context stays")
     }
 }
 
 /// What a task does by itself.
-impl Task {
+impl ContextTask {
     /// Writes the task's own memory, through its page tables.
     ///
     /// # Errors
-    /// [`Fault`]; nothing is written then.
-    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let work = |context: &mut Context, memory: &mut _, page| {
+    /// [`AddressFault`]; nothing is written then.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), AddressFault> {
+        let work = |context: &mut NodeContext, memory: &mut _, page| {
             store(context, memory, page, address, bytes)
         };
         self.system.0.with_context(self.at, work).expect("a task's context stays")
@@ -344,10 +348,10 @@ impl Task {
     /// Reads the task's own memory.
     ///
     /// # Errors
-    /// [`Fault`].
-    pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, Fault> {
+    /// [`AddressFault`].
+    pub fn read(&self, address: u64, bytes: u64) -> Result<Vec<u8>, AddressFault> {
         let mut found = vec![0; bytes as usize];
-        let work = |context: &mut Context, memory: &mut _, page| {
+        let work = |context: &mut NodeContext, memory: &mut _, page| {
             fetch(context, memory, page, address, &mut found)
         };
         self.system.0.with_context(self.at, work).expect("a task's context stays")?;
@@ -357,8 +361,8 @@ impl Task {
     /// Reads a double word of the task's own memory.
     ///
     /// # Errors
-    /// [`Fault`].
-    pub fn word(&self, address: u64) -> Result<u64, Fault> {
+    /// [`AddressFault`].
+    pub fn word(&self, address: u64) -> Result<u64, AddressFault> {
         let bytes = self.read(address, 8)?;
         Ok(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
     }
@@ -384,7 +388,7 @@ impl Task {
                 Ok(None) => return,
                 Ok(Some(set)) => {
                     let interface = &state.nodes[self.at.node as usize];
-                    return interface.sets[set].admit(Order::Header(self.at.cid));
+                    return interface.sets[set].admit(RegisterOrder::Header(self.at.cid));
                 }
                 Err((room, seen)) => room.reaches(seen + 1).await,
             }
@@ -418,16 +422,16 @@ impl Task {
     /// A record of the log, by its number since the start.
     ///
     /// # Errors
-    /// [`Fault`].
-    pub fn record(&self, number: u64) -> Result<Option<Record>, Fault> {
+    /// [`AddressFault`].
+    pub fn record(&self, number: u64) -> Result<Option<LogRecord>, AddressFault> {
         let log = self.with(|context| context.log);
         let address = log.address + number * LOG_BYTES % log.bytes.max(1);
         let bytes = self.read(address, LOG_BYTES)?;
-        Ok(bytes.as_slice().try_into().ok().and_then(Record::decode))
+        Ok(bytes.as_slice().try_into().ok().and_then(LogRecord::decode))
     }
 
     /// Polls in cache until `over` says so. What the interface writes is the only reason to look.
-    pub async fn wait_until(&self, over: impl Fn(&Task) -> bool) {
+    pub async fn wait_until(&self, over: impl Fn(&ContextTask) -> bool) {
         let state = &self.system.0;
         loop {
             let (changed, seen) =
@@ -458,7 +462,7 @@ impl Task {
 }
 
 /// How a library sends data whose ends may lie at odd words (paper 003 §5.1.3).
-impl Task {
+impl ContextTask {
     /// Sends `bytes` bytes, a multiple of a word, between addresses that are multiples of a word:
     ///
     /// ```text
@@ -469,15 +473,20 @@ impl Task {
     /// ```
     ///
     /// # Errors
-    /// [`Fault`]: a word that is sent alone is in no page.
-    pub async fn put_words(&self, to: u16, span: Span) -> Result<(), Fault> {
+    /// [`AddressFault`]: a word that is sent alone is in no page.
+    pub async fn put_words(&self, to: u16, span: Span) -> Result<(), AddressFault> {
         let Span { mut source, mut destination, mut bytes } = span;
         if destination % 8 == 4 && bytes > 0 {
             self.put_word(to, source, destination).await?;
             (source, destination, bytes) = (source + 4, destination + 4, bytes - 4);
         }
-        self.send(&Header::write(Target::One(to), source, Place::Address(destination), bytes))
-            .await;
+        self.send(&Header::write(
+            PacketTarget::One(to),
+            source,
+            WriteDestination::Address(destination),
+            bytes,
+        ))
+        .await;
         if source % 8 == 4 {
             let page = self.system.0.costs.memory.page_bytes;
             let mut head = (source / page + 1) * page;
@@ -493,27 +502,32 @@ impl Task {
     /// library's own room; the destination must be a double word.
     ///
     /// # Errors
-    /// [`Fault`]: the data or the room is in no page.
-    pub async fn put_words_by_copy(&self, to: u16, span: Span, copy: u64) -> Result<(), Fault> {
+    /// [`AddressFault`]: the data or the room is in no page.
+    pub async fn put_words_by_copy(
+        &self,
+        to: u16,
+        span: Span,
+        copy: u64,
+    ) -> Result<(), AddressFault> {
         let data = self.read(span.source, span.bytes)?;
         self.write(copy, &data)?;
         let state = &self.system.0;
         state.sim.delay(state.costs.host.copy.time(span.bytes)).await;
-        let place = Place::Address(span.destination);
-        self.send(&Header::write(Target::One(to), copy, place, span.bytes)).await;
+        let place = WriteDestination::Address(span.destination);
+        self.send(&Header::write(PacketTarget::One(to), copy, place, span.bytes)).await;
         Ok(())
     }
 
     /// Sends one word in a header.
-    async fn put_word(&self, to: u16, source: u64, destination: u64) -> Result<(), Fault> {
+    async fn put_word(&self, to: u16, source: u64, destination: u64) -> Result<(), AddressFault> {
         let bytes = self.read(source, 4)?;
         let word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-        self.send(&Header::inline(Target::One(to), word, destination, 4)).await;
+        self.send(&Header::inline(PacketTarget::One(to), word, destination, 4)).await;
         Ok(())
     }
 
     /// Sends any operation to one processor.
-    pub async fn ask(&self, to: u16, operation: Operation) {
-        self.send(&Header::new(Target::One(to), operation)).await;
+    pub async fn ask(&self, to: u16, operation: ParcelOperation) {
+        self.send(&Header::new(PacketTarget::One(to), operation)).await;
     }
 }

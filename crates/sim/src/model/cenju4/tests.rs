@@ -18,22 +18,22 @@ pub(super) fn costs() -> Costs {
     *costs
 }
 
-fn system(simulation: &Simulation) -> System {
-    System::new(simulation, &costs(), Rc::new(Multistage::new(32)), 512)
+fn system(simulation: &Simulation) -> CenjuSystem {
+    CenjuSystem::new(simulation, &costs(), Rc::new(Multistage::new(32)), 512)
 }
 
 fn host(index: u32) -> TaskName {
     TaskName { kind: "host", index }
 }
 
-fn write(to: u32, source: u64, bytes: u64) -> Parcel {
+fn write(to: u32, source: u64, bytes: u64) -> CenjuParcel {
     let span = Span { source, destination: 0, bytes };
-    let (to, protocol) = (To::One(to), Protocol::Write(span));
-    Parcel { to, protocol, area: 0, optimise: true, dirty: true }
+    let (to, protocol) = (To::One(to), ParcelProtocol::Write(span));
+    CenjuParcel { to, protocol, area: 0, optimise: true, dirty: true }
 }
 
 /// The time until a parcel of node 0 is at node 1.
-fn time(parcel: Parcel) -> Time {
+fn time(parcel: CenjuParcel) -> Time {
     let simulation = Simulation::new(5);
     let system = system(&simulation);
     simulation.spawn(host(0), async move {
@@ -46,7 +46,7 @@ fn time(parcel: Parcel) -> Time {
 
 #[test]
 fn cj_13_inline_mode_saves_a_memory_access() {
-    let inline = time(Parcel { protocol: Protocol::Inline, ..write(1, 0, 8) });
+    let inline = time(CenjuParcel { protocol: ParcelProtocol::Inline, ..write(1, 0, 8) });
     let (eight, sixteen) = (time(write(1, 0, 8)), time(write(1, 0, 16)));
     assert!(inline < eight && eight < sixteen);
     let saved = (sixteen - inline).seconds();
@@ -57,9 +57,9 @@ fn cj_13_inline_mode_saves_a_memory_access() {
 fn cj_18_packets_take_125_ns_a_switch_multicasts_187_5() {
     let shape = Multistage::new(32);
     assert_eq!(shape.distance(0, 31), 4);
-    let one = time(Parcel { protocol: Protocol::Inline, ..write(1, 0, 8) });
+    let one = time(CenjuParcel { protocol: ParcelProtocol::Inline, ..write(1, 0, 8) });
     let all = To::All((0..32).collect());
-    let many = time(Parcel { protocol: Protocol::Inline, to: all, ..write(1, 0, 8) });
+    let many = time(CenjuParcel { protocol: ParcelProtocol::Inline, to: all, ..write(1, 0, 8) });
     // Each crossing of a link by a multicast packet has the switch's larger latency.
     let further = (many - one).picoseconds();
     assert!((3 * 62_500..=4 * 62_500).contains(&further), "{further}");
@@ -70,7 +70,7 @@ fn cj_20_throughput_follows_the_lines_of_a_packet() {
     let bytes = 1 << 17;
     let rate = |parcel| bytes as f64 / time(parcel).seconds();
     let aligned = rate(write(1, 0, bytes));
-    let plain = rate(Parcel { optimise: false, ..write(1, 8, bytes) });
+    let plain = rate(CenjuParcel { optimise: false, ..write(1, 8, bytes) });
     let optimised = rate(write(1, 8, bytes));
     assert!(aligned > optimised && optimised > plain, "{aligned} {optimised} {plain}");
     assert!(aligned < costs().network.link.as_bytes_per_second());
@@ -83,7 +83,9 @@ fn parcels_of_any_length_arrive_in_order() {
     let sim = simulation.clone();
     simulation.spawn(host(0), async move {
         system.post(0, write(1, 0, 4096)).await;
-        system.post(0, Parcel { area: 1, protocol: Protocol::Inline, ..write(1, 0, 8) }).await;
+        system
+            .post(0, CenjuParcel { area: 1, protocol: ParcelProtocol::Inline, ..write(1, 0, 8) })
+            .await;
         system.wait(1, 1, 1).await;
         let flagged = sim.now();
         system.wait(1, 0, 1).await;
@@ -98,7 +100,7 @@ fn word_behind_a_blocked_parcel(registers: u64) -> f64 {
     let simulation = Simulation::new(5);
     let mut costs = costs();
     costs.interface.registers = registers;
-    let system = System::new(&simulation, &costs, Rc::new(Multistage::new(32)), 512);
+    let system = CenjuSystem::new(&simulation, &costs, Rc::new(Multistage::new(32)), 512);
     for node in 2..32 {
         let system = system.clone();
         simulation.spawn(host(node), async move { system.post(node, write(1, 0, 1 << 14)).await });
@@ -107,7 +109,7 @@ fn word_behind_a_blocked_parcel(registers: u64) -> f64 {
     simulation.spawn(host(0), async move {
         sim.delay(Time::from_nanoseconds(100_000)).await;
         system.post(0, write(1, 0, 1 << 14)).await;
-        system.post(0, Parcel { protocol: Protocol::Inline, ..write(17, 0, 8) }).await;
+        system.post(0, CenjuParcel { protocol: ParcelProtocol::Inline, ..write(17, 0, 8) }).await;
         system.wait(17, 0, 1).await;
         sim.stop();
     });

@@ -4,7 +4,7 @@ use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
-use super::nia::{System, Tcw};
+use super::nia::{NiaSystem, Tcw};
 use crate::engine::Sim;
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 use crate::network::Network;
@@ -15,7 +15,7 @@ use crate::network::Network;
 /// Messages beyond the length of its queue of chains wait at the adaptor: a job bounds them.
 #[derive(Debug)]
 pub struct Adaptors {
-    system: System,
+    system: NiaSystem,
     host: HostCosts,
 }
 
@@ -23,7 +23,7 @@ impl Adaptors {
     /// Adaptors for all nodes of a network.
     pub fn new(sim: &Sim, costs: &super::Costs, network: Rc<Network>) -> Rc<Adaptors> {
         let host = HostCosts { send: costs.start, receive: costs.detect };
-        Rc::new(Adaptors { system: System::new(sim, costs, network), host })
+        Rc::new(Adaptors { system: NiaSystem::new(sim, costs, network), host })
     }
 }
 

@@ -10,7 +10,7 @@ mod nia;
 
 pub use carrier::Adaptors;
 pub use costs::Costs;
-pub use nia::{System, Tcw};
+pub use nia::{NiaSystem, Tcw};
 
 #[cfg(test)]
 mod tests;

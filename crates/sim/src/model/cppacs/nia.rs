@@ -37,7 +37,7 @@ const CHAINS: usize = 16;
 
 /// The adaptors of all nodes on their network.
 #[derive(Debug, Clone)]
-pub struct System(Rc<NiaState>);
+pub struct NiaSystem(Rc<NiaState>);
 
 struct NiaState {
     sim: Sim,
@@ -75,9 +75,9 @@ struct NiaMessage {
     packets: u64,
 }
 
-impl System {
+impl NiaSystem {
     /// Adaptors for all nodes of a network.
-    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> System {
+    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> NiaSystem {
         let nia = |_| Nia {
             chains: Mailbox::new(sim, CHAINS, "room for a chain, or a chain"),
             departed: Signal::new(sim, "a packet's tail to leave"),
@@ -95,7 +95,7 @@ impl System {
         });
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
-        let system = System(state);
+        let system = NiaSystem(state);
         for index in 0..network.nodes() {
             let unit = system.clone();
             let name = TaskName { kind: "adaptor", index };
@@ -120,7 +120,7 @@ impl System {
         *self.0.consignee.borrow_mut() = Some(consignee);
     }
 
-    /// Host: as [`System::start`], and waits until the chain has left.
+    /// Host: as [`NiaSystem::start`], and waits until the chain has left.
     pub async fn send(&self, node: Node, chain: Vec<Tcw>) {
         let sent = &self.0.nodes[node as usize].sent;
         let count = sent.count() + 1;

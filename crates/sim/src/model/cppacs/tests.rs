@@ -9,13 +9,13 @@ use crate::engine::{Simulation, TaskName};
 use crate::machine::{Interface, Machine};
 
 /// A machine, its costs, and the adaptors in a new simulation.
-fn system() -> (Simulation, System, Costs) {
+fn system() -> (Simulation, NiaSystem, Costs) {
     let text = include_str!("../../../../../machines/cp-pacs.toml");
     let machine = Machine::parse("cp-pacs", text).unwrap();
     let Interface::CpPacs(costs) = machine.interface.clone() else { panic!("another model") };
     let simulation = Simulation::new(4);
     let network = machine.network(&simulation);
-    let system = System::new(&simulation, &costs, network);
+    let system = NiaSystem::new(&simulation, &costs, network);
     (simulation, system, *costs)
 }
 

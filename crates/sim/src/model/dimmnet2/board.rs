@@ -16,10 +16,10 @@ use hikyaku_nic::fabric::{PostError, Rank, RemoteAddress};
 use hikyaku_nic::time::Time;
 
 use super::carrier::Expected;
-use super::costs::{Costs, Effect, Step, Unit};
+use super::costs::{ControllerUnit, Costs, MemoryEffect, Step};
 use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
 use crate::job::Consignee;
-use crate::model::landing::Landing;
+use crate::model::landing::LandingMemory;
 
 /// Most packets in flight to a board. The link's flow control is not modelled; the largest message
 /// of the experiments fits.
@@ -56,7 +56,7 @@ struct BoardState {
     sim: Sim,
     costs: Rc<Costs>,
     node: Rank,
-    memory: Landing,
+    memory: LandingMemory,
     /// Prefetch Unit: SO-DIMM to packets.
     sender: Server,
     cable: Server,
@@ -77,7 +77,7 @@ struct BoardState {
 }
 
 impl Board {
-    pub(super) fn new(sim: &Sim, costs: &Rc<Costs>, node: Rank, memory: Landing) -> Board {
+    pub(super) fn new(sim: &Sim, costs: &Rc<Costs>, node: Rank, memory: LandingMemory) -> Board {
         let board = Board(Rc::new(BoardState {
             sim: sim.clone(),
             costs: Rc::clone(costs),
@@ -176,8 +176,8 @@ impl Board {
     async fn take_headers(&self) {
         loop {
             let packet = self.0.arrived.receive().await;
-            for step in self.steps(packet.primitive, Unit::Receive) {
-                if step.effect != Effect::Publish {
+            for step in self.steps(packet.primitive, ControllerUnit::Receive) {
+                if step.effect != MemoryEffect::Publish {
                     self.0.receive.serve(self.span(step, 0)).await;
                     self.mark(step.what, self.0.sim.now());
                 }
@@ -191,14 +191,14 @@ impl Board {
         loop {
             let packet = self.0.parsed.receive().await;
             let bytes = packet.payload.len() as u64;
-            for step in self.steps(packet.primitive, Unit::Write) {
+            for step in self.steps(packet.primitive, ControllerUnit::Write) {
                 self.0.sim.delay(self.span(step, bytes)).await;
                 self.mark(step.what, self.0.sim.now());
                 // The check for room comes before the payload moves; no program reads the landed
                 // data before the status pointer moves.
                 let lands = match packet.primitive {
-                    Primitive::IndirectPush => Effect::Place,
-                    Primitive::Push(_) => Effect::Move,
+                    Primitive::IndirectPush => MemoryEffect::Place,
+                    Primitive::Push(_) => MemoryEffect::Move,
                 };
                 if step.effect == lands {
                     self.land(&packet).await;
@@ -212,8 +212,8 @@ impl Board {
     fn publish(&self, primitive: Primitive) {
         let state = &self.0;
         self.mark("D packet receive processing", state.sim.now());
-        for step in self.steps(primitive, Unit::Receive) {
-            if step.effect == Effect::Publish {
+        for step in self.steps(primitive, ControllerUnit::Receive) {
+            if step.effect == MemoryEffect::Publish {
                 let span = self.span(step, 0);
                 let done = state.receive.book(state.sim.now(), span) + span;
                 let (board, what) = (self.clone(), step.what);
@@ -260,7 +260,7 @@ impl Board {
     }
 
     /// The rows of one unit that a primitive has.
-    fn steps(&self, primitive: Primitive, unit: Unit) -> impl Iterator<Item = &Step> {
+    fn steps(&self, primitive: Primitive, unit: ControllerUnit) -> impl Iterator<Item = &Step> {
         let indirect = primitive == Primitive::IndirectPush;
         let steps = self.0.costs.interface.steps.iter();
         steps.filter(move |step| step.unit == unit && (indirect || !step.ipush_only))
@@ -270,7 +270,7 @@ impl Board {
     fn span(&self, step: &Step, bytes: u64) -> Time {
         let interface = &self.0.costs.interface;
         let further = match step.effect {
-            Effect::Move => interface.further_words(bytes),
+            MemoryEffect::Move => interface.further_words(bytes),
             _ => Time::ZERO,
         };
         interface.clocks(step.clocks) + further

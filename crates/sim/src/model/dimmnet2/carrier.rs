@@ -16,7 +16,7 @@ use super::board::{Board, Primitive};
 use super::costs::Costs;
 use crate::engine::Sim;
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
-use crate::model::landing::{Arrival, Landing, Sizes};
+use crate::model::landing::{Arrival, LandingMemory, Sizes};
 
 /// Bytes of each landing ring, in packets: the library empties it as packets arrive.
 const RING_PACKETS: u32 = 8;
@@ -44,7 +44,7 @@ impl Boards {
     pub fn new(sim: &Sim, costs: &Costs, nodes: u32) -> Rc<Boards> {
         let costs = Rc::new(costs.clone());
         let packet = costs.interface.packet_bytes as u32;
-        let memory = Landing::new(Sizes {
+        let memory = LandingMemory::new(Sizes {
             nodes,
             ring_bytes: RING_PACKETS * packet.next_power_of_two(),
             packet_bytes: packet,

@@ -1,14 +1,14 @@
 //! The costs of a DIMMnet-2 and of its host; the machine file states the source of each number.
 //! the machine file.
 
-use super::host::Window;
+use super::host::PrefetchWindow;
 use crate::machine::{MachineError, Section};
 use crate::model::costs::costs;
 use hikyaku_nic::time::Time;
 
 /// The unit of the controller that takes a step of the receive path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum ControllerUnit {
     /// Receive Controller: headers, tables, status.
     Receive,
     /// Write Unit: the ring's pointers, the SO-DIMM.
@@ -17,7 +17,7 @@ pub enum Unit {
 
 /// What a step does to memory; all others only take time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum MemoryEffect {
     /// Nothing.
     None,
     /// It decides that and where the packet lands, or waits for room.
@@ -33,7 +33,7 @@ pub enum Effect {
 /// One row of tables 2 and 3 of paper 000.
 pub struct Step {
     /// The unit that takes it.
-    pub unit: Unit,
+    pub unit: ControllerUnit,
     /// Its name in the tables.
     pub what: &'static str,
     /// Whether only IPUSH has this step.
@@ -41,44 +41,53 @@ pub struct Step {
     /// Clocks.
     pub clocks: u64,
     /// Its effect besides taking time.
-    pub effect: Effect,
+    pub effect: MemoryEffect,
 }
 
 /// A row without its clocks.
-struct Row {
-    unit: Unit,
+struct UntimedRow {
+    unit: ControllerUnit,
     key: &'static str,
     what: &'static str,
     ipush_only: bool,
-    effect: Effect,
+    effect: MemoryEffect,
 }
 
-const fn row(unit: Unit, key: &'static str, what: &'static str) -> Row {
-    Row { unit, key, what, ipush_only: false, effect: Effect::None }
+const fn row(unit: ControllerUnit, key: &'static str, what: &'static str) -> UntimedRow {
+    UntimedRow { unit, key, what, ipush_only: false, effect: MemoryEffect::None }
 }
 
-const fn only_ipush(key: &'static str, what: &'static str) -> Row {
-    Row { ipush_only: true, ..row(Unit::Write, key, what) }
+const fn only_ipush(key: &'static str, what: &'static str) -> UntimedRow {
+    UntimedRow { ipush_only: true, ..row(ControllerUnit::Write, key, what) }
 }
 
 /// The rows in order.
-const ROWS: [Row; 16] = [
-    row(Unit::Receive, "detect", "detect arrival at SWIF"),
-    row(Unit::Receive, "read_header", "request header read from SWIF"),
-    row(Unit::Receive, "first_header", "receive first header"),
-    row(Unit::Receive, "second_header", "receive second header"),
-    row(Unit::Receive, "parse", "parse first header, start Write Unit"),
+const ROWS: [UntimedRow; 16] = [
+    row(ControllerUnit::Receive, "detect", "detect arrival at SWIF"),
+    row(ControllerUnit::Receive, "read_header", "request header read from SWIF"),
+    row(ControllerUnit::Receive, "first_header", "receive first header"),
+    row(ControllerUnit::Receive, "second_header", "receive second header"),
+    row(ControllerUnit::Receive, "parse", "parse first header, start Write Unit"),
     only_ipush("pointers", "get head and tail from LLCM"),
     only_ipush("area_start", "compute start of receive area"),
     only_ipush("area_end", "compute end of receive area"),
-    Row { effect: Effect::Place, ..only_ipush("judge", "judge whether there is free space") },
-    row(Unit::Write, "address", "compute size and address for SO-DIMM"),
-    row(Unit::Write, "read_payload", "request payload read from SWIF"),
-    row(Unit::Write, "payload", "receive payload from SWIF"),
-    row(Unit::Write, "request", "request SO-DIMM write right"),
-    row(Unit::Write, "grant", "obtain SO-DIMM write right"),
-    Row { effect: Effect::Move, ..row(Unit::Write, "write", "write data to SO-DIMM") },
-    Row { effect: Effect::Publish, ..row(Unit::Receive, "status", "write packet receive status") },
+    UntimedRow {
+        effect: MemoryEffect::Place,
+        ..only_ipush("judge", "judge whether there is free space")
+    },
+    row(ControllerUnit::Write, "address", "compute size and address for SO-DIMM"),
+    row(ControllerUnit::Write, "read_payload", "request payload read from SWIF"),
+    row(ControllerUnit::Write, "payload", "receive payload from SWIF"),
+    row(ControllerUnit::Write, "request", "request SO-DIMM write right"),
+    row(ControllerUnit::Write, "grant", "obtain SO-DIMM write right"),
+    UntimedRow {
+        effect: MemoryEffect::Move,
+        ..row(ControllerUnit::Write, "write", "write data to SO-DIMM")
+    },
+    UntimedRow {
+        effect: MemoryEffect::Publish,
+        ..row(ControllerUnit::Receive, "status", "write packet receive status")
+    },
 ];
 
 costs! {
@@ -161,7 +170,7 @@ impl Costs {
         while left > 0 {
             let part = left.min(interface.window_bytes);
             let moved = interface.read_out + interface.further_words(part) + interface.head_update;
-            let copied = host.copy_time(part, Window::WriteBack);
+            let copied = host.copy_time(part, PrefetchWindow::WriteBack);
             time = time + host.issue_read_out + moved + host.access + copied;
             left -= part;
         }
@@ -185,13 +194,13 @@ impl Host {
     /// Rows K and L. The prefetch instruction fills one way of the cache, directly mapped, so of a
     /// larger window the lines that came first are gone when they are read; a load that misses
     /// goes to the board like an uncached one.
-    pub(super) fn copy_time(&self, bytes: u64, window: Window) -> Time {
+    pub(super) fn copy_time(&self, bytes: u64, window: PrefetchWindow) -> Time {
         let host = self;
         let lines = bytes.div_ceil(host.line_bytes);
         let loads = bytes.div_ceil(host.load_bytes);
         let (lost, kept) = match window {
-            Window::Uncached => return times(host.access, loads),
-            Window::WriteBack => {
+            PrefetchWindow::Uncached => return times(host.access, loads),
+            PrefetchWindow::WriteBack => {
                 let room = host.prefetch_bytes / host.line_bytes;
                 (lines.saturating_sub(room), lines.min(room))
             }
@@ -204,8 +213,8 @@ impl Host {
 /// The rows of tables 2 and 3, from `[interface.receive]`.
 fn steps(section: &Section<'_>) -> Result<Vec<Step>, MachineError> {
     let receive = section.section("receive")?;
-    let step = |row: &Row| {
-        let Row { unit, key, what, ipush_only, effect } = *row;
+    let step = |row: &UntimedRow| {
+        let UntimedRow { unit, key, what, ipush_only, effect } = *row;
         Ok(Step { unit, what, ipush_only, effect, clocks: receive.count(key)? })
     };
     let steps = ROWS.iter().map(step).collect();

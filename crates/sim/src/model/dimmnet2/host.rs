@@ -15,11 +15,11 @@ use hikyaku_nic::time::Time;
 use super::board::{Board, Primitive};
 use super::costs::Costs;
 use crate::engine::{Random, Sim};
-use crate::model::landing::{Arrival, Landing};
+use crate::model::landing::{Arrival, LandingMemory};
 
 /// How the Prefetch Window is mapped (table 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Window {
+pub enum PrefetchWindow {
     /// Cached: lines are flushed, prefetched, and then read.
     WriteBack,
     /// Not cached: every load goes to the board.
@@ -32,7 +32,7 @@ pub struct Host {
     sim: Sim,
     costs: Rc<Costs>,
     node: Rank,
-    memory: Landing,
+    memory: LandingMemory,
     board: Board,
     random: Rc<RefCell<Random>>,
 }
@@ -42,7 +42,7 @@ impl Host {
         sim: &Sim,
         costs: &Rc<Costs>,
         node: Rank,
-        memory: Landing,
+        memory: LandingMemory,
         board: Board,
     ) -> Host {
         let random = Rc::new(RefCell::new(sim.random(u64::from(node))));
@@ -60,7 +60,7 @@ impl Host {
     }
 
     /// Memory registered for puts.
-    pub fn memory(&self) -> &Landing {
+    pub fn memory(&self) -> &LandingMemory {
         &self.memory
     }
 
@@ -97,7 +97,7 @@ impl Host {
 
     /// Moves `bytes` from SO-DIMM into the Prefetch Window and copies them to main memory (rows H
     /// to L, and the time that table 7 leaves unexplained).
-    pub async fn read_out(&self, bytes: u64, indirect: bool, window: Window) {
+    pub async fn read_out(&self, bytes: u64, indirect: bool, window: PrefetchWindow) {
         let (interface, host) = (&self.costs.interface, &self.costs.host);
         let mut left = bytes;
         while left > 0 {

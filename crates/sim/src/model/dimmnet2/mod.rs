@@ -19,16 +19,16 @@ mod host;
 
 pub use board::{Board, Primitive, Steps};
 pub use carrier::{Boards, MOST_NODES};
-pub use costs::{Costs, Effect, Host as HostCosts, Interface, Step, Unit};
-pub use host::{Host, Window};
+pub use costs::{ControllerUnit, Costs, Host as HostCosts, Interface, MemoryEffect, Step};
+pub use host::{Host, PrefetchWindow};
 
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::FullPolicy;
-use hikyaku_nic::segment::LayoutError;
+use hikyaku_nic::segment::SegmentLayoutError;
 
 use crate::engine::Sim;
-use crate::model::landing::{Landing, Sizes};
+use crate::model::landing::{LandingMemory, Sizes};
 
 /// Least records of a status ring: those of the largest message, packet by packet, while its
 /// receiver waits for the last of them.
@@ -38,9 +38,9 @@ const RECORDS: u32 = 2048;
 ///
 /// # Errors
 /// `ring_bytes` is not a valid ring size.
-pub fn pair(sim: &Sim, costs: &Costs, ring_bytes: u32) -> Result<[Host; 2], LayoutError> {
+pub fn pair(sim: &Sim, costs: &Costs, ring_bytes: u32) -> Result<[Host; 2], SegmentLayoutError> {
     let costs = Rc::new(costs.clone());
-    let memory = Landing::new(Sizes {
+    let memory = LandingMemory::new(Sizes {
         nodes: 2,
         ring_bytes,
         packet_bytes: costs.interface.packet_bytes as u32,

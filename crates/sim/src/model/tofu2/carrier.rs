@@ -7,8 +7,8 @@ use std::rc::{Rc, Weak};
 use hikyaku_nic::time::Time;
 
 use super::costs::Costs;
-use super::node::System;
-use super::queue::{Command, QueueAddress};
+use super::node::TofuSystem;
+use super::queue::{DescriptorCommand, TofuQueueAddress};
 use crate::engine::Sim;
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 use crate::network::Network;
@@ -23,19 +23,19 @@ const SLOTS: u32 = 256;
 /// same engine, so that they stay in order; those to different nodes are spread over the engines.
 #[derive(Debug)]
 pub struct Engines {
-    system: System,
+    system: TofuSystem,
     nodes: u32,
     engines: u32,
     host: HostCosts,
     /// By queue: messages whose descriptors found no room yet.
-    waiting: Vec<RefCell<VecDeque<Command>>>,
+    waiting: Vec<RefCell<VecDeque<DescriptorCommand>>>,
 }
 
 impl Engines {
     /// Interfaces at all nodes of a network.
     pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> Rc<Engines> {
         let (nodes, engines) = (network.nodes(), costs.engines as u32);
-        let system = System::new(sim, costs, network);
+        let system = TofuSystem::new(sim, costs, network);
         for queue in 0..nodes * engines {
             let opened = system.open(queue / engines, queue % engines, SLOTS, None);
             opened.expect("an engine has at least one queue");
@@ -54,12 +54,12 @@ impl Engines {
     }
 
     /// The queue of a node for messages with another node.
-    fn queue(&self, node: Node, other: Node) -> QueueAddress {
+    fn queue(&self, node: Node, other: Node) -> TofuQueueAddress {
         self.system.first_queue(node, other % self.engines)
     }
 
     /// Moves waiting commands into the queue, as far as there is room.
-    fn feed(&self, at: QueueAddress) {
+    fn feed(&self, at: TofuQueueAddress) {
         let engine = self.system.engine_number(at);
         let mut waiting = self.waiting[(at.node * self.engines + engine) as usize].borrow_mut();
         while let Some(command) = waiting.front() {
@@ -88,7 +88,7 @@ impl Carrier for Engines {
         let Parcel { source, destination, bytes, token } = parcel;
         let (from, to) = (self.queue(source, destination), self.queue(destination, source));
         let engine = self.system.engine_number(from);
-        let command = Command::Message { to, bytes, token };
+        let command = DescriptorCommand::Message { to, bytes, token };
         self.waiting[(source * self.engines + engine) as usize].borrow_mut().push_back(command);
         self.feed(from);
         None

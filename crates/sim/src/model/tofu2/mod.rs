@@ -12,8 +12,8 @@ mod queue;
 
 pub use carrier::Engines;
 pub use costs::Costs;
-pub use node::{NoQueue, System};
-pub use queue::{Command, QueueAddress};
+pub use node::{NoQueue, TofuSystem};
+pub use queue::{DescriptorCommand, TofuQueueAddress};
 
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ use hikyaku_nic::time::Time;
 use thiserror::Error;
 
 use super::costs::Costs;
-use super::queue::{Command, EngineQueue, QueueAddress};
+use super::queue::{DescriptorCommand, EngineQueue, TofuQueueAddress};
 use crate::engine::{Server, Signal, Sim, TaskName};
 use crate::job::Consignee;
 use crate::network::{Listener, Network, Packet};
@@ -43,7 +43,7 @@ pub struct NoQueue {
 
 /// The interfaces of all nodes.
 #[derive(Debug, Clone)]
-pub struct System(Rc<TofuState>);
+pub struct TofuSystem(Rc<TofuState>);
 
 struct TofuState {
     sim: Sim,
@@ -56,7 +56,7 @@ struct TofuState {
     /// The job whose messages these are.
     consignee: RefCell<Option<Weak<dyn Consignee>>>,
     /// Called when a message of a job has left a queue.
-    completed: OnceCell<Box<dyn Fn(QueueAddress)>>,
+    completed: OnceCell<Box<dyn Fn(TofuQueueAddress)>>,
     this: Weak<TofuState>,
 }
 
@@ -85,7 +85,7 @@ struct TofuEngine {
 struct PutPacket {
     /// The engine that sends it.
     engine: u32,
-    to: QueueAddress,
+    to: TofuQueueAddress,
     bytes: u64,
     /// The effect of its arrival, if it ends the put.
     end: Option<PutEnd>,
@@ -100,9 +100,9 @@ enum PutEnd {
     Message { token: u64 },
 }
 
-impl System {
+impl TofuSystem {
     /// The interfaces of all nodes of a network, whose listener they become.
-    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> System {
+    pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> TofuSystem {
         let engine = |_| TofuEngine {
             queues: RefCell::default(),
             turn: Cell::new(0),
@@ -125,7 +125,7 @@ impl System {
         });
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
-        let system = System(state);
+        let system = TofuSystem(state);
         for index in 0..count {
             let unit = system.clone();
             let name = TaskName { kind: "send DMA", index };
@@ -144,7 +144,7 @@ impl System {
         engine: u32,
         slots: u32,
         session: Option<u32>,
-    ) -> Result<QueueAddress, NoQueue> {
+    ) -> Result<TofuQueueAddress, NoQueue> {
         let TofuState { sim, costs, .. } = &*self.0;
         let mut queues = self.engine(node, engine).queues.borrow_mut();
         if queues.len() as u64 >= costs.queues {
@@ -153,14 +153,14 @@ impl System {
         let signals = ["a completion", "an event"].map(|what| Signal::new(sim, what));
         let queue = engine * costs.queues as u32 + queues.len() as u32;
         queues.push(Rc::new(EngineQueue::new(slots, session, signals)));
-        Ok(QueueAddress { node, queue })
+        Ok(TofuQueueAddress { node, queue })
     }
 
     /// Host: writes a chain of commands and rings the doorbell.
     ///
     /// # Panics
     /// The queue has no room: the program starts again before its wait.
-    pub async fn start(&self, at: QueueAddress, chain: &[Command]) {
+    pub async fn start(&self, at: TofuQueueAddress, chain: &[DescriptorCommand]) {
         let TofuState { sim, costs, .. } = &*self.0;
         for _ in chain {
             sim.delay(costs.describe).await;
@@ -172,7 +172,7 @@ impl System {
 
     /// Host: waits until the queue has completed this many commands and received this many events
     /// altogether.
-    pub async fn wait(&self, at: QueueAddress, completions: u64, events: u64) {
+    pub async fn wait(&self, at: TofuQueueAddress, completions: u64, events: u64) {
         let queue = self.queue(at);
         queue.completions.reaches(completions).await;
         queue.events.reaches(events).await;
@@ -190,22 +190,22 @@ impl System {
     }
 
     /// Sets the callback for a job's message that has left a queue; once.
-    pub(super) fn on_completion(&self, call: impl Fn(QueueAddress) + 'static) {
+    pub(super) fn on_completion(&self, call: impl Fn(TofuQueueAddress) + 'static) {
         let _ = self.0.completed.set(Box::new(call));
     }
 
     /// The first queue of an engine.
-    pub(super) fn first_queue(&self, node: Node, engine: u32) -> QueueAddress {
-        QueueAddress { node, queue: engine * self.0.costs.queues as u32 }
+    pub(super) fn first_queue(&self, node: Node, engine: u32) -> TofuQueueAddress {
+        TofuQueueAddress { node, queue: engine * self.0.costs.queues as u32 }
     }
 
     /// The engine that runs a queue.
-    pub(super) fn engine_number(&self, at: QueueAddress) -> u32 {
+    pub(super) fn engine_number(&self, at: TofuQueueAddress) -> u32 {
         at.queue / self.0.costs.queues as u32
     }
 
     /// Writes a command without the host's time and rings; `false` if the queue has no room.
-    pub(super) fn write(&self, at: QueueAddress, command: Command) -> bool {
+    pub(super) fn write(&self, at: TofuQueueAddress, command: DescriptorCommand) -> bool {
         let written = self.queue(at).write(&[command]).is_ok();
         if written {
             self.engine_of(at).bell.raise();
@@ -224,7 +224,7 @@ impl System {
                 Some((queue, command)) => {
                     self.execute(index, node, command).await;
                     queue.complete();
-                    if let Command::Message { token, .. } = command {
+                    if let DescriptorCommand::Message { token, .. } = command {
                         self.departed(index, token);
                     }
                 }
@@ -233,15 +233,15 @@ impl System {
     }
 
     /// One command, until the engine is free for the next.
-    async fn execute(&self, engine: u32, node: Node, command: Command) {
+    async fn execute(&self, engine: u32, node: Node, command: DescriptorCommand) {
         let TofuState { sim, costs, .. } = &*self.0;
         sim.delay(costs.fetch).await;
         match command {
-            Command::Nop => sim.delay(costs.nop).await,
-            Command::Put { to, bytes, release, notify } => {
+            DescriptorCommand::Nop => sim.delay(costs.nop).await,
+            DescriptorCommand::Put { to, bytes, release, notify } => {
                 self.put((engine, node), to, bytes, PutEnd::Put { release, notify }).await;
             }
-            Command::Message { to, bytes, token } => {
+            DescriptorCommand::Message { to, bytes, token } => {
                 self.put((engine, node), to, bytes, PutEnd::Message { token }).await;
             }
         }
@@ -249,7 +249,13 @@ impl System {
 
     /// Sends packet by packet, until the engine has read the last byte. It goes on reading while
     /// the router takes its packets. A put to the node itself loops back inside.
-    async fn put(&self, (engine, node): (u32, Node), to: QueueAddress, bytes: u64, end: PutEnd) {
+    async fn put(
+        &self,
+        (engine, node): (u32, Node),
+        to: TofuQueueAddress,
+        bytes: u64,
+        end: PutEnd,
+    ) {
         let TofuState { sim, costs, engines, .. } = &*self.0;
         let TofuEngine { injected, departed, .. } = &engines[engine as usize];
         let mut left = bytes;
@@ -300,7 +306,7 @@ impl System {
     }
 
     /// The receive DMA has written a whole put.
-    fn land(&self, to: QueueAddress, end: PutEnd) {
+    fn land(&self, to: TofuQueueAddress, end: PutEnd) {
         let (release, notify) = match end {
             PutEnd::Put { release, notify } => (release, notify),
             PutEnd::Message { token } => {
@@ -324,11 +330,11 @@ impl System {
         &self.0.engines[(node * self.0.costs.engines as u32 + engine) as usize]
     }
 
-    fn engine_of(&self, at: QueueAddress) -> &TofuEngine {
+    fn engine_of(&self, at: TofuQueueAddress) -> &TofuEngine {
         self.engine(at.node, at.queue / self.0.costs.queues as u32)
     }
 
-    fn queue(&self, at: QueueAddress) -> Rc<EngineQueue> {
+    fn queue(&self, at: TofuQueueAddress) -> Rc<EngineQueue> {
         let queues = self.engine_of(at).queues.borrow();
         Rc::clone(&queues[(at.queue as usize) % self.0.costs.queues as usize])
     }
@@ -339,7 +345,7 @@ impl TofuState {
     fn receive(&self, flight: PutPacket, head: Time) {
         let PutPacket { to, bytes, end, .. } = flight;
         let span = self.costs.rate.time(bytes);
-        let Some(system) = self.this.upgrade().map(System) else { return };
+        let Some(system) = self.this.upgrade().map(TofuSystem) else { return };
         let start = system.engine_of(to).receive.book(head, span);
         if let Some(end) = end {
             self.sim.at(start + span + self.costs.land, move |_| system.land(to, end));
@@ -368,7 +374,7 @@ impl Listener for TofuState {
 
 impl TofuEngine {
     /// The next command that may run, taking the queues in turn.
-    fn next(&self) -> Option<(Rc<EngineQueue>, Command)> {
+    fn next(&self) -> Option<(Rc<EngineQueue>, DescriptorCommand)> {
         let queues = self.queues.borrow();
         for step in 0..queues.len() {
             let index = (self.turn.get() + step) % queues.len();

@@ -10,7 +10,7 @@ use crate::topology::Node;
 
 /// The address of a node's queue, the target of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct QueueAddress {
+pub struct TofuQueueAddress {
     /// The node.
     pub node: Node,
     /// The number on that node, `engine × queues of an engine + queue`.
@@ -19,13 +19,13 @@ pub struct QueueAddress {
 
 /// The command of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum DescriptorCommand {
     /// Nothing (RDMA NOP).
     Nop,
     /// Write `bytes` to another node's memory (RDMA Put).
     Put {
         /// The queue whose engine receives it, the sender's own included.
-        to: QueueAddress,
+        to: TofuQueueAddress,
         /// Payload.
         bytes: u64,
         /// The slots by which the addressed queue's scheduling pointer advances (SPS field).
@@ -37,7 +37,7 @@ pub enum Command {
     /// event).
     Message {
         /// The queue whose engine receives it.
-        to: QueueAddress,
+        to: TofuQueueAddress,
         /// Payload.
         bytes: u64,
         /// The job's number for it.
@@ -50,17 +50,17 @@ const MESSAGE: u64 = 2;
 const KIND: u64 = 0xFF;
 const NOTIFY: u64 = 1 << 8;
 
-impl Command {
+impl DescriptorCommand {
     /// The words of a descriptor: kind and flags with the node above, queue, bytes, release.
     fn encode(self) -> Descriptor {
         let mut words = Descriptor::default();
         let (kind, to, bytes, last) = match self {
-            Command::Nop => return words,
-            Command::Put { to, bytes, release, notify } => {
+            DescriptorCommand::Nop => return words,
+            DescriptorCommand::Put { to, bytes, release, notify } => {
                 let notify = if notify { NOTIFY } else { 0 };
                 (notify | PUT, to, bytes, u64::from(release))
             }
-            Command::Message { to, bytes, token } => (MESSAGE, to, bytes, token),
+            DescriptorCommand::Message { to, bytes, token } => (MESSAGE, to, bytes, token),
         };
         words.0[0] = u64::from(to.node) << 32 | kind;
         words.0[1] = u64::from(to.queue);
@@ -69,16 +69,16 @@ impl Command {
         words
     }
 
-    fn decode(Descriptor(words): Descriptor) -> Command {
-        let to = QueueAddress { node: (words[0] >> 32) as Node, queue: words[1] as u32 };
+    fn decode(Descriptor(words): Descriptor) -> DescriptorCommand {
+        let to = TofuQueueAddress { node: (words[0] >> 32) as Node, queue: words[1] as u32 };
         let bytes = words[2];
         match words[0] & KIND {
             PUT => {
                 let (release, notify) = (words[3] as u32, words[0] & NOTIFY != 0);
-                Command::Put { to, bytes, release, notify }
+                DescriptorCommand::Put { to, bytes, release, notify }
             }
-            MESSAGE => Command::Message { to, bytes, token: words[3] },
-            _ => Command::Nop,
+            MESSAGE => DescriptorCommand::Message { to, bytes, token: words[3] },
+            _ => DescriptorCommand::Nop,
         }
     }
 }
@@ -112,14 +112,14 @@ impl EngineQueue {
     }
 
     /// Writes a chain of descriptors and moves the write pointer once.
-    pub(super) fn write(&self, chain: &[Command]) -> Result<(), QueueFull> {
+    pub(super) fn write(&self, chain: &[DescriptorCommand]) -> Result<(), QueueFull> {
         let descriptors: Vec<Descriptor> = chain.iter().map(|command| command.encode()).collect();
         self.toq().write(&descriptors)
     }
 
     /// The command at the read pointer, if it may run.
-    pub(super) fn next(&self) -> Option<Command> {
-        self.toq().next().map(Command::decode)
+    pub(super) fn next(&self) -> Option<DescriptorCommand> {
+        self.toq().next().map(DescriptorCommand::decode)
     }
 
     /// Moves the read pointer over the command that has run, and signals that.
@@ -143,11 +143,13 @@ mod tests {
 
     #[test]
     fn a_descriptor_gives_back_its_command() {
-        let to = QueueAddress { node: 35, queue: 47 };
-        let put = |bytes, release, notify| Command::Put { to, bytes, release, notify };
-        let message = Command::Message { to, bytes: 8, token: 1 << 40 };
-        for command in [Command::Nop, put(0, 0, false), put(u64::MAX, u32::MAX, true), message] {
-            assert_eq!(Command::decode(command.encode()), command);
+        let to = TofuQueueAddress { node: 35, queue: 47 };
+        let put = |bytes, release, notify| DescriptorCommand::Put { to, bytes, release, notify };
+        let message = DescriptorCommand::Message { to, bytes: 8, token: 1 << 40 };
+        for command in
+            [DescriptorCommand::Nop, put(0, 0, false), put(u64::MAX, u32::MAX, true), message]
+        {
+            assert_eq!(DescriptorCommand::decode(command.encode()), command);
         }
     }
 }

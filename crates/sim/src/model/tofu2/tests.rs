@@ -22,16 +22,16 @@ fn costs() -> Costs {
 }
 
 /// 3 x 1 x 1 cells: nodes 0, 1 and 2 are neighbours along X.
-fn system(simulation: &Simulation) -> System {
-    System::new(simulation, &costs(), machine().network(simulation))
+fn system(simulation: &Simulation) -> TofuSystem {
+    TofuSystem::new(simulation, &costs(), machine().network(simulation))
 }
 
 fn host() -> TaskName {
     TaskName { kind: "host", index: 0 }
 }
 
-fn put(to: QueueAddress, bytes: u64, release: u32) -> Command {
-    Command::Put { to, bytes, release, notify: true }
+fn put(to: TofuQueueAddress, bytes: u64, release: u32) -> DescriptorCommand {
+    DescriptorCommand::Put { to, bytes, release, notify: true }
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn packets_do_not_slow_a_put() {
     let time = |packet_bytes| {
         let simulation = Simulation::new(0);
         let costs = Costs { packet_bytes, ..costs() };
-        let system = System::new(&simulation, &costs, machine().network(&simulation));
+        let system = TofuSystem::new(&simulation, &costs, machine().network(&simulation));
         let (from, to) = (system.open(0, 0, 4, None).unwrap(), system.open(4, 0, 4, None).unwrap());
         simulation.spawn(host(), async move {
             system.start(from, &[put(to, 100_000, 0)]).await;
@@ -142,7 +142,12 @@ fn tf_22_nops_send_nothing_puts_to_oneself_release() {
     let ended = Rc::new(Cell::new(false));
     let flag = Rc::clone(&ended);
     simulation.spawn(host(), async move {
-        let chain = [Command::Nop, put(own, 0, 2), Command::Nop, Command::Nop];
+        let chain = [
+            DescriptorCommand::Nop,
+            put(own, 0, 2),
+            DescriptorCommand::Nop,
+            DescriptorCommand::Nop,
+        ];
         system.start(own, &chain).await;
         system.wait(own, 4, 1).await;
         flag.set(true);
@@ -157,7 +162,7 @@ fn an_unreleased_session_is_a_named_deadlock() {
     let system = system(&simulation);
     let session = system.open(0, 0, 4, Some(0)).unwrap();
     simulation.spawn(host(), async move {
-        system.start(session, &[Command::Nop]).await;
+        system.start(session, &[DescriptorCommand::Nop]).await;
         system.wait(session, 1, 0).await;
     });
     let error = simulation.run().unwrap_err().to_string();

@@ -28,15 +28,15 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 
 use self::flight::{Copy, CopyPlace, Flight, LinkRequest, PacketPath};
-use super::timing::{Timing, Wiring};
-use super::{Agenda, NetworkModel, NoMulticast, Outcome, Packet};
+use super::timing::{NetworkWiring, Timing};
+use super::{Agenda, NetworkModel, NetworkOutcome, NoMulticast, Packet};
 use crate::slab::{NONE, Slab};
 use crate::topology::{Channel, Link, Node, Topology, Vertex};
 
 /// A network of buffers.
 #[derive(Debug)]
 pub struct CutThrough {
-    wiring: Wiring,
+    wiring: NetworkWiring,
     buffers: Vec<ChannelBuffer>,
     links: Vec<LinkState>,
     busy: Vec<Time>,
@@ -80,7 +80,7 @@ const DELIVERED: u32 = 2;
 impl CutThrough {
     /// A network of this shape with these costs.
     pub fn new(topology: Rc<dyn Topology>, timing: &Timing) -> CutThrough {
-        let wiring = Wiring::new(topology, timing);
+        let wiring = NetworkWiring::new(topology, timing);
         let (used, size) = (0, 0);
         let empty =
             ChannelBuffer { used, size, first: NONE, last: NONE, door: false, closed: false };
@@ -284,7 +284,7 @@ impl CutThrough {
     fn leave(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let Some(Copy { flight, channel, behind, .. }) = self.copies.remove(key) else { return };
         if channel == NONE {
-            agenda.report(Outcome::Departed(self.flights[flight].packet));
+            agenda.report(NetworkOutcome::Departed(self.flights[flight].packet));
             return self.land(flight);
         }
         let buffer = &mut self.buffers[channel as usize];
@@ -310,7 +310,7 @@ impl CutThrough {
         {
             packet.destination = node;
         }
-        agenda.report(Outcome::Delivered(packet));
+        agenda.report(NetworkOutcome::Delivered(packet));
         self.land(flight);
     }
 
