@@ -20,7 +20,7 @@ CRATES :=
 DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny 2>/dev/null),$(TARGET)/tools/bin/cargo-deny)
 
-# The same of the program that makes mutants.
+# The same of the program that lists mutants.
 MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
@@ -108,7 +108,7 @@ soak: ## run the soak test for DURATION seconds (default: an hour)
 	HIKYAKU_SOAK_SECONDS=$(DURATION) \
 		cargo test --locked --release -p hikyaku-jobs --test soak -- --nocapture
 
-mutants: $(MUTANTS) ## change the code in one place at a time and see whether tests notice
+mutants: $(MUTANTS) ## change the code in one place at a time and see whether tests notice (an hour)
 	PATH="$(abspath $(TARGET)/tools/bin):$$PATH" \
 		cargo xtask mutants --share $(SHARE) --seed $(SEED) $(CRATES)
 

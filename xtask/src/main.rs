@@ -20,9 +20,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
            write into docs/checklist.md which test shows which number of the papers
   measure [FOLDER]
            print how large this tree or the one at FOLDER is: lines, files, names, circles
-  mutants [--again] [--share N] [--seed N] [CRATE...]
+  mutants [--again] [--share N] [--seed N] [--seconds N] [--patience N] [CRATE...]
            run one in N (10) of the mutants of the crates, by a seeded choice;
-           --again: survivors of earlier runs too";
+           --again: survivors of earlier runs too; --seconds: how long the tests of a mutant
+           take together (60); --patience: how many times as long a test may take (4)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! A copy of the tree that cargo-mutants may change: the tree itself belongs to whoever edits it.
+//! A copy of the tree that mutants may change: the tree itself belongs to whoever edits it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -5,6 +5,7 @@
 //! among those of a larger one that divides it: 1 in 40 is part of 1 in 10.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Deserialize;
 
@@ -13,11 +14,66 @@ use serde::Deserialize;
 pub struct Mutant {
     /// File from the root of the workspace.
     pub file: String,
-    /// `file:line:column: text`, the name by which cargo-mutants is asked for it.
+    /// `file:line:column: text`, as cargo-mutants writes it.
     pub name: String,
+    /// What kind of change it is.
+    pub genre: Genre,
+    /// What is replaced.
+    pub span: Span,
+    /// What stands there instead.
+    pub replacement: String,
+}
+
+/// What a mutant changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Genre {
+    /// What a function returns.
+    FnValue,
+    /// An operator between two values.
+    BinaryOperator,
+    /// An operator before a value.
+    UnaryOperator,
+    /// An arm of a match is deleted.
+    MatchArm,
+    /// The guard of an arm becomes true or false.
+    MatchArmGuard,
+    /// A field is deleted and has the value of the base.
+    StructField,
+    /// What this version of cargo-mutants does not know: it is not switched.
+    #[serde(other)]
+    Other,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Span {
+    /// The first character.
+    pub start: Point,
+    /// The first one behind.
+    pub end: Point,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Point {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
 }
 
 impl Mutant {
+    /// The bytes of its file that it replaces; `source` is the file's text.
+    pub(super) fn bytes(&self, source: &str) -> Range<usize> {
+        let at = |point: &Point| {
+            let before: usize =
+                source.split_inclusive('\n').take(point.line - 1).map(str::len).sum();
+            let mut columns = source[before..].char_indices().skip(point.column - 1);
+            columns.next().map_or(source.len(), |(column, _)| before + column)
+        };
+        at(&self.span.start)..at(&self.span.end)
+    }
+
     /// What is changed, in which function: the name without the place.
     fn text(&self) -> &str {
         self.name.split_once(": ").map_or(self.name.as_str(), |(_, text)| text)
@@ -25,7 +81,7 @@ impl Mutant {
 }
 
 /// A mutant that is to be run.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picked<'a> {
     /// The mutant.
     pub mutant: &'a Mutant,
@@ -65,7 +121,9 @@ mod tests {
 
     fn mutant(line: usize, text: &str) -> Mutant {
         let file = "crates/nic/src/time.rs".to_string();
-        Mutant { name: format!("{file}:{line}:9: {text}"), file }
+        let span = Span { start: Point { line, column: 9 }, end: Point { line, column: 10 } };
+        let (name, genre) = (format!("{file}:{line}:9: {text}"), Genre::BinaryOperator);
+        Mutant { name, file, genre, span, replacement: "-".to_string() }
     }
 
     /// `count` mutants, each text twice.
@@ -80,6 +138,12 @@ mod tests {
     #[test]
     fn the_text_of_a_mutant_has_no_place() {
         assert_eq!(mutant(7, "replace f -> u64 with 0").text(), "replace f -> u64 with 0");
+    }
+
+    #[test]
+    fn a_span_counts_lines_and_characters() {
+        let mutant = mutant(2, "replace + with -");
+        assert_eq!(mutant.bytes("a\n\u{e4} + b + c\n"), 11..12);
     }
 
     #[test]

@@ -1,0 +1,309 @@
+//! Builds mutants in a copy of the tree and has them judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use super::build::{self, Program, blame, faults};
+use super::judge::{self, Limits, Test, cover, in_parallel};
+use super::pick::{Mutant, Picked};
+use super::results::{Judgement, MutantResults, MutantVerdict};
+use super::switch::{self, Edited, Numbered, Place};
+use super::{MutantsError, SETTINGS, at, package, read, run, write};
+use crate::workspace::{self, WorkspaceMember};
+
+/// The crates whose tests judge those below them, beside their own: they run jobs.
+const ABOVE: &[&str] = &["jobs", "cli"];
+
+/// Where the mutants of some crates are built.
+pub(super) struct Lab<'a> {
+    /// The tree that is changed.
+    pub(super) tree: PathBuf,
+    /// The crates that have the mutants.
+    pub(super) crates: &'a [String],
+}
+
+/// What puts mutants into a source text.
+type Editor = fn(&str, &[Numbered<'_>]) -> Edited;
+
+impl Lab<'_> {
+    /// All mutants of the crates. The copy has to be as the tree is.
+    pub(super) fn list(&self) -> Result<Vec<Mutant>, MutantsError> {
+        let mut command = Command::new("cargo-mutants");
+        command.args(["mutants", "--list", "--json"]).current_dir(&self.tree);
+        command.args(self.crates.iter().map(|name| format!("--package={}", package(name))));
+        let listed = run(command.stdout(Stdio::piped()))?;
+        match listed.status.success() {
+            true => Ok(serde_json::from_slice(&listed.stdout)?),
+            false => Err(MutantsError::Cargo("mutants --list")),
+        }
+    }
+
+    /// Has the mutants judged that are `due` and notes the `results`.
+    pub(super) fn judge(
+        &self,
+        due: &[Picked<'_>],
+        limits: Limits,
+        results: &mut MutantResults,
+    ) -> Result<(), MutantsError> {
+        let judges = self.judges()?;
+        let plan = Plan::new(self, due)?;
+        let (switched, alone) = plan.viable()?;
+        let results = Mutex::new(results);
+        let note = |number: usize, judgement| {
+            let Picked { mutant, key } = &due[number];
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            results.note(key, &mutant.name, judgement)
+        };
+        let unviable = |number: &usize| !switched.contains(number) && !alone.contains(number);
+        for number in (0..due.len()).filter(unviable) {
+            note(number, Judgement { verdict: MutantVerdict::Unviable, by: Vec::new(), met: 0 })?;
+        }
+        println!("{} of them are switched, {} are built alone", switched.len(), alone.len());
+        plan.edit(switch::switched, &switched)?;
+        let programs = self.build(&judges)?.ok_or(MutantsError::Cargo("test --no-run"))?;
+        if judges.contains(&package("cli")) {
+            self.build_libraries()?;
+        }
+        let tests = cover(&programs, limits)?;
+        in_parallel(&Vec::from_iter(switched), |&number| {
+            let reach = tests.iter().filter(|test| test.reaches.contains(&number));
+            note(number, judge::judge(number, &reach.collect::<Vec<_>>(), limits)?)
+        })?;
+        for number in alone {
+            note(number, plan.judge_alone(number, &tests, limits)?)?;
+        }
+        Ok(())
+    }
+
+    /// The packages whose tests judge: the crates, and those above them.
+    fn judges(&self) -> Result<Vec<String>, MutantsError> {
+        let arguments = ["metadata", "--no-deps", "--offline", "--format-version=1"];
+        let (is_ok, output) = self.cargo(&arguments, &[])?;
+        if !is_ok {
+            return Err(MutantsError::Cargo("metadata"));
+        }
+        Ok(judges(&workspace::parse(&output, &self.tree)?, self.crates))
+    }
+
+    /// Builds the programs of tests of the packages; nothing if they do not compile.
+    fn build(&self, packages: &[String]) -> Result<Option<Vec<Program>>, MutantsError> {
+        let arguments = ["test", "--locked", "--no-run", "--message-format=json"];
+        let (is_ok, output) = self.cargo(&arguments, packages)?;
+        if !is_ok {
+            faults(&output).iter().for_each(|fault| eprintln!("{}", fault.message));
+        }
+        Ok(is_ok.then(|| build::programs(&output)))
+    }
+
+    /// Builds the libraries that tests of `cli` look for. They would build them themselves, for
+    /// minutes, which no test has.
+    fn build_libraries(&self) -> Result<(), MutantsError> {
+        let mut command = Command::new(self.tree.join("scripts/mpi.sh"));
+        command.env("CARGO_TARGET_DIR", self.tree.with_file_name("build")).envs(SETTINGS);
+        match run(&mut command)?.status.success() {
+            true => Ok(()),
+            false => Err(MutantsError::Cargo("build of scripts/mpi.sh")),
+        }
+    }
+
+    /// Runs cargo in the copy: whether it has succeeded, and what it has written.
+    fn cargo(
+        &self,
+        arguments: &[&str],
+        packages: &[String],
+    ) -> Result<(bool, String), MutantsError> {
+        let mut command = Command::new("cargo");
+        command
+            .args(arguments)
+            .args(packages.iter().map(|package| format!("--package={package}")))
+            .current_dir(&self.tree)
+            .env("CARGO_TARGET_DIR", self.tree.with_file_name("build"))
+            .envs(SETTINGS)
+            .stdout(Stdio::piped());
+        let done = run(&mut command)?;
+        Ok((done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned()))
+    }
+}
+
+/// The packages whose tests judge mutants of `crates`.
+fn judges(members: &[WorkspaceMember], crates: &[String]) -> Vec<String> {
+    let mut above: BTreeSet<String> = crates.iter().map(|name| package(name)).collect();
+    loop {
+        let uses =
+            |member: &&WorkspaceMember| member.dependencies.iter().any(|d| above.contains(&d.name));
+        let more = members.iter().filter(uses).map(|member| member.name.clone());
+        let more: BTreeSet<String> = more.filter(|name| !above.contains(name)).collect();
+        if more.is_empty() {
+            let all = super::CRATES.iter().chain(ABOVE).map(|name| package(name));
+            return all.filter(|name| above.contains(name)).collect();
+        }
+        above.extend(more);
+    }
+}
+
+/// Mutants, by their numbers, and the texts that they change.
+struct Plan<'a> {
+    lab: &'a Lab<'a>,
+    due: &'a [Picked<'a>],
+    /// The unchanged texts by their names.
+    sources: BTreeMap<String, String>,
+}
+
+impl Plan<'_> {
+    fn new<'a>(lab: &'a Lab<'_>, due: &'a [Picked<'_>]) -> Result<Plan<'a>, MutantsError> {
+        let files = due.iter().map(|picked| picked.mutant.file.clone());
+        let mut sources = BTreeMap::new();
+        for file in files.chain(lab.crates.iter().map(|name| library(name))) {
+            let text = read(&lab.tree.join(&file))?;
+            sources.insert(file, text);
+        }
+        Ok(Plan { lab, due, sources })
+    }
+
+    /// The mutants that can be switched, and those that compile alone.
+    fn viable(&self) -> Result<(BTreeSet<usize>, BTreeSet<usize>), MutantsError> {
+        let all: BTreeSet<usize> = (0..self.due.len()).collect();
+        println!("{} mutants; cargo reports those that do not compile as errors", all.len());
+        let (_, switched) = self.compile(switch::switched, &all)?;
+        let mut left = &all - &switched;
+        let mut alone = BTreeSet::new();
+        while !left.is_empty() {
+            let (made, compiled) = self.compile(switch::replaced, &left)?;
+            left = &left - &made;
+            alone.extend(compiled);
+        }
+        Ok((switched, alone))
+    }
+
+    /// Which of the mutants the editor has made, and which of these compile. Those with errors are
+    /// taken out until there are none.
+    fn compile(
+        &self,
+        editor: Editor,
+        numbers: &BTreeSet<usize>,
+    ) -> Result<(BTreeSet<usize>, BTreeSet<usize>), MutantsError> {
+        let packages: Vec<String> = self.lab.crates.iter().map(|name| package(name)).collect();
+        // With the tests of the crate's own modules, which use the code in their ways.
+        let arguments = ["check", "--locked", "--lib", "--profile=test", "--keep-going", "--quiet"];
+        let arguments = [&arguments[..], &["--message-format=json"]].concat();
+        let mut made: Option<BTreeSet<usize>> = None;
+        let mut live = numbers.clone();
+        loop {
+            let places = self.edit(editor, &live)?;
+            live = places.values().flatten().map(|place| place.number).collect();
+            let made = made.get_or_insert_with(|| live.clone());
+            let (is_ok, output) = self.lab.cargo(&arguments, &packages)?;
+            if is_ok {
+                return Ok((made.clone(), live));
+            }
+            let faults = faults(&output);
+            let guilty: BTreeSet<usize> =
+                faults.iter().filter_map(|fault| blame(fault, &places)).collect();
+            if guilty.is_empty() {
+                let first = faults.first().map_or("unknown", |fault| fault.message.as_str());
+                return Err(MutantsError::Blameless(first.to_string()));
+            }
+            live = &live - &guilty;
+        }
+    }
+
+    /// Writes the texts with these mutants and says where each one stands.
+    fn edit(
+        &self,
+        editor: Editor,
+        numbers: &BTreeSet<usize>,
+    ) -> Result<BTreeMap<String, Vec<Place>>, MutantsError> {
+        let mut places = BTreeMap::new();
+        for file in self.sources.keys() {
+            let here = numbers.iter().copied().filter(|&n| self.due[n].mutant.file == *file);
+            places.insert(file.clone(), self.edit_file(editor, file, here)?);
+        }
+        Ok(places)
+    }
+
+    fn edit_file(
+        &self,
+        editor: Editor,
+        file: &str,
+        numbers: impl Iterator<Item = usize>,
+    ) -> Result<Vec<Place>, MutantsError> {
+        let mutants: Vec<Numbered<'_>> = numbers.map(|n| (n, self.due[n].mutant)).collect();
+        let Edited { mut text, places } = editor(&self.sources[file], &mutants);
+        if self.lab.crates.iter().any(|name| library(name) == file) {
+            text.push_str(&switch::module(self.due.len()));
+        }
+        put(&self.lab.tree.join(file), &text)?;
+        Ok(places)
+    }
+
+    /// Builds a mutant that cannot be switched and has it judged by the tests of its own crate.
+    fn judge_alone(
+        &self,
+        number: usize,
+        tests: &[Test],
+        limits: Limits,
+    ) -> Result<Judgement, MutantsError> {
+        let file = &self.due[number].mutant.file;
+        let path = self.lab.tree.join(file);
+        let before = read(&path)?;
+        self.edit_file(switch::replaced, file, [number].into_iter())?;
+        let name = file.split('/').nth(1).unwrap_or_default();
+        let programs = self.lab.build(&[package(name)])?;
+        put(&path, &before)?;
+        let Some(programs) = programs else {
+            return Ok(Judgement { verdict: MutantVerdict::Unviable, by: Vec::new(), met: 0 });
+        };
+        let built = |test: &Test| {
+            let program = programs.iter().find(|program| program.name == test.program.name)?;
+            Some(Test { program: program.clone(), ..test.clone() })
+        };
+        let tests: Vec<Test> = tests.iter().filter_map(built).collect();
+        judge::judge(number, &tests.iter().collect::<Vec<_>>(), limits)
+    }
+}
+
+/// The file of a crate that holds its switches.
+fn library(name: &str) -> String {
+    format!("crates/{name}/src/lib.rs")
+}
+
+/// Writes a text, unless it is there: cargo builds what is newer than its last build.
+fn put(path: &Path, text: &str) -> Result<(), MutantsError> {
+    if std::fs::read_to_string(path).map_err(at(path))? == text {
+        return Ok(());
+    }
+    write(path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::{Dependency, DependencyKind};
+
+    #[test]
+    fn crates_above_judge_too() {
+        let member = |name: &str, dependencies: &[&str]| WorkspaceMember {
+            name: name.to_string(),
+            folder: String::new(),
+            description: None,
+            dependencies: dependencies
+                .iter()
+                .map(|name| Dependency { name: name.to_string(), kind: DependencyKind::Normal })
+                .collect(),
+        };
+        let members = [
+            member("hikyaku-jobs", &["hikyaku"]),
+            member("hikyaku", &["hikyaku-dsm", "hikyaku-rank"]),
+            member("hikyaku-dsm", &["hikyaku-nic"]),
+            member("hikyaku-rank", &["hikyaku-nic"]),
+            member("hikyaku-nic", &[]),
+            member("heat", &["hikyaku"]),
+        ];
+        let above = |name: &str| judges(&members, &[name.to_string()]);
+        assert_eq!(above("dsm"), ["hikyaku-dsm", "hikyaku", "hikyaku-jobs"]);
+        assert_eq!(above("world"), ["hikyaku", "hikyaku-jobs"]);
+        assert_eq!(above("nic").len(), 5);
+    }
+}
