@@ -30,20 +30,20 @@ fn between<'t>(text: &'t str, from: &str, to: &str) -> Vec<&'t str> {
 /// The C type of an argument, with a space at its end unless it ends with a star.
 fn c_type(rust: &str, argument: &str) -> &'static str {
     match (rust, argument) {
-        ("Text<'_>", _) => "const char *",
-        ("Data<'_>", "shape") => "const uint64_t *",
-        ("Data<'_>", _) => "const void *",
+        ("TextPointer<'_>", _) => "const char *",
+        ("DataPointer<'_>", "shape") => "const uint64_t *",
+        ("DataPointer<'_>", _) => "const void *",
         ("Room<'_>", "origin" | "shape") => "uint64_t *",
         ("Room<'_>", _) => "void *",
-        ("In<'_, Options>", _) => "const hikyaku_options *",
-        ("Out<'_, Shared>", _) => "hikyaku_shared *",
-        ("Out<'_, Received>", _) => "hikyaku_received *",
-        ("Out<'_, Marked>", _) => "hikyaku_mark *",
-        ("Out<'_, *mut c_void>", _) => "void **",
-        ("Out<'_, *const c_void>", _) => "const void **",
-        ("Out<'_, usize>", _) => "size_t *",
-        ("Out<'_, u64>", _) => "uint64_t *",
-        ("Shared", _) => "hikyaku_shared ",
+        ("InPointer<'_, VariableOptions>", _) => "const hikyaku_options *",
+        ("OutPointer<'_, SharedName>", _) => "hikyaku_shared *",
+        ("OutPointer<'_, Received>", _) => "hikyaku_received *",
+        ("OutPointer<'_, Marked>", _) => "hikyaku_mark *",
+        ("OutPointer<'_, *mut c_void>", _) => "void **",
+        ("OutPointer<'_, *const c_void>", _) => "const void **",
+        ("OutPointer<'_, usize>", _) => "size_t *",
+        ("OutPointer<'_, u64>", _) => "uint64_t *",
+        ("SharedName", _) => "hikyaku_shared ",
         ("c_int", _) => "int ",
         ("*const c_char", _) => "const char *",
         ("usize", _) => "size_t ",
@@ -57,7 +57,7 @@ fn c_type(rust: &str, argument: &str) -> &'static str {
 fn declaration(signature: &str) -> String {
     let (name, rest) = signature.split_once('(').unwrap();
     let (arguments, result) = rest.rsplit_once(") -> ").unwrap();
-    // A comma and a space separate arguments, but also stand within `Out<'_, u64>`.
+    // A comma and a space separate arguments, but also stand within `OutPointer<'_, u64>`.
     let arguments = arguments.replace("<'_, ", "<'_,");
     let arguments = arguments.split(", ").map(str::trim).filter(|argument| !argument.is_empty());
     let arguments = arguments.map(|argument| {
