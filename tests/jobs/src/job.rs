@@ -143,6 +143,11 @@ impl Running {
 
     /// The process of a rank, as soon as it runs its program, and the inode of the job's memory.
     pub fn rank(&mut self, rank: u32) -> (Process, u64) {
+        self.rank_unless_over(rank).expect("the job ended early")
+    }
+
+    /// The same; `None`: the job has ended before it was found.
+    fn rank_unless_over(&mut self, rank: u32) -> Option<(Process, u64)> {
         let start = Instant::now();
         loop {
             for process in self.processes() {
@@ -150,21 +155,23 @@ impl Running {
                 let job = process.variable("HIKYAKU_JOB");
                 if let (true, Some(job)) = (variable == Some(rank), job) {
                     let inode = job.rsplit(':').next().unwrap().parse().unwrap();
-                    return (process, inode);
+                    return Some((process, inode));
                 }
             }
             assert!(start.elapsed() < PATIENCE, "rank {rank} never started");
-            assert!(self.launcher.try_wait().unwrap().is_none(), "the job ended early");
+            if self.launcher.try_wait().unwrap().is_some() {
+                return None;
+            }
         }
     }
 
     /// The job's memory, as soon as a rank runs its program: whatever is written there, its ranks
-    /// find.
-    pub fn memory(&mut self) -> File {
-        let (process, _) = self.rank(0);
-        let job = process.variable("HIKYAKU_JOB").unwrap();
+    /// find. `None`: the job has ended before.
+    pub fn memory(&mut self) -> Option<File> {
+        let (process, _) = self.rank_unless_over(0)?;
+        let job = process.variable("HIKYAKU_JOB")?;
         let path = process::job_path(&job);
-        OpenOptions::new().read(true).write(true).open(path).unwrap()
+        OpenOptions::new().read(true).write(true).open(path).ok()
     }
 
     /// Lets the job run for so long, or to its end if that comes first; says whether it did.

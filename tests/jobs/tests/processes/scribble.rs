@@ -82,8 +82,8 @@ fn scribble(seed: u64, job: &NewJob) -> Result<(), String> {
     let words = ["scribbled", &seed.to_string(), ROUNDS];
     let mut running = job(ranks, &words).timeout(LIMIT).start();
     let started = Instant::now();
-    let mut scribbler = Scribbler::new(&mut running, random);
-    let wrote = scribbler.run(&running);
+    // On a loaded machine a job may be over before anybody has found it.
+    let wrote = Scribbler::new(&mut running, random).map_or(0, |mut it| it.run(&running));
     let ended = running.has_ended_within((LIMIT + MARGIN).saturating_sub(started.elapsed()));
     let about = format!("{FIRST}={seed}: {ranks} ranks, {wrote} words");
     if !ended {
@@ -121,8 +121,9 @@ struct Scribbler {
 }
 
 impl Scribbler {
-    fn new(running: &mut Running, mut random: Random) -> Scribbler {
-        let memory = running.memory();
+    /// `None`: the job has ended before its memory was found.
+    fn new(running: &mut Running, mut random: Random) -> Option<Scribbler> {
+        let memory = running.memory()?;
         let before = pages(&memory);
         running.has_ended_within(Duration::from_micros(random.below(60_000) as u64));
         let after = pages(&memory);
@@ -132,7 +133,7 @@ impl Scribbler {
         };
         let changing = after.iter().filter(changes).map(|(at, _)| *at).collect();
         let used = after.iter().map(|(at, _)| *at).collect();
-        Scribbler { memory, random, used, changing }
+        Some(Scribbler { memory, random, used, changing })
     }
 
     /// Overwrites some words, one after the other or in bursts; says how many.
