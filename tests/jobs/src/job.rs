@@ -1,7 +1,7 @@
 //! A job as its starter sees it: words in, lines and an exit code out, processes meanwhile.
 
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
@@ -170,8 +170,11 @@ impl Running {
     pub fn memory(&mut self) -> Option<File> {
         let (process, _) = self.rank_unless_over(0)?;
         let job = process.variable("HIKYAKU_JOB")?;
-        let path = process::job_path(&job);
-        OpenOptions::new().read(true).write(true).open(path).ok()
+        let opened = OpenOptions::new().read(true).write(true).open(process::job_path(&job));
+        match opened {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            opened => Some(opened.unwrap()),
+        }
     }
 
     /// Lets the job run for so long, or to its end if that comes first; says whether it did.

@@ -63,20 +63,27 @@ fn scribble_many(job: &NewJob) {
     let first = std::env::var(FIRST).ok().and_then(|text| text.parse().ok());
     let runs = if first.is_some() { 1 } else { RUNS[usize::from(!at_length())] };
     let first = first.unwrap_or_else(|| Random::fresh_seed() >> 20);
-    let next = AtomicU64::new(0);
+    let (next, written) = (AtomicU64::new(0), AtomicU64::new(0));
     let wrong: Vec<String> = thread::scope(|scope| {
         let one = || {
             let numbers = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < runs);
-            std::iter::from_fn(numbers).filter_map(|at| scribble(first + at, job).err()).collect()
+            let run = |at| {
+                let wrote = scribble(first + at, job)?;
+                written.fetch_add(u64::from(wrote > 0), Ordering::Relaxed);
+                Ok(())
+            };
+            std::iter::from_fn(numbers).filter_map(|at| run(at).err()).collect()
         };
         let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(one)).collect();
         workers.into_iter().flat_map(|worker| -> Vec<_> { worker.join().unwrap() }).collect()
     });
     assert!(wrong.is_empty(), "{} of {runs}:\n{}", wrong.len(), wrong.join("\n"));
+    let written = written.into_inner();
+    assert!(2 * written >= runs, "only {written} of {runs} jobs were found before they ended");
 }
 
-/// Runs one job and overwrites words of its memory.
-fn scribble(seed: u64, job: &NewJob) -> Result<(), String> {
+/// Runs one job and overwrites words of its memory; says how many.
+fn scribble(seed: u64, job: &NewJob) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let ranks = 2 + random.below(3) as u32;
     let words = ["scribbled", &seed.to_string(), ROUNDS];
@@ -95,6 +102,8 @@ fn scribble(seed: u64, job: &NewJob) -> Result<(), String> {
     let for_ever = format!(" {waits} ranks wait for ever: ");
     let is_in_order = match end.code {
         Some(0) => end.stderr.is_empty(),
+        // Nobody has written there.
+        _ if wrote == 0 => false,
         Some(1) => true,
         Some(124) => waits == ranks as usize,
         // Nothing is under way, the next is beyond the end of virtual time, or a rank has no turn.
@@ -106,7 +115,7 @@ fn scribble(seed: u64, job: &NewJob) -> Result<(), String> {
     };
     println!("{about}: {:?}", end.code);
     if is_in_order && !end.stderr.contains("panicked") {
-        return Ok(());
+        return Ok(wrote);
     }
     Err(format!("{about}: {:?}\n{}", end.code, end.stderr))
 }
