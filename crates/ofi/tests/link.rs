@@ -15,8 +15,15 @@ use hikyaku_ofi::link::{Acceptance, Host, Key, LinkArrival, LinkLayout, Links};
 use hikyaku_ofi::{Endpoint, Error, Peer, PostResult, Remote, Survey, library_version};
 use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
-const LAYOUT: LinkLayout =
-    LinkLayout { payload: 4096, window: 1 << 16, most: 1 << 16, budget: 0, lanes: 2 };
+const LAYOUT: LinkLayout = LinkLayout {
+    payload: 4096,
+    pool: 1 << 15,
+    window: 1 << 16,
+    windows: 1 << 20,
+    most: 1 << 16,
+    budget: 0,
+    lanes: 2,
+};
 
 const KEY: Key = *b"sixteen bytes of";
 
@@ -28,8 +35,17 @@ struct Job {
 
 impl Job {
     fn open(survey: &Survey, offer: usize, hosts: Host) -> Result<Self, Error> {
+        Self::open_with(survey, offer, hosts, LAYOUT)
+    }
+
+    fn open_with(
+        survey: &Survey,
+        offer: usize,
+        hosts: Host,
+        layout: LinkLayout,
+    ) -> Result<Self, Error> {
         let name = survey.offers()[offer].provider.clone();
-        let links = |own| Links::open(survey, offer, (own, hosts, hosts as usize - 1), LAYOUT, KEY);
+        let links = |own| Links::open(survey, offer, (own, hosts, hosts as usize - 1), layout, KEY);
         let mut job = Self { hosts: (0..hosts).map(links).collect::<Result<_, _>>()?, name };
         let addresses: Vec<_> = job.hosts.iter().map(|links| links.address().to_vec()).collect();
         for (own, links) in job.hosts.iter_mut().enumerate() {
@@ -50,9 +66,14 @@ impl Job {
 
 /// Does this with a job of so many hosts on each usable provider.
 fn each(hosts: Host, body: impl Fn(Job)) {
+    each_with(hosts, LAYOUT, body);
+}
+
+/// The same with links laid out like this.
+fn each_with(hosts: Host, layout: LinkLayout, body: impl Fn(Job)) {
     let Some(survey) = survey() else { return };
     for (provider, offer) in usable(&survey) {
-        match Job::open(&survey, offer, hosts) {
+        match Job::open_with(&survey, offer, hosts, layout) {
             Ok(job) => {
                 eprintln!("with {provider}");
                 body(job);
@@ -422,21 +443,21 @@ fn packets_that_cannot_be_are_counted_and_not_landed() {
         let mut stranger = Endpoint::open(&survey, offer, 1, LAYOUT.buffer_bytes()).unwrap();
         let victim = stranger.insert(job.hosts[0].address()).unwrap();
         let packet = |[kind, form, lane, source]: [u8; 4], number: u8, key: &Key| {
-            let words = [source.into(), number.into(), 0, LAYOUT.window];
+            let words = [source.into(), number.into(), 0, 0];
             let words = words.map(u32::to_le_bytes).concat();
             [&[kind, form, lane, 0][..], &words, key].concat()
         };
         let wrong = [
             b"short".to_vec(),
-            packet([1, 3, 0, 1], 0, &KEY),
-            packet([1, 2, 0, 0], 0, &KEY),
-            packet([1, 2, 0, 99], 0, &KEY),
-            packet([1, 2, 2, 1], 0, &KEY),
-            packet([1, 2, 0, 1], 0, b"another secret.."),
-            // Of host 1, as it seems: with a number that is not due. Then nothing more is taken.
-            packet([1, 2, 0, 1], 5, &KEY),
             packet([1, 2, 0, 1], 0, &KEY),
-            packet([1, 2, 1, 1], 0, &KEY),
+            packet([1, 3, 0, 0], 0, &KEY),
+            packet([1, 3, 0, 99], 0, &KEY),
+            packet([1, 3, 2, 1], 0, &KEY),
+            packet([1, 3, 0, 1], 0, b"another secret.."),
+            // Of host 1, as it seems: with a number that is not due. Then nothing more is taken.
+            packet([1, 3, 0, 1], 5, &KEY),
+            packet([1, 3, 0, 1], 0, &KEY),
+            packet([1, 3, 1, 1], 0, &KEY),
         ];
         for bytes in &wrong {
             send_raw(&mut stranger, victim, bytes, &mut job);
@@ -526,7 +547,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
 fn a_window_grows_for_a_source_that_sends_much_within_the_budget() {
     let Some(survey) = survey() else { return };
     let layout =
-        LinkLayout { payload: 16 << 10, window: 4096, most: 1 << 16, budget: 60 << 10, lanes: 1 };
+        LinkLayout { payload: 16 << 10, window: 4096, budget: 60 << 10, lanes: 1, ..LAYOUT };
     for (provider, offer) in usable(&survey) {
         let open = |own| Links::open(&survey, offer, (own, 3, 2), layout, KEY);
         let Ok(mut hosts) = (0..3).map(open).collect::<Result<Vec<_>, _>>() else { continue };
@@ -563,6 +584,129 @@ fn a_window_grows_for_a_source_that_sends_much_within_the_budget() {
         let all: u32 = grown.iter().map(|window| window - 4096).sum();
         assert!(all as usize <= layout.budget, "{provider}: {grown:?}");
     }
+}
+
+/// Windows for three sources on a lane, and a pool for the first packets of two more.
+const CROWDED: LinkLayout = LinkLayout { window: 4096, windows: 3 * 4096, pool: 4096, ..LAYOUT };
+
+#[test]
+fn many_that_send_at_once_to_one_that_is_full_all_arrive_in_order() {
+    const SOURCES: Host = 24;
+    const PACKETS: usize = 12;
+    each_with(SOURCES + 1, CROWDED, |mut job| {
+        let mut sent = [0; SOURCES as usize + 1];
+        let (mut came, mut room, mut quiet) = (sent, false, 0);
+        let start = Instant::now();
+        while came[1..].iter().any(|came| *came < PACKETS) {
+            quiet += 1;
+            for source in 1..=SOURCES as usize {
+                let mut bytes = payload(sent[source]);
+                bytes.resize(bytes.len() % 1900 + 4, sent[source] as u8);
+                if sent[source] < PACKETS
+                    && job.hosts[source].send(0, 1, &[&bytes]).unwrap() == PostResult::Accepted
+                {
+                    (sent[source], quiet) = (sent[source] + 1, 0);
+                }
+            }
+            let name = job.name.clone();
+            job.progress(|host, arrival| {
+                let LinkArrival::Packet { source, lane: 1, payload } = arrival else {
+                    panic!("{name}: {arrival:?}")
+                };
+                assert_eq!(host, 0, "{name}");
+                if !room {
+                    return Acceptance::Full;
+                }
+                let next = &mut came[source as usize];
+                assert_eq!(payload[..4], (*next as u32).to_le_bytes(), "{name}: of {source}");
+                *next += 1;
+                Acceptance::Taken
+            });
+            let links = &job.hosts[0];
+            if !room {
+                // Windows of three, and no more than the pool for the others.
+                let unread: Vec<u32> =
+                    (1..=SOURCES).map(|source| links.unread(source, 1)).collect();
+                let windows = (1..=SOURCES).filter(|source| links.window(*source, 1) > 0).count();
+                assert!(windows <= 3, "{name}: {windows} windows");
+                let all: u32 = unread.iter().sum();
+                assert!(all <= 4 * 4096, "{name}: {all} bytes are held: {unread:?}");
+                room = quiet > 300;
+                assert!(!room || sent[1..].iter().all(|sent| *sent > 0), "{name}: {sent:?}");
+            }
+            assert!(start.elapsed() < 2 * PATIENCE, "{name}: {sent:?} sent, {came:?} came");
+        }
+        assert!(job.hosts.iter().all(|links| links.malformed() == 0), "{}", job.name);
+    });
+}
+
+#[test]
+fn who_dies_before_it_has_a_window_holds_up_nobody() {
+    const SOURCES: Host = 12;
+    each_with(SOURCES + 1, LinkLayout { windows: 0, ..CROWDED }, |mut job| {
+        let (mut sent, start) = ([false; SOURCES as usize + 1], Instant::now());
+        let mut rounds = 0;
+        while rounds < 300 {
+            for source in 1..=SOURCES {
+                let sent = &mut sent[source as usize];
+                *sent = *sent
+                    || job.hosts[source as usize].send(0, 0, &[&[source as u8; 1900]]).unwrap()
+                        == PostResult::Accepted;
+            }
+            job.progress(|_, _| Acceptance::Full);
+            rounds += usize::from(sent[1..].iter().all(|sent| *sent));
+            assert!(start.elapsed() < PATIENCE, "{}: {sent:?}", job.name);
+        }
+        // Two have their packets in the pool, ten were refused. All but the last three die.
+        let living = SOURCES - 2..=SOURCES;
+        for host in (1..=SOURCES).filter(|host| !living.contains(host)) {
+            job.hosts[0].break_link(host);
+        }
+        let mut came = Vec::new();
+        while came.len() < 3 {
+            let name = job.name.clone();
+            for host in living.clone().map(|host| host as usize).chain([0]) {
+                let landed = job.hosts[host].progress(|arrival| {
+                    let LinkArrival::Packet { source, payload, .. } = arrival else { panic!() };
+                    assert!(payload.iter().all(|byte| u32::from(*byte) == source), "{name}");
+                    came.push(source);
+                    Acceptance::Taken
+                });
+                landed.unwrap();
+            }
+            assert!(start.elapsed() < 2 * PATIENCE, "{name}: {came:?}");
+        }
+        came.sort_unstable();
+        assert_eq!(came, Vec::from_iter(living), "{}", job.name);
+        assert_eq!(job.hosts[0].malformed(), 0, "{}", job.name);
+    });
+}
+
+#[test]
+fn receive_memory_follows_those_who_send() {
+    let layout =
+        LinkLayout { payload: 4096, pool: 1 << 15, window: 4096, windows: 1 << 20, ..LAYOUT };
+    each_with(10, layout, |mut job| {
+        let quiet = job.hosts[0].buffer_bytes();
+        assert_eq!(quiet, layout.bytes(9, 0).buffers, "{}", job.name);
+        let (mut sent, mut came, start) = ([false; 10], 0, Instant::now());
+        while came < 9 {
+            for source in 1..10 {
+                sent[source] = sent[source]
+                    || job.hosts[source].send(0, 0, &[b"first"]).unwrap() == PostResult::Accepted;
+            }
+            job.progress(|_, _| {
+                came += 1;
+                Acceptance::Taken
+            });
+            assert!(start.elapsed() < PATIENCE, "{}: {came} came", job.name);
+        }
+        let windows = (0..2).map(|lane| (1..10).map(|host| job.hosts[0].window(host, lane)).sum());
+        assert_eq!(windows.collect::<Vec<u32>>(), [9 * 4096, 0], "{}", job.name);
+        assert!(job.hosts[0].buffer_bytes() <= layout.bytes(9, 9).buffers, "{}", job.name);
+        // Who has only sent has no memory for what may come.
+        assert_eq!(job.hosts[1].buffer_bytes(), quiet, "{}", job.name);
+    });
 }
 
 /// The same binary runs with other releases.

@@ -10,10 +10,11 @@ use crate::Peer;
 pub(super) const HEADER: usize = 36;
 
 /// The form of packets, which both sides must have.
-const FORM: u8 = 2;
+const FORM: u8 = 3;
 
 pub(super) const DATA: u8 = 1;
 pub(super) const CREDIT: u8 = 2;
+pub(super) const AGAIN: u8 = 3;
 
 /// One lane's view of another host. Counts are of bytes, modulo 2^32.
 pub(super) struct LaneLink {
@@ -21,94 +22,170 @@ pub(super) struct LaneLink {
     pub(super) peer: Option<Peer>,
     pub(super) host: Host,
     pub(super) lane: u8,
-    /// Sent, of that what the receiver has taken, and how much it may have unread.
+    /// Sent, of that what the receiver has taken, and how much it may have unread: 0 until the
+    /// receiver gives a window.
     pub(super) sent: u32,
     pub(super) acknowledged: u32,
     pub(super) allowed: u32,
     /// The next packet's number.
     pub(super) number: u32,
+    /// The packet that was sent without a window, until the receiver is known to have it.
+    pub(super) kept: Option<Box<[u8]>>,
     /// Received, what has been taken of it, and of that what the source knows.
     pub(super) received: u32,
     pub(super) taken: u32,
-    pub(super) told: u32,
-    pub(super) expected: u32,
-    /// What it may have unread here, and what had been taken when that last changed.
+    told: u32,
+    expected: u32,
+    /// What it may have unread here, what it knows of that, and what had been taken when that last
+    /// changed.
     pub(super) window: u32,
-    pub(super) since: u32,
+    window_told: u32,
+    since: u32,
     /// Packets that could not be landed.
     pub(super) held: VecDeque<Box<[u8]>>,
+    /// Of a source without a window: bytes of the pool that its packet has or is to have, and of
+    /// a packet that was refused.
+    pub(super) pooled: u32,
+    pub(super) refused: u32,
     /// Whether it has sent what is impossible, or cannot be reached.
     pub(super) broken: bool,
+    /// Whether it is in the list of those that hold packets, and of those that owe credit.
+    pub(super) is_holding: bool,
+    pub(super) is_owing: bool,
+}
+
+/// What a packet brings.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admitted<'a> {
+    /// Credit, or a window.
+    Credit,
+    /// A payload, which is not counted yet.
+    Payload(&'a [u8]),
+    /// The packet that was sent without a window was refused, and is to be sent again.
+    Again,
 }
 
 impl LaneLink {
-    pub(super) fn new(peer: Option<Peer>, host: Host, lane: u8, window: u32) -> Self {
+    pub(super) fn new(host: Host, lane: u8) -> Self {
         Self {
-            peer,
+            peer: None,
             host,
             lane,
             sent: 0,
             acknowledged: 0,
-            allowed: window,
+            allowed: 0,
             number: 0,
+            kept: None,
             received: 0,
             taken: 0,
             told: 0,
             expected: 0,
-            window,
+            window: 0,
+            window_told: 0,
             since: 0,
             held: VecDeque::new(),
+            pooled: 0,
+            refused: 0,
             broken: false,
+            is_holding: false,
+            is_owing: false,
         }
     }
 
-    pub(super) fn header(&self, kind: u8, own: Host, key: &Key) -> [u8; HEADER] {
+    /// A packet's header. What it says is to be noted ([`Self::has_told`]) once it is under way.
+    pub(super) fn header(&self, kind: u8, number: u32, (own, key): (Host, &Key)) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..3].copy_from_slice(&[kind, FORM, self.lane]);
-        for (place, word) in [(4, own), (8, self.number), (12, self.taken), (16, self.window)] {
+        for (place, word) in [(4, own), (8, number), (12, self.taken), (16, self.window)] {
             bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
         }
         bytes[20..].copy_from_slice(key);
         bytes
     }
 
-    /// Takes in what a packet says: its payload, if it has one that may be landed.
+    /// What a header has said is known to the other side.
+    pub(super) fn has_told(&mut self) {
+        (self.told, self.window_told) = (self.taken, self.window);
+    }
+
+    /// Whether a packet that costs so much may be sent now: within the window, or alone.
+    pub(super) fn may_send(&self, cost: u32) -> bool {
+        let unread = self.sent.wrapping_sub(self.acknowledged);
+        if self.allowed == 0 { unread == 0 } else { unread + cost <= self.allowed }
+    }
+
+    /// Notes that a packet is under way. One that may be refused is kept.
+    pub(super) fn has_sent(&mut self, parts: &[&[u8]], cost: u32) {
+        if self.allowed == 0 {
+            self.kept = Some(parts.concat().into());
+        }
+        self.number = self.number.wrapping_add(1);
+        self.sent = self.sent.wrapping_add(cost);
+        self.has_told();
+    }
+
+    /// Takes in what a packet says.
     pub(super) fn admit<'a>(
         &mut self,
         packet: &DecodedPacket<'a>,
-        most: u32,
-    ) -> Result<Option<&'a [u8]>, ()> {
+        (least, most): (u32, u32),
+    ) -> Result<Admitted<'a>, ()> {
         let fresh = packet.credit.wrapping_sub(self.acknowledged);
         if fresh > self.sent.wrapping_sub(self.acknowledged) {
             return Err(());
         }
-        if packet.window < self.allowed || packet.window > most {
+        let is_window = packet.window == 0 || (least..=most).contains(&packet.window);
+        if packet.window < self.allowed || !is_window {
             return Err(());
         }
-        let payload = match packet.kind {
-            CREDIT if packet.payload.is_empty() => None,
+        let admitted = match packet.kind {
+            CREDIT if packet.payload.is_empty() => Admitted::Credit,
+            AGAIN if packet.payload.is_empty() && self.kept.is_some() && packet.window == 0 => {
+                Admitted::Again
+            }
             DATA if packet.number == self.expected => {
                 let unread = self.received.wrapping_sub(self.taken);
                 let cost = cost(packet.payload.len());
-                if unread.checked_add(cost).is_none_or(|unread| unread > self.window) {
+                let fits = match self.window {
+                    0 => unread == 0 && cost <= least / 2 && self.refused == 0,
+                    window => unread.checked_add(cost).is_some_and(|unread| unread <= window),
+                };
+                if !fits {
                     return Err(());
                 }
-                self.expected = self.expected.wrapping_add(1);
-                self.received = self.received.wrapping_add(cost);
-                Some(packet.payload)
+                Admitted::Payload(packet.payload)
             }
             _ => return Err(()),
         };
         (self.acknowledged, self.allowed) = (packet.credit, packet.window);
-        Ok(payload)
+        // A window is given to who has sent something that was taken in.
+        if self.allowed > 0 || self.acknowledged == self.sent {
+            self.kept = None;
+        }
+        Ok(admitted)
     }
 
-    /// Hands a packet over, or holds it behind those that are held.
+    /// Hands the next packet over, or holds it behind those that are held.
     pub(super) fn land(&mut self, payload: &[u8], land: &mut impl Land) {
+        self.count(payload);
         if self.held.is_empty() && self.offer(payload, land) {
             return;
         }
         self.held.push_back(payload.into());
+    }
+
+    /// Hands the next packet over; `false`: it could not be landed and is as if it had not come.
+    pub(super) fn land_now(&mut self, payload: &[u8], land: &mut impl Land) -> bool {
+        let landed = self.offer(payload, land);
+        if landed {
+            self.count(payload);
+        }
+        landed
+    }
+
+    fn count(&mut self, payload: &[u8]) {
+        self.expected = self.expected.wrapping_add(1);
+        self.received = self.received.wrapping_add(cost(payload.len()));
     }
 
     /// Offers what is held, in order: whether any was taken.
@@ -124,7 +201,7 @@ impl LaneLink {
         taken
     }
 
-    pub(super) fn offer(&mut self, payload: &[u8], land: &mut impl Land) -> bool {
+    fn offer(&mut self, payload: &[u8], land: &mut impl Land) -> bool {
         let (source, lane) = (self.host, self.lane);
         let taken = land(LinkArrival::Packet { source, lane, payload }) == Acceptance::Taken;
         if taken {
@@ -134,14 +211,29 @@ impl LaneLink {
     }
 
     /// Whether its source is to be told how much has been taken: a quarter of the window at a
-    /// time, as a source that is told later still has the rest to send.
+    /// time, as a source that is told later still has the rest to send; or that it has a window.
     pub(super) fn owes_credit(&self) -> bool {
-        self.taken.wrapping_sub(self.told) >= self.window / 4
+        self.untold() >= (self.window / 4).max(1) || self.window_told == 0 && self.window > 0
     }
 
-    /// Whether its source sends much: two windows since the last one grew.
-    pub(super) fn sends_much(&self) -> bool {
-        self.taken.wrapping_sub(self.since) / 2 >= self.window
+    /// What has been taken without its source knowing.
+    pub(super) fn untold(&self) -> u32 {
+        self.taken.wrapping_sub(self.told)
+    }
+
+    /// Gives its source a window, or more of one.
+    pub(super) fn widen(&mut self, more: u32) {
+        self.window += more;
+    }
+
+    /// Whether its source sends much: two windows since the last one grew. Asked again, it does
+    /// only after two more.
+    pub(super) fn sends_much(&mut self) -> bool {
+        let much = self.window > 0 && self.taken.wrapping_sub(self.since) / 2 >= self.window;
+        if much {
+            self.since = self.taken;
+        }
+        much
     }
 }
 
@@ -189,24 +281,43 @@ mod tests {
     use super::*;
 
     const WINDOW: u32 = 1024;
+    const WINDOWS: (u32, u32) = (WINDOW, WINDOW);
 
     /// A packet as its sender would make it.
     fn packet(kind: u8, number: u32, credit: u32, payload: &[u8]) -> DecodedPacket<'_> {
         DecodedPacket { kind, lane: 0, source: 1, number, credit, window: WINDOW, payload }
     }
 
+    /// A link whose source has a window.
+    fn with_window() -> LaneLink {
+        let mut link = LaneLink::new(1, 0);
+        link.widen(WINDOW);
+        link
+    }
+
+    /// Admits a packet and counts it as held.
+    fn hold(link: &mut LaneLink, packet: &DecodedPacket<'_>) -> Result<(), ()> {
+        let admitted = link.admit(packet, WINDOWS)?;
+        if let Admitted::Payload(payload) = admitted {
+            link.land(payload, &mut |_| Acceptance::Full);
+        }
+        Ok(())
+    }
+
     #[test]
     fn packets_in_sequence_within_the_window_are_admitted() {
-        let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
+        let mut link = with_window();
         for number in 0..3 {
-            let admitted = link.admit(&packet(DATA, number, 0, &[7; 100]), WINDOW);
-            assert_eq!(admitted, Ok(Some(&[7; 100][..])));
+            let packet = packet(DATA, number, 0, &[7; 100]);
+            assert_eq!(link.admit(&packet, WINDOWS), Ok(Admitted::Payload(&[7; 100])));
+            hold(&mut link, &packet).unwrap();
         }
         assert_eq!(link.received, 3 * 136);
     }
 
     #[test]
     fn what_cannot_be_is_refused_and_changes_nothing() {
+        let window = |window| DecodedPacket { window, ..packet(DATA, 1, 30, &[]) };
         let wrong = [
             ("a gap", packet(DATA, 2, 0, &[1])),
             ("the same again", packet(DATA, 0, 0, &[1])),
@@ -214,39 +325,77 @@ mod tests {
             ("more taken than was sent", packet(CREDIT, 0, 51, &[])),
             ("less taken than before", packet(CREDIT, 0, 19, &[])),
             ("credit with a payload", packet(CREDIT, 0, 30, &[1])),
-            ("another kind", packet(3, 1, 30, &[])),
-            ("a smaller window", DecodedPacket { window: WINDOW - 1, ..packet(DATA, 1, 30, &[]) }),
-            (
-                "too large a window",
-                DecodedPacket { window: 2 * WINDOW, ..packet(DATA, 1, 30, &[]) },
-            ),
+            ("another kind", packet(9, 1, 30, &[])),
+            ("a smaller window", window(WINDOW - 1)),
+            ("too large a window", window(2 * WINDOW)),
+            ("nothing was kept to be sent again", packet(AGAIN, 0, 30, &[])),
         ];
         for (what, packet) in wrong {
-            let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
+            let mut link = with_window();
             (link.sent, link.acknowledged) = (50, 20);
-            link.admit(&self::packet(DATA, 0, 20, &[1]), WINDOW).unwrap();
-            assert_eq!(link.admit(&packet, WINDOW), Err(()), "{what}");
+            hold(&mut link, &self::packet(DATA, 0, 20, &[1])).unwrap();
+            assert_eq!(link.admit(&packet, WINDOWS), Err(()), "{what}");
             assert_eq!((link.acknowledged, link.expected, link.received), (20, 1, 37), "{what}");
         }
     }
 
     #[test]
+    fn without_a_window_packets_come_one_at_a_time() {
+        let mut link = LaneLink::new(1, 0);
+        let first = DecodedPacket { window: 0, ..packet(DATA, 0, 0, &[1; 476]) };
+        let second = DecodedPacket { number: 1, ..first };
+        let wrong = [
+            ("too long", DecodedPacket { payload: &[1; 477], ..first }),
+            ("a window that is none", DecodedPacket { window: 1, ..first }),
+        ];
+        for (what, packet) in wrong {
+            assert_eq!(link.admit(&packet, WINDOWS), Err(()), "{what}");
+        }
+        hold(&mut link, &first).unwrap();
+        assert_eq!(link.admit(&second, WINDOWS), Err(()));
+        assert!(link.offer_held(&mut |_| Acceptance::Taken) && link.owes_credit());
+        assert!(link.admit(&second, WINDOWS).is_ok());
+        link.refused = 512;
+        assert_eq!(link.admit(&second, WINDOWS), Err(()), "it has not been asked for again");
+    }
+
+    #[test]
+    fn a_packet_is_kept_until_it_was_taken_or_there_is_a_window() {
+        let credit = |credit, window| DecodedPacket { window, ..packet(CREDIT, 0, credit, &[]) };
+        for (what, answer, allowed) in
+            [("taken", credit(39, 0), 0), ("window", credit(0, WINDOW), WINDOW)]
+        {
+            let mut link = LaneLink::new(1, 0);
+            assert!(link.may_send(500));
+            link.has_sent(&[b"ab", b"c"], 39);
+            assert!(!link.may_send(1) && link.kept.as_deref() == Some(b"abc"), "{what}");
+            assert_eq!(link.admit(&credit(0, 0), WINDOWS), Ok(Admitted::Credit));
+            let again = DecodedPacket { window: 0, ..packet(AGAIN, 0, 0, &[]) };
+            assert_eq!(link.admit(&again, WINDOWS), Ok(Admitted::Again));
+            assert!(link.kept.is_some(), "{what}");
+            link.admit(&answer, WINDOWS).unwrap();
+            assert_eq!((&link.kept, link.allowed, link.may_send(36)), (&None, allowed, true));
+            link.has_sent(&[b"d"], 37);
+            assert_eq!(link.kept.is_some(), allowed == 0, "{what}");
+        }
+    }
+
+    #[test]
     fn counters_pass_their_end() {
-        let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
+        let mut link = with_window();
         let start = u32::MAX - 10;
         (link.sent, link.acknowledged) = (start.wrapping_add(100), start);
         (link.received, link.taken, link.told) = (start, start, start);
         link.expected = u32::MAX;
-        let first = link.admit(&packet(DATA, u32::MAX, start.wrapping_add(60), &[1; 50]), WINDOW);
-        assert_eq!(first, Ok(Some(&[1; 50][..])));
+        hold(&mut link, &packet(DATA, u32::MAX, start.wrapping_add(60), &[1; 50])).unwrap();
         assert_eq!((link.expected, link.acknowledged), (0, start.wrapping_add(60)));
-        assert!(link.admit(&packet(DATA, 0, 49, &[2; 50]), WINDOW).is_ok());
+        hold(&mut link, &packet(DATA, 0, 49, &[2; 50])).unwrap();
         assert_eq!(link.received.wrapping_sub(link.taken), 172);
     }
 
     #[test]
     fn packets_are_held_in_order_until_there_is_room() {
-        let mut link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
+        let mut link = with_window();
         let mut seen = Vec::new();
         link.land(b"a", &mut |_| Acceptance::Full);
         link.land(b"b", &mut |_| panic!("overtakes a packet that is held"));
@@ -268,9 +417,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_packet_are_refused() {
-        let link = LaneLink::new(Some(Peer(0)), 1, 0, WINDOW);
+        let link = LaneLink::new(1, 0);
         let key = [9; 16];
-        let good = link.header(DATA, 3, &key);
+        let good = link.header(DATA, 0, (3, &key));
         assert!(DecodedPacket::decode(&good, &key).is_some_and(|packet| packet.source == 3));
         assert!(DecodedPacket::decode(&good[..35], &key).is_none());
         for place in [1, 3, 20, 35] {

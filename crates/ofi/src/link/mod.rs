@@ -14,8 +14,13 @@
 //! each lane, so that is what each may occupy, in receive buffers or held. A source without credit
 //! gets [`PostResult::Full`]: nothing queues up.
 //!
-//! Windows are small at first, since each takes receive memory whether it is used or not. A source
-//! that sends much gets a larger one, as long as all together stay within a budget; it keeps it.
+//! A window takes receive memory whether it is used or not. So a source has none until it sends
+//! something: its first packet may come without, one at a time. The receiver lands it, and gives the
+//! source a small window as long as all together stay within a limit. A source that gets none goes
+//! on packet by packet. What such a packet finds full is held in a pool that all sources without a
+//! window share; if that is full as well, the packet is *refused*: it is as if it had not come, and
+//! its sender, which keeps it until it has a window or the packet was taken, is asked for it again
+//! when there is room. A source that sends much gets a larger window, within a limit for all.
 //!
 //! Every packet carries its source, a number in sequence, how much its sender has taken of the
 //! other direction and how large that one's window is, and the key of the job. A packet with
@@ -27,11 +32,12 @@
 //! the program itself ([`Links::lend`]).
 
 mod lane;
+mod table;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use lane::{CREDIT, DATA, DecodedPacket, HEADER, Land, LaneLink, cost};
+use lane::{AGAIN, CREDIT, DATA, HEADER, cost};
+use table::{LinkTable, longest_in};
 
 use crate::{
     Endpoint, EndpointCompletion, Error, LentMemory, Peer, PostResult, Region, Remote, Survey,
@@ -55,9 +61,15 @@ pub struct LinkLayout {
     /// Bytes of the longest payload. An endpoint's receive buffers have four times as many for
     /// each packet with its header.
     pub payload: usize,
-    /// Bytes of each source that may be unread on a lane at first, headers included.
+    /// Bytes of each lane that packets of sources without a window may have unread.
+    pub pool: usize,
+    /// Bytes of each source that may be unread on a lane, headers included, once it has sent
+    /// something there.
     pub window: u32,
-    /// The same for a source that sends much: its window doubles until then.
+    /// Bytes that such windows may have in all. A source for which there are none left has no
+    /// window.
+    pub windows: usize,
+    /// The same as `window` for a source that sends much: its window doubles until then.
     pub most: u32,
     /// Bytes by which all windows together may have grown.
     pub budget: usize,
@@ -71,11 +83,33 @@ impl LinkLayout {
         4 * (self.payload + HEADER)
     }
 
-    /// Receive buffers that hold the windows of so many other hosts, and by how many bytes they
-    /// have grown. A quarter of each may stay unused, and one more is being emptied.
-    pub fn buffers(&self, others: usize, grown: usize) -> usize {
-        let windows = others * usize::from(self.lanes) * self.window as usize + grown;
-        windows.div_ceil(self.buffer_bytes() / 4 * 3) + 1
+    /// Bytes that so many other hosts may have unread here in all, of which windows have so many
+    /// and by how many they have grown.
+    fn unread(&self, others: usize, (windows, grown): (usize, usize)) -> usize {
+        let lanes = usize::from(self.lanes);
+        let all = others.saturating_mul(lanes * self.window as usize);
+        all.min(self.pool * lanes + windows) + grown
+    }
+
+    /// Receive buffers for them. A quarter of each may stay unused, and one more is being emptied.
+    fn buffers(&self, others: usize, windows: (usize, usize)) -> usize {
+        self.unread(others, windows).div_ceil(self.buffer_bytes() / 4 * 3) + 1
+    }
+
+    /// Bytes of memory that a process needs for its links to so many other hosts, of which so many
+    /// have sent it something, or have been sent something: in receive buffers, in what is held
+    /// beside them if nothing can be landed, for packets on their way out, and for the links.
+    pub fn bytes(&self, others: usize, partners: usize) -> LinkBytes {
+        let partners = partners.min(others);
+        let wanted = partners * usize::from(self.lanes) * self.window as usize;
+        let windows = (wanted.min(self.windows), if partners == 0 { 0 } else { self.budget });
+        let buffers = self.buffers(others, windows);
+        LinkBytes {
+            buffers: buffers * self.buffer_bytes(),
+            held: if partners == 0 { 0 } else { self.unread(others, windows) },
+            slots: SLOTS * (self.payload + HEADER),
+            links: LinkTable::bytes(self, others + 1, partners),
+        }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -89,8 +123,25 @@ impl LinkLayout {
         if self.lanes == 0 || self.window > self.most {
             return Err(Error::Invalid("links need a lane, and windows that grow".to_owned()));
         }
+        if self.pool < self.window as usize / 2 {
+            let what = format!("a pool of {} bytes is too small for a first packet", self.pool);
+            return Err(Error::Invalid(what));
+        }
         Ok(())
     }
+}
+
+/// What [`LinkLayout::bytes`] answers: the most, if all that may be unread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkBytes {
+    /// Receive buffers.
+    pub buffers: usize,
+    /// Copies of packets that could not be landed.
+    pub held: usize,
+    /// Packets on their way out.
+    pub slots: usize,
+    /// The links themselves.
+    pub links: usize,
 }
 
 /// What happens on links.
@@ -126,25 +177,12 @@ pub enum Acceptance {
 /// The links of a process to others of its job.
 pub struct Links {
     endpoint: Endpoint,
-    own: Host,
     others: usize,
-    key: Key,
-    layout: LinkLayout,
-    /// Of each host all lanes, one after the other.
-    links: Vec<Option<LaneLink>>,
-    /// Links that hold packets, and those whose sources are to be told what has been taken; each
-    /// once.
-    holding: Vec<usize>,
-    owing: Vec<usize>,
-    /// By how many bytes windows have grown.
-    grown: usize,
+    table: LinkTable,
     slots: Region,
     /// To whom the packets in the slots go.
     bound: Vec<Host>,
     free: Vec<usize>,
-    /// Hosts whose links broke and that were not asked for yet.
-    broke: VecDeque<Host>,
-    malformed: u64,
 }
 
 impl Links {
@@ -158,24 +196,17 @@ impl Links {
         key: Key,
     ) -> Result<Self, Error> {
         layout.check()?;
-        let buffers = (layout.buffers(others, 0), layout.buffers(others, layout.budget));
+        let most = layout.buffers(others, (layout.windows, layout.budget));
+        let buffers = (layout.buffers(others, (0, 0)), most);
         let endpoint = Endpoint::open_to_grow(survey, offer, buffers, layout.buffer_bytes())?;
         let slots = endpoint.region(SLOTS * (layout.payload + HEADER))?;
         Ok(Self {
             endpoint,
-            own,
             others,
-            key,
-            layout,
-            links: (0..hosts as usize * usize::from(layout.lanes)).map(|_| None).collect(),
-            holding: Vec::new(),
-            owing: Vec::new(),
-            grown: 0,
+            table: LinkTable::new((own, hosts), layout, key),
             slots,
             bound: vec![own; SLOTS],
             free: (0..SLOTS).rev().collect(),
-            broke: VecDeque::new(),
-            malformed: 0,
         })
     }
 
@@ -186,100 +217,86 @@ impl Links {
 
     /// Adds the link to a host, by the address that it has said.
     pub fn connect(&mut self, host: Host, address: &[u8]) -> Result<(), Error> {
-        let lanes = usize::from(self.layout.lanes);
-        let start = host as usize * lanes;
-        let Some(places) = self.links.get_mut(start..start + lanes) else {
-            return Err(Error::Invalid(format!("there is no host {host}")));
-        };
+        self.table.check(host)?;
         let peer = self.endpoint.insert(address)?;
-        for (place, lane) in places.iter_mut().zip(0..) {
-            let link =
-                place.get_or_insert_with(|| LaneLink::new(None, host, lane, self.layout.window));
-            link.peer = Some(peer);
-        }
+        self.table.connect(host, peer);
         Ok(())
     }
 
     /// Whether there is a link to a host.
     pub fn is_connected(&self, host: Host) -> bool {
-        self.link(host, 0).is_some_and(|link| link.peer.is_some())
+        self.table.link(host, 0).is_some_and(|link| link.peer.is_some())
     }
 
     /// Packets that were dropped, since they could not be what their sender should have sent.
     pub fn malformed(&self) -> u64 {
-        self.malformed
+        self.table.malformed
     }
 
     /// Whether a host has sent such a packet, or cannot be reached. Nothing more is taken from it.
     pub fn is_broken(&self, host: Host) -> bool {
-        self.link(host, 0).is_some_and(|link| link.broken)
+        self.table.link(host, 0).is_some_and(|link| link.broken)
     }
 
     /// A host to which the link broke, each once.
     pub fn take_broken(&mut self) -> Option<Host> {
-        self.broke.pop_front()
+        self.table.broke.pop_front()
     }
 
     /// Bytes of a source that lie here on a lane and have not been taken.
     pub fn unread(&self, source: Host, lane: u8) -> u32 {
-        self.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
+        self.table.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
     }
 
     /// Whether a lane holds packets of a source that could not be landed.
     pub fn holds(&self, source: Host, lane: u8) -> bool {
-        self.link(source, lane).is_some_and(|link| !link.held.is_empty())
+        self.table.link(source, lane).is_some_and(|link| !link.held.is_empty())
     }
 
     /// Bytes sent to a host on a lane that it has not said to have taken.
     pub fn unacknowledged(&self, to: Host, lane: u8) -> u32 {
-        self.link(to, lane).map_or(0, |link| link.sent.wrapping_sub(link.acknowledged))
+        self.table.link(to, lane).map_or(0, |link| link.sent.wrapping_sub(link.acknowledged))
     }
 
-    /// What a source may have unread here on a lane.
+    /// What a source may have unread here on a lane; 0: one packet at a time.
     pub fn window(&self, source: Host, lane: u8) -> u32 {
-        self.link(source, lane).map_or(self.layout.window, |link| link.window)
+        self.table.link(source, lane).map_or(0, |link| link.window)
     }
 
-    fn link(&self, host: Host, lane: u8) -> Option<&LaneLink> {
-        self.links.get(place(host, lane, self.layout.lanes)?)?.as_ref()
-    }
-
-    fn link_mut(&mut self, host: Host, lane: u8) -> Option<&mut LaneLink> {
-        self.links.get_mut(place(host, lane, self.layout.lanes)?)?.as_mut()
+    /// Bytes of the receive buffers that there are.
+    pub fn buffer_bytes(&self) -> usize {
+        self.endpoint.buffers() * self.table.layout.buffer_bytes()
     }
 
     /// Bytes of the longest payload that a packet to a host may have now: two packets fit into the
     /// window.
     pub fn longest(&self, to: Host, lane: u8) -> usize {
-        let allowed = self.link(to, lane).map_or(self.layout.window, |link| link.allowed);
-        self.layout.payload.min(allowed as usize / 2 - HEADER)
+        let LinkLayout { payload, window, .. } = self.table.layout;
+        let allowed = self.table.link(to, lane).map_or(0, |link| link.allowed);
+        payload.min(longest_in(allowed.max(window)))
     }
 
     /// Sends a packet of these bytes, one part after the other. [`PostResult::Full`]: the receiver
     /// has no room, or the provider; go on with [`Self::progress`] and try again.
     pub fn send(&mut self, to: Host, lane: u8, parts: &[&[u8]]) -> Result<PostResult, Error> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        let link = self.link(to, lane).and_then(|link| Some((link, link.peer?)));
-        let Some((link, peer)) = link else {
+        let place = self.table.place(to, lane);
+        let met = place.and_then(|at| Some((at, self.table.at(at).peer?)));
+        let Some((at, peer)) = met else {
             return Err(Error::Invalid(format!("there is no link to host {to} on lane {lane}")));
         };
         let most = self.longest(to, lane);
         if length > most {
             return Err(Error::Invalid(format!("a packet of {length} bytes exceeds {most}")));
         }
-        let unread = link.sent.wrapping_sub(link.acknowledged);
-        if unread + cost(length) > link.allowed {
+        let link = self.table.at(at);
+        if !link.may_send(cost(length)) {
             return Ok(PostResult::Full);
         }
-        let header = link.header(DATA, self.own, &self.key);
-        let told = link.taken;
+        let header = link.header(DATA, link.number, self.table.sender());
         let posted = self.post((to, peer), &header, parts, length)?;
-        if posted == PostResult::Accepted
-            && let Some(link) = self.link_mut(to, lane)
-        {
-            link.number = link.number.wrapping_add(1);
-            link.sent = link.sent.wrapping_add(cost(length));
-            link.told = told;
+        if posted == PostResult::Accepted {
+            self.table.at_mut(at).has_sent(parts, cost(length));
         }
         Ok(posted)
     }
@@ -304,7 +321,7 @@ impl Links {
             return self.endpoint.inject(peer, &bytes[..end]);
         }
         let Some(&slot) = self.free.last() else { return Ok(PostResult::Full) };
-        let start = slot * (self.layout.payload + HEADER);
+        let start = slot * (self.table.layout.payload + HEADER);
         let mut end = start;
         for part in all {
             self.slots.copy_in(end, part);
@@ -332,7 +349,7 @@ impl Links {
         into: (&Region, usize, usize),
         token: u32,
     ) -> Result<PostResult, Error> {
-        let Some(peer) = self.link(from, 0).and_then(|link| link.peer) else {
+        let Some(peer) = self.table.link(from, 0).and_then(|link| link.peer) else {
             return Err(Error::Invalid(format!("there is no link to host {from}")));
         };
         self.endpoint.read(peer, remote, into, FETCH | u64::from(token))
@@ -363,7 +380,7 @@ impl Links {
     /// The name by which a provider knows it: only who has the job's key can tell. Names are below
     /// 2^63.
     fn secret_name(&self, name: u64) -> u64 {
-        let secret = u64::from_le_bytes(std::array::from_fn(|byte| self.key[byte]));
+        let secret = u64::from_le_bytes(std::array::from_fn(|byte| self.table.key[byte]));
         name ^ (secret >> 1)
     }
 
@@ -373,30 +390,20 @@ impl Links {
         &mut self,
         mut land: impl FnMut(LinkArrival<'_>) -> Acceptance,
     ) -> Result<bool, Error> {
-        let mut any = self.offer_held(&mut land);
+        let mut any = self.table.offer_held(&mut land);
         // As many as all windows may hold of the shortest packets would be too many at once.
         for _ in 0..2 * SLOTS {
             match self.endpoint.poll()? {
                 None => break,
                 Some(EndpointCompletion::Message { payload }) => {
-                    let (links, layout) = (&mut self.links, &self.layout);
-                    match take_in(links, payload, (layout, self.own, &self.key), &mut land) {
-                        Ok(at) => {
-                            note(&mut self.holding, at, |at| holds(links, at));
-                            note(&mut self.owing, at, |at| owes(links, at));
-                        }
-                        Err(Dropped { breaks }) => {
-                            self.malformed += 1;
-                            self.broke.extend(breaks);
-                        }
-                    }
+                    self.table.take_in(payload, &mut land);
                 }
                 Some(EndpointCompletion::Done { token }) if token & FETCH != 0 => {
                     land(LinkArrival::Fetched { token: token as u32, whole: true });
                 }
                 Some(EndpointCompletion::Done { token }) => self.free.push(token as usize),
                 // Nobody is asked to write with data here.
-                Some(EndpointCompletion::Written { .. }) => self.malformed += 1,
+                Some(EndpointCompletion::Written { .. }) => self.table.malformed += 1,
                 Some(EndpointCompletion::Failed { token: Some(token), .. })
                     if token & FETCH != 0 =>
                 {
@@ -407,13 +414,14 @@ impl Links {
             any = true;
         }
         self.give_credit()?;
+        self.send_again();
         Ok(any)
     }
 
     /// A packet was lost, or a receive has failed.
     fn fail(&mut self, token: Option<u64>) {
         let Some(slot) = token.map(|token| token as usize) else {
-            self.malformed += 1;
+            self.table.malformed += 1;
             return;
         };
         self.free.push(slot);
@@ -422,106 +430,84 @@ impl Links {
 
     /// Takes and holds nothing more of a host.
     pub fn break_link(&mut self, host: Host) {
-        if !self.is_broken(host) {
-            self.broke.push_back(host);
-        }
-        break_links(&mut self.links, host);
+        self.table.break_links(host);
     }
 
-    /// Offers the packets that are held, lane by lane in order.
-    fn offer_held(&mut self, land: &mut impl Land) -> bool {
-        if self.holding.is_empty() {
-            return false;
-        }
-        let (mut any, mut all) = (false, std::mem::take(&mut self.holding));
-        // Later lanes first: what the library needs to go on.
-        all.sort_unstable_by_key(|at| usize::MAX - at % usize::from(self.layout.lanes));
-        for at in &all {
-            if let Some(link) = &mut self.links[*at] {
-                any |= link.offer_held(land);
-            }
-        }
-        let links = &self.links;
-        all.iter().for_each(|at| note(&mut self.owing, *at, |at| owes(links, at)));
-        all.retain(|at| holds(links, *at));
-        self.holding = all;
-        any
-    }
-
-    /// Tells sources how much of theirs has been taken.
+    /// Tells sources how much of theirs has been taken, what windows they have, and what they are
+    /// to send again. Receive buffers come first.
     fn give_credit(&mut self) -> Result<(), Error> {
-        if self.owing.is_empty() {
+        let mut owing = self.table.take_owing();
+        let invited = self.table.take_invited();
+        if owing.is_empty() && invited.is_empty() {
             return Ok(());
         }
-        let mut all = std::mem::take(&mut self.owing);
-        let mut outcome = Ok(());
-        all.retain(|at| match self.give_credit_to(*at) {
-            Ok(done) => !done,
-            Err(error) => {
-                outcome = Err(error);
-                true
+        owing.iter().for_each(|at| self.table.widen(*at));
+        let windows = self.table.given();
+        let grown = self.endpoint.grow(self.table.layout.buffers(self.others, windows));
+        if grown.is_ok() {
+            owing.retain(|at| !self.tell(CREDIT, *at));
+            for at in invited {
+                match self.tell(AGAIN, at) {
+                    true => self.table.at_mut(at).refused = 0,
+                    false => self.table.refuse_still(at),
+                }
             }
-        });
-        self.owing = all;
-        outcome
+        }
+        self.table.owe_still(owing);
+        grown
     }
 
     /// Tells one source; whether it knows now, or cannot be told.
-    fn give_credit_to(&mut self, at: usize) -> Result<bool, Error> {
-        self.widen(at)?;
-        let Some(link) = &self.links[at] else { return Ok(true) };
-        let Some(peer) = link.peer else { return Ok(false) };
+    fn tell(&mut self, kind: u8, at: usize) -> bool {
+        let link = self.table.at(at);
+        let (host, peer) = (link.host, link.peer);
         if link.broken {
-            return Ok(true);
+            return true;
         }
-        let (taken, host) = (link.taken, link.host);
-        let header = link.header(CREDIT, self.own, &self.key);
+        let Some(peer) = peer else { return false };
+        let header = link.header(kind, link.number, self.table.sender());
         match self.post((host, peer), &header, &[], 0) {
-            Ok(PostResult::Full) => Ok(false),
+            Ok(PostResult::Full) => false,
             Ok(PostResult::Accepted) => {
-                if let Some(link) = &mut self.links[at] {
-                    link.told = taken;
-                }
-                Ok(true)
+                self.table.at_mut(at).has_told();
+                true
             }
             Err(_) => {
                 self.break_link(host);
-                Ok(true)
+                true
             }
         }
     }
 
-    /// Lets a source that sends much have more unread, as far as there is memory for it.
-    fn widen(&mut self, at: usize) -> Result<(), Error> {
-        let Some(link) = self.links[at].as_mut().filter(|link| link.sends_much()) else {
-            return Ok(());
-        };
-        link.since = link.taken;
-        let more = link.window.min(self.layout.most - link.window);
-        let grown = self.grown + more as usize;
-        if more == 0 || grown > self.layout.budget {
-            return Ok(());
+    /// Sends packets again that their receivers had no room for.
+    fn send_again(&mut self) {
+        for at in std::mem::take(&mut self.table.again) {
+            let kept = self.table.at_mut(at).kept.take();
+            let link = self.table.at(at);
+            let (Some(peer), Some(packet)) = (link.peer, kept) else { continue };
+            let (host, number) = (link.host, link.number.wrapping_sub(1));
+            let header = link.header(DATA, number, self.table.sender());
+            let posted = self.post((host, peer), &header, &[&packet], packet.len());
+            let link = self.table.at_mut(at);
+            match posted {
+                Ok(PostResult::Accepted) => link.has_told(),
+                Ok(PostResult::Full) => self.table.again.push(at),
+                Err(_) => self.break_link(host),
+            }
+            let link = self.table.at_mut(at);
+            link.kept = (!link.broken).then_some(packet);
         }
-        link.window += more;
-        self.grown = grown;
-        self.endpoint.grow(self.layout.buffers(self.others, grown))
     }
 
     /// Tells a host at the next progress all that has been taken of it: it waits for that.
     pub fn acknowledge(&mut self, host: Host) {
-        for lane in 0..self.layout.lanes {
-            if let Some(at) = place(host, lane, self.layout.lanes)
-                && self.link(host, lane).is_some_and(|link| link.told != link.taken)
-            {
-                note(&mut self.owing, at, |_| true);
-            }
-        }
+        self.table.acknowledge(host);
     }
 
     /// Whether nothing of its own is under way: no packet in the provider, none held, no credit
     /// owed.
     pub fn is_still(&self) -> bool {
-        self.endpoint.in_flight() == 0 && self.holding.is_empty() && self.owing.is_empty()
+        self.endpoint.in_flight() == 0 && self.table.is_still()
     }
 
     /// Sleeps until something may have come, or for so long. Call it when [`Self::progress`] has
@@ -534,67 +520,4 @@ impl Links {
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
-}
-
-/// Where a lane of a host stands; `None`: there is no such lane.
-fn place(host: Host, lane: u8, lanes: u8) -> Option<usize> {
-    (lane < lanes).then(|| host as usize * usize::from(lanes) + usize::from(lane))
-}
-
-/// Notes a link in a list, once, if it belongs there.
-fn note(list: &mut Vec<usize>, at: usize, belongs: impl Fn(usize) -> bool) {
-    if belongs(at) && !list.contains(&at) {
-        list.push(at);
-    }
-}
-
-fn holds(links: &[Option<LaneLink>], at: usize) -> bool {
-    links[at].as_ref().is_some_and(|link| !link.held.is_empty())
-}
-
-fn owes(links: &[Option<LaneLink>], at: usize) -> bool {
-    links[at].as_ref().is_some_and(LaneLink::owes_credit)
-}
-
-fn break_links(links: &mut [Option<LaneLink>], host: Host) {
-    for link in links.iter_mut().flatten().filter(|link| link.host == host) {
-        link.broken = true;
-        link.held.clear();
-    }
-}
-
-/// A packet that was dropped.
-struct Dropped {
-    /// It seems to be of this host, and cannot be: nothing more is taken from it.
-    breaks: Option<Host>,
-}
-
-/// Takes in a packet; returns its link.
-fn take_in(
-    links: &mut [Option<LaneLink>],
-    bytes: &[u8],
-    (layout, own, key): (&LinkLayout, Host, &Key),
-    land: &mut impl Land,
-) -> Result<usize, Dropped> {
-    const STRANGE: Dropped = Dropped { breaks: None };
-    let packet = DecodedPacket::decode(bytes, key).ok_or(STRANGE)?;
-    let at = place(packet.source, packet.lane, layout.lanes).ok_or(STRANGE)?;
-    if packet.source == own {
-        return Err(STRANGE);
-    }
-    let place = links.get_mut(at).ok_or(STRANGE)?;
-    let (source, lane) = (packet.source, packet.lane);
-    let link = place.get_or_insert_with(|| LaneLink::new(None, source, lane, layout.window));
-    if link.broken {
-        return Err(STRANGE);
-    }
-    match link.admit(&packet, layout.most) {
-        Ok(Some(payload)) => link.land(payload, land),
-        Ok(None) => {}
-        Err(()) => {
-            break_links(links, source);
-            return Err(Dropped { breaks: Some(source) });
-        }
-    }
-    Ok(at)
 }

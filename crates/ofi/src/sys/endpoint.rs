@@ -163,6 +163,11 @@ impl Endpoint {
         self.post_receives()
     }
 
+    /// How many receive buffers there are.
+    pub fn buffers(&self) -> usize {
+        self.receives.len()
+    }
+
     /// Enables the endpoint, and sets that a receive buffer goes back when it has less room left
     /// than a message may need. shm of 1.17 crashes if that is set before it is enabled; shm of
     /// 2.5.1 ignores it afterwards, and writes past the buffer. The releases between were not

@@ -43,10 +43,17 @@ use landing::LandingState;
 use memory::Calls;
 use parting::UseBits;
 
-/// Receive memory: for each rank of another host two small windows, and some for those that send
-/// much.
-const LAYOUT: LinkLayout =
-    LinkLayout { payload: 32 << 10, window: 4 << 10, most: 512 << 10, budget: 16 << 20, lanes: 2 };
+/// Receive memory: for each rank of another host that has sent something a small window on each
+/// lane, and some for those that send much. None of it depends on how many ranks there are.
+const LAYOUT: LinkLayout = LinkLayout {
+    payload: 32 << 10,
+    pool: 512 << 10,
+    window: 4 << 10,
+    windows: 32 << 20,
+    most: 512 << 10,
+    budget: 16 << 20,
+    lanes: 2,
+};
 
 /// Sends in order.
 const SENDS: u8 = 0;
