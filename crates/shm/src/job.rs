@@ -243,7 +243,8 @@ pub fn open_conducted(
 }
 
 /// Opens all ranks of a job of several hosts in this process, each with a mapping of its own: for
-/// tests of what goes between hosts. `of` says the host of each rank. Returns the handles of the
+/// tests of what goes between hosts. `of` says the host of each rank, and `config.hosts` at most
+/// whether their ends are told. Returns the handles of the
 /// hosts, which know each other's cards once [`exchange_cards`] was called, and the ports by rank.
 ///
 /// # Errors
@@ -256,7 +257,8 @@ pub fn open_hosts(
     let hosts = of.iter().max().map_or(0, |last| last + 1);
     let of_host = |own| {
         let names = (0..hosts).map(|host| format_args!("host{host}").into()).collect();
-        let hosts = Some(Hosts { own, of: of.to_vec(), names, key });
+        let tells_ends = config.hosts.as_ref().is_some_and(|hosts| hosts.tells_ends);
+        let hosts = Some(Hosts { own, of: of.to_vec(), names, key, tells_ends });
         Job::create_private(&JobConfig { hosts, ..config.clone() })
     };
     let jobs: Vec<Job> = (0..hosts).map(of_host).collect::<Result<_, _>>()?;
@@ -503,7 +505,8 @@ mod tests {
     /// Host 1 of a job of two, with ranks 1 and 2.
     fn of_two_hosts() -> JobConfig {
         let names = ["a", "b"].map(Name::new).into();
-        let hosts = Hosts { own: 1, of: vec![0, 1, 1, 0], names, key: [7; 16] };
+        let of = vec![0, 1, 1, 0];
+        let hosts = Hosts { own: 1, of, names, key: [7; 16], tells_ends: true };
         JobConfig { hosts: Some(hosts), ..JobConfig::new(4, 4) }
     }
 

@@ -81,6 +81,9 @@ pub struct Hosts {
     pub names: Vec<Name>,
     /// A secret of the job: a packet without it is a stranger's.
     pub key: [u8; 16],
+    /// Whether the launcher says on each host which ranks of others have ended, so that a rank that
+    /// leaves need not tell those with which it has had nothing to do.
+    pub tells_ends: bool,
 }
 
 impl Hosts {
@@ -259,6 +262,7 @@ impl JobConfig {
             self.hosts.as_ref().map_or(0, |hosts| u64::from(hosts.own) + 1),
             self.key_word(0),
             self.key_word(8),
+            self.hosts.as_ref().is_some_and(|hosts| hosts.tells_ends).into(),
         ]
     }
 
@@ -297,7 +301,8 @@ impl JobConfig {
         let key = [words[20].to_le_bytes(), words[21].to_le_bytes()].concat();
         let key = key.try_into().ok()?;
         let own = size(19)?.checked_sub(1);
-        let hosts = own.map(|own| Hosts { own, of, names, key });
+        let tells_ends = [false, true].get(words[22] as usize).copied()?;
+        let hosts = own.map(|own| Hosts { own, of, names, key, tells_ends });
         let config = JobConfig {
             ranks,
             ranks_per_node,
@@ -313,7 +318,7 @@ impl JobConfig {
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 22;
+pub(crate) const CONFIG_WORDS: usize = 23;
 
 /// The word that is 0 if all ranks are on one host.
 pub(crate) const HOSTS_WORD: usize = 19;
@@ -502,7 +507,7 @@ mod tests {
 
     fn hosts(own: u32, of: &[u32]) -> Option<Hosts> {
         let key = std::array::from_fn(|byte| byte as u8 + 1);
-        Some(Hosts { own, of: of.to_vec(), names: names(of), key })
+        Some(Hosts { own, of: of.to_vec(), names: names(of), key, tells_ends: own > 0 })
     }
 
     /// Names of as many hosts as there can be.

@@ -66,7 +66,8 @@ pub fn daemon() -> Result<(), String> {
         let per_node = plan.job.ranks_per_node.unwrap_or(ranks).min(ranks);
         let of = plan.hosts_of_ranks();
         let names = plan.places.iter().map(|place| Name::new(&place.name)).collect();
-        let hosts = HostsOfMemory { own: plan.own, of, names, key: plan.key };
+        let (own, key) = (plan.own, plan.key);
+        let hosts = HostsOfMemory { own, of, names, key, tells_ends: true };
         Job::create(&JobConfig {
             long_stores: plan.launch().long_stores,
             hosts: (plan.places.len() > 1).then_some(hosts),

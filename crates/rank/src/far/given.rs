@@ -129,7 +129,7 @@ impl Far {
     /// Whether a rank of another host serves memory that ranks of that host gave, as far as is
     /// known.
     pub(super) fn is_there(&self, near: &ShmPort, rank: Rank) -> bool {
-        let is_deaf = self.state.peers[rank as usize].is_deaf();
+        let is_deaf = self.state.peers.is_deaf(rank);
         !is_deaf && !matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_))
     }
 }

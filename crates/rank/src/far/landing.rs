@@ -11,13 +11,13 @@ use hikyaku_shm::ShmHost;
 use super::lending::Lending;
 use super::memory::{Calls, Serving};
 use super::wire::{self, FarPacket, SendPart};
-use super::{FarPeer, SENDS};
+use super::SENDS;
+use super::peers::{FarPeer, FarPeers};
 
 /// What arrivals change.
 pub(super) struct LandingState {
     pub(super) own: Rank,
-    /// By rank, those of this host included.
-    pub(super) peers: Vec<FarPeer>,
+    pub(super) peers: FarPeers,
     pub(super) events: VecDeque<Event>,
     /// Answers to be sent, and reads to be served.
     pub(super) answers: VecDeque<(Rank, Vec<u8>)>,
@@ -36,7 +36,7 @@ pub(super) struct LandingState {
 }
 
 impl LandingState {
-    pub(super) fn new(own: Rank, peers: Vec<FarPeer>) -> LandingState {
+    pub(super) fn new(own: Rank, peers: FarPeers) -> LandingState {
         LandingState {
             own,
             peers,
@@ -51,12 +51,6 @@ impl LandingState {
             refused: 0,
             is_leaving: false,
         }
-    }
-
-    /// Whether a rank has left or died.
-    pub(super) fn is_gone(&self, rank: Rank) -> bool {
-        let peer = &self.peers[rank as usize];
-        peer.left.is_some() || peer.failed.is_some()
     }
 
     /// Takes in an arrival.
@@ -75,7 +69,7 @@ impl LandingState {
                 return Acceptance::Taken;
             }
         };
-        let Some(peer) = self.peers.get_mut(source as usize).filter(|peer| peer.is_far) else {
+        let Some(peer) = self.peers.enter(source) else {
             self.refused += 1;
             return Acceptance::Taken;
         };
@@ -142,7 +136,7 @@ impl LandingState {
         if self.is_leaving {
             return Acceptance::Taken;
         }
-        let peer = &mut self.peers[source as usize];
+        let Some(peer) = self.peers.enter(source) else { return Acceptance::Taken };
         let landed = match part.granularity {
             Granularity::PerMessage => land_as_one(hosted, peer, source, part),
             Granularity::PerPacket if lane == SENDS => {

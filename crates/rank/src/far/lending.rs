@@ -267,7 +267,7 @@ impl Far {
         length: u64,
         told: (u8, u64),
     ) -> bool {
-        let is_there = self.links.is_connected(from) && !self.state.is_gone(from);
+        let is_there = self.links.is_connected(from) && !self.state.peers.is_gone(from);
         let begun = is_there && self.state.lending.begin(&self.links, (from, name), length, told);
         if begun {
             self.state.lending.busy_until = near.now() + BUSY;

@@ -66,7 +66,7 @@ impl Far {
 
     /// Sends what the library needs to go on, now or when there is room.
     fn push(&mut self, near: &ShmPort, to: Rank, parts: &[&[u8]]) {
-        if self.state.peers[to as usize].is_deaf() {
+        if self.state.peers.is_deaf(to) {
             return;
         }
         let is_first = !self.out.iter().any(|(rank, lane, _)| (*rank, *lane) == (to, NEEDED));

@@ -492,7 +492,7 @@ impl Far {
     pub(super) fn serve(&mut self, near: &mut ShmPort) {
         for _ in 0..self.state.serving.len() {
             let Some(mut serving) = self.state.serving.pop_front() else { break };
-            let served = self.state.is_gone(serving.to) || self.serve_one(near, &mut serving);
+            let served = self.state.peers.is_gone(serving.to) || self.serve_one(near, &mut serving);
             if !served {
                 self.state.serving.push_back(serving);
             }

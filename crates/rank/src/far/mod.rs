@@ -25,6 +25,7 @@ mod lending;
 mod mail;
 mod memory;
 mod parting;
+mod peers;
 mod wire;
 
 use std::collections::VecDeque;
@@ -42,6 +43,7 @@ use hikyaku_shm::ShmPort;
 use landing::LandingState;
 use memory::Calls;
 use parting::UseBits;
+use peers::FarPeers;
 
 /// Receive memory: for each rank of another host that has sent something a small window on each
 /// lane, and some for those that send much. None of it depends on how many ranks there are.
@@ -118,41 +120,6 @@ fn lost(near: &ShmPort, rank: Rank) -> PeerFailure {
     PeerFailure { rank, pid: 0, host: near.host_name(rank), cause: DeathCause::Unknown }
 }
 
-/// What is known of a rank of another host.
-#[derive(Debug, Default)]
-struct FarPeer {
-    /// Whether it is one.
-    is_far: bool,
-    /// Credited messages sent to it, how many it allows, and whether it knows that we wait.
-    sent: u64,
-    credit: u64,
-    waiting: bool,
-    /// Messages that it may have sent here, of which it has been told, and whether it has sent
-    /// anything.
-    granted: u64,
-    told: u64,
-    known: bool,
-    /// Bytes of its first held packet that have landed.
-    landed: usize,
-    /// A message of one record, as far as it has come.
-    gathered: Vec<u8>,
-    /// What it needs to go on waits for room here.
-    is_stuck: bool,
-    /// Since when it has left, and whether it serves memory that it gave.
-    left: Option<Time>,
-    keeps: bool,
-    /// Whether it was told that this rank leaves.
-    told_bye: bool,
-    failed: Option<PeerFailure>,
-}
-
-impl FarPeer {
-    /// Whether nothing that it is sent has a reader any more.
-    fn is_deaf(&self) -> bool {
-        self.failed.is_some() || self.left.is_some() && !self.keeps
-    }
-}
-
 impl Far {
     /// The far side of a port whose job has ranks on other hosts; `None`: it has not.
     ///
@@ -177,16 +144,10 @@ impl Far {
             return Err(Error::Invalid(what));
         }
         let credit = u64::from(near.host().layout().credit);
-        let peers = hosts.of.iter().map(|host| FarPeer {
-            is_far: *host != hosts.own,
-            credit,
-            granted: credit,
-            told: credit,
-            ..FarPeer::default()
-        });
+        let peers = FarPeers::new(&hosts.of, hosts.own, credit);
         Ok(Some(Far {
             own,
-            state: LandingState::new(own, peers.collect()),
+            state: LandingState::new(own, peers),
             calls: Calls::default(),
             out: VecDeque::new(),
             quiet: 0,
@@ -208,7 +169,7 @@ impl Far {
     /// Whether a rank is of another host.
     #[inline]
     pub(crate) fn is_far(&self, rank: Rank) -> bool {
-        self.state.peers.get(rank as usize).is_some_and(|peer| peer.is_far)
+        self.state.peers.is_far(rank)
     }
 
     /// Takes in what has come and sends what waited for room. Returns whether anything came.
@@ -227,7 +188,7 @@ impl Far {
         // reached may come to be known after what it has sent.
         for rank in std::mem::take(&mut self.state.strangers) {
             let is_met = self.meet(near, rank) || self.links.is_broken(rank);
-            if !is_met && !self.state.peers[rank as usize].is_deaf() {
+            if !is_met && !self.state.peers.is_deaf(rank) {
                 self.state.strangers.push(rank);
             }
         }
@@ -284,16 +245,12 @@ impl Far {
     /// An event of the near side; `None`: it is known already.
     pub(crate) fn filter(&mut self, event: Event) -> Option<Event> {
         let Event::PeerFailed(failure) = event else { return Some(event) };
-        let Some(peer) = self.state.peers.get_mut(failure.rank as usize) else {
-            return Some(event);
-        };
-        if peer.is_far && peer.failed.replace(failure).is_some() {
+        let Some(peer) = self.state.peers.enter(failure.rank) else { return Some(event) };
+        if peer.failed.replace(failure).is_some() {
             return None;
         }
-        if peer.is_far {
-            self.state.lending.end(failure.rank);
-            self.links.break_link(failure.rank);
-        }
+        self.state.lending.end(failure.rank);
+        self.links.break_link(failure.rank);
         Some(event)
     }
 
@@ -329,13 +286,10 @@ impl Far {
 
     /// The state of a rank, by what the near side says of it.
     pub(crate) fn state_of(&self, rank: Rank, near: PeerState) -> PeerState {
-        match self.state.peers.get(rank as usize) {
-            Some(peer) if peer.is_far => match (peer.left, peer.failed) {
-                (Some(_), _) => PeerState::Left,
-                (None, Some(failure)) => PeerState::Failed(failure),
-                (None, None) => near,
-            },
-            _ => near,
+        match self.state.peers.get(rank).map(|peer| (peer.left, peer.failed)) {
+            Some((Some(_), _)) => PeerState::Left,
+            Some((None, Some(failure))) => PeerState::Failed(failure),
+            Some((None, None)) | None => near,
         }
     }
 
@@ -346,8 +300,9 @@ impl Far {
 
     /// A source may have sent so many messages.
     pub(crate) fn grant(&mut self, source: Rank, messages: u64) {
-        let peer = &mut self.state.peers[source as usize];
-        if peer.is_far && messages > peer.granted {
+        if let Some(peer) = self.state.peers.enter(source)
+            && messages > peer.granted
+        {
             peer.granted = messages;
             if peer.known {
                 self.state.granting.push(source);
@@ -357,8 +312,9 @@ impl Far {
 
     fn tell_grants(&mut self) {
         while let Some(rank) = self.state.granting.pop() {
-            let peer = &mut self.state.peers[rank as usize];
-            if peer.granted > peer.told {
+            if let Some(peer) = self.state.peers.enter(rank)
+                && peer.granted > peer.told
+            {
                 peer.told = peer.granted;
                 self.out.push_back((rank, NEEDED, wire::grant(peer.granted)));
             }
@@ -367,7 +323,7 @@ impl Far {
 
     /// Why a rank cannot be sent to any more; `None`: it can, as far as is known.
     fn failure(&self, near: &ShmPort, rank: Rank) -> Option<PeerFailure> {
-        let known = self.state.peers[rank as usize].failed;
+        let known = self.state.peers.get(rank).and_then(|peer| peer.failed);
         known.or(match near.peer(rank) {
             PeerState::Failed(failure) => Some(failure),
             _ => None,
@@ -376,10 +332,7 @@ impl Far {
 
     /// A rank to which the channel broke.
     fn lose(&mut self, near: &ShmPort, rank: Rank) {
-        let peer = &mut self.state.peers[rank as usize];
-        if peer.left.is_some() || peer.failed.is_some() {
-            return;
-        }
+        let Some(peer) = self.state.peers.enter(rank).filter(|peer| !peer.is_gone()) else { return };
         let failure = match near.peer(rank) {
             PeerState::Failed(failure) => failure,
             _ => lost(near, rank),
@@ -408,7 +361,7 @@ impl Far {
         let mut full: Vec<(Rank, u8)> = Vec::new();
         for _ in 0..self.out.len() {
             let Some((rank, lane, packet)) = self.out.pop_front() else { break };
-            if self.state.peers[rank as usize].is_deaf() {
+            if self.state.peers.is_deaf(rank) {
                 continue;
             }
             let waits = full.contains(&(rank, lane)) || !self.meet(near, rank);
@@ -437,7 +390,9 @@ impl Far {
         command: &Command<'_>,
     ) -> Result<usize, PostError> {
         let destination = command.destination;
-        let peer = &mut self.state.peers[destination as usize];
+        let Some(peer) = self.state.peers.enter(destination) else {
+            return Err(PostError::Unsupported("reach a rank of the own host from afar"));
+        };
         if let Some(failure) = peer.failed {
             return Err(PostError::PeerFailed(failure));
         }
@@ -461,7 +416,9 @@ impl Far {
             Granularity::PerPacket => self.send_parts(command),
         };
         let taken = taken.ok_or_else(|| full(FullCause::RingStalled))?;
-        self.state.peers[destination as usize].sent += u64::from(command.credited);
+        if let Some(peer) = self.state.peers.enter(destination) {
+            peer.sent += u64::from(command.credited);
+        }
         Ok(taken)
     }
 

@@ -6,6 +6,9 @@
 //!                                                     ▼
 //!                                 nobody of another host uses that any more ──► end
 //! ```
+//!
+//! "All" are those that it has had to do with, if the launcher tells the others: it does when the
+//! process has ended. So leaving takes no connection to a rank that was never spoken to.
 
 use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
 use hikyaku_nic::hosted::Host;
@@ -45,17 +48,17 @@ impl Far {
     pub(crate) fn leave(&mut self, near: &mut ShmPort) {
         self.state.is_leaving = true;
         self.progress(near);
-        let others: Vec<Rank> = (0..near.size()).filter(|rank| self.is_far(*rank)).collect();
-        let mut unsaid = others.clone();
+        let others = self.to_be_told(near);
+        let (mut unsaid, mut open) = (others.clone(), others.clone());
         let mut wait = FarWait::to_leave(near.now());
         loop {
             self.discard(near);
             let came = self.progress(near);
             unsaid.retain(|rank| !self.say_bye(near, *rank));
-            let is_open = |rank: &Rank| !self.knows(near, *rank, unsaid.contains(rank));
-            let Some(rank) = others.iter().copied().find(is_open) else { break };
+            open.retain(|rank| !self.knows(near, *rank, unsaid.binary_search(rank).is_ok()));
+            let Some(rank) = open.first() else { break };
             if !came {
-                wait.rest(near, rank);
+                wait.rest(near, *rank);
             }
         }
         wait.end(near);
@@ -63,16 +66,31 @@ impl Far {
         self.say_last_words(near);
     }
 
+    /// The ranks of other hosts that learn from this one that it leaves, in order: those that it
+    /// has had to do with, as long as the launcher tells the others when its process has ended.
+    /// Else, or if it goes on to serve memory, all.
+    fn to_be_told(&self, near: &ShmPort) -> Vec<Rank> {
+        let tells_ends = near.host().hosts().is_some_and(|hosts| hosts.tells_ends);
+        if !tells_ends || !self.kept.is_empty() {
+            return self.state.peers.all().collect();
+        }
+        let mut known: Vec<Rank> = self.state.peers.known().iter().map(|peer| peer.rank).collect();
+        known.sort_unstable();
+        known
+    }
+
     /// Tells a rank that this one leaves, once all that was for it is on its way; one that has left
     /// itself need not know. Whether that is done.
     fn say_bye(&mut self, near: &ShmPort, rank: Rank) -> bool {
-        if self.state.peers[rank as usize].is_deaf() {
+        if self.state.peers.is_deaf(rank) {
             return true;
         }
         let bye = wire::bye(!self.kept.is_empty());
         let is_next = !self.out.iter().any(|(to, ..)| *to == rank);
         let said = is_next && self.meet(near, rank) && self.offer(rank, SENDS, &[&bye]);
-        self.state.peers[rank as usize].told_bye |= said;
+        if let Some(peer) = self.state.peers.enter(rank) {
+            peer.told_bye |= said;
+        }
         said
     }
 
@@ -95,7 +113,7 @@ impl Far {
 
     /// Whether a rank uses memory that this one gave.
     fn needs(&self, near: &ShmPort, rank: Rank) -> bool {
-        let has_left = self.state.peers[rank as usize].left.is_some();
+        let has_left = self.state.peers.get(rank).is_some_and(|peer| peer.left.is_some());
         !has_left
             && self.is_there(near, rank)
             && self.kept.iter().any(|kept| !kept.is_over_for(near, rank))
@@ -115,7 +133,7 @@ impl Far {
     /// Lets the provider send what it has taken: a rank that leaves as well waits for the answer
     /// to its own last word. Of what was for others they have said that it came.
     fn say_last_words(&mut self, near: &mut ShmPort) {
-        if !self.state.peers.iter().any(|peer| peer.left.is_some()) {
+        if !self.state.peers.known().iter().any(|peer| peer.left.is_some()) {
             return;
         }
         let end = near.now() + FLUSH;
@@ -129,11 +147,12 @@ impl Far {
     /// Whether a rank knows that this one leaves, or need not: one that has left itself waits for
     /// nothing but the answer to its last word, which is on its way. Its answer may never come.
     fn knows(&self, near: &ShmPort, rank: Rank, is_unsaid: bool) -> bool {
-        let peer = &self.state.peers[rank as usize];
-        let is_over = matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_));
+        if matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_)) {
+            return true;
+        }
+        let Some(peer) = self.state.peers.get(rank) else { return !is_unsaid };
         let is_deaf = |left| !peer.keeps || near.now() > left + LAST_WORD;
-        is_over
-            || peer.failed.is_some()
+        peer.failed.is_some()
             || !is_unsaid && (!peer.told_bye || self.links.unacknowledged(rank, SENDS) == 0)
             || peer.left.is_some_and(is_deaf)
     }

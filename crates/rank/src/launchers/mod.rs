@@ -24,6 +24,7 @@ mod launcher;
 mod pmi;
 mod pmix;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 
@@ -139,11 +140,13 @@ impl Drop for LaunchedRank {
 fn introduce(launcher: &mut dyn Launcher, of: &[u32]) -> Result<Hosts, LauncherError> {
     let rank = launcher.rank();
     let own = of[rank as usize];
-    // Each host has a rank, and so a first one.
-    let firsts: Vec<u32> = (0..=of.iter().copied().max().unwrap_or_default())
-        .filter_map(|host| of.iter().position(|other| *other == host))
-        .map(|rank| rank as u32)
-        .collect();
+    // Each host has a rank, and so a first one; hosts have their numbers in that order.
+    let mut firsts: Vec<u32> = Vec::new();
+    for (rank, host) in (0..).zip(of) {
+        if *host as usize == firsts.len() {
+            firsts.push(rank);
+        }
+    }
     if firsts.contains(&rank) {
         let name = own_host_name();
         let name = if name.is_empty() { "without name" } else { &name };
@@ -163,7 +166,7 @@ fn introduce(launcher: &mut dyn Launcher, of: &[u32]) -> Result<Hosts, LauncherE
         let name = unhex(&launcher.get(rank, HOST)?).ok_or(LauncherError::Missing { rank })?;
         names.push(Name::new(&String::from_utf8_lossy(&name)));
     }
-    Ok(Hosts { own, of: of.to_vec(), names, key })
+    Ok(Hosts { own, of: of.to_vec(), names, key, tells_ends: false })
 }
 
 /// Why a rank cannot join the memory that another one of its host has made.
@@ -181,15 +184,13 @@ fn apart(rank: u32, error: AttachError) -> LauncherError {
 
 /// Hosts by numbers from 0, in the order of their first ranks.
 fn renumbered(of: &[u32]) -> Vec<u32> {
-    let mut known = Vec::new();
-    let number = |host: &u32| {
-        let at = known.iter().position(|other| other == host).unwrap_or_else(|| {
-            known.push(*host);
-            known.len() - 1
-        });
-        u32::try_from(at).expect("there are fewer hosts than ranks")
-    };
-    of.iter().map(number).collect()
+    let mut known = BTreeMap::new();
+    of.iter()
+        .map(|host| {
+            let next = known.len() as u32;
+            *known.entry(*host).or_insert(next)
+        })
+        .collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
