@@ -688,7 +688,7 @@ fn receive_memory_follows_those_who_send() {
         LinkLayout { payload: 4096, pool: 1 << 15, window: 4096, windows: 1 << 20, ..LAYOUT };
     each_with(10, layout, |mut job| {
         let quiet = job.hosts[0].buffer_bytes();
-        assert_eq!(quiet, layout.bytes(9, 0).buffers, "{}", job.name);
+        assert_eq!(quiet, layout.bytes((10, 9), 0).buffers, "{}", job.name);
         let (mut sent, mut came, start) = ([false; 10], 0, Instant::now());
         while came < 9 {
             for source in 1..10 {
@@ -703,7 +703,7 @@ fn receive_memory_follows_those_who_send() {
         }
         let windows = (0..2).map(|lane| (1..10).map(|host| job.hosts[0].window(host, lane)).sum());
         assert_eq!(windows.collect::<Vec<u32>>(), [9 * 4096, 0], "{}", job.name);
-        assert!(job.hosts[0].buffer_bytes() <= layout.bytes(9, 9).buffers, "{}", job.name);
+        assert!(job.hosts[0].buffer_bytes() <= layout.bytes((10, 9), 9).buffers, "{}", job.name);
         // Who has only sent has no memory for what may come.
         assert_eq!(job.hosts[1].buffer_bytes(), quiet, "{}", job.name);
     });

@@ -39,6 +39,7 @@ mod window;
 pub use communicator::Communicator;
 pub use create::CreationError;
 pub use error::{Error, WindowError};
+pub use far::FarMemory;
 pub use foreign::Foreign;
 pub use hikyaku_ofi::Error as FarError;
 pub use hikyaku_shm::{AttachError, ForkedProcess, JobError, SharedHeap, View, own_host_name};

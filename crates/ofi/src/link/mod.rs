@@ -96,10 +96,11 @@ impl LinkLayout {
         self.unread(others, windows).div_ceil(self.buffer_bytes() / 4 * 3) + 1
     }
 
-    /// Bytes of memory that a process needs for its links to so many other hosts, of which so many
-    /// have sent it something, or have been sent something: in receive buffers, in what is held
-    /// beside them if nothing can be landed, for packets on their way out, and for the links.
-    pub fn bytes(&self, others: usize, partners: usize) -> LinkBytes {
+    /// Bytes of memory that a process needs for its links in a job of so many, of which it may have
+    /// links to `others`, and so many have sent it something, or have been sent something: in
+    /// receive buffers, in what is held beside them if nothing can be landed, for packets on their
+    /// way out, and for the links.
+    pub fn bytes(&self, (hosts, others): (usize, usize), partners: usize) -> LinkBytes {
         let partners = partners.min(others);
         let wanted = partners * usize::from(self.lanes) * self.window as usize;
         let windows = (wanted.min(self.windows), if partners == 0 { 0 } else { self.budget });
@@ -108,7 +109,7 @@ impl LinkLayout {
             buffers: buffers * self.buffer_bytes(),
             held: if partners == 0 { 0 } else { self.unread(others, windows) },
             slots: SLOTS * (self.payload + HEADER),
-            links: LinkTable::bytes(self, others + 1, partners),
+            links: LinkTable::bytes(self, hosts, partners),
         }
     }
 

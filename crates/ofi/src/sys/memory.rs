@@ -16,10 +16,14 @@ use crate::Error;
 
 const PAGE: usize = 4096;
 
-/// Zeroed bytes that stay where they are.
+/// Zeroed bytes that stay where they are, from the start of a page on. They take memory as they are
+/// used, unless the provider pins what is registered.
 pub(crate) struct PinnedBytes {
-    start: NonNull<u8>,
+    /// What was allocated, which is a page more.
+    all: NonNull<u8>,
     layout: Layout,
+    start: NonNull<u8>,
+    length: usize,
 }
 
 // SAFETY: it owns its bytes, which are reached by address only.
@@ -30,10 +34,15 @@ unsafe impl Sync for PinnedBytes {}
 impl PinnedBytes {
     pub(crate) fn new(length: usize) -> Result<Self, Error> {
         let too_much = || Error::Invalid(format!("no memory for {length} bytes of a region"));
-        let layout = Layout::from_size_align(length.max(1), PAGE).map_err(|_| too_much())?;
+        let more = length.max(1).checked_add(PAGE).ok_or_else(too_much)?;
+        // An allocator that is asked for whole pages writes the zeros itself.
+        let layout = Layout::from_size_align(more, 1).map_err(|_| too_much())?;
         // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(too_much)?;
-        Ok(Self { start, layout })
+        let all = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(too_much)?;
+        let before = all.as_ptr().addr().next_multiple_of(PAGE) - all.as_ptr().addr();
+        // SAFETY: less than a page, which was allocated beside the bytes.
+        let start = unsafe { all.add(before) };
+        Ok(Self { all, layout, start, length })
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -41,14 +50,14 @@ impl PinnedBytes {
     }
 
     pub(crate) fn length(&self) -> usize {
-        self.layout.size()
+        self.length
     }
 }
 
 impl Drop for PinnedBytes {
     fn drop(&mut self) {
         // SAFETY: it was allocated with this layout, and is freed once.
-        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
+        unsafe { alloc::dealloc(self.all.as_ptr(), self.layout) };
     }
 }
 

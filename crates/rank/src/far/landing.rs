@@ -8,11 +8,11 @@ use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Acceptance, LinkArrival};
 use hikyaku_shm::ShmHost;
 
+use super::SENDS;
 use super::lending::Lending;
 use super::memory::{Calls, Serving};
-use super::wire::{self, FarPacket, SendPart};
-use super::SENDS;
 use super::peers::{FarPeer, FarPeers};
+use super::wire::{self, FarPacket, SendPart};
 
 /// What arrivals change.
 pub(super) struct LandingState {

@@ -36,6 +36,9 @@ const LEND_FROM: usize = 64 << 10;
 /// Fetches at once.
 const FETCHES: usize = 16;
 
+/// Bytes of all rooms.
+pub(super) const MOST_BYTES: usize = FETCHES * PIECES * PIECE;
+
 /// How long a rank that waits looks often whether a peer reads what it lends, or a piece is
 /// there: where providers go on in calls only, nothing else tells. Later it sleeps longer, and
 /// their descriptors wake it.

@@ -26,6 +26,9 @@ mod mail;
 mod memory;
 mod parting;
 mod peers;
+mod size;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::collections::VecDeque;
@@ -44,6 +47,7 @@ use landing::LandingState;
 use memory::Calls;
 use parting::UseBits;
 use peers::FarPeers;
+pub use size::FarMemory;
 
 /// Receive memory: for each rank of another host that has sent something a small window on each
 /// lane, and some for those that send much. None of it depends on how many ranks there are.
@@ -332,7 +336,9 @@ impl Far {
 
     /// A rank to which the channel broke.
     fn lose(&mut self, near: &ShmPort, rank: Rank) {
-        let Some(peer) = self.state.peers.enter(rank).filter(|peer| !peer.is_gone()) else { return };
+        let Some(peer) = self.state.peers.enter(rank).filter(|peer| !peer.is_gone()) else {
+            return;
+        };
         let failure = match near.peer(rank) {
             PeerState::Failed(failure) => failure,
             _ => lost(near, rank),

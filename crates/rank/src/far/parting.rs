@@ -69,7 +69,7 @@ impl Far {
     /// The ranks of other hosts that learn from this one that it leaves, in order: those that it
     /// has had to do with, as long as the launcher tells the others when its process has ended.
     /// Else, or if it goes on to serve memory, all.
-    fn to_be_told(&self, near: &ShmPort) -> Vec<Rank> {
+    pub(super) fn to_be_told(&self, near: &ShmPort) -> Vec<Rank> {
         let tells_ends = near.host().hosts().is_some_and(|hosts| hosts.tells_ends);
         if !tells_ends || !self.kept.is_empty() {
             return self.state.peers.all().collect();

@@ -1,0 +1,143 @@
+//! Many ranks of other hosts: memory and connections.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use hikyaku_ofi::link::Acceptance;
+use hikyaku_shm::{Hosts, JobConfig, exchange_cards, open_hosts};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What would be used here, or a line on why nothing can be.
+fn survey() -> Option<(Survey, usize)> {
+    let chosen = Survey::take().and_then(|survey| {
+        let request = ProviderRequest::default();
+        let offer = choose(survey.offers(), &request).offer(survey.offers(), &request)?;
+        Ok((survey, offer))
+    });
+    chosen.inspect_err(|error| eprintln!("skipped: {error}")).ok()
+}
+
+/// Bytes that this process has asked for.
+fn memory() -> usize {
+    let text = fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// As many endpoints as a job of 1,000 hosts with a rank each has, all in this process. Each sends
+/// something to the first and to the next.
+#[test]
+fn a_thousand_endpoints_take_the_memory_that_is_said() {
+    const ALL: u32 = 1000;
+    /// What a provider may have for an endpoint beside, and for its end of a connection.
+    const PROVIDER: [usize; 2] = [1 << 20, 256 << 10];
+    let Some((survey, offer)) = survey() else { return };
+    let others = ALL as usize - 1;
+    let said = |partners| FarMemory::of(ALL as usize, others, partners);
+    let before = memory();
+    let open = |own| Links::open(&survey, offer, (own, ALL, others), LAYOUT, [7; 16]).unwrap();
+    let mut all: Vec<Links> = (0..ALL).map(open).collect();
+    let idle = (memory() - before) / ALL as usize;
+    assert!(all.iter().all(|links| links.buffer_bytes() == said(0).buffers));
+    let least = said(0).buffers + said(0).sends_and_fetches;
+    assert!((least..least + PROVIDER[0]).contains(&idle), "{idle} bytes each, said {least}");
+
+    let addresses: Vec<Vec<u8>> = all.iter().map(|links| links.address().to_vec()).collect();
+    let mut unsent: Vec<(u32, u32)> = (1..ALL).map(|own| (own, 0)).collect();
+    unsent.extend((0..ALL - 1).map(|own| (own, own + 1)));
+    let (mut unread, start) = (unsent.len(), Instant::now());
+    let connections = 2 * unsent.len();
+    for (own, to) in &unsent {
+        all[*own as usize].connect(*to, &addresses[*to as usize]).unwrap();
+    }
+    while unread > 0 {
+        unsent.retain(|(own, to)| {
+            all[*own as usize].send(*to, SENDS, &[b"hello"]) != Ok(PostResult::Accepted)
+        });
+        for links in &mut all {
+            let landed = links.progress(|_| {
+                unread -= 1;
+                Acceptance::Taken
+            });
+            landed.unwrap();
+        }
+        assert!(start.elapsed() < PATIENCE, "{unread} wait");
+    }
+    // The first has a window for each, and the others for the two that have sent them something.
+    let window = LAYOUT.window as usize;
+    assert!((1..ALL).all(|source| all[0].window(source, SENDS) == LAYOUT.window));
+    let used = all[0].buffer_bytes();
+    assert!(used >= others * window && used <= said(others).buffers, "{used} bytes");
+    assert!(all[1..].iter().all(|links| links.buffer_bytes() <= said(2).buffers));
+    let busy = memory() - before - ALL as usize * idle;
+    let most = said(others).total() + ALL as usize * (said(2).ranks + window);
+    assert!(busy <= most + connections * PROVIDER[1], "{busy} bytes more, said {most}");
+    let provider = &survey.offers()[offer].provider;
+    eprintln!("{provider}: {idle} bytes an endpoint, of which {least} are ours");
+    let each = busy.saturating_sub(used - said(0).buffers) / connections;
+    eprintln!("and {each} for an end of a connection");
+}
+
+/// A rank that has had to do with some only is known to those: the launcher tells the others.
+#[test]
+fn leaving_takes_connections_to_those_who_were_spoken_to() {
+    let of = [0, 1, 2, 3, 3];
+    let tells_ends =
+        Hosts { own: 0, of: Vec::new(), names: Vec::new(), key: [0; 16], tells_ends: true };
+    let told = JobConfig { hosts: Some(tells_ends), ..JobConfig::new(5, 5) };
+    for (config, kept, alone, met) in [
+        (&told, false, vec![], vec![3]),
+        (&JobConfig::new(5, 5), false, vec![1, 2, 3, 4], vec![1, 2, 3, 4]),
+        (&told, true, vec![1, 2, 3, 4], vec![1, 2, 3, 4]),
+    ] {
+        let (jobs, mut ports) = open_hosts(config, &of, [7; 16]).unwrap();
+        let mut fars = Vec::new();
+        for port in &ports {
+            match Far::open(port) {
+                Ok(far) => fars.push(far.unwrap()),
+                Err(error @ Error::NotInstalled { .. }) => return eprintln!("skipped: {error}"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        exchange_cards(&jobs);
+        let far = &mut fars[0];
+        if kept {
+            far.keep(0);
+        }
+        assert_eq!(far.to_be_told(&ports[0]), alone);
+        // A connection takes both sides.
+        let (hello, start) = (Command::send(3, 1, 0, b"hello"), Instant::now());
+        while fars[0].send(&ports[0], &hello).is_err() {
+            fars.iter_mut().zip(&mut ports).for_each(|(far, port)| _ = far.progress(port));
+            assert!(start.elapsed() < PATIENCE);
+        }
+        let far = &fars[0];
+        assert_eq!(far.to_be_told(&ports[0]), met);
+        // Who was spoken to learns it from the rank itself, and answers.
+        std::thread::scope(|scope| {
+            let [first, others @ ..] = &mut fars[..] else { panic!() };
+            let [own, ports @ ..] = &mut ports[..] else { panic!() };
+            let leaves = scope.spawn(|| first.leave(own));
+            while !leaves.is_finished() {
+                for (far, port) in others.iter_mut().zip(&mut *ports) {
+                    far.progress(port);
+                    if kept && far.state.peers.is_gone(0) {
+                        // Who has left uses nothing any more.
+                        jobs[0].mark_left(far.own);
+                    }
+                }
+                assert!(start.elapsed() < PATIENCE);
+            }
+        });
+        for far in &fars[1..] {
+            let knows = far.state.peers.get(0).is_some_and(|peer| peer.left.is_some());
+            assert_eq!(knows, met.contains(&far.own), "rank {}", far.own);
+            assert_eq!(far.links.is_connected(0), met.contains(&far.own), "rank {}", far.own);
+        }
+    }
+}
