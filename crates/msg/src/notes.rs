@@ -16,9 +16,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{INLINE_BYTES, Rank};
 
 use crate::envelope::{Received, Selector, tag_of};
+use crate::of_each_rank;
 use crate::protocol::Control;
 
 /// Limit of a note's bytes.
@@ -46,7 +48,7 @@ struct Note {
 #[derive(Debug)]
 pub(crate) struct Notes {
     here: VecDeque<Note>,
-    sources: Vec<NoteSource>,
+    sources: ByRank<NoteSource>,
 }
 
 #[derive(Debug, Default)]
@@ -59,8 +61,7 @@ struct NoteSource {
 
 impl Notes {
     pub(crate) fn new(ranks: u32) -> Notes {
-        let sources = (0..ranks).map(|_| NoteSource::default()).collect();
-        Notes { here: VecDeque::new(), sources }
+        Notes { here: VecDeque::new(), sources: of_each_rank(ranks, NoteSource::default) }
     }
 
     /// Whether no note is here.

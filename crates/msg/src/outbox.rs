@@ -12,15 +12,17 @@
 
 use std::collections::VecDeque;
 
+use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::Rank;
 
+use crate::of_each_rank;
 use crate::protocol::Control;
 use crate::request::RequestId;
 
 /// The pending posts of one engine.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    lanes: Vec<OutboxLane>,
+    lanes: ByRank<OutboxLane>,
     /// Destinations with pending posts, each once.
     active: Vec<Rank>,
 }
@@ -42,7 +44,7 @@ impl OutboxLane {
 
 impl Outbox {
     pub(crate) fn new(ranks: u32) -> Outbox {
-        Outbox { lanes: (0..ranks).map(|_| OutboxLane::default()).collect(), active: Vec::new() }
+        Outbox { lanes: of_each_rank(ranks, OutboxLane::default), active: Vec::new() }
     }
 
     /// Whether a message to an existing rank may be posted without overtaking another.

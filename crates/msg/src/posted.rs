@@ -4,16 +4,18 @@
 //! oldest fitting receive of queue `s` or of the wildcards, whichever was posted first (MPI 5.0
 //! §3.5).
 
+use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::Rank;
 
 use crate::envelope::{MatchPattern, Selector, any_tag_key};
 use crate::line::{Keyed, MatchQueue};
+use crate::of_each_rank;
 use crate::request::RequestId;
 
 /// The posted receives of one engine.
 #[derive(Debug)]
 pub(crate) struct PostedReceives {
-    by_source: Vec<MatchQueue<PostedEntry>>,
+    by_source: ByRank<MatchQueue<PostedEntry>>,
     any_source: MatchQueue<PostedEntry>,
     count: usize,
     next: u64,
@@ -42,7 +44,7 @@ impl Keyed for PostedEntry {
 
 impl PostedReceives {
     pub(crate) fn new(ranks: u32) -> PostedReceives {
-        let by_source = (0..ranks).map(|_| MatchQueue::default()).collect();
+        let by_source = of_each_rank(ranks, MatchQueue::default);
         PostedReceives { by_source, any_source: MatchQueue::default(), count: 0, next: 0 }
     }
 

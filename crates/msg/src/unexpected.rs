@@ -5,10 +5,12 @@
 //! evacuated to ordinary memory. Entries are numbered by arrival, so that a wildcard receive takes
 //! the earliest of all sources (IP-09).
 
+use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{Port, Rank, Unmatched};
 
 use crate::envelope::{Selector, any_tag_key};
 use crate::line::{Keyed, MatchQueue};
+use crate::of_each_rank;
 use crate::parcel::{MessagePart, MessageParts};
 use crate::protocol::ReadyToSend;
 
@@ -64,7 +66,7 @@ impl Keyed for UnexpectedEntry {
 /// The unexpected messages of one engine.
 #[derive(Debug)]
 pub(crate) struct UnexpectedMessages {
-    by_source: Vec<SourceQueue>,
+    by_source: ByRank<SourceQueue>,
     count: usize,
     next: u64,
     /// Evacuated messages that are still here.
@@ -81,7 +83,7 @@ struct SourceQueue {
 
 impl UnexpectedMessages {
     pub(crate) fn new(ranks: u32) -> UnexpectedMessages {
-        let by_source = (0..ranks).map(|_| SourceQueue::default()).collect();
+        let by_source = of_each_rank(ranks, SourceQueue::default);
         let evacuated = Unmatched { messages: 0, bytes: 0 };
         UnexpectedMessages { by_source, count: 0, next: 0, evacuated }
     }
@@ -131,7 +133,7 @@ impl UnexpectedMessages {
         if self.count == 0 {
             return None;
         }
-        let of_source = self.by_source.iter().filter_map(|queue| {
+        let of_source = self.by_source.iter().filter_map(|(_, queue)| {
             queue.line.of_key(any_tag_key(bits)).find(|entry| wanted(entry.bits))
         });
         of_source.min_by_key(|entry| entry.order)
@@ -142,7 +144,7 @@ impl UnexpectedMessages {
         if self.count == 0 {
             return None;
         }
-        let firsts = self.by_source.iter().filter_map(|queue| queue.line.front());
+        let firsts = self.by_source.iter().filter_map(|(_, queue)| queue.line.front());
         firsts.into_iter().find(|entry| wanted(entry.bits))
     }
 
@@ -224,7 +226,7 @@ impl UnexpectedMessages {
         };
         let found = match selector.source {
             Some(source) => first(source),
-            None => (0..self.by_source.len() as Rank).filter_map(first).min(),
+            None => self.by_source.iter().filter_map(|(source, _)| first(source)).min(),
         };
         found.map(|(_, source, at)| (source, at))
     }

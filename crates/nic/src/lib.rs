@@ -27,6 +27,7 @@
 //! Under `--cfg loom` only the rings, tables and doorbells are built, on loom's atomics, for the
 //! models in `tests/loom*.rs`.
 
+pub mod by_rank;
 pub mod doorbell;
 pub mod fabric;
 pub mod plan;

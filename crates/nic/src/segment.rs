@@ -52,6 +52,9 @@ const MAX_TABLE: u32 = 256;
 pub struct SegmentLayout {
     /// Ranks that may send here.
     pub ranks: u32,
+    /// How many processes post here at most: in a job of several hosts those of this one, of which
+    /// the rank itself posts for all sources elsewhere.
+    pub posters: u32,
     /// Status rings. With at least as many as ranks each source has a private one; with fewer,
     /// source `s` shares ring `s % status_rings`.
     pub status_rings: u32,
@@ -144,10 +147,9 @@ impl SegmentLayout {
         let many = ranks.div_ceil(MANY_RANKS).next_power_of_two();
         SegmentLayout {
             ranks,
+            posters: u32::MAX,
             status_rings: rings,
-            status_slots: (ranks.div_ceil(rings).saturating_mul(4))
-                .next_power_of_two()
-                .clamp(512 / rings.next_power_of_two(), 1 << 20),
+            status_slots: status_slots(ranks.div_ceil(rings), rings),
             status_policy: FullPolicy::Stall,
             rings,
             ring_bytes: (per_ring / many).clamp(2 * PACKET_BYTES, 256 << 10),
@@ -162,6 +164,16 @@ impl SegmentLayout {
         }
     }
 
+    /// The same for a rank of a job of several hosts, with so many ranks here. What comes from ranks
+    /// of others does not come at the same time.
+    #[must_use]
+    pub fn among_hosts(mut self, here: u32) -> SegmentLayout {
+        self.posters = self.posters.min(here.saturating_add(1));
+        let slots = status_slots(self.status_senders(), self.status_rings);
+        self.status_slots = self.status_slots.min(slots);
+        self
+    }
+
     /// Checks that the layout is valid.
     ///
     /// # Errors
@@ -172,6 +184,9 @@ impl SegmentLayout {
         };
         if self.ranks == 0 || self.ranks >= MAX_RANKS {
             return fail("ranks", self.ranks, format!("1 to {}", MAX_RANKS - 1));
+        }
+        if self.posters == 0 {
+            return fail("posters", self.posters, "at least 1".into());
         }
         if self.status_rings == 0 {
             return fail("status_rings", self.status_rings, "at least 1".into());
@@ -225,7 +240,20 @@ impl SegmentLayout {
     /// Limit of sources that post to one status ring.
     #[inline]
     pub fn status_senders(&self) -> u32 {
-        self.ranks.div_ceil(self.status_rings)
+        self.ranks.div_ceil(self.status_rings).min(self.posters)
+    }
+
+    /// Where the lines of sources start in a segment, and where they end.
+    pub fn lines_at(&self) -> (usize, usize) {
+        let at = Offsets::of(self);
+        (at.sources, at.contexts)
+    }
+
+    /// The lines of so many sources from one on: where the two parts start, and how long they are.
+    pub fn lines_of(&self, first: Rank, count: u32) -> [(usize, usize); 2] {
+        let at = Offsets::of(self);
+        [(at.sources, size_of::<SourceLine>()), (at.senders, size_of::<SenderLine>())]
+            .map(|(start, size)| (start + first as usize * size, count as usize * size))
     }
 
     /// Where the bytes of the landing rings start in a segment, and where the next part does.
@@ -249,6 +277,12 @@ impl SegmentLayout {
     pub fn segment_bytes(&self) -> usize {
         self.area_at(self.groups.channels).next_multiple_of(64 << 10)
     }
+}
+
+/// Slots of each of so many status rings, to which so many post.
+fn status_slots(senders: u32, rings: u32) -> u32 {
+    let slots = senders.saturating_mul(4).next_power_of_two();
+    slots.clamp(512 / rings.next_power_of_two(), 1 << 20)
 }
 
 /// Where the parts of a segment start, bytes from its base.
@@ -421,15 +455,30 @@ impl<'m> Segment<'m> {
     /// Fills the tables: maps every source to its ring and gives it its first credit. Called once,
     /// before the ranks start.
     pub fn set_up(&self) {
+        self.set_up_for(0..self.layout.ranks);
+    }
+
+    /// The same for these sources. Others are set up when something comes from them.
+    pub fn set_up_for(&self, sources: impl IntoIterator<Item = Rank>) {
         let layout = self.layout;
         for ring in 0..layout.rings {
             self.ring_control(ring).set_up(!layout.private_rings(), layout.ring_policy);
         }
-        for source in 0..layout.ranks {
-            let line = self.source(source);
-            line.set_ring(Some(source % layout.rings));
-            line.set_credit(u64::from(layout.credit));
+        sources.into_iter().for_each(|source| self.set_up_source(source));
+    }
+
+    /// Maps a source to its ring and gives it its first credit, unless it has both.
+    pub fn set_up_source(&self, source: Rank) {
+        let line = self.source(source);
+        if line.credit() == 0 {
+            line.set_ring(line.ring().or(Some(self.first_ring(source))));
+            line.set_credit(u64::from(self.layout.credit));
         }
+    }
+
+    /// The ring of a source at first, unless rings are planned.
+    pub fn first_ring(&self, source: Rank) -> RingId {
+        source % self.layout.rings
     }
 
     /// Directs sources to rings as planned, after [`Segment::set_up`]: the `private` ones to a ring

@@ -48,6 +48,7 @@ impl Memory {
     fn new() -> Rc<Memory> {
         let layout = SegmentLayout {
             ranks: RANKS,
+            posters: u32::MAX,
             status_rings: 2,
             status_slots: 16,
             status_policy: FullPolicy::Stall,

@@ -62,6 +62,7 @@ impl WalledRegions {
     fn new() -> Rc<WalledRegions> {
         let layout = SegmentLayout {
             ranks: RANKS,
+            posters: u32::MAX,
             status_rings: 2,
             status_slots: 16,
             status_policy: FullPolicy::Stall,

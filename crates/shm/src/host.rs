@@ -536,6 +536,10 @@ unsafe impl Host for ShmHost {
         self.region.commit_area(channel)
     }
 
+    fn commit_source(&self, source: Rank) -> bool {
+        self.region.commit_source(source)
+    }
+
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
         let rank = self.rank;
         if let Some(offset) = self.mapping().offset_in_region(rank, bytes) {

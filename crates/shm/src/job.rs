@@ -69,7 +69,8 @@ impl Job {
         let inode = rustix::fs::fstat(&memory).map_err(system("examine"))?.st_ino;
         let mapping = map(&memory, plan)?;
         for rank in (0..config.ranks).filter(|rank| config.is_here(*rank)) {
-            mapping.segment(rank).set_up();
+            let here = (0..config.ranks).filter(|rank| config.is_here(*rank));
+            mapping.segment(rank).set_up_for(here);
             if let Some(plan) = &config.landing {
                 mapping.segment(rank).plan_rings(plan.private(rank));
             }
@@ -508,6 +509,36 @@ mod tests {
         let of = vec![0, 1, 1, 0];
         let hosts = Hosts { own: 1, of, names, key: [7; 16], tells_ends: true };
         JobConfig { hosts: Some(hosts), ..JobConfig::new(4, 4) }
+    }
+
+    #[test]
+    fn a_rank_of_very_many_has_memory_for_those_that_it_hears_of() {
+        const ALL: u32 = 200_000;
+        let names = (0..ALL / 2).map(|host| format_args!("host{host}").into()).collect();
+        let of = (0..ALL).map(|rank| rank / 2).collect();
+        let hosts = Hosts { own: 1, of, names, key: [7; 16], tells_ends: true };
+        let job = Job::create_private(&JobConfig::new(ALL, ALL).across(hosts)).unwrap();
+        let bytes = || rustix::fs::fstat(job.fd()).unwrap().st_blocks as u64 * 512;
+        let mut port = job.join(2, WaitTimes::DEFAULT).unwrap();
+        let before = bytes();
+        assert!(before < (16 << 20) + 1024 * u64::from(ALL), "{before} bytes");
+        assert_eq!(port.route_of(77_777), Some(77_777 % 16));
+        for source in [0, 77_777, ALL - 1, 77_777] {
+            let command =
+                Command::send(2, 5, 9, b"a message that is not sent inline, but in a packet");
+            let length = command.payload.len();
+            assert_eq!(port.inner_mut().land_from(source, &command), Ok(length));
+            let landed = loop {
+                if let Some(Event::Landed(landed)) = port.poll() {
+                    break landed;
+                }
+            };
+            assert_eq!((landed.source, landed.protocol), (source, 5));
+            let Landing::Ring(slice) = landed.data else { panic!() };
+            port.release(slice);
+        }
+        let more = bytes() - before;
+        assert!((8192..=3 * 8192).contains(&more), "{more} bytes for three sources");
     }
 
     #[test]

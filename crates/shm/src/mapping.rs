@@ -159,9 +159,17 @@ impl Mapping {
         let config = &self.plan.config;
         assert!(rank < config.ranks);
         let base = self.at(self.plan.segment_at(rank));
-        // SAFETY: the plan has room for every rank's segment, aligned and mapped as long as
-        // `self`; a memfd starts zeroed; only segments touch it; the plan checked the layout.
+        // SAFETY: the plan has room for the segment of every rank of this host, which this one is,
+        // aligned and mapped as long as `self`; a memfd starts zeroed; only segments touch it; the
+        // plan checked the layout.
         unsafe { Segment::new(base, &config.layout) }
+    }
+
+    /// The segment of the first rank of this host.
+    pub(crate) fn first_segment(&self) -> Segment<'_> {
+        let config = &self.plan.config;
+        let first = (0..config.ranks).find(|rank| config.is_here(*rank));
+        self.segment(first.expect("a host with a rank"))
     }
 
     /// Whether the job runs in virtual time.
@@ -246,7 +254,8 @@ impl Mapping {
     fn region(&self, rank: Rank, offset: u64, length: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(length as u64)?;
         let inside = end <= self.plan.region_bytes as u64;
-        inside.then(|| self.at(self.plan.region_at(rank) + offset as usize))
+        let start = self.plan.region_at(rank).filter(|_| inside)?;
+        Some(self.at(start + offset as usize))
     }
 
     /// [`Mapping::region`], for views.
@@ -257,7 +266,7 @@ impl Mapping {
 
     /// The offset of these bytes in a rank's region, if all are inside.
     pub(crate) fn offset_in_region(&self, rank: Rank, bytes: &[u8]) -> Option<u64> {
-        let start = self.at(self.plan.region_at(rank)).as_ptr().addr();
+        let start = self.at(self.plan.region_at(rank)?).as_ptr().addr();
         let offset = bytes.as_ptr().addr().checked_sub(start)?;
         let end = offset.checked_add(bytes.len())?;
         (end <= self.plan.region_bytes).then_some(offset as u64)
@@ -330,7 +339,8 @@ impl Mapping {
 
     /// First address of a rank's region, and the one past its end.
     pub(crate) fn region_range(&self, rank: Rank) -> (usize, usize) {
-        let start = self.at(self.plan.region_at(rank)).as_ptr().expose_provenance();
+        let Some(start) = self.plan.region_at(rank) else { return (0, 0) };
+        let start = self.at(start).as_ptr().expose_provenance();
         (start, start + self.plan.region_bytes)
     }
 

@@ -15,8 +15,9 @@
 //! Every process computes the same plan from the same sizes. It reads them once from the header,
 //! checks them, and never reads them again.
 //!
-//! In a job of several hosts each host has such a memory, with places for all ranks of the job.
-//! Segments and regions of ranks elsewhere are address space only: nobody touches them.
+//! In a job of several hosts each host has such a memory. Lines, notes and cards are there for all
+//! ranks of the job, segments and regions for those of the host. The lines of sources elsewhere, in
+//! a segment, have memory once something has come from them.
 
 use std::mem::size_of;
 
@@ -97,6 +98,30 @@ impl Hosts {
         self.of.iter().filter(|host| **host == self.own).count() as u32
     }
 
+    /// How many ranks the host with most has.
+    fn most_on_one(&self) -> u32 {
+        let mut ranks = vec![0; self.names.len()];
+        for host in &self.of {
+            if let Some(count) = ranks.get_mut(*host as usize) {
+                *count += 1;
+            }
+        }
+        ranks.into_iter().max().unwrap_or(1)
+    }
+
+    /// Where each rank's segment is among those of this host.
+    fn slots(&self) -> Vec<u32> {
+        let mut next = 0;
+        let slot = |host: &u32| match *host == self.own {
+            true => {
+                next += 1;
+                next - 1
+            }
+            false => ELSEWHERE,
+        };
+        self.of.iter().map(slot).collect()
+    }
+
     /// Checks that there is one for each rank, and a rank for each.
     fn check(&self, ranks: u32) -> Result<(), JobError> {
         let rule = |what, rule| Err(JobError::Sizes { what, rule });
@@ -167,11 +192,31 @@ impl JobConfig {
         }
     }
 
+    /// Bytes that such a job takes on a host before its programs allocate anything, without what
+    /// ranks have for those of other hosts.
+    ///
+    /// # Errors
+    /// The sizes are invalid, or too large to be addressed.
+    pub fn bytes(&self) -> Result<u64, JobError> {
+        MemoryPlan::new(self)?;
+        Ok(memory::needed(self).unwrap_or(u64::MAX))
+    }
+
     /// The same with landing rings as planned. Each rank has memory for those of its plan.
     #[must_use]
     pub fn planned(mut self, plan: LandingPlan) -> JobConfig {
         (self.layout.rings, self.layout.ring_bytes) = (plan.most_rings(), plan.ring_bytes());
         self.landing = Some(plan);
+        self
+    }
+
+    /// The same for one host of a job of several: with segments and regions for its ranks only.
+    #[must_use]
+    pub fn across(mut self, hosts: Hosts) -> JobConfig {
+        let most = hosts.most_on_one();
+        self.region_bytes = JobConfig::new(most, most).region_bytes;
+        self.layout = self.layout.among_hosts(hosts.here());
+        self.hosts = Some(hosts);
         self
     }
 
@@ -263,6 +308,7 @@ impl JobConfig {
             self.key_word(0),
             self.key_word(8),
             self.hosts.as_ref().is_some_and(|hosts| hosts.tells_ends).into(),
+            layout.posters.into(),
         ]
     }
 
@@ -282,6 +328,7 @@ impl JobConfig {
         let ranks = size(0)?;
         let layout = SegmentLayout {
             ranks,
+            posters: size(23)?,
             status_rings: size(3)?,
             status_slots: size(4)?,
             status_policy: policy(words[5])?,
@@ -318,7 +365,7 @@ impl JobConfig {
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 23;
+pub(crate) const CONFIG_WORDS: usize = 24;
 
 /// The word that is 0 if all ranks are on one host.
 pub(crate) const HOSTS_WORD: usize = 19;
@@ -358,10 +405,15 @@ fn long_stores(word: u64) -> Option<Option<LongStores>> {
     [None, Some(LongStores::Cached), Some(LongStores::PastCaches)].get(word as usize).copied()
 }
 
+/// The slot of a rank of another host.
+const ELSEWHERE: u32 = u32::MAX;
+
 /// Offsets of the parts, bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryPlan {
     pub(crate) config: JobConfig,
+    /// Where each rank's segment and region are among those that there are, if not all are here.
+    slots: Option<Vec<u32>>,
     pub(crate) ends_at: usize,
     pub(crate) lines_at: usize,
     pub(crate) notes_at: usize,
@@ -404,17 +456,18 @@ impl MemoryPlan {
         let cards_at = notes_at.checked_add(ranks.checked_mul(size_of::<RankNote>())?)?;
         let segments_at =
             cards_at.checked_add(ranks.checked_mul(card)?)?.checked_next_multiple_of(align)?;
-        let segment_bytes = config.layout.segment_bytes();
-        let conducted_at = segments_at.checked_add(ranks.checked_mul(segment_bytes)?)?;
+        let (segment_bytes, here) = (config.layout.segment_bytes(), config.ranks_here() as usize);
+        let conducted_at = segments_at.checked_add(here.checked_mul(segment_bytes)?)?;
         let line_bytes = line_bytes(config.ranks, config.log_bytes)?;
         let regions_at = conducted_at
             .checked_add(ranks.checked_mul(line_bytes)?)?
             .checked_next_multiple_of(align)?;
         let region_bytes = usize::try_from(config.region_bytes / ALIGN * ALIGN).ok()?;
-        let total = regions_at.checked_add(ranks.checked_mul(region_bytes)?)?;
+        let total = regions_at.checked_add(here.checked_mul(region_bytes)?)?;
         // Half of the addresses of a process on x86-64 and AArch64.
         (total as u64 <= 1 << 46).then_some(MemoryPlan {
             config: config.clone(),
+            slots: config.hosts.as_ref().map(Hosts::slots),
             ends_at,
             lines_at,
             notes_at,
@@ -434,16 +487,42 @@ impl MemoryPlan {
         let layout = &self.config.layout;
         let here = (0..self.config.ranks).filter(|rank| self.config.is_here(*rank));
         let (rings_at, after) = layout.rings_at();
+        let (lines, lines_end) = layout.lines_at();
+        let sources = self.sources_here();
         let segments = here.flat_map(move |rank| {
             let start = self.segment_at(rank);
             let rings = self.config.landing.as_ref().map_or(layout.rings, |plan| plan.rings(rank));
             let rings_end = rings_at + rings as usize * layout.ring_bytes as usize;
-            [(start, rings_end), (start + after, layout.area_at(0) - after)]
+            let parts = [(0, lines), (lines_end, rings_end - lines_end)];
+            let rest = [(after, layout.area_at(0) - after)];
+            let of_sources = sources.clone().into_iter();
+            let of_sources = of_sources.flat_map(|(first, count)| layout.lines_of(first, count));
+            let all = parts.into_iter().chain(of_sources).chain(rest);
+            all.map(move |(at, length)| (start + at, length)).collect::<Vec<_>>()
         });
         let ends =
             [(0, self.segments_at), (self.conducted_at, self.regions_at - self.conducted_at)];
         let ranges = ends.into_iter().chain(segments);
         ranges.filter(|(_, length)| *length > 0).map(|(at, length)| (at as u64, length as u64))
+    }
+
+    /// Ranks of this host that follow each other: the first, and how many.
+    fn sources_here(&self) -> Vec<(Rank, u32)> {
+        let mut runs: Vec<(Rank, u32)> = Vec::new();
+        for rank in (0..self.config.ranks).filter(|rank| self.config.is_here(*rank)) {
+            match runs.last_mut() {
+                Some((first, count)) if *first + *count == rank => *count += 1,
+                _ => runs.push((rank, 1)),
+            }
+        }
+        runs
+    }
+
+    /// The ranges of a source's lines at a rank.
+    pub(crate) fn lines_of(&self, rank: Rank, source: Rank) -> [(u64, u64); 2] {
+        let start = self.segment_at(rank);
+        let lines = self.config.layout.lines_of(source, 1);
+        lines.map(|(at, length)| ((start + at) as u64, length as u64))
     }
 
     /// The range of a rank's multicast area of a channel.
@@ -453,16 +532,28 @@ impl MemoryPlan {
         (at as u64, layout.groups.area_bytes.into())
     }
 
-    /// Where a rank's segment starts.
+    /// Where a rank of this host has its segment and region among the others.
     #[inline]
-    pub(crate) fn segment_at(&self, rank: Rank) -> usize {
-        self.segments_at + rank as usize * self.segment_bytes
+    fn slot(&self, rank: Rank) -> Option<usize> {
+        let slot = match &self.slots {
+            None => Some(rank),
+            Some(slots) => slots.get(rank as usize).copied().filter(|slot| *slot != ELSEWHERE),
+        };
+        slot.map(|slot| slot as usize)
     }
 
-    /// Where a rank's region starts.
-    pub(crate) fn region_at(&self, rank: Rank) -> usize {
+    /// Where a rank's segment starts. It is of this host.
+    #[inline]
+    pub(crate) fn segment_at(&self, rank: Rank) -> usize {
+        let slot = self.slot(rank).expect("a segment of a rank of this host");
+        self.segments_at + slot * self.segment_bytes
+    }
+
+    /// Where a rank's region starts; `None`: it is of another host.
+    #[inline]
+    pub(crate) fn region_at(&self, rank: Rank) -> Option<usize> {
         assert!(rank < self.config.ranks);
-        self.regions_at + rank as usize * self.region_bytes
+        Some(self.regions_at + self.slot(rank)? * self.region_bytes)
     }
 }
 
@@ -584,8 +675,22 @@ mod tests {
             assert!(plan.regions_at <= plan.total);
             assert!(marks.iter().all(|mark| mark.is_multiple_of(128)));
             assert!(plan.segments_at.is_multiple_of(ALIGN as usize));
-            assert!(plan.region_at(ranks - 1) + plan.region_bytes == plan.total);
+            assert_eq!(plan.region_at(ranks - 1), Some(plan.total - plan.region_bytes));
         }
+    }
+
+    #[test]
+    fn ranks_elsewhere_have_neither_segment_nor_region() {
+        let of = [0, 1, 1, 0, 2, 1];
+        let config = JobConfig::new(6, 6).across(hosts(1, &of).unwrap());
+        let plan = MemoryPlan::new(&config).unwrap();
+        let [first, second, third] = [1, 2, 5].map(|rank| plan.segment_at(rank));
+        assert_eq!(first, plan.segments_at);
+        assert_eq!((second - first, third - second), (plan.segment_bytes, plan.segment_bytes));
+        assert_eq!([0, 3, 4].map(|rank| plan.region_at(rank)), [None; 3]);
+        assert_eq!(plan.region_at(5), Some(plan.total - plan.region_bytes));
+        assert_eq!(plan.sources_here(), [(1, 2), (5, 1)]);
+        assert_eq!(config.region_bytes, JobConfig::new(3, 3).region_bytes);
     }
 
     #[test]

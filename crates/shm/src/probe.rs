@@ -89,7 +89,7 @@ fn store_blocks(
 ) -> Option<[Duration; 2]> {
     stay_on(cpu);
     let block = vec![1; block_of(mapping)];
-    let area = mapping.segment(0).area(0);
+    let area = mapping.first_segment().area(0);
     let mut times = [[Duration::ZERO; TURNS]; 2];
     let mut at = 0;
     for round in 0..TURNS {
@@ -119,7 +119,7 @@ fn store_blocks(
 fn load_blocks(mapping: &Mapping, turn: &AtomicU64, cpu: usize, until: Instant) {
     stay_on(cpu);
     let mut block = vec![0; block_of(mapping)];
-    let area = mapping.segment(0).area(0);
+    let area = mapping.first_segment().area(0);
     for index in 0..BLOCKS * 2 * TURNS as u64 {
         if wait_for(turn, 2 * index + 1, until).is_none() {
             return;
@@ -133,7 +133,7 @@ fn load_blocks(mapping: &Mapping, turn: &AtomicU64, cpu: usize, until: Instant) 
 
 /// Bytes of a block: fewer if the job's area is smaller.
 fn block_of(mapping: &Mapping) -> usize {
-    BLOCK.min(mapping.segment(0).area(0).size())
+    BLOCK.min(mapping.first_segment().area(0).size())
 }
 
 /// Waits for this thread's turn; `None` after the timeout.

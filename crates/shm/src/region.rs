@@ -98,8 +98,15 @@ impl JobRegion {
         self.commit_at(at, wanted).map_err(no_memory)
     }
 
+    /// Commits the lines of a source at this rank. Returns whether there is memory for them.
+    pub(crate) fn commit_source(&self, source: Rank) -> bool {
+        let lines = self.mapping.plan().lines_of(self.rank, source);
+        lines.into_iter().all(|(at, length)| self.commit_at(at, length).is_ok())
+    }
+
     fn commit(&self, offset: u64, length: u64) -> Result<(), Errno> {
-        self.commit_at(self.mapping.plan().region_at(self.rank) as u64 + offset, length)
+        let start = self.mapping.plan().region_at(self.rank).ok_or(Errno::INVAL)?;
+        self.commit_at(start as u64 + offset, length)
     }
 
     fn commit_at(&self, at: u64, length: u64) -> Result<(), Errno> {

@@ -98,6 +98,7 @@ impl Setup {
     pub fn private(ranks: u32) -> Setup {
         let layout = SegmentLayout {
             ranks,
+            posters: u32::MAX,
             status_rings: ranks,
             status_slots: 64,
             status_policy: FullPolicy::Stall,

@@ -68,11 +68,9 @@ pub fn daemon() -> Result<(), String> {
         let names = plan.places.iter().map(|place| Name::new(&place.name)).collect();
         let (own, key) = (plan.own, plan.key);
         let hosts = HostsOfMemory { own, of, names, key, tells_ends: true };
-        Job::create(&JobConfig {
-            long_stores: plan.launch().long_stores,
-            hosts: (plan.places.len() > 1).then_some(hosts),
-            ..JobConfig::new(ranks, per_node)
-        })
+        let config = JobConfig::new(ranks, per_node);
+        let config = if plan.places.len() > 1 { config.across(hosts) } else { config };
+        Job::create(&JobConfig { long_stores: plan.launch().long_stores, ..config })
     };
     let failed = |error: &dyn std::fmt::Display| format!("cannot run the daemon: {error}");
     let mut daemon = Daemon::new(plan, decoder).map_err(|error| failed(&error))?;

@@ -35,6 +35,7 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
 use hikyaku_nic::plan::{SentRows, TrafficKind};
 
@@ -44,6 +45,7 @@ use crate::envelope::{Envelope, Selector, context_of};
 use crate::error::MsgError;
 use crate::members::Members;
 use crate::notes::{Answerer, Notes};
+use crate::of_each_rank;
 use crate::outbox::Outbox;
 use crate::posted::PostedReceives;
 use crate::request::{RequestId, RequestSlab, RequestState};
@@ -73,7 +75,7 @@ pub struct Engine<P: Port> {
     answerers: BTreeMap<u32, Answering>,
     outbox: Outbox,
     /// The state of each rank as a source.
-    sources: Vec<SourceState>,
+    sources: ByRank<SourceState>,
     /// The first rank that failed: from then on wildcard receives that need it fail too.
     first_failure: Option<PeerFailure>,
     /// The ranks of contexts that not all ranks have.
@@ -154,7 +156,7 @@ impl<P: Port> Engine<P> {
     /// An engine over an unused port.
     pub fn new(mut port: P, config: EngineConfig) -> Engine<P> {
         let ranks = port.size();
-        let source = || SourceState {
+        let source = move || SourceState {
             credit: Credit::new(config.credit_window),
             assembling: None,
             held_up: false,
@@ -162,10 +164,9 @@ impl<P: Port> Engine<P> {
             ways: None,
             failed: None,
         };
-        let sources: Vec<SourceState> = (0..ranks).map(|_| source()).collect();
-        for (rank, source) in sources.iter().enumerate() {
-            port.grant(rank as Rank, source.credit.initial());
-        }
+        let initial = source().credit.initial();
+        (0..ranks).for_each(|rank| port.grant(rank, initial));
+        let sources = of_each_rank(ranks, source);
         Engine {
             capabilities: port.capabilities(),
             rank: port.rank(),

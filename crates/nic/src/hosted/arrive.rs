@@ -5,8 +5,8 @@
 
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Rank, RingId, RingPort,
-    RingSlice, RingState, Short, TableError,
+    Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Port, Rank, RingId,
+    RingPort, RingSlice, RingState, Short, TableError,
 };
 use crate::ring::{StatusRing, span_of};
 use crate::sync::Ordering;
@@ -81,7 +81,7 @@ impl<H: Host> HostedPort<H> {
     /// would wait for one cache-line transfer after the other.
     #[inline(never)]
     fn look_ahead(&self, source: Rank) {
-        let id = self.own.source(source).ring();
+        let id = self.route_of(source);
         let Some(landing) = id.and_then(|id| self.rings.get(id as usize)) else { return };
         if let Some(id) = id {
             self.own.ring(id).prefetch(landing.ledger.end(), LOOK_AHEAD_LINES);
@@ -310,7 +310,8 @@ impl<H: Host> HostedPort<H> {
             landing.published = landing.ledger.head();
             ring.free(landing.published);
         }
-        for source in 0..self.size {
+        for place in 0..self.peers.known() {
+            let source = self.peers.rank_at(place);
             let now = own.sender(source).held_up.load(Ordering::Relaxed);
             let peer = &mut self.peers[source as usize];
             let seen = std::mem::replace(&mut peer.seen_held_up, now);
@@ -325,7 +326,7 @@ impl<H: Host> HostedPort<H> {
     pub(super) fn wake_waiting(&mut self) {
         let own = self.own;
         let mut any = false;
-        for source in 0..self.size {
+        for (source, _) in self.peers.iter() {
             if own.sender(source).waiting.load(Ordering::Acquire) != 0 {
                 any = true;
                 self.wake_if_asleep(source);
@@ -353,6 +354,9 @@ impl<H: Host> HostedPort<H> {
             if let PeerState::Failed(failure) = self.host.state_of(rank)
                 && self.peers[rank as usize].failed.is_none()
             {
+                if !self.host.is_here(rank) {
+                    let _ = self.meet(rank);
+                }
                 self.peers[rank as usize].failed = Some(failure);
                 self.peers[rank as usize].allowed = 0;
                 let repair = self.begin_repair(failure);
@@ -373,11 +377,16 @@ impl<H: Host> RingPort for HostedPort<H> {
             if ring >= rings {
                 return Err(TableError::NoSuchRing { ring, rings });
             }
-            let owner = (0..self.size)
-                .find(|other| *other != source && own.source(*other).ring() == Some(ring));
+            let mut sources = self.peers.iter().map(|(other, _)| other);
+            let owner =
+                sources.find(|other| *other != source && own.source(*other).ring() == Some(ring));
             if let (false, Some(owner)) = (own.ring(ring).is_shared(), owner) {
                 return Err(TableError::Private { ring, owner });
             }
+        }
+        if !self.host.is_here(source) {
+            // What is known of a source that failed holds as well.
+            let _ = self.meet(source);
         }
         own.source(source).set_ring(ring);
         Ok(())

@@ -62,7 +62,7 @@ impl<H: Host> HostedPort<H> {
         for (id, landing) in (0..).zip(&self.rings) {
             own.ring(id).free(landing.published);
         }
-        for (rank, peer) in (0..).zip(&self.peers) {
+        for (rank, peer) in self.peers.iter() {
             let line = own.source(rank);
             if line.credit() < peer.granted {
                 line.set_credit(peer.granted);
@@ -74,7 +74,8 @@ impl<H: Host> HostedPort<H> {
                 told.store(peer.poster.posted, Ordering::Release);
             }
         }
-        for source in 0..self.size {
+        for place in 0..self.peers.known() {
+            let source = self.peers.rank_at(place);
             if self.peers[source as usize].failed.is_none() && self.has_lost_record(source) {
                 self.count_as_failed(source);
             }

@@ -86,6 +86,14 @@ pub unsafe trait Host {
         Ok(())
     }
 
+    /// Has memory for the lines of a source of another host at this rank
+    /// ([`SegmentLayout::lines_of`](crate::segment::SegmentLayout::lines_of)). `false`: there is
+    /// none.
+    fn commit_source(&self, source: Rank) -> bool {
+        let _ = source;
+        true
+    }
+
     /// The address by which other ranks may reach these bytes.
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
 

@@ -8,7 +8,7 @@
 use super::send::elsewhere;
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Atomic, Command, Notification, Operation, PostError, Rank, RemoteAddress, Space,
+    Atomic, Command, FullCause, Notification, Operation, PostError, Rank, RemoteAddress, Space,
 };
 use crate::sync::Ordering;
 
@@ -19,7 +19,7 @@ impl<H: Host> HostedPort<H> {
     /// # Errors
     /// As of `post` at the source.
     pub fn land_from(&mut self, source: Rank, command: &Command<'_>) -> Result<usize, PostError> {
-        self.check_source(source)?;
+        self.meet(source)?;
         let command = Command { operation: Operation::Send, destination: self.rank, ..*command };
         self.as_post(source).send(&command)
     }
@@ -30,7 +30,7 @@ impl<H: Host> HostedPort<H> {
     /// # Errors
     /// There is no room, or no such rank.
     pub fn room_for(&mut self, source: Rank) -> Result<(), PostError> {
-        self.check_source(source)?;
+        self.meet(source)?;
         self.room_for_record(&Command::send(source, 0, 0, &[]))
     }
 
@@ -49,7 +49,7 @@ impl<H: Host> HostedPort<H> {
     /// A rank of another host waits for credit: [`Port::held_up`](crate::fabric::Port::held_up)
     /// names it.
     pub fn waits_for_credit(&mut self, source: Rank) {
-        if self.check_source(source).is_ok() {
+        if self.meet(source).is_ok() {
             let line = self.own.sender(source);
             let times = line.held_up.load(Ordering::Relaxed).wrapping_add(1);
             line.held_up.store(times, Ordering::Relaxed);
@@ -96,10 +96,20 @@ impl<H: Host> HostedPort<H> {
         self.within_region(place, length)
     }
 
-    /// Whether a source is of another host, and alive as far as is known.
-    fn check_source(&self, source: Rank) -> Result<(), PostError> {
-        let peer = self.peers.get(source as usize).filter(|_| !self.host.is_here(source));
-        let peer = peer.ok_or(PostError::NoSuchRank { rank: source, size: self.size })?;
-        peer.failed.map_or(Ok(()), |failure| Err(PostError::PeerFailed(failure)))
+    /// Checks that a source is of another host, and alive as far as is known. It has its lines at
+    /// this rank and an entry from now on.
+    pub(super) fn meet(&mut self, source: Rank) -> Result<(), PostError> {
+        if source >= self.size || self.host.is_here(source) {
+            return Err(PostError::NoSuchRank { rank: source, size: self.size });
+        }
+        if !self.peers.has(source as usize) {
+            if !self.host.commit_source(source) {
+                let (destination, cause) = (self.rank, FullCause::RingStalled);
+                return Err(PostError::Full { destination, cause });
+            }
+            self.own.set_up_source(source);
+        }
+        let failed = self.peers.get_mut(source as usize).and_then(|peer| peer.failed);
+        failed.map_or(Ok(()), |failure| Err(PostError::PeerFailed(failure)))
     }
 }

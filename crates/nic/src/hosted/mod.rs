@@ -52,6 +52,7 @@ pub use host::Host;
 pub use registry::{RankLine, Registry};
 pub use rest::{Rest, Sleeper};
 
+use crate::by_rank::ByRank;
 use crate::fabric::{
     Capabilities, ChainError, Command, Event, Name, Operation, PeerState, Port, PostError, Rank,
     RingId, RingSlice, Short, Space, Wait, Wake,
@@ -72,7 +73,7 @@ pub struct HostedPort<H: Host> {
     size: u32,
     /// This rank's own segment.
     own: Segment<'static>,
-    peers: Vec<PeerEntry>,
+    peers: ByRank<PeerEntry>,
     lanes: Vec<StatusLane>,
     /// The latest arrival time sent or received: a Lamport clock.
     clock: u64,
@@ -117,12 +118,20 @@ impl<H: Host> HostedPort<H> {
         };
         let own = segment(this);
         let layout = own.layout();
-        let peer = |rank| match host.is_here(rank) {
-            true => PeerEntry::new(segment(rank), this),
-            // What comes from it is landed here, as that source.
-            false => PeerEntry::new(own, rank),
+        // What comes from a rank of another host is landed here, as that source. There may be very
+        // many of them: what is kept of each is made when something comes.
+        let entry = |rank| PeerEntry::new(segment(rank), this);
+        let peers = match (0..layout.ranks).all(|rank| host.is_here(rank)) {
+            true => Vec::from_iter((0..layout.ranks).map(entry)).into(),
+            false => {
+                let mut peers =
+                    ByRank::few(layout.ranks, move |source| PeerEntry::new(own, source));
+                for rank in (0..layout.ranks).filter(|rank| host.is_here(*rank)) {
+                    peers[rank as usize] = entry(rank);
+                }
+                peers
+            }
         };
-        let peers = (0..layout.ranks).map(peer).collect();
         let rings = (0..layout.rings).map(|_| OwnRing::new(u64::from(layout.ring_bytes))).collect();
         HostedPort {
             rank: this,
@@ -285,11 +294,9 @@ impl<H: Host> Port for HostedPort<H> {
     }
 
     fn grant(&mut self, source: Rank, messages: u64) {
-        let line = self.own.source(source);
-        let granted = &mut self.peers[source as usize].granted;
-        if messages > *granted {
-            *granted = messages;
-            line.set_credit(messages);
+        if messages > self.peers[source as usize].granted {
+            self.peers[source as usize].granted = messages;
+            self.own.source(source).set_credit(messages);
             self.wake_if_waiting(source);
         }
     }
@@ -302,7 +309,10 @@ impl<H: Host> Port for HostedPort<H> {
     }
 
     fn route_of(&self, source: Rank) -> Option<RingId> {
-        (source < self.size).then(|| self.own.source(source).ring())?
+        if !self.peers.has(source as usize) {
+            return (source < self.size).then(|| self.own.first_ring(source));
+        }
+        self.own.source(source).ring()
     }
 
     fn peer(&self, rank: Rank) -> PeerState {

@@ -44,7 +44,8 @@ impl<H: Host> HostedPort<H> {
         let own = self.own;
         let registry = self.host.registry();
         let claims = (0..own.layout().rings).map(|id| own.ring(id).reserved()).collect();
-        let unsettled = (0..self.size)
+        let sources = self.peers.iter().map(|(rank, _)| rank);
+        let unsettled = sources
             .filter(|rank| !matches!(registry.state(*rank), PeerState::Failed(_)))
             .map(|rank| (rank, own.sender(rank).epoch.load(Ordering::Acquire)))
             .filter(|(_, epoch)| epoch % 2 == 1)

@@ -85,7 +85,8 @@ impl LaunchedRank {
             process: ForkedProcess::this(),
         };
         if rank == first {
-            let config = JobConfig { hosts, ..JobConfig::new(size, size) };
+            let config = JobConfig::new(size, size);
+            let config = hosts.map_or_else(|| config.clone(), |hosts| config.clone().across(hosts));
             let job = Job::create_unheard(&config)?;
             started.launcher.put(MEMORY, &job.name())?;
             started.job = Some(job);

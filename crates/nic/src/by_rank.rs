@@ -1,0 +1,149 @@
+//! Something for each rank of a job, which is made when it is first changed.
+//!
+//! A rank of a job of hundreds of thousands has to do with few of them. What it keeps of the others
+//! is what all begin with: four bytes each say so.
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+/// What is kept of each rank, by its number.
+pub struct ByRank<T> {
+    entries: Vec<T>,
+    /// `None`: each rank has an entry, in order.
+    few: Option<Few<T>>,
+}
+
+/// Where the entries of few ranks stand.
+struct Few<T> {
+    /// Where each rank's entry stands, plus one; 0: it has none.
+    index: Vec<u32>,
+    /// The ranks of the entries.
+    ranks: Vec<u32>,
+    /// What all begin with.
+    blank: T,
+    make: Box<dyn Fn(u32) -> T + Send>,
+}
+
+impl<T> From<Vec<T>> for ByRank<T> {
+    /// An entry for each rank from the start.
+    fn from(entries: Vec<T>) -> ByRank<T> {
+        ByRank { entries, few: None }
+    }
+}
+
+impl<T> ByRank<T> {
+    /// For so many ranks, of which none has an entry yet. Until then it reads like that of rank 0.
+    pub fn few(ranks: u32, make: impl Fn(u32) -> T + Send + 'static) -> ByRank<T> {
+        let (index, blank) = (vec![0; ranks as usize], make(0));
+        let few = Few { index, ranks: Vec::new(), blank, make: Box::new(make) };
+        ByRank { entries: Vec::new(), few: Some(few) }
+    }
+
+    /// How many ranks there are.
+    pub fn len(&self) -> usize {
+        self.few.as_ref().map_or(self.entries.len(), |few| few.index.len())
+    }
+
+    /// Whether there is no rank.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is kept of a rank; `None`: there is no such rank.
+    #[inline]
+    pub fn get(&self, rank: usize) -> Option<&T> {
+        let Some(few) = &self.few else { return self.entries.get(rank) };
+        match few.index.get(rank)?.checked_sub(1) {
+            Some(place) => self.entries.get(place as usize),
+            None => Some(&few.blank),
+        }
+    }
+
+    /// The same, to be changed: it has an entry from now on.
+    #[inline]
+    pub fn get_mut(&mut self, rank: usize) -> Option<&mut T> {
+        let Some(few) = &mut self.few else { return self.entries.get_mut(rank) };
+        let place = few.index.get_mut(rank)?;
+        if *place == 0 {
+            self.entries.push((few.make)(rank as u32));
+            few.ranks.push(rank as u32);
+            // There are fewer than 2^24 ranks.
+            *place = self.entries.len() as u32;
+        }
+        self.entries.get_mut(*place as usize - 1)
+    }
+
+    /// Whether a rank has an entry.
+    #[inline]
+    pub fn has(&self, rank: usize) -> bool {
+        match &self.few {
+            Some(few) => few.index.get(rank).is_some_and(|place| *place > 0),
+            None => rank < self.entries.len(),
+        }
+    }
+
+    /// How many ranks have entries.
+    #[inline]
+    pub fn known(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// One of those ranks.
+    #[inline]
+    pub fn rank_at(&self, place: usize) -> u32 {
+        let rank = self.few.as_ref().and_then(|few| few.ranks.get(place));
+        rank.copied().unwrap_or(place as u32)
+    }
+
+    /// The ranks that have entries, and those, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.entries.iter().enumerate().map(|(place, entry)| (self.rank_at(place), entry))
+    }
+}
+
+impl<T> Index<usize> for ByRank<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, rank: usize) -> &T {
+        self.get(rank).expect("a rank of the job")
+    }
+}
+
+impl<T> IndexMut<usize> for ByRank<T> {
+    #[inline]
+    fn index_mut(&mut self, rank: usize) -> &mut T {
+        self.get_mut(rank).expect("a rank of the job")
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for ByRank<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_read_alike() {
+        let make = |rank| if rank == 7 { 70 } else { 1 };
+        let mut all = ByRank::from(Vec::from_iter((0..9).map(make)));
+        let mut few = ByRank::few(9, make);
+        for (rank, value) in [(3, 5), (8, 6), (3, 7)] {
+            (all[rank], few[rank]) = (value, value);
+        }
+        // What is made anew may depend on the rank.
+        assert_eq!((few[7], all[7]), (1, 70));
+        assert_eq!((few.get_mut(7).copied(), few[7]), (Some(70), 70));
+        assert!((0..9).all(|rank| all[rank] == few[rank]));
+        assert_eq!((all.get(9), few.get(9), few.len()), (None, None, 9));
+        assert_eq!(few.get_mut(9), None);
+        assert_eq!((all.has(8), few.has(8), few.has(2)), (true, true, false));
+        assert_eq!((all.known(), few.known()), (9, 3));
+        assert_eq!(few.iter().collect::<Vec<_>>(), [(3, &7), (8, &6), (7, &70)]);
+        assert_eq!(all.iter().map(|(rank, _)| rank).collect::<Vec<_>>(), Vec::from_iter(0..9));
+    }
+}
