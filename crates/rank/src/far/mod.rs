@@ -55,7 +55,7 @@ const LAYOUT: LinkLayout = LinkLayout {
     payload: 32 << 10,
     pool: 512 << 10,
     window: 4 << 10,
-    windows: 32 << 20,
+    windows: 24 << 20,
     most: 512 << 10,
     budget: 16 << 20,
     lanes: 2,
@@ -304,9 +304,10 @@ impl Far {
 
     /// A source may have sent so many messages.
     pub(crate) fn grant(&mut self, source: Rank, messages: u64) {
-        if let Some(peer) = self.state.peers.enter(source)
-            && messages > peer.granted
-        {
+        if self.state.peers.may_send(source, messages) {
+            return;
+        }
+        if let Some(peer) = self.state.peers.enter(source) {
             peer.granted = messages;
             if peer.known {
                 self.state.granting.push(source);

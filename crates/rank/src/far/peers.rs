@@ -107,6 +107,12 @@ impl FarPeers {
         self.known.get_mut(*place as usize - 1)
     }
 
+    /// Whether a rank of another host may have sent so many credited messages already.
+    #[inline]
+    pub(super) fn may_send(&self, rank: Rank, messages: u64) -> bool {
+        messages <= self.get(rank).map_or(self.credit, |peer| peer.granted)
+    }
+
     /// Those of which something is known.
     pub(super) fn known(&self) -> &[FarPeer] {
         &self.known

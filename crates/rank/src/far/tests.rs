@@ -83,6 +83,37 @@ fn a_thousand_endpoints_take_the_memory_that_is_said() {
     eprintln!("and {each} for an end of a connection");
 }
 
+/// Bytes of a rank's memory that its near side has for a rank of another host that has sent it
+/// something: an entry of the port and of each table of the engine, and a page each for its lines.
+const NEAR_PARTNER: usize = 9 << 10;
+
+/// The table of docs/cluster.md: memory of a rank by the hosts of its job, with 64 ranks each, and
+/// by how many ranks of others it has had to do with.
+#[test]
+fn a_rank_of_640_000_takes_200_mib_at_most() {
+    const HERE: u32 = 64;
+    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+    let mut table = String::new();
+    for (hosts, partners) in
+        [(2, 64), (16, 100), (160, 100), (160, 4000), (10_000, 0), (10_000, 100), (10_000, 4000)]
+    {
+        let ranks = hosts * HERE;
+        let of = (0..ranks).map(|rank| rank / HERE).collect();
+        let names = (0..hosts).map(|host| format_args!("host{host}").into()).collect();
+        let hosts_of = Hosts { own: 0, of, names, key: [0; 16], tells_ends: true };
+        let job = JobConfig::new(ranks, ranks).across(hosts_of).bytes().unwrap();
+        let near = job as usize / HERE as usize + partners * NEAR_PARTNER;
+        let (ranks, far) = (ranks as usize, (ranks - HERE) as usize);
+        let far = FarMemory::of(ranks, far, partners).total();
+        let row = [mib(near), mib(far), mib(near + far)];
+        assert!(row[2] <= 200, "{hosts} hosts, {partners} partners: {row:?} MiB");
+        let [near, far, all] = row;
+        table += &format!("| {hosts} x {HERE} | {ranks} | {partners} | {near} | {far} | {all} |\n");
+    }
+    let text = include_str!("../../../../docs/cluster.md");
+    assert!(text.contains(&table), "the table in docs/cluster.md is another:\n{table}");
+}
+
 /// A rank that has had to do with some only is known to those: the launcher tells the others.
 #[test]
 fn leaving_takes_connections_to_those_who_were_spoken_to() {
