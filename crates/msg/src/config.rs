@@ -1,5 +1,7 @@
 //! The limits of an engine.
 
+use hikyaku_nic::by_rank::ByRank;
+
 use crate::ways::LongMessages;
 
 /// How an [`Engine`](crate::Engine) chooses protocols and bounds memory.
@@ -39,5 +41,17 @@ impl Default for EngineConfig {
             poll_budget: 256,
             direct_rounds: 64,
         }
+    }
+}
+
+/// In a job of more ranks an engine keeps something only of those that it has had to do with. Fewer
+/// are looked up faster. The tests of this crate have few ranks and take the other way.
+const MANY_RANKS: u32 = if cfg!(test) { 1 } else { 1024 };
+
+/// What an engine keeps of each rank.
+pub(crate) fn of_each_rank<T>(ranks: u32, blank: impl Fn() -> T + Send + 'static) -> ByRank<T> {
+    match ranks > MANY_RANKS {
+        true => ByRank::few(ranks, move |_| blank()),
+        false => Vec::from_iter((0..ranks).map(|_| blank())).into(),
     }
 }

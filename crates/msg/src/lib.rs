@@ -55,8 +55,6 @@ mod ways;
 #[cfg(test)]
 mod testing;
 
-use hikyaku_nic::by_rank::ByRank;
-
 pub use buffer::{PACKET, Pieces, RecvBuffer, Scattered, SendBuffer};
 pub use config::EngineConfig;
 pub use endpoint::ContextEndpoint;
@@ -73,15 +71,3 @@ pub use request::RequestId;
 pub use statistics::Statistics;
 pub use tally::WayTally;
 pub use ways::{LongMessages, NotAWay, Way};
-
-/// From so many ranks on an engine keeps something only of those that it has had to do with. Fewer
-/// are looked up faster. The tests of this crate have few ranks and take the other way.
-const MANY_RANKS: u32 = if cfg!(test) { 0 } else { 1024 };
-
-/// What an engine keeps of each rank.
-fn of_each_rank<T>(ranks: u32, blank: impl Fn() -> T + Send + 'static) -> ByRank<T> {
-    match ranks >= MANY_RANKS {
-        true => ByRank::few(ranks, move |_| blank()),
-        false => Vec::from_iter((0..ranks).map(|_| blank())).into(),
-    }
-}

@@ -19,8 +19,8 @@ use std::fmt;
 use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{INLINE_BYTES, Rank};
 
+use crate::config::of_each_rank;
 use crate::envelope::{Received, Selector, tag_of};
-use crate::of_each_rank;
 use crate::protocol::Control;
 
 /// Limit of a note's bytes.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::Rank;
 
-use crate::of_each_rank;
+use crate::config::of_each_rank;
 use crate::protocol::Control;
 use crate::request::RequestId;
 

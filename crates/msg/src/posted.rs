@@ -7,9 +7,9 @@
 use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::Rank;
 
+use crate::config::of_each_rank;
 use crate::envelope::{MatchPattern, Selector, any_tag_key};
 use crate::line::{Keyed, MatchQueue};
-use crate::of_each_rank;
 use crate::request::RequestId;
 
 /// The posted receives of one engine.

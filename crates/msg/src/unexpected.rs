@@ -8,9 +8,9 @@
 use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{Port, Rank, Unmatched};
 
+use crate::config::of_each_rank;
 use crate::envelope::{Selector, any_tag_key};
 use crate::line::{Keyed, MatchQueue};
-use crate::of_each_rank;
 use crate::parcel::{MessagePart, MessageParts};
 use crate::protocol::ReadyToSend;
 

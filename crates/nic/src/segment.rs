@@ -164,8 +164,8 @@ impl SegmentLayout {
         }
     }
 
-    /// The same for a rank of a job of several hosts, with so many ranks here. What comes from ranks
-    /// of others does not come at the same time.
+    /// The same for a rank of a job of several hosts, with so many ranks here. What comes from
+    /// ranks of others does not come at the same time.
     #[must_use]
     pub fn among_hosts(mut self, here: u32) -> SegmentLayout {
         self.posters = self.posters.min(here.saturating_add(1));

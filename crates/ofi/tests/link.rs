@@ -599,13 +599,11 @@ fn many_that_send_at_once_to_one_that_is_full_all_arrive_in_order() {
         let start = Instant::now();
         while came[1..].iter().any(|came| *came < PACKETS) {
             quiet += 1;
-            for source in 1..=SOURCES as usize {
-                let mut bytes = payload(sent[source]);
-                bytes.resize(bytes.len() % 1900 + 4, sent[source] as u8);
-                if sent[source] < PACKETS
-                    && job.hosts[source].send(0, 1, &[&bytes]).unwrap() == PostResult::Accepted
-                {
-                    (sent[source], quiet) = (sent[source] + 1, 0);
+            for (links, sent) in job.hosts.iter_mut().zip(&mut sent).skip(1) {
+                let mut bytes = payload(*sent);
+                bytes.resize(bytes.len() % 1900 + 4, *sent as u8);
+                if *sent < PACKETS && links.send(0, 1, &[&bytes]).unwrap() == PostResult::Accepted {
+                    (*sent, quiet) = (*sent + 1, 0);
                 }
             }
             let name = job.name.clone();
@@ -691,9 +689,8 @@ fn receive_memory_follows_those_who_send() {
         assert_eq!(quiet, layout.bytes((10, 9), 0).buffers, "{}", job.name);
         let (mut sent, mut came, start) = ([false; 10], 0, Instant::now());
         while came < 9 {
-            for source in 1..10 {
-                sent[source] = sent[source]
-                    || job.hosts[source].send(0, 0, &[b"first"]).unwrap() == PostResult::Accepted;
+            for (links, sent) in job.hosts.iter_mut().zip(&mut sent).skip(1) {
+                *sent = *sent || links.send(0, 0, &[b"first"]).unwrap() == PostResult::Accepted;
             }
             job.progress(|_, _| {
                 came += 1;

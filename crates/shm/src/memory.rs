@@ -82,7 +82,8 @@ pub(crate) fn create(plan: &MemoryPlan) -> Result<OwnedFd, JobError> {
 /// and 0.51 MiB of one in Rust, both without what the kernel keeps of a process.
 const PROCESS: u64 = 560 << 10;
 
-/// A rank's memory for each other rank of its host. Measured: 690 to 770 bytes from 2 to 1,024 ranks.
+/// A rank's memory for each other rank of its host. Measured: 690 to 770 bytes from 2 to 1,024
+/// ranks.
 const PEER: u64 = 768;
 
 /// The same for a rank of another host with which it has had nothing to do. Measured: 30 bytes of

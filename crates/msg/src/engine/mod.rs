@@ -39,13 +39,12 @@ use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
 use hikyaku_nic::plan::{SentRows, TrafficKind};
 
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, of_each_rank};
 use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector, context_of};
 use crate::error::MsgError;
 use crate::members::Members;
 use crate::notes::{Answerer, Notes};
-use crate::of_each_rank;
 use crate::outbox::Outbox;
 use crate::posted::PostedReceives;
 use crate::request::{RequestId, RequestSlab, RequestState};

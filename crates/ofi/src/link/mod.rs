@@ -15,9 +15,9 @@
 //! gets [`PostResult::Full`]: nothing queues up.
 //!
 //! A window takes receive memory whether it is used or not. So a source has none until it sends
-//! something: its first packet may come without, one at a time. The receiver lands it, and gives the
-//! source a small window as long as all together stay within a limit. A source that gets none goes
-//! on packet by packet. What such a packet finds full is held in a pool that all sources without a
+//! something: its first packet may come without. The receiver lands it, and gives the source a
+//! small window as long as all together stay within a limit. A source that gets none goes on packet
+//! by packet. What such a packet finds full is held in a pool that all sources without a
 //! window share; if that is full as well, the packet is *refused*: it is as if it had not come, and
 //! its sender, which keeps it until it has a window or the packet was taken, is asked for it again
 //! when there is room. A source that sends much gets a larger window, within a limit for all.
