@@ -601,7 +601,8 @@ fn many_that_send_at_once_to_one_that_is_full_all_arrive_in_order() {
             quiet += 1;
             for (links, sent) in job.hosts.iter_mut().zip(&mut sent).skip(1) {
                 let mut bytes = payload(*sent);
-                bytes.resize(bytes.len() % 1900 + 4, *sent as u8);
+                // The first ones are long: the pool has room for two.
+                bytes.resize(1904 - bytes.len() % 1900, *sent as u8);
                 if *sent < PACKETS && links.send(0, 1, &[&bytes]).unwrap() == PostResult::Accepted {
                     (*sent, quiet) = (*sent + 1, 0);
                 }
@@ -629,8 +630,7 @@ fn many_that_send_at_once_to_one_that_is_full_all_arrive_in_order() {
                 assert!(windows <= 3, "{name}: {windows} windows");
                 let all: u32 = unread.iter().sum();
                 assert!(all <= 4 * 4096, "{name}: {all} bytes are held: {unread:?}");
-                room = quiet > 300;
-                assert!(!room || sent[1..].iter().all(|sent| *sent > 0), "{name}: {sent:?}");
+                room = quiet > 300 && sent[1..].iter().all(|sent| *sent > 0);
             }
             assert!(start.elapsed() < 2 * PATIENCE, "{name}: {sent:?} sent, {came:?} came");
         }
