@@ -90,7 +90,7 @@ const PEER: u64 = 768;
 /// 640,000 ranks.
 const FAR_PEER: u64 = 32;
 
-/// The most sizes that are tried to say how many ranks would fit.
+/// About how many sizes are tried to say how many ranks would fit, from the largest down.
 const TRIES: usize = 1024;
 
 /// A page of page tables, and how much memory it covers.
@@ -148,7 +148,9 @@ fn fitting(config: &JobConfig, available: u64) -> u32 {
     let fits =
         |ranks: &u32| needed(&of_size(config, *ranks)).is_some_and(|bytes| bytes <= available);
     let step = (config.ranks as usize).div_ceil(TRIES).max(1);
-    (1..=config.ranks).rev().step_by(step).find(fits).unwrap_or(0)
+    let found = (1..=config.ranks).rev().step_by(step).find(fits).unwrap_or(0);
+    let next = config.ranks.min(found.saturating_add(step as u32 - 1));
+    (found + 1..=next).rev().find(fits).unwrap_or(found)
 }
 
 /// Checks that the machine has the memory that a job takes.
@@ -195,15 +197,19 @@ mod tests {
 
     #[test]
     fn too_large_a_job_reports_what_fits() {
-        let config = JobConfig::new(1000, 1000);
-        let fit = |bytes| fitting(&config, bytes);
         let whole = |ranks: u32| needed(&JobConfig::new(ranks, ranks)).unwrap();
-        assert_eq!((fit(whole(1000)), fit(0)), (1000, 0));
-        // A job of the reported number of ranks fits, and one of one more does not.
-        for share in [2, 4, 16, 100] {
-            let (room, some) = (whole(1000) / share, fit(whole(1000) / share));
-            assert!(some > 0 && whole(some) <= room && whole(some + 1) > room, "{some}");
+        // Not every number of ranks is tried from the largest down where they are more than 1,024.
+        for ranks in [1000, 4096] {
+            let config = JobConfig::new(ranks, ranks);
+            let fit = |bytes| fitting(&config, bytes);
+            assert_eq!((fit(whole(ranks)), fit(0)), (ranks, 0));
+            // A job of the reported number of ranks fits, and one of one more does not.
+            for share in [2, 4, 7, 16, 100] {
+                let (room, some) = (whole(ranks) / share, fit(whole(ranks) / share));
+                assert!(some > 0 && whole(some) <= room && whole(some + 1) > room, "{some}");
+            }
         }
+        let config = JobConfig::new(1000, 1000);
         let fewer = of_size(&JobConfig::new(1000, 1000).in_virtual_time(), 10);
         assert_eq!(fewer.log_bytes, JobConfig::new(10, 10).in_virtual_time().log_bytes);
         assert!(needed(&fewer) > needed(&JobConfig::new(10, 10)));
