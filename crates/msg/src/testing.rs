@@ -32,6 +32,8 @@ pub(crate) struct Rules {
     pub(crate) refuse_reads: bool,
     /// The next `late` times this rank copies nothing of a message that both ends may copy.
     pub(crate) late: u32,
+    /// The next `inside` times a sender is still in memory that is taken back.
+    pub(crate) inside: u32,
     /// The next `blind` polls yield nothing.
     pub(crate) blind: u32,
     /// The last wait that was announced.
@@ -178,6 +180,11 @@ impl CopyPort for Unruly {
     }
 
     fn close_joint(&mut self, from: Rank, copy: &JointCopy) -> bool {
+        let rules = self.rules();
+        if rules.inside > 0 {
+            rules.inside -= 1;
+            return false;
+        }
         self.inner.close_joint(from, copy)
     }
 

@@ -345,11 +345,22 @@ fn the_launcher_sees_what_a_rank_waits_for() {
     assert_eq!(job.waiting(1), None);
 }
 
-/// Under a limit on file sizes, above which the kernel would kill the process.
+/// Under limits on addresses, and on file sizes, above which the kernel would kill the process.
 fn limited() {
     let fits = JobConfig::new(2, 2);
-    // A limit on addresses that leaves room for everything.
     let maximum = getrlimit(Resource::As).maximum;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let used = size.trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10;
+    let create = |current| {
+        setrlimit(Resource::As, Rlimit { current: Some(current), maximum }).unwrap();
+        Job::create(&fits)
+    };
+    let Err(JobError::Limit { wanted, .. }) = create(used) else { panic!() };
+    // Room for the job's memory, but for next to nothing else.
+    let error = create(used + wanted + (8 << 20)).unwrap_err();
+    assert!(matches!(error, JobError::Attach(AttachError::AddressSpace { .. })), "{error}");
+    // Room for everything.
     setrlimit(Resource::As, Rlimit { current: Some(1 << 40), maximum }).unwrap();
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: Some(1 << 30), maximum }).unwrap();
@@ -363,9 +374,11 @@ fn limited() {
 }
 
 #[test]
-fn a_file_size_limit_is_an_error() {
+fn a_limit_on_addresses_or_file_sizes_is_an_error() {
     let mut program = Program::new(std::env::current_exe().unwrap());
-    assert_done(dress(&mut program, "limited").spawn().unwrap());
+    // A thread's own arena would have room that counts as taken.
+    dress(&mut program, "limited").env("MALLOC_ARENA_MAX", "1");
+    assert_done(program.spawn().unwrap());
 }
 
 #[test]

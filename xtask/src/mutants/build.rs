@@ -109,14 +109,14 @@ fn lines(output: &str) -> impl Iterator<Item = Line> {
 /// Most errors name bytes that the mutant has added. A match without an arm is an error of the
 /// match, so that the next deleted arm is taken. Of what is left, the last mutant before the error
 /// is taken: a type that cannot be inferred is named where it is used.
-pub(super) fn blame(fault: &Fault, places: &BTreeMap<String, Vec<Place>>) -> Option<usize> {
+pub(super) fn blame(fault: &Fault, places: &BTreeMap<&str, Vec<Place>>) -> Option<usize> {
     let mut spans: Vec<&FaultSpan> = fault.spans.iter().collect();
     spans.sort_by_key(|span| !span.is_primary);
     let meets = |bytes: &Range<usize>, span: &FaultSpan| {
         bytes.start <= span.byte_end && span.byte_start <= bytes.end
     };
     for span in &spans {
-        let here = places.get(&span.file_name).into_iter().flatten();
+        let here = places.get(span.file_name.as_str()).into_iter().flatten();
         // Of two, the one that begins last is the inner one.
         let met = here.filter(|place| meets(&place.bytes, span)).max_by_key(|p| p.bytes.start);
         if let Some(place) = met {
@@ -124,7 +124,7 @@ pub(super) fn blame(fault: &Fault, places: &BTreeMap<String, Vec<Place>>) -> Opt
         }
     }
     let span = spans.first()?;
-    let here = places.get(&span.file_name)?;
+    let here = places.get(span.file_name.as_str())?;
     let is_match = fault.code.as_ref().is_some_and(|code| code.code == "E0004");
     let arms = here.iter().filter(|place| place.is_arm && place.bytes.start >= span.byte_start);
     let arm = arms.min_by_key(|place| place.bytes.start).filter(|_| is_match);
@@ -158,7 +158,7 @@ mod tests {
             place(3, true, 70..80),
             place(4, true, 90..95),
         ];
-        let places = BTreeMap::from([("a.rs".to_string(), here)]);
+        let places = BTreeMap::from([("a.rs", here)]);
         for (fault, expected) in [
             (fault("E0308", &[(12, 13, true)]), Some(1)),
             // The branches of a choice differ: the second span is that of the mutant.

@@ -24,9 +24,6 @@ pub(super) struct Lab<'a> {
     pub(super) crates: &'a [String],
 }
 
-/// What puts mutants into a source text.
-type Editor = fn(&str, &[Numbered<'_>]) -> Edited;
-
 impl Lab<'_> {
     /// All mutants of the crates. The copy has to be as the tree is.
     pub(super) fn list(&self) -> Result<Vec<Mutant>, MutantsError> {
@@ -49,29 +46,24 @@ impl Lab<'_> {
     ) -> Result<(), MutantsError> {
         let judges = self.judges()?;
         let plan = Plan::new(self, due)?;
-        let (switched, alone) = plan.viable()?;
+        let switched = plan.switched()?;
         let results = Mutex::new(results);
         let note = |number: usize, judgement| {
             let Picked { mutant, key } = &due[number];
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
             results.note(key, &mutant.name, judgement)
         };
-        let unviable = |number: &usize| !switched.contains(number) && !alone.contains(number);
-        for number in (0..due.len()).filter(unviable) {
-            note(number, Judgement { verdict: MutantVerdict::Unviable, by: Vec::new(), met: 0 })?;
-        }
-        println!("{} of them are switched, {} are built alone", switched.len(), alone.len());
-        plan.edit(switch::switched, &switched)?;
+        println!("{} of them have a switch; the others are built one by one", switched.len());
         let programs = self.build(&judges)?.ok_or(MutantsError::Cargo("test --no-run"))?;
         if judges.contains(&package("cli")) {
             self.build_libraries()?;
         }
         let tests = cover(&programs, limits)?;
-        in_parallel(&Vec::from_iter(switched), |&number| {
+        in_parallel(&Vec::from_iter(&switched), |&&number| {
             let reach = tests.iter().filter(|test| test.reaches.contains(&number));
             note(number, judge::judge(number, &reach.collect::<Vec<_>>(), limits)?)
         })?;
-        for number in alone {
+        for number in (0..due.len()).filter(|number| !switched.contains(number)) {
             note(number, plan.judge_alone(number, &tests, limits)?)?;
         }
         Ok(())
@@ -162,41 +154,21 @@ impl Plan<'_> {
         Ok(Plan { lab, due, sources })
     }
 
-    /// The mutants that can be switched, and those that compile alone.
-    fn viable(&self) -> Result<(BTreeSet<usize>, BTreeSet<usize>), MutantsError> {
-        let all: BTreeSet<usize> = (0..self.due.len()).collect();
-        println!("{} mutants; cargo reports those that do not compile as errors", all.len());
-        let (_, switched) = self.compile(switch::switched, &all)?;
-        let mut left = &all - &switched;
-        let mut alone = BTreeSet::new();
-        while !left.is_empty() {
-            let (made, compiled) = self.compile(switch::replaced, &left)?;
-            left = &left - &made;
-            alone.extend(compiled);
-        }
-        Ok((switched, alone))
-    }
-
-    /// Which of the mutants the editor has made, and which of these compile. Those with errors are
-    /// taken out until there are none.
-    fn compile(
-        &self,
-        editor: Editor,
-        numbers: &BTreeSet<usize>,
-    ) -> Result<(BTreeSet<usize>, BTreeSet<usize>), MutantsError> {
+    /// Puts a switch in for each mutant, and takes out those that the compiler refuses until it
+    /// refuses none. Returns those that are left.
+    fn switched(&self) -> Result<BTreeSet<usize>, MutantsError> {
+        println!("{} mutants; cargo reports those that do not compile as errors", self.due.len());
         let packages: Vec<String> = self.lab.crates.iter().map(|name| package(name)).collect();
         // With the tests of the crate's own modules, which use the code in their ways.
         let arguments = ["check", "--locked", "--lib", "--profile=test", "--keep-going", "--quiet"];
         let arguments = [&arguments[..], &["--message-format=json"]].concat();
-        let mut made: Option<BTreeSet<usize>> = None;
-        let mut live = numbers.clone();
+        let mut live: BTreeSet<usize> = (0..self.due.len()).collect();
         loop {
-            let places = self.edit(editor, &live)?;
+            let places = self.edit(&live)?;
             live = places.values().flatten().map(|place| place.number).collect();
-            let made = made.get_or_insert_with(|| live.clone());
             let (is_ok, output) = self.lab.cargo(&arguments, &packages)?;
             if is_ok {
-                return Ok((made.clone(), live));
+                return Ok(live);
             }
             let faults = faults(&output);
             let guilty: BTreeSet<usize> =
@@ -209,46 +181,41 @@ impl Plan<'_> {
         }
     }
 
-    /// Writes the texts with these mutants and says where each one stands.
-    fn edit(
-        &self,
-        editor: Editor,
-        numbers: &BTreeSet<usize>,
-    ) -> Result<BTreeMap<String, Vec<Place>>, MutantsError> {
-        let mut places = BTreeMap::new();
-        for file in self.sources.keys() {
-            let here = numbers.iter().copied().filter(|&n| self.due[n].mutant.file == *file);
-            places.insert(file.clone(), self.edit_file(editor, file, here)?);
+    /// Writes the texts with switches for these mutants and says where each one stands.
+    fn edit(&self, numbers: &BTreeSet<usize>) -> Result<BTreeMap<&str, Vec<Place>>, MutantsError> {
+        let mut all = BTreeMap::new();
+        for (file, source) in &self.sources {
+            let here = numbers.iter().map(|&number| (number, self.due[number].mutant));
+            let here: Vec<Numbered<'_>> = here.filter(|(_, mutant)| mutant.file == *file).collect();
+            let Edited { text, places } = switch::switched(source, &here);
+            self.put_into(file, text)?;
+            all.insert(file.as_str(), places);
         }
-        Ok(places)
+        Ok(all)
     }
 
-    fn edit_file(
-        &self,
-        editor: Editor,
-        file: &str,
-        numbers: impl Iterator<Item = usize>,
-    ) -> Result<Vec<Place>, MutantsError> {
-        let mutants: Vec<Numbered<'_>> = numbers.map(|n| (n, self.due[n].mutant)).collect();
-        let Edited { mut text, places } = editor(&self.sources[file], &mutants);
+    /// Writes the changed text of a file; that of a library also has the switches' functions.
+    fn put_into(&self, file: &str, mut text: String) -> Result<(), MutantsError> {
         if self.lab.crates.iter().any(|name| library(name) == file) {
             text.push_str(&switch::module(self.due.len()));
         }
-        put(&self.lab.tree.join(file), &text)?;
-        Ok(places)
+        put(&self.lab.tree.join(file), &text)
     }
 
-    /// Builds a mutant that cannot be switched and has it judged by the tests of its own crate.
+    /// Builds a mutant that has no switch and has it judged by the tests of its own crate.
     fn judge_alone(
         &self,
         number: usize,
         tests: &[Test],
         limits: Limits,
     ) -> Result<Judgement, MutantsError> {
-        let file = &self.due[number].mutant.file;
+        let mutant = self.due[number].mutant;
+        let file = &mutant.file;
         let path = self.lab.tree.join(file);
         let before = read(&path)?;
-        self.edit_file(switch::replaced, file, [number].into_iter())?;
+        let mut text = self.sources[file].clone();
+        text.replace_range(mutant.bytes(&text), &mutant.replacement);
+        self.put_into(file, text)?;
         let name = file.split('/').nth(1).unwrap_or_default();
         let programs = self.lab.build(&[package(name)])?;
         put(&path, &before)?;

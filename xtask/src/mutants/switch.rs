@@ -9,7 +9,7 @@
 //! An operator, a guard or a field becomes a choice of two expressions; nested ones stand in the
 //! `else`, since one mutant at most is on. What has to be known while the code is compiled cannot
 //! be switched: constants, `const fn`, the length of an array. Which those are, the compiler says.
-//! A chain of `let` cannot either, since it cannot stand in parentheses. [`replaced`] is for both.
+//! A chain of `let` cannot either, since it cannot stand in parentheses.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -103,32 +103,6 @@ pub(super) fn switched(source: &str, mutants: &[Numbered<'_>]) -> Edited {
     let mut writer = Writer { source, edited: Edited::default() };
     writer.write(0..source.len(), &edits);
     writer.edited
-}
-
-/// `source` with those of its `mutants` made that do not overlap one before them in the list.
-pub(super) fn replaced(source: &str, mutants: &[Numbered<'_>]) -> Edited {
-    let mut chosen: Vec<(Range<usize>, Numbered<'_>)> = Vec::new();
-    for &numbered in mutants {
-        let bytes = numbered.1.bytes(source);
-        let is_apart =
-            |(other, _): &(Range<usize>, _)| bytes.end <= other.start || other.end <= bytes.start;
-        if chosen.iter().all(is_apart) {
-            chosen.push((bytes, numbered));
-        }
-    }
-    chosen.sort_by_key(|(bytes, _)| bytes.start);
-    let mut edited = Edited::default();
-    let mut at = 0;
-    for (bytes, (number, mutant)) in chosen {
-        edited.text.push_str(&source[at..bytes.start]);
-        let start = edited.text.len();
-        edited.text.push_str(&mutant.replacement);
-        let is_arm = mutant.genre == Genre::MatchArm;
-        edited.places.push(Place { number, is_arm, bytes: start..edited.text.len() });
-        at = bytes.end;
-    }
-    edited.text.push_str(&source[at..]);
-    edited
 }
 
 /// A switch that is to be put into a text.
@@ -472,20 +446,5 @@ mod tests {
             (place.number, &edited.text[place.bytes.clone()]),
             (3, "(if crate::mutant_switch::on(3) { a - b }")
         );
-    }
-
-    #[test]
-    fn replacements_that_overlap_wait() {
-        let source = "fn f() { a + b } fn g() { c }";
-        let mutants = [
-            mutant(source, Genre::FnValue, "a + b", "()"),
-            mutant(source, Genre::BinaryOperator, "+", "-"),
-            mutant(source, Genre::FnValue, "c", "()"),
-        ];
-        let numbered: Vec<Numbered<'_>> = mutants.iter().enumerate().collect();
-        let edited = replaced(source, &numbered);
-        assert_eq!(edited.text, "fn f() { () } fn g() { () }");
-        let numbers: Vec<usize> = edited.places.iter().map(|place| place.number).collect();
-        assert_eq!(numbers, [0, 2]);
     }
 }

@@ -200,6 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cause_reads_as_written() {
+        for cause in [DeathCause::Signal(9), DeathCause::Exit(3), DeathCause::Unknown] {
+            let (ends, lines) = (Line::default(), [RankLine::default()]);
+            let registry = Registry::new(&ends, &lines);
+            assert!(registry.fail(0, cause));
+            let PeerState::Failed(failure) = registry.state(0) else { panic!("{cause:?}") };
+            assert_eq!(failure.cause, cause);
+        }
+    }
+
+    #[test]
     fn a_rank_that_left_cannot_fail() {
         let ends = Line::default();
         let lines = [RankLine::default()];

@@ -83,6 +83,8 @@ fn fg_06_a_hand_over_by_direct_takes_its_steps_and_no_owner_that_computes_delays
         let steps = (5 * atomic) + (2 * own) + get + (atomic + own);
         assert_eq!(said(&output, "idle"), steps, "{machine}: {output}");
         assert_eq!(said(&output, "busy"), steps, "{machine}: {output}");
+        // The word of its own node, at the beginning and at the end.
+        assert_eq!(said(&output, "kept"), 2 * own, "{machine}: {output}");
     }
 }
 

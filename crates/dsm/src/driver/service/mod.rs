@@ -59,8 +59,8 @@ const PIECE_HEAD: usize = 23;
 /// Bytes of contents in a piece.
 const PIECE_MOST: usize = MESSAGE_MOST - 64;
 
-/// A letter is a note.
-const _: () = assert!(LETTER_MOST <= NOTE_MOST);
+/// A letter is a note, and a piece is a message.
+const _: () = assert!(LETTER_MOST <= NOTE_MOST && PIECE_HEAD + PIECE_MOST <= MESSAGE_MOST);
 
 /// A rank's serving side.
 #[derive(Debug, Default)]

@@ -192,6 +192,17 @@ fn only_long_waits_are_announced_and_accounted() {
 }
 
 #[test]
+fn parts_are_announced_as_the_whole() {
+    let (mut a, mut b) = pair();
+    a.send(&[1], to(1, 0), SendMode::Standard).unwrap();
+    b.set_whole(Some(Wait::new(Activity::Collective)));
+    b.port_mut().rules().blind = 100;
+    b.recv(&mut [0], from(0, 0)).unwrap();
+    let wait = b.port_mut().rules().announced.unwrap();
+    assert_eq!((wait.activity, wait.peer), (Activity::Collective, Some(0)));
+}
+
+#[test]
 fn a_wait_for_oneself_is_an_error() {
     for ranks in [1, 2] {
         let mut all = engines(ranks);
@@ -276,8 +287,14 @@ fn a_wait_in_which_something_always_happens_is_announced() {
 fn a_call_that_ends_asks_for_no_reports() {
     let (_a, mut b) = pair();
     let mut blocked = Blocked::new(Wait::new(Activity::Probe));
-    (0..31).for_each(|_| b.rest(&mut blocked));
+    (0..30).for_each(|_| b.rest(&mut blocked));
+    assert_eq!(b.reported_waits(), None, "a report would be of no use yet");
+    b.rest(&mut blocked);
     assert_eq!(b.reported_waits(), Some(0), "the next round would be announced");
+    assert!(!b.pause_reports(true));
+    assert_eq!(b.reported_waits(), None);
+    assert!(b.pause_reports(false));
+    assert_eq!(b.reported_waits(), Some(0));
     b.awake(&blocked);
     assert_eq!(b.reported_waits(), None);
 }
@@ -290,8 +307,11 @@ fn rests_in_two_halves_are_announced() {
         b.begin_rest(&mut blocked);
         b.end_rest(&blocked, Wake::Look);
     }
-    assert_eq!(b.waiting().map(|wait| wait.activity), Some(Activity::Probe));
+    let wait = b.waiting().unwrap();
+    assert_eq!(wait.activity, Activity::Probe);
+    assert_eq!(b.long_wait().map(|(since, _)| since), Some(wait.since));
     b.awake(&blocked);
+    assert_eq!(b.long_wait(), None);
 }
 
 #[test]

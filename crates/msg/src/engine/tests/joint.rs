@@ -1,6 +1,6 @@
 //! Messages that both ends copy, in regions of a loopback job.
 
-use hikyaku_nic::fabric::{DeathCause, MemoryPort, Port};
+use hikyaku_nic::fabric::{Activity, DeathCause, MemoryPort, Port};
 use hikyaku_nic::region::RegionBuffer;
 
 use super::*;
@@ -105,6 +105,21 @@ fn a_receive_that_loses_its_memory_in_the_middle_goes_on_elsewhere() {
     });
     assert!(b.test(receive).unwrap().is_ok() && a.test(send).unwrap().is_ok());
     assert!(other[..] == message[..]);
+}
+
+#[test]
+fn a_long_wait_for_a_sender_inside_is_announced() {
+    for (inside, expected) in [(1_000, None), (1 << 17, Some((Activity::Receive, Some(0))))] {
+        let (mut a, message, mut b, mut into) = ends(Way::Both);
+        b.port_mut().rules().late = u32::MAX;
+        b.port_mut().rules().inside = inside;
+        let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
+        start(&mut a, &message);
+        settle(&mut [&mut a]);
+        b.lend_to_receive(receive, &mut into, |b| settle(&mut [b]));
+        let announced = b.port_mut().rules().announced;
+        assert_eq!(announced.map(|wait| (wait.activity, wait.peer)), expected, "{inside}");
+    }
 }
 
 #[test]
