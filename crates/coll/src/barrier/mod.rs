@@ -132,7 +132,8 @@ fn run<'g, G: Group>(
         if shared {
             let done = match algorithm {
                 Algorithm::Lines => lines::run(team).await,
-                _ => network::run(team, algorithm).await,
+                // Apart, so that it takes no room in the future of every barrier.
+                _ => Box::pin(network::run(team, algorithm)).await,
             };
             match done {
                 Err(Stop::Lost) => algorithm = select::for_barrier_by_messages(group),

@@ -108,7 +108,8 @@ fn run<'a, G: Group>(
         let mut algorithm = algorithm;
         if shared {
             let done = match algorithm {
-                Algorithm::Multicast => multicast::run_on_network(team, data, root).await,
+                // Apart, so that it takes no room in the future of every broadcast.
+                Algorithm::Multicast => Box::pin(multicast::run_on_network(team, data, root)).await,
                 by => lines::run(team, data, root, by == Algorithm::Read).await,
             };
             match done {
