@@ -2,6 +2,7 @@
 //! multicast, over message engines.
 
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 
 use hikyaku_coll::{
     CollError, CollectiveBook, CommunicatorGroup, Group, Reduction, allreduce, barrier, broadcast,
@@ -18,6 +19,7 @@ use crate::engines::{kill, run_engines};
 type Rank = RefCell<Engine<LoopbackPort>>;
 type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
 type Outcome = Result<(), CollError<MsgError>>;
+type Pending<'f> = Pin<Box<dyn Future<Output = Outcome> + 'f>>;
 
 const BARRIERS: [By; 3] = [By::Sync, By::AtomicAdd, By::MulticastAdd];
 
@@ -105,8 +107,13 @@ proptest! {
             let third = allreduce(group, None, &mut total, sum());
             let fourth = broadcast(group, Some(CastBy::Multicast), &mut other, 0);
             let fifth = barrier(group, Some(By::AtomicAdd));
-            let calls: Vec<std::pin::Pin<Box<dyn Future<Output = Outcome> + '_>>> =
-                vec![Box::pin(fifth), Box::pin(third), Box::pin(first), Box::pin(fourth), Box::pin(second)];
+            let calls: Vec<Pending<'_>> = vec![
+                Box::pin(fifth),
+                Box::pin(third),
+                Box::pin(first),
+                Box::pin(fourth),
+                Box::pin(second),
+            ];
             assert_eq!(join_all(calls).await, vec![Ok(()); 5]);
             (one, other, total)
         });

@@ -73,7 +73,7 @@ fn what_is_chosen_holds_for_calls_of_the_program() {
     }
 }
 
-/// Barriers by sync ids and by counters, and broadcasts by multicast, of any communicator: blocking,
+/// Barriers by sync ids and counters, and broadcasts by multicast, of any communicator: blocking,
 /// started and persistent ones, on one node and between nodes (CJ-14, CJ-15).
 #[test]
 fn cj_14_cj_15_every_call_by_the_group_of_its_communicator() {
