@@ -94,7 +94,7 @@ pub struct GroupLayout {
 }
 
 impl GroupLayout {
-    /// Channels for as many communicators as programs commonly use at a time, 2.2 KiB each a rank
+    /// Channels for as many communicators as programs commonly use at a time, 2.5 KiB each a rank
     /// without their areas, and room in each area for two broadcasts of 128 KiB in flight.
     pub const DEFAULT: GroupLayout = GroupLayout { channels: 16, area_bytes: 256 << 10 };
 }
