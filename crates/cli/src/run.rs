@@ -66,9 +66,8 @@ pub(crate) struct RunArguments {
     /// Do a collective operation by this algorithm, such as allreduce=ring; may be given again
     ///
     /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide. The
-    /// algorithms `lines` need ranks that share memory. What needs an interface of its own (barrier
-    /// by atomic-add, multicast-add or sync, broadcast by multicast) is refused here: see 'hikyaku
-    /// simulate barrier --help'.
+    /// algorithms `lines` need ranks that share memory, and so do barrier by atomic-add,
+    /// multicast-add or sync and broadcast by multicast, which are refused with several hosts.
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 
@@ -231,7 +230,7 @@ Examples:
 ";
 
 /// The exit code of a command line that asks for what cannot be.
-const WRONG_USE: u8 = 2;
+pub(crate) const WRONG_USE: u8 = 2;
 
 /// Runs the job and ends as it did.
 pub(crate) fn run(arguments: RunArguments) -> ExitCode {
@@ -321,8 +320,9 @@ fn launch(arguments: RunArguments) -> Result<Launch, RunError> {
         launch.share_heap()?;
     }
     launch.grace = arguments.grace.unwrap_or(launch.grace);
+    let hosts = launch.hosts.as_ref().map_or(1, |hosts| hosts.places.len());
     for choice in &arguments.choices {
-        let (variable, algorithm) = Choices::as_variable(choice, launch.ranks)?;
+        let (variable, algorithm) = Choices::as_variable(choice, launch.ranks, hosts)?;
         launch.set(variable, algorithm);
     }
     if let Some(protocol) = arguments.shared {
@@ -417,14 +417,15 @@ mod tests {
     #[test]
     fn an_algorithm_that_no_call_could_do_is_refused_before_the_job_starts() {
         for (bad, part) in [
-            ("-n 2 --coll broadcast=multicast true", "needs a network that multicasts"),
-            ("-n 2 --coll barrier=sync true", "needs a network that synchronises"),
+            ("--hosts a:1,b:1 --coll broadcast=multicast true", "needs ranks that share memory"),
+            ("--hosts a:1,b:1 --coll barrier=sync true", "needs ranks that share memory"),
             ("-n 6 --coll broadcast=binary-tree true", "a power of two"),
         ] {
             let error = parse(bad).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
         }
         assert!(parse("-n 8 --coll broadcast=binary-tree --coll gather=binomial true").is_ok());
+        assert!(parse("--hosts a:2 --coll barrier=sync --coll broadcast=multicast true").is_ok());
     }
 
     #[test]

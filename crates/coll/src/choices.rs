@@ -174,23 +174,26 @@ impl Choices {
     /// and its value.
     ///
     /// # Errors
-    /// It says something else, a name is unknown, or `ranks` ranks cannot do it.
-    pub fn as_variable(written: &str, ranks: u32) -> Result<(String, String), UnknownChoice> {
+    /// It says something else, a name is unknown, or `ranks` ranks on so many hosts cannot do it.
+    pub fn as_variable(
+        written: &str,
+        ranks: u32,
+        hosts: usize,
+    ) -> Result<(String, String), UnknownChoice> {
         Choices::default().choose_written(written)?;
         let parts = written.split_once('=').and_then(|(operation, name)| {
             Operation::from_name(operation).map(|operation| (operation, name))
         });
         let (operation, name) =
             parts.ok_or_else(|| UnknownChoice::Form { given: written.to_owned() })?;
-        check_by_messages(operation, name, Some(ranks))?;
+        check_in_job(operation, name, ranks, hosts)?;
         Ok((variable(operation), name.to_owned()))
     }
 
     /// What the environment chooses. An empty variable chooses nothing.
     ///
     /// # Errors
-    /// A variable names no algorithm of its operation, or one that ranks of a job cannot do; it is
-    /// given beside the error.
+    /// A variable names no algorithm of its operation; it is given beside the error.
     pub fn from_environment(
         value_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Choices, (String, UnknownChoice)> {
@@ -198,9 +201,7 @@ impl Choices {
         for operation in Operation::ALL {
             let variable = variable(operation);
             if let Some(name) = value_of(&variable).filter(|name| !name.is_empty()) {
-                let chosen = choices.choose(operation, &name);
-                let checked = chosen.and_then(|()| check_by_messages(operation, &name, None));
-                checked.map_err(|error| (variable, error))?;
+                choices.choose(operation, &name).map_err(|error| (variable, error))?;
             }
         }
         Ok(choices)
@@ -212,26 +213,24 @@ fn variable(operation: Operation) -> String {
     format!("HIKYAKU_COLL_{}", operation.name().to_ascii_uppercase())
 }
 
-/// Whether a job of `ranks` ranks, on a fabric that has messages and nothing else, can do an
-/// operation by an algorithm.
+/// Whether a job of `ranks` ranks on so many hosts can do an operation by an algorithm.
 ///
 /// # Errors
 /// It cannot, whatever the call; the error says what the algorithm needs.
-pub fn check_by_messages(
+pub fn check_in_job(
     operation: Operation,
     name: &str,
-    ranks: Option<u32>,
+    ranks: u32,
+    hosts: usize,
 ) -> Result<(), UnknownChoice> {
     let needs = match (operation, name) {
-        (Operation::Barrier, "atomic-add") => "needs remote counters, which this fabric lacks",
-        (Operation::Barrier, "multicast-add") => {
-            "needs multicast to counters, which this fabric lacks"
-        }
-        (Operation::Barrier, "sync") => "needs a network that synchronises, which this is not",
-        (Operation::Broadcast, "multicast") => "needs a network that multicasts, which this is not",
-        (Operation::Broadcast, "binary-tree")
-            if ranks.is_some_and(|ranks| !ranks.is_power_of_two()) =>
+        (Operation::Barrier, "atomic-add" | "multicast-add" | "sync")
+        | (Operation::Broadcast, "multicast")
+            if hosts > 1 =>
         {
+            "needs ranks that share memory, which those of several hosts do not"
+        }
+        (Operation::Broadcast, "binary-tree") if !ranks.is_power_of_two() => {
             "needs a number of ranks that is a power of two"
         }
         _ => return Ok(()),
@@ -267,17 +266,19 @@ mod tests {
 
     #[test]
     fn what_no_call_could_do_is_refused_and_what_some_cannot_is_left_to_the_table() {
-        let refused = |operation, name, ranks| {
-            check_by_messages(operation, name, ranks).err().map(|error| error.to_string())
+        let refused = |operation, name, ranks, hosts| {
+            check_in_job(operation, name, ranks, hosts).err().map(|error| error.to_string())
         };
-        let line = refused(Operation::Broadcast, "multicast", None).unwrap();
-        assert!(line.starts_with("broadcast by multicast needs a network that multicasts"));
+        let line = refused(Operation::Broadcast, "multicast", 4, 2).unwrap();
+        assert!(line.starts_with("broadcast by multicast needs ranks that share memory"), "{line}");
+        assert_eq!(refused(Operation::Broadcast, "multicast", 4, 1), None);
         for name in ["atomic-add", "multicast-add", "sync"] {
-            assert!(refused(Operation::Barrier, name, Some(2)).is_some());
+            assert!(refused(Operation::Barrier, name, 2, 2).is_some());
+            assert_eq!(refused(Operation::Barrier, name, 2, 1), None);
         }
-        assert!(refused(Operation::Broadcast, "binary-tree", Some(6)).is_some());
-        assert_eq!(refused(Operation::Broadcast, "binary-tree", Some(8)), None);
-        assert_eq!(refused(Operation::Gather, "binomial", Some(3)), None);
+        assert!(refused(Operation::Broadcast, "binary-tree", 6, 1).is_some());
+        assert_eq!(refused(Operation::Broadcast, "binary-tree", 8, 1), None);
+        assert_eq!(refused(Operation::Gather, "binomial", 3, 2), None);
         let mut choices = Choices::default();
         for written in ["gather=binomial", "scatter=binomial", "alltoall=bruck", "allreduce=ring"] {
             choices.choose_written(written).unwrap();
@@ -345,9 +346,9 @@ mod tests {
         let (variable, error) = Choices::from_environment(|_| Some("none".into())).unwrap_err();
         assert_eq!(variable, "HIKYAKU_COLL_BARRIER");
         assert!(error.to_string().starts_with("`none` is not an algorithm of barrier: there are"));
-        let pair = Choices::as_variable("reduce_scatter=ring", 3).unwrap();
+        let pair = Choices::as_variable("reduce_scatter=ring", 3, 1).unwrap();
         assert_eq!(pair, ("HIKYAKU_COLL_REDUCE_SCATTER".into(), "ring".into()));
-        assert!(Choices::as_variable("broadcast=binary-tree", 6).is_err());
-        assert!(Choices::as_variable("ring", 6).is_err());
+        assert!(Choices::as_variable("broadcast=binary-tree", 6, 1).is_err());
+        assert!(Choices::as_variable("ring", 6, 1).is_err());
     }
 }

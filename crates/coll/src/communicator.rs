@@ -9,11 +9,11 @@
 //! that ranks have called different things ([`crate::questions`]).
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hikyaku_msg::{Answerer, ContextEndpoint, MsgError, Received, RecvFuture, Scattered};
+use hikyaku_msg::{Answerer, ContextEndpoint, MsgError, Received, RecvFuture, Scattered, join_all};
 use hikyaku_nic::fabric::{
     Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, PeerState, Port, PostError, Rank,
     RemoteAddress, Space, Wait,
@@ -21,7 +21,9 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::time::Time;
 
 use crate::error::{Caller, Cause};
-use crate::group::{ADDRESS, CopyReach, Facilities, Group, Notice, OperationEnding};
+use crate::group::{
+    ADDRESS, ChannelUse, CopyReach, Facilities, Group, Network, Notice, OperationEnding,
+};
 use crate::mates::Mates;
 use crate::names::{
     LOSS_TAG, is_among, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of,
@@ -42,6 +44,9 @@ pub struct CommunicatorGroup<'e, P: Port> {
     element: Element,
     looks: u32,
 }
+
+/// The sync id of a communicator's barriers: calls have their turns, so one is enough.
+const BARRIERS: u32 = 0;
 
 /// How often a call that its rank waits for looks at lines between two polls for messages.
 const LOOKS: u32 = 8;
@@ -66,7 +71,14 @@ pub struct CollectiveBook {
     ranks: Vec<Rank>,
     /// The lines, when they are there.
     lines: Cell<Option<GroupId>>,
-    /// What this rank has offered for them, and in which call.
+    /// The group of all ranks, when it is there and has a channel of its own: where all ranks share
+    /// lines, it is theirs.
+    network: Cell<Option<GroupId>>,
+    /// Whether all ranks can be in it, once that was asked.
+    reaches_all: Cell<Option<bool>>,
+    /// Rounds of counters in it.
+    counted: Cell<u64>,
+    /// What this rank has offered for lines or the group, and in which call.
     offered: Cell<Option<(u32, ChannelOffer)>>,
     /// Which channels it offers first.
     like: u32,
@@ -110,19 +122,24 @@ impl CollectiveBook {
 
     /// The end of the communicator: its lines are free for others when all ranks have come here.
     pub fn leave(&self, port: &mut impl GroupPort) {
-        if let Some(group) = self.lines.take() {
+        let are_lost = self.turns.borrow().are_lost();
+        let groups = [self.lines.take(), self.network.take()];
+        if are_lost && self.counted.get() > 0 {
+            // Ranks that do not know yet may add to this one's counter: nobody uses it again.
+            return;
+        }
+        for group in groups.into_iter().flatten() {
             // It was joined: nothing can fail.
             let _ = port.leave(group);
-            if self.turns.borrow().are_lost() {
+            if are_lost {
                 port.pass_over(1 << group.channel());
             }
         }
     }
 
-    /// Who answers notes of these collectives when this rank is elsewhere; `None`: nobody needs to.
-    pub fn answerer(&self) -> Option<Box<dyn Answerer>> {
-        let passed = self.turns.borrow().passed().clone();
-        self.mates.as_ref().map(|_| Box::new(LossAnswerer(passed)) as Box<dyn Answerer>)
+    /// Who answers notes of these collectives when this rank is elsewhere.
+    pub fn answerer(&self) -> Box<dyn Answerer> {
+        Box::new(LossAnswerer(self.turns.borrow().passed().clone()))
     }
 
     /// The same with `started` collectives started, none of which is open.
@@ -359,6 +376,71 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
     fn group(&self) -> Result<GroupId, MsgError> {
         self.book.lines.get().ok_or(Self::unsupported("share lines"))
     }
+
+    /// What the group of all ranks is kept as: it is that of the lines if all ranks share some.
+    fn usage_of_all(&self) -> ChannelUse {
+        match &self.book.mates {
+            Some(mates) if mates.are_all() => ChannelUse::Lines,
+            _ => ChannelUse::Network,
+        }
+    }
+
+    /// Where a joined group is kept.
+    fn kept(&self, usage: ChannelUse) -> &'e Cell<Option<GroupId>> {
+        match usage {
+            ChannelUse::Lines => &self.book.lines,
+            ChannelUse::Network => &self.book.network,
+        }
+    }
+
+    /// The group of all ranks.
+    fn group_of_all(&self) -> Result<GroupId, MsgError> {
+        let kept = self.kept(self.usage_of_all());
+        kept.get().ok_or(Self::unsupported("use a group that was not agreed on"))
+    }
+
+    /// Waits for something that the group of all ranks does.
+    async fn wait_for(
+        &self,
+        mut is_there: impl FnMut(&mut P, GroupId) -> Result<bool, GroupError>,
+    ) -> Result<(), MsgError> {
+        let group = self.group_of_all()?;
+        poll_fn(|context| {
+            for _ in 0..self.looks {
+                match self.endpoint.with_port(|port| is_there(port, group)) {
+                    Ok(true) => return Poll::Ready(Ok(())),
+                    Ok(false) => std::hint::spin_loop(),
+                    Err(error) => return Poll::Ready(Err(error.into())),
+                }
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The ranks of the job that a channel is for.
+    fn ranks_of(&self, usage: ChannelUse) -> Result<Vec<Rank>, MsgError> {
+        match usage {
+            ChannelUse::Lines => Ok(self.book.ranks.clone()),
+            ChannelUse::Network => {
+                (0..self.size()).map(|rank| self.endpoint.in_job(rank)).collect()
+            }
+        }
+    }
+
+    /// Whether all ranks can be in one group of the port.
+    #[cold]
+    fn reaches_all(&self) -> bool {
+        if let Some(known) = self.book.reaches_all.get() {
+            return known;
+        }
+        let mut ranks = (0..self.size()).map(|rank| self.endpoint.in_job(rank));
+        let reaches = ranks
+            .all(|rank| rank.is_ok_and(|rank| self.endpoint.with_port(|port| port.reaches(rank))));
+        self.book.reaches_all.set(Some(reaches));
+        reaches
+    }
 }
 
 impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
@@ -468,9 +550,59 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         self.book.mates.as_ref()
     }
 
+    fn network(&self) -> Network {
+        if self.endpoint.has_left_overs() {
+            self.hear();
+        }
+        let is_kept = self.book.turns.borrow().are_kept_for(self.book.started.get());
+        let is_forked = || self.endpoint.with_port(|port| port.is_forked());
+        match self.reaches_all() {
+            false => Network::Absent,
+            // A child of the rank's process is not the rank: messages say so.
+            true if self.book.only.is_some() || !is_kept || is_forked() => Network::Lost,
+            true => Network::There,
+        }
+    }
+
+    fn sync(&self) -> impl Future<Output = Result<(), MsgError>> + '_ {
+        let mut is_entered = false;
+        self.wait_for(move |port, group| {
+            if !is_entered {
+                port.sync(group, BARRIERS)?;
+                is_entered = true;
+            }
+            port.synced(group, BARRIERS)
+        })
+    }
+
+    async fn add(&self, to: u32) -> Result<(), MsgError> {
+        let group = self.group_of_all()?;
+        Ok(self.endpoint.with_port(|port| port.add(group, to as usize))?)
+    }
+
+    async fn add_to_all(&self) -> Result<(), MsgError> {
+        let group = self.group_of_all()?;
+        Ok(self.endpoint.with_port(|port| port.add_to_all(group))?)
+    }
+
+    fn take(&self, additions: u64) -> impl Future<Output = Result<(), MsgError>> + '_ {
+        let rounds = self.book.counted.get() + additions / u64::from(self.size());
+        self.book.counted.set(rounds);
+        self.wait_for(move |port, group| port.counted(group, rounds))
+    }
+
+    async fn multicast<'a>(&'a self, bytes: &'a [u8], tag: i32) -> Result<(), MsgError> {
+        let rest = self.endpoint.multicast(self.group_of_all()?, bytes, tag)?;
+        // A call that does nothing else than wait is not given up before its end.
+        let waits = self.waits();
+        let sends = rest.into_iter().map(|send| if waits { send.exposing() } else { send });
+        join_all(sends.collect()).await.into_iter().collect()
+    }
+
     #[inline]
-    fn offer(&self, number: u32) -> Option<[u8; ChannelOffer::BYTES]> {
-        if self.book.lines.get().is_some() {
+    fn offer(&self, number: u32, usage: ChannelUse) -> Option<[u8; ChannelOffer::BYTES]> {
+        let usage = if usage == ChannelUse::Network { self.usage_of_all() } else { usage };
+        if self.kept(usage).get().is_some() {
             return None;
         }
         let offer = self.endpoint.with_port(|port| port.offer(self.book.like));
@@ -483,22 +615,24 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         mine.copy_from_slice(&both.to_bytes());
     }
 
-    fn settle(&self, number: u32, offered: &[u8]) -> Result<bool, MsgError> {
+    fn settle(&self, number: u32, usage: ChannelUse, offered: &[u8]) -> Result<bool, MsgError> {
         let Some((_, own)) = self.book.offered.take() else { return Ok(false) };
         let all = ChannelOffer::of_bytes(offered).and(own);
-        let ranks = &self.book.ranks;
-        let lines = self.endpoint.with_port(|port| {
+        let usage = if usage == ChannelUse::Network { self.usage_of_all() } else { usage };
+        let ranks = self.ranks_of(usage)?;
+        let joined = self.endpoint.with_port(|port| {
             port.withdraw(own);
-            all.channel().map(|channel| port.join(channel, ranks, all.first)).transpose()
+            all.channel().map(|channel| port.join(channel, &ranks, all.first)).transpose()
         })?;
-        self.book.lines.set(lines);
+        self.kept(usage).set(joined);
         let mut turns = self.book.turns.borrow_mut();
-        if lines.is_some() {
-            turns.agree();
-        } else {
-            turns.refuse(number);
+        match (usage, joined) {
+            (ChannelUse::Lines, Some(_)) => turns.agree(),
+            (ChannelUse::Lines, None) => turns.refuse(number),
+            // The next call that asks for it may find a channel.
+            (ChannelUse::Network, _) => {}
         }
-        Ok(lines.is_some())
+        Ok(joined.is_some())
     }
 
     #[inline]

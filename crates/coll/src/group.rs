@@ -155,16 +155,23 @@ pub trait Group {
         ready(Err(Self::unsupported("synchronise through the network")))
     }
 
+    /// Whether calls that name a facility get it of a group of the port that all ranks agree on,
+    /// where [`Group::facilities`] lacks it: by memory that they share. Nobody else uses that,
+    /// since it is not faster than what the table says.
+    fn network(&self) -> Network {
+        Network::Absent
+    }
+
     /// Whom this rank shares lines with, also if they cannot be used any more. Needs
     /// [`Facilities::lines`].
     fn mates(&self) -> Option<&Mates> {
         None
     }
 
-    /// What this rank offers for lines that all agree on, as the call of this number does that has
-    /// them first; `None`: they are there.
-    fn offer(&self, number: u32) -> Option<[Self::Byte; ChannelOffer::BYTES]> {
-        let _ = number;
+    /// What this rank offers for a channel that all agree on, as the call of this number does that
+    /// uses it first; `None`: it is there.
+    fn offer(&self, number: u32, usage: ChannelUse) -> Option<[Self::Byte; ChannelOffer::BYTES]> {
+        let _ = (number, usage);
         None
     }
 
@@ -173,10 +180,15 @@ pub trait Group {
         let _ = (theirs, mine);
     }
 
-    /// Takes the lines that all ranks offer, for the call of this number and those after it;
-    /// `false`: there are none for a while.
-    fn settle(&self, number: u32, offered: &[Self::Byte]) -> Result<bool, Self::Error> {
-        let _ = (number, offered);
+    /// Takes the channel that all ranks offer, for the call of this number and those after it;
+    /// `false`: there is none for this call, and for lines none for a while.
+    fn settle(
+        &self,
+        number: u32,
+        usage: ChannelUse,
+        offered: &[Self::Byte],
+    ) -> Result<bool, Self::Error> {
+        let _ = (number, usage, offered);
         Err(Self::unsupported("share lines"))
     }
 
@@ -320,6 +332,26 @@ pub trait Group {
     fn report_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
         let _ = (before, operation, root);
     }
+}
+
+/// A group of the port for calls that name one of its facilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// There is none: some ranks share no memory with others.
+    Absent,
+    /// A call has failed on it: the table decides.
+    Lost,
+    /// It is there for the next call, once all ranks have agreed on it.
+    There,
+}
+
+/// What ranks agree on a channel for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelUse {
+    /// The lines of the ranks of each node.
+    Lines,
+    /// The group of all ranks.
+    Network,
 }
 
 /// What a group has besides messages, as paper 003's interface has it.

@@ -78,11 +78,13 @@ pub use alltoallw::{alltoallw, alltoallw_in_place};
 pub use barrier::{barrier, begin_barrier, open_barrier};
 pub use broadcast::{begin_broadcast, broadcast};
 pub use call::Begun;
-pub use choices::{Choices, UnknownChoice, check_by_messages};
+pub use choices::{Choices, UnknownChoice, check_in_job};
 pub use communicator::{CollectiveBook, CommunicatorGroup};
 pub use error::{Caller, Cause, CollError, Failure};
 pub use gather::{gather, gather_parts, gatherv};
-pub use group::{ADDRESS, CopyReach, Facilities, Group, Notice, OperationEnding, near_cube};
+pub use group::{
+    ADDRESS, ChannelUse, CopyReach, Facilities, Group, Network, Notice, OperationEnding, near_cube,
+};
 pub use mates::Mates;
 pub use names::{Operation, is_of_call};
 pub use part::{Part, Place};

@@ -16,7 +16,7 @@ use std::task::Poll;
 use crate::call::Team;
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{ChannelUse, Group};
 use crate::mates::{MOST_MATES, Mates};
 use crate::names::Operation;
 use crate::reduction::Reduction;
@@ -81,20 +81,10 @@ impl<'t, G: Group> LineRounds<'t, G> {
         if team.turn() != LineTurn::Now {
             rounds.wait(|| (team.turn() == LineTurn::Now).then_some(Ok(()))).await?;
         }
-        if let Some(offer) = group.offer(team.number()) {
-            rounds.agree(offer).await?;
+        if let Some(offer) = group.offer(team.number(), ChannelUse::Lines) {
+            agree(team, ChannelUse::Lines, offer).await?;
         }
         Ok(rounds)
-    }
-
-    /// Agrees with all ranks on lines, which are still to be had.
-    #[inline(never)]
-    async fn agree(&self, mut offer: [G::Byte; ChannelOffer::BYTES]) -> Result<(), Stop<G>> {
-        let mut common = Reduction::commutative(offer.len(), G::join_offers);
-        let agreed = recursive_doubling(self.team, &mut offer, &mut common);
-        self.unless_lost(agreed).await?;
-        let settled = self.team.group().settle(self.team.number(), &offer);
-        if settled.map_err(Failure::<G>::from)? { Ok(()) } else { Err(Stop::Lost) }
     }
 
     /// A call that has the lines, which all ranks share.
@@ -171,27 +161,10 @@ impl<'t, G: Group> LineRounds<'t, G> {
     #[inline(always)]
     async fn wait_unless<T>(
         &self,
-        mut look: impl FnMut() -> Option<Result<T, G::Error>>,
-        mut fails: impl FnMut() -> Option<Failure<G>>,
+        look: impl FnMut() -> Option<Result<T, G::Error>>,
+        fails: impl FnMut() -> Option<Failure<G>>,
     ) -> Result<T, Stop<G>> {
-        poll_fn(|context| {
-            for _ in 0..self.team.group().looks() {
-                match look() {
-                    Some(Ok(found)) => return Poll::Ready(Ok(found)),
-                    Some(Err(error)) => return Poll::Ready(Err(Stop::Failed(error.into()))),
-                    None => spin_loop(),
-                }
-            }
-            if self.team.turn() == LineTurn::Lost {
-                return Poll::Ready(Err(Stop::Lost));
-            }
-            if let Some(failure) = fails() {
-                return Poll::Ready(Err(Stop::Failed(failure)));
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await
+        wait_unless(self.team, look, fails).await
     }
 
     /// Does something that is not rounds, unless the lines are lost meanwhile.
@@ -199,13 +172,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         &self,
         other: impl Future<Output = Result<T, Failure<G>>>,
     ) -> Result<T, Stop<G>> {
-        let mut other = std::pin::pin!(other);
-        poll_fn(|context| match other.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map_err(Stop::Failed)),
-            Poll::Pending if self.team.turn() == LineTurn::Lost => Poll::Ready(Err(Stop::Lost)),
-            Poll::Pending => Poll::Pending,
-        })
-        .await
+        unless_lost(self.team, other).await
     }
 
     /// Bytes of a part: whole elements of `width` bytes, at least one.
@@ -332,6 +299,71 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
         Ok(outcome?)
     }
+}
+
+/// Waits until `look` finds something in a call whose turn it is, or `fails` has where `look` has
+/// not.
+#[inline(always)]
+async fn wait_unless<G: Group, T>(
+    team: &Team<'_, G>,
+    mut look: impl FnMut() -> Option<Result<T, G::Error>>,
+    mut fails: impl FnMut() -> Option<Failure<G>>,
+) -> Result<T, Stop<G>> {
+    poll_fn(|context| {
+        for _ in 0..team.group().looks() {
+            match look() {
+                Some(Ok(found)) => return Poll::Ready(Ok(found)),
+                Some(Err(error)) => return Poll::Ready(Err(Stop::Failed(error.into()))),
+                None => spin_loop(),
+            }
+        }
+        if team.turn() == LineTurn::Lost {
+            return Poll::Ready(Err(Stop::Lost));
+        }
+        if let Some(failure) = fails() {
+            return Poll::Ready(Err(Stop::Failed(failure)));
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+/// Does something that is not rounds in a call whose turn it is, unless that is lost meanwhile.
+pub(crate) async fn unless_lost<G: Group, T>(
+    team: &Team<'_, G>,
+    other: impl Future<Output = Result<T, Failure<G>>>,
+) -> Result<T, Stop<G>> {
+    let mut other = std::pin::pin!(other);
+    poll_fn(|context| match other.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(done.map_err(Stop::Failed)),
+        Poll::Pending if team.turn() == LineTurn::Lost => Poll::Ready(Err(Stop::Lost)),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+/// Begins a call on the port's group of all ranks, in its turn among those on lines: they lose
+/// their turns together. The first such call agrees on the group.
+pub(crate) async fn begin_on_network<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
+    wait_unless(team, || (team.turn() == LineTurn::Now).then_some(Ok(())), || None).await?;
+    match team.group().offer(team.number(), ChannelUse::Network) {
+        Some(offer) => agree(team, ChannelUse::Network, offer).await,
+        None => Ok(()),
+    }
+}
+
+/// Agrees with all ranks on a channel, which is still to be had.
+#[inline(never)]
+async fn agree<G: Group>(
+    team: &Team<'_, G>,
+    usage: ChannelUse,
+    mut offer: [G::Byte; ChannelOffer::BYTES],
+) -> Result<(), Stop<G>> {
+    let mut common = Reduction::commutative(offer.len(), G::join_offers);
+    unless_lost(team, recursive_doubling(team, &mut offer, &mut common)).await?;
+    let settled = team.group().settle(team.number(), usage, &offer);
+    if settled.map_err(Failure::<G>::from)? { Ok(()) } else { Err(Stop::Lost) }
 }
 
 /// Where the parts of `length` bytes start. No bytes are one part.

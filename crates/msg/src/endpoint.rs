@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use hikyaku_nic::fabric::{PeerState, Port, Rank, Wait};
+use hikyaku_nic::fabric::{GroupId, GroupPort, PeerState, Port, Rank, Wait};
 use hikyaku_nic::time::Time;
 
 use crate::buffer::Scattered;
@@ -112,6 +112,30 @@ impl<'e, P: Port> ContextEndpoint<'e, P> {
             }
             Err(error) => ScatteredFuture::refused(self.engine, error),
         }
+    }
+
+    /// Sends `bytes` to every other member of a group of the port, all of which are ranks here, by
+    /// one command as far as there is room. The sends of the rest are still to be polled, in any
+    /// order.
+    ///
+    /// # Errors
+    /// A member is gone, or the tag is invalid.
+    pub fn multicast<'b>(
+        &self,
+        group: GroupId,
+        bytes: &'b [u8],
+        tag: i32,
+    ) -> Result<Vec<SendFuture<'e, 'b, P>>, MsgError>
+    where
+        P: GroupPort,
+    {
+        let rest = self.engine.borrow_mut().multicast(group, bytes, self.context, tag)?;
+        let began = rest.began.map(|id| SendFuture::pending(self.engine, bytes, id));
+        let whole = rest.whole.into_iter().map(|destination| {
+            let envelope = Envelope { destination, context: self.context, tag };
+            SendFuture::new(self.engine, bytes, envelope, SendMode::Standard)
+        });
+        Ok(began.into_iter().chain(whole).collect())
     }
 
     /// Whether a rank is there. One that is no rank here has left.

@@ -87,6 +87,15 @@ impl<'e, 'b, P: Port> SendFuture<'e, 'b, P> {
         self
     }
 
+    /// A send that was started, and of which `id` is what is left.
+    pub(crate) fn pending(
+        engine: &'e RefCell<Engine<P>>,
+        bytes: &'b [u8],
+        id: RequestId,
+    ) -> SendFuture<'e, 'b, P> {
+        SendFuture { engine, bytes, exposes: false, state: OperationState::Pending(id) }
+    }
+
     /// A send that fails when it is polled.
     pub fn refused(
         engine: &'e RefCell<Engine<P>>,

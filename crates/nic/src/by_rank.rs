@@ -24,6 +24,29 @@ struct Few<T> {
     make: Box<dyn Fn(u32) -> T + Send>,
 }
 
+// Not inlined: every access would be longer, also where each rank has an entry.
+impl<T> Few<T> {
+    #[inline(never)]
+    fn get<'e>(&'e self, entries: &'e [T], rank: usize) -> Option<&'e T> {
+        match self.index.get(rank)?.checked_sub(1) {
+            Some(place) => entries.get(place as usize),
+            None => Some(&self.blank),
+        }
+    }
+
+    #[inline(never)]
+    fn get_mut<'e>(&mut self, entries: &'e mut Vec<T>, rank: usize) -> Option<&'e mut T> {
+        let place = self.index.get_mut(rank)?;
+        if *place == 0 {
+            entries.push((self.make)(rank as u32));
+            self.ranks.push(rank as u32);
+            // There are fewer than 2^24 ranks.
+            *place = entries.len() as u32;
+        }
+        entries.get_mut(*place as usize - 1)
+    }
+}
+
 impl<T> From<Vec<T>> for ByRank<T> {
     /// An entry for each rank from the start.
     fn from(entries: Vec<T>) -> ByRank<T> {
@@ -52,25 +75,19 @@ impl<T> ByRank<T> {
     /// What is kept of a rank; `None`: there is no such rank.
     #[inline]
     pub fn get(&self, rank: usize) -> Option<&T> {
-        let Some(few) = &self.few else { return self.entries.get(rank) };
-        match few.index.get(rank)?.checked_sub(1) {
-            Some(place) => self.entries.get(place as usize),
-            None => Some(&few.blank),
+        match &self.few {
+            None => self.entries.get(rank),
+            Some(few) => few.get(&self.entries, rank),
         }
     }
 
     /// The same, to be changed: it has an entry from now on.
     #[inline]
     pub fn get_mut(&mut self, rank: usize) -> Option<&mut T> {
-        let Some(few) = &mut self.few else { return self.entries.get_mut(rank) };
-        let place = few.index.get_mut(rank)?;
-        if *place == 0 {
-            self.entries.push((few.make)(rank as u32));
-            few.ranks.push(rank as u32);
-            // There are fewer than 2^24 ranks.
-            *place = self.entries.len() as u32;
+        match &mut self.few {
+            None => self.entries.get_mut(rank),
+            Some(few) => few.get_mut(&mut self.entries, rank),
         }
-        self.entries.get_mut(*place as usize - 1)
     }
 
     /// Whether a rank has an entry.

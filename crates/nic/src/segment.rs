@@ -16,6 +16,7 @@
 //!               joint word          the copy that both of its ends make     (rank, that sender)
 //!               ControlLines × channels                                       (rank)
 //!               sync counts × channels                                        (rank)
+//!               MemberCounter × channels                       (members add; rank)
 //!   channels ×  area_bytes          multicast area                            (rank)
 //! ```
 //!
@@ -96,7 +97,7 @@ pub struct GroupLayout {
 }
 
 impl GroupLayout {
-    /// Channels for as many communicators as programs commonly use at a time, 2.2 KiB each a rank
+    /// Channels for as many communicators as programs commonly use at a time, 2.5 KiB each a rank
     /// without their areas, and room in each area for two broadcasts of 128 KiB in flight.
     pub const DEFAULT: GroupLayout = GroupLayout { channels: 16, area_bytes: 256 << 10 };
 }
@@ -115,6 +116,26 @@ const MAX_CHANNELS: u32 = 256;
 
 /// Sync counts of one channel of one rank: one word each id, written by the rank only.
 pub type SyncCounts = [AtomicU64; SYNC_IDS as usize];
+
+/// A rank's counter on one channel: every member of the group adds to it.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct MemberCounter {
+    /// What all members have added.
+    pub count: Line<AtomicU64>,
+    /// What only the rank itself writes.
+    pub own: Line<CounterState>,
+}
+
+/// What a rank says of its own counter and of its additions.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct CounterState {
+    /// The count that the rank waits for: whoever reaches it wakes the rank.
+    pub wanted: AtomicU64,
+    /// Additions that it has made to all counters together, from the group's first round on.
+    pub added: AtomicU64,
+}
 
 /// The longest queue, so that a lead of the scheduling pointer within its length can be counted.
 const MAX_QUEUE_SLOTS: u32 = 1 << 16;
@@ -302,6 +323,7 @@ struct Offsets {
     joint: usize,
     lines: usize,
     syncs: usize,
+    counters: usize,
     area: usize,
 }
 
@@ -329,7 +351,8 @@ impl Offsets {
         let lines = joint + size_of::<Line<AtomicU64>>();
         let channels = layout.groups.channels as usize;
         let syncs = lines + channels * size_of::<ControlLines>();
-        let area = (syncs + channels * size_of::<SyncCounts>()).next_multiple_of(4096);
+        let counters = syncs + channels * size_of::<SyncCounts>();
+        let area = (counters + channels * size_of::<MemberCounter>()).next_multiple_of(4096);
         Offsets {
             sources,
             senders,
@@ -345,6 +368,7 @@ impl Offsets {
             joint,
             lines,
             syncs,
+            counters,
             area,
         }
     }
@@ -620,6 +644,13 @@ impl<'m> Segment<'m> {
         self.part(self.at.syncs + channel as usize * size_of::<SyncCounts>())
     }
 
+    /// Its counter on a channel. The channel must exist.
+    #[inline]
+    pub fn counter(&self, channel: u32) -> &'m MemberCounter {
+        assert!(channel < self.layout.groups.channels);
+        self.part(self.at.counters + channel as usize * size_of::<MemberCounter>())
+    }
+
     /// Its multicast area of a channel. The channel must exist.
     #[inline]
     pub fn area(&self, channel: u32) -> Bytes<'m> {
@@ -664,7 +695,7 @@ mod tests {
             let size = layout.segment_bytes();
             let tables = [0, at.sources, at.senders, at.contexts, at.segments];
             let rings = [at.queues, at.commands, at.status, at.slots, at.rings, at.payload];
-            let groups = [at.awaited, at.joint, at.lines, at.syncs, at.area, size];
+            let groups = [at.awaited, at.joint, at.lines, at.syncs, at.counters, at.area, size];
             let marks = [&tables[..], &rings, &groups].concat();
             assert!(marks.is_sorted());
             assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");
@@ -772,7 +803,12 @@ mod tests {
                 (at.rings, layout.rings as usize * size_of::<RingControl>(), at.payload),
                 (at.payload, count(layout.rings, layout.ring_bytes), at.awaited),
                 (at.lines, count(layout.groups.channels, 1) * size_of::<ControlLines>(), at.syncs),
-                (at.syncs, count(layout.groups.channels, 1) * size_of::<SyncCounts>(), at.area),
+                (at.syncs, count(layout.groups.channels, 1) * size_of::<SyncCounts>(), at.counters),
+                (
+                    at.counters,
+                    count(layout.groups.channels, 1) * size_of::<MemberCounter>(),
+                    at.area,
+                ),
             ];
             for (part, (start, bytes, next)) in parts.into_iter().enumerate() {
                 let spare = next - start - bytes;

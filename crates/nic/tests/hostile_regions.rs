@@ -666,6 +666,32 @@ fn only_the_awaited_contribution_wakes_a_rank() {
     }
 }
 
+/// Of those that add to the counter of a rank that waits for it, the last one wakes the rank; if it
+/// waits for more, anyone does.
+#[test]
+fn cj_15_only_the_last_addition_wakes_a_rank() {
+    for (synced, first) in [(false, vec![]), (true, vec![0])] {
+        let memory = WalledRegions::new();
+        let port = |rank| HostedPort::new(RegionHost(Rc::clone(&memory), rank));
+        let mut ports = [port(0), port(1), port(2)];
+        let group = ports.each_mut().map(|port| port.join(0, &[0, 1, 2], 0).unwrap())[0];
+        let [reader, one, other] = &mut ports;
+        reader.add_to_all(group).unwrap();
+        assert_eq!(reader.counted(group, 1), Ok(false));
+        if synced {
+            reader.sync(group, 0).unwrap();
+            assert_eq!(reader.synced(group, 0), Ok(false));
+        }
+        reader.park(None);
+        memory.segment(0).doorbell().sleeping.store(1, Ordering::Relaxed);
+        one.add(group, 0).unwrap();
+        assert_eq!(memory.woken.take(), first);
+        other.add_to_all(group).unwrap();
+        assert_eq!(memory.woken.take(), [0]);
+        assert_eq!(reader.counted(group, 1), Ok(true));
+    }
+}
+
 #[test]
 fn in_virtual_time_requests_and_replies_take_time() {
     let memory = WalledRegions::new();

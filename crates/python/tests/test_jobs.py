@@ -33,9 +33,11 @@ def test_options_of_the_command(job):
     source = "import os; print(os.environ['HIKYAKU_RANK'], os.environ.get('HIKYAKU_COLL_BARRIER'))"
     ended = job(2, source, "--label", "--coll", "barrier=dissemination", "--bind", "none")
     assert sorted(ended.stdout.splitlines()) == ["[0] 0 dissemination", "[1] 1 dissemination"]
+    ended = job(2, source, "--coll", "barrier=sync")
+    assert sorted(ended.stdout.splitlines()) == ["0 sync", "1 sync"]
     for options, words in [
         (["--coll", "barrier=rong"], "rong"),
-        (["--coll", "barrier=sync"], "needs a network that synchronises"),
+        (["--hosts", "a:1,b:1", "--coll", "barrier=sync"], "needs ranks that share memory"),
         (["--timeout", "0"], "more than 0 seconds"),
         (["--ranks-per-node", "0"], "at least one rank"),
     ]:

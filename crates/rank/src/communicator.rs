@@ -93,10 +93,8 @@ impl Communicator {
         collectives: CollectiveBook,
     ) -> Communicator {
         let choices = rank.choices;
-        if let Some(answerer) = collectives.answerer() {
-            let mut engine = rank.engine.borrow_mut();
-            engine.set_answerer(context + COLLECTIVES, members.clone(), answerer);
-        }
+        let answerer = collectives.answerer();
+        rank.engine.borrow_mut().set_answerer(context + COLLECTIVES, members.clone(), answerer);
         let collectives = Rc::new(collectives);
         let lease = Rc::new(Lease::new(&rank, context, &collectives));
         let made = Communicator { rank, context, members, collectives, choices, _lease: lease };

@@ -94,6 +94,69 @@ pub fn cj_15_ids_and_members_have_limits<H: Harness>(harness: &H) {
     assert_eq!(job.port(7).sync(small, SYNC_IDS - 1), Err(again));
 }
 
+/// Counters: a round is complete at a member when all have added to its counter, one by one or by
+/// one command, and not before; also of more members than share a sync id, and of the channel's
+/// next group (CJ-15: larger sets by multicast and atomic add).
+pub fn cj_15_counters_have_rounds<H: Harness>(harness: &H) {
+    let mut setup = Setup::shared(66, 1);
+    setup.layout.status_slots = 256;
+    let mut job = Job::open(harness, &setup);
+    let all: Vec<Rank> = (1..66).rev().collect();
+    let mut first = 0;
+    for members in [&all[..], &all[3..6]] {
+        let group = join(&mut job, 1, members, first);
+        let last = members.len() - 1;
+        for round in 1..=3_u64 {
+            for (place, rank) in members.iter().enumerate() {
+                for other in [0, last] {
+                    assert_eq!(job.port(members[other]).counted(group, round), Ok(false));
+                }
+                match place % 2 {
+                    0 => assert_eq!(job.port(*rank).add_to_all(group), Ok(())),
+                    _ => (0..=last).for_each(|to| job.port(*rank).add(group, to).unwrap()),
+                }
+            }
+            for rank in members {
+                assert_eq!(job.port(*rank).counted(group, round), Ok(true));
+                assert_eq!(job.port(*rank).counted(group, round + 1), Ok(false));
+            }
+        }
+        let none = GroupError::NoSuchMember { place: last + 1, members: last + 1 };
+        assert_eq!(job.port(members[0]).add(group, last + 1), Err(none));
+        let left = members.iter().map(|rank| job.port(*rank).leave(group).unwrap());
+        first = left.max().unwrap();
+        let nobody = GroupError::NoSuchGroup { channel: 1 };
+        assert_eq!(job.port(members[0]).add_to_all(group), Err(nobody));
+        assert_eq!(job.port(members[0]).counted(group, 1), Err(nobody));
+    }
+    assert!(job.port(0).reaches(65) && !job.port(0).reaches(66));
+}
+
+/// Who waits for its counter learns of a member that is gone without having added; what that had
+/// added before counts.
+pub fn cj_15_a_counter_misses_the_gone_by_name<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(4));
+    let group = join(&mut job, 0, &[0, 1, 2, 3], 0);
+    for rank in [1, 2] {
+        job.port(rank).add_to_all(group).unwrap();
+    }
+    job.ports[1] = None;
+    job.kill(2);
+    for rank in [0, 3] {
+        assert_eq!(job.port(rank).counted(group, 1), Ok(false), "others may still add");
+    }
+    for rank in [0, 3] {
+        job.port(rank).add_to_all(group).unwrap();
+    }
+    for rank in [0, 3] {
+        assert_eq!(job.port(rank).counted(group, 1), Ok(true));
+        let gone = job.port(rank).counted(group, 2);
+        let known = matches!(gone, Err(GroupError::PeerLeft { rank: 1 }))
+            || matches!(gone, Err(GroupError::PeerFailed(failure)) if failure.rank == 2);
+        assert!(known, "{gone:?}");
+    }
+}
+
 /// Multicasts a command, taking what comes to the sender meanwhile, until all are reached.
 pub(crate) fn multicast<H: Harness>(
     job: &mut Job<'_, H>,

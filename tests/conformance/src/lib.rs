@@ -225,6 +225,8 @@ macro_rules! conformance {
             group: cj_14_a_multicast_stops_where_there_is_no_room,
             group: cj_15_barriers_of_several_ids_complete_apart,
             group: cj_15_ids_and_members_have_limits,
+            group: cj_15_counters_have_rounds,
+            group: cj_15_a_counter_misses_the_gone_by_name,
             group: rounds_carry_words_and_payloads,
             group: a_contributor_is_ahead_until_there_is_no_room,
             group: groups_take_no_room_from_each_other,

@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use clap::Args;
 use hikyaku::shared::{NotASeed, Protocol};
+use hikyaku::{Choices, Operation};
 use hikyaku_launch::processes::{Computing, Processes, RankReport, VirtualReport};
 use hikyaku_launch::{FullPolicy, Launch};
 use hikyaku_report::{Cell, Table, Unit};
+use hikyaku_sim::machine::Machine;
 
 use super::Setting;
 use super::exhibit::{self, ExhibitError, RunFacts};
 use crate::exit::{say, say_as_it_is};
-use crate::run::WhenFull;
+use crate::run::{WRONG_USE, WhenFull};
 
 /// Ranks that are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
@@ -74,6 +76,12 @@ pub(crate) struct ProcessOptions {
 
 /// Runs the processes of a command on a simulated machine.
 pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOptions) -> ExitCode {
+    let is_one_node = setting.job.ranks <= setting.job.ranks_per_node;
+    let chosen = |name: &str| std::env::var(name).ok();
+    if let Err(line) = check_choices(&setting.machine, is_one_node, chosen) {
+        say(&line);
+        return ExitCode::from(WRONG_USE);
+    }
     let mut words = command.iter().cloned();
     let program = words.next().unwrap_or_default();
     let mut launch = Launch {
@@ -106,6 +114,30 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOpti
             ExitCode::from(u8::try_from(error.code()).unwrap_or(u8::MAX))
         }
     }
+}
+
+/// Refuses an algorithm that the environment names and that nodes of this machine cannot do.
+fn check_choices(
+    machine: &Machine,
+    is_one_node: bool,
+    value_of: impl Fn(&str) -> Option<String>,
+) -> Result<(), String> {
+    if machine.has_groups() || is_one_node {
+        return Ok(());
+    }
+    // Ranks of a machine without groups are to each other what ranks of several hosts are.
+    let choices = Choices::from_environment(value_of).unwrap_or_default();
+    let barrier = choices.barrier.map(|by| (Operation::Barrier, by.name()));
+    let broadcast = choices.broadcast.map(|by| (Operation::Broadcast, by.name()));
+    barrier.into_iter().chain(broadcast).try_for_each(|(operation, by)| match by {
+        "sync" | "atomic-add" | "multicast-add" | "multicast" => Err(format!(
+            "{} by {by} needs groups in the network, which {} has not: choose another algorithm, \
+             or the machine cenju4",
+            operation.name(),
+            machine.name
+        )),
+        _ => Ok(()),
+    })
 }
 
 /// Says what there is to say, and ends as the job did.
@@ -281,6 +313,26 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn what_a_machine_has_no_groups_for_is_refused() {
+        let load = |name: &str| crate::machine::load(Path::new(name)).unwrap();
+        for (name, value) in [
+            ("HIKYAKU_COLL_BARRIER", "sync"),
+            ("HIKYAKU_COLL_BARRIER", "atomic-add"),
+            ("HIKYAKU_COLL_BROADCAST", "multicast"),
+        ] {
+            let chosen = |of: &str| (of == name).then(|| value.to_owned());
+            let check = |machine, is_one_node| check_choices(&load(machine), is_one_node, chosen);
+            let line = check("cp-pacs", false).unwrap_err();
+            let part = format!("by {value} needs groups in the network, which cp-pacs has not");
+            assert!(line.contains(&part), "{line}");
+            assert_eq!(check("cp-pacs", true), Ok(()));
+            assert_eq!(check("cenju4", false), Ok(()));
+        }
+        let tree = |name: &str| (name == "HIKYAKU_COLL_BARRIER").then(|| "wide-tree".to_owned());
+        assert_eq!(check_choices(&load("cp-pacs"), false, tree), Ok(()));
+    }
 
     #[test]
     fn computing_is_given_or_measured() {

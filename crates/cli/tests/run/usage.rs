@@ -45,8 +45,8 @@ fn flags_that_do_not_exist_or_lack_sense() {
     refusal(&["-n", "2", "--bind", "socket", "true"]);
     let unknown = refusal(&["-n", "2", "--coll", "allreduce=rong", "true"]);
     assert!(unknown.contains("recursive-doubling, ring"), "{unknown}");
-    let unsuitable = refusal(&["-n", "2", "--coll", "broadcast=multicast", "true"]);
-    assert!(unsuitable.contains("needs a network that multicasts"), "{unsuitable}");
+    let unsuitable = refusal(&["--hosts", "a:1,b:1", "--coll", "broadcast=multicast", "true"]);
+    assert!(unsuitable.contains("needs ranks that share memory"), "{unsuitable}");
     for time in ["0", "-1", "soon", "nan"] {
         assert!(refusal(&["-n", "2", "--timeout", time, "true"]).contains("--timeout"), "{time}");
     }

@@ -13,7 +13,9 @@ pub(super) async fn one_by_one<G: Group>(
     team: &Team<'_, G>,
     taken: Option<impl Future<Output = Result<(), G::Error>>>,
 ) -> Result<(), Failure<G>> {
-    let Some(taken) = taken else { return team.require(false, "needs remote counters") };
+    let Some(taken) = taken else {
+        return team.require(false, "needs ranks that share memory, or remote counters");
+    };
     for distance in 0..team.size() {
         team.group().add(team.after(distance)).await?;
     }
@@ -25,7 +27,9 @@ pub(super) async fn by_multicast<G: Group>(
     team: &Team<'_, G>,
     taken: Option<impl Future<Output = Result<(), G::Error>>>,
 ) -> Result<(), Failure<G>> {
-    let Some(taken) = taken else { return team.require(false, "needs multicast to counters") };
+    let Some(taken) = taken else {
+        return team.require(false, "needs ranks that share memory, or multicast to counters");
+    };
     team.group().add_to_all().await?;
     Ok(taken.await?)
 }

@@ -18,17 +18,20 @@ mod all_to_all;
 mod counters;
 mod dissemination;
 mod lines;
+mod network;
 mod tree;
 
 use std::future::Future;
 
 use crate::call::{Begun, Call};
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Network};
 use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
+
+use hikyaku_nic::fabric::SYNC_MEMBERS;
 
 pub use crate::algorithms::barrier::Algorithm;
 
@@ -52,9 +55,10 @@ pub fn open_barrier<G: Group>(
     group: &G,
     algorithm: Option<Algorithm>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = chosen(group, algorithm);
-    let (signature, lines) = (Signature::new(Operation::Barrier), algorithm == Algorithm::Lines);
-    run(group, Call::new_on(group, signature, algorithm as usize, lines), algorithm)
+    let (algorithm, shared) = chosen(group, algorithm);
+    let signature = Signature::new(Operation::Barrier);
+    let call = Call::new_on(group, signature, algorithm as usize, shared);
+    run(group, call, algorithm, shared)
 }
 
 /// Starts [`barrier()`]: it may be over.
@@ -66,28 +70,53 @@ pub fn begin_barrier<G: Group>(
     group: &G,
     algorithm: Option<Algorithm>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    let algorithm = chosen(group, algorithm);
+    let (algorithm, shared) = chosen(group, algorithm);
     let signature = Signature::new(Operation::Barrier);
     if algorithm != Algorithm::Lines {
-        let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(run(group, call, algorithm));
+        let call = Call::new_on(group, signature, algorithm as usize, shared);
+        return Begun::Waits(run(group, call, algorithm, shared));
     }
     match Call::on_lines(group, signature, algorithm as usize, lines::at_once) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm)),
+        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, shared)),
     }
 }
 
+/// The algorithm, and whether it takes turns on memory that ranks share.
 #[inline]
-fn chosen<G: Group>(group: &G, algorithm: Option<Algorithm>) -> Algorithm {
-    let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
-    select::resolve(group, algorithm, is_lines, || select::for_barrier(group))
+fn chosen<G: Group>(group: &G, named: Option<Algorithm>) -> (Algorithm, bool) {
+    match named {
+        Some(by @ (Algorithm::Sync | Algorithm::AtomicAdd | Algorithm::MulticastAdd)) => {
+            on_network(group, by)
+        }
+        _ => {
+            let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
+            let by = select::resolve(group, named, is_lines, || select::for_barrier(group));
+            (by, by == Algorithm::Lines)
+        }
+    }
+}
+
+/// The same for an algorithm that messages cannot do.
+#[cold]
+fn on_network<G: Group>(group: &G, by: Algorithm) -> (Algorithm, bool) {
+    match group.network() {
+        // The group's own facilities, or an error.
+        Network::Absent => (by, false),
+        Network::Lost => chosen(group, None),
+        // Paper 003: a sync id is for few, and more synchronise by multicast and atomic add.
+        Network::There if by == Algorithm::Sync && group.size() as usize > SYNC_MEMBERS => {
+            (Algorithm::MulticastAdd, true)
+        }
+        Network::There => (by, true),
+    }
 }
 
 fn run<'g, G: Group>(
     group: &'g G,
     call: Call<'g, G>,
     algorithm: Algorithm,
+    shared: bool,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let facilities = group.facilities();
     // Adds have no tag: the place among them is taken at the call, as the tag is.
@@ -100,8 +129,13 @@ fn run<'g, G: Group>(
     let synchronised = (algorithm == Algorithm::Sync && facilities.sync).then(|| group.sync());
     call.run(async move |team| {
         let mut algorithm = algorithm;
-        if algorithm == Algorithm::Lines {
-            match lines::run(team).await {
+        if shared {
+            let done = match algorithm {
+                Algorithm::Lines => lines::run(team).await,
+                // Apart, so that it takes no room in the future of every barrier.
+                _ => Box::pin(network::run(team, algorithm)).await,
+            };
+            match done {
                 Err(Stop::Lost) => algorithm = select::for_barrier_by_messages(group),
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
@@ -117,7 +151,7 @@ fn run<'g, G: Group>(
             Algorithm::MulticastAdd => counters::by_multicast(team, taken).await,
             Algorithm::Sync => match synchronised {
                 Some(all) => Ok(all.await?),
-                None => team.require(false, "needs a network that synchronises"),
+                None => team.require(false, network::NEEDS_SYNC),
             },
             Algorithm::Lines => team.require(false, NEEDS_LINES),
         }

@@ -10,7 +10,7 @@
 //! | point-to-point | n - 1 sends of m at the root | |
 //! | system | a + b + c - 3 messages of m | along the dimensions of the network |
 //! | pipelined | (n - 2) segments and m | for large messages |
-//! | multicast | 1 command | needs a network that multicasts |
+//! | multicast | 1 command | needs ranks that share memory, or a network that multicasts |
 //! | lines | 1 look at the root; between nodes a tree | needs lines that ranks of a node share |
 //! | read | 1 copy out of the root's memory | needs lines on one node; else as lines |
 
@@ -26,7 +26,7 @@ use std::future::Future;
 
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::Group;
+use crate::group::{Group, Network};
 use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
@@ -62,12 +62,17 @@ pub fn begin_broadcast<'a, G: Group>(
     root: u32,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
+    let (named, on_network) = match algorithm {
+        Some(Algorithm::Multicast) => on_network(group),
+        _ => (algorithm, false),
+    };
     let algorithm =
-        select::resolve(group, algorithm, needs_lines, || select::for_broadcast(group, data.len()));
+        select::resolve(group, named, needs_lines, || select::for_broadcast(group, data.len()));
     let signature = Signature::new(Operation::Broadcast).root(root).bytes(data.len());
+    let shared = on_network || needs_lines(&algorithm);
     if !needs_lines(&algorithm) {
-        let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(run(group, call, algorithm, data, root));
+        let call = Call::new_on(group, signature, algorithm as usize, shared);
+        return Begun::Waits(run(group, call, (algorithm, shared), data, root));
     }
     let act = |team: &Team<'_, G>| match algorithm {
         Algorithm::Lines => lines::at_once(team, data, root),
@@ -75,23 +80,39 @@ pub fn begin_broadcast<'a, G: Group>(
     };
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, root)),
+        Begun::Waits(call) => Begun::Waits(run(group, call, (algorithm, shared), data, root)),
+    }
+}
+
+/// What becomes of a multicast that is asked for, and whether it takes its turn on memory that
+/// ranks share.
+#[cold]
+fn on_network(group: &impl Group) -> (Option<Algorithm>, bool) {
+    match group.network() {
+        // The group's own facilities, or an error.
+        Network::Absent => (Some(Algorithm::Multicast), false),
+        Network::Lost => (None, false),
+        Network::There => (Some(Algorithm::Multicast), true),
     }
 }
 
 fn run<'a, G: Group>(
     group: &'a G,
     call: Call<'a, G>,
-    algorithm: Algorithm,
+    (algorithm, shared): (Algorithm, bool),
     data: &'a mut [G::Byte],
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_root(root)?;
         let mut algorithm = algorithm;
-        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
-            let reads = algorithm == Algorithm::Read;
-            match lines::run(team, data, root, reads).await {
+        if shared {
+            let done = match algorithm {
+                // Apart, so that it takes no room in the future of every broadcast.
+                Algorithm::Multicast => Box::pin(multicast::run_on_network(team, data, root)).await,
+                by => lines::run(team, data, root, by == Algorithm::Read).await,
+            };
+            match done {
                 Err(Stop::Lost) => {
                     algorithm = select::for_broadcast_by_messages(group, data.len());
                 }

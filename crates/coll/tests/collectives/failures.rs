@@ -322,11 +322,11 @@ fn cp_08_an_algorithm_that_needs_what_is_not_there_says_what() {
         all
     });
     let lines = [
-        "barrier by atomic-add needs remote counters",
-        "barrier by multicast-add needs multicast to counters",
-        "barrier by sync needs a network that synchronises",
+        "barrier by atomic-add needs ranks that share memory, or remote counters",
+        "barrier by multicast-add needs ranks that share memory, or multicast to counters",
+        "barrier by sync needs ranks that share memory, or a network that synchronises",
         "broadcast by binary-tree needs a number of ranks that is a power of two",
-        "broadcast by multicast needs a network that multicasts",
+        "broadcast by multicast needs ranks that share memory, or a network that multicasts",
         "allreduce by ring needs a commutative reduction",
     ];
     let lines = lines.map(|line| format!("{line}: choose another algorithm or none"));

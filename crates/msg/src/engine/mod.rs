@@ -24,6 +24,7 @@ mod direct;
 mod failure;
 mod joint;
 mod lend;
+mod multicast;
 mod recv;
 mod relief;
 mod rendezvous;

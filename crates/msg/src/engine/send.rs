@@ -93,7 +93,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Opens a request, and queues it in the outbox.
-    fn queue_send(
+    pub(super) fn queue_send(
         &mut self,
         envelope: &Envelope,
         total: u64,

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //!   join ─► sync / synced                 barriers, several ids at a time      (any nodes)
+//!        ─► add × ─► counted              barriers by counters                 (any nodes)
 //!        ─► multicast                     one command, every member            (any nodes)
 //!        ─► contribute ─► contribution × ─► finish_round       rounds          (one node)
 //! ```
@@ -500,4 +501,29 @@ pub trait GroupPort: Port {
     /// # Errors
     /// A member is gone and has not entered.
     fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError>;
+
+    /// Adds one to the counter of the member at `place` (paper 003's atomic add), which may be this
+    /// rank itself. No processor of the member takes part. A round of counters is one addition of
+    /// every member to the counter of every member.
+    ///
+    /// # Errors
+    /// The group was not joined, or has no such member.
+    fn add(&mut self, group: GroupId, place: usize) -> Result<(), GroupError>;
+
+    /// Adds one to the counters of all members by one command (CJ-15: what larger groups than
+    /// [`SYNC_MEMBERS`] synchronise by).
+    ///
+    /// # Errors
+    /// The group was not joined.
+    fn add_to_all(&mut self, group: GroupId) -> Result<(), GroupError>;
+
+    /// Whether this rank's counter has all additions of the first `rounds` rounds since it joined;
+    /// park and poll again if not.
+    ///
+    /// # Errors
+    /// A member is gone and has not made its additions.
+    fn counted(&mut self, group: GroupId, rounds: u64) -> Result<bool, GroupError>;
+
+    /// Whether a rank can be a member of this rank's groups: they share memory.
+    fn reaches(&self, rank: Rank) -> bool;
 }

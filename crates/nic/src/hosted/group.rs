@@ -21,7 +21,7 @@ use crate::fabric::{
 use crate::hosted::multicast::AreaBook;
 use crate::hosted::sync::SyncState;
 use crate::ring::{ControlLines, LINE_BYTES, LINES, PayloadPlace};
-use crate::segment::{Awaited, GroupLayout, SyncCounts};
+use crate::segment::{Awaited, GroupLayout, MemberCounter, SyncCounts};
 use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 
 /// In [`Awaited`]: no member of a group can end the wait.
@@ -39,6 +39,8 @@ pub(super) struct Groups {
     joined: Vec<Option<Joined>>,
     /// Channels in offers that have not ended: a bit each.
     offered: u64,
+    /// By channel: this rank's counter when it last left a group there.
+    counts: Vec<u64>,
     /// The polls that found nothing since the rank last parked.
     asked: Vec<AwaitedStep>,
     /// Names the rank that this one waits for.
@@ -70,6 +72,12 @@ pub(super) struct Joined {
     /// Whether it has rounds: it was not left, and all members are on one node.
     rounds: bool,
     pub(super) syncs: Vec<SyncState>,
+    /// This rank's counter when it joined: nobody had added for this group.
+    pub(super) counted: u64,
+    /// Additions that it has made, counted from the first round on.
+    pub(super) added: u64,
+    /// The first round.
+    pub(super) first: u64,
 }
 
 /// Another member's shared words.
@@ -78,8 +86,9 @@ pub(super) struct GroupMember {
     pub(super) rank: Rank,
     pub(super) lines: &'static ControlLines,
     pub(super) counts: &'static SyncCounts,
-    bell: &'static Doorbell,
-    awaited: &'static Awaited,
+    pub(super) counter: &'static MemberCounter,
+    pub(super) bell: &'static Doorbell,
+    pub(super) awaited: &'static Awaited,
 }
 
 /// A step of a member that this rank waits for.
@@ -99,6 +108,8 @@ pub(super) enum MemberStep {
     Finished(u64),
     /// It enters a barrier: the sync id, and the count of that barrier.
     Sync(u32, u64),
+    /// All members have added to its counter, up to this count.
+    Counted(u64),
 }
 
 impl AwaitedStep {
@@ -119,18 +130,20 @@ impl GroupMember {
             rank,
             lines: target.lines(channel),
             counts: target.syncs(channel),
+            counter: target.counter(channel),
             bell: target.doorbell(),
             awaited: target.awaited(),
         }
     }
 
-    fn has_done(&self, step: MemberStep) -> bool {
+    pub(super) fn has_done(&self, step: MemberStep) -> bool {
         match step {
             MemberStep::Line(round) => self.lines.is_entered(round),
             MemberStep::Finished(round) => self.lines.has_finished(round),
             MemberStep::Sync(id, count) => {
                 self.counts[id as usize].load(Ordering::Acquire) >= count
             }
+            MemberStep::Counted(count) => self.counter.count.load(Ordering::Acquire) >= count,
         }
     }
 }
@@ -161,7 +174,8 @@ impl Joined {
 impl Groups {
     pub(super) fn new(layout: &GroupLayout, awaited: &'static Awaited) -> Groups {
         let joined = (0..layout.channels).map(|_| None).collect();
-        Groups { joined, offered: 0, asked: Vec::new(), awaited }
+        let counts = vec![0; layout.channels as usize];
+        Groups { joined, offered: 0, counts, asked: Vec::new(), awaited }
     }
 
     /// The group as registered.
@@ -282,6 +296,9 @@ impl<H: Host> GroupPort for HostedPort<H> {
             stage: AreaBook::new(u64::from(area_bytes)),
             rounds: foreign.is_none(),
             syncs: SyncState::all(first),
+            counted: self.groups.counts[channel as usize],
+            added: first,
+            first,
         });
         Ok(GroupId(channel))
     }
@@ -324,6 +341,10 @@ impl<H: Host> GroupPort for HostedPort<H> {
         let own = &joined.members[joined.group.place];
         own.lines.finish(joined.round);
         let next = joined.syncs.iter().map(|sync| sync.count).fold(joined.round, u64::max);
+        let next = next.max(joined.added);
+        // A member leaves when all have added for its last round, and adds for no later one.
+        let count = own.counter.count.load(Ordering::Acquire);
+        self.groups.counts[id.0 as usize] = count;
         self.ring_members(id.0);
         Ok(next)
     }
@@ -490,6 +511,22 @@ impl<H: Host> GroupPort for HostedPort<H> {
     fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError> {
         self.see_sync(group, id)
     }
+
+    fn add(&mut self, group: GroupId, place: usize) -> Result<(), GroupError> {
+        self.add_one(group, place)
+    }
+
+    fn add_to_all(&mut self, group: GroupId) -> Result<(), GroupError> {
+        self.add_all(group)
+    }
+
+    fn counted(&mut self, group: GroupId, rounds: u64) -> Result<bool, GroupError> {
+        self.see_count(group, rounds)
+    }
+
+    fn reaches(&self, rank: Rank) -> bool {
+        rank < self.size && self.host.is_here(rank)
+    }
 }
 
 impl<H: Host> HostedPort<H> {
@@ -511,7 +548,8 @@ impl<H: Host> HostedPort<H> {
     fn least_first(&self, channel: u32) -> u64 {
         let own = GroupMember::new(self.rank, &self.peers[self.rank as usize], channel);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        own.counts.iter().map(count).fold(own.lines.last(), u64::max)
+        let added = count(&own.counter.own.added);
+        own.counts.iter().map(count).fold(own.lines.last().max(added), u64::max)
     }
 
     /// Whether a group can be joined on a channel: it is unused, or this rank has left its group
@@ -588,7 +626,7 @@ impl<H: Host> HostedPort<H> {
 }
 
 /// The error for a rank that is gone.
-fn gone(state: PeerState, rank: Rank) -> Option<GroupError> {
+pub(super) fn gone(state: PeerState, rank: Rank) -> Option<GroupError> {
     match state {
         PeerState::Failed(failure) => Some(GroupError::PeerFailed(failure)),
         PeerState::Left => Some(GroupError::PeerLeft { rank }),

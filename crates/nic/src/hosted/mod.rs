@@ -26,6 +26,7 @@ mod arrive;
 mod audit;
 mod conduct;
 mod copy;
+mod counter;
 mod group;
 mod host;
 mod land;

@@ -495,6 +495,22 @@ where
         self.inner_mut().synced(group, id)
     }
 
+    fn add(&mut self, group: GroupId, place: usize) -> Result<(), GroupError> {
+        self.inner_mut().add(group, place)
+    }
+
+    fn add_to_all(&mut self, group: GroupId) -> Result<(), GroupError> {
+        self.inner_mut().add_to_all(group)
+    }
+
+    fn counted(&mut self, group: GroupId, rounds: u64) -> Result<bool, GroupError> {
+        self.inner_mut().counted(group, rounds)
+    }
+
+    fn reaches(&self, rank: u32) -> bool {
+        self.inner().reaches(rank)
+    }
+
     fn multicast(
         &mut self,
         group: GroupId,

@@ -70,6 +70,12 @@ impl Machine {
         }
     }
 
+    /// Whether one command reaches a set of nodes and nodes synchronise without messages, as on
+    /// paper 003's machine: what barriers and broadcasts by the group of a communicator need.
+    pub fn has_groups(&self) -> bool {
+        matches!(self.interface, Interface::Cenju4(_))
+    }
+
     /// A barrier of the machine's first `nodes` nodes in its network.
     /// `None`: its switches have none, or none for a network of this size.
     pub fn synchronisation(&self, sim: &Sim, nodes: u32) -> Option<Synchronisation> {

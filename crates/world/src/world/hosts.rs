@@ -18,6 +18,11 @@ use crate::{ANY_SOURCE, Op};
 
 /// Runs a program on every rank of a job, whose host `of` says. Skipped without libfabric.
 fn on_hosts(of: &[u32], program: impl Fn(World, &[Job]) + Sync) {
+    on_hosts_by(of, Choices::default(), program);
+}
+
+/// The same with algorithms by name.
+fn on_hosts_by(of: &[u32], choices: Choices, program: impl Fn(World, &[Job]) + Sync) {
     let ranks = of.len() as u32;
     let (jobs, ports) = open_hosts(&JobConfig::new(ranks, ranks), of, [7; 16]).unwrap();
     let mut opened = Vec::new();
@@ -35,7 +40,7 @@ fn on_hosts(of: &[u32], program: impl Fn(World, &[Job]) + Sync) {
         for port in opened {
             let (program, jobs) = (&program, &jobs[..]);
             scope.spawn(move || {
-                let rank = Communicator::over(port, Choices::default());
+                let rank = Communicator::over(port, choices);
                 program(World::over(rank, Settings::default()), jobs);
             });
         }
@@ -68,6 +73,35 @@ fn messages_of_every_length_arrive_in_order() {
                     }
                     assert!(into == bytes(length, before + turn), "{length} bytes");
                 }
+            }
+        });
+    }
+}
+
+/// What needs memory that ranks share is an error at every rank of several hosts, and works among
+/// the ranks of each.
+#[test]
+fn cj_14_cj_15_groups_end_at_the_host() {
+    for (barrier, needs) in [
+        ("sync", "or a network that synchronises"),
+        ("atomic-add", "or remote counters"),
+        ("multicast-add", "or multicast to counters"),
+    ] {
+        let mut choices = Choices::default();
+        choices.choose_written(&format!("barrier={barrier}")).unwrap();
+        choices.choose_written("broadcast=multicast").unwrap();
+        on_hosts_by(&[0, 0, 1, 1], choices, |world, _| {
+            let line = world.barrier().unwrap_err().to_string();
+            let begin = format!("barrier by {barrier} needs ranks that share memory, {needs}");
+            assert!(line.starts_with(&begin), "{line}");
+            let line = world.broadcast(&mut [0], 3).unwrap_err().to_string();
+            assert!(line.starts_with("broadcast by multicast needs ranks that share"), "{line}");
+            let host = world.split(Some(world.rank() / 2), 0).unwrap().unwrap();
+            for _ in 0..3 {
+                let mut data = [world.rank()];
+                host.broadcast(&mut data, 1).unwrap();
+                assert_eq!(data[0], world.rank() / 2 * 2 + 1);
+                host.barrier().unwrap();
             }
         });
     }

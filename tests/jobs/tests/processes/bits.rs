@@ -118,3 +118,17 @@ fn reading_gives_the_bits_of_the_table() {
         compare(&table, &table.sums(&job.succeed()), expected);
     }
 }
+
+/// Barriers and broadcasts by the group of a communicator give those of the table, in all forms
+/// and also where other communicators have all channels (CJ-14, CJ-15).
+#[test]
+fn cj_14_cj_15_groups_give_the_bits_of_the_table() {
+    let table = Table::read();
+    let barriers = ["sync", "atomic-add", "multicast-add"];
+    for (shape, barrier) in [(3, 0), (4, 2), (3, 1)].into_iter().zip(barriers) {
+        let expected = |name: &str| table.digests[&(shape, name.to_owned())].clone();
+        let job = real(&table, shape).variable("HIKYAKU_COLL_BARRIER", barrier);
+        let job = job.variable("HIKYAKU_COLL_BROADCAST", "multicast");
+        compare(&table, &table.sums(&job.succeed()), expected);
+    }
+}

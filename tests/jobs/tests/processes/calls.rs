@@ -73,6 +73,26 @@ fn what_is_chosen_holds_for_calls_of_the_program() {
     }
 }
 
+/// Barriers by sync ids and counters, and broadcasts by multicast, of any communicator: blocking,
+/// started and persistent ones, on one node and between nodes (CJ-14, CJ-15).
+#[test]
+fn cj_14_cj_15_every_call_by_the_group_of_its_communicator() {
+    for (at, (ranks, ranks_per_node)) in
+        [(1, 0), (2, 0), (5, 0), (8, 0), (4, 1), (7, 2)].into_iter().enumerate()
+    {
+        let by = |by: &str, words: &[&str]| {
+            let job = job(ranks, words).ranks_per_node(ranks_per_node);
+            let job = job.variable("HIKYAKU_COLL_BARRIER", by);
+            assert_eq!(job.variable("HIKYAKU_COLL_BROADCAST", "multicast").succeed(), "", "{by}");
+        };
+        let names = ["sync", "atomic-add", "multicast-add"];
+        let (most, rest) = (names[at % 3], [names[(at + 1) % 3], names[(at + 2) % 3]]);
+        by(most, &["calls", "1"]);
+        by(most, &["divided", "1"]);
+        rest.iter().for_each(|name| by(name, &["calls", "2", "collective: "]));
+    }
+}
+
 /// What ranks have counted of their long messages outlives them.
 #[test]
 fn the_launcher_has_the_counts_of_all_ranks() {

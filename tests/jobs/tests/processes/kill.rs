@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hikyaku::Operation;
 use hikyaku_jobs::{Random, at_length, process};
 
 use hikyaku_jobs::generator::many::WAYS;
@@ -26,9 +27,10 @@ const IN_TIME: Duration = Duration::from_secs(4);
 /// How long the survivors have, seconds: enough that one that gets no processor is no hang.
 const GRACE: &str = "2";
 
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "ping-pong",
     "allreduce",
+    "groups",
     "alltoallw",
     "large",
     "blocked",
@@ -75,10 +77,17 @@ fn kill_one(number: u32) -> u64 {
     let within = if number.is_multiple_of(2) { 6_000 } else { 60_000 };
     let delay = Duration::from_micros(random.below(within) as u64);
     let way = WAYS[random.below(WAYS.len())];
-    let about = format!("run {number}: {program} {way}, rank {victim} of {ranks} after {delay:?}");
+    let barrier = Operation::Barrier.algorithms();
+    let barrier = barrier[random.below(barrier.len())];
+    let about = format!(
+        "run {number}: {program} {way}, barriers by {barrier}, rank {victim} of {ranks} after \
+         {delay:?}"
+    );
 
     let job = job(ranks, &["victim", program, "0"])
         .variable("HIKYAKU_LONG_MESSAGES", way)
+        .variable("HIKYAKU_COLL_BARRIER", barrier)
+        .variable("HIKYAKU_COLL_BROADCAST", "multicast")
         .variable("HIKYAKU_JOBS_GRACE", GRACE);
     let mut running = job.start();
     let (process, memory) = running.rank(victim);

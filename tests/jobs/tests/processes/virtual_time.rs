@@ -39,6 +39,31 @@ fn every_call_on_one_node() {
     every_call(8);
 }
 
+/// Barriers and broadcasts by the group of a communicator, where nodes have one rank and where they
+/// have two (CJ-14, CJ-15).
+#[test]
+fn cj_14_cj_15_calls_by_the_group_of_a_communicator() {
+    for (by, ranks, per_node) in [("sync", 4, 1), ("atomic-add", 4, 2), ("multicast-add", 3, 1)] {
+        for case in ["collective: barrier", "collective: broadcast", "collective: disagreement"] {
+            let job = simulated(ranks, &["calls", "1", case]).ranks_per_node(per_node);
+            let job = job.variable("HIKYAKU_COLL_BARRIER", by);
+            run(&job.variable("HIKYAKU_COLL_BROADCAST", "multicast"));
+        }
+    }
+}
+
+/// A barrier by the network costs its ranks less time than messages do (CJ-15).
+#[test]
+fn cj_15_a_barrier_by_the_network_is_faster_than_messages() {
+    let end = |by: &str| {
+        let job = simulated(8, &["calls", "1", "collective: barrier"]).ranks_per_node(1);
+        let line = run(&job.variable("HIKYAKU_COLL_BARRIER", by));
+        line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let [sync, add, messages] = ["sync", "multicast-add", "dissemination"].map(end);
+    assert!(sync < messages && add < messages, "{sync}, {add} and {messages}");
+}
+
 #[test]
 fn the_same_run_twice_is_the_same() {
     for per_node in [1, 2] {

@@ -7,9 +7,9 @@ use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
 use hikyaku::{ANY_SOURCE, Error, Layout, Op, PostError, Window, World};
 use hikyaku_jobs::Random;
 
-/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `alltoallw`, `large`,
-/// `blocked`, `neighbours`, `window` and `persistent` every rank depends on every other, directly
-/// or through others that do; in `full` all depend on rank 0 and it on nobody.
+/// Runs until something fails. In the programs `ping-pong`, `allreduce`, `groups`, `alltoallw`,
+/// `large`, `blocked`, `neighbours`, `window` and `persistent` every rank depends on every other,
+/// directly or through others that do; in `full` all depend on rank 0 and it on nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
@@ -26,6 +26,7 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
         match program {
             "ping-pong" => ping_pong(world)?,
             "allreduce" => world.allreduce(&mut [1.0f64; 16], Op::Sum)?,
+            "groups" => groups(world, turn)?,
             "alltoallw" => columns(world, turn)?,
             "large" => around(world, &mut large, random.below(6 << 20))?,
             "blocked" => blocked(world)?,
@@ -37,6 +38,15 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
         }
     }
     Ok(())
+}
+
+/// What the environment may have done by a group of all ranks.
+fn groups(world: &World, turn: u64) -> Result<(), Error> {
+    let root = turn % u64::from(world.size());
+    let mut data = [if u64::from(world.rank()) == root { turn } else { 0 }; 16];
+    world.broadcast(&mut data, root as u32)?;
+    assert_eq!(data, [turn; 16]);
+    world.barrier()
 }
 
 /// A matrix's columns, short and long in turn.
