@@ -73,7 +73,7 @@ impl<T> ByRank<T> {
     }
 
     /// What is kept of a rank; `None`: there is no such rank.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, rank: usize) -> Option<&T> {
         match &self.few {
             None => self.entries.get(rank),
@@ -82,7 +82,7 @@ impl<T> ByRank<T> {
     }
 
     /// The same, to be changed: it has an entry from now on.
-    #[inline]
+    #[inline(always)]
     pub fn get_mut(&mut self, rank: usize) -> Option<&mut T> {
         match &mut self.few {
             None => self.entries.get_mut(rank),
@@ -121,14 +121,14 @@ impl<T> ByRank<T> {
 impl<T> Index<usize> for ByRank<T> {
     type Output = T;
 
-    #[inline]
+    #[inline(always)]
     fn index(&self, rank: usize) -> &T {
         self.get(rank).expect("a rank of the job")
     }
 }
 
 impl<T> IndexMut<usize> for ByRank<T> {
-    #[inline]
+    #[inline(always)]
     fn index_mut(&mut self, rank: usize) -> &mut T {
         self.get_mut(rank).expect("a rank of the job")
     }
