@@ -40,12 +40,17 @@ fn check(end: &End, calls: &[(&str, &str)]) {
 #[test]
 fn every_call_says_what_it_waits_for() {
     let ranks = CALLS.len() as u32 + 1;
-    for per_node in [0, 1] {
+    let waits = |per_node| {
         let job = job(ranks, &["waits"]).ranks_per_node(per_node);
         let end = job.timeout(Duration::from_secs(15)).run();
         assert_eq!(end.code, Some(124), "{}{}", end.stdout, end.stderr);
         check(&end, &CALLS);
-    }
+    };
+    // Both at once: they do nothing but wait.
+    std::thread::scope(|scope| {
+        scope.spawn(|| waits(1));
+        waits(0);
+    });
 }
 
 #[test]
