@@ -13,7 +13,9 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hikyaku_msg::{Answerer, ContextEndpoint, MsgError, Received, RecvFuture, Scattered, join_all};
+use hikyaku_msg::{
+    Answerer, ContextEndpoint, MsgError, Received, RecvFuture, Scattered, SendFuture, join_all,
+};
 use hikyaku_nic::fabric::{
     Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, PeerState, Port, PostError, Rank,
     RemoteAddress, Space, Wait,
@@ -419,6 +421,13 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
         .await
     }
 
+    /// A send that may lend its bytes to the receiver if the caller waits for the call: nobody drops
+    /// it before its end.
+    #[inline]
+    fn exposed<'b>(&self, send: SendFuture<'e, 'b, P>) -> SendFuture<'e, 'b, P> {
+        if self.waits() { send.exposing() } else { send }
+    }
+
     /// The ranks of the job that a channel is for.
     fn ranks_of(&self, usage: ChannelUse) -> Result<Vec<Rank>, MsgError> {
         match usage {
@@ -506,9 +515,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         to: u32,
         tag: i32,
     ) -> impl Future<Output = Result<(), MsgError>> + Unpin + 'a {
-        let send = self.endpoint.send(bytes, to, tag);
-        // A call that does nothing else than wait is not given up before its end.
-        if self.waits() { send.exposing() } else { send }
+        self.exposed(self.endpoint.send(bytes, to, tag))
     }
 
     fn recv<'a>(
@@ -593,9 +600,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     async fn multicast<'a>(&'a self, bytes: &'a [u8], tag: i32) -> Result<(), MsgError> {
         let rest = self.endpoint.multicast(self.group_of_all()?, bytes, tag)?;
-        // A call that does nothing else than wait is not given up before its end.
-        let waits = self.waits();
-        let sends = rest.into_iter().map(|send| if waits { send.exposing() } else { send });
+        let sends = rest.into_iter().map(|send| self.exposed(send));
         join_all(sends.collect()).await.into_iter().collect()
     }
 

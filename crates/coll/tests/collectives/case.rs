@@ -13,6 +13,13 @@ use hikyaku_coll::{
 use crate::random::Random;
 use crate::scattered;
 
+/// Addition of bytes.
+pub(crate) fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
+    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
+        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
+    })
+}
+
 /// Bytes of an element: a 2 × 2 matrix of `u32`.
 pub(crate) const WIDTH: usize = 16;
 

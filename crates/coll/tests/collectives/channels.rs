@@ -13,6 +13,7 @@ use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use proptest::prelude::*;
 
+use crate::case::add;
 use crate::engines::run_engines;
 
 type Rank = RefCell<Engine<LoopbackPort>>;
@@ -87,10 +88,7 @@ async fn use_once(group: &Ranks<'_>, context: u32, call: u32, length: usize) {
     let mut data = given(context, call, rank, length);
     match call % 4 {
         0 => {
-            let sum = Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
-                left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
-            });
-            allreduce(group, None, &mut data, sum).await.unwrap();
+            allreduce(group, None, &mut data, add()).await.unwrap();
             let all: Vec<_> = (0..size).map(|rank| given(context, call, rank, length)).collect();
             let expected = |at| all.iter().fold(0u8, |sum, one| sum.wrapping_add(one[at]));
             assert!((0..length).map(expected).eq(data), "context {context}, call {call}");

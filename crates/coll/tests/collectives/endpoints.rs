@@ -4,14 +4,14 @@
 use std::cell::Cell;
 
 use hikyaku_coll::{
-    Cause, CollError, CommunicatorGroup, Group, Reduction, allreduce, barrier, broadcast, gather,
+    Cause, CollError, CommunicatorGroup, Group, allreduce, barrier, broadcast, gather,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::GroupPort;
 use hikyaku_nic::layer::{FaultInjector, Faults};
 use proptest::prelude::*;
 
-use crate::case::{Case, What, everything};
+use crate::case::{Case, What, add, everything};
 use crate::engines::{kill, run, run_counting, tight_ports};
 
 /// Runs a case and compares with the oracle.
@@ -83,12 +83,6 @@ proptest! {
 }
 
 type Outcome = Result<(), CollError<MsgError>>;
-
-fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
-    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
-        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
-    })
-}
 
 #[test]
 fn a_mismatch_is_told_to_every_rank_and_leaves_the_group_usable() {

@@ -10,7 +10,7 @@ use hikyaku_coll::{
 use hikyaku_msg::Layout;
 use proptest::prelude::*;
 
-use crate::case::{Case, everything};
+use crate::case::{Case, add, everything};
 use crate::network::{NetworkError, Node, Setup, run};
 use crate::oracle::{ALL, nodes};
 
@@ -18,13 +18,6 @@ type Error = CollError<NetworkError>;
 
 fn setup(size: u32, seed: u64) -> Setup {
     Setup { seed, nodes: nodes(size, 2, seed), facilities: Facilities::default(), death: None }
-}
-
-/// Addition of bytes.
-fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
-    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
-        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
-    })
 }
 
 proptest! {

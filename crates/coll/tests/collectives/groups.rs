@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 
 use hikyaku_coll::{
-    CollError, CollectiveBook, CommunicatorGroup, Group, Reduction, allreduce, barrier, broadcast,
+    CollError, CollectiveBook, CommunicatorGroup, Group, allreduce, barrier, broadcast,
 };
 use hikyaku_coll::{barrier::Algorithm as By, broadcast::Algorithm as CastBy};
 use hikyaku_msg::{ContextEndpoint, Engine, Members, MsgError, join_all};
@@ -14,6 +14,7 @@ use hikyaku_nic::loopback::{self, LoopbackPort};
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use proptest::prelude::*;
 
+use crate::case::add;
 use crate::engines::{kill, run_engines};
 
 type Rank = RefCell<Engine<LoopbackPort>>;
@@ -61,12 +62,6 @@ fn commands(engine: &Rank) -> u64 {
     engine.borrow().port().doorbells()
 }
 
-fn sum() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
-    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
-        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
-    })
-}
-
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 60, failure_persistence: None, ..ProptestConfig::default()
@@ -104,7 +99,7 @@ proptest! {
             let mut total = vec![1; length];
             let first = broadcast(group, Some(CastBy::Multicast), &mut one, size - 1);
             let second = barrier(group, Some(By::Sync));
-            let third = allreduce(group, None, &mut total, sum());
+            let third = allreduce(group, None, &mut total, add());
             let fourth = broadcast(group, Some(CastBy::Multicast), &mut other, 0);
             let fifth = barrier(group, Some(By::AtomicAdd));
             let calls: Vec<Pending<'_>> = vec![
@@ -237,7 +232,7 @@ fn wrong_calls_beside_a_group_are_told_and_later_calls_go_on() {
             barrier(&group, Some(by)).await.unwrap();
             let mut data = [1];
             let wrong = match group.rank() {
-                1 => allreduce(&group, None, &mut data, sum()).await,
+                1 => allreduce(&group, None, &mut data, add()).await,
                 _ => barrier(&group, Some(by)).await,
             };
             for _ in 0..3 {

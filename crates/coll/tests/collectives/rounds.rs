@@ -14,17 +14,12 @@ use hikyaku_msg::MsgError;
 use hikyaku_nic::loopback::LoopbackPort;
 use proptest::prelude::*;
 
+use crate::case::add;
 use crate::engines::{kill, run, tight_ports};
 
 type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
 type Outcome = Result<(), CollError<MsgError>>;
 type Pending<'f> = Pin<Box<dyn Future<Output = Outcome> + 'f>>;
-
-fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
-    Reduction::commutative(1, |left: &[u8], right: &mut [u8]| {
-        left.iter().zip(right).for_each(|(left, right)| *right = right.wrapping_add(*left));
-    })
-}
 
 /// Polls futures in an order of each round's own until all are done.
 async fn in_any_order(mut pending: Vec<Option<Pending<'_>>>, seed: u64) -> Vec<Outcome> {

@@ -22,7 +22,7 @@ pub(super) struct FarPeer {
     pub(super) known: bool,
     /// Bytes of its first held packet that have landed.
     pub(super) landed: usize,
-    /// A message of one record, as far as it has come.
+    /// The bytes that have come so far of a message with one record.
     pub(super) gathered: Vec<u8>,
     /// What it needs to go on waits for room here.
     pub(super) is_stuck: bool,

@@ -86,7 +86,10 @@ impl LaunchedRank {
         };
         if rank == first {
             let config = JobConfig::new(size, size);
-            let config = hosts.map_or_else(|| config.clone(), |hosts| config.clone().across(hosts));
+            let config = match hosts {
+                Some(hosts) => config.across(hosts),
+                None => config,
+            };
             let job = Job::create_unheard(&config)?;
             started.launcher.put(MEMORY, &job.name())?;
             started.job = Some(job);
