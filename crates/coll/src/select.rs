@@ -20,7 +20,7 @@ use crate::algorithms::{
     allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
     scan, scatter,
 };
-use crate::group::{Facilities, Group};
+use crate::group::{Facilities, Group, Network};
 use crate::mates::Mates;
 use crate::names::Operation;
 
@@ -66,6 +66,18 @@ pub(crate) fn resolve<A: PartialEq>(
 ) -> A {
     let usable = |by: &A| !needs_lines(by) || group.mates().is_none() || group.facilities().lines;
     named.filter(usable).unwrap_or_else(table)
+}
+
+/// What becomes of an algorithm that needs the port's group of all ranks, and whether it takes its
+/// turn on memory that ranks share. `None`: the group is lost, and the table says.
+#[cold]
+pub(crate) fn on_network<A>(group: &impl Group, by: A) -> (Option<A>, bool) {
+    match group.network() {
+        // The group's own facilities, or an error.
+        Network::Absent => (Some(by), false),
+        Network::Lost => (None, false),
+        Network::There => (Some(by), true),
+    }
 }
 
 /// Whether lines are there and faster than messages.

@@ -25,7 +25,7 @@ use std::future::Future;
 
 use crate::call::{Begun, Call};
 use crate::error::Failure;
-use crate::group::{Group, Network};
+use crate::group::Group;
 use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
@@ -100,15 +100,13 @@ fn chosen<G: Group>(group: &G, named: Option<Algorithm>) -> (Algorithm, bool) {
 /// The same for an algorithm that messages cannot do.
 #[cold]
 fn on_network<G: Group>(group: &G, by: Algorithm) -> (Algorithm, bool) {
-    match group.network() {
-        // The group's own facilities, or an error.
-        Network::Absent => (by, false),
-        Network::Lost => chosen(group, None),
+    match select::on_network(group, by) {
+        (None, _) => chosen(group, None),
         // Paper 003: a sync id is for few, and more synchronise by multicast and atomic add.
-        Network::There if by == Algorithm::Sync && group.size() as usize > SYNC_MEMBERS => {
+        (Some(Algorithm::Sync), true) if group.size() as usize > SYNC_MEMBERS => {
             (Algorithm::MulticastAdd, true)
         }
-        Network::There => (by, true),
+        (Some(by), shared) => (by, shared),
     }
 }
 

@@ -26,7 +26,7 @@ use std::future::Future;
 
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
-use crate::group::{Group, Network};
+use crate::group::Group;
 use crate::names::Operation;
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
@@ -63,7 +63,7 @@ pub fn begin_broadcast<'a, G: Group>(
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let (named, on_network) = match algorithm {
-        Some(Algorithm::Multicast) => on_network(group),
+        Some(by @ Algorithm::Multicast) => select::on_network(group, by),
         _ => (algorithm, false),
     };
     let algorithm =
@@ -81,18 +81,6 @@ pub fn begin_broadcast<'a, G: Group>(
     match Call::on_lines(group, signature, algorithm as usize, act) {
         Begun::Done(done) => Begun::Done(done),
         Begun::Waits(call) => Begun::Waits(run(group, call, (algorithm, shared), data, root)),
-    }
-}
-
-/// What becomes of a multicast that is asked for, and whether it takes its turn on memory that
-/// ranks share.
-#[cold]
-fn on_network(group: &impl Group) -> (Option<Algorithm>, bool) {
-    match group.network() {
-        // The group's own facilities, or an error.
-        Network::Absent => (Some(Algorithm::Multicast), false),
-        Network::Lost => (None, false),
-        Network::There => (Some(Algorithm::Multicast), true),
     }
 }
 
