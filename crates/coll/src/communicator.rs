@@ -421,8 +421,8 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
         .await
     }
 
-    /// A send whose receiver may read the bytes where they are, if the caller waits for the call: it
-    /// is not dropped before its end.
+    /// A send whose receiver may read the bytes where they are, if the caller waits for the call:
+    /// it is not dropped before its end.
     #[inline]
     fn exposed<'b>(&self, send: SendFuture<'e, 'b, P>) -> SendFuture<'e, 'b, P> {
         if self.waits() { send.exposing() } else { send }
