@@ -151,6 +151,10 @@ impl RankPort {
         if far.progress_if_due(&mut self.near) {
             return Wake::Look;
         }
+        // To look at the network is a call of the kernel, so that a spin of the near side's count
+        // takes long. Others may need the processor meanwhile, ranks of other hosts too where
+        // these share a machine.
+        std::thread::yield_now();
         let end = far.nap(&self.near, deadline);
         match self.near.park(end) {
             Wake::Deadline if deadline.is_some_and(|deadline| self.near.now() >= deadline) => {
