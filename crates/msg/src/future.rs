@@ -175,7 +175,7 @@ impl<P: Port> Future for SendFuture<'_, '_, P> {
             OperationState::Refused(error) => return Poll::Ready(Err(error)),
             OperationState::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
         };
-        let result = engine.lend_to_send(id, this.bytes, |engine| engine.test(id));
+        let result = engine.poll_send(id, this.bytes, |engine| engine.test(id));
         engine.want_more();
         settle(&mut this.state, id, result, context).map_ok(|_| ())
     }
@@ -260,7 +260,9 @@ fn settle<S>(
 impl<P: Port> Drop for SendFuture<'_, '_, P> {
     fn drop(&mut self) {
         if let OperationState::Pending(id) = self.state {
-            self.engine.borrow_mut().abandon(id);
+            // What the receiver may be fetching is copied.
+            let mut engine = self.engine.borrow_mut();
+            engine.poll_send(id, self.bytes, |engine| engine.abandon(id));
         }
     }
 }

@@ -17,7 +17,7 @@ impl<P: Port> Engine<P> {
         memory: &mut [u8],
         act: impl FnOnce(&mut Engine<P>) -> R,
     ) -> R {
-        let lent = Lent { engine: self, id };
+        let lent = Lent { engine: self, id, fabric_too: true };
         // SAFETY: `memory` is borrowed exclusively for this call, and `lent` detaches the view from
         // the request, its only holder, before this call ends in any way.
         let buffer = unsafe { RecvBuffer::new(memory.as_mut_ptr(), memory.len()) };
@@ -25,14 +25,35 @@ impl<P: Port> Engine<P> {
         act(lent.engine)
     }
 
-    /// Runs `act` while `memory` holds the bytes of a pending send.
+    /// Runs `act` while `memory` holds the bytes of a pending send. Nobody has them afterwards.
     pub(crate) fn lend_to_send<R>(
         &mut self,
         id: RequestId,
         memory: &[u8],
         act: impl FnOnce(&mut Engine<P>) -> R,
     ) -> R {
-        let lent = Lent { engine: self, id };
+        self.show_to_send(id, memory, true, act)
+    }
+
+    /// The same for one of several calls that show the same bytes, between which a receiver on
+    /// another host may go on fetching them.
+    pub(crate) fn poll_send<R>(
+        &mut self,
+        id: RequestId,
+        memory: &[u8],
+        act: impl FnOnce(&mut Engine<P>) -> R,
+    ) -> R {
+        self.show_to_send(id, memory, false, act)
+    }
+
+    fn show_to_send<R>(
+        &mut self,
+        id: RequestId,
+        memory: &[u8],
+        fabric_too: bool,
+        act: impl FnOnce(&mut Engine<P>) -> R,
+    ) -> R {
+        let lent = Lent { engine: self, id, fabric_too };
         // SAFETY: `memory` is borrowed for this call, and `lent` detaches the view from the
         // request, its only holder, before this call ends in any way.
         let buffer = unsafe { SendBuffer::new(memory.as_ptr(), memory.len()) };
@@ -45,10 +66,15 @@ impl<P: Port> Engine<P> {
 struct Lent<'e, P: Port> {
     engine: &'e mut Engine<P>,
     id: RequestId,
+    /// Also from the fabric, by which a receiver on another host fetches it.
+    fabric_too: bool,
 }
 
 impl<P: Port> Drop for Lent<'_, P> {
     fn drop(&mut self) {
-        self.engine.detach(self.id);
+        match self.fabric_too {
+            true => self.engine.detach(self.id),
+            false => self.engine.detach_view(self.id),
+        }
     }
 }

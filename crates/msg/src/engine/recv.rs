@@ -205,12 +205,17 @@ impl<P: Port> Engine<P> {
     /// Takes the memory of a pending request back. The request still progresses where it needs no
     /// memory, and completes only after it gets memory again.
     pub fn detach(&mut self, id: RequestId) {
+        self.detach_view(id);
+        self.take_back(id);
+    }
+
+    /// [`Engine::detach`] but for what is lent to the fabric.
+    pub(super) fn detach_view(&mut self, id: RequestId) {
         match self.requests.get_mut(id) {
             Some(RequestState::Send(Send { body, .. })) => {
                 if matches!(body, SendBody::Borrowed(_) | SendBody::Packed(_)) {
                     *body = SendBody::Detached;
                 }
-                self.take_back(id);
             }
             Some(RequestState::Receive(_)) => {
                 self.complete_joint(id);

@@ -126,7 +126,10 @@ impl<P: Port> Engine<P> {
         let Some(id) = self.open_send(bytes, envelope, mode, expose)? else {
             return Ok(self.already_sent(envelope.tag, total));
         };
-        self.lend_to_send(id, bytes, |_| {});
+        if expose {
+            self.lend_to_fabric(id, bytes);
+        }
+        self.poll_send(id, bytes, |_| {});
         if let Some(send) = self.requests.send_mut(id)
             && let SendStage::Eager { posted, .. } = send.stage
         {
@@ -256,13 +259,19 @@ impl<P: Port> Engine<P> {
         mode: SendMode,
     ) -> Result<Option<RequestId>, MsgError> {
         let opened = self.open_send(bytes, envelope, mode, true)?;
-        if let Some(id) = opened
-            && let Some(send) = self.requests.send_mut(id)
+        if let Some(id) = opened {
+            self.lend_to_fabric(id, bytes);
+        }
+        Ok(opened)
+    }
+
+    /// Lets a receiver on another host fetch the bytes of a long message, if the fabric can.
+    fn lend_to_fabric(&mut self, id: RequestId, bytes: &[u8]) {
+        if let Some(send) = self.requests.send_mut(id)
             && let SendStage::Announce { address: None, .. } = send.stage
         {
             send.lent = self.port.lend(send.destination, id.word(), bytes);
         }
-        Ok(opened)
     }
 
     /// The receiver needs the bytes of a send no more, or they are the program's again.
