@@ -392,7 +392,7 @@ mod tests {
 
     use super::*;
     use crate::buffer::memory::Leaked;
-    use crate::testing::{pair, pattern, run, settle, tight};
+    use crate::testing::{Unruly, pair, pattern, run, settle, tight};
 
     fn to(destination: u32) -> Envelope {
         Envelope { destination, context: 1, tag: 0 }
@@ -425,6 +425,57 @@ mod tests {
             }
             engine.borrow_mut().flush();
         });
+    }
+
+    /// What an engine's port has lent to the fabric: addresses and bytes.
+    fn lent(engine: &RefCell<Engine<Unruly>>) -> Vec<(usize, Vec<u8>)> {
+        engine.borrow_mut().port_mut().rules().lent.values().cloned().collect()
+    }
+
+    #[test]
+    fn what_a_send_exposes_stays_lent_to_the_fabric_until_it_is_complete() {
+        let (a, b) = pair();
+        let (a, b) = (RefCell::new(a), RefCell::new(b));
+        a.borrow_mut().port_mut().rules().lends = true;
+        let bytes = pattern(3000, 1);
+        let send = || SendFuture::new(&a, &bytes, to(1), SendMode::Standard);
+        let settle = || settle(&mut [&mut a.borrow_mut(), &mut b.borrow_mut()]);
+
+        let mut closed = send();
+        assert!(poll(&mut closed).is_pending() && lent(&a).is_empty());
+        let mut open = send().exposing();
+        for _ in 0..2 {
+            assert!(poll(&mut open).is_pending());
+            settle();
+            assert_eq!(lent(&a), [(bytes.as_ptr().addr(), bytes.clone())]);
+        }
+        for send in [&mut closed, &mut open] {
+            let (mut buffer, mut is_sent) = (vec![0; 3000], false);
+            let mut receive = RecvFuture::new(&b, &mut buffer, from(0));
+            while poll(&mut receive).is_pending() {
+                is_sent = is_sent || poll(send).is_ready();
+                settle();
+            }
+            drop(receive);
+            assert_eq!(buffer, bytes);
+            assert!(is_sent || poll(send).is_ready());
+        }
+        assert!(lent(&a).is_empty());
+
+        // One that is dropped early: its receiver may be fetching, which takes a copy.
+        let short_lived = bytes.clone();
+        let send = SendFuture::new(&a, &short_lived, to(1), SendMode::Standard);
+        let mut dropped = send.exposing();
+        assert!(poll(&mut dropped).is_pending());
+        settle();
+        drop(dropped);
+        let copies = lent(&a);
+        assert!(copies.len() == 1 && copies[0].0 != short_lived.as_ptr().addr());
+        assert_eq!(copies[0].1, bytes);
+        let id = b.borrow_mut().start_recv(Leaked::new(vec![0; 3000]).to_receive(), from(0));
+        settle();
+        assert!(b.borrow_mut().test(id.unwrap()).is_some());
+        assert!(lent(&a).is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! program's own memory, refuses to read it, or delays arrivals. Everything is scripted or counted;
 //! nothing depends on time.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{
@@ -38,6 +39,10 @@ pub(crate) struct Rules {
     pub(crate) blind: u32,
     /// The last wait that was announced.
     pub(crate) announced: Option<Wait>,
+    /// Memory can be lent to the fabric, by which nobody fetches it.
+    pub(crate) lends: bool,
+    /// What is lent, by name: from which address on, and the bytes.
+    pub(crate) lent: BTreeMap<u64, (usize, Vec<u8>)>,
 }
 
 /// Memory that was exposed to peers.
@@ -153,6 +158,15 @@ impl Layer for Unruly {
 }
 
 impl CopyPort for Unruly {
+    fn lend(&mut self, _: Rank, name: u64, bytes: &[u8]) -> bool {
+        let rules = self.rules();
+        rules.lends && rules.lent.insert(name, (bytes.as_ptr().addr(), bytes.to_vec())).is_none()
+    }
+
+    fn take_back(&mut self, name: u64) {
+        self.rules().lent.remove(&name);
+    }
+
     fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
         self.inner.open_joint(into)
     }
