@@ -72,15 +72,18 @@ macro_rules! basics {
             /// All predefined datatypes.
             pub const ALL: &'static [Basic] = &[$(Basic::$variant,)*];
 
-            const fn facts(self) -> Facts {
-                match self {
-                    $(Basic::$variant => Facts {
-                        name: $name,
-                        class: Class::$class,
-                        size: $size,
-                        alignment: $alignment,
-                    },)*
-                }
+            /// A row for each. A `match` in its place is a copy out of a table of jumps: 25
+            /// instructions, four times in an allreduce.
+            const FACTS: &'static [Facts] = &[$(Facts {
+                name: $name,
+                class: Class::$class,
+                size: $size,
+                alignment: $alignment,
+            },)*];
+
+            #[inline]
+            const fn facts(self) -> &'static Facts {
+                &Basic::FACTS[self as usize]
             }
         }
     };
@@ -175,11 +178,13 @@ impl Basic {
     }
 
     /// What an element is.
+    #[inline]
     pub const fn class(self) -> Class {
         self.facts().class
     }
 
     /// Bytes of data: what MPI_Type_size answers. A pair has its padding besides.
+    #[inline]
     pub const fn size(self) -> u32 {
         self.facts().size
     }

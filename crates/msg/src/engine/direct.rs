@@ -21,6 +21,32 @@ const FIRST_POLLS: u32 = 16;
 /// Polls of the expected message's place between two polls of everything.
 const EXPECTING_POLLS: u32 = 4;
 
+/// Whether a receive that does not wait looks for its message first.
+///
+/// A look that finds nothing is not free: it takes the line of the next message away from the core
+/// that is about to write it. Between far cores an exchange of 2 x 8 B by requests took 580 ns with
+/// looks and 504 without, one of 2 x 1 KiB 1.27 us and 1.12. So after each look in vain some are
+/// left out, twice as many each time, up to 63; where messages are there first, all are made.
+#[derive(Debug, Default)]
+pub(super) struct EarlyLooks {
+    left_out: u8,
+    next: u8,
+}
+
+impl EarlyLooks {
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        self.next = self.next.saturating_sub(1);
+        self.next == 0
+    }
+
+    #[inline]
+    fn note(&mut self, found: bool) {
+        self.left_out = if found { 0 } else { (2 * self.left_out + 1).min(63) };
+        self.next = self.left_out + 1;
+    }
+}
+
 impl<P: Port> Engine<P> {
     /// Sends a message and returns when `bytes` may be used again; in synchronous mode, when it
     /// has matched.
@@ -109,10 +135,12 @@ impl<P: Port> Engine<P> {
         context: u32,
         tag: i32,
     ) -> Option<u64> {
-        self.recv_within(into, source, (context, tag), FIRST_POLLS)
+        let is_free = self.expects_nothing_else(source, tag);
+        is_free.then(|| self.take_expected(source, match_bits(context, tag), into, FIRST_POLLS))?
     }
 
-    /// [`Engine::recv_at_once`] for a call that does not wait: a single poll.
+    /// [`Engine::recv_at_once`] for a call that does not wait: a single poll, or none where polls
+    /// have found nothing lately.
     #[inline]
     pub fn recv_if_there(
         &mut self,
@@ -121,27 +149,25 @@ impl<P: Port> Engine<P> {
         context: u32,
         tag: i32,
     ) -> Option<u64> {
-        self.recv_within(into, source, (context, tag), 1)
+        if !self.early_looks.is_due() || !self.expects_nothing_else(source, tag) {
+            return None;
+        }
+        let taken = self.take_expected(source, match_bits(context, tag), into, 1);
+        self.early_looks.note(taken.is_some());
+        taken
     }
 
+    /// Whether nothing is open that a message of this source might be for, or that has to be looked
+    /// after first.
     #[inline(always)]
-    fn recv_within(
-        &mut self,
-        into: &mut [u8],
-        source: Rank,
-        (context, tag): (u32, i32),
-        polls: u32,
-    ) -> Option<u64> {
-        let free = self.unexpected.is_empty()
+    fn expects_nothing_else(&self, source: Rank, tag: i32) -> bool {
+        self.unexpected.is_empty()
             && self.posted.is_empty()
             && self.outbox.is_empty()
             && self.first_failure.is_none()
             && !self.port.is_forked()
-            && tag >= 0;
-        if !free || self.sources.get(source as usize)?.assembling.is_some() {
-            return None;
-        }
-        self.take_expected(source, match_bits(context, tag), into, polls)
+            && tag >= 0
+            && self.sources.get(source as usize).is_some_and(|it| it.assembling.is_none())
     }
 
     /// Receives a message of one packet that is here now, if nothing older precedes it. `None`:

@@ -56,6 +56,7 @@ use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
 use crate::ways::{LongMessages, Ways};
 
 pub use cancel::CancelOutcome;
+use direct::EarlyLooks;
 pub use threads::Wanted;
 use wait::Reports;
 pub use wait::{Blocked, MEMORY_SLEEP, Pace};
@@ -100,6 +101,7 @@ pub struct Engine<P: Port> {
     /// A receive was posted or a probe began since the last relief: it may need a source whose mark
     /// was known before.
     needs_more: bool,
+    early_looks: EarlyLooks,
     /// Times in a row without anything to do.
     idle_rounds: u32,
     /// Times with something to do.
@@ -192,6 +194,7 @@ impl<P: Port> Engine<P> {
             joint: None,
             late_join: None,
             needs_more: false,
+            early_looks: EarlyLooks::default(),
             idle_rounds: 0,
             turns: 0,
             news: 0,

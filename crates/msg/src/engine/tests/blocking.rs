@@ -323,3 +323,35 @@ fn what_a_thread_wants_may_come_with_progress() {
     a.send(&[1], to(1, 0), SendMode::Standard).unwrap();
     assert!(b.advance() && b.may_have_come(&wanted, turns));
 }
+
+#[test]
+fn early_looks_are_left_out_where_they_find_nothing() {
+    let (mut a, mut b) = pair();
+    let mut into = [0];
+    let mut look = |b: &mut Engine<Unruly>| b.recv_if_there(&mut into, 0, 1, 5);
+    // Looks in vain, and what is left out after each.
+    let mut left_out = Vec::new();
+    for _ in 0..8 {
+        assert_eq!(look(&mut b), None);
+        a.send(&[1], to(1, 5), SendMode::Standard).unwrap();
+        let mut looks = 0;
+        while look(&mut b).is_none() {
+            looks += 1;
+            assert!(looks < 100, "a message that is there is found in the end");
+        }
+        left_out.push(looks);
+    }
+    assert_eq!(left_out, [1; 8], "after one in vain");
+
+    for expected in [1, 3, 7, 15, 31, 63, 63] {
+        assert_eq!(look(&mut b), None);
+        for _ in 0..expected {
+            assert_eq!(look(&mut b), None);
+        }
+    }
+    // The next one is made, and then all of them while messages are there first.
+    for _ in 0..3 {
+        a.send(&[1], to(1, 5), SendMode::Standard).unwrap();
+        assert_eq!(look(&mut b), Some(1));
+    }
+}
