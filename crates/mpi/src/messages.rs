@@ -118,14 +118,15 @@ impl Outgoing {
     #[inline(always)]
     pub(crate) fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
-        if let Some(data) = self.area.scattered(self.area.len()) {
-            let started = comm.inner.engine().borrow_mut().start_send_scattered(data, to, mode);
-            let id = started.map_err(|error| comm.inner.explained(error))?;
-            return Ok(State::Message { id, is_receive: false, staged: None });
-        }
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_send(self.area.len()), None),
             None => {
+                if let Some(data) = self.area.scattered(self.area.len()) {
+                    let mut engine = comm.inner.engine().borrow_mut();
+                    let started = engine.start_send_scattered(data, to, mode);
+                    let id = started.map_err(|error| comm.inner.explained(error))?;
+                    return Ok(State::Message { id, is_receive: false, staged: None });
+                }
                 let mut bytes = self.area.data().into_owned().into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
                 (start.to_send(bytes.len()), Some(Box::new(Staged { bytes, into: None })))

@@ -359,7 +359,7 @@ impl<D: Dialect> Mpi<D> {
     /// request, which is made when it is first needed.
     pub(crate) fn add_complete(&self, into: &HandleAt<D>) -> Result<(), Failure> {
         let mut handle = self.state.complete.get();
-        if !self.state.requests.has(handle) {
+        if handle == Handle::REQUEST_NULL {
             let request = Request::in_state(State::Done(Status::EMPTY));
             let shared = Rc::new(Request { is_shared: true, ..request });
             handle = self.state.requests.add(Entry::Request(shared))?;

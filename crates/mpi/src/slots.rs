@@ -89,11 +89,6 @@ impl<V: Clone> Slots<V> {
         self.with(handle, V::clone)
     }
 
-    /// Whether a handle names an object.
-    pub(crate) fn has(&self, handle: Handle) -> bool {
-        self.with(handle, |_| ()).is_some()
-    }
-
     /// What `act` finds of the object of a handle.
     #[inline]
     pub(crate) fn with<R>(&self, handle: Handle, act: impl FnOnce(&V) -> R) -> Option<R> {
