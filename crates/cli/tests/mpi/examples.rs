@@ -1,9 +1,10 @@
 //! The examples of `examples/mpi`, for real and in virtual time.
 
 use std::fs;
+use std::process::Command;
 
 use crate::support::{
-    assert_success, compile, has_libfabric, hikyaku, on_hosts, root, scratch, stdout,
+    HIKYAKU, assert_success, compile, has_libfabric, hikyaku, on_hosts, root, scratch, stdout,
 };
 
 /// Every number of ranks gives the answer of one rank to the last bit; so does a simulated machine.
@@ -21,6 +22,28 @@ fn heat_is_the_serial_answer_bit_by_bit() {
         let line = said.lines().next().unwrap();
         assert!(line.ends_with("after 200 steps, the serial answer bit by bit"), "{line}");
         assert_eq!(line, stdout(&real[0]).lines().next().unwrap());
+    }
+    fs::remove_dir_all(scratch).unwrap();
+}
+
+/// A line for each operation and size, with a time.
+#[test]
+fn times_tells_the_median_of_each_operation() {
+    let scratch = scratch("times");
+    let program = compile(&root().join("examples/mpi/times.c"), &scratch);
+    let jobs: [&[&str]; 2] = [&["run", "-n", "3"], &["simulate", "-m", "cenju4", "-n", "2"]];
+    for words in jobs {
+        let mut command = Command::new(HIKYAKU);
+        let output =
+            command.args(words).arg("--").arg(&program).args(["3", "0.1"]).output().unwrap();
+        assert_success(&output, "times");
+        let said = stdout(&output);
+        assert_eq!(said.lines().count(), 17, "{said}");
+        for line in said.lines() {
+            let time =
+                line.strip_suffix(" us").and_then(|line| line.split_whitespace().next_back());
+            assert!(time.is_some_and(|time| time.parse::<f64>().unwrap() > 0.0), "{line}");
+        }
     }
     fs::remove_dir_all(scratch).unwrap();
 }

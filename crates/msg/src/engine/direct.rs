@@ -25,25 +25,27 @@ const EXPECTING_POLLS: u32 = 4;
 ///
 /// A look that finds nothing is not free: it takes the line of the next message away from the core
 /// that is about to write it. Between far cores an exchange of 2 x 8 B by requests took 580 ns with
-/// looks and 504 without, one of 2 x 1 KiB 1.27 us and 1.12. So after each look in vain some are
-/// left out, twice as many each time, up to 63; where messages are there first, all are made.
+/// looks and 504 without, one of 2 x 1 KiB 1.27 us and 1.12; but a window of 64 messages that are
+/// mostly there first 31 ns a message with looks, 57 without. So after eight looks in vain, and
+/// after each one from then on until one finds something, 63 are left out.
 #[derive(Debug, Default)]
 pub(super) struct EarlyLooks {
+    in_vain: u8,
     left_out: u8,
-    next: u8,
 }
 
 impl EarlyLooks {
     #[inline]
     fn is_due(&mut self) -> bool {
-        self.next = self.next.saturating_sub(1);
-        self.next == 0
+        let left = self.left_out.checked_sub(1);
+        self.left_out = left.unwrap_or(0);
+        left.is_none()
     }
 
     #[inline]
     fn note(&mut self, found: bool) {
-        self.left_out = if found { 0 } else { (2 * self.left_out + 1).min(63) };
-        self.next = self.left_out + 1;
+        self.in_vain = if found { 0 } else { (self.in_vain + 1).min(8) };
+        self.left_out = if self.in_vain == 8 { 63 } else { 0 };
     }
 }
 
