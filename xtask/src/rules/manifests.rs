@@ -61,7 +61,7 @@ fn check_examples(tree: &Tree, member: &WorkspaceMember, manifest: &str) -> Opti
             format!("take `doctest = false` out of {}/Cargo.toml, or write ```text", member.folder),
         )),
         (None, true) => Some(Violation::new(
-            &format!("{}/Cargo.toml", member.folder),
+            format!("{}/Cargo.toml", member.folder),
             1,
             "cargo looks for examples in comments, and there is none",
             "add `[lib]` with `doctest = false`",
