@@ -25,8 +25,8 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit loom python programs mpich-suite soak mutants bench lint fmt tidy clippy \
-	doc deny advisories clean
+.PHONY: help demo test test-all unit built first second third documented loom python pytest programs \
+	mpich-suite soak mutants bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,8 +47,15 @@ demo: ## solve the heat equation on 4 ranks in Rust, C and Python, write out/hea
 	@$(DEMO)/bin/pip install --quiet --disable-pip-version-check mpi4py numpy
 	$(RELEASE)/hikyaku run -n $(RANKS) -- $(DEMO)/bin/python examples/mpi/heat.py
 
-# Everything that a change can break: what is random or exhaustive is short here.
-test: unit python ## run every test in short: unit, conformance, kill, soak, tidy, Python (12 minutes)
+# Everything that a change can break: what is random or exhaustive is short here. All is built first.
+# Then tests run side by side, as most of them wait: for a message, for a death, for their turn in
+# virtual time. The first targets share the programs of tests. What a target says comes when it ends.
+BESIDE = export SHARED_TESTS=$$(mktemp -d); \
+	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(1); \
+	code=$$?; rm -r "$$SHARED_TESTS"; exit $$code
+test: built ## run every test in short: unit, conformance, kill, soak, tidy, Python (12 minutes)
+	scripts/python.sh $(TARGET)/python
+	+@$(call BESIDE,first second pytest third documented)
 
 # Random programs of the long test: half for real, half in virtual time on every machine.
 PROGRAMS := 2000
@@ -69,16 +76,26 @@ test-all: loom ## run what is exhaustive, random or long: loom, explorer, tortur
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200
-LIMITED = --config "target.'cfg(unix)'.runner=['timeout', '--foreground', '$(LIMIT)']"
+LIMITED = --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/share.sh', '$(LIMIT)']"
 
 programs: ## run COUNT fresh random programs, and jobs with faults (default: 2,000)
 	@scripts/setup.sh rust cc
 	HIKYAKU_PROGRAMS=$(COUNT) HIKYAKU_PROGRAMS_SEED=$$(od -An -N6 -tu8 /dev/urandom | tr -d ' ') \
 		cargo test --locked -p hikyaku-jobs --no-fail-fast --test programs --test faults
 
-unit:
+unit: built
+	+@$(call BESIDE,first second third documented)
+
+built:
 	@scripts/setup.sh rust cc c++ python3 cmake pkg-config
-	cargo $(LIMITED) test --locked --workspace --no-fail-fast
+	cargo test --locked --workspace --no-run
+
+# No test is to find in its environment how this make was called.
+first second third:
+	env -u MAKEFLAGS cargo $(LIMITED) test --locked --workspace --no-fail-fast --tests
+
+documented:
+	env -u MAKEFLAGS cargo test --locked --workspace --no-fail-fast --doc
 
 # Another cfg for every crate: a target folder of its own keeps the others' builds. Models are
 # explored optimised, which is the difference between seconds and minutes.
@@ -91,7 +108,10 @@ loom: ## check the loom models of the rings and queues
 python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
 	scripts/python.sh $(TARGET)/python
-	timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
+	@$(MAKE) --no-print-directory pytest
+
+pytest:
+	env -u MAKEFLAGS timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
 
 # Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, half an
 # hour each.

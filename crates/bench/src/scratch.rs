@@ -17,6 +17,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
+/// So many names in a row may be taken.
+const MOST_LEFT_OVER: usize = 1_000;
+
 /// The directories that exist at this moment.
 static LIVING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -47,13 +50,19 @@ fn remove(path: &Path) {
 pub(crate) struct ScratchFolder(PathBuf);
 
 impl ScratchFolder {
-    /// Makes a new directory under the system's one for temporary files.
+    /// Makes a new directory under the system's one for temporary files. A process that was killed
+    /// has left its own, and may have had the number that this one has.
     pub(crate) fn new() -> io::Result<ScratchFolder> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("hikyaku-bench-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        DirBuilder::new().mode(0o700).create(&path)?;
+        let mut attempts = (0..MOST_LEFT_OVER).map(|_| {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("hikyaku-bench-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            DirBuilder::new().mode(0o700).create(&path).map(|()| path)
+        });
+        let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+        let made = attempts.find(|made| !made.as_ref().is_err_and(is_taken));
+        let path = made.unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
         living().push(path.clone());
         Ok(ScratchFolder(path))
     }
@@ -87,6 +96,19 @@ mod tests {
         assert!(living().contains(&path));
         drop(scratch);
         assert!(!path.exists() && !living().contains(&path));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_in_nobodys_way() {
+        let first = ScratchFolder::new().unwrap();
+        let (stem, number) = first.path().to_str().unwrap().rsplit_once('-').unwrap();
+        let number: u32 = number.parse().unwrap();
+        let left: Vec<String> = (1..20).map(|next| format!("{stem}-{}", number + next)).collect();
+        // Where another test was quicker it has what it wants.
+        let left: Vec<_> = left.iter().filter(|path| fs::create_dir(path).is_ok()).collect();
+        let second = ScratchFolder::new().unwrap();
+        assert_ne!(first.path(), second.path());
+        left.iter().for_each(|path| fs::remove_dir(path).unwrap());
     }
 
     #[test]

@@ -11,9 +11,9 @@ use hikyaku_jobs::own;
 
 const MESH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mesh.mtx");
 
-/// A directory of its own for each test.
+/// A directory of its own for each test. Those of all packages lie in one folder.
 fn directory(name: &str) -> PathBuf {
-    own::directory(env!("CARGO_TARGET_TMPDIR"), name)
+    own::directory(env!("CARGO_TARGET_TMPDIR"), &format!("cg-{name}"))
 }
 
 fn text(path: &Path) -> &str {

@@ -12,9 +12,9 @@ use std::process::{Command, Output};
 use heat::field::Field;
 use heat::files::{PNG_MAGIC, decode_npy, encode_npy};
 
-/// A directory of its own for each test.
+/// A directory of its own for each test. Those of all packages lie in one folder.
 fn directory(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("heat-{name}"));
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).unwrap();
     path

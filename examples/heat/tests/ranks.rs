@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use heat::files::{PNG_MAGIC, decode_npy};
 use hikyaku_jobs::own;
 
-/// A directory of its own for each test.
+/// A directory of its own for each test. Those of all packages lie in one folder.
 fn directory(name: &str) -> PathBuf {
-    own::directory(env!("CARGO_TARGET_TMPDIR"), name)
+    own::directory(env!("CARGO_TARGET_TMPDIR"), &format!("heat-{name}"))
 }
 
 fn text(path: &Path) -> &str {

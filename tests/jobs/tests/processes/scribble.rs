@@ -16,7 +16,7 @@ use rustix::fs::{SeekFrom, seek};
 use super::{RANK, job};
 
 /// How many jobs, at length and in short.
-const RUNS: [u64; 2] = [300, 8];
+const RUNS: [u64; 2] = [300, 4];
 
 /// Jobs at a time: most of them wait for their time to be up.
 const AT_A_TIME: usize = 4;

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Runs a program of tests for cargo, whose `runner` it is: `scripts/share.sh SECONDS PROGRAM WORDS...`.
+# What takes longer is ended and has failed.
+#
+# Several cargos side by side share the programs by a folder, $SHARED_TESTS: each program runs in the
+# cargo that comes to it first, and in none of the others.
+set -eu
+
+limit=$1
+shift
+[ -z "${SHARED_TESTS:-}" ] || mkdir "$SHARED_TESTS/$(basename "$1")" 2>/dev/null || exit 0
+exec timeout --foreground "$limit" "$@"
