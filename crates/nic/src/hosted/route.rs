@@ -125,3 +125,71 @@ impl<H: Host> HostedPort<H> {
         odd.map_or(Ok(()), |_| Err(TableError::Unsettled { ring, source_rank: last }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Command, DeathCause, Event, Landing};
+    use crate::loopback::{LoopbackConfig, LoopbackPort, open};
+
+    /// Four ranks with a ring each.
+    fn job() -> Vec<LoopbackPort> {
+        open(&LoopbackConfig::for_ranks(4)).unwrap()
+    }
+
+    /// `rank` begins or ends a post to rank 0.
+    fn step(ports: &[LoopbackPort], rank: Rank) {
+        let line = ports[rank as usize].host().segment(0).sender(rank);
+        line.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    const UNSETTLED: TableError = TableError::Unsettled { ring: 1, source_rank: 1 };
+
+    #[test]
+    fn ip_13_a_ring_waits_for_the_post_of_its_last_source() {
+        let mut ports = job();
+        step(&ports, 1);
+        ports[0].route(1, None).unwrap();
+        ports[0].route(2, None).unwrap();
+        for _ in 0..3 {
+            assert_eq!(ports[0].route(2, Some(1)), Err(UNSETTLED));
+            assert_eq!(ports[0].route_of(2), None, "nothing has changed");
+        }
+        // The next post has begun: it has seen the new entry.
+        step(&ports, 1);
+        step(&ports, 1);
+        assert_eq!(ports[0].route(2, Some(1)), Ok(()));
+    }
+
+    #[test]
+    fn ip_13_a_source_gets_its_own_ring_back_at_once() {
+        let mut ports = job();
+        step(&ports, 1);
+        ports[0].route(1, None).unwrap();
+        assert_eq!(ports[0].route(2, Some(1)), Err(UNSETTLED));
+        assert_eq!(ports[0].route(1, Some(1)), Ok(()));
+        ports[0].route(1, None).unwrap();
+        assert_eq!(ports[0].route(2, Some(1)), Err(UNSETTLED), "it may be the same post still");
+    }
+
+    #[test]
+    fn ip_13_what_the_dead_left_in_a_ring_is_freed_for_its_next_source() {
+        let mut ports = job();
+        step(&ports, 1);
+        let ring = ports[1].host().segment(0).ring(1);
+        ring.claim(100, 100, &mut ring.head()).unwrap();
+        ports[0].route(1, None).unwrap();
+        assert_eq!(ports[0].route(2, Some(1)), Err(UNSETTLED));
+        assert!(ports[0].host().fail(1, DeathCause::Signal(9)));
+        assert_eq!(ports[0].route(2, Some(1)), Ok(()));
+        ports[2].post(&Command::send(0, 0, 7, &[5; 100])).unwrap();
+        let mut headers = Vec::new();
+        while let Some(event) = ports[0].poll() {
+            let Event::Landed(landed) = event else { continue };
+            headers.push(landed.header);
+            let Landing::Ring(slice) = landed.data else { panic!("it needs a ring") };
+            assert_eq!((slice.ring(), ports[0].read_out(slice, &mut [0; 100])), (1, 100));
+        }
+        assert_eq!((headers, ports[0].ring(1).unwrap().head), (vec![7], 256));
+    }
+}
