@@ -24,7 +24,7 @@ pub enum LandingError {
     /// All private rings are other sources'.
     #[error(
         "each of the {rings} private landing rings of this rank is another source's: put one back \
-         on a shared ring first, or start with `hikyaku run --rings N` for fewer shared rings"
+         on a shared ring first"
     )]
     NoneLeft {
         /// How many private rings there are.

@@ -502,7 +502,8 @@ impl MemoryPlan {
         let sources = self.sources_here();
         let segments = here.flat_map(move |rank| {
             let start = self.segment_at(rank);
-            let rings = self.config.landing.as_ref().map_or(layout.first_rings, |plan| plan.rings(rank));
+            let rings =
+                self.config.landing.as_ref().map_or(layout.first_rings, |plan| plan.rings(rank));
             let rings_end = rings_at + rings as usize * layout.ring_bytes as usize;
             let parts = [(0, lines), (lines_end, rings_end - lines_end)];
             let rest = [(after, layout.area_at(0) - after)];

@@ -214,7 +214,9 @@ pub enum TableError {
     },
     /// The ring was private to another source, which is perhaps within a post to it still. Retry:
     /// a post takes microseconds, unless its process is stopped.
-    #[error("landing ring {ring} was source {source_rank}'s, which may be landing in it: try again")]
+    #[error(
+        "landing ring {ring} was source {source_rank}'s, which may be landing in it: try again"
+    )]
     Unsettled {
         /// The ring asked for.
         ring: RingId,

@@ -1,8 +1,8 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    Capabilities, ChainError, Command, CopyPort, Event, FullPolicy, Name, PeerState, PostError, Rank, RingId,
-    RingSlice, RingState, Short, TableError, Wait, Wake,
+    Capabilities, ChainError, Command, CopyPort, Event, FullPolicy, Name, PeerState, PostError,
+    Rank, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::time::Time;
 

@@ -23,9 +23,7 @@
 //! bytes.
 
 use super::{Host, HostedPort};
-use crate::fabric::{
-    FullPolicy, PeerState, Port, Rank, RingId, RingPort, RingState, TableError,
-};
+use crate::fabric::{FullPolicy, PeerState, Port, Rank, RingId, RingPort, RingState, TableError};
 use crate::sync::Ordering;
 
 impl<H: Host> RingPort for HostedPort<H> {

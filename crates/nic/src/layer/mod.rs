@@ -20,10 +20,10 @@ pub use tracer::{Recording, Sink, TraceEntry, TracedAction, Tracer};
 
 use crate::fabric::{
     Atomic, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId, Contribution,
-    FullPolicy, GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort,
-    Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort, QueueState,
-    Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort, RingState,
-    TableError,
+    FullPolicy, GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member,
+    MemoryPort, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
+    QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort,
+    RingState, TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
 
