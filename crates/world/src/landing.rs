@@ -13,8 +13,8 @@ use crate::world::World;
 /// one, they hold up the other. A source in a ring of its own waits for nobody else.
 ///
 /// Up to 16 ranks each source has a ring of its own, and there is no other. Beyond, or by
-/// `hikyaku run --rings N`, sources start in shared rings, and the rank has private ones to give: 16
-/// (with fewer ranks as many as ranks), which take memory when they are given.
+/// `hikyaku run --rings N`, sources start in shared rings, and the rank has private ones to give:
+/// 16, or with fewer ranks as many, which take memory when they are given.
 ///
 /// The receiver alone decides, at any time, with messages in flight: a change holds from a source's
 /// next message on. What has landed stays where it is, nothing is lost, and no message overtakes
