@@ -134,6 +134,19 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "where-ranks-run")]
     plan: Option<PathBuf>,
 
+    /// Start with so many landing rings a rank [default: 16, or with fewer ranks as many]
+    ///
+    /// Messages of rank s land in ring s % N of their receiver. With as many rings as ranks each
+    /// has its own there; with fewer they share, and the receiving program can give private rings
+    /// to some (World::landing).
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with_all = ["where-ranks-run", "plan"]
+    )]
+    rings: Option<u32>,
+
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
     faults: Option<u64>,
@@ -312,6 +325,7 @@ fn launch(arguments: RunArguments) -> Result<Launch, RunError> {
             Some(Stores::PastCaches) => Some(LongStores::PastCaches),
         },
         full: arguments.full.map(FullPolicy::from).unwrap_or_default(),
+        rings: arguments.rings,
         hosts,
         ..Launch::new(ranks, program)
     };

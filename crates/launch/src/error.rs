@@ -36,6 +36,14 @@ pub enum LaunchError {
     /// Nodes of zero ranks were asked for.
     #[error("a node needs at least one rank")]
     EmptyNodes,
+    /// No such number of landing rings to start in.
+    #[error("ranks of a job of {ranks} cannot start in {rings} landing rings: 1 to {ranks}")]
+    Rings {
+        /// How many ranks the job has.
+        ranks: u32,
+        /// How many rings were asked for.
+        rings: u32,
+    },
     /// The landing rings are planned for another number of ranks.
     #[error(
         "the plan is for {planned} ranks and the job has {ranks}: plan from a trace of as many"
@@ -118,6 +126,7 @@ impl LaunchError {
             | LaunchError::TooManyVirtual { .. }
             | LaunchError::EmptyNodes
             | LaunchError::Planned { .. }
+            | LaunchError::Rings { .. }
             | LaunchError::Places { .. }
             | LaunchError::Program { .. } => 2,
             LaunchError::Host { code, .. } => *code,

@@ -46,9 +46,12 @@ pub struct Launch {
     /// What happens to a message that finds no room in its receiver's rings. Jobs on several hosts
     /// stall.
     pub full: FullPolicy,
-    /// Which sources have a landing ring of their own at which rank. `None`: up to 16 ranks all
-    /// have. For jobs of one machine.
+    /// Which sources have a landing ring of their own at which rank. `None`: as `rings` says. For
+    /// jobs of one machine.
     pub plan: Option<LandingPlan>,
+    /// How many landing rings sources start in at each rank, 1 to the number of ranks: source `s`
+    /// in ring `s % rings`. `None`: 16, or with fewer ranks as many. For jobs of one machine.
+    pub rings: Option<u32>,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
     /// Where the ranks run. `None`: on this machine.
@@ -88,6 +91,7 @@ impl Launch {
             long_stores: None,
             full: FullPolicy::Stall,
             plan: None,
+            rings: None,
             variables: Vec::new(),
             hosts: None,
         }
@@ -118,9 +122,10 @@ impl Launch {
     /// The sizes of a job with its landing rings: as planned, and what they do when they are full.
     pub(crate) fn landing(&self, config: JobConfig) -> JobConfig {
         let config = config.when_full(self.full);
-        match &self.plan {
-            Some(plan) => config.planned(plan.clone()),
-            None => config,
+        match (&self.plan, self.rings) {
+            (Some(plan), _) => config.planned(plan.clone()),
+            (None, Some(rings)) => config.starting_in(rings),
+            (None, None) => config,
         }
     }
 
@@ -135,6 +140,11 @@ impl Launch {
             && planned != self.ranks
         {
             return Err(LaunchError::Planned { ranks: self.ranks, planned });
+        }
+        if let Some(rings) = self.rings
+            && !(1..=self.ranks).contains(&rings)
+        {
+            return Err(LaunchError::Rings { ranks: self.ranks, rings });
         }
         if let Some(hosts) = &self.hosts {
             let places = hosts.places.iter().map(|(_, count)| u64::from(*count)).sum();

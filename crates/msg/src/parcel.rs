@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use hikyaku_nic::fabric::{Inline, Landing, Port, RingSlice};
+use hikyaku_nic::fabric::{Inline, Landing, Port, RingId, RingSlice};
 
 /// One part of a message.
 #[derive(Debug)]
@@ -92,9 +92,12 @@ impl MessagePart {
         }
     }
 
-    /// Moves ring bytes to ordinary memory. Returns their number.
-    fn evacuate<P: Port>(&mut self, port: &mut P) -> usize {
+    /// Moves ring bytes to ordinary memory: of one ring, or of any. Returns their number.
+    fn evacuate<P: Port>(&mut self, from: Option<RingId>, port: &mut P) -> usize {
         let MessagePart::Ring(slice) = self else { return 0 };
+        if from.is_some_and(|ring| ring != slice.ring()) {
+            return 0;
+        }
         let mut bytes = vec![0; slice.len()].into_boxed_slice();
         port.copy_out(slice, 0, &mut bytes);
         let length = bytes.len();
@@ -162,9 +165,9 @@ impl MessageParts {
         }
     }
 
-    /// Moves all ring bytes to ordinary memory. Returns their number.
-    pub(crate) fn evacuate<P: Port>(&mut self, port: &mut P) -> u64 {
+    /// Moves ring bytes to ordinary memory: of one ring, or of any. Returns their number.
+    pub(crate) fn evacuate<P: Port>(&mut self, from: Option<RingId>, port: &mut P) -> u64 {
         let parts = self.first.iter_mut().chain(&mut self.rest);
-        parts.map(|part| part.evacuate(port) as u64).sum()
+        parts.map(|part| part.evacuate(from, port) as u64).sum()
     }
 }

@@ -67,6 +67,7 @@ pub(crate) fn tight(ranks: u32) -> (SegmentLayout, EngineConfig) {
     let layout = SegmentLayout {
         status_slots: 16,
         rings: ranks,
+        first_rings: ranks,
         ring_bytes: 1024,
         packet_bytes: 128,
         credit: 4,

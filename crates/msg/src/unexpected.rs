@@ -6,7 +6,7 @@
 //! the earliest of all sources (IP-09).
 
 use hikyaku_nic::by_rank::ByRank;
-use hikyaku_nic::fabric::{Port, Rank, Unmatched};
+use hikyaku_nic::fabric::{Port, Rank, RingId, Unmatched};
 
 use crate::config::of_each_rank;
 use crate::envelope::{Selector, any_tag_key};
@@ -185,6 +185,24 @@ impl UnexpectedMessages {
         taken
     }
 
+    /// Moves what a source's messages have in one ring to ordinary memory. Returns the number of
+    /// bytes.
+    pub(crate) fn evacuate_from<P: Port>(
+        &mut self,
+        source: Rank,
+        ring: RingId,
+        port: &mut P,
+    ) -> u64 {
+        let Some(queue) = self.by_source.get_mut(source as usize) else { return 0 };
+        let before = queue.evacuated_to;
+        let news = queue.line.iter_mut_back().take_while(|entry| entry.order >= before);
+        let moved = news.map(|entry| match &mut entry.body {
+            EntryBody::Eager { parts, .. } => parts.evacuate(Some(ring), port),
+            EntryBody::Announced(_) => 0,
+        });
+        moved.sum()
+    }
+
     /// Moves the ring bytes of one source's messages to ordinary memory. Returns their number.
     /// Skips messages that are there already.
     pub(crate) fn evacuate<P: Port>(&mut self, source: Rank, port: &mut P) -> u64 {
@@ -195,7 +213,7 @@ impl UnexpectedMessages {
         let news = queue.line.iter_mut_back().take_while(|entry| entry.order >= before);
         for entry in news {
             if let EntryBody::Eager { parts, .. } = &mut entry.body {
-                moved += parts.evacuate(port);
+                moved += parts.evacuate(None, port);
             }
             if entry.is_complete() {
                 self.evacuated.messages += 1;

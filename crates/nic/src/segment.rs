@@ -63,9 +63,12 @@ pub struct SegmentLayout {
     pub status_slots: u32,
     /// What a status ring does when full.
     pub status_policy: FullPolicy,
-    /// Landing rings. With at least as many as ranks each source has a private one; with fewer,
-    /// source `s` shares ring `s % rings`.
+    /// Landing rings.
     pub rings: u32,
+    /// The rings in which sources land at first, source `s` in ring `s % first_rings`. With as many
+    /// as ranks each source has a private one; with fewer they are shared. Rings beyond them are
+    /// private, and nobody's until the rank gives them to a source.
+    pub first_rings: u32,
     /// Bytes of each landing ring; a power of two.
     pub ring_bytes: u32,
     /// What landing rings do when full.
@@ -107,6 +110,10 @@ const PACKET_BYTES: u32 = 8 << 10;
 
 /// The ring of planned segments that sources without one of their own share.
 const SHARED_RING: RingId = 0;
+
+/// Most private rings that a rank with shared ones has to give, unless a plan says otherwise. They
+/// take addresses; memory only when they are given.
+const SPARE_RINGS: u32 = 16;
 
 /// More ranks have shorter landing rings.
 const MANY_RANKS: u32 = 256;
@@ -156,8 +163,9 @@ impl SegmentLayout {
     /// The default sizes for a job of `ranks`.
     ///
     /// Private rings while they are few; from 17 ranks on, 16 shared ones, so that memory grows
-    /// with the ranks and not with their square (paper 000 §4: infrequent partners share). Beyond
-    /// 256 ranks rings are shorter, down to two packets: all are committed before the job starts.
+    /// with the ranks and not with their square (paper 000 §4: infrequent partners share), and
+    /// private ones to give. Beyond 256 ranks rings are shorter, down to two packets: the shared
+    /// ones are committed before the job starts.
     ///
     /// A status ring is no longer than needed: one of 16 KiB stays in the first-level cache beside
     /// the program's own data. At 1,024 slots the port moved 6.6 M messages/s between far cores
@@ -172,7 +180,8 @@ impl SegmentLayout {
             status_rings: rings,
             status_slots: status_slots(ranks.div_ceil(rings), rings),
             status_policy: FullPolicy::Stall,
-            rings,
+            rings: rings + spare_rings(rings, ranks),
+            first_rings: rings,
             ring_bytes: (per_ring / many).clamp(2 * PACKET_BYTES, 256 << 10),
             ring_policy: FullPolicy::Stall,
             packet_bytes: PACKET_BYTES,
@@ -192,6 +201,15 @@ impl SegmentLayout {
         self.posters = self.posters.min(here.saturating_add(1));
         let slots = status_slots(self.status_senders(), self.status_rings);
         self.status_slots = self.status_slots.min(slots);
+        self
+    }
+
+    /// The same with sources that land at first in so many rings: each in one of its own with as
+    /// many as ranks, in shared ones with fewer.
+    #[must_use]
+    pub fn starting_in(mut self, rings: u32) -> SegmentLayout {
+        self.rings = rings.saturating_add(spare_rings(rings, self.ranks));
+        self.first_rings = rings;
         self
     }
 
@@ -222,6 +240,9 @@ impl SegmentLayout {
         }
         if self.rings == 0 {
             return fail("rings", self.rings, "at least 1".into());
+        }
+        if self.first_rings == 0 || self.first_rings > self.rings {
+            return fail("first_rings", self.first_rings, format!("1 to {}", self.rings));
         }
         if !self.ring_bytes.is_power_of_two() || u64::from(self.ring_bytes) < GRANULE {
             return fail(
@@ -283,9 +304,14 @@ impl SegmentLayout {
         (at.payload, at.awaited)
     }
 
-    /// Whether each source has a ring of its own, unless a plan says otherwise.
-    pub fn private_rings(&self) -> bool {
-        self.rings >= self.ranks
+    /// How many rings are shared: the first ones. In the others one source lands at a time.
+    pub fn shared_rings(&self) -> u32 {
+        if self.first_rings < self.ranks { self.first_rings } else { 0 }
+    }
+
+    /// Where the bytes of a landing ring start in a segment.
+    pub fn ring_at(&self, ring: RingId) -> usize {
+        Offsets::of(self).payload + ring as usize * self.ring_bytes as usize
     }
 
     /// Where a channel's multicast area starts in a segment, bytes. The areas are its last part and
@@ -298,6 +324,11 @@ impl SegmentLayout {
     pub fn segment_bytes(&self) -> usize {
         self.area_at(self.groups.channels).next_multiple_of(64 << 10)
     }
+}
+
+/// Private rings to give beside those in which so many sources land at first.
+fn spare_rings(first: u32, ranks: u32) -> u32 {
+    if first < ranks { ranks.min(SPARE_RINGS) } else { 0 }
 }
 
 /// Slots of each of so many status rings, to which so many post.
@@ -486,7 +517,7 @@ impl<'m> Segment<'m> {
     pub fn set_up_for(&self, sources: impl IntoIterator<Item = Rank>) {
         let layout = self.layout;
         for ring in 0..layout.rings {
-            self.ring_control(ring).set_up(!layout.private_rings(), layout.ring_policy);
+            self.ring_control(ring).set_up(ring < layout.shared_rings(), layout.ring_policy);
         }
         sources.into_iter().for_each(|source| self.set_up_source(source));
     }
@@ -502,20 +533,18 @@ impl<'m> Segment<'m> {
 
     /// The ring of a source at first, unless rings are planned.
     pub fn first_ring(&self, source: Rank) -> RingId {
-        source % self.layout.rings
+        source % self.layout.first_rings
     }
 
-    /// Directs sources to rings as planned, after [`Segment::set_up`]: the `private` ones to a ring
-    /// of their own each, from ring 1 on, all others to ring 0.
+    /// Directs sources to rings as planned, after [`Segment::set_up`] of a layout with one ring at
+    /// first: the `private` ones to a ring of their own each, from ring 1 on; all others land in
+    /// ring 0.
     ///
     /// # Panics
     /// The layout has no ring for each of them, or no rank of such a number.
     pub fn plan_rings(&self, private: &[Rank]) {
         let layout = self.layout;
-        for ring in 0..layout.rings {
-            self.ring_control(ring).set_up(ring == SHARED_RING, layout.ring_policy);
-        }
-        (0..layout.ranks).for_each(|source| self.source(source).set_ring(Some(SHARED_RING)));
+        assert_eq!(layout.first_rings, SHARED_RING + 1);
         for (ring, source) in (SHARED_RING + 1..).zip(private) {
             assert!(ring < layout.rings);
             self.source(*source).set_ring(Some(ring));
@@ -707,7 +736,7 @@ mod tests {
         for (ranks, ring, kibibytes) in [
             (2, 256 << 10, 800),
             (16, 64 << 10, 1_300),
-            (256, 64 << 10, 1_300),
+            (256, 64 << 10, 1_310),
             (257, 32 << 10, 900),
             (1_024, 16 << 10, 960),
             (4_096, 16 << 10, 2_500),
@@ -715,9 +744,30 @@ mod tests {
             let layout = SegmentLayout::for_ranks(ranks);
             layout.check().unwrap();
             assert_eq!(layout.ring_bytes, ring, "{ranks}");
-            let committed = layout.area_at(0) >> 10;
+            let spare = layout.rings_at().1 - layout.ring_at(layout.first_rings);
+            let committed = (layout.area_at(0) - spare) >> 10;
             assert!(committed < kibibytes, "{ranks}: {committed} KiB");
         }
+    }
+
+    #[test]
+    fn sources_share_where_they_have_fewer_rings_than_they_are() {
+        // Ranks, rings at first; rings, shared ones.
+        for (ranks, first, expected) in [
+            (4, 4, (4, 0)),
+            (4, 1, (5, 1)),
+            (4, 3, (7, 3)),
+            (64, 16, (32, 16)),
+            (64, 64, (64, 0)),
+            (1, 1, (1, 0)),
+        ] {
+            let layout = SegmentLayout::for_ranks(ranks).starting_in(first);
+            layout.check().unwrap();
+            assert_eq!((layout.rings, layout.shared_rings()), expected, "{ranks}, {first}");
+            assert_eq!(layout.ring_bytes, SegmentLayout::for_ranks(ranks).ring_bytes);
+        }
+        assert_eq!(SegmentLayout::for_ranks(64), SegmentLayout::for_ranks(64).starting_in(16));
+        assert_eq!(SegmentLayout::for_ranks(9), SegmentLayout::for_ranks(9).starting_in(9));
     }
 
     #[test]
@@ -745,6 +795,8 @@ mod tests {
             (SegmentLayout { status_slots: 1000, ..good }, "status_slots"),
             (SegmentLayout { status_slots: 2, ..good }, "status_slots"),
             (SegmentLayout { rings: 0, ..good }, "rings"),
+            (SegmentLayout { first_rings: 0, ..good }, "first_rings"),
+            (SegmentLayout { first_rings: good.rings + 1, ..good }, "first_rings"),
             (SegmentLayout { ring_bytes: 100, ..good }, "ring_bytes"),
             (SegmentLayout { packet_bytes: 1 << 30, ..good }, "packet_bytes"),
             (SegmentLayout { credit: 0, ..good }, "credit"),

@@ -53,6 +53,7 @@ impl Memory {
             status_slots: 16,
             status_policy: FullPolicy::Stall,
             rings: 2,
+            first_rings: 2,
             ring_bytes: 512,
             ring_policy: FullPolicy::Stall,
             packet_bytes: 256,

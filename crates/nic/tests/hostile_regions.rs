@@ -67,6 +67,7 @@ impl WalledRegions {
             status_slots: 16,
             status_policy: FullPolicy::Stall,
             rings: 2,
+            first_rings: 2,
             ring_bytes: 512,
             ring_policy: FullPolicy::Refuse,
             packet_bytes: 256,

@@ -10,6 +10,7 @@ mod loom_doorbell;
 mod loom_joint;
 mod loom_lines;
 mod loom_queue;
+mod loom_route;
 mod loom_table;
 mod loom_threads;
 mod properties;

@@ -72,18 +72,20 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn new(rings: u32) -> Oracle {
+    /// Sources start in the first of the rings.
+    fn new(first: u32, rings: u32) -> Oracle {
         let layout = SegmentLayout {
             status_rings: rings,
             status_slots: 32,
             rings,
+            first_rings: first,
             ring_bytes: RING as u32,
             packet_bytes: PACKET as u32,
             credit: CREDIT as u32,
             ..SegmentLayout::for_ranks(RANKS)
         };
         let ports = open(&LoopbackConfig { layout, ..LoopbackConfig::for_ranks(RANKS) }).unwrap();
-        let routes = [0, 1 % rings, 2 % rings];
+        let routes = [0, 1 % first, 2 % first];
         let (landed, held) = (VecDeque::new(), Vec::new());
         let (granted, sent) = ([CREDIT; 3], [0; 3]);
         Oracle { ports, landed, held, routes, granted, sent, number: 0 }
@@ -226,9 +228,12 @@ proptest! {
 
     #[test]
     fn loopback_does_what_queues_would(
-        (rings, steps) in (1..=RANKS).prop_flat_map(|rings| (Just(rings), steps(rings)))
+        (first, rings, steps) in (1..=RANKS, 0..3u32).prop_flat_map(|(first, more)| {
+            let rings = if first < RANKS { first + more } else { first };
+            (Just(first), Just(rings), steps(rings))
+        })
     ) {
-        let mut oracle = Oracle::new(rings);
+        let mut oracle = Oracle::new(first, rings);
         for step in steps {
             oracle.run(step);
             oracle.check(rings);

@@ -8,6 +8,7 @@ use hikyaku_nic::region::RegionError;
 use thiserror::Error;
 
 use crate::create::CreationError;
+use crate::landing::LandingError;
 use crate::persistent::PersistentError;
 
 /// Why a call did not do what was asked.
@@ -43,6 +44,9 @@ pub enum Error {
         /// Size of one, bytes.
         element: usize,
     },
+    /// A source cannot land where it was to.
+    #[error(transparent)]
+    Landing(#[from] LandingError),
     /// A persistent exchange could not be made, started or completed.
     #[error(transparent)]
     Persistent(#[from] PersistentError),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hikyaku_nic::fabric::{
-    DeathCause, GroupError, Name, PostError, Rank, RemoteAddress, Space, Wake,
+    DeathCause, GroupError, Name, PostError, Rank, RemoteAddress, RingId, Space, Wake,
 };
 use hikyaku_nic::hosted::{Conductor, Host, Registry, Rest, Sleeper};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::segment::{Segment, SegmentLayout};
-use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use hikyaku_nic::time::Time;
 use rustix::io::Errno;
 
@@ -241,14 +241,10 @@ impl ShmHost {
         pending: impl Fn(&Self) -> bool,
     ) -> Option<Nap> {
         self.sleeps += 1;
-        let barrier = || {
-            let unsure = self.mapping().header().unsure.load(Ordering::Acquire);
-            barrier::everywhere() && unsure == 0
-        };
         let note = self.mapping().note(self.rank);
         note.fall_asleep();
         let bell = self.mapping().segment(self.rank).doorbell();
-        let Some(sure) = bell.begin_sleep(barrier, || pending(self)) else {
+        let Some(sure) = bell.begin_sleep(|| self.barrier(), || pending(self)) else {
             self.awake(Sleep::Refused);
             return None;
         };
@@ -538,6 +534,21 @@ unsafe impl Host for ShmHost {
 
     fn commit_source(&self, source: Rank) -> bool {
         self.region.commit_source(source)
+    }
+
+    fn commit_ring(&self, ring: RingId) -> bool {
+        self.region.commit_ring(ring)
+    }
+
+    #[inline]
+    fn fence_post(&self) {
+        // The owner of the tables makes the barrier for both sides.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn barrier(&self) -> bool {
+        // A rank that the barrier does not reach says so before its first post.
+        barrier::everywhere() && self.mapping().header().unsure.load(Ordering::Acquire) == 0
     }
 
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {

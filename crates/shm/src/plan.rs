@@ -21,7 +21,7 @@
 
 use std::mem::size_of;
 
-use hikyaku_nic::fabric::{FullPolicy, Name, Rank};
+use hikyaku_nic::fabric::{FullPolicy, Name, Rank, RingId};
 use hikyaku_nic::hosted::RankLine;
 use hikyaku_nic::plan::LandingPlan;
 use hikyaku_nic::ring::LongStores;
@@ -206,7 +206,16 @@ impl JobConfig {
     #[must_use]
     pub fn planned(mut self, plan: LandingPlan) -> JobConfig {
         (self.layout.rings, self.layout.ring_bytes) = (plan.most_rings(), plan.ring_bytes());
+        self.layout.first_rings = 1;
         self.landing = Some(plan);
+        self
+    }
+
+    /// The same with sources that land at first in so many rings:
+    /// [`SegmentLayout::starting_in`].
+    #[must_use]
+    pub fn starting_in(mut self, rings: u32) -> JobConfig {
+        self.layout = self.layout.starting_in(rings);
         self
     }
 
@@ -276,9 +285,9 @@ impl JobConfig {
 
     /// Whether a plan is for such a job.
     fn fits(&self, plan: &LandingPlan) -> bool {
-        let SegmentLayout { rings, ring_bytes, .. } = self.layout;
-        let sizes = (plan.ranks(), plan.most_rings(), plan.ring_bytes());
-        sizes == (self.ranks, rings, ring_bytes)
+        let SegmentLayout { rings, first_rings, ring_bytes, .. } = self.layout;
+        let sizes = (plan.ranks(), plan.most_rings(), 1, plan.ring_bytes());
+        sizes == (self.ranks, rings, first_rings, ring_bytes)
     }
 
     /// The sizes as the header holds them.
@@ -309,6 +318,7 @@ impl JobConfig {
             self.key_word(8),
             self.hosts.as_ref().is_some_and(|hosts| hosts.tells_ends).into(),
             layout.posters.into(),
+            layout.first_rings.into(),
         ]
     }
 
@@ -333,6 +343,7 @@ impl JobConfig {
             status_slots: size(4)?,
             status_policy: policy(words[5])?,
             rings: size(6)?,
+            first_rings: size(24)?,
             ring_bytes: size(7)?,
             ring_policy: policy(words[8])?,
             packet_bytes: size(9)?,
@@ -365,7 +376,7 @@ impl JobConfig {
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 24;
+pub(crate) const CONFIG_WORDS: usize = 25;
 
 /// The word that is 0 if all ranks are on one host.
 pub(crate) const HOSTS_WORD: usize = 19;
@@ -491,7 +502,8 @@ impl MemoryPlan {
         let sources = self.sources_here();
         let segments = here.flat_map(move |rank| {
             let start = self.segment_at(rank);
-            let rings = self.config.landing.as_ref().map_or(layout.rings, |plan| plan.rings(rank));
+            let rings =
+                self.config.landing.as_ref().map_or(layout.first_rings, |plan| plan.rings(rank));
             let rings_end = rings_at + rings as usize * layout.ring_bytes as usize;
             let parts = [(0, lines), (lines_end, rings_end - lines_end)];
             let rest = [(after, layout.area_at(0) - after)];
@@ -523,6 +535,13 @@ impl MemoryPlan {
         let start = self.segment_at(rank);
         let lines = self.config.layout.lines_of(source, 1);
         lines.map(|(at, length)| ((start + at) as u64, length as u64))
+    }
+
+    /// The range of a landing ring of a rank.
+    pub(crate) fn ring(&self, rank: Rank, ring: RingId) -> (u64, u64) {
+        let layout = &self.config.layout;
+        let at = self.segment_at(rank) + layout.ring_at(ring);
+        (at as u64, layout.ring_bytes.into())
     }
 
     /// The range of a rank's multicast area of a channel.
@@ -658,11 +677,26 @@ mod tests {
         assert_eq!((some.layout.rings, some.layout.ring_bytes), (4, 65536));
         let all = JobConfig { landing: None, ..some.clone() };
         // 4 rings of rank 0, 2 of rank 1, one of each other.
-        assert_eq!(bytes(&all) - bytes(&some), (32 * 4 - (4 + 2 + 30)) * 65536);
+        assert_eq!(bytes(&some) - bytes(&all), (3 + 1) * 65536);
         let other = JobConfig { ranks: 31, ..some.clone() };
         assert!(MemoryPlan::new(&other).is_err());
         let fewer = JobConfig { landing: Some(plan("0: 1\n")), ..some };
         assert!(MemoryPlan::new(&fewer).is_err());
+    }
+
+    /// Paper 000, section 4: memory follows partners. A halo in three dimensions has six.
+    #[test]
+    fn shared_rings_and_private_ones_to_partners_are_less_than_a_quarter_of_a_ring_a_pair() {
+        let config = JobConfig::new(64, 64);
+        let ring = u64::from(config.layout.ring_bytes);
+        let bytes = |first: u32| -> u64 {
+            let layout = config.layout.starting_in(first);
+            let plan = MemoryPlan::new(&JobConfig { layout, ..config.clone() }).unwrap();
+            plan.committed().map(|(_, length)| length).sum()
+        };
+        let (pairs, given) = (64 * 64 * ring, 64 * 6 * ring);
+        let rest = bytes(64) - pairs;
+        assert!(4 * (bytes(1) + given - rest) <= pairs);
     }
 
     #[test]

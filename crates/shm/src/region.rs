@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hikyaku_nic::fabric::{GroupError, Rank};
+use hikyaku_nic::fabric::{GroupError, Rank, RingId};
 use hikyaku_nic::region::{Arena, RegionBuffer, RegionError, RegionOwner};
 use rustix::io::Errno;
 
@@ -98,6 +98,12 @@ impl JobRegion {
         self.commit_at(at, wanted).map_err(no_memory)
     }
 
+    /// Commits a landing ring of the rank. Returns whether there is memory for it.
+    pub(crate) fn commit_ring(&self, ring: RingId) -> bool {
+        let (at, length) = self.mapping.plan().ring(self.rank, ring);
+        self.commit_at(at, length).is_ok()
+    }
+
     /// Commits the lines of a source at this rank. Returns whether there is memory for them.
     pub(crate) fn commit_source(&self, source: Rank) -> bool {
         let lines = self.mapping.plan().lines_of(self.rank, source);
@@ -144,8 +150,11 @@ pub(crate) mod tests {
     use crate::plan::{JobConfig, MemoryPlan};
 
     pub(crate) fn region(bytes: u64) -> Arc<JobRegion> {
-        let config = JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) };
-        let plan = MemoryPlan::new(&config).unwrap();
+        region_of(&JobConfig { region_bytes: bytes, ..JobConfig::new(2, 2) })
+    }
+
+    fn region_of(config: &JobConfig) -> Arc<JobRegion> {
+        let plan = MemoryPlan::new(config).unwrap();
         let memory = memory::create(&plan).unwrap();
         let inode = rustix::fs::fstat(&memory).unwrap().st_ino;
         Arc::new(JobRegion::new(Mapping::new(&memory, plan).unwrap(), memory, inode, 1))
@@ -183,6 +192,21 @@ pub(crate) mod tests {
         region.mapping.segment(1).area(7).store(area as usize - 1, &[1]);
         region.mapping.segment(1).area(0).store(0, &[1]);
         assert_eq!(committed(&region), before + 2 * area);
+    }
+
+    #[test]
+    fn a_ring_to_give_takes_its_memory_when_it_is_given() {
+        let mut config = JobConfig::new(2, 2);
+        config.layout = config.layout.starting_in(1);
+        let (region, ring) = (region_of(&config), 1);
+        let length = u64::from(config.layout.ring_bytes);
+        let before = committed(&region);
+        for _ in 0..2 {
+            assert!(region.commit_ring(ring));
+            assert_eq!(committed(&region), before + length);
+        }
+        assert!(region.commit_ring(0));
+        assert_eq!(committed(&region), before + length, "those at first have theirs");
     }
 
     #[test]

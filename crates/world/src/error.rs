@@ -8,7 +8,7 @@ use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
 use hikyaku_rank::CreationError;
 use hikyaku_rank::persistent::PersistentError;
-pub use hikyaku_rank::{InitError, WindowError};
+pub use hikyaku_rank::{InitError, LandingError, WindowError};
 use thiserror::Error;
 
 /// Why a call of [`crate::World`] did not do what was asked.
@@ -36,6 +36,9 @@ pub enum Error {
     /// A window could not be made, or an access to it is wrong.
     #[error(transparent)]
     Window(#[from] WindowError),
+    /// The messages of a rank cannot land where they were to.
+    #[error(transparent)]
+    Landing(#[from] LandingError),
     /// A message is not a whole number of the elements it was to be received as.
     #[error(
         "the message of {bytes} bytes from rank {source_rank} is not a whole number of elements \
@@ -149,6 +152,7 @@ impl From<hikyaku_rank::Error> for Error {
             hikyaku_rank::Error::Remote(error) => Error::Remote(error),
             hikyaku_rank::Error::Context(error) => Error::Context(error),
             hikyaku_rank::Error::Window(error) => Error::Window(error),
+            hikyaku_rank::Error::Landing(error) => Error::Landing(error),
             hikyaku_rank::Error::TooLarge { elements, element } => {
                 Error::TooLarge { elements, element }
             }

@@ -31,6 +31,7 @@
 //! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
 //! - [`World::window`]: memory that all ranks put into, get from and change atomically.
 //! - [`World::shared`]: arrays that travel with their locks.
+//! - [`World::landing`]: which ranks' messages land in which ring of this one.
 //! - [`persistent`]: exchanges with neighbours that are set up once and finish by themselves.
 //!
 //! What `hikyaku run` does is a library of its own, `hikyaku_launch`, which programs do not carry.
@@ -43,6 +44,7 @@ mod buffer;
 mod collective;
 mod error;
 mod exchange;
+mod landing;
 pub mod persistent;
 mod reducer;
 mod scalar;
@@ -54,17 +56,20 @@ mod world;
 
 pub use buffer::SharedBuffer;
 pub use collective::{Buffer, Collective, CollectiveFuture, Persistent};
-pub use error::{Error, InitError, WindowError};
+pub use error::{Error, InitError, LandingError, WindowError};
 pub use hikyaku_coll::{
     Caller, Cause, Choices, CollError, Combination, Operation, Signature, UnknownChoice,
 };
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
 pub use hikyaku_msg::{LongMessages, NotAWay, Way, WayTally};
-pub use hikyaku_nic::fabric::{Capabilities, ContextError, DeathCause, PeerFailure, PostError};
+pub use hikyaku_nic::fabric::{
+    Capabilities, ContextError, DeathCause, FullPolicy, PeerFailure, PostError, TableError,
+};
 pub use hikyaku_nic::time::Time;
 #[doc(hidden)]
 pub use hikyaku_rank::Inside;
 pub use hikyaku_rank::{CreationError, NotALimit, SharedHeap, UnmatchedLimit};
+pub use landing::{Landing, LandingRing};
 pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};
 pub use scope::{Request, Scope};

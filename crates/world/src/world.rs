@@ -545,4 +545,6 @@ fn whole<T: Scalar>(received: Received) -> Result<Received, Error> {
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]
+mod landing;
+#[cfg(test)]
 mod tests;

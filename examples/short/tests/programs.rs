@@ -10,6 +10,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("exchanges", env!("CARGO_BIN_EXE_exchanges")),
     ("work_queue", env!("CARGO_BIN_EXE_work_queue")),
     ("shared_array", env!("CARGO_BIN_EXE_shared_array")),
+    ("landing", env!("CARGO_BIN_EXE_landing")),
 ];
 
 #[test]
@@ -49,6 +50,20 @@ fn programs_say_what_they_should() {
             for line in lines {
                 assert!(said.contains(line), "{program} on {ranks}: no `{line}` in {said}");
             }
+        }
+    }
+}
+
+#[test]
+fn ip_13_a_frequent_sender_lands_in_a_ring_of_its_own() {
+    let landed = "rank [1] alone has landed 102400 B in its ring";
+    for (ranks, then) in
+        [(3, "each rank keeps its ring"), (18, "rank 1 shares a ring again: with 1 others")]
+    {
+        for run in [own::run, own::run_in_virtual_time] {
+            let (code, said, complaints) = run(ranks, &["landing"]);
+            assert_eq!((code, &*complaints), (0, ""), "{said}");
+            assert!([landed, then].iter().all(|line| said.contains(line)), "{said}");
         }
     }
 }

@@ -103,6 +103,7 @@ impl Setup {
             status_slots: 64,
             status_policy: FullPolicy::Stall,
             rings: ranks,
+            first_rings: ranks,
             ring_bytes: 4096,
             ring_policy: FullPolicy::Stall,
             packet_bytes: 512,
@@ -120,7 +121,8 @@ impl Setup {
     /// `s % rings`.
     pub fn shared(ranks: u32, rings: u32) -> Setup {
         let mut setup = Setup::private(ranks);
-        (setup.layout.rings, setup.layout.status_rings) = (rings, rings);
+        (setup.layout.rings, setup.layout.first_rings) = (rings, rings);
+        setup.layout.status_rings = rings;
         setup
     }
 
@@ -170,6 +172,8 @@ macro_rules! conformance {
             tables: ip_13_the_tables_can_be_read,
             tables: ip_13_a_changed_entry_re_routes_later_messages,
             tables: ip_13_impossible_entries_are_refused,
+            tables: ip_13_a_private_ring_goes_from_source_to_source,
+            tables: ip_11_each_ring_has_its_own_rule,
             tables: ip_14_the_sender_may_name_the_ring,
             tables: ip_25_an_unmapped_source_is_served_by_put,
             wrap: ip_22_a_payload_wraps_at_every_offset,
@@ -242,6 +246,7 @@ macro_rules! conformance {
             threads: ip_09_each_source_arrives_in_order_under_contention,
             threads: ip_10_threads_stall_and_resume,
             threads: ip_11_threads_are_refused_and_send_again,
+            threads: ip_13_private_rings_change_hands_under_contention,
             threads: everyone_sends_to_everyone,
             threads: credits_bound_a_fast_sender,
             threads: survivors_go_on_when_a_sender_dies,

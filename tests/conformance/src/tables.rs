@@ -1,8 +1,8 @@
 //! The tables: heads, routes and what the receiver can see of them (IP-12 to IP-14, IP-25).
 
 use hikyaku_nic::fabric::{
-    Command, CopyPort, Event, Landing, MemoryPort, Notification, Port, PostError, Rank, RingId,
-    RingPort, Route, TableError,
+    Command, CopyPort, Event, FullPolicy, Landing, MemoryPort, Notification, Port, PostError, Rank,
+    RingId, RingPort, RingState, Route, TableError,
 };
 
 use crate::job::pattern;
@@ -20,8 +20,12 @@ fn ring_used<H: Harness>(job: &mut Job<'_, H>, from: Rank, route: Route) -> Ring
     ring
 }
 
+fn ring_state<H: Harness>(job: &mut Job<'_, H>, ring: RingId) -> RingState {
+    job.port(0).ring(ring).expect("the ring exists")
+}
+
 fn head<H: Harness>(job: &mut Job<'_, H>, ring: RingId) -> u64 {
-    job.port(0).ring(ring).expect("the ring exists").head
+    ring_state(job, ring).head
 }
 
 /// IP-12: the host advances the head by releasing what it has read.
@@ -140,6 +144,51 @@ pub fn ip_13_impossible_entries_are_refused<H: Harness>(harness: &H) {
     assert_eq!(port.route(2, None), Ok(()));
     assert_eq!(port.route(1, Some(2)), Ok(()), "its owner has given it up");
     assert_eq!(ring_used(&mut job, 1, Route::Table), 2);
+}
+
+/// IP-13: a private ring goes from one source to the next, with what the first has left in it, and
+/// everything comes in the order of arrival.
+pub fn ip_13_a_private_ring_goes_from_source_to_source<H: Harness>(harness: &H) {
+    let mut setup = Setup::shared(4, 2);
+    setup.layout.first_rings = 1;
+    let mut job = Job::open(harness, &setup);
+    for round in 0..20 {
+        let source = 1 + round % 3;
+        assert_eq!(job.port(0).route(source, Some(1)), Ok(()), "round {round}");
+        for number in 0..2 {
+            let payload = pattern(u64::from(round) << 8 | number, 200);
+            job.send(source, &Command::send(0, 0, number, &payload));
+        }
+        let other = 1 + (round + 1) % 3;
+        let taken = TableError::Private { ring: 1, owner: source };
+        assert_eq!(job.port(0).route(other, Some(1)), Err(taken));
+        assert_eq!(job.port(0).route(source, Some(0)), Ok(()));
+        // Of the round before this one: two are always left in the ring.
+        for number in (0..2).filter(|_| round > 0) {
+            let landed = job.landed(0).expect("the message has landed");
+            let Landing::Ring(slice) = &landed.data else { panic!("it needs a ring") };
+            assert_eq!(slice.ring(), 1);
+            let record = job.read_out(0, landed);
+            assert_eq!(record.source, 1 + (round - 1) % 3);
+            assert_eq!(record.bytes, pattern(u64::from(round - 1) << 8 | number, 200));
+        }
+        assert_eq!(ring_state(&mut job, 1).tail - head(&mut job, 1), 2 * 256);
+    }
+    (0..2).for_each(|_| {
+        let landed = job.landed(0).expect("the message has landed");
+        job.read_out(0, landed);
+    });
+}
+
+/// IP-11: what a full ring does is said for each ring, at any time.
+pub fn ip_11_each_ring_has_its_own_rule<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let missing = TableError::NoSuchRing { ring: 3, rings: 3 };
+    assert_eq!(job.port(0).set_full(3, FullPolicy::Refuse), Err(missing));
+    assert_eq!(job.port(0).set_full(2, FullPolicy::Refuse), Ok(()));
+    let policies = [1, 2].map(|ring| ring_state(&mut job, ring).policy);
+    assert_eq!(policies, [FullPolicy::Stall, FullPolicy::Refuse]);
+    assert!([1, 2].iter().all(|ring| !ring_state(&mut job, *ring).shared), "as before");
 }
 
 /// IP-14: without the table, the sender names the ring itself, with the same result.

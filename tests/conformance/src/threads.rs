@@ -5,7 +5,7 @@ use std::thread;
 
 use hikyaku_nic::fabric::{
     Command, CopyPort, Event, FullPolicy, GroupError, GroupPort, MemoryPort, Notification,
-    Notified, PeerFailure, Port, PostError, Rank,
+    Notified, PeerFailure, Port, PostError, Rank, RingId, RingPort, TableError,
 };
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
@@ -148,6 +148,16 @@ fn payload(source: Rank, number: u64, longest: u64) -> Vec<u8> {
 
 /// All other ranks send `count` messages each to rank 0, which checks them.
 fn many_to_one<H: Harness>(harness: &H, setup: &Setup, count: u64, longest: u64) {
+    many_to_one_beside(harness, setup, (count, longest), |_, _| {});
+}
+
+/// The same. Rank 0 does something else before each of its receives.
+fn many_to_one_beside<H: Harness>(
+    harness: &H,
+    setup: &Setup,
+    (count, longest): (u64, u64),
+    beside: impl Fn(&mut H::P, u64) + Sync,
+) {
     let senders = setup.layout.ranks - 1;
     run(harness, setup, |worker| {
         let rank = worker.port.rank();
@@ -158,7 +168,8 @@ fn many_to_one<H: Harness>(harness: &H, setup: &Setup, count: u64, longest: u64)
             return;
         }
         let mut next = vec![0; senders as usize + 1];
-        for _ in 0..count * u64::from(senders) {
+        for received in 0..count * u64::from(senders) {
+            beside(&mut worker.port, received);
             let message = worker.receive();
             let number = &mut next[message.source as usize];
             assert_eq!(message.header, *number, "messages of a source come in order, once");
@@ -214,6 +225,30 @@ pub fn ip_10_threads_stall_and_resume<H: Harness>(harness: &H) {
         setup.layout.ring_bytes = 1024;
         many_to_one(harness, &setup, 1000, 3000);
     }
+}
+
+/// IP-13: private rings go from one source to another while all of them send, and nothing is lost,
+/// overtaken or overwritten.
+pub fn ip_13_private_rings_change_hands_under_contention<H: Harness>(harness: &H) {
+    let mut setup = Setup::shared(4, 3);
+    (setup.layout.first_rings, setup.layout.status_rings) = (1, 4);
+    let moves = AtomicU64::new(0);
+    many_to_one_beside(harness, &setup, (1500, 1500), |port, received| {
+        let drawn = pattern(received, 2);
+        let source = 1 + Rank::from(drawn[0] % 3);
+        let ring = RingId::from(drawn[1] % 3);
+        let mut routed = port.route(source, Some(ring));
+        if let Err(TableError::Private { owner, .. }) = routed {
+            port.route(owner, Some(0)).expect("ring 0 is shared");
+            routed = port.route(source, Some(ring));
+        }
+        match routed {
+            Ok(()) => _ = moves.fetch_add(1, Ordering::Relaxed),
+            Err(TableError::Unsettled { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    });
+    assert!(moves.load(Ordering::Relaxed) > 1500, "{moves:?} of 4500 moves");
 }
 
 /// Rounds in which all, one or two contribute, small and large, with a barrier now and then: what

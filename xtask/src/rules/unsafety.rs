@@ -25,6 +25,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/tests/loom_joint.rs", "pages that both ends of a model copy"),
     ("crates/nic/tests/loom_lines.rs", "areas that members of a model share"),
     ("crates/nic/tests/loom_queue.rs", "the log that runners of a model share"),
+    ("crates/nic/tests/loom_route.rs", "a ring that goes from one sender of a model to another"),
     ("crates/nic/tests/loom_table.rs", "memory that a model opens and takes back"),
     ("crates/nic/tests/loom_threads.rs", "what threads of a model touch under their gate"),
     ("crates/shm/src/fork.rs", "a handler that runs in the child of every fork"),

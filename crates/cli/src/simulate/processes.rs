@@ -52,6 +52,12 @@ pub(crate) struct ProcessOptions {
     #[arg(long, value_enum, value_name = "POLICY")]
     full: Option<WhenFull>,
 
+    /// Start with so many landing rings a rank [default: 16, or with fewer ranks as many]
+    ///
+    /// See 'hikyaku run --help'.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rings: Option<u32>,
+
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
     faults: Option<u64>,
@@ -91,6 +97,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOpti
         timeout: options.timeout,
         owns_process: true,
         full: options.full.map(FullPolicy::from).unwrap_or_default(),
+        rings: options.rings,
         ..Launch::new(setting.job.ranks, program)
     };
     launch.offer_mpi();

@@ -122,3 +122,21 @@ fn what_is_no_trace_or_plan_is_refused_in_one_line() {
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn ranks_start_in_one_ring_to_as_many_as_they_are() {
+    for rings in ["1", "3", "4"] {
+        let output = run(&["-n", "4", "--rings", rings, "true"]);
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{rings}");
+    }
+    let plan = file("rings.plan", "hikyaku plan 1\nranks 4\nring-bytes 16384\n");
+    for (words, part) in [
+        (&["--rings", "5"][..], "ranks of a job of 4 cannot start in 5 landing rings: 1 to 4\n"),
+        (&["--rings", "0"], "--rings"),
+        (&["--rings", "2", "--plan", plan.to_str().unwrap()], "cannot be used with"),
+    ] {
+        let output = run(&[&["-n", "4"], words, &["true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+}

@@ -23,6 +23,7 @@ pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> 
     let layout = SegmentLayout {
         status_slots: 64,
         rings: ranks.min(4),
+        first_rings: ranks.min(4),
         ring_bytes: 1024,
         packet_bytes: 128,
         credit: 4,

@@ -94,6 +94,8 @@ pub struct Engine<P: Port> {
     at_limit: Option<Unmatched>,
     /// Sources marked as held up. Unmarked ones are removed at the next relief.
     held_up: Vec<Rank>,
+    /// Whether sources are directed to other rings now and then.
+    moves_rings: bool,
     /// The receive whose message both ends are copying. The fabric has one such copy a rank.
     joint: Option<RequestId>,
     /// The send of a future whose receiver copies and would have it help: its word.
@@ -191,6 +193,7 @@ impl<P: Port> Engine<P> {
             whole: None,
             at_limit: None,
             held_up: Vec::new(),
+            moves_rings: false,
             joint: None,
             late_join: None,
             needs_more: false,

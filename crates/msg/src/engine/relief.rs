@@ -9,7 +9,7 @@
 //!
 //! [`EngineConfig::unmatched_bytes`]: crate::EngineConfig::unmatched_bytes
 
-use hikyaku_nic::fabric::{Port, Rank, Unmatched};
+use hikyaku_nic::fabric::{Port, Rank, RingId, Unmatched};
 
 use super::Engine;
 use crate::envelope::Selector;
@@ -103,27 +103,36 @@ impl<P: Port> Engine<P> {
     /// Moves the contents of a source's ring to ordinary memory. Returns the number of bytes.
     fn empty_ring_of(&mut self, source: Rank) -> u64 {
         let ring = self.port.route_of(source);
-        let shares = |engine: &Engine<P>, other: Rank| {
-            other == source || (ring.is_some() && engine.port.route_of(other) == ring)
-        };
         let mut bytes = 0;
         for other in 0..self.size() {
-            if shares(self, other) {
-                bytes += self.copy_out_of_ring(other);
+            if other == source || (ring.is_some() && self.port.route_of(other) == ring) {
+                bytes += self.copy_out_of_rings(other, None);
+            } else if self.moves_rings && ring.is_some() {
+                bytes += self.copy_out_of_rings(other, ring);
             }
         }
         bytes
     }
 
-    /// Moves one source's messages in its ring to ordinary memory. Returns the number of bytes.
-    fn copy_out_of_ring(&mut self, source: Rank) -> u64 {
-        let mut bytes = self.unexpected.evacuate(source, &mut self.port);
+    /// From here on sources are directed to other rings: what they have left in their last ones
+    /// may hold others up.
+    pub fn begin_moving_rings(&mut self) {
+        self.moves_rings = true;
+    }
+
+    /// Moves what one source has in one ring, or in any, to ordinary memory. Returns the number of
+    /// bytes.
+    fn copy_out_of_rings(&mut self, source: Rank, from: Option<RingId>) -> u64 {
+        let mut bytes = match from {
+            None => self.unexpected.evacuate(source, &mut self.port),
+            Some(ring) => self.unexpected.evacuate_from(source, ring, &mut self.port),
+        };
         for request in self.requests.values_mut() {
             if let RequestState::Receive(receive) = request
                 && let ReceiveStage::Incoming(incoming) = &mut receive.stage
                 && incoming.source == source
             {
-                bytes += incoming.parts.evacuate(&mut self.port);
+                bytes += incoming.parts.evacuate(from, &mut self.port);
             }
         }
         bytes

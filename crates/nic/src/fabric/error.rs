@@ -212,6 +212,23 @@ pub enum TableError {
         /// The source it belongs to.
         owner: Rank,
     },
+    /// The ring was private to another source, which is perhaps within a post to it still. Retry:
+    /// a post takes microseconds, unless its process is stopped.
+    #[error(
+        "landing ring {ring} was source {source_rank}'s, which may be landing in it: try again"
+    )]
+    Unsettled {
+        /// The ring asked for.
+        ring: RingId,
+        /// The source it belonged to.
+        source_rank: Rank,
+    },
+    /// The machine has no memory for the ring, which has not been used before.
+    #[error("there is no memory for landing ring {ring}")]
+    NoMemory {
+        /// The ring asked for.
+        ring: RingId,
+    },
 }
 
 #[cfg(test)]

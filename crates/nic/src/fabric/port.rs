@@ -1,8 +1,8 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    Capabilities, ChainError, Command, CopyPort, Event, Name, PeerState, PostError, Rank, RingId,
-    RingSlice, RingState, Short, TableError, Wait, Wake,
+    Capabilities, ChainError, Command, CopyPort, Event, FullPolicy, Name, PeerState, PostError,
+    Rank, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::time::Time;
 
@@ -138,12 +138,21 @@ pub trait Port: CopyPort {
 
 /// A port whose landing rings the program can direct (paper 000's AMT).
 pub trait RingPort: Port {
-    /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25). A private
-    /// ring can go to another source when its last one has no message in flight.
+    /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25). What has
+    /// landed stays where it is, and messages keep their order: that is of the records, whatever
+    /// ring their payloads are in. A private ring can go to another source as soon as its last one
+    /// is in no post that began before it was directed elsewhere.
     ///
     /// # Errors
-    /// The source or ring does not exist, or the ring is private to another source.
+    /// The source or ring does not exist, the ring is or was private to another source, or there is
+    /// no memory for it. Nothing has changed then.
     fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError>;
+
+    /// Says what a ring of this rank does from now on when it is full (IP-10, IP-11).
+    ///
+    /// # Errors
+    /// The ring does not exist.
+    fn set_full(&mut self, ring: RingId, policy: FullPolicy) -> Result<(), TableError>;
 
     /// A landing ring of this rank.
     fn ring(&self, ring: RingId) -> Option<RingState>;

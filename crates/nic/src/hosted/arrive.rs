@@ -6,7 +6,7 @@
 use super::{Host, HostedPort};
 use crate::fabric::{
     Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Port, Rank, RingId,
-    RingPort, RingSlice, RingState, Short, TableError,
+    RingSlice, Short,
 };
 use crate::ring::{StatusRing, span_of};
 use crate::sync::Ordering;
@@ -363,48 +363,6 @@ impl<H: Host> HostedPort<H> {
                 self.repairs.push_back(repair);
             }
         }
-    }
-}
-
-impl<H: Host> RingPort for HostedPort<H> {
-    fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
-        if source >= self.size {
-            return Err(TableError::NoSuchSource { source_rank: source, size: self.size });
-        }
-        let own = self.own;
-        if let Some(ring) = ring {
-            let rings = own.layout().rings;
-            if ring >= rings {
-                return Err(TableError::NoSuchRing { ring, rings });
-            }
-            let mut sources = self.peers.iter().map(|(other, _)| other);
-            let owner =
-                sources.find(|other| *other != source && own.source(*other).ring() == Some(ring));
-            if let (false, Some(owner)) = (own.ring(ring).is_shared(), owner) {
-                return Err(TableError::Private { ring, owner });
-            }
-        }
-        if !self.host.is_here(source) {
-            // What is known of a source that failed holds as well.
-            let _ = self.meet(source);
-        }
-        own.source(source).set_ring(ring);
-        Ok(())
-    }
-
-    fn ring(&self, ring: RingId) -> Option<RingState> {
-        let landing = self.rings.get(ring as usize)?;
-        let view = self.own.ring(ring);
-        let (stalls, refusals) = view.full();
-        Some(RingState {
-            size: view.size(),
-            head: landing.ledger.head(),
-            tail: view.tail(),
-            stalls,
-            refusals,
-            policy: view.policy(),
-            shared: view.is_shared(),
-        })
     }
 }
 

@@ -4,11 +4,11 @@
 use super::{Conductor, Registry};
 use crate::fabric::{
     GroupError, Name, PeerFailure, PeerState, PostError, QueueAddress, QueueFault, QueuePut, Rank,
-    RemoteAddress, Space, Wake,
+    RemoteAddress, RingId, Space, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::segment::Segment;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::time::Time;
 
 /// What a hosted port needs from its machine.
@@ -91,6 +91,25 @@ pub unsafe trait Host {
     /// none.
     fn commit_source(&self, source: Rank) -> bool {
         let _ = source;
+        true
+    }
+
+    /// Has memory for a landing ring of this rank. `false`: there is none.
+    fn commit_ring(&self, ring: RingId) -> bool {
+        let _ = ring;
+        true
+    }
+
+    /// Orders a post's odd epoch before its look at the target's tables, for
+    /// [`Host::barrier`] to rely on. Only for the compiler where that makes the barrier for both.
+    #[inline]
+    fn fence_post(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Makes a full memory barrier on every processor that runs a rank. `false`: it cannot.
+    fn barrier(&self) -> bool {
+        fence(Ordering::SeqCst);
         true
     }
 

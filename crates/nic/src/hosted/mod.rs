@@ -37,6 +37,7 @@ mod registry;
 mod remote;
 mod repair;
 mod rest;
+mod route;
 mod send;
 mod state;
 mod sync;
@@ -133,7 +134,8 @@ impl<H: Host> HostedPort<H> {
                 peers
             }
         };
-        let rings = (0..layout.rings).map(|_| OwnRing::new(u64::from(layout.ring_bytes))).collect();
+        let size = u64::from(layout.ring_bytes);
+        let rings = (0..layout.rings).map(|id| OwnRing::new(size, id < layout.first_rings));
         HostedPort {
             rank: this,
             size: layout.ranks,
@@ -141,7 +143,7 @@ impl<H: Host> HostedPort<H> {
             peers,
             lanes: (0..layout.status_rings).map(|id| StatusLane::new(own.status(id))).collect(),
             clock: 0,
-            rings,
+            rings: rings.collect(),
             eager: false,
             events: VecDeque::new(),
             held_up: VecDeque::new(),

@@ -258,8 +258,25 @@ impl<H: Host> Post<'_, H> {
         status.prefetch_after(index);
     }
 
-    /// The payload lands in a ring: packet by packet, or the message as one.
+    /// The payload lands in a ring.
+    ///
+    /// The whole post is one epoch, which begins before the look at the source table: the owner of
+    /// the rings relies on that where it gives a ring to another source (`hosted/route.rs`).
     fn send_ring(
+        &mut self,
+        command: &Command<'_>,
+        status: StatusRing<'static>,
+    ) -> Result<usize, PostError> {
+        self.begin();
+        self.host.fence_post();
+        let sent = self.fill_ring(command, status);
+        self.end();
+        sent
+    }
+
+    /// Packet by packet, or the message as one.
+    #[inline]
+    fn fill_ring(
         &mut self,
         command: &Command<'_>,
         status: StatusRing<'static>,
@@ -305,9 +322,7 @@ impl<H: Host> Post<'_, H> {
         to: usize,
     ) -> bool {
         let length = (to - from) as u32;
-        self.begin();
         let Some(claim) = ring.claim(length, length, &mut self.peer.ring_head) else {
-            self.end();
             return false;
         };
         ring.store(claim, &command.payload[from..to]);
@@ -315,7 +330,6 @@ impl<H: Host> Post<'_, H> {
         let index = status.reserve(&mut self.peer.poster);
         let body = record(command, self.arrival_time(), claim, id, from as u64);
         status.publish(index, StatusKind::Ring, command.protocol, 0, self.rank, &body);
-        self.end();
         status.prefetch_after(index);
         true
     }

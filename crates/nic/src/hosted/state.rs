@@ -60,6 +60,11 @@ pub(super) struct OwnRing {
     pub(super) published: u64,
     /// Full posts seen so far.
     pub(super) seen_full: u64,
+    /// Whether it is known to have memory.
+    pub(super) has_memory: bool,
+    /// Of a private ring: its last source, which may be in a post to it still, and the odd epoch in
+    /// which that was seen, once it was.
+    pub(super) leaving: Option<(Rank, Option<u64>)>,
 }
 
 impl PeerEntry {
@@ -126,8 +131,14 @@ impl StatusLane {
 }
 
 impl OwnRing {
-    pub(super) fn new(size: u64) -> OwnRing {
-        OwnRing { ledger: Ledger::new(size, 0), published: 0, seen_full: 0 }
+    pub(super) fn new(size: u64, has_memory: bool) -> OwnRing {
+        OwnRing {
+            ledger: Ledger::new(size, 0),
+            published: 0,
+            seen_full: 0,
+            has_memory,
+            leaving: None,
+        }
     }
 }
 

@@ -20,10 +20,10 @@ pub use tracer::{Recording, Sink, TraceEntry, TracedAction, Tracer};
 
 use crate::fabric::{
     Atomic, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId, Contribution,
-    GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort,
-    Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort, QueueState,
-    Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort, RingState,
-    TableError,
+    FullPolicy, GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member,
+    MemoryPort, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
+    QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort,
+    RingState, TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
 
@@ -240,6 +240,10 @@ where
 {
     fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError> {
         self.inner_mut().route(source, ring)
+    }
+
+    fn set_full(&mut self, ring: RingId, policy: FullPolicy) -> Result<(), TableError> {
+        self.inner_mut().set_full(ring, policy)
     }
 
     fn ring(&self, ring: RingId) -> Option<RingState> {

@@ -19,10 +19,10 @@ use crate::fabric::FullPolicy;
 use crate::ring::{Bytes, GRANULE};
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read};
 
-/// Set-up of a ring, which senders may trust; written before the job starts.
+/// What the owner says of a ring, which senders may trust.
 #[derive(Debug, Default)]
 struct RingSetup {
-    /// Bit 0: shared. Bit 1: refuses when full.
+    /// Bit 0: shared; set before the job starts. Bit 1: refuses when full.
     flags: AtomicU64,
 }
 
@@ -125,6 +125,11 @@ impl<'m> LandingRing<'m> {
             0 => FullPolicy::Stall,
             _ => FullPolicy::Refuse,
         }
+    }
+
+    /// Says what it does from now on when full. For its owner, once the job has started.
+    pub fn set_policy(&self, policy: FullPolicy) {
+        self.control.set_up(self.is_shared(), policy);
     }
 
     /// Claims room for between `least` and `most` payload bytes, as many as fit. `cached_head` is

@@ -24,7 +24,17 @@ fn on_hosts(of: &[u32], program: impl Fn(World, &[Job]) + Sync) {
 /// The same with algorithms by name.
 fn on_hosts_by(of: &[u32], choices: Choices, program: impl Fn(World, &[Job]) + Sync) {
     let ranks = of.len() as u32;
-    let (jobs, ports) = open_hosts(&JobConfig::new(ranks, ranks), of, [7; 16]).unwrap();
+    on_hosts_as(&JobConfig::new(ranks, ranks), of, choices, program);
+}
+
+/// The same with these sizes.
+fn on_hosts_as(
+    config: &JobConfig,
+    of: &[u32],
+    choices: Choices,
+    program: impl Fn(World, &[Job]) + Sync,
+) {
+    let (jobs, ports) = open_hosts(config, of, [7; 16]).unwrap();
     let mut opened = Vec::new();
     for port in ports {
         match RankPort::open(port) {
@@ -74,6 +84,41 @@ fn messages_of_every_length_arrive_in_order() {
                     assert!(into == bytes(length, before + turn), "{length} bytes");
                 }
             }
+        });
+    }
+}
+
+/// Messages of other hosts land where the receiver says, as those of its own host do.
+#[test]
+fn ip_13_sources_of_other_hosts_are_directed_as_well() {
+    const COUNT: u32 = 60;
+    for rings in [1, 4] {
+        let config = JobConfig::new(4, 4).starting_in(rings);
+        on_hosts_as(&config, &[0, 1, 0, 1], Choices::default(), |world, _| {
+            if world.rank() > 0 {
+                for number in 0..COUNT {
+                    let message = bytes(1 + number as usize * 97 % 5_000, number);
+                    world.send(&message, 0, 0).unwrap();
+                }
+                return world.barrier().unwrap();
+            }
+            let (landing, mut next, mut into) = (world.landing(), [0; 4], [0u8; 5_000]);
+            for turn in 0..3 * COUNT {
+                let (source, other) = (1 + turn % 3, 1 + turn * 5 % 7 % 3);
+                let ring = landing.give(source).unwrap();
+                if rings == 1 && source != other {
+                    landing.share(source).unwrap();
+                    landing.share(other).unwrap();
+                    landing.route(other, ring).unwrap();
+                    assert_eq!(landing.ring(ring).unwrap().sources, [other]);
+                }
+                let received = world.recv(&mut into, ANY_SOURCE, 0).unwrap();
+                let number = next[received.source as usize];
+                next[received.source as usize] += 1;
+                assert_eq!(received.bytes, u64::from(1 + number * 97 % 5_000));
+                assert!(into[..received.bytes as usize] == bytes(received.bytes as usize, number));
+            }
+            world.barrier().unwrap();
         });
     }
 }

@@ -22,7 +22,7 @@ fn on_ranks(ranks: u32, per_node: u32, program: impl Fn(World) + Sync) {
 }
 
 /// Runs a program on every rank of a job of these sizes.
-fn on_job(config: &JobConfig, program: impl Fn(World) + Sync) {
+pub(super) fn on_job(config: &JobConfig, program: impl Fn(World) + Sync) {
     let ports = open_all(config).unwrap();
     thread::scope(|scope| {
         for port in ports {
@@ -36,7 +36,7 @@ fn on_job(config: &JobConfig, program: impl Fn(World) + Sync) {
 }
 
 /// Ends a rank as if its process had been killed.
-fn die(world: World) {
+pub(super) fn die(world: World) {
     let own = world.engine().borrow().rank();
     world.engine().borrow().port().host().fail(own, DeathCause::Signal(9));
     let _never_leaves = std::mem::ManuallyDrop::new(world);

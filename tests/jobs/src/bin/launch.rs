@@ -1,7 +1,7 @@
 //! A launcher: what `hikyaku run` does, with the numbers in fixed places.
 //!
 //! `launch RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; no nodes if RANKS_PER_NODE is 0.
-//! HIKYAKU_JOBS_FULL=refuse: full rings refuse.
+//! HIKYAKU_JOBS_FULL=refuse: full rings refuse. HIKYAKU_JOBS_RINGS: landing rings to start in.
 //! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed. HIKYAKU_JOBS_HOSTS: the
 //! hosts, as for `hikyaku run`; HIKYAKU_JOBS_AGENT: the program that reaches them;
 //! HIKYAKU_JOBS_HOST_TIMEOUT: seconds that one may be silent. `launch daemon` is a host's part.
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         owns_process: true,
         hosts: hosts(ranks),
         full: hikyaku_jobs::when_full(),
+        rings: hikyaku_jobs::number("HIKYAKU_JOBS_RINGS").map(|rings| rings as u32),
         ..Launch::new(ranks, words.next().unwrap())
     };
     if let Ok(seconds) = std::env::var("HIKYAKU_JOBS_GRACE") {

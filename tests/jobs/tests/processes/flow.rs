@@ -26,6 +26,21 @@ fn ip_11_a_flood_is_refused_and_sent_again() {
 }
 
 #[test]
+fn ip_13_rings_change_hands_while_processes_send() {
+    for (ranks, rings, ranks_per_node) in [(4, "1", 0), (6, "2", 0), (4, "1", 1)] {
+        let job = job(ranks, &["landing-moves", "7"]).ranks_per_node(ranks_per_node);
+        job.variable("HIKYAKU_JOBS_RINGS", rings).succeed();
+    }
+    // Beyond 16 ranks rings are shared without being asked.
+    job(20, &["landing-moves", "8"]).succeed();
+}
+
+#[test]
+fn ip_13_a_message_gets_past_a_flood_in_a_ring_of_its_own() {
+    job(3, &["landing-past"]).variable("HIKYAKU_JOBS_RINGS", "1").succeed();
+}
+
+#[test]
 fn a_flood_that_is_not_wanted_yet_is_held_back() {
     job(3, &["flood-beside"]).succeed();
 }

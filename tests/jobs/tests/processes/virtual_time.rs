@@ -17,6 +17,16 @@ fn run(job: &Job) -> String {
     line
 }
 
+#[test]
+fn ip_13_rings_change_hands_in_virtual_time() {
+    for ranks_per_node in [1, 4] {
+        let job = simulated(4, &["landing-moves", "7"]).ranks_per_node(ranks_per_node);
+        let job = job.variable("HIKYAKU_JOBS_RINGS", "1");
+        assert_eq!(run(&job), run(&job), "the same again");
+    }
+    run(&simulated(3, &["landing-past"]).variable("HIKYAKU_JOBS_RINGS", "1"));
+}
+
 fn every_call(ranks_per_node: u32) {
     let some = [2, 3, 5];
     for ranks in [1, 2, 3, 5, 8].into_iter().filter(|ranks| at_length() || some.contains(ranks)) {

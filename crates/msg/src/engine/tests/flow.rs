@@ -174,7 +174,7 @@ fn a_probe_relieves_its_source() {
 fn sources_of_a_shared_ring_are_relieved_together() {
     // IP-04, IP-07.
     let (layout, config) = tight(3);
-    let layout = hikyaku_nic::segment::SegmentLayout { rings: 1, ..layout };
+    let layout = hikyaku_nic::segment::SegmentLayout { rings: 1, first_rings: 1, ..layout };
     let mut all: Vec<_> = ports(layout).into_iter().map(|port| Engine::new(port, config)).collect();
     let [b, a, c] = &mut all[..] else { unreachable!() };
     // Source 2 fills the ring with messages that no receive takes; source 1 is needed.

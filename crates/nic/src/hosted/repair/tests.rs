@@ -16,6 +16,7 @@ fn job(rings: u32) -> Vec<LoopbackPort> {
         status_rings: rings,
         status_slots: 16,
         rings,
+        first_rings: rings,
         ring_bytes: RING,
         packet_bytes: 128,
         ..SegmentLayout::for_ranks(4)

@@ -14,6 +14,7 @@ mod flood;
 mod forked;
 mod halves;
 mod keepers;
+mod landing;
 mod large;
 mod lone;
 mod mixed;
@@ -63,6 +64,8 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "flood-behind" => flood::behind(world)?,
         "flood-past" => flood::past(world)?,
         "flood-before" => flood::before(world)?,
+        "landing-moves" => landing::moves(world, number(word(1)))?,
+        "landing-past" => landing::past_a_flood(world)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
         "to-one" => large::to_one(world)?,

@@ -1,0 +1,189 @@
+//! A rank's landing rings, directed by its program (paper 000's AMT and its Address Table).
+//!
+//! The receiver alone says where the messages of each source land: in a ring of its own, where
+//! nobody else's messages take its room, or in one that several share. A change holds from the
+//! source's next message on; what has landed stays, and nothing is overtaken. How a private ring
+//! gets from one source to another is in `nic`'s `hosted/route.rs`.
+
+use hikyaku_msg::MsgError;
+use hikyaku_nic::fabric::{
+    FullPolicy, PeerState, Port, Rank, RingId, RingPort, RingState, TableError,
+};
+use thiserror::Error;
+
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::port::RankPort;
+
+/// How often a ring is tried for which a post has to end first. Between tries others run.
+const TRIES: u32 = 1000;
+
+/// Why a source does not land where it was to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum LandingError {
+    /// All private rings are other sources'.
+    #[error(
+        "each of the {rings} private landing rings of this rank is another source's: put one back \
+         on a shared ring first"
+    )]
+    NoneLeft {
+        /// How many private rings there are.
+        rings: u32,
+    },
+    /// No ring is shared.
+    #[error(
+        "this rank has no shared landing ring: start with `hikyaku run --rings N`, where N is \
+         below the number of ranks"
+    )]
+    NoneShared,
+    /// The table refuses.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+/// The rings of this rank, and who lands in which.
+impl Communicator {
+    /// How many landing rings this rank has.
+    pub fn landing_rings(&self) -> u32 {
+        self.engine().borrow().port().host().layout().rings
+    }
+
+    /// A ring's sizes and counters.
+    pub fn landing_ring(&self, ring: RingId) -> Option<RingState> {
+        self.engine().borrow().port().ring(ring)
+    }
+
+    /// The ring in which later messages of a source land.
+    ///
+    /// # Errors
+    /// There is no such source.
+    pub fn ring_of(&self, source: u32) -> Result<Option<RingId>, Error> {
+        let job = self.existing(source)?;
+        Ok(self.engine().borrow().port().route_of(job))
+    }
+
+    /// Gives a source a private ring, unless it has one. Returns its number.
+    ///
+    /// # Errors
+    /// There is no such source, it is gone, or no ring is left.
+    pub fn give_ring(&self, source: u32) -> Result<RingId, Error> {
+        let job = self.present(source)?;
+        let rings = self.landing_rings();
+        let is_private = |ring| self.landing_ring(ring).is_some_and(|state| !state.shared);
+        if let Some(ring) = self.ring_of(source)?.filter(|ring| is_private(*ring)) {
+            return Ok(ring);
+        }
+        let private: Vec<RingId> = (0..rings).filter(|ring| is_private(*ring)).collect();
+        let mut error = LandingError::NoneLeft { rings: private.len() as u32 };
+        for _ in 0..TRIES {
+            let mut unsettled = false;
+            for ring in &private {
+                match self.route_once(job, *ring) {
+                    Ok(()) => return Ok(*ring),
+                    Err(TableError::Private { .. }) => {}
+                    Err(other) => {
+                        unsettled |= matches!(other, TableError::Unsettled { .. });
+                        error = other.into();
+                    }
+                }
+            }
+            if !unsettled {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Err(self.landing_error(error))
+    }
+
+    /// Puts a source on a shared ring, unless it is on one. Returns its number: of several that
+    /// have fewest sources the first.
+    ///
+    /// # Errors
+    /// There is no such source, it is gone, or no ring is shared.
+    pub fn share_ring(&self, source: u32) -> Result<RingId, Error> {
+        let job = self.present(source)?;
+        let is_shared = |ring| self.landing_ring(ring).is_some_and(|state| state.shared);
+        if let Some(ring) = self.ring_of(source)?.filter(|ring| is_shared(*ring)) {
+            return Ok(ring);
+        }
+        let shared = (0..self.landing_rings()).filter(|ring| is_shared(*ring));
+        let Some(ring) = shared.min_by_key(|ring| self.sources_of(*ring).count()) else {
+            return Err(LandingError::NoneShared.into());
+        };
+        self.route_once(job, ring).map_err(|error| self.landing_error(error.into()))?;
+        Ok(ring)
+    }
+
+    /// Directs later messages of a source to a ring.
+    ///
+    /// # Errors
+    /// There is no such source or ring, the source is gone, or the ring is private to another.
+    pub fn route(&self, source: u32, ring: RingId) -> Result<(), Error> {
+        let job = self.present(source)?;
+        let mut routed = self.route_once(job, ring);
+        for _ in 1..TRIES {
+            let Err(TableError::Unsettled { .. }) = routed else { break };
+            std::thread::yield_now();
+            routed = self.route_once(job, ring);
+        }
+        routed.map_err(|error| self.landing_error(error.into()))
+    }
+
+    /// Says what a ring does from now on when it is full.
+    ///
+    /// # Errors
+    /// There is no such ring.
+    pub fn set_full(&self, ring: RingId, policy: FullPolicy) -> Result<(), Error> {
+        let set = self.engine().borrow_mut().port_mut().set_full(ring, policy);
+        set.map_err(|error| LandingError::Table(error).into())
+    }
+
+    /// The ranks here whose messages land in a ring.
+    pub fn sources_of(&self, ring: RingId) -> impl Iterator<Item = u32> + '_ {
+        (0..self.size()).filter(move |source| self.ring_of(*source).ok().flatten() == Some(ring))
+    }
+
+    fn route_once(&self, source: Rank, ring: RingId) -> Result<(), TableError> {
+        let mut engine = self.engine().borrow_mut();
+        engine.begin_moving_rings();
+        engine.port_mut().route(source, Some(ring))
+    }
+
+    /// The rank in the job of a source.
+    fn existing(&self, source: u32) -> Result<Rank, Error> {
+        let size = self.size();
+        if source >= size {
+            return Err(MsgError::NoSuchRank { rank: source, size }.into());
+        }
+        Ok(self.in_job(source)?)
+    }
+
+    /// The same, if the source has neither left nor died.
+    fn present(&self, source: u32) -> Result<Rank, Error> {
+        let job = self.existing(source)?;
+        let engine = self.engine().borrow();
+        engine.check_process()?;
+        let port: &RankPort = engine.port();
+        match port.peer(job) {
+            PeerState::Failed(failure) => Err(MsgError::PeerFailed(failure).into()),
+            PeerState::Left => Err(MsgError::left(job, port).into()),
+            PeerState::Starting | PeerState::Running => Ok(job),
+        }
+    }
+
+    /// An error with this communicator's numbers.
+    fn landing_error(&self, error: LandingError) -> Error {
+        use TableError::{Private, Unsettled};
+        let number = |rank| self.number(rank);
+        let error = match error {
+            LandingError::Table(Private { ring, owner }) => {
+                Private { ring, owner: number(owner) }.into()
+            }
+            LandingError::Table(Unsettled { ring, source_rank }) => {
+                Unsettled { ring, source_rank: number(source_rank) }.into()
+            }
+            other => other,
+        };
+        Error::Landing(error)
+    }
+}

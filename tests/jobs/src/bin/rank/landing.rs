@@ -1,0 +1,115 @@
+//! Rank 0 directs in which of its landing rings the others land, while they send.
+
+use hikyaku::{ANY_SOURCE, Error, World};
+use hikyaku_jobs::Random;
+use hikyaku_jobs::pattern::{check, fill, key};
+
+/// Messages of each source: inline ones, of one packet, of several, and beyond the eager limit.
+const COUNT: u64 = 300;
+const LONGEST: usize = 100_000;
+
+fn length(source: u32, number: u64) -> usize {
+    let drawn = key(4, &[source.into(), number]) as usize;
+    match number % 50 {
+        0 => LONGEST,
+        1..25 => drawn % 64,
+        _ => drawn % 20_000,
+    }
+}
+
+/// Draws moves by this seed, one before each message that it receives.
+pub(crate) fn moves(world: &World, seed: u64) -> Result<(), Error> {
+    let (own, mut data) = (world.rank(), vec![0; LONGEST]);
+    if own != 0 {
+        for number in 0..COUNT {
+            let data = &mut data[..length(own, number)];
+            fill(key(seed, &[own.into(), number]), data);
+            world.send(data, 0, 1)?;
+        }
+        return world.barrier();
+    }
+    let (landing, mut random) = (world.landing(), Random::new(seed));
+    let mut next = vec![0; world.size() as usize];
+    let mut given = 0;
+    for _ in 0..COUNT * u64::from(world.size() - 1) {
+        let [source, other] =
+            [0; 2].map(|_| 1 + (random.draw() % u64::from(world.size() - 1)) as u32);
+        match random.draw() % 4 {
+            // Of its last ones some are gone, and have sent all.
+            0 => _ = landing.share(source)?,
+            1 => {
+                landing.give(source)?;
+                given += 1;
+            }
+            2 if source != other => {
+                let ring = landing.give(other)?;
+                landing.share(other)?;
+                landing.route(source, ring)?;
+                assert_eq!(landing.ring_of(source)?, Some(ring));
+                given += 2;
+            }
+            _ => {}
+        }
+        let received = world.recv(&mut data, ANY_SOURCE, 1)?;
+        let number = &mut next[received.source as usize];
+        let bytes = &data[..received.bytes as usize];
+        assert_eq!(bytes.len(), length(received.source, *number));
+        check(key(seed, &[received.source.into(), *number]), bytes);
+        *number += 1;
+    }
+    assert!(given > COUNT, "{given} moves to a private ring");
+    world.barrier()
+}
+
+/// Rank 1 floods rank 0, which then hears of it from rank 2: by a message that has room only in a
+/// ring of its own, which it gets.
+pub(crate) fn past_a_flood(world: &World) -> Result<(), Error> {
+    const LENGTH: usize = 4096;
+    const FLOOD: u64 = 100;
+    let window = world.window::<u64>(1)?;
+    let mut data = vec![0; LENGTH];
+    match world.rank() {
+        0 => {
+            // Nothing is received by then: the windows of others are memory.
+            window.wait(0, 2, |value| value == 1)?;
+            let (landing, full) = (world.landing(), world.landing().ring(0));
+            let full = full.filter(|ring| ring.held + LENGTH as u64 > ring.bytes);
+            assert!(full.is_some(), "{:?}", landing.ring(0));
+            let ring = landing.give(2)?;
+            world.recv(&mut data, 2, 1)?;
+            check(2, &data);
+            let ring = landing.ring(ring).unwrap();
+            assert_eq!((ring.landed, ring.held), (LENGTH as u64, 0));
+            assert_eq!(landing.ring(0).map(|ring| ring.landed), full.map(|ring| ring.landed));
+            for number in 0..FLOOD {
+                world.recv(&mut data, 1, 1)?;
+                check(1000 + number, &data);
+            }
+        }
+        1 => {
+            let mut all = vec![vec![0; LENGTH]; FLOOD as usize];
+            (1000..).zip(&mut all).for_each(|(number, data)| fill(number, data));
+            world.scope(|scope| {
+                for data in &all {
+                    let _ends_with_the_scope = scope.isend(data, 0, 1)?;
+                }
+                assert!(world.statistics().held_up > 0);
+                window.put(2, 0, &[1])?;
+                scope.wait_all()
+            })?;
+        }
+        _ => {
+            window.wait(0, 1, |value| value == 1)?;
+            fill(2, &mut data);
+            world.scope(|scope| {
+                let message = scope.isend(&data, 0, 1)?;
+                let is_held_up = world.statistics().held_up > 0;
+                // In virtual time it waits at its destination.
+                assert!(is_held_up || world.capabilities().virtual_time, "the ring is full");
+                window.put(0, 0, &[1])?;
+                message.wait()
+            })?;
+        }
+    }
+    world.barrier()
+}
