@@ -21,8 +21,8 @@ use super::hardware::{self, Cores};
 use super::job::{self, ConnectedJob, ContestantError};
 use super::kinds::{FigureKind, MeasuredForm, MeasuredPoint};
 use super::kinds::{
-    bandwidth, barrier, bidirectional, collectives, halo, idle, late, latency, nodes, rate, rows,
-    shared, start,
+    bandwidth, barrier, bidirectional, collectives, dense, halo, idle, late, latency, nodes, rate,
+    rows, shared, start,
 };
 use super::peers::{self, ReadyPeer};
 use super::plan::{self, MeasuredBlock, NearFar, Schedule};
@@ -424,6 +424,7 @@ fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint> {
         (Selection::Collectives, collectives::points(settings, cores)),
         (Selection::Halo, halo::points(settings, cores)),
         (Selection::Late, late::points(settings)),
+        (Selection::Late, dense::points(settings)),
         (Selection::Shared, shared::points(settings)),
         (Selection::Shared, nodes::points(settings)),
         (Selection::Rows, rows::points(settings)),

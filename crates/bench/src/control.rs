@@ -86,6 +86,8 @@ pub(crate) enum Verb {
     Allgather,
     /// Exchanges of every rank with its two neighbours in a ring.
     Exchange(Clock, ExchangeCalls),
+    /// Persistent collectives.
+    Dense(Clock, DenseForm),
     /// Acquisitions of a shared variable that nobody else wants, for writing.
     FreeWrite,
     /// The same, for reading.
@@ -168,8 +170,30 @@ pub(crate) enum ExchangeCalls {
     Persistent,
 }
 
+/// A persistent collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DenseForm {
+    /// MPI_Barrier_init.
+    Barrier(DenseWay),
+    /// MPI_Bcast_init.
+    Broadcast(DenseWay),
+    /// MPI_Allgather_init.
+    Allgather(DenseWay),
+    /// MPI_Allreduce_init, a sum.
+    Allreduce(DenseWay),
+}
+
+/// How it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DenseWay {
+    /// As the table of algorithms says.
+    Usual,
+    /// By session queues.
+    Session,
+}
+
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 45] = [
+const WORDS: [(Verb, &str); 61] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -189,6 +213,22 @@ const WORDS: [(Verb, &str); 45] = [
     (Verb::Exchange(Clock::Processor, ExchangeCalls::Persistent), "cpu-persist"),
     (Verb::Exchange(Clock::Late, ExchangeCalls::Isend), "late-isend"),
     (Verb::Exchange(Clock::Late, ExchangeCalls::Persistent), "late-persist"),
+    (Verb::Dense(Clock::Wait, DenseForm::Barrier(DenseWay::Usual)), "wait-bar-u"),
+    (Verb::Dense(Clock::Wait, DenseForm::Barrier(DenseWay::Session)), "wait-bar-s"),
+    (Verb::Dense(Clock::Wait, DenseForm::Broadcast(DenseWay::Usual)), "wait-bcast-u"),
+    (Verb::Dense(Clock::Wait, DenseForm::Broadcast(DenseWay::Session)), "wait-bcast-s"),
+    (Verb::Dense(Clock::Wait, DenseForm::Allgather(DenseWay::Usual)), "wait-gath-u"),
+    (Verb::Dense(Clock::Wait, DenseForm::Allgather(DenseWay::Session)), "wait-gath-s"),
+    (Verb::Dense(Clock::Wait, DenseForm::Allreduce(DenseWay::Usual)), "wait-red-u"),
+    (Verb::Dense(Clock::Wait, DenseForm::Allreduce(DenseWay::Session)), "wait-red-s"),
+    (Verb::Dense(Clock::Calls, DenseForm::Barrier(DenseWay::Usual)), "calls-bar-u"),
+    (Verb::Dense(Clock::Calls, DenseForm::Barrier(DenseWay::Session)), "calls-bar-s"),
+    (Verb::Dense(Clock::Calls, DenseForm::Broadcast(DenseWay::Usual)), "calls-bcast-u"),
+    (Verb::Dense(Clock::Calls, DenseForm::Broadcast(DenseWay::Session)), "calls-bcast-s"),
+    (Verb::Dense(Clock::Calls, DenseForm::Allgather(DenseWay::Usual)), "calls-gath-u"),
+    (Verb::Dense(Clock::Calls, DenseForm::Allgather(DenseWay::Session)), "calls-gath-s"),
+    (Verb::Dense(Clock::Calls, DenseForm::Allreduce(DenseWay::Usual)), "calls-red-u"),
+    (Verb::Dense(Clock::Calls, DenseForm::Allreduce(DenseWay::Session)), "calls-red-s"),
     (Verb::FreeWrite, "free-write"),
     (Verb::FreeRead, "free-read"),
     (Verb::WriteAt(Home::Here), "write-here"),

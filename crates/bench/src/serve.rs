@@ -66,6 +66,7 @@ fn obey(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError>
         Verb::Broadcast => kinds::collectives::serve_broadcast(world, command),
         Verb::Allgather => kinds::collectives::serve_allgather(world, command),
         Verb::Exchange(clock, calls) => kinds::exchange::serve(world, command, clock, calls),
+        Verb::Dense(clock, form) => kinds::dense::serve(world, command, clock, form),
         Verb::FreeWrite => kinds::shared::serve_free(world, command, kinds::shared::write),
         Verb::FreeRead => kinds::shared::serve_free(world, command, kinds::shared::read),
         Verb::WriteAt(home) => kinds::nodes::serve_free(world, command, home, kinds::nodes::write),

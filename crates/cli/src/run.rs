@@ -67,7 +67,9 @@ pub(crate) struct RunArguments {
     ///
     /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide. The
     /// algorithms `lines` need ranks that share memory, and so do barrier by atomic-add,
-    /// multicast-add or sync and broadcast by multicast, which are refused with several hosts.
+    /// multicast-add or sync and broadcast by multicast, which are refused with several hosts. By
+    /// `session`, of barrier, broadcast, allgather and allreduce, goes the persistent form alone,
+    /// where ranks share memory.
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 

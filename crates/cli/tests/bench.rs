@@ -165,6 +165,20 @@ fn waiting_in_an_exchange_has_four_figures() {
 }
 
 #[test]
+fn persistent_collectives_are_measured_in_both_ways() {
+    let document = document(&["late", "--sizes", "8,16K"]);
+    let names = ["barrier", "broadcast", "allgather", "allreduce"];
+    let both: Vec<String> =
+        names.iter().flat_map(|name| [name.to_string(), format!("{name} session")]).collect();
+    for kind in ["densewait", "densecalls"] {
+        let own = own(&document, kind);
+        let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
+        assert_eq!(forms, [&both[..], &both].concat(), "{kind}");
+        assert!(own.iter().all(|(_, series)| is_positive(&series["value"]["median"])), "{kind}");
+    }
+}
+
+#[test]
 fn taking_turns_is_measured_beside_other_ways_to() {
     let arguments = ["shared", "--sizes", "8,4K", "--against", "python,mutex,redis"];
     let document = document(&arguments);

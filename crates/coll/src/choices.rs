@@ -35,6 +35,50 @@ pub struct Choices {
     pub scan: Option<scan::Algorithm>,
     /// For [`crate::exscan`].
     pub exscan: Option<scan::Algorithm>,
+    /// For what is made once and started again and again.
+    pub sessions: SessionChoices,
+}
+
+/// Operations whose persistent form is to go by session queues, where it can: those by the name
+/// [`SESSION`]. The other forms of the operation, and what queues cannot do, go as if nothing had
+/// been chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SessionChoices {
+    /// Persistent barriers.
+    pub barrier: bool,
+    /// Persistent broadcasts.
+    pub broadcast: bool,
+    /// Persistent allgathers.
+    pub allgather: bool,
+    /// Persistent allreduces.
+    pub allreduce: bool,
+}
+
+/// What is said to choose session queues. No algorithm of a call: see [`crate::persistent`].
+pub const SESSION: &str = "session";
+
+impl SessionChoices {
+    /// All that can go so.
+    pub const ALL: SessionChoices =
+        SessionChoices { barrier: true, broadcast: true, allgather: true, allreduce: true };
+
+    /// The choice of an operation, if it can go so.
+    fn of(&mut self, operation: Operation) -> Option<&mut bool> {
+        match operation {
+            Operation::Barrier => Some(&mut self.barrier),
+            Operation::Broadcast => Some(&mut self.broadcast),
+            Operation::Allgather => Some(&mut self.allgather),
+            Operation::Allreduce => Some(&mut self.allreduce),
+            _ => None,
+        }
+    }
+}
+
+/// What can be chosen for an operation, as a list.
+fn names_of(operation: Operation) -> String {
+    let mut names = operation.algorithms().to_vec();
+    names.extend(SessionChoices::default().of(operation).map(|_| SESSION));
+    names.join(", ")
 }
 
 /// A name that is no operation, or no algorithm of it.
@@ -48,7 +92,7 @@ pub enum UnknownChoice {
     },
     /// The operation has no such algorithm.
     #[error("`{name}` is not an algorithm of {}: there are {}", .operation.name(),
-        .operation.algorithms().join(", "))]
+        names_of(*.operation))]
     Algorithm {
         /// The operation.
         operation: Operation,
@@ -78,11 +122,15 @@ fn operations() -> String {
 }
 
 impl Choices {
-    /// Chooses an algorithm by name.
+    /// Chooses an algorithm by name; by [`SESSION`] the persistent form alone.
     ///
     /// # Errors
     /// The operation has no such algorithm; the error lists those it has.
     pub fn choose(&mut self, operation: Operation, name: &str) -> Result<(), UnknownChoice> {
+        if let Some(chosen) = self.sessions.of(operation).filter(|_| name == SESSION) {
+            *chosen = true;
+            return Ok(());
+        }
         let known = match operation {
             Operation::Barrier => set(&mut self.barrier, barrier::Algorithm::from_name(name)),
             Operation::Broadcast => set(&mut self.broadcast, broadcast::Algorithm::from_name(name)),
@@ -256,12 +304,25 @@ mod tests {
     #[test]
     fn every_name_of_every_operation_can_be_chosen() {
         for operation in Operation::ALL {
-            for name in operation.algorithms() {
+            for name in names_of(operation).split(", ") {
                 let mut choices = Choices::default();
                 choices.choose_written(&format!("{}={name}", operation.name())).unwrap();
                 assert_ne!(choices, Choices::default());
             }
         }
+    }
+
+    #[test]
+    fn session_queues_are_chosen_for_persistent_calls_alone() {
+        let mut choices = Choices::default();
+        choices.choose_written("allreduce=ring").unwrap();
+        choices.choose_written("allreduce=session").unwrap();
+        assert_eq!(choices.allreduce, Some(allreduce::Algorithm::Ring));
+        assert!(choices.sessions.allreduce && !choices.sessions.barrier);
+        let error = choices.choose_written("gather=session").unwrap_err().to_string();
+        assert!(!error.ends_with("session"), "{error}");
+        let error = choices.choose_written("barrier=session!").unwrap_err().to_string();
+        assert!(error.ends_with("lines, session"), "{error}");
     }
 
     #[test]
@@ -321,7 +382,7 @@ mod tests {
         assert_eq!(
             line(&mut choices, "allreduce=rings"),
             "`rings` is not an algorithm of allreduce: there are recursive-doubling, ring, \
-             two-level, lines, read"
+             two-level, lines, read, session"
         );
         assert!(line(&mut choices, "all=ring").starts_with(
             "`all` is not a collective operation: there are barrier, broadcast, reduce"

@@ -78,7 +78,7 @@ pub use alltoallw::{alltoallw, alltoallw_in_place};
 pub use barrier::{barrier, begin_barrier, open_barrier};
 pub use broadcast::{begin_broadcast, broadcast};
 pub use call::Begun;
-pub use choices::{Choices, UnknownChoice, check_in_job};
+pub use choices::{Choices, SESSION, SessionChoices, UnknownChoice, check_in_job};
 pub use communicator::{CollectiveBook, CommunicatorGroup};
 pub use error::{Caller, Cause, CollError, Failure};
 pub use gather::{gather, gather_parts, gatherv};

@@ -230,11 +230,9 @@ fn act(
             format!("mpi.leave(&comm.clone(), mpi.{method}({names})?{future}, {request})")
         }
         Verb::Keep => {
-            let described = match can_be_over {
-                true => format!("Ok(mpi.{method}({copies})?{future})"),
-                false => format!("mpi.{method}({copies})"),
-            };
-            format!("mpi.keep(&comm.clone(), move |mpi, comm| {described}, {request})")
+            let keep = if can_be_over { "keep_at_once" } else { "keep" };
+            let described = format!("mpi.{method}({copies})");
+            format!("mpi.{keep}(&comm.clone(), move |mpi, comm| {described}, {request})")
         }
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! Each is described once ([`Operation`]). A blocking function begins it without a future, which is
 //! made where it has to wait ([`AtOnce::run`]); the other two verbs have it as a future from the
-//! start ([`AtOnce::in_flight`]).
+//! start ([`AtOnce::in_flight`]). A persistent one may go by session queues instead
+//! ([`Mpi::keep_at_once`]).
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use hikyaku_coll::{
@@ -13,12 +15,16 @@ use hikyaku_coll::{
     begin_broadcast,
 };
 use hikyaku_msg::MsgError;
+use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
 use hikyaku_rank::{Error, RankPort};
 
 use crate::communicators::Comm;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::operations::{Reducing, choices_of};
+use crate::raw::HandleAt;
+use crate::requests::{Outcome, Request, Round, Start, State};
+use crate::runtime::Mpi;
 use crate::types::{Area, Landing};
 
 /// The result of an operation.
@@ -47,6 +53,15 @@ pub(crate) trait Operation {
 
     /// Where the result goes, with what is there before.
     fn landing(&self) -> Landing<'_>;
+
+    /// What session queues are to do each time that it is started, if that was chosen.
+    fn session(&self) -> Option<DenseOperation>;
+
+    /// All that this rank gives, wherever it is; of a broadcast as long as the root's.
+    fn part(&self) -> Cow<'_, [u8]>;
+
+    /// Where the result goes, and how long it is.
+    fn result(&self) -> &Area;
 
     /// Begins it.
     fn begin<'a>(
@@ -95,6 +110,81 @@ impl<T: Operation> AtOnce<T> {
     }
 }
 
+/// What session queues do: set up once, and started again and again.
+struct Kept<T> {
+    rounds: RefCell<DenseRounds>,
+    operation: T,
+}
+
+impl<T: Operation> Kept<T> {
+    /// Sets it up, which all ranks do. `None`, at every rank: queues cannot do it.
+    fn new(operation: T, dense: DenseOperation) -> Result<Option<Kept<T>>, Error> {
+        let call = DenseCall { operation: dense, bytes: operation.part().len() };
+        let rounds = DenseRounds::new(&operation.comm().inner, call, operation.result().len())?;
+        Ok(rounds.map(|rounds| Kept { rounds: RefCell::new(rounds), operation }))
+    }
+
+    fn start(&self) -> Result<(), Failure> {
+        let room = self.operation.result().len();
+        Ok(self.rounds.borrow_mut().start(&self.operation.part(), room)?)
+    }
+
+    fn land(&self) -> Status {
+        self.operation.result().put(self.rounds.borrow().result());
+        Status::EMPTY
+    }
+}
+
+impl<T: Operation> Round for Kept<T> {
+    fn wait(&self) -> Outcome {
+        self.rounds.borrow_mut().wait()?;
+        Ok(self.land())
+    }
+
+    fn test(&self, comm: &Comm) -> Option<Outcome> {
+        comm.inner.attend();
+        comm.inner.engine().borrow_mut().progress();
+        let done = self.rounds.borrow_mut().test();
+        match done {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(self.land())),
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}
+
+#[expect(private_bounds, reason = "made here alone")]
+impl<D: Dialect> Mpi<D> {
+    /// Keeps what describes an operation, to be started: as [`Mpi::keep`], or by session queues.
+    pub fn keep_at_once<T: Operation + 'static>(
+        &self,
+        comm: &Rc<Comm>,
+        describe: impl Fn(&Mpi<D>, Rc<Comm>) -> Result<AtOnce<T>, Failure> + 'static,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let Some(dense) = describe(self, Rc::clone(comm))?.0.session() else {
+            let future = move |mpi: &Mpi<D>, comm| Ok(describe(mpi, comm)?.in_flight());
+            return self.keep(comm, future, request);
+        };
+        let (mpi, apart) = (*self, self.apart(comm)?);
+        let start: Start = match Kept::new(describe(self, Rc::clone(&apart))?.0, dense)? {
+            Some(kept) => {
+                let kept = Rc::new(kept);
+                Box::new(move || {
+                    kept.start()?;
+                    let round = Rc::clone(&kept);
+                    Ok(State::Round(round))
+                })
+            }
+            None => Box::new(move || {
+                let operation = describe(&mpi, Rc::clone(&apart))?.in_flight();
+                Ok(State::Task(apart.local().start_task(Box::pin(operation))))
+            }),
+        };
+        self.add_request(Request::persistent(Rc::clone(comm), start), &request)
+    }
+}
+
 #[inline(never)]
 fn wait<F: Future>(comm: &Comm, future: F) -> F::Output {
     comm.inner.drive(future)
@@ -115,6 +205,18 @@ impl Operation for Barrier {
 
     fn landing(&self) -> Landing<'_> {
         self.area.landing()
+    }
+
+    fn session(&self) -> Option<DenseOperation> {
+        self.comm.inner.choices().sessions.barrier.then_some(DenseOperation::Barrier)
+    }
+
+    fn part(&self) -> Cow<'_, [u8]> {
+        self.area.data()
+    }
+
+    fn result(&self) -> &Area {
+        &self.area
     }
 
     #[inline(always)]
@@ -143,6 +245,20 @@ impl Operation for Broadcast {
 
     fn landing(&self) -> Landing<'_> {
         self.area.landing()
+    }
+
+    fn session(&self) -> Option<DenseOperation> {
+        let root = self.root;
+        let chosen = self.comm.inner.choices().sessions.broadcast;
+        chosen.then_some(DenseOperation::Broadcast { root })
+    }
+
+    fn part(&self) -> Cow<'_, [u8]> {
+        self.area.data()
+    }
+
+    fn result(&self) -> &Area {
+        &self.area
     }
 
     #[inline(always)]
@@ -178,6 +294,26 @@ impl Operation for Allgather {
         self.all.landing()
     }
 
+    fn session(&self) -> Option<DenseOperation> {
+        self.comm.inner.choices().sessions.allgather.then_some(DenseOperation::Allgather)
+    }
+
+    fn part(&self) -> Cow<'_, [u8]> {
+        let Comm { inner, .. } = &*self.comm;
+        match &self.mine {
+            Some(mine) => mine.data(),
+            None => {
+                let blocks = self.all.split(inner.size());
+                let own = blocks.get(inner.rank() as usize);
+                own.map(|own| own.data().into_owned()).unwrap_or_default().into()
+            }
+        }
+    }
+
+    fn result(&self) -> &Area {
+        &self.all
+    }
+
     #[inline(always)]
     fn begin<'a>(
         &'a self,
@@ -211,6 +347,19 @@ impl<D: Dialect> Operation for Allreduce<D> {
     fn landing(&self) -> Landing<'_> {
         self.from.copy_to(&self.into);
         self.into.landing()
+    }
+
+    fn session(&self) -> Option<DenseOperation> {
+        let chosen = self.comm.inner.choices().sessions.allreduce;
+        self.reducing.combining().filter(|_| chosen).map(DenseOperation::Allreduce)
+    }
+
+    fn part(&self) -> Cow<'_, [u8]> {
+        self.from.data()
+    }
+
+    fn result(&self) -> &Area {
+        &self.into
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use hikyaku_coll::{Choices, Combination, Element, Reduction};
+use hikyaku_nic::fabric::{Arithmetic, Combining, NumberType};
 use hikyaku_rank::Communicator;
 
 use crate::callbacks;
@@ -377,6 +378,37 @@ impl<D: Dialect> Reducing<D> {
             Some((Kind::Unsigned, 8)) => Element::of::<u64>(),
             _ => Element::BYTE,
         }
+    }
+
+    /// What a command queue computes for it; `None`: only this rank can.
+    pub(crate) fn combining(&self) -> Option<Combining> {
+        let (Op::Predefined(op), basic) = (self.op, self.datatype.basic()?) else { return None };
+        let (number, is_float) = match (basic.class(), basic.size()) {
+            (Kind::Signed | Kind::Address, 1) | (Kind::Character, 1) => (NumberType::I8, false),
+            (Kind::Signed | Kind::Address, 2) => (NumberType::I16, false),
+            (Kind::Signed | Kind::Address, 4) => (NumberType::I32, false),
+            (Kind::Signed | Kind::Address, 8) => (NumberType::I64, false),
+            (Kind::Unsigned | Kind::Byte, 1) => (NumberType::U8, false),
+            (Kind::Unsigned, 2) => (NumberType::U16, false),
+            (Kind::Unsigned, 4) => (NumberType::U32, false),
+            (Kind::Unsigned, 8) => (NumberType::U64, false),
+            (Kind::Float, 4) => (NumberType::F32, true),
+            (Kind::Float, 8) => (NumberType::F64, true),
+            _ => return None,
+        };
+        let operation = match op {
+            Predefined::Sum => Arithmetic::Sum,
+            Predefined::Product => Arithmetic::Product,
+            Predefined::Min if is_float => Arithmetic::MinOrNan,
+            Predefined::Max if is_float => Arithmetic::MaxOrNan,
+            Predefined::Min => Arithmetic::Min,
+            Predefined::Max => Arithmetic::Max,
+            Predefined::BitAnd => Arithmetic::And,
+            Predefined::BitOr => Arithmetic::Or,
+            Predefined::BitXor => Arithmetic::Xor,
+            _ => return None,
+        };
+        Combining::new(operation, number)
     }
 
     /// As the collectives take it.

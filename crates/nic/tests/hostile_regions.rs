@@ -22,10 +22,11 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Advance, Atomic, AtomicOp, Command, ContextId, CopyPort, DeathCause, Event, FullCause,
-    FullPolicy, Get, GroupId, GroupPort, Integer, JointCopy, Key, Landing, Member, MemoryPort,
-    Notification, Operation, Port, PostError, QueueAddress, QueueCommand, QueueMode, QueuePort,
-    QueuePut, Rank, RegisterValue, RemoteAddress, Reply, Rights, RingPort, Route, Space, Wake,
+    Advance, Atomic, AtomicOp, Combining, Command, ContextId, CopyPort, DeathCause, Event,
+    FullCause, FullPolicy, Get, GroupId, GroupPort, Integer, JointCopy, Key, Landing, Member,
+    MemoryPort, Notification, Operation, Port, PostError, QueueAddress, QueueCombine, QueueCommand,
+    QueueMode, QueuePort, QueuePut, Rank, RegisterValue, RemoteAddress, Reply, Rights, RingPort,
+    Route, Space, Wake,
 };
 use hikyaku_nic::hosted::{Conductor, Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -555,7 +556,11 @@ impl RegionJob {
         let put = QueuePut { from, at, length, to, notify, release };
         let port = &mut self.ports[by];
         let _ = port.create_queue(QueueMode::Session { offset: 1 }, 4);
-        let _ = port.post_queue(0, &[QueueCommand::Put(put), QueueCommand::Nop]);
+        let combining = Combining::of_code(release as u16 * 0x101 + 1).unwrap();
+        let combine = QueueCombine { left: from, right: at, into: from ^ at, length, combining };
+        let command =
+            if at % 3 == 0 { QueueCommand::Combine(combine) } else { QueueCommand::Put(put) };
+        let _ = port.post_queue(0, &[command, QueueCommand::Nop]);
         let _ = port.repeat_queue(0, 2);
         let _ = port.queue_state(to);
         port.help_queue(to);

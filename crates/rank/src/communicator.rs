@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use hikyaku_coll::{Choices, CollectiveBook, CommunicatorGroup as Group, Group as _, Mates};
+use hikyaku_coll::{
+    Choices, CollectiveBook, CommunicatorGroup as Group, Group as _, Mates, SessionChoices,
+};
 use hikyaku_msg::{ContextEndpoint, Engine, Members, MsgError, Received};
 use hikyaku_nic::fabric::Port;
 use hikyaku_nic::time::Time;
@@ -141,6 +143,12 @@ impl Communicator {
             true => Communicator::new(rank, context, members, CollectiveBook::default()),
             false => Communicator::of(rank, context, members),
         }
+    }
+
+    /// The same, with these persistent collectives by session queues.
+    pub fn with_sessions(mut self, sessions: SessionChoices) -> Communicator {
+        self.choices.sessions = sessions;
+        self
     }
 
     /// The same ranks, with an error for whoever uses them.

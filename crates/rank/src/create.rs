@@ -192,7 +192,7 @@ impl Communicator {
     /// Of some ranks of the job: as [`Communicator::split`]. None of all.
     pub fn try_duplicate(&self) -> Result<Communicator, Error> {
         match self.is_counted() {
-            true => Ok(self.counted()),
+            true => Ok(self.counted().with_sessions(self.choices().sessions)),
             false => self.run(self.try_duplicate_async()),
         }
     }
@@ -202,10 +202,11 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::try_duplicate`].
     pub async fn try_duplicate_async(&self) -> Result<Communicator, Error> {
+        let sessions = self.choices().sessions;
         if self.is_counted() {
-            return Ok(self.counted());
+            return Ok(self.counted().with_sessions(sessions));
         }
-        let made = self.split_async(Some(0), 0).await?;
+        let made = self.split_async(Some(0), 0).await?.map(|made| made.with_sessions(sessions));
         made.ok_or(CreationError::Members { rank: self.rank() }.into())
     }
 

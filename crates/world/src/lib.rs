@@ -58,7 +58,8 @@ pub use buffer::SharedBuffer;
 pub use collective::{Buffer, Collective, CollectiveFuture, Persistent};
 pub use error::{Error, InitError, LandingError, WindowError};
 pub use hikyaku_coll::{
-    Caller, Cause, Choices, CollError, Combination, Operation, Signature, UnknownChoice,
+    Caller, Cause, Choices, CollError, Combination, Operation, SessionChoices, Signature,
+    UnknownChoice,
 };
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
 pub use hikyaku_msg::{LongMessages, NotAWay, Way, WayTally};

@@ -1,6 +1,7 @@
 //! How the elements of ranks are combined: the operations that are built in, and a program's own.
 
 use hikyaku_coll::{Combination, Reduction};
+use hikyaku_nic::fabric::{Arithmetic, Combining, NumberType};
 
 use crate::scalar::{Number, Op, Scalar};
 
@@ -12,6 +13,11 @@ pub trait Reducer<T> {
 
     /// Whether `left ∘ right` is `right ∘ left`. If it is not, ranks are combined in their order.
     fn is_commutative(&self) -> bool;
+
+    /// What a command queue computes for it; `None`: only the program can.
+    fn combining(&self) -> Option<Combining> {
+        None
+    }
 
     /// Its name, by which ranks that combine differently are detected.
     fn combination(&self) -> Combination {
@@ -64,6 +70,16 @@ impl<T: Number> Reducer<T> for Op {
 
     fn is_commutative(&self) -> bool {
         true
+    }
+
+    fn combining(&self) -> Option<Combining> {
+        let operation = match self {
+            Op::Sum => Arithmetic::Sum,
+            Op::Product => Arithmetic::Product,
+            Op::Min => Arithmetic::Min,
+            Op::Max => Arithmetic::Max,
+        };
+        Combining::new(operation, NumberType::of::<T>()?)
     }
 
     fn combination(&self) -> Combination {
@@ -124,6 +140,8 @@ fn combine_unaligned<T: Scalar, R: Reducer<T>>(reducer: &R, left: &[u8], right: 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -137,6 +155,36 @@ mod tests {
             let sums: [f64; 2] = bytemuck::pod_read_unaligned(&raw[place]);
             assert_eq!(sums, [11.5, 22.5]);
         }
+    }
+
+    #[test]
+    fn a_queue_computes_what_the_rank_would() {
+        fn check<T: Number + PartialEq + std::fmt::Debug>(numbers: [T; 4]) {
+            for op in [Op::Sum, Op::Product, Op::Min, Op::Max] {
+                for left in numbers {
+                    let mut ours = numbers;
+                    op.combine(&[left; 4], &mut ours);
+                    let mut queues = numbers;
+                    let combining = Reducer::<T>::combining(&op).unwrap();
+                    let bytes = bytemuck::cast_slice_mut(&mut queues);
+                    combining.combine(bytemuck::cast_slice(&[left; 4]), bytes);
+                    assert_eq!(queues, ours, "{op:?} of {left:?}");
+                }
+            }
+        }
+        check([i8::MIN, -1, 0, 100]);
+        check([i16::MIN, -1, 0, 100]);
+        check([i32::MIN, -1, 0, 100]);
+        check([i64::MIN, -1, 0, 100]);
+        check([isize::MIN, -1, 0, 100]);
+        check([u8::MAX, 1, 0, 100]);
+        check([u16::MAX, 1, 0, 100]);
+        check([u32::MAX, 1, 0, 100]);
+        check([u64::MAX, 1, 0, 100]);
+        check([usize::MAX, 1, 0, 100]);
+        check([f32::INFINITY, -0.1, 0.2, 1e30]);
+        check([f64::INFINITY, -0.1, 0.2, 1e300]);
+        assert_eq!(Reducer::<i128>::combining(&Op::Sum), None);
     }
 
     #[test]

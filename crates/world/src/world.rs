@@ -5,6 +5,7 @@ use std::mem::size_of;
 use std::rc::Rc;
 use std::time::Duration;
 
+use hikyaku_coll::SessionChoices;
 use hikyaku_dsm::driver::{Protocol, Settings, Variables};
 use hikyaku_msg::{
     ContextEndpoint, Engine, Envelope, RecvFuture, Selector, SendFuture, SendMode, Statistics,
@@ -146,6 +147,15 @@ impl World {
     /// If one of the ranks dies meanwhile, every use of the duplicate may be an error.
     pub fn duplicate(&self) -> World {
         World::new(Rc::clone(&self.variables), self.communicator.duplicate())
+    }
+
+    /// A duplicate whose persistent collectives go by session queues as it says, and not as
+    /// `--coll` does; so do those of its own duplicates. All ranks say the same.
+    ///
+    /// Such a collective goes on by itself from its start, whatever the ranks compute meanwhile.
+    pub fn with_sessions(&self, sessions: SessionChoices) -> World {
+        let communicator = self.communicator.duplicate().with_sessions(sessions);
+        World::new(Rc::clone(&self.variables), communicator)
     }
 
     /// Divides the ranks by color (MPI_Comm_split, MPI 5.0 §7.4.2). Those of a color are numbered

@@ -262,6 +262,7 @@ macro_rules! conformance {
             session: tf_19_queues_and_slots_are_limited,
             session: tf_22_nop_and_a_put_to_ones_own_queue,
             session: a_third_rank_runs_what_it_releases,
+            session: a_combination_is_computed_by_whoever_releases_it,
             session: large_copies_are_put_off_and_done,
             session: a_bad_command_is_an_error_completion_and_writes_nothing,
             session: a_release_beyond_what_can_be_counted_is_an_error,

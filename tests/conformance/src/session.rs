@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_nic::fabric::{
-    Completion, MemoryPort, QueueAddress, QueueCommand, QueueError, QueueFault, QueueMode,
-    QueuePort, QueuePut, QueueState,
+    Arithmetic, Combining, Completion, MemoryPort, NumberType, QueueAddress, QueueCombine,
+    QueueCommand, QueueError, QueueFault, QueueMode, QueuePort, QueuePut, QueueState,
 };
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::ring::{MAX_LEAD, QueueFull, ReleaseError};
@@ -96,8 +96,34 @@ pub fn tf_02_an_arrival_advances_the_addressed_queue<H: Harness>(harness: &H) {
 fn put_of(command: QueueCommand) -> QueuePut {
     match command {
         QueueCommand::Put(put) => put,
-        QueueCommand::Nop => panic!("not a put"),
+        other => panic!("not a put: {other:?}"),
     }
+}
+
+/// A combination is a command like the others: it is computed when it is released, by whoever
+/// releases it, and one of what is not the owner's stops the queue.
+pub fn a_combination_is_computed_by_whoever_releases_it<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(2));
+    let mine = create(&mut job, 0, SESSION);
+    let elements = 1500;
+    let mut both = region(&mut job, 0, 2 * 8 * elements);
+    for at in 0..elements {
+        both[at * 8..][..8].copy_from_slice(&(at as i64).to_ne_bytes());
+        both[(elements + at) * 8..][..8].copy_from_slice(&(-2 * at as i64).to_ne_bytes());
+    }
+    let combining = Combining::new(Arithmetic::Sum, NumberType::I64).expect("integers have sums");
+    let (left, length) = (both.offset(), 8 * elements as u64);
+    let combine = QueueCombine { left, right: left + length, into: left, length, combining };
+    post(&mut job, mine, &[QueueCommand::Combine(combine)]);
+    assert_eq!(both[8..16], 1i64.to_ne_bytes(), "written, not released");
+    assert_eq!(job.port(1).release_queue(mine, 2), Ok(()));
+    for at in 0..elements {
+        assert_eq!(both[at * 8..][..8], (-(at as i64)).to_ne_bytes());
+    }
+    let right = 1 << 50;
+    post(&mut job, mine, &[QueueCommand::Combine(QueueCombine { right, ..combine })]);
+    let fault = QueueFault::OutOfBounds { index: 1, rank: 0 };
+    assert_eq!(state(&mut job, mine).fault, Some(fault));
 }
 
 /// TF-03: releases that come before the commands are remembered, and everything runs at once when

@@ -69,9 +69,19 @@ impl Lap {
         exchange: &mut impl RepeatableExchange,
         compute: impl FnOnce(),
     ) -> Result<Lap, Error> {
+        Lap::around(|between| exchange.exchange(between), compute)
+    }
+
+    /// One round of anything around `compute`.
+    pub(crate) fn around(
+        round: impl FnOnce(&mut dyn FnMut()) -> Result<(), Error>,
+        compute: impl FnOnce(),
+    ) -> Result<Lap, Error> {
         let begin = Instant::now();
         let (mut begun, mut computed) = (begin, begin);
-        exchange.exchange(|| {
+        let mut compute = Some(compute);
+        round(&mut || {
+            let Some(compute) = compute.take() else { return };
             begun = Instant::now();
             compute();
             computed = Instant::now();

@@ -147,7 +147,7 @@ fn held_up(world: &World, exchange: &mut impl RepeatableExchange) -> Result<Dura
 }
 
 /// Keeps the core busy for `time` without a call of the library.
-fn compute(time: Duration) {
+pub(crate) fn compute(time: Duration) {
     let start = Instant::now();
     while black_box(start.elapsed()) < time {}
 }

@@ -15,6 +15,7 @@ pub(crate) mod rate;
 pub(crate) mod barrier;
 pub(crate) mod collectives;
 
+pub(crate) mod dense;
 pub(crate) mod exchange;
 pub(crate) mod halo;
 pub(crate) mod late;
@@ -65,6 +66,10 @@ pub(crate) enum FigureKind {
     Processor,
     /// How long after the start of a late neighbour an exchange with it ends.
     Late,
+    /// The wait of a persistent collective that both sides have started long ago.
+    DenseWait,
+    /// The time one takes of a program that computes meanwhile.
+    DenseCalls,
     /// Acquiring a shared variable that is free, and letting it go.
     Acquire,
     /// The same where there is another node.
@@ -113,7 +118,7 @@ pub(crate) enum FigureUnit {
 
 impl FigureKind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [FigureKind; 22] = [
+    pub(crate) const ALL: [FigureKind; 24] = [
         FigureKind::Latency,
         FigureKind::Rate,
         FigureKind::Bandwidth,
@@ -127,6 +132,8 @@ impl FigureKind {
         FigureKind::Calls,
         FigureKind::Processor,
         FigureKind::Late,
+        FigureKind::DenseWait,
+        FigureKind::DenseCalls,
         FigureKind::Acquire,
         FigureKind::HandOver,
         FigureKind::Apart,
@@ -157,6 +164,7 @@ impl FigureKind {
                 FigureUnit::Microseconds
             }
             FigureKind::Travel | FigureKind::Owner => FigureUnit::Microseconds,
+            FigureKind::DenseWait | FigureKind::DenseCalls => FigureUnit::Microseconds,
             FigureKind::Start | FigureKind::Rows => FigureUnit::Milliseconds,
             FigureKind::Memory => FigureUnit::Mebibytes,
             FigureKind::Idle => FigureUnit::Percent,
@@ -197,6 +205,8 @@ impl FigureKind {
             FigureKind::Calls => "calls",
             FigureKind::Processor => "processor",
             FigureKind::Late => "late",
+            FigureKind::DenseWait => "densewait",
+            FigureKind::DenseCalls => "densecalls",
             FigureKind::Acquire => "acquire",
             FigureKind::HandOver => "handover",
             FigureKind::Apart => "apart",
@@ -225,6 +235,10 @@ impl FigureKind {
             FigureKind::Calls => "Start and wait of an exchange, without the 50 µs between",
             FigureKind::Processor => "Processor time of start and wait of an exchange",
             FigureKind::Late => "End of an exchange after the start of a neighbour 100 µs late",
+            FigureKind::DenseWait => "Wait of a persistent collective, both started long ago",
+            FigureKind::DenseCalls => {
+                "Start and wait of a persistent collective, without the 50 µs between"
+            }
             FigureKind::Acquire => "Shared variable: acquired and let go, free",
             FigureKind::HandOver => "Two ranks that write an array in turns, every byte each time",
             FigureKind::Apart => "Shared variable, two nodes: acquired and let go, free",
@@ -280,6 +294,7 @@ impl FigureKind {
                 "both ranks start an exchange, compute 50 µs, and wait: the wait alone"
             }
             FigureKind::Calls => "the same: start and wait, which the program cannot compute in",
+            FigureKind::DenseCalls => "the same: start and wait, ranks late in turns",
             FigureKind::Processor => {
                 "the same as the kernel counts it: of the whole process but for the computing, \
                  helper threads included, and no time asleep"
@@ -288,6 +303,7 @@ impl FigureKind {
                 "rank 1 starts 100 µs late and computes 50 µs before it waits; from its start to \
                  the end of rank 0's wait"
             }
+            FigureKind::DenseWait => "rank 1 starts 10 µs late, both compute 50 µs: rank 0's wait",
             FigureKind::HandOver => {
                 "hikyaku: a shared variable; Python: shared_memory; pthread mutex: memory that \
                  both map; Redis: the array is an element of two lists; who is not at turn with \

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::simulated::{BufferUnit, Plane, SimulatedRank, collective, conjugate_gradients, heat};
-use hikyaku::{Choices, Operation, UnknownChoice};
+use hikyaku::{Choices, Operation, SessionChoices, UnknownChoice};
 use hikyaku_sim::job::{Payload, Rank};
 use hikyaku_sim::model::cenju4::Synchronisation;
 use hikyaku_sim::program::{Halo, PingPong, RandomTraffic, Ring, balanced};
@@ -85,6 +85,10 @@ fn collectives(
     let mut choices = Choices::default();
     if let Some(name) = &how.algorithm {
         choices.choose(operation, name)?;
+        if choices.sessions != SessionChoices::default() {
+            // They are of what a program makes to start it again and again.
+            return Err(UnknownChoice::Algorithm { operation, name: name.clone() });
+        }
     }
     let (times, sync) = ((how.size as usize, how.repeat), job.sync);
     Ok(match job.payload {

@@ -135,6 +135,25 @@ fn topologies() {
     chapter("topologies");
 }
 
+/// All persistent collectives that session queues can do go so, also beside others; and they go on
+/// while nobody calls MPI (TF-10).
+#[test]
+fn tf_10_persistent_collectives_by_session_queues() {
+    let folder = scratch("session");
+    let names = ["barrier=session", "broadcast=session", "allgather=session", "allreduce=session"];
+    let chosen: Vec<&str> = names.iter().flat_map(|name| ["--coll", name]).collect();
+    for name in ["offloaded.c", "collectives/kept.c"] {
+        let program = compile(&root().join("tests/mpi").join(name), &folder);
+        for (ranks, ranks_per_node) in [("2", "2"), ("5", "5"), ("4", "2")] {
+            let job = ["run", "-n", ranks, "--ranks-per-node", ranks_per_node, "--timeout", "100"];
+            let output = hikyaku(&[&job[..], &chosen].concat(), &program);
+            let said = stdout(&output) + &stderr(&output);
+            assert!(output.status.success() && said.is_empty(), "{name} {job:?}: {said}");
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn functions_that_mpi_3_removed() {
     let folder = scratch("removed");

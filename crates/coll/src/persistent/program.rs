@@ -30,6 +30,8 @@ pub enum QueueStep {
     Own,
     /// The data of this outgoing edge, and its notification.
     Data(usize),
+    /// The elements that this child has brought, and the own ones, combined.
+    Combine(usize),
 }
 
 /// What one queue does in a round, and the numbers that make it right.

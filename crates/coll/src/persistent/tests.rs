@@ -204,7 +204,7 @@ impl Model {
         let own = running.program.own;
         running.read += 1;
         match step {
-            QueueStep::Nop => {}
+            QueueStep::Nop | QueueStep::Combine(_) => {}
             QueueStep::Own => self.under_way.push(Put::Release { rank, queue, slots: own }),
             QueueStep::Ready(incoming) => {
                 let edge = self.find(|edge| edge.to == (rank, incoming));

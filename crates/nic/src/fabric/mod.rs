@@ -24,6 +24,7 @@
 //! - A record is visible only after its payload; a notification only after what it announces.
 //! - No call hangs: `park` returns, at the latest, at its deadline or when a peer dies.
 
+mod arithmetic;
 mod command;
 mod copy;
 mod error;
@@ -35,6 +36,7 @@ mod queue;
 mod remote;
 mod state;
 
+pub use arithmetic::{Arithmetic, Combining, NumberType};
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
 pub use copy::{CopyPort, JointCopy};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
@@ -48,8 +50,8 @@ pub use group::{
 pub use mail::{MailEnd, MailboxAddress, MailboxId, MailboxPort};
 pub use port::{Port, RingPort};
 pub use queue::{
-    Completion, QueueAddress, QueueCommand, QueueError, QueueFault, QueueId, QueueMode, QueuePort,
-    QueuePut, QueueState,
+    Completion, QueueAddress, QueueCombine, QueueCommand, QueueError, QueueFault, QueueId,
+    QueueMode, QueuePort, QueuePut, QueueState,
 };
 pub use remote::{
     Advance, Atomic, AtomicOp, Completed, ContextError, ContextId, Fault, Get, Integer, Key,

@@ -18,7 +18,7 @@
 
 use thiserror::Error;
 
-use super::{PeerFailure, Port, Rank};
+use super::{Combining, PeerFailure, Port, Rank};
 use crate::ring::{Descriptor, QueueFull, ReleaseError};
 
 /// Index of a command queue of one rank.
@@ -54,6 +54,30 @@ pub enum QueueCommand {
     Nop,
     /// Copies from the region of the queue's owner to another rank's, then notifies a queue there.
     Put(QueuePut),
+    /// Combines elements of the region of the queue's owner. The paper's queues have no such
+    /// command.
+    Combine(QueueCombine),
+}
+
+/// Elements of the owner's region, by their offsets: `into` becomes `left ∘ right`. It may be the
+/// same place as one of the two; places overlap in no other way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueCombine {
+    /// Where the left operands are.
+    pub left: u64,
+    /// Where the right operands are.
+    pub right: u64,
+    /// Where the results go.
+    pub into: u64,
+    /// Bytes of each: whole elements, at most [`QueueCombine::MOST`].
+    pub length: u64,
+    /// What is computed.
+    pub combining: Combining,
+}
+
+impl QueueCombine {
+    /// The most bytes of one command: its runner has other things to do as well.
+    pub const MOST: u64 = 16 << 20;
 }
 
 /// The steps of a [`QueueCommand::Put`], in this order. With a length of zero it is paper 002's
@@ -269,6 +293,7 @@ pub enum QueueError {
 
 const NOP: u64 = 0;
 const PUT: u64 = 1;
+const COMBINE: u64 = 2;
 const NOTIFY: u64 = 1 << 8;
 
 #[cfg_attr(loom, expect(dead_code, reason = "only hosts run queues"))]
@@ -279,10 +304,20 @@ impl QueueCommand {
     ///   word 0   rank (32) | generation (16) | notify (8) | operation (8)
     ///   word 1   release (32) | queue (32)
     ///   word 2   from      word 3   at      word 4   length      words 5 to 7   0
+    ///
+    ///   word 0   0 (40) | combination (16) | operation (8)
+    ///   word 1   into      word 2   left    word 3   right       word 4   length
     /// ```
     #[inline]
     pub(crate) fn encode(self) -> Descriptor {
-        let QueueCommand::Put(put) = self else { return Descriptor([NOP; 8]) };
+        let put = match self {
+            QueueCommand::Nop => return Descriptor([NOP; 8]),
+            QueueCommand::Put(put) => put,
+            QueueCommand::Combine(QueueCombine { left, right, into, length, combining }) => {
+                let first = u64::from(combining.code()) << 8 | COMBINE;
+                return Descriptor([first, into, left, right, length, 0, 0, 0]);
+            }
+        };
         let QueuePut { from, at, length, to, notify, release } = put;
         let notify = if notify { NOTIFY } else { 0 };
         let first = u64::from(to.rank) << 32 | u64::from(to.generation) << 16 | notify | PUT;
@@ -304,16 +339,25 @@ impl QueueCommand {
                 let release = (second >> 32) as u32;
                 Some(QueueCommand::Put(QueuePut { from, at, length, to, notify, release }))
             }
+            COMBINE => {
+                let (into, left, right) = (second, from, at);
+                let combining = Combining::of_code((first >> 8) as u16)?;
+                let valid =
+                    length.is_multiple_of(combining.width() as u64) && length <= QueueCombine::MOST;
+                let combine = QueueCombine { left, right, into, length, combining };
+                valid.then_some(QueueCommand::Combine(combine))
+            }
             _ => None,
         }
     }
 
-    /// Payload bytes.
+    /// Bytes that it writes.
     #[inline]
     pub(crate) fn length(&self) -> u64 {
         match self {
             QueueCommand::Nop => 0,
             QueueCommand::Put(put) => put.length,
+            QueueCommand::Combine(combine) => combine.length,
         }
     }
 }
@@ -379,6 +423,7 @@ pub trait QueuePort: Port {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::{Arithmetic, NumberType};
     use super::*;
 
     #[test]
@@ -386,10 +431,26 @@ mod tests {
         let to = QueueAddress { rank: 0xfe_dcba, queue: 77, generation: 0x3fff };
         let ready = QueuePut::ready(to, u32::MAX);
         let data = QueuePut { from: u64::MAX, at: 3, length: 1 << 40, notify: true, ..ready };
-        for command in [QueueCommand::Nop, QueueCommand::Put(ready), QueueCommand::Put(data)] {
+        let combine = combine_of(24);
+        for command in
+            [QueueCommand::Nop, QueueCommand::Put(ready), QueueCommand::Put(data), combine]
+        {
             assert_eq!(QueueCommand::decode(command.encode()), Some(command));
         }
-        assert_eq!(QueueCommand::decode(Descriptor([2; 8])), None);
+        for nonsense in [
+            Descriptor([2; 8]),
+            Descriptor([3; 8]),
+            combine_of(25).encode(),
+            combine_of(QueueCombine::MOST + 8).encode(),
+        ] {
+            assert_eq!(QueueCommand::decode(nonsense), None);
+        }
+    }
+
+    fn combine_of(length: u64) -> QueueCommand {
+        let combining =
+            Combining::new(Arithmetic::Max, NumberType::F64).expect("floats have a largest");
+        QueueCommand::Combine(QueueCombine { left: 1, right: 2, into: 3, length, combining })
     }
 
     #[test]
@@ -412,9 +473,10 @@ mod tests {
     }
 
     #[test]
-    fn only_puts_have_bytes() {
+    fn a_nop_alone_has_no_bytes() {
         let to = QueueAddress { rank: 1, queue: 2, generation: 3 };
         let put = QueuePut { length: 1 << 40, ..QueuePut::ready(to, 1) };
-        assert_eq!([QueueCommand::Nop, QueueCommand::Put(put)].map(|c| c.length()), [0, 1 << 40]);
+        let commands = [QueueCommand::Nop, QueueCommand::Put(put), combine_of(16)];
+        assert_eq!(commands.map(|command| command.length()), [0, 1 << 40, 16]);
     }
 }

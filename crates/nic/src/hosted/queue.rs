@@ -25,8 +25,9 @@ use std::collections::VecDeque;
 
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Completion, PeerFailure, PeerState, PostError, QueueAddress, QueueCommand, QueueError,
-    QueueFault, QueueId, QueueMode, QueuePort, QueuePut, QueueState, Rank, RemoteAddress, Space,
+    Completion, PeerFailure, PeerState, PostError, QueueAddress, QueueCombine, QueueCommand,
+    QueueError, QueueFault, QueueId, QueueMode, QueuePort, QueuePut, QueueState, Rank,
+    RemoteAddress, Space,
 };
 use crate::ring::{CommandQueue, GENERATION_MASK, ReleaseError, Setup};
 use crate::segment::Segment;
@@ -38,6 +39,9 @@ const LARGE: u64 = 2048;
 /// Limit of commands that one call runs, over all queues. Correct programs stay far below: each
 /// command is written by its owner before it runs. The owners run the rest when they wait.
 const MAX_COMMANDS: u32 = 1 << 16;
+
+/// Bytes that are combined at a time: three pieces stay in the first-level cache.
+const PIECE: usize = 4096;
 
 /// Polls in a row that find nothing to run although a rank has asked for a run.
 const MAX_POLLS: u32 = 1 << 10;
@@ -410,6 +414,11 @@ impl<H: Host> HostedPort<H> {
         let put = match command {
             None => return Err(QueueFault::Malformed { index }),
             Some(QueueCommand::Nop) => return Ok(()),
+            Some(QueueCommand::Combine(combine)) => {
+                let rank = owner.rank;
+                let combined = self.combine(rank, &combine);
+                return combined.ok_or(QueueFault::OutOfBounds { index, rank });
+            }
             Some(QueueCommand::Put(put)) => put,
         };
         if put.to.rank >= self.size {
@@ -419,6 +428,28 @@ impl<H: Host> HostedPort<H> {
             Some(shipped) => shipped,
             None => self.land(owner.rank, index, &put, None),
         }
+    }
+
+    /// Combines elements of a rank's region; `None`: they are not all inside, and nothing that is
+    /// outside was touched.
+    fn combine(&self, rank: Rank, combine: &QueueCombine) -> Option<()> {
+        let QueueCombine { left, right, into, length, combining } = *combine;
+        let address = |offset| RemoteAddress { rank, space: Space::Region, offset };
+        let region = self.host.region_bytes();
+        let inside = |at: u64| at.checked_add(length).is_some_and(|end| end <= region);
+        if ![left, right, into].into_iter().all(inside) {
+            return None;
+        }
+        let (mut lefts, mut rights) = ([0; PIECE], [0; PIECE]);
+        for start in (0..length).step_by(PIECE) {
+            let piece = (length - start).min(PIECE as u64) as usize;
+            let (lefts, rights) = (&mut lefts[..piece], &mut rights[..piece]);
+            self.host.read(address(left + start), lefts).ok()?;
+            self.host.read(address(right + start), rights).ok()?;
+            combining.combine(lefts, rights);
+            self.host.write(address(into + start), rights).ok()?;
+        }
+        Some(())
     }
 
     /// Lands a put of a command queue that was [shipped](Host::ship) and has arrived with its

@@ -6,7 +6,8 @@ use thiserror::Error;
 
 /// Why a persistent exchange could not be made, started or completed.
 ///
-/// The program's own mistakes: `NoSuchRank`, `Range`, `Overlap`, `Started`, `NotStarted`, `Length`.
+/// The program's own mistakes: `NoSuchRank`, `Range`, `Overlap`, `Started`, `NotStarted`, `Length`,
+/// `Resized`.
 /// Mistakes that two ranks share: `Edges`, `Sizes`. Another rank's: `Elsewhere`, `Freed`. Want of
 /// resources: `Plan`, `Queue`, `Large`, `NoLetters`, `Hosts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -127,6 +128,16 @@ pub enum PersistentError {
         /// Elements it has.
         given: usize,
         /// Elements it must have.
+        needed: usize,
+    },
+    /// A buffer has another length than when the operation was made.
+    #[error(
+        "a buffer has {given} bytes, and had {needed} when the operation was made: make a new one"
+    )]
+    Resized {
+        /// Bytes it has.
+        given: usize,
+        /// Bytes it must have.
         needed: usize,
     },
     /// A neighbour freed its end while data was under way.

@@ -2,9 +2,10 @@
 //!
 //! `setup.rs` puts the two ends of each edge together, `tables.rs` says what ranks tell each other
 //! meanwhile, `rounds.rs` starts and waits, `mail.rs` is what goes by letter, `staged.rs` is for
-//! buffers in ordinary memory. On them stands `letters.rs`: exchanges that are not set up, but made
-//! again and again.
+//! buffers in ordinary memory, `dense.rs` for collectives of all ranks. On them stands
+//! `letters.rs`: exchanges that are not set up, but made again and again.
 
+mod dense;
 mod error;
 mod letters;
 mod mail;
@@ -13,6 +14,7 @@ mod setup;
 mod staged;
 mod tables;
 
+pub use dense::{DenseCall, DenseOperation, DenseRounds};
 pub use error::PersistentError;
 pub use letters::{Correspondence, EdgeBlocks, Letters, NEIGHBOURS, is_long};
 pub use mail::{ExchangeSink, ExchangeSource};

@@ -15,8 +15,8 @@ use std::task::Poll;
 use hikyaku_coll::persistent::QueueStep;
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
-    Activity, MailEnd, Name, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault,
-    QueuePort, QueuePut, QueueState, Wait,
+    MailEnd, PeerState, Port, QueueAddress, QueueCommand, QueueError, QueueFault, QueuePort,
+    QueuePut, QueueState,
 };
 use hikyaku_nic::time::Time;
 
@@ -273,15 +273,17 @@ impl Rounds {
         let queue = &self.wiring.queues[at];
         QueueCommand::Put(match step {
             QueueStep::Nop => return QueueCommand::Nop,
+            QueueStep::Combine(child) => return QueueCommand::Combine(self.wiring.combines[child]),
             QueueStep::Own => QueuePut::ready(queue.address, queue.program.own),
             QueueStep::Ready(edge) => {
                 let edge = &self.wiring.ins[edge];
                 QueuePut::ready(edge.queue, edge.ready)
             }
             QueueStep::Data(edge) => {
-                let edge = &self.wiring.outs[edge];
-                let (from, at, length) = (edge.from[turn], edge.at[turn], edge.bytes);
-                QueuePut { from, at, length, to: edge.event, notify: true, release: 0 }
+                let OutgoingEdge { bytes, event, release, .. } = self.wiring.outs[edge];
+                let OutgoingEdge { from, at, .. } = &self.wiring.outs[edge];
+                let (from, at) = (from[turn], at[turn]);
+                QueuePut { from, at, length: bytes, to: event, notify: true, release }
             }
         })
     }
@@ -360,13 +362,12 @@ impl Rounds {
     #[inline(never)]
     fn wait_long(&mut self) -> Result<(), Error> {
         let mut waited = Waited::new(&self.world);
-        let world = self.world.clone();
+        let (world, wait) = (self.world.clone(), self.wiring.wait);
         let future = std::future::poll_fn(|_| match self.step(&mut waited) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         });
-        let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
         // Others may wait for what is in flight here, and for this rank's variables.
         world.drive_for(wait, future)
     }

@@ -14,7 +14,8 @@ use std::ops::Range;
 
 use hikyaku_coll::persistent::{QueueLimits, QueueProgram, QueueStep, Scheme, plan};
 use hikyaku_nic::fabric::{
-    MailboxAddress, MailboxId, MailboxPort, Port, QueueAddress, QueueMode, QueuePort,
+    Activity, MailboxAddress, MailboxId, MailboxPort, Name, Port, QueueAddress, QueueCombine,
+    QueueMode, QueuePort, Wait,
 };
 use hikyaku_nic::ring::MailSlots;
 
@@ -59,6 +60,8 @@ pub(super) struct OutgoingEdge {
     pub(super) event: QueueAddress,
     /// Whether the other end has room for two rounds, so that this one need not wait for it.
     pub(super) ahead: bool,
+    /// Slots of that queue that the data releases.
+    pub(super) release: u32,
 }
 
 /// An edge that leads here, complete.
@@ -97,7 +100,11 @@ pub struct ExchangeWiring {
     pub(super) queues: Vec<RoundQueue>,
     pub(super) outs: Vec<OutgoingEdge>,
     pub(super) ins: Vec<IncomingEdge>,
+    /// What the queues compute.
+    pub(super) combines: Vec<QueueCombine>,
     pub(super) mail: Mail,
+    /// What a wait for a round is announced as.
+    pub(super) wait: Wait,
     /// Rounds after which the queues' slots hold the same commands again.
     pub(super) period: u64,
 }
@@ -172,7 +179,9 @@ pub fn set_up<E: From<Error>>(
     match wired {
         Ok((outs, ins, mail)) => {
             let period = period.into();
-            Ok(ExchangeWiring { queues: taken.queues, outs, ins, mail, period })
+            let combines = Vec::new();
+            let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
+            Ok(ExchangeWiring { queues: taken.queues, outs, ins, combines, mail, wait, period })
         }
         Err(error) => {
             give_back(world, taken);
@@ -446,7 +455,7 @@ impl Addresses {
             let ahead = told.alone && theirs.alone;
             let at = if theirs.alone && !ahead { [theirs.at[0]; 2] } else { theirs.at };
             let bytes = outs[edge].bytes();
-            OutgoingEdge { bytes, from: from[edge], at, event: theirs.queue, ahead }
+            OutgoingEdge { bytes, from: from[edge], at, event: theirs.queue, ahead, release: 0 }
         });
         let into = own_ins.iter().enumerate().map(|(edge, told)| {
             let theirs = other_end(own_ins, edge, &self.outs[told.peer as usize], rank);

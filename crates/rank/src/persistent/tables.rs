@@ -27,11 +27,11 @@ pub(super) struct ServedEnd {
     pub(super) alone: bool,
 }
 
-fn halves(word: u64) -> [u32; 2] {
+pub(super) fn halves(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-fn long(low: u32, high: u32) -> u64 {
+pub(super) fn long(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 

@@ -104,8 +104,14 @@ unsafe impl Host for InterfaceHost {
         None
     }
 
-    fn read(&self, _from: RemoteAddress, _into: &mut [u8]) -> Result<(), PostError> {
-        Err(not_an_interfaces())
+    fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = from;
+        if space != Space::Region || self.bounds.is_over() {
+            return Err(not_an_interfaces());
+        }
+        let length = into.len() as u64;
+        let outside = PostError::OutOfBounds { rank, offset, length };
+        self.mapping.read(rank, offset, into).ok_or(outside)
     }
 
     fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {

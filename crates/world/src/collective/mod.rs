@@ -17,6 +17,8 @@ mod blocking;
 mod nonblocking;
 mod operations;
 mod persistent;
+#[cfg(test)]
+mod session_tests;
 
 pub use nonblocking::{Collective, CollectiveFuture};
 pub(crate) use operations::CollectiveRanks;

@@ -4,12 +4,17 @@
 //! So it needs no scope: a forgotten operation keeps its buffers. Each has a communicator context
 //! of its own, so that several may be started in any order, and a start finds everything that does
 //! not change in its place.
+//!
+//! Those that session queues can do ([`DenseRounds`]) go on by themselves from their start, if that
+//! was chosen. The others advance in calls of the library, as operations in flight do.
 
 use std::cell::Cell;
 use std::ops::DerefMut;
 use std::rc::Rc;
 
+use hikyaku_coll::SessionChoices;
 use hikyaku_msg::Layout;
+use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
 use hikyaku_rank::{Task, TaskId};
 
 use super::CollectiveRanks;
@@ -56,6 +61,54 @@ pub struct Persistent<B> {
     /// The buffers, unless it is in flight.
     buffers: Option<B>,
     task: Option<TaskId>,
+    /// `None`: it goes by tasks.
+    session: Option<Box<Session<B>>>,
+}
+
+/// An operation by session queues, or why ranks could not make it.
+struct Session<B> {
+    rounds: Result<DenseRounds, hikyaku_rank::Error>,
+    own: Own<B>,
+    room: Room<B>,
+    /// The buffers while it is in flight.
+    lent: Option<B>,
+}
+
+/// What a rank gives, in the buffers.
+type Own<B> = Box<dyn Fn(&B) -> &[u8]>;
+
+/// Where the result goes.
+type Room<B> = fn(&mut B) -> &mut [u8];
+
+impl<B> Session<B> {
+    /// Starts a round and keeps the buffers.
+    fn start(&mut self, mut buffers: B) -> Result<(), (B, hikyaku_rank::Error)> {
+        let room = (self.room)(&mut buffers).len();
+        let rounds = self.rounds.as_mut().map_err(|error| error.clone());
+        match rounds.and_then(|rounds| rounds.start((self.own)(&buffers), room)) {
+            Ok(()) => {
+                self.lent = Some(buffers);
+                Ok(())
+            }
+            Err(error) => Err((buffers, error)),
+        }
+    }
+
+    /// Waits for the round, or looks whether it is complete.
+    fn end(&mut self, waits: bool) -> Option<Result<(), hikyaku_rank::Error>> {
+        let rounds = match &mut self.rounds {
+            Ok(rounds) => rounds,
+            Err(error) => return Some(Err(error.clone())),
+        };
+        let done = if waits { rounds.wait().map(|()| true) } else { rounds.test() };
+        if done.as_ref().is_ok_and(|done| !done) {
+            return None;
+        }
+        if let (Ok(_), Some(buffers)) = (&done, &mut self.lent) {
+            (self.room)(buffers).copy_from_slice(rounds.result());
+        }
+        Some(done.map(drop))
+    }
 }
 
 impl<B> std::fmt::Debug for Persistent<B> {
@@ -89,7 +142,17 @@ impl<B: 'static> Persistent<B> {
             }
         };
         let (begin, buffers) = (Box::new(begin), Some(buffers));
-        Persistent { name, world, begin, home, buffers, task: None }
+        Persistent { name, world, begin, home, buffers, task: None, session: None }
+    }
+
+    /// The same by session queues, if they can do it: every rank comes to the same.
+    fn by_session(mut self, operation: DenseOperation, own: Own<B>, room: Room<B>) -> Self {
+        let Some(buffers) = &mut self.buffers else { return self };
+        let call = DenseCall { operation, bytes: own(buffers).len() };
+        let rounds = DenseRounds::new(self.world.communicator(), call, room(buffers).len());
+        let session = |rounds| Box::new(Session { rounds, own, room, lent: None });
+        self.session = rounds.transpose().map(session);
+        self
     }
 }
 
@@ -100,6 +163,12 @@ impl<B> Persistent<B> {
     /// It was started before and has not been waited for.
     pub fn start(&mut self) -> Result<(), Error> {
         let buffers = self.buffers.take().ok_or(Error::InFlight { operation: self.name })?;
+        if let Some(session) = &mut self.session {
+            return session.start(buffers).map_err(|(buffers, error)| {
+                self.buffers = Some(buffers);
+                error.into()
+            });
+        }
         self.task = Some(self.world.communicator().start_task((self.begin)(buffers)));
         Ok(())
     }
@@ -107,8 +176,12 @@ impl<B> Persistent<B> {
     /// Waits until this rank's part is done. Returns at once if it was not started.
     ///
     /// # Errors
-    /// What it failed with: as the blocking call. It can be started again if all ranks do.
+    /// What it failed with: as the blocking call. It can be started again if all ranks do; not one
+    /// by session queues, which ends.
     pub fn wait(&mut self) -> Result<(), Error> {
+        if self.is_lent() {
+            return self.session_ended(true).unwrap_or(Ok(()));
+        }
         let Some(id) = self.task else { return Ok(()) };
         let result = self.world.communicator().wait_for_task(id, 1);
         self.ended(result)
@@ -119,6 +192,9 @@ impl<B> Persistent<B> {
     /// # Errors
     /// As [`Persistent::wait`].
     pub fn test(&mut self) -> Result<bool, Error> {
+        if self.is_lent() {
+            return self.session_ended(false).map_or(Ok(false), |ended| ended.map(|()| true));
+        }
         let Some(id) = self.task else { return Ok(true) };
         match self.world.communicator().test_task(id) {
             None => Ok(false),
@@ -142,6 +218,23 @@ impl<B> Persistent<B> {
         self.buffers.as_mut().ok_or(Error::InFlight { operation: self.name })
     }
 
+    /// Whether session queues have the buffers.
+    fn is_lent(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.lent.is_some())
+    }
+
+    fn session_ended(&mut self, waits: bool) -> Option<Result<(), Error>> {
+        if !waits {
+            // Others may wait for what this rank has in flight.
+            self.world.communicator().attend();
+            self.world.engine().borrow_mut().progress();
+        }
+        let session = self.session.as_mut()?;
+        let ended = session.end(waits)?;
+        self.buffers = session.lent.take();
+        Some(ended.map_err(Error::from))
+    }
+
     fn ended(&mut self, result: Result<(), hikyaku_rank::Error>) -> Result<(), Error> {
         self.task = None;
         self.buffers = self.home.take();
@@ -159,16 +252,30 @@ impl<B> Drop for Persistent<B> {
 }
 
 impl World {
+    /// Whose persistent form is to go by session queues.
+    fn sessions(&self) -> SessionChoices {
+        self.communicator().choices().sessions
+    }
+
     /// Makes a persistent [`World::barrier`] (MPI_Barrier_init).
     pub fn barrier_init(&self) -> Persistent<()> {
-        Persistent::new(self, "barrier", (), async move |ranks, _| ranks.barrier().await)
+        let made =
+            Persistent::new(self, "barrier", (), async move |ranks, _| ranks.barrier().await);
+        match self.sessions().barrier {
+            true => made.by_session(DenseOperation::Barrier, Box::new(|()| &[]), |()| &mut []),
+            false => made,
+        }
     }
 
     /// Makes a persistent [`World::broadcast`] (MPI_Bcast_init).
     pub fn broadcast_init<T: Scalar, D: Buffer<T>>(&self, data: D, root: u32) -> Persistent<D> {
-        Persistent::new(self, "broadcast", data, async move |ranks, data| {
+        let made = Persistent::new(self, "broadcast", data, async move |ranks, data: &mut D| {
             ranks.broadcast(data, root).await
-        })
+        });
+        match self.sessions().broadcast {
+            true => made.by_session(DenseOperation::Broadcast { root }, whole(), whole_mut),
+            false => made,
+        }
     }
 
     /// Makes a persistent [`World::reduce`] (MPI_Reduce_init).
@@ -189,9 +296,14 @@ impl World {
         data: D,
         op: impl Reducer<T> + 'static,
     ) -> Persistent<D> {
-        Persistent::new(self, "allreduce", data, async move |ranks, data| {
+        let combining = op.combining().filter(|_| self.sessions().allreduce);
+        let made = Persistent::new(self, "allreduce", data, async move |ranks, data: &mut D| {
             ranks.allreduce(data, &op).await
-        })
+        });
+        match combining {
+            Some(by) => made.by_session(DenseOperation::Allreduce(by), whole(), whole_mut),
+            None => made,
+        }
     }
 
     /// Makes a persistent [`World::gather_into`] (MPI_Gather_init).
@@ -248,16 +360,32 @@ impl World {
         mine: D,
         all: E,
     ) -> Persistent<(D, E)> {
-        Persistent::new(self, "allgather", (mine, all), async move |ranks, (mine, all)| {
-            ranks.allgather(Some(&**mine), all).await
-        })
+        let both = (mine, all);
+        let made =
+            Persistent::new(self, "allgather", both, async move |ranks, both: &mut (D, E)| {
+                ranks.allgather(Some(&*both.0), &mut both.1).await
+            });
+        if !self.sessions().allgather {
+            return made;
+        }
+        let own: Own<(D, E)> = Box::new(|(mine, _)| bytemuck::cast_slice(mine));
+        made.by_session(DenseOperation::Allgather, own, |(_, all)| bytemuck::cast_slice_mut(all))
     }
 
     /// Makes a persistent [`World::allgather_in_place`] (MPI_Allgather_init with MPI_IN_PLACE).
     pub fn allgather_in_place_init<T: Scalar, D: Buffer<T>>(&self, all: D) -> Persistent<D> {
-        Persistent::new(self, "allgather", all, async move |ranks, all| {
+        let made = Persistent::new(self, "allgather", all, async move |ranks, all: &mut D| {
             ranks.allgather(None, all).await
-        })
+        });
+        if !self.sessions().allgather {
+            return made;
+        }
+        let (rank, size) = (self.rank() as usize, self.size() as usize);
+        let own: Own<D> = Box::new(move |all| {
+            let block = all.len() / size;
+            bytemuck::cast_slice(&all[rank * block..][..block])
+        });
+        made.by_session(DenseOperation::Allgather, own, whole_mut)
     }
 
     /// Makes a persistent [`World::allgatherv`] (MPI_Allgatherv_init).
@@ -374,6 +502,15 @@ impl World {
             ranks.exscan(data, &op).await
         })
     }
+}
+
+/// All of a buffer.
+fn whole<T: Scalar, D: Buffer<T>>() -> Own<D> {
+    Box::new(|data| bytemuck::cast_slice(data))
+}
+
+fn whole_mut<T: Scalar, D: Buffer<T>>(data: &mut D) -> &mut [u8] {
+    bytemuck::cast_slice_mut(data)
 }
 
 fn slices<T, D: Buffer<T>>(parts: &[D]) -> Vec<&[T]> {

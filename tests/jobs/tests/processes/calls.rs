@@ -99,6 +99,27 @@ fn cj_14_cj_15_every_call_by_the_group_of_its_communicator() {
     }
 }
 
+/// The variables by which persistent collectives go by session queues.
+pub(super) const SESSIONS: [&str; 4] = [
+    "HIKYAKU_COLL_BARRIER",
+    "HIKYAKU_COLL_BROADCAST",
+    "HIKYAKU_COLL_ALLGATHER",
+    "HIKYAKU_COLL_ALLREDUCE",
+];
+
+/// Persistent collectives by session queues, also where more are made than there are queues, among
+/// collectives of every form (TF-19).
+#[test]
+fn tf_19_collectives_with_persistent_ones_by_session_queues() {
+    for (ranks, ranks_per_node) in [(1, 0), (2, 0), (5, 0), (8, 0), (4, 1), (7, 2)] {
+        for what in ["calls", "divided"] {
+            let job = job(ranks, &[what, "1", "together: "]).ranks_per_node(ranks_per_node);
+            let job = SESSIONS.iter().fold(job, |job, name| job.variable(name, "session"));
+            assert_eq!(job.succeed(), "", "{what} of {ranks} ranks");
+        }
+    }
+}
+
 /// What ranks have counted of their long messages outlives them.
 #[test]
 fn the_launcher_has_the_counts_of_all_ranks() {

@@ -2,6 +2,7 @@
 
 use hikyaku_jobs::{Job, at_length};
 
+use super::calls::SESSIONS;
 use super::{RANK, job};
 
 fn simulated(ranks: u32, words: &[&str]) -> Job {
@@ -59,6 +60,35 @@ fn cj_14_cj_15_calls_by_the_group_of_a_communicator() {
             let job = simulated(ranks, &["calls", "1", case]).ranks_per_node(per_node);
             let job = job.variable("HIKYAKU_COLL_BARRIER", by);
             run(&job.variable("HIKYAKU_COLL_BROADCAST", "multicast"));
+        }
+    }
+}
+
+fn by_sessions(job: Job) -> Job {
+    SESSIONS.iter().fold(job, |job, name| job.variable(name, "session"))
+}
+
+/// Persistent collectives by session queues, among all others.
+#[test]
+fn tf_11_collectives_with_persistent_ones_by_session_queues() {
+    for (ranks, per_node) in [(2, 1), (5, 5), (4, 2)] {
+        let job = simulated(ranks, &["calls", "1", "together: "]).ranks_per_node(per_node);
+        run(&by_sessions(job));
+    }
+}
+
+/// When ranks have computed for long since they started, nothing of a persistent collective is left
+/// for their waits; by the usual algorithms all of it is (TF-10).
+#[test]
+fn tf_10_dense_collectives_go_on_while_the_processors_compute() {
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/fx100-tofu2.toml");
+    for ranks in [2, 5, 8] {
+        let job = simulated(ranks, &["offloaded"]).ranks_per_node(1);
+        let job = job.variable("SIMULATE_MACHINE", machine);
+        run(&by_sessions(job.clone()).variable("OFFLOADED", "1"));
+        // Of two, each sends one message, which it has sent when it computes.
+        if ranks > 2 {
+            run(&job);
         }
     }
 }

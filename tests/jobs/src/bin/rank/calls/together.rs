@@ -3,6 +3,7 @@
 //! What a rank has is made from its number and the place; a 2 × 2 matrix product stands for an
 //! operation in which the order of the ranks matters.
 
+use hikyaku::persistent::PersistentError;
 use hikyaku::{
     Cause, CollError, Collective, Commutative, Error, MsgError, Op, Ordered, Reducer, World,
 };
@@ -456,6 +457,8 @@ pub(super) fn persistent_mistakes(world: &World, _: u64) -> Result<(), Error> {
             Err(Error::Collective(CollError::GaveUp { peer, cause, .. })) => {
                 assert_eq!((peer, cause), (size - 1, Cause::Dropped));
             }
+            // By session queues.
+            Err(Error::Persistent(PersistentError::Freed { rank })) => assert_eq!(rank, size - 1),
             other => panic!("{other:?}"),
         }
     }
