@@ -6,6 +6,7 @@
 //! start ([`AtOnce::in_flight`]).
 
 use std::borrow::Cow;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_coll::{
@@ -19,6 +20,7 @@ use crate::communicators::Comm;
 use crate::dialect::Dialect;
 use crate::failure::Failure;
 use crate::operations::{Reducing, choices_of};
+use crate::parts::unless_put;
 use crate::types::{Area, Landing};
 
 /// The result of an operation.
@@ -26,6 +28,9 @@ pub(crate) type Done = Result<(), Error>;
 
 /// The same as `coll` has it.
 type Ended = Result<(), CollError<MsgError>>;
+
+/// An operation of data that have gaps.
+type InPieces<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
 
 /// The ranks of an operation.
 type Ranks<'c> = coll::CommunicatorGroup<'c, RankPort>;
@@ -47,6 +52,13 @@ pub(crate) trait Operation {
 
     /// Where the result goes, with what is there before.
     fn landing(&self) -> Landing<'_>;
+
+    /// The same of data that have gaps and are longer than a packet: they stay where they are.
+    #[inline(always)]
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
+        let _ = ranks;
+        None
+    }
 
     /// Begins it.
     fn begin<'a>(
@@ -72,6 +84,11 @@ impl<T: Operation> AtOnce<T> {
     pub fn run(self) -> Result<(), Failure> {
         let (operation, comm) = (&self.0, self.0.comm());
         let ranks = comm.inner.group().waiting().with_elements(operation.element());
+        if let Some(future) = operation.in_pieces(&ranks) {
+            let done = wait(comm, future);
+            comm.inner.drop_left_overs();
+            return Ok(done?);
+        }
         let given = operation.given();
         let mut landing = operation.landing();
         let done = match operation.begin(&ranks, given.as_deref(), landing.bytes()) {
@@ -87,6 +104,9 @@ impl<T: Operation> AtOnce<T> {
     pub async fn in_flight(self) -> Done {
         let operation = &self.0;
         let ranks = operation.comm().inner.group().with_elements(operation.element());
+        if let Some(future) = operation.in_pieces(&ranks) {
+            return Ok(future.await?);
+        }
         let given = operation.given();
         let mut landing = operation.landing();
         let done = operation.begin(&ranks, given.as_deref(), landing.bytes()).end().await;
@@ -146,6 +166,17 @@ impl Operation for Broadcast {
     }
 
     #[inline(always)]
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
+        if !self.area.is_scattered() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let (by, mut data) = (self.comm.inner.choices().broadcast, self.area.place());
+            coll::broadcast_scattered(ranks, by, &mut data, self.root).await
+        }))
+    }
+
+    #[inline(always)]
     fn begin<'a>(
         &'a self,
         ranks: &'a Ranks<'a>,
@@ -176,6 +207,21 @@ impl Operation for Allgather {
 
     fn landing(&self) -> Landing<'_> {
         self.all.landing()
+    }
+
+    #[inline(always)]
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
+        let mine = self.mine.as_ref();
+        if !self.all.is_scattered() && !mine.is_some_and(Area::is_scattered) {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let (by, inner) = (self.comm.inner.choices().allgather, &self.comm.inner);
+            let place = self.all.block(inner.size(), inner.rank());
+            let mine = unless_put(mine, &place);
+            let mut all = self.all.place();
+            coll::allgather_scattered(ranks, by, mine.as_deref(), &mut all).await
+        }))
     }
 
     #[inline(always)]

@@ -123,6 +123,58 @@ static void of_all(int mode, long length) {
     end_side(&out), end_side(&into);
 }
 
+static void to_all(int mode, int root, long length) {
+    int in_place = mode == 1, n = (int)length, counts[MOST], places[MOST];
+    struct side out = side(stride_out(mode), length), into = side(stride_in(mode), length);
+    if (rank == root) fill(&out, 0, root, 2, length);
+    CALL(Bcast, out.data, n, out.type, root);
+    came(&out, 0, root, 2, length);
+    fill(&out, 0, rank, 3, length);
+    if (in_place) fill(&into, rank, rank, 3, length);
+    CALL(Allgather, in_place ? MPI_IN_PLACE : (void *)out.data, n, out.type, into.data, n,
+         into.type);
+    for (int from = 0; from < size; from++) came(&into, from, from, 3, length);
+    end_side(&into);
+    into = side(stride_in(mode), length);
+    for (int at = 0; at < size; at++) {
+        counts[at] = (int)(length * (at + 1) / size);
+        places[at] = (int)length * (mode ? size - 1 - at : at);
+    }
+    int own = places[rank] / n;
+    if (in_place) fill(&into, own, rank, 3, counts[rank]);
+    CALL(Allgatherv, in_place ? MPI_IN_PLACE : (void *)out.data, counts[rank], out.type, into.data,
+         counts, places, into.type);
+    for (int from = 0; from < size; from++) came(&into, places[from] / n, from, 3, counts[from]);
+    end_side(&out), end_side(&into);
+}
+
+/* What comes takes the place of what goes, which is as long. */
+static void in_place(int mode, long length) {
+    struct side both = side(stride_out(mode), length);
+    int counts[MOST], places[MOST], n = (int)length;
+    MPI_Datatype types[MOST];
+    for (int to = 0; to < size; to++) fill(&both, to, rank, to, length);
+    CALL(Alltoall, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, both.data, n, both.type);
+    for (int from = 0; from < size; from++) came(&both, from, from, rank, length);
+    for (int with_types = 0; with_types < 2; with_types++) {
+        end_side(&both);
+        both = side(stride_out(mode), length);
+        for (int at = 0; at < size; at++) {
+            counts[at] = (int)(length * ((rank + at) % 3) / 2);
+            places[at] = at * n * (with_types ? both.stride * 8 : 1);
+            types[at] = both.type;
+            fill(&both, at, rank, at, counts[at]);
+        }
+        if (with_types)
+            CALL(Alltoallw, MPI_IN_PLACE, NULL, NULL, NULL, both.data, counts, places, types);
+        else
+            CALL(Alltoallv, MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, both.data, counts, places,
+                 both.type);
+        for (int from = 0; from < size; from++) came(&both, from, from, rank, counts[from]);
+    }
+    end_side(&both);
+}
+
 /* Resident memory at its most, KiB. */
 static long peak(void) {
     struct rusage usage;
@@ -135,8 +187,10 @@ static void without_a_copy(void) {
     const long length = 1 << 22;
     const int n = 1 << 22;
     struct side out = side(2, length), into = side(2, length);
-    int counts[MOST], places[MOST];
+    int counts[MOST], places[MOST], nowhere[MOST];
+    MPI_Datatype types[MOST];
     for (int at = 0; at < size; at++) counts[at] = n, places[at] = at * n;
+    for (int at = 0; at < size; at++) nowhere[at] = at * n * 16;
     for (int to = 0; to < size; to++) fill(&out, to, rank, to, length);
     MPI_Barrier(comm);
     const long before = peak();
@@ -145,6 +199,13 @@ static void without_a_copy(void) {
     CALL(Scatter, out.data, n, out.type, into.data, n, into.type, 0);
     CALL(Scatterv, out.data, counts, places, out.type, into.data, n, into.type, 1);
     CALL(Alltoallv, out.data, counts, places, out.type, into.data, counts, places, into.type);
+    CALL(Bcast, into.data, n, into.type, 1);
+    CALL(Allgather, out.data, n, out.type, into.data, n, into.type);
+    CALL(Allgatherv, out.data, n, out.type, into.data, counts, places, into.type);
+    for (int to = 0; to < size; to++) types[to] = into.type, fill(&into, to, to, rank, length);
+    CALL(Alltoall, MPI_IN_PLACE, n, out.type, into.data, n, into.type);
+    CALL(Alltoallv, MPI_IN_PLACE, NULL, NULL, out.type, into.data, counts, places, into.type);
+    CALL(Alltoallw, MPI_IN_PLACE, NULL, NULL, NULL, into.data, counts, nowhere, types);
     CALL(Alltoall, out.data, n, out.type, into.data, n, into.type);
     const long more = peak() - before;
     for (int from = 0; from < size; from++) came(&into, from, from, rank, length);
@@ -165,6 +226,8 @@ int main(int argc, char **argv) {
                 rooted(mode, mode % size, lengths[at]);
                 rooted_v(mode, (size - 1 + mode) % size, lengths[at]);
                 of_all(mode, lengths[at]);
+                to_all(mode, (mode + 1) % size, lengths[at]);
+                in_place(mode, lengths[at]);
             }
     for (form = 0; form < 2 && size == 2; form++) without_a_copy();
     return end();

@@ -21,7 +21,7 @@ pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     let (size, width, length) = (rounds.size, reduction.width, data.len());
     let share = |place| share(length, width, place, size);
     let own = share(rounds.place);
-    let Some(memory) = rounds.show(data).await? else { return Ok(false) };
+    let Some(memory) = rounds.show(Some(&*data)).await? else { return Ok(false) };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     // Should the kernel refuse, all start anew in another way.
     let by_kernel = memory.reach() == CopyReach::Process;
