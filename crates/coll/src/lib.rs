@@ -74,7 +74,7 @@ mod turns;
 pub use allgather::{
     allgather, allgather_scattered, allgatherv, allgatherv_scattered, begin_allgather,
 };
-pub use allreduce::{allreduce, begin_allreduce};
+pub use allreduce::{allreduce, allreduce_scattered, begin_allreduce};
 pub use alltoall::{
     alltoall, alltoall_in_place, alltoall_in_place_scattered, alltoall_scattered, alltoallv,
     alltoallv_in_place, alltoallv_in_place_scattered, alltoallv_parts,

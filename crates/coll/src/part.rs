@@ -118,6 +118,9 @@ pub(crate) trait Data<B>: Source<B> {
     /// Room for some bytes: where they belong, or in `packet`.
     fn room<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s mut [B];
 
+    /// The same with the bytes in it, to be changed.
+    fn change<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s mut [B];
+
     /// The room was filled: what is in `packet` belongs to `at`.
     fn settle(&mut self, at: usize, packet: &[B]);
 
@@ -185,6 +188,11 @@ impl<B: Copy> Data<B> for [B] {
 
     #[inline(always)]
     fn room<'s>(&'s mut self, range: Range<usize>, _: &'s mut Vec<B>) -> &'s mut [B] {
+        &mut self[range]
+    }
+
+    #[inline(always)]
+    fn change<'s>(&'s mut self, range: Range<usize>, _: &'s mut Vec<B>) -> &'s mut [B] {
         &mut self[range]
     }
 
@@ -296,6 +304,13 @@ impl Data<u8> for Place<'_, u8> {
                 packet
             }
         }
+    }
+
+    fn change<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s mut [u8] {
+        if let Place::Scattered(data) = self {
+            packed(data, range.clone(), packet);
+        }
+        self.room(range, packet)
     }
 
     fn settle(&mut self, at: usize, packet: &[u8]) {

@@ -260,6 +260,19 @@ impl<D: Dialect> Operation for Allreduce<D> {
     }
 
     #[inline(always)]
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
+        if !self.into.is_scattered() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            self.from.copy_to(&self.into);
+            let by = choices_of(&self.comm.inner, &self.reducing).allreduce;
+            let (mut data, reduction) = (self.into.place(), self.reducing.as_reduction());
+            coll::allreduce_scattered(ranks, by, &mut data, reduction).await
+        }))
+    }
+
+    #[inline(always)]
     fn begin<'a>(
         &'a self,
         ranks: &'a Ranks<'a>,

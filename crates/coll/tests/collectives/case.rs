@@ -107,7 +107,7 @@ impl Case {
         self.count(from * self.size + to) % 64
     }
 
-    fn reduction(&self) -> Reduction<impl FnMut(&[u8], &mut [u8]) + use<>> {
+    pub(crate) fn reduction(&self) -> Reduction<impl FnMut(&[u8], &mut [u8]) + use<>> {
         let commutative = self.commutative;
         let combine = move |left: &[u8], right: &mut [u8]| combine(commutative, left, right);
         Reduction { commutative, ..Reduction::commutative(WIDTH, combine) }

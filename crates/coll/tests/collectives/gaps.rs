@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use hikyaku_coll::{
     CollError, CommunicatorGroup, Failure, Group, Part, Place, allgather_scattered,
-    allgatherv_scattered, alltoall_in_place_scattered, alltoall_scattered,
+    allgatherv_scattered, allreduce_scattered, alltoall_in_place_scattered, alltoall_scattered,
     alltoallv_in_place_scattered, broadcast, broadcast_scattered, gather_scattered,
     scatter_scattered,
 };
@@ -88,6 +88,7 @@ fn with_gaps() -> Vec<What> {
         matches!(
             what,
             What::Broadcast(_)
+                | What::Allreduce(_)
                 | What::Gather(..)
                 | What::Scatter(..)
                 | What::Allgather(..)
@@ -125,6 +126,11 @@ async fn perform(
         What::Broadcast(by) => {
             let memory = Memory::of(&case.own(if at_root { root } else { rank }), into);
             broadcast_scattered(group, by, &mut memory.place(), root).await?;
+            Ok(memory.data())
+        }
+        What::Allreduce(by) => {
+            let memory = Memory::of(&case.own(rank), into);
+            allreduce_scattered(group, by, &mut memory.place(), case.reduction()).await?;
             Ok(memory.data())
         }
         What::Gather(by, in_place) => {
@@ -209,24 +215,28 @@ proptest! {
         size in 1u32..=17,
         root in 0u32..17,
         elements in prop_oneof![0usize..6, 30usize..200],
+        commutative: bool,
         ranks_per_node in 1u32..=17,
         seed: u64,
     ) {
         let what = with_gaps()[what];
-        let case = Case { what, size, root: root % size, elements, commutative: true, seed };
+        let case = Case { what, size, root: root % size, elements, commutative, seed };
         check(&case, ranks_per_node);
     }
 }
 
-/// Longer than a packet, a part of the lines, a segment and what is exchanged in place at a time.
+/// Longer than a packet; in place also as long as what is exchanged at a time, and longer.
 #[test]
 fn long_data_with_gaps_go_packet_by_packet() {
     for what in with_gaps() {
-        for (size, ranks_per_node, elements, seed) in
-            [(3, 3, 4096, 0x35), (2, 2, 4097, 0x2a), (3, 1, 4200, 0x1c), (4, 2, 600, 0xb7)]
-        {
-            let case = Case { what, size, root: 1, elements, commutative: true, seed };
-            check(&case, ranks_per_node);
+        let is_in_place = matches!(what, What::AlltoallInPlace);
+        let lengths: &[usize] = if is_in_place { &[4096, 4097] } else { &[600] };
+        for (size, ranks_per_node, seed) in [(3, 3, 0x35), (4, 2, 0xb7)] {
+            for elements in lengths {
+                let elements = *elements;
+                let case = Case { what, size, root: 1, elements, commutative: true, seed };
+                check(&case, ranks_per_node);
+            }
         }
     }
 }
@@ -234,7 +244,7 @@ fn long_data_with_gaps_go_packet_by_packet() {
 /// Ranks with gaps and without them are in the same call: they make it by its two functions.
 #[test]
 fn ranks_without_gaps_need_not_know_of_them() {
-    for (ranks_per_node, length) in [(3, 20_000), (1, 20_000), (2, 600_000)] {
+    for (ranks_per_node, length) in [(3, 200_000), (1, 20_000), (2, 20_000)] {
         let results = run(tight_ports(3, ranks_per_node), 5, async |group: &Ranks<'_>| {
             let given = vec![group.rank() as u8 + 1; length];
             if group.rank() == 1 {
