@@ -70,7 +70,7 @@ pub fn begin_allgather<'a, G: Group>(
     begin(group, algorithm, mine, data)
 }
 
-#[inline(always)]
+#[inline]
 fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -259,7 +259,8 @@ async fn others<G: Group>(
     // From the next rank on, behind this one's own.
     parts.rotate_left(own);
     into.rotate_left(own);
-    (parts.remove(0), into.remove(0));
+    parts.remove(0);
+    into.remove(0);
     if algorithm == Algorithm::Chained {
         // Receives first: what comes meanwhile finds its place.
         let (received, sent) = join(team.recv_all(into), team.send_parts(parts)).await;

@@ -53,11 +53,16 @@ pub(crate) trait Operation {
     /// Where the result goes, with what is there before.
     fn landing(&self) -> Landing<'_>;
 
-    /// The same of data that have gaps and are longer than a packet: they stay where they are.
+    /// Whether data have gaps and are longer than a packet: they stay where they are.
     #[inline(always)]
-    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
+    fn is_scattered(&self) -> bool {
+        false
+    }
+
+    /// The operation of such data.
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
         let _ = ranks;
-        None
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Begins it.
@@ -84,10 +89,8 @@ impl<T: Operation> AtOnce<T> {
     pub fn run(self) -> Result<(), Failure> {
         let (operation, comm) = (&self.0, self.0.comm());
         let ranks = comm.inner.group().waiting().with_elements(operation.element());
-        if let Some(future) = operation.in_pieces(&ranks) {
-            let done = wait(comm, future);
-            comm.inner.drop_left_overs();
-            return Ok(done?);
+        if operation.is_scattered() {
+            return run_in_pieces(operation, &ranks);
         }
         let given = operation.given();
         let mut landing = operation.landing();
@@ -104,8 +107,8 @@ impl<T: Operation> AtOnce<T> {
     pub async fn in_flight(self) -> Done {
         let operation = &self.0;
         let ranks = operation.comm().inner.group().with_elements(operation.element());
-        if let Some(future) = operation.in_pieces(&ranks) {
-            return Ok(future.await?);
+        if operation.is_scattered() {
+            return Ok(operation.in_pieces(&ranks).await?);
         }
         let given = operation.given();
         let mut landing = operation.landing();
@@ -113,6 +116,15 @@ impl<T: Operation> AtOnce<T> {
         landing.finish();
         Ok(done?)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn run_in_pieces<T: Operation>(operation: &T, ranks: &Ranks<'_>) -> Result<(), Failure> {
+    let comm = operation.comm();
+    let done = comm.inner.drive(operation.in_pieces(ranks));
+    comm.inner.drop_left_overs();
+    Ok(done?)
 }
 
 #[inline(never)]
@@ -166,14 +178,15 @@ impl Operation for Broadcast {
     }
 
     #[inline(always)]
-    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
-        if !self.area.is_scattered() {
-            return None;
-        }
-        Some(Box::pin(async move {
+    fn is_scattered(&self) -> bool {
+        self.area.is_scattered()
+    }
+
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
+        Box::pin(async move {
             let (by, mut data) = (self.comm.inner.choices().broadcast, self.area.place());
             coll::broadcast_scattered(ranks, by, &mut data, self.root).await
-        }))
+        })
     }
 
     #[inline(always)]
@@ -210,18 +223,17 @@ impl Operation for Allgather {
     }
 
     #[inline(always)]
-    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
-        let mine = self.mine.as_ref();
-        if !self.all.is_scattered() && !mine.is_some_and(Area::is_scattered) {
-            return None;
-        }
-        Some(Box::pin(async move {
+    fn is_scattered(&self) -> bool {
+        self.all.is_scattered() || self.mine.as_ref().is_some_and(Area::is_scattered)
+    }
+
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
+        Box::pin(async move {
             let (by, inner) = (self.comm.inner.choices().allgather, &self.comm.inner);
-            let place = self.all.block(inner.size(), inner.rank());
-            let mine = unless_put(mine, &place);
+            let mine = unless_put(self.mine.as_ref(), &self.all.block(inner.size(), inner.rank()));
             let mut all = self.all.place();
             coll::allgather_scattered(ranks, by, mine.as_deref(), &mut all).await
-        }))
+        })
     }
 
     #[inline(always)]
@@ -260,16 +272,17 @@ impl<D: Dialect> Operation for Allreduce<D> {
     }
 
     #[inline(always)]
-    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> Option<InPieces<'a>> {
-        if !self.into.is_scattered() {
-            return None;
-        }
-        Some(Box::pin(async move {
+    fn is_scattered(&self) -> bool {
+        self.into.is_scattered()
+    }
+
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
+        Box::pin(async move {
             self.from.copy_to(&self.into);
             let by = choices_of(&self.comm.inner, &self.reducing).allreduce;
             let (mut data, reduction) = (self.into.place(), self.reducing.as_reduction());
             coll::allreduce_scattered(ranks, by, &mut data, reduction).await
-        }))
+        })
     }
 
     #[inline(always)]

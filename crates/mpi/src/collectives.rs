@@ -373,10 +373,11 @@ impl<D: Dialect> Mpi<D> {
             let group = mpi.ranks_of(&comm);
             if are_scattered(parts.iter().chain([&all])) {
                 let mut all = all.place();
-                return Ok(match parts.as_ref().map(Area::part) {
-                    None => coll::alltoall_in_place_scattered(&group, &mut all).await?,
-                    Some(parts) => coll::alltoall_scattered(&group, by, &parts, &mut all).await?,
-                });
+                let done = match parts.as_ref().map(Area::part) {
+                    None => coll::alltoall_in_place_scattered(&group, &mut all).await,
+                    Some(parts) => coll::alltoall_scattered(&group, by, &parts, &mut all).await,
+                };
+                return Ok(done?);
             }
             let parts = parts.as_ref().map(Area::data);
             landed(&all, async |all| match parts {

@@ -287,8 +287,15 @@ where
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     if rounds.place == 0 {
         let leaders = rounds.team.among(rounds.mates.leaders(), rounds.mates.own() as u32);
-        let double = async |data: &mut [_]| recursive_doubling(&leaders, data, reduction).await;
-        rounds.unless_lost(in_one_piece(data, double)).await.map_err(begun)?;
+        let combined = match data.whole_mut() {
+            Some(data) => rounds.unless_lost(recursive_doubling(&leaders, data, reduction)).await,
+            None => {
+                let act =
+                    async |data: &mut [_]| recursive_doubling(&leaders, data, reduction).await;
+                rounds.unless_lost(Box::pin(in_one_piece(data, act))).await
+            }
+        };
+        combined.map_err(begun)?;
     }
     rounds.broadcast_of(data, 0).await.map_err(begun)
 }

@@ -76,7 +76,7 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     begin(group, algorithm, data, reduction)
 }
 
-#[inline(always)]
+#[inline]
 fn begin<'a, G, D, F>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -137,17 +137,23 @@ where
             }
             team.without_lines(algorithm as usize)?;
         }
-        if algorithm == Algorithm::Ring {
-            return ring(team, data, &mut reduction).await;
-        }
-        in_one_piece(data, async |data| match algorithm {
-            Algorithm::RecursiveDoubling => recursive_doubling(team, data, &mut reduction).await,
-            Algorithm::TwoLevel => two_level(team, data, &mut reduction).await,
-            Algorithm::Ring | Algorithm::Lines | Algorithm::Read => {
-                team.require(false, NEEDS_LINES)
+        match (algorithm, data.whole_mut()) {
+            (Algorithm::Ring, _) => ring(team, data, &mut reduction).await,
+            (Algorithm::RecursiveDoubling, Some(data)) => {
+                recursive_doubling(team, data, &mut reduction).await
             }
-        })
-        .await
+            (Algorithm::TwoLevel, Some(data)) => two_level(team, data, &mut reduction).await,
+            (Algorithm::RecursiveDoubling, None) => {
+                let act =
+                    async |data: &mut [_]| recursive_doubling(team, data, &mut reduction).await;
+                Box::pin(in_one_piece(data, act)).await
+            }
+            (Algorithm::TwoLevel, None) => {
+                let act = async |data: &mut [_]| two_level(team, data, &mut reduction).await;
+                Box::pin(in_one_piece(data, act)).await
+            }
+            (Algorithm::Lines | Algorithm::Read, _) => team.require(false, NEEDS_LINES),
+        }
     })
 }
 

@@ -78,7 +78,7 @@ pub fn begin_broadcast<'a, G: Group>(
     begin(group, algorithm, data, root)
 }
 
-#[inline(always)]
+#[inline]
 fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -1,5 +1,5 @@
-//! Data with gaps, at some ranks or at all: every algorithm that goes through them packet by packet,
-//! against the oracle, between ranks that have none.
+//! Data with gaps, at some ranks or at all: every algorithm that goes through them packet by
+//! packet, against the oracle, between ranks that have none.
 
 use std::sync::{Arc, Mutex};
 
@@ -106,86 +106,110 @@ fn with_gaps() -> Vec<What> {
 async fn perform(
     case: &Case,
     group: &Ranks<'_>,
+    gaps: [bool; 2],
+) -> Result<Vec<u8>, Failure<Ranks<'static>>> {
+    let rank = group.rank();
+    match case.what {
+        What::Broadcast(by) => {
+            let memory = Memory::of(&case.own(rank), gaps[1]);
+            broadcast_scattered(group, by, &mut memory.place(), case.root).await?;
+            Ok(memory.data())
+        }
+        What::Allreduce(by) => {
+            let memory = Memory::of(&case.own(rank), gaps[1]);
+            allreduce_scattered(group, by, &mut memory.place(), case.reduction()).await?;
+            Ok(memory.data())
+        }
+        What::Gather(..) | What::Scatter(..) => perform_rooted(case, group, gaps).await,
+        What::Allgather(..) | What::Allgatherv(..) => perform_allgather(case, group, gaps[1]).await,
+        _ => perform_alltoall(case, group, gaps).await,
+    }
+}
+
+async fn perform_rooted(
+    case: &Case,
+    group: &Ranks<'_>,
     [out, into]: [bool; 2],
 ) -> Result<Vec<u8>, Failure<Ranks<'static>>> {
-    let (rank, root, size) = (group.rank(), case.root, case.size as usize);
-    let (at_root, length) = (rank == root, case.elements * WIDTH);
+    let (rank, root, length) = (group.rank(), case.root, case.elements * WIDTH);
+    let (at_root, own) = (rank == root, rank as usize * length);
+    if let What::Scatter(by, in_place) = case.what {
+        let parts = case.joined(|to| case.data(root, to, case.elements));
+        let all = Memory::of(if at_root { &parts } else { &[] }, out);
+        let is_there = in_place && at_root;
+        let here = if is_there { parts[own..][..length].to_vec() } else { vec![0; length] };
+        let mine = Memory::of(&here, into);
+        let mut place = (!is_there).then(|| mine.place());
+        scatter_scattered(group, by, &all.part(), place.as_mut(), root).await?;
+        return Ok(mine.data());
+    }
+    let What::Gather(by, in_place) = case.what else { unreachable!("the caller has these only") };
+    let (given, is_there) = (case.own(rank), in_place && at_root);
+    let mut all = vec![0; if at_root { length * case.size as usize } else { 0 }];
+    if is_there {
+        all[own..][..length].copy_from_slice(&given);
+    }
+    let all = Memory::of(&all, into);
+    let mine = (!is_there).then(|| Memory::of(&given, out).part());
+    gather_scattered(group, by, mine.as_ref(), &mut all.place(), root).await?;
+    Ok(all.data())
+}
+
+async fn perform_allgather(
+    case: &Case,
+    group: &Ranks<'_>,
+    into: bool,
+) -> Result<Vec<u8>, Failure<Ranks<'static>>> {
+    let (What::Allgather(_, in_place) | What::Allgatherv(_, in_place)) = case.what else {
+        unreachable!("the caller has these only")
+    };
     let count = |rank| match case.what {
         What::Allgatherv(..) => case.count(rank),
         _ => case.elements,
     };
+    let rank = group.rank();
     let given = case.data(rank, 0, count(rank));
-    // The part of this rank is in its place.
-    let in_its_place = |mut all: Vec<u8>, start: usize, is_there: bool| {
-        if is_there {
-            all[start..][..given.len()].copy_from_slice(&given);
-        }
-        all
-    };
+    let lengths: Vec<usize> = case.ranks().map(|rank| count(rank) * WIDTH).collect();
+    let all = case.joined(|from| match from == rank && in_place {
+        true => given.clone(),
+        false => vec![0; lengths[from as usize]],
+    });
+    let (all, mine) = (Memory::of(&all, into), (!in_place).then_some(&given[..]));
     match case.what {
-        What::Broadcast(by) => {
-            let memory = Memory::of(&case.own(if at_root { root } else { rank }), into);
-            broadcast_scattered(group, by, &mut memory.place(), root).await?;
-            Ok(memory.data())
+        What::Allgather(by, _) => {
+            allgather_scattered(group, by, mine, &mut all.place()).await?;
         }
-        What::Allreduce(by) => {
-            let memory = Memory::of(&case.own(rank), into);
-            allreduce_scattered(group, by, &mut memory.place(), case.reduction()).await?;
-            Ok(memory.data())
+        What::Allgatherv(by, _) => {
+            allgatherv_scattered(group, by, mine, &mut all.place(), &lengths).await?;
         }
-        What::Gather(by, in_place) => {
-            let all = vec![0; if at_root { length * size } else { 0 }];
-            let in_place = in_place && at_root;
-            let all = Memory::of(&in_its_place(all, root as usize * length, in_place), into);
-            let mine = (!in_place).then(|| Memory::of(&given, out).part());
-            gather_scattered(group, by, mine.as_ref(), &mut all.place(), root).await?;
-            Ok(all.data())
-        }
-        What::Scatter(by, in_place) => {
-            let parts = case.joined(|to| case.data(root, to, case.elements));
-            let all = Memory::of(if at_root { &parts } else { &[] }, out);
-            let in_place = in_place && at_root;
-            let own = &parts[rank as usize * length..][..length];
-            let mine = Memory::of(if in_place { own } else { &given }, into);
-            let mut place = (!in_place).then(|| mine.place());
-            scatter_scattered(group, by, &all.part(), place.as_mut(), root).await?;
-            Ok(mine.data())
-        }
-        What::Allgather(_, in_place) | What::Allgatherv(_, in_place) => {
-            let lengths: Vec<usize> = case.ranks().map(|rank| count(rank) * WIDTH).collect();
-            let start = lengths[..rank as usize].iter().sum();
-            let all = in_its_place(vec![0; lengths.iter().sum()], start, in_place);
-            let (all, mine) = (Memory::of(&all, into), (!in_place).then_some(&given[..]));
-            match case.what {
-                What::Allgather(by, _) => {
-                    allgather_scattered(group, by, mine, &mut all.place()).await?;
-                }
-                What::Allgatherv(by, _) => {
-                    allgatherv_scattered(group, by, mine, &mut all.place(), &lengths).await?;
-                }
-                _ => unreachable!("the outer match has these only"),
-            }
-            Ok(all.data())
-        }
-        What::AlltoallvInPlace => {
-            let part = |to| case.data(rank, to, case.symmetric_count(rank, to));
-            let blocks: Vec<Memory> =
-                case.ranks().map(|to| Memory::of(&part(to), into ^ (to % 2 == 0))).collect();
-            let mut places: Vec<Place<'_, u8>> = blocks.iter().map(Memory::place).collect();
-            alltoallv_in_place_scattered(group, places.iter_mut().collect()).await?;
-            Ok(blocks.iter().flat_map(Memory::data).collect())
-        }
-        _ => {
-            let parts = Memory::of(&case.joined(|to| case.data(rank, to, case.elements)), out);
-            let What::Alltoall(by) = case.what else {
-                alltoall_in_place_scattered(group, &mut parts.place()).await?;
-                return Ok(parts.data());
-            };
-            let all = Memory::of(&vec![0; length * size], into);
-            alltoall_scattered(group, by, &parts.part(), &mut all.place()).await?;
-            Ok(all.data())
-        }
+        _ => unreachable!("the caller has these only"),
     }
+    Ok(all.data())
+}
+
+async fn perform_alltoall(
+    case: &Case,
+    group: &Ranks<'_>,
+    [out, into]: [bool; 2],
+) -> Result<Vec<u8>, Failure<Ranks<'static>>> {
+    let rank = group.rank();
+    if let What::AlltoallvInPlace = case.what {
+        let part = |to| case.data(rank, to, case.symmetric_count(rank, to));
+        let blocks: Vec<Memory> =
+            case.ranks().map(|to| Memory::of(&part(to), into ^ (to % 2 == 0))).collect();
+        let mut places: Vec<Place<'_, u8>> = blocks.iter().map(Memory::place).collect();
+        alltoallv_in_place_scattered(group, places.iter_mut().collect()).await?;
+        return Ok(blocks.iter().flat_map(Memory::data).collect());
+    }
+    let given = case.joined(|to| case.data(rank, to, case.elements));
+    let parts = Memory::of(&given, out);
+    let What::Alltoall(by) = case.what else {
+        alltoall_in_place_scattered(group, &mut parts.place()).await?;
+        return Ok(parts.data());
+    };
+    let all = Memory::of(&vec![0; given.len()], into);
+    alltoall_scattered(group, by, &parts.part(), &mut all.place()).await?;
+    Ok(all.data())
 }
 
 /// Every rank has gaps or not, as `seed` says; all have what the oracle says.
