@@ -125,6 +125,8 @@ static void of_all(int mode, long length) {
 
 static void to_all(int mode, int root, long length) {
     int in_place = mode == 1, n = (int)length, counts[MOST], places[MOST];
+    /* MPICH's pieces of an allgatherv depend on the extent, so ranks have to have the same. */
+    int stride = is_hikyaku() ? stride_in(mode) : 2;
     struct side out = side(stride_out(mode), length), into = side(stride_in(mode), length);
     if (rank == root) fill(&out, 0, root, 2, length);
     CALL(Bcast, out.data, n, out.type, root);
@@ -135,7 +137,7 @@ static void to_all(int mode, int root, long length) {
          into.type);
     for (int from = 0; from < size; from++) came(&into, from, from, 3, length);
     end_side(&into);
-    into = side(stride_in(mode), length);
+    into = side(stride, length);
     for (int at = 0; at < size; at++) {
         counts[at] = (int)(length * (at + 1) / size);
         places[at] = (int)length * (mode ? size - 1 - at : at);
@@ -146,7 +148,7 @@ static void to_all(int mode, int root, long length) {
          counts, places, into.type);
     for (int from = 0; from < size; from++) came(&into, places[from] / n, from, 3, counts[from]);
     end_side(&into);
-    into = side(stride_in(mode), length);
+    into = side(stride, length);
     for (int at = 0, next = 0; at < size; next += counts[at++]) places[at] = next;
     fill(&out, 0, rank, 4, counts[rank]);
     CALL(Allgatherv, out.data, counts[rank], out.type, into.data, counts, places, into.type);
@@ -207,7 +209,9 @@ static void summed(const struct side *it, int which, int ranks, long count) {
 }
 
 static void reduced(int mode, int root, long length) {
-    struct side out = side(stride_out(mode), length), into = side(out.stride, length);
+    /* MPICH wants one type at all ranks here. */
+    struct side out = side(is_hikyaku() ? stride_out(mode) : 2, length);
+    struct side into = side(out.stride, length);
     int in_place = mode == 1, n = (int)length, counts[MOST];
     void *const there = MPI_IN_PLACE;
     MPI_Op op;
