@@ -19,6 +19,7 @@ use crate::error::Failure;
 use crate::fold::Fold;
 use crate::group::Group;
 use crate::names::Operation;
+use crate::part::{Data, Place};
 use crate::rounds::{LineRounds, Stop, starts};
 use crate::select;
 use crate::signature::Signature;
@@ -42,6 +43,19 @@ pub fn allgather<'a, G: Group>(
     begin_allgather(group, algorithm, mine, data).end()
 }
 
+/// The same where the blocks have gaps, at this rank.
+///
+/// # Errors
+/// As [`allgather()`].
+pub fn allgather_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [u8]>,
+    data: &'a mut Place<'_, u8>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    begin(group, algorithm, mine, data).end()
+}
+
 /// Starts [`allgather()`]: it may be over.
 ///
 /// # Errors
@@ -53,10 +67,20 @@ pub fn begin_allgather<'a, G: Group>(
     mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, mine, data)
+}
+
+#[inline]
+fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut D,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
-    let algorithm =
-        select::resolve(group, algorithm, needs_lines, || select::for_allgather(group, data.len()));
-    let length = mine.map_or_else(|| data.len() / group.size() as usize, <[G::Byte]>::len);
+    let table = || select::for_allgather(group, data.length());
+    let algorithm = select::resolve(group, algorithm, needs_lines, table);
+    let length = mine.map_or_else(|| data.length() / group.size() as usize, <[G::Byte]>::len);
     let signature = Signature::new(Operation::Allgather).bytes(length);
     let blocks = BlockPlaces::Equal { length };
     if !needs_lines(&algorithm) {
@@ -86,16 +110,40 @@ pub fn allgatherv<'a, G: Group>(
     data: &'a mut [G::Byte],
     lengths: &[usize],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.len()));
+    of_lengths(group, algorithm, mine, data, lengths)
+}
+
+/// The same where the blocks have gaps, at this rank.
+///
+/// # Errors
+/// As [`allgather()`].
+pub fn allgatherv_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [u8]>,
+    data: &'a mut Place<'_, u8>,
+    lengths: &[usize],
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    of_lengths(group, algorithm, mine, data, lengths)
+}
+
+fn of_lengths<'a, G: Group, D: Data<G::Byte> + ?Sized>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut D,
+    lengths: &[usize],
+) -> impl Future<Output = Result<(), Failure<G>>> + use<'a, G, D> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.length()));
     let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
     start(call, algorithm, mine, data, BlockPlaces::of_lengths(lengths))
 }
 
-async fn start<G: Group>(
+async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
     call: Call<'_, G>,
     algorithm: Algorithm,
     mine: Option<&[G::Byte]>,
-    data: &mut [G::Byte],
+    data: &mut D,
     blocks: BlockPlaces,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
@@ -107,7 +155,7 @@ async fn start<G: Group>(
             let reads = (algorithm == Algorithm::Read, mine);
             match lines(team, data, *length, reads).await {
                 Err(Stop::Lost) => {
-                    algorithm = select::for_allgatherv(team.group(), data.len());
+                    algorithm = select::for_allgatherv(team.group(), data.length());
                 }
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
@@ -128,10 +176,10 @@ async fn start<G: Group>(
 
 /// Checks the arguments, and puts this rank's part in its place.
 #[inline]
-fn prepare<G: Group>(
+fn prepare<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&[G::Byte]>,
-    data: &mut [G::Byte],
+    data: &mut D,
     blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     match blocks.count() {
@@ -140,15 +188,15 @@ fn prepare<G: Group>(
             team.check_argument("the list of lengths, one a rank,", count, needed)?;
         }
         // The usual case needs no division.
-        None if mine.is_some() && data.len() == blocks.offset(team.size()) => {}
-        None => drop(team.share("the array of all parts", data.len())?),
+        None if mine.is_some() && data.length() == blocks.offset(team.size()) => {}
+        None => drop(team.share("the array of all parts", data.length())?),
     }
     let what = "the array of all parts, in bytes,";
-    team.check_argument(what, data.len(), blocks.offset(team.size()))?;
+    team.check_argument(what, data.length(), blocks.offset(team.size()))?;
     if let Some(mine) = mine {
-        let place = &mut data[blocks.range(team.rank())];
+        let place = blocks.range(team.rank());
         team.check_argument("this rank's part, in bytes,", mine.len(), place.len())?;
-        place.copy_from_slice(mine);
+        data.put(place.start, mine);
     }
     Ok(())
 }
@@ -158,18 +206,18 @@ fn prepare<G: Group>(
 ///
 /// Short parts are soon long messages, which is why the paper's throughput is above that of a
 /// ping-pong of the same length. Other numbers of ranks than powers of two are folded.
-async fn butterfly<G: Group>(
+async fn butterfly<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     let (rank, fold) = (team.rank(), Fold::new(team.size()));
     let Some(place) = fold.place_of(rank) else {
-        team.send(&data[blocks.range(rank)], rank + 1).await?;
-        return team.recv(data, rank + 1).await;
+        team.send_part(data.part(blocks.range(rank)), rank + 1).await?;
+        return team.recv_part(data.all_places(), rank + 1).await;
     };
     if fold.stands_in(rank) {
-        team.recv(&mut data[blocks.range(rank - 1)], rank - 1).await?;
+        team.recv_part(data.place(blocks.range(rank - 1)), rank - 1).await?;
     }
     let bytes_of = |first: u32, places: u32| {
         blocks.span(fold.first_rank(first)..fold.first_rank(first + places))
@@ -178,13 +226,13 @@ async fn butterfly<G: Group>(
     while distance < fold.places {
         let (here, there) = (place & !(distance - 1), (place ^ distance) & !(distance - 1));
         let (mine, theirs) = (bytes_of(here, distance), bytes_of(there, distance));
-        let (mine, theirs) = disjoint(data, mine, theirs);
+        let (mine, theirs) = data.disjoint(mine, theirs);
         let partner = fold.rank_of(place ^ distance);
-        team.exchange(mine, partner, theirs, partner).await?;
+        team.exchange_parts(mine, partner, theirs, partner).await?;
         distance <<= 1;
     }
     if fold.stands_in(rank) {
-        team.send(data, rank - 1).await?;
+        team.send_part(data.all(), rank - 1).await?;
     }
     Ok(())
 }
@@ -194,16 +242,16 @@ async fn butterfly<G: Group>(
 /// A rank works on an array that starts with its own part, followed by those of the ranks after it.
 /// In each step it sends the front of it as many ranks back as parts are full, and what comes from
 /// as many ranks ahead goes behind them. In the end the array is turned into rank order.
-async fn bruck<G: Group>(
+async fn bruck<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     let (rank, size) = (team.rank(), team.size());
     let bytes = |first: u32, count: u32| blocks.run(first, count, size);
-    let mut turned = vec![G::Byte::default(); data.len()];
+    let mut turned = vec![G::Byte::default(); data.length()];
     let own = blocks.range(rank);
-    turned[..own.len()].copy_from_slice(&data[own]);
+    turned[..].copy(0, data, own);
     let mut full = 1;
     while full < size {
         let count = full.min(size - full);
@@ -216,24 +264,24 @@ async fn bruck<G: Group>(
         full += count;
     }
     let front = blocks.offset(rank);
-    let (from_here, before) = turned.split_at(data.len() - front);
-    data[front..].copy_from_slice(from_here);
-    data[..front].copy_from_slice(before);
+    let (from_here, before) = turned.split_at(data.length() - front);
+    data.put(front, from_here);
+    data.put(0, before);
     Ok(())
 }
 
 /// Allgather round a ring: in each step every rank passes on the part that it got last.
-async fn ring<G: Group>(
+async fn ring<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     let (next, previous) = (team.after(1), team.before(1));
     for step in 0..team.size() - 1 {
         let goes = blocks.range(team.before(step));
         let comes = blocks.range(team.before(step + 1));
-        let (goes, comes) = disjoint(data, goes, comes);
-        team.exchange(goes, next, comes, previous).await?;
+        let (goes, comes) = data.disjoint(goes, comes);
+        team.exchange_parts(goes, next, comes, previous).await?;
     }
     Ok(())
 }
@@ -242,16 +290,16 @@ async fn ring<G: Group>(
 ///
 /// Parts of `length` bytes; this rank's is in its place, and where the program gave it: untouched
 /// since, it is copied faster from there. `false`: they cannot be read.
-async fn read<G: Group>(
+async fn read<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,
     mine: Option<&[G::Byte]>,
-    data: &mut [G::Byte],
+    data: &mut D,
     length: usize,
 ) -> Result<bool, Stop<G>> {
-    let own = mine.unwrap_or(&data[rounds.place * length..][..length]);
-    let Some(memory) = rounds.show(own).await? else { return Ok(false) };
+    let placed = || data.whole().map(|data| &data[rounds.place * length..][..length]);
+    let Some(memory) = rounds.show(mine.or_else(placed)).await? else { return Ok(false) };
     for place in rounds.others() {
-        memory.read(place, 0, &mut data[place * length..][..length])?;
+        memory.read_into(place, 0, data, place * length..(place + 1) * length)?;
     }
     memory.end().await
 }
@@ -260,9 +308,9 @@ async fn read<G: Group>(
 ///
 /// Parts of `length` bytes; this rank's is in its place.
 #[inline(always)]
-async fn lines<G: Group>(
+async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     length: usize,
     (reads, mine): (bool, Option<&[G::Byte]>),
 ) -> Result<(), Stop<G>> {
@@ -271,11 +319,12 @@ async fn lines<G: Group>(
     if reads && read(&rounds, mine, data, length).await? {
         return Ok(());
     }
-    let own = rounds.place;
+    let own = rounds.place * length;
     let piece = rounds.part(PIECES, 1);
+    let mut packet = Vec::new();
     for from in starts(length, piece) {
-        let to = length.min(from + piece);
-        rounds.meet(&data[own * length..][from..to]).await?;
+        let to = length.min(from.saturating_add(piece));
+        rounds.meet(data.load(own + from..own + to, &mut packet)).await?;
         collect(&rounds, data, length, from..to)?;
     }
     Ok(())
@@ -283,12 +332,12 @@ async fn lines<G: Group>(
 
 /// The same without waiting, if it is one piece and all are there.
 #[inline(always)]
-fn at_once<G: Group>(
+fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     length: usize,
 ) -> Option<Result<(), Failure<G>>> {
-    let rounds = LineRounds::at_once(team)?;
+    let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
     if length > LINE_BYTES && length > rounds.part(PIECES, 1) {
         return None;
     }
@@ -298,15 +347,24 @@ fn at_once<G: Group>(
     }
 }
 
-/// One piece of everybody's part.
+/// One piece of everybody's part. Where data have gaps it is copied packet by packet.
 #[inline(always)]
-fn collect<G: Group>(
+fn collect<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     length: usize,
     piece: Range<usize>,
 ) -> Result<(), Failure<G>> {
-    let mut others = rounds.others();
-    let mut read = |place: usize| rounds.read(place, 0, &mut data[place * length..][piece.clone()]);
-    rounds.finish(others.try_for_each(&mut read))
+    let mut packet = Vec::new();
+    let mut read = |place: usize| {
+        for done in starts(piece.len(), data.at_a_time()) {
+            let at = place * length + piece.start + done;
+            let end = place * length + piece.end;
+            let packets = at..end.min(at.saturating_add(data.at_a_time()));
+            rounds.read(place, done, data.room(packets, &mut packet))?;
+            data.settle(at, &packet);
+        }
+        Ok(())
+    };
+    rounds.finish(rounds.others().try_for_each(&mut read))
 }

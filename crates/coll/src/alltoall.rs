@@ -12,21 +12,25 @@
 //! Parts that do not lie in one piece are for [`crate::alltoallw()`].
 
 use std::future::Future;
+use std::ops::Range;
 
 use hikyaku_msg::join;
 
-use crate::blocks::{split, split_mut};
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
-use crate::part::{Part, Place, whole_parts, whole_places};
+use crate::part::{Data, Part, Place, Source, whole_parts, whole_places};
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
 
 pub use crate::algorithms::alltoall::Algorithm;
+
+/// Bytes of a block that are exchanged at a time where what comes replaces what goes: large against
+/// the cost of a message.
+const SWAP: usize = 64 << 10;
 
 /// Copies block `s` of `data` of rank `r` to block `r` of `into` of rank `s`. Blocks are in rank
 /// order and all of the same length.
@@ -39,17 +43,44 @@ pub fn alltoall<'a, G: Group>(
     data: &'a [G::Byte],
     into: &'a mut [G::Byte],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
+    of_equal(group, algorithm, data, into)
+}
+
+/// The same of data that have gaps, at this rank.
+///
+/// # Errors
+/// As [`alltoall()`].
+pub fn alltoall_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a Part<'_, u8>,
+    into: &'a mut Place<'_, u8>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    of_equal(group, algorithm, data, into)
+}
+
+fn of_equal<'a, G, S, D>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a S,
+    into: &'a mut D,
+) -> impl Future<Output = Result<(), Failure<G>>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     let size = group.size();
-    let length = data.len() / size as usize;
+    let length = data.length() / size as usize;
     let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
     let table = || select::for_alltoall(group, length);
     let algorithm = select::resolve(group, algorithm, needs_lines, table);
-    let signature = Signature::new(Operation::Alltoall).bytes(data.len());
+    let signature = Signature::new(Operation::Alltoall).bytes(data.length());
     let call = Call::new_on(group, signature, algorithm as usize, needs_lines(&algorithm));
     call.run(async move |team| {
-        let length = team.share("the array of parts to send", data.len())?;
+        let length = team.share("the array of parts to send", data.length())?;
         let what = "the array of parts to receive, in bytes,";
-        team.check_argument(what, into.len(), data.len())?;
+        team.check_argument(what, into.length(), data.length())?;
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Read {
             match read(team, data, into, length).await {
@@ -64,8 +95,9 @@ pub fn alltoall<'a, G: Group>(
             Algorithm::Bruck => bruck(team, data, into, length).await,
             Algorithm::Read => team.require(false, NEEDS_LINES),
             Algorithm::Pairwise | Algorithm::Chained => {
-                let parts = whole_parts(&split(data, length, size));
-                flat(team, algorithm, parts, whole_places(split_mut(into, length, size))).await
+                put_own(team, data, into, length);
+                let parts = data.cut(length, size);
+                others(team, algorithm, parts, into.split(length, size)).await
             }
         }
     })
@@ -82,31 +114,22 @@ pub fn alltoallv<'a, G: Group>(
     parts: &'a [&'a [G::Byte]],
     into: Vec<&'a mut [G::Byte]>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    alltoall_parts(group, algorithm, None, whole_parts(parts), whole_places(into))
+    alltoallv_parts(group, algorithm, whole_parts(parts), whole_places(into))
 }
 
 /// The same of data that may have gaps; if they do, this rank's part and place for itself are
-/// empty. `length`: what all parts have, as those of [`alltoall()`] at other ranks.
+/// empty.
 ///
 /// # Errors
 /// As [`alltoallv`].
-pub fn alltoall_parts<'a, G: Group>(
+pub fn alltoallv_parts<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
-    length: Option<usize>,
     parts: Vec<Part<'a, G::Byte>>,
     into: Vec<Place<'a, G::Byte>>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let signature = Signature::new(Operation::Alltoall);
-    let (signature, table) = match length {
-        Some(length) => {
-            let all = length.saturating_mul(group.size() as usize);
-            (signature.bytes(all), select::for_alltoall(group, length))
-        }
-        None => (signature, select::for_alltoallv(group)),
-    };
-    let algorithm = algorithm.unwrap_or(table);
-    let call = Call::new(group, signature, algorithm as usize);
+    let algorithm = algorithm.unwrap_or_else(|| select::for_alltoallv(group));
+    let call = Call::new(group, Signature::new(Operation::Alltoall), algorithm as usize);
     call.run(async move |team| {
         check_list(team, "the list of parts to send, one a rank,", parts.len())?;
         check_list(team, "the list of parts to receive, one a rank,", into.len())?;
@@ -123,15 +146,34 @@ pub fn alltoall_in_place<'a, G: Group>(
     group: &'a G,
     data: &'a mut [G::Byte],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let call = Call::new(
-        group,
-        Signature::new(Operation::Alltoall).bytes(data.len()),
-        Algorithm::Pairwise as usize,
-    );
+    equal_in_place(group, data)
+}
+
+/// The same of data that have gaps, at this rank.
+///
+/// # Errors
+/// As [`alltoall()`].
+pub fn alltoall_in_place_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    data: &'a mut Place<'_, u8>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    equal_in_place(group, data)
+}
+
+fn equal_in_place<'a, G: Group, D: Data<G::Byte> + ?Sized>(
+    group: &'a G,
+    data: &'a mut D,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    let signature = Signature::new(Operation::Alltoall).bytes(data.length());
+    let call = Call::new(group, signature, Algorithm::Pairwise as usize);
     call.run(async move |team| {
-        let size = team.size();
-        let length = team.share("the array of parts", data.len())?;
-        in_place(team, split_mut(data, length, size)).await
+        let length = team.share("the array of parts", data.length())?;
+        let mut swap = Swap::new(length);
+        for peer in partners(team) {
+            let start = peer as usize * length;
+            swap.with(team, peer, data, start..start + length).await?;
+        }
+        Ok(())
     })
 }
 
@@ -144,10 +186,35 @@ pub fn alltoallv_in_place<'a, G: Group>(
     group: &'a G,
     blocks: Vec<&'a mut [G::Byte]>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
+    blocks_in_place(group, blocks)
+}
+
+/// The same of blocks of which some have gaps.
+///
+/// # Errors
+/// As [`alltoall()`].
+pub fn alltoallv_in_place_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    blocks: Vec<&'a mut Place<'_, u8>>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    blocks_in_place(group, blocks)
+}
+
+fn blocks_in_place<'a, G: Group, D: Data<G::Byte> + ?Sized>(
+    group: &'a G,
+    mut blocks: Vec<&'a mut D>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
     let call = Call::new(group, Signature::new(Operation::Alltoall), Algorithm::Pairwise as usize);
     call.run(async move |team| {
         check_list(team, "the list of parts, one a rank,", blocks.len())?;
-        in_place(team, blocks).await
+        let longest = blocks.iter().map(|block| block.length()).max().unwrap_or(0);
+        let mut swap = Swap::new(longest);
+        for peer in partners(team) {
+            let block = &mut *blocks[peer as usize];
+            let all = 0..block.length();
+            swap.with(team, peer, block, all).await?;
+        }
+        Ok(())
     })
 }
 
@@ -167,19 +234,33 @@ fn check_list<G: Group>(
 async fn flat<G: Group>(
     team: &Team<'_, G>,
     algorithm: Algorithm,
-    parts: Vec<Part<'_, G::Byte>>,
-    into: Vec<Place<'_, G::Byte>>,
+    mut parts: Vec<Part<'_, G::Byte>>,
+    mut into: Vec<Place<'_, G::Byte>>,
 ) -> Result<(), Failure<G>> {
     let is_flat = matches!(algorithm, Algorithm::Pairwise | Algorithm::Chained);
     team.require(is_flat, "needs parts of one length")?;
+    let own = team.rank() as usize;
+    let part = std::mem::replace(&mut parts[own], Part::Whole(&[]));
+    let place = std::mem::replace(&mut into[own], Place::Whole(&mut []));
+    team.move_part("a rank's part for itself, in bytes,", &part, place)?;
+    others(team, algorithm, parts, into).await
+}
+
+/// The same without this rank's part for itself.
+async fn others<G: Group>(
+    team: &Team<'_, G>,
+    algorithm: Algorithm,
+    parts: Vec<Part<'_, G::Byte>>,
+    into: Vec<Place<'_, G::Byte>>,
+) -> Result<(), Failure<G>> {
     let own = team.rank() as usize;
     let mut parts: Vec<_> = (0..).zip(parts).collect();
     let mut into: Vec<_> = (0..).zip(into).collect();
     // From the next rank on, behind this one's own.
     parts.rotate_left(own);
     into.rotate_left(own);
-    let ((_, part), (_, place)) = (parts.remove(0), into.remove(0));
-    team.move_part("a rank's part for itself, in bytes,", &part, place)?;
+    parts.remove(0);
+    into.remove(0);
     if algorithm == Algorithm::Chained {
         // Receives first: what comes meanwhile finds its place.
         let (received, sent) = join(team.recv_all(into), team.send_parts(parts)).await;
@@ -196,20 +277,25 @@ async fn flat<G: Group>(
 /// A part that has to go `d` ranks further goes in steps of the powers of two that make up `d`; all
 /// parts that take the same step go in one message. Each part is sent about log2(n) / 2 times, so
 /// this is for parts that are short against the cost of a message.
-async fn bruck<G: Group>(
+async fn bruck<G, S, D>(
     team: &Team<'_, G>,
-    data: &[G::Byte],
-    into: &mut [G::Byte],
+    data: &S,
+    into: &mut D,
     length: usize,
-) -> Result<(), Failure<G>> {
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     let size = team.size();
     let block = |index: u32| index as usize * length..(index as usize + 1) * length;
     // Part `d` has to go `d` ranks further.
-    let mut parts = vec![G::Byte::default(); data.len()];
+    let mut parts = vec![G::Byte::default(); data.length()];
     for distance in 0..size {
-        parts[block(distance)].copy_from_slice(&data[block(team.after(distance))]);
+        parts[..].copy(block(distance).start, data, block(team.after(distance)));
     }
-    let (mut going, mut coming) = (Vec::with_capacity(data.len()), Vec::new());
+    let (mut going, mut coming) = (Vec::with_capacity(data.length()), Vec::new());
     let mut step = 1;
     while step < size {
         let those = || (0..size).filter(|distance| distance & step != 0);
@@ -224,7 +310,7 @@ async fn bruck<G: Group>(
     }
     // What had to go `d` ranks further has come from `d` ranks back.
     for distance in 0..size {
-        into[block(team.before(distance))].copy_from_slice(&parts[block(distance)]);
+        into.put(block(team.before(distance)).start, &parts[block(distance)]);
     }
     Ok(())
 }
@@ -232,42 +318,74 @@ async fn bruck<G: Group>(
 /// All-to-all by reading: everyone copies its parts out of all others' memory.
 ///
 /// Parts of `length` bytes. `false`: they cannot be read.
-async fn read<G: Group>(
+async fn read<G, S, D>(
     team: &Team<'_, G>,
-    data: &[G::Byte],
-    into: &mut [G::Byte],
+    data: &S,
+    into: &mut D,
     length: usize,
-) -> Result<bool, Stop<G>> {
+) -> Result<bool, Stop<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     let rounds = LineRounds::begin(team).await?;
-    let Some(memory) = rounds.show(data).await? else { return Ok(false) };
+    let Some(memory) = rounds.show(data.whole()).await? else { return Ok(false) };
+    put_own(team, data, into, length);
     let own = rounds.place * length;
-    into[own..][..length].copy_from_slice(&data[own..][..length]);
     for place in rounds.others() {
-        memory.read(place, own, &mut into[place * length..][..length])?;
+        memory.read_into(place, own, into, place * length..(place + 1) * length)?;
     }
     memory.end().await
 }
 
-/// All-to-all that replaces what it sends: in step k rank r exchanges with rank k - r.
-///
-/// In each step the ranks are pairs (or alone), so a part has to be kept aside only while the two
-/// of a pair exchange.
-async fn in_place<G: Group>(
-    team: &Team<'_, G>,
-    mut blocks: Vec<&mut [G::Byte]>,
-) -> Result<(), Failure<G>> {
+/// Moves this rank's part of `length` bytes for itself.
+fn put_own<G, S, D>(team: &Team<'_, G>, data: &S, into: &mut D, length: usize)
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let own = team.rank() as usize * length;
+    into.copy(own, data, own..own + length);
+}
+
+/// Whom a rank exchanges with where what comes replaces what goes: in step k rank r with rank
+/// k - r. So the ranks are pairs in each step, or alone.
+fn partners<G: Group>(team: &Team<'_, G>) -> impl Iterator<Item = u32> + use<G> {
     let (rank, size) = (team.rank(), team.size());
-    let longest = blocks.iter().map(|block| block.len()).max().unwrap_or(0);
-    let mut scratch = Scratch::new(longest);
-    for step in 0..size {
-        let partner = (step + (size - rank)) % size;
-        if partner == rank {
-            continue;
-        }
-        let block = &mut *blocks[partner as usize];
-        let comes = &mut scratch.bytes()[..block.len()];
-        team.exchange(block, partner, comes, partner).await?;
-        block.copy_from_slice(comes);
+    (0..size).map(move |step| (step + (size - rank)) % size).filter(move |peer| *peer != rank)
+}
+
+/// Room for what comes in place of what goes.
+struct Swap<B> {
+    room: Scratch<B>,
+}
+
+impl<B: Copy + Default> Swap<B> {
+    /// For blocks of at most so many bytes.
+    fn new(longest: usize) -> Swap<B> {
+        Swap { room: Scratch::new(longest.min(SWAP)) }
     }
-    Ok(())
+
+    /// Exchanges a block with that of another rank, piece by piece: it sends no piece before the
+    /// one before it has come. The last piece is shorter than the others, if need be empty, so
+    /// ranks that disagree on the length meet a piece of the wrong length.
+    async fn with<G: Group<Byte = B>, D: Data<B> + ?Sized>(
+        &mut self,
+        team: &Team<'_, G>,
+        peer: u32,
+        data: &mut D,
+        block: Range<usize>,
+    ) -> Result<(), Failure<G>> {
+        for piece in 0..=block.len() / SWAP {
+            let start = block.start + piece * SWAP;
+            let goes = start..block.end.min(start + SWAP);
+            let comes = &mut self.room.bytes()[..goes.len()];
+            let place = Place::Whole(&mut *comes);
+            team.exchange_parts(data.part(goes), peer, place, peer).await?;
+            data.put(start, comes);
+        }
+        Ok(())
+    }
 }

@@ -91,16 +91,6 @@ pub(crate) fn disjoint<B>(
 }
 
 /// An array of `count` blocks of `length` bytes as those blocks; there may be no bytes at all.
-pub(crate) fn split<B>(mut array: &[B], length: usize, count: u32) -> Vec<&[B]> {
-    let mut block = || {
-        let (block, rest) = array.split_at(length);
-        array = rest;
-        block
-    };
-    (0..count).map(|_| block()).collect()
-}
-
-/// The same of an array that is to be written.
 pub(crate) fn split_mut<B>(mut array: &mut [B], length: usize, count: u32) -> Vec<&mut [B]> {
     let mut block = || {
         let (block, rest) = std::mem::take(&mut array).split_at_mut(length);

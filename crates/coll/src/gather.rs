@@ -8,12 +8,11 @@
 
 use std::future::Future;
 
-use crate::blocks::split_mut;
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
-use crate::part::{Part, Place, whole_places};
+use crate::part::{Data, Part, Place, Source, whole_places};
 use crate::select;
 use crate::signature::Signature;
 
@@ -32,8 +31,37 @@ pub fn gather<'a, G: Group>(
     into: &'a mut [G::Byte],
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
+    of_equal(group, algorithm, mine, into, root)
+}
+
+/// The same of data that have gaps, at this rank.
+///
+/// # Errors
+/// As [`gather()`].
+pub fn gather_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a Part<'_, u8>>,
+    into: &'a mut Place<'_, u8>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    of_equal(group, algorithm, mine, into, root)
+}
+
+fn of_equal<'a, G, S, D>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a S>,
+    into: &'a mut D,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     let size = group.size();
-    let length = mine.map_or(into.len() / size as usize, <[G::Byte]>::len);
+    let length = mine.map_or(into.length() / size as usize, S::length);
     let algorithm = algorithm.unwrap_or_else(|| select::for_gather(group, length));
     let call = Call::new(
         group,
@@ -44,15 +72,19 @@ pub fn gather<'a, G: Group>(
         check(team, mine, root)?;
         let at_root = team.rank() == root;
         if at_root {
-            team.share("the buffer for all parts", into.len())?;
+            team.share("the buffer for all parts", into.length())?;
             let what = "the buffer for all parts, in bytes,";
-            team.check_argument(what, into.len(), length * size as usize)?;
+            team.check_argument(what, into.length(), length * size as usize)?;
+            if let Some(mine) = mine {
+                into.copy(root as usize * length, mine, 0..length);
+            }
         }
         if algorithm == Algorithm::Binomial {
             return binomial(team, mine, into, length, root).await;
         }
-        let blocks = split_mut(into, length, if at_root { size } else { 0 });
-        flat(team, algorithm, mine.map(Part::Whole), whole_places(blocks), root).await
+        let blocks = if at_root { into.split(length, size) } else { Vec::new() };
+        let mine = mine.filter(|_| !at_root).map(S::all);
+        flat(team, algorithm, mine, blocks, root).await
     })
 }
 
@@ -68,28 +100,22 @@ pub fn gatherv<'a, G: Group>(
     blocks: Vec<&'a mut [G::Byte]>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    gather_parts(group, algorithm, None, mine.map(Part::Whole), whole_places(blocks), root)
+    gatherv_parts(group, algorithm, mine.map(Part::Whole), whole_places(blocks), root)
 }
 
 /// The same of data that may have gaps; if they do, the root's own part is `None` and in its place.
-/// `length`: what all parts have, as those of [`gather()`] at other ranks.
 ///
 /// # Errors
 /// As [`gatherv`].
-pub fn gather_parts<'a, G: Group>(
+pub fn gatherv_parts<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
-    length: Option<usize>,
     mine: Option<Part<'a, G::Byte>>,
     blocks: Vec<Place<'a, G::Byte>>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_gatherv(group));
     let signature = Signature::new(Operation::Gather).root(root);
-    let (signature, table) = match length {
-        Some(length) => (signature.bytes(length), select::for_gather(group, length)),
-        None => (signature, select::for_gatherv(group)),
-    };
-    let algorithm = algorithm.unwrap_or(table);
     let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
         let mine = check(team, mine, root)?;
@@ -155,42 +181,49 @@ async fn own_part<'b, G: Group>(
 }
 
 /// Gather up a binomial tree: each rank collects the parts of its subtree, which are those of
-/// consecutive places as seen from the root, and sends them on as one message.
-async fn binomial<G: Group>(
+/// consecutive places as seen from the root, and sends them on as one message. The root's own part
+/// is in its place.
+async fn binomial<G, S, D>(
     team: &Team<'_, G>,
-    mine: Option<&[G::Byte]>,
-    into: &mut [G::Byte],
+    mine: Option<&S>,
+    into: &mut D,
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>> {
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     let (place, size) = (team.before(root), team.size());
-    if place == 0 {
-        let at = root as usize * length;
-        if let Some(mine) = mine {
-            into[at..at + length].copy_from_slice(mine);
-        }
-        if root == 0 {
-            return collect(team, into, length, place).await;
-        }
-        let mut parts = vec![G::Byte::default(); size as usize * length];
-        parts[..length].copy_from_slice(&into[at..at + length]);
-        collect(team, &mut parts, length, place).await?;
-        // From places to ranks: what comes before the root stands at the end.
-        let (from_root, before_root) = parts.split_at((size - root) as usize * length);
-        into[at..].copy_from_slice(from_root);
-        into[..at].copy_from_slice(before_root);
-        return Ok(());
+    if place == 0 && root == 0 {
+        return collect(team, into, length, place).await;
     }
-    let mut parts = vec![G::Byte::default(); subtree(place, size) as usize * length];
-    parts[..length].copy_from_slice(mine.unwrap_or_default());
-    collect(team, &mut parts, length, place).await?;
-    team.send(&parts, team.before(lowest_bit(place))).await
+    let places = subtree(place, size);
+    if let (1, Some(mine)) = (places, mine) {
+        // It has nobody below it.
+        return team.send_part(mine.all(), team.before(lowest_bit(place))).await;
+    }
+    let mut parts = vec![G::Byte::default(); places as usize * length];
+    if place > 0 {
+        if let Some(mine) = mine {
+            parts[..].copy(0, mine, 0..length);
+        }
+        collect(team, &mut parts[..], length, place).await?;
+        return team.send(&parts, team.before(lowest_bit(place))).await;
+    }
+    collect(team, &mut parts[..], length, place).await?;
+    // From places to ranks: what comes before the root stands at the end.
+    let (from_root, before_root) = parts.split_at((size - root) as usize * length);
+    into.put((root as usize + 1) * length, &from_root[length..]);
+    into.put(0, before_root);
+    Ok(())
 }
 
 /// Receives the parts of the places below this one.
-async fn collect<G: Group>(
+async fn collect<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    parts: &mut [G::Byte],
+    parts: &mut D,
     length: usize,
     place: u32,
 ) -> Result<(), Failure<G>> {
@@ -198,7 +231,7 @@ async fn collect<G: Group>(
     while distance < team.size() - place && place & distance == 0 {
         let count = subtree(place + distance, team.size()) as usize;
         let theirs = distance as usize * length..(distance as usize + count) * length;
-        team.recv(&mut parts[theirs], team.after(distance)).await?;
+        team.recv_part(parts.place(theirs), team.after(distance)).await?;
         distance <<= 1;
     }
     Ok(())

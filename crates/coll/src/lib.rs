@@ -71,17 +71,22 @@ mod signature;
 pub mod topology;
 mod turns;
 
-pub use allgather::{allgather, allgatherv, begin_allgather};
-pub use allreduce::{allreduce, begin_allreduce};
-pub use alltoall::{alltoall, alltoall_in_place, alltoall_parts, alltoallv, alltoallv_in_place};
+pub use allgather::{
+    allgather, allgather_scattered, allgatherv, allgatherv_scattered, begin_allgather,
+};
+pub use allreduce::{allreduce, allreduce_scattered, begin_allreduce};
+pub use alltoall::{
+    alltoall, alltoall_in_place, alltoall_in_place_scattered, alltoall_scattered, alltoallv,
+    alltoallv_in_place, alltoallv_in_place_scattered, alltoallv_parts,
+};
 pub use alltoallw::{alltoallw, alltoallw_in_place};
 pub use barrier::{barrier, begin_barrier, open_barrier};
-pub use broadcast::{begin_broadcast, broadcast};
+pub use broadcast::{begin_broadcast, broadcast, broadcast_scattered};
 pub use call::Begun;
 pub use choices::{Choices, SESSION, SessionChoices, UnknownChoice, check_in_job};
 pub use communicator::{CollectiveBook, CommunicatorGroup};
 pub use error::{Caller, Cause, CollError, Failure};
-pub use gather::{gather, gather_parts, gatherv};
+pub use gather::{gather, gather_scattered, gatherv, gatherv_parts};
 pub use group::{
     ADDRESS, ChannelUse, CopyReach, Facilities, Group, Network, Notice, OperationEnding, near_cube,
 };
@@ -93,7 +98,7 @@ pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
 pub use reduction::Reduction;
 pub use scan::{exscan, scan};
-pub use scatter::{scatter, scatter_parts, scatterv};
+pub use scatter::{scatter, scatter_scattered, scatterv, scatterv_parts};
 pub use select::chosen;
 pub use signature::{Combination, Element, Signature};
 pub use turns::{LineTurn, LineTurns, Loss};

@@ -1,11 +1,16 @@
 //! Data of a rank for another, or from it, wherever they lie.
 //!
 //! Most lie in one piece. Data with gaps need not be packed for an algorithm that only sends them
-//! or only receives them: a message takes them in and out packet by packet ([`Scattered`]).
+//! or only receives them: a message takes them in and out packet by packet ([`Scattered`]). An
+//! algorithm that sends on what it receives, or cuts it, goes through them by [`Data`].
 
 use std::fmt;
+use std::ops::Range;
 
-use hikyaku_msg::Scattered;
+use hikyaku_msg::{PACKET, Scattered};
+
+use crate::blocks::{disjoint, split_mut};
+use crate::rounds::starts;
 
 /// What goes to a rank.
 pub enum Part<'a, B> {
@@ -73,4 +78,284 @@ pub(crate) fn whole_parts<'a, B>(parts: &[&'a [B]]) -> Vec<Part<'a, B>> {
 /// Places that lie in one piece each.
 pub(crate) fn whole_places<B>(places: Vec<&mut [B]>) -> Vec<Place<'_, B>> {
     places.into_iter().map(Place::Whole).collect()
+}
+
+/// What an algorithm reads piece by piece: in one piece, or with gaps.
+pub(crate) trait Source<B> {
+    /// How many bytes.
+    fn length(&self) -> usize;
+
+    /// The bytes, if they are in one piece.
+    fn whole(&self) -> Option<&[B]>;
+
+    /// Most bytes that are copied at a time.
+    fn at_a_time(&self) -> usize;
+
+    /// Some bytes: where they lie, or copied to `packet`.
+    fn load<'s>(&'s self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s [B];
+
+    /// Some bytes for a message.
+    fn part(&self, range: Range<usize>) -> Part<'_, B>;
+
+    /// Blocks of `length` bytes for messages.
+    fn cut(&self, length: usize, count: u32) -> Vec<Part<'_, B>> {
+        let block = |at: usize| self.part(at * length..(at + 1) * length);
+        (0..count as usize).map(block).collect()
+    }
+
+    /// All bytes for a message.
+    #[inline(always)]
+    fn all(&self) -> Part<'_, B> {
+        self.part(0..self.length())
+    }
+}
+
+/// What an algorithm also writes.
+pub(crate) trait Data<B>: Source<B> {
+    /// The bytes, if they are in one piece.
+    fn whole_mut(&mut self) -> Option<&mut [B]>;
+
+    /// Room for some bytes: where they belong, or in `packet`.
+    fn room<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s mut [B];
+
+    /// The same with the bytes in it, to be changed.
+    fn change<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s mut [B];
+
+    /// The room was filled: what is in `packet` belongs to `at`.
+    fn settle(&mut self, at: usize, packet: &[B]);
+
+    /// Copies bytes to `at`.
+    fn put(&mut self, at: usize, bytes: &[B]);
+
+    /// Where some bytes of a message go.
+    fn place(&mut self, range: Range<usize>) -> Place<'_, B>;
+
+    /// The places of blocks of `length` bytes.
+    fn split(&mut self, length: usize, count: u32) -> Vec<Place<'_, B>>;
+
+    /// Some bytes for a message, and others that come.
+    fn disjoint(&mut self, goes: Range<usize>, comes: Range<usize>) -> (Part<'_, B>, Place<'_, B>);
+
+    /// Where all bytes of a message go.
+    #[inline(always)]
+    fn all_places(&mut self) -> Place<'_, B> {
+        self.place(0..self.length())
+    }
+
+    /// Copies some bytes of other data to `at`.
+    fn copy<S: Source<B> + ?Sized>(&mut self, at: usize, from: &S, range: Range<usize>) {
+        let mut packet = Vec::new();
+        for done in starts(range.len(), from.at_a_time()) {
+            let start = range.start + done;
+            let end = range.end.min(start.saturating_add(from.at_a_time()));
+            self.put(at + done, from.load(start..end, &mut packet));
+        }
+    }
+}
+
+impl<B: Copy> Source<B> for [B] {
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn whole(&self) -> Option<&[B]> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn at_a_time(&self) -> usize {
+        usize::MAX
+    }
+
+    #[inline(always)]
+    fn load<'s>(&'s self, range: Range<usize>, _: &'s mut Vec<B>) -> &'s [B] {
+        &self[range]
+    }
+
+    #[inline(always)]
+    fn part(&self, range: Range<usize>) -> Part<'_, B> {
+        Part::Whole(&self[range])
+    }
+}
+
+impl<B: Copy> Data<B> for [B] {
+    #[inline(always)]
+    fn whole_mut(&mut self) -> Option<&mut [B]> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn room<'s>(&'s mut self, range: Range<usize>, _: &'s mut Vec<B>) -> &'s mut [B] {
+        &mut self[range]
+    }
+
+    #[inline(always)]
+    fn change<'s>(&'s mut self, range: Range<usize>, _: &'s mut Vec<B>) -> &'s mut [B] {
+        &mut self[range]
+    }
+
+    #[inline(always)]
+    fn settle(&mut self, _: usize, _: &[B]) {}
+
+    #[inline(always)]
+    fn put(&mut self, at: usize, bytes: &[B]) {
+        self[at..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    #[inline(always)]
+    fn place(&mut self, range: Range<usize>) -> Place<'_, B> {
+        Place::Whole(&mut self[range])
+    }
+
+    fn split(&mut self, length: usize, count: u32) -> Vec<Place<'_, B>> {
+        whole_places(split_mut(self, length, count))
+    }
+
+    #[inline(always)]
+    fn disjoint(&mut self, goes: Range<usize>, comes: Range<usize>) -> (Part<'_, B>, Place<'_, B>) {
+        let (goes, comes) = disjoint(self, goes, comes);
+        (Part::Whole(goes), Place::Whole(comes))
+    }
+}
+
+impl Source<u8> for Part<'_, u8> {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        match self {
+            Part::Whole(bytes) => Some(bytes),
+            Part::Scattered(_) => None,
+        }
+    }
+
+    fn at_a_time(&self) -> usize {
+        PACKET
+    }
+
+    fn load<'s>(&'s self, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s [u8] {
+        match self {
+            Part::Whole(bytes) => &bytes[range],
+            Part::Scattered(data) => packed(data, range, packet),
+        }
+    }
+
+    fn part(&self, range: Range<usize>) -> Part<'_, u8> {
+        match self {
+            Part::Whole(bytes) => Part::Whole(&bytes[range]),
+            Part::Scattered(data) => Part::Scattered(data.part(range)),
+        }
+    }
+}
+
+impl Source<u8> for Place<'_, u8> {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        match self {
+            Place::Whole(bytes) => Some(bytes),
+            Place::Scattered(_) => None,
+        }
+    }
+
+    fn at_a_time(&self) -> usize {
+        PACKET
+    }
+
+    fn load<'s>(&'s self, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s [u8] {
+        match self {
+            Place::Whole(bytes) => &bytes[range],
+            Place::Scattered(data) => packed(data, range, packet),
+        }
+    }
+
+    fn part(&self, range: Range<usize>) -> Part<'_, u8> {
+        match self {
+            Place::Whole(bytes) => Part::Whole(&bytes[range]),
+            Place::Scattered(data) => Part::Scattered(data.part(range)),
+        }
+    }
+}
+
+fn packed<'s>(data: &Scattered, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s [u8] {
+    packet.resize(range.len(), 0);
+    data.pack(range.start, packet);
+    packet
+}
+
+impl Data<u8> for Place<'_, u8> {
+    fn whole_mut(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Place::Whole(bytes) => Some(bytes),
+            Place::Scattered(_) => None,
+        }
+    }
+
+    fn room<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s mut [u8] {
+        match self {
+            Place::Whole(bytes) => &mut bytes[range],
+            Place::Scattered(_) => {
+                packet.resize(range.len(), 0);
+                packet
+            }
+        }
+    }
+
+    fn change<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s mut [u8] {
+        if let Place::Scattered(data) = self {
+            packed(data, range.clone(), packet);
+        }
+        self.room(range, packet)
+    }
+
+    fn settle(&mut self, at: usize, packet: &[u8]) {
+        if let Place::Scattered(data) = self {
+            data.unpack(at, packet);
+        }
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        match self {
+            Place::Whole(place) => place[at..][..bytes.len()].copy_from_slice(bytes),
+            Place::Scattered(data) => data.unpack(at, bytes),
+        }
+    }
+
+    fn place(&mut self, range: Range<usize>) -> Place<'_, u8> {
+        match self {
+            Place::Whole(bytes) => Place::Whole(&mut bytes[range]),
+            Place::Scattered(data) => Place::Scattered(data.part(range)),
+        }
+    }
+
+    fn split(&mut self, length: usize, count: u32) -> Vec<Place<'_, u8>> {
+        match self {
+            Place::Whole(bytes) => whole_places(split_mut(bytes, length, count)),
+            Place::Scattered(data) => {
+                let starts = (0..count as usize).map(|block| block * length);
+                starts.map(|at| Place::Scattered(data.part(at..at + length))).collect()
+            }
+        }
+    }
+
+    fn disjoint(
+        &mut self,
+        goes: Range<usize>,
+        comes: Range<usize>,
+    ) -> (Part<'_, u8>, Place<'_, u8>) {
+        match self {
+            Place::Whole(bytes) => {
+                let (goes, comes) = disjoint(bytes, goes, comes);
+                (Part::Whole(goes), Place::Whole(comes))
+            }
+            Place::Scattered(data) => {
+                (Part::Scattered(data.part(goes)), Place::Scattered(data.part(comes)))
+            }
+        }
+    }
 }

@@ -13,10 +13,12 @@
 //! whether the system has refused it to somebody: then all go on in the other way.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use crate::error::Failure;
 use crate::group::{ADDRESS, CopyReach, Group};
-use crate::rounds::{LineRounds, Stop};
+use crate::part::Data;
+use crate::rounds::{LineRounds, Stop, starts};
 
 /// Memory of the mates, while they keep it as it is.
 pub(crate) struct MatesMemory<'r, 't, G: Group> {
@@ -30,15 +32,15 @@ pub(crate) struct MatesMemory<'r, 't, G: Group> {
 
 impl<'t, G: Group> LineRounds<'t, G> {
     /// Shows all mates where `bytes` are, which stay as they are until [`MatesMemory::end`].
-    /// `None`: some cannot be read.
+    /// `None`: some cannot be read, as these if they are `None`.
     pub(crate) async fn show(
         &self,
-        bytes: &[G::Byte],
+        bytes: Option<&[G::Byte]>,
     ) -> Result<Option<MatesMemory<'_, 't, G>>, Stop<G>> {
         if !self.mates.are_all() {
             return Ok(None);
         }
-        let own = self.team.group().expose(bytes);
+        let own = self.expose(bytes);
         self.meet(&own).await?;
         let mut addresses = vec![own; self.size];
         let read = self.others().try_for_each(|place| self.read(place, 0, &mut addresses[place]));
@@ -49,7 +51,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     /// The same for the bytes of the mate at `root` alone.
     pub(crate) async fn show_root(
         &self,
-        bytes: &[G::Byte],
+        bytes: Option<&[G::Byte]>,
         root: usize,
     ) -> Result<Option<MatesMemory<'_, 't, G>>, Stop<G>> {
         if !self.mates.are_all() {
@@ -57,10 +59,15 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
         let mut address = [G::Byte::default(); ADDRESS];
         if self.place == root {
-            address = self.team.group().expose(bytes);
+            address = self.expose(bytes);
         }
         self.broadcast(&mut address, root).await?;
         Ok(self.memory(vec![address], Some(root)))
+    }
+
+    fn expose(&self, bytes: Option<&[G::Byte]>) -> [G::Byte; ADDRESS] {
+        let nowhere = [G::Byte::default(); ADDRESS];
+        bytes.map_or(nowhere, |bytes| self.team.group().expose(bytes))
     }
 
     fn memory(
@@ -93,6 +100,24 @@ impl<G: Group> MatesMemory<'_, '_, G> {
         if let (Some(address), false) = (address, self.is_refused.get()) {
             let is_read = self.rounds.team.group().read(place, address, from, into)?;
             self.is_refused.set(!is_read);
+        }
+        Ok(())
+    }
+
+    /// The same into any data.
+    pub(crate) fn read_into<D: Data<G::Byte> + ?Sized>(
+        &self,
+        place: usize,
+        from: usize,
+        data: &mut D,
+        range: Range<usize>,
+    ) -> Result<(), Failure<G>> {
+        let mut packet = Vec::new();
+        for done in starts(range.len(), data.at_a_time()) {
+            let at = range.start + done;
+            let piece = at..range.end.min(at.saturating_add(data.at_a_time()));
+            self.read(place, from + done, data.room(piece, &mut packet))?;
+            data.settle(at, &packet);
         }
         Ok(())
     }

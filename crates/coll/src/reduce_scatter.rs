@@ -189,7 +189,7 @@ async fn read<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ) -> Result<bool, Stop<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
     let rounds = LineRounds::begin(team).await?;
-    let Some(memory) = rounds.show(data).await? else { return Ok(false) };
+    let Some(memory) = rounds.show(Some(data)).await? else { return Ok(false) };
     let own = blocks.range(team.rank());
     into.copy_from_slice(&data[own.clone()]);
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);

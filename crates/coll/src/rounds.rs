@@ -19,6 +19,7 @@ use crate::error::Failure;
 use crate::group::{ChannelUse, Group};
 use crate::mates::{MOST_MATES, Mates};
 use crate::names::Operation;
+use crate::part::Data;
 use crate::reduction::Reduction;
 use crate::signature::Signature;
 use crate::turns::LineTurn;
@@ -270,16 +271,28 @@ impl<'t, G: Group> LineRounds<'t, G> {
     }
 
     /// Hands on what the mate at `root` has, in parts; the root is some of them ahead.
-    pub(crate) async fn broadcast(&self, data: &mut [G::Byte], root: usize) -> Result<(), Stop<G>> {
+    #[inline(always)]
+    pub(crate) fn broadcast<'a>(
+        &'a self,
+        data: &'a mut [G::Byte],
+        root: usize,
+    ) -> impl Future<Output = Result<(), Stop<G>>> + 'a {
+        self.broadcast_of(data, root)
+    }
+
+    /// The same of any data.
+    pub(crate) async fn broadcast_of<D: Data<G::Byte> + ?Sized>(
+        &self,
+        data: &mut D,
+        root: usize,
+    ) -> Result<(), Stop<G>> {
         let part = self.part(BROADCAST_PARTS, 1);
         let group = self.team.group();
-        let mut outcome = Ok(());
-        for from in starts(data.len(), part) {
-            let bytes = &mut data[from..];
-            let length = bytes.len().min(part);
-            let bytes = &mut bytes[..length];
+        let (mut outcome, mut packet) = (Ok(()), Vec::new());
+        for from in starts(data.length(), part) {
+            let range = from..data.length().min(from.saturating_add(part));
             if self.place == root {
-                let contributed = self.contribute(bytes).await;
+                let contributed = self.contribute(data.load(range, &mut packet)).await;
                 match contributed {
                     // Receivers may have what came before.
                     Err(Stop::Lost) if from > 0 => return Err(self.team.lost().into()),
@@ -289,11 +302,13 @@ impl<'t, G: Group> LineRounds<'t, G> {
                 let finished = group.finish_round().map_err(Failure::<G>::from);
                 outcome = outcome.and(finished);
             } else {
+                let bytes = data.room(range, &mut packet);
                 let said = self.wait(|| group.contribution(root, 0, bytes).transpose()).await?;
                 if said != self.word {
                     let _ = group.finish_round();
                     return Err(self.differs(root, Signature::of_word(said)).into());
                 }
+                data.settle(from, &packet);
                 group.finish_round().map_err(Failure::<G>::from)?;
             }
         }

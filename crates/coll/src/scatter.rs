@@ -8,13 +8,12 @@
 
 use std::future::Future;
 
-use crate::blocks::split;
 use crate::call::{Call, Team};
 use crate::error::Failure;
 use crate::gather::{lowest_bit, subtree};
 use crate::group::Group;
 use crate::names::Operation;
-use crate::part::{Part, Place, whole_parts};
+use crate::part::{Data, Part, Place, Source, whole_parts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -33,8 +32,37 @@ pub fn scatter<'a, G: Group>(
     into: Option<&'a mut [G::Byte]>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
+    of_equal(group, algorithm, all, into, root)
+}
+
+/// The same of data that have gaps, at this rank.
+///
+/// # Errors
+/// As [`scatter()`].
+pub fn scatter_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    all: &'a Part<'_, u8>,
+    into: Option<&'a mut Place<'_, u8>>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    of_equal(group, algorithm, all, into, root)
+}
+
+fn of_equal<'a, G, S, D>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    all: &'a S,
+    into: Option<&'a mut D>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     let size = group.size();
-    let length = into.as_ref().map_or(all.len() / size as usize, |into| into.len());
+    let length = into.as_ref().map_or(all.length() / size as usize, |into| into.length());
     let algorithm = algorithm.unwrap_or_else(|| select::for_scatter(group, length));
     let call = Call::new(
         group,
@@ -42,18 +70,21 @@ pub fn scatter<'a, G: Group>(
         algorithm as usize,
     );
     call.run(async move |team| {
-        let into = check(team, into, root)?;
+        let mut into = check(team, into, root)?;
         let at_root = team.rank() == root;
         if at_root {
-            team.share("the array of all parts", all.len())?;
+            team.share("the array of all parts", all.length())?;
             let what = "the array of all parts, in bytes,";
-            team.check_argument(what, all.len(), length * size as usize)?;
+            team.check_argument(what, all.length(), length * size as usize)?;
+            if let Some(into) = into.take() {
+                into.copy(0, all, root as usize * length..(root as usize + 1) * length);
+            }
         }
         if algorithm == Algorithm::Binomial {
             return binomial(team, all, into, length, root).await;
         }
-        let blocks = whole_parts(&split(all, length, if at_root { size } else { 0 }));
-        flat(team, algorithm, blocks, into.map(Place::Whole), root).await
+        let blocks = if at_root { all.cut(length, size) } else { Vec::new() };
+        flat(team, algorithm, blocks, into.map(D::all_places), root).await
     })
 }
 
@@ -69,28 +100,23 @@ pub fn scatterv<'a, G: Group>(
     into: Option<&'a mut [G::Byte]>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    scatter_parts(group, algorithm, None, whole_parts(blocks), into.map(Place::Whole), root)
+    scatterv_parts(group, algorithm, whole_parts(blocks), into.map(Place::Whole), root)
 }
 
 /// The same of data that may have gaps; if they do, the root's own place is `None` and has its part
-/// already. `length`: what all parts have, as those of [`scatter()`] at other ranks.
+/// already.
 ///
 /// # Errors
 /// As [`scatterv`].
-pub fn scatter_parts<'a, G: Group>(
+pub fn scatterv_parts<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
-    length: Option<usize>,
     blocks: Vec<Part<'a, G::Byte>>,
     into: Option<Place<'a, G::Byte>>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
+    let algorithm = algorithm.unwrap_or_else(|| select::for_scatterv(group));
     let signature = Signature::new(Operation::Scatter).root(root);
-    let (signature, table) = match length {
-        Some(length) => (signature.bytes(length), select::for_scatter(group, length)),
-        None => (signature, select::for_scatterv(group)),
-    };
-    let algorithm = algorithm.unwrap_or(table);
     let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
         let into = check(team, into, root)?;
@@ -143,40 +169,47 @@ pub(crate) async fn flat<G: Group>(
 }
 
 /// Scatter down a binomial tree: each rank gets the parts of its subtree as one message, keeps its
-/// own and hands on the others.
-async fn binomial<G: Group>(
+/// own and hands on the others. The root has its own already.
+async fn binomial<G, S, D>(
     team: &Team<'_, G>,
-    all: &[G::Byte],
-    into: Option<&mut [G::Byte]>,
+    all: &S,
+    into: Option<&mut D>,
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>> {
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     let (place, size) = (team.before(root), team.size());
     if place == 0 && root == 0 {
-        if let Some(into) = into {
-            into.copy_from_slice(&all[..length]);
-        }
         return hand_on(team, all, length, place).await;
     }
-    let mut parts = vec![G::Byte::default(); subtree(place, size) as usize * length];
-    if place == 0 {
-        // From ranks to places: what comes before the root goes to the end.
-        let (before_root, from_root) = all.split_at(root as usize * length);
-        parts[..from_root.len()].copy_from_slice(from_root);
-        parts[from_root.len()..].copy_from_slice(before_root);
-    } else {
-        team.recv(&mut parts, team.before(lowest_bit(place))).await?;
-    }
+    let (places, parent) = (subtree(place, size), team.before(lowest_bit(place)));
+    let mut parts = Vec::new();
     if let Some(into) = into {
-        into.copy_from_slice(&parts[..length]);
+        if places == 1 {
+            // It has nobody below it.
+            return team.recv_part(into.all_places(), parent).await;
+        }
+        parts.resize(places as usize * length, G::Byte::default());
+        team.recv(&mut parts, parent).await?;
+        into.put(0, &parts[..length]);
+    } else {
+        // From ranks to places: what comes before the root goes to the end.
+        parts.resize(places as usize * length, G::Byte::default());
+        let before = root as usize * length;
+        parts[..].copy(0, all, before..all.length());
+        parts[..].copy(all.length() - before, all, 0..before);
     }
-    hand_on(team, &parts, length, place).await
+    hand_on(team, &parts[..], length, place).await
 }
 
 /// Sends the parts of the places below this one, the largest subtree first.
-async fn hand_on<G: Group>(
+async fn hand_on<G: Group, S: Source<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    parts: &[G::Byte],
+    parts: &S,
     length: usize,
     place: u32,
 ) -> Result<(), Failure<G>> {
@@ -185,7 +218,7 @@ async fn hand_on<G: Group>(
     while distance > 0 {
         let count = subtree(place + distance, team.size()) as usize;
         let theirs = distance as usize * length..(distance as usize + count) * length;
-        team.send(&parts[theirs], team.after(distance)).await?;
+        team.send_part(parts.part(theirs), team.after(distance)).await?;
         distance >>= 1;
     }
     Ok(())

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_coll::{
@@ -22,6 +23,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::operations::{Reducing, choices_of};
+use crate::parts::unless_put;
 use crate::raw::HandleAt;
 use crate::requests::{Outcome, Request, Round, Start, State};
 use crate::runtime::Mpi;
@@ -32,6 +34,9 @@ pub(crate) type Done = Result<(), Error>;
 
 /// The same as `coll` has it.
 type Ended = Result<(), CollError<MsgError>>;
+
+/// An operation of data that have gaps.
+type InPieces<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
 
 /// The ranks of an operation.
 type Ranks<'c> = coll::CommunicatorGroup<'c, RankPort>;
@@ -63,6 +68,18 @@ pub(crate) trait Operation {
     /// Where the result goes, and how long it is.
     fn result(&self) -> &Area;
 
+    /// Whether data have gaps and are longer than a packet: they stay where they are.
+    #[inline(always)]
+    fn is_scattered(&self) -> bool {
+        false
+    }
+
+    /// The operation of such data.
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
+        let _ = ranks;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Begins it.
     fn begin<'a>(
         &'a self,
@@ -87,6 +104,9 @@ impl<T: Operation> AtOnce<T> {
     pub fn run(self) -> Result<(), Failure> {
         let (operation, comm) = (&self.0, self.0.comm());
         let ranks = comm.inner.group().waiting().with_elements(operation.element());
+        if operation.is_scattered() {
+            return run_in_pieces(operation, &ranks);
+        }
         let given = operation.given();
         let mut landing = operation.landing();
         let done = match operation.begin(&ranks, given.as_deref(), landing.bytes()) {
@@ -102,6 +122,9 @@ impl<T: Operation> AtOnce<T> {
     pub async fn in_flight(self) -> Done {
         let operation = &self.0;
         let ranks = operation.comm().inner.group().with_elements(operation.element());
+        if operation.is_scattered() {
+            return Ok(operation.in_pieces(&ranks).await?);
+        }
         let given = operation.given();
         let mut landing = operation.landing();
         let done = operation.begin(&ranks, given.as_deref(), landing.bytes()).end().await;
@@ -185,6 +208,15 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn run_in_pieces<T: Operation>(operation: &T, ranks: &Ranks<'_>) -> Result<(), Failure> {
+    let comm = operation.comm();
+    let done = comm.inner.drive(operation.in_pieces(ranks));
+    comm.inner.drop_left_overs();
+    Ok(done?)
+}
+
 #[inline(never)]
 fn wait<F: Future>(comm: &Comm, future: F) -> F::Output {
     comm.inner.drive(future)
@@ -262,6 +294,18 @@ impl Operation for Broadcast {
     }
 
     #[inline(always)]
+    fn is_scattered(&self) -> bool {
+        self.area.is_scattered()
+    }
+
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
+        Box::pin(async move {
+            let (by, mut data) = (self.comm.inner.choices().broadcast, self.area.place());
+            coll::broadcast_scattered(ranks, by, &mut data, self.root).await
+        })
+    }
+
+    #[inline(always)]
     fn begin<'a>(
         &'a self,
         ranks: &'a Ranks<'a>,
@@ -303,15 +347,28 @@ impl Operation for Allgather {
         match &self.mine {
             Some(mine) => mine.data(),
             None => {
-                let blocks = self.all.split(inner.size());
-                let own = blocks.get(inner.rank() as usize);
-                own.map(|own| own.data().into_owned()).unwrap_or_default().into()
+                let own = self.all.block(inner.size(), inner.rank());
+                own.data().into_owned().into()
             }
         }
     }
 
     fn result(&self) -> &Area {
         &self.all
+    }
+
+    #[inline(always)]
+    fn is_scattered(&self) -> bool {
+        self.all.is_scattered() || self.mine.as_ref().is_some_and(Area::is_scattered)
+    }
+
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
+        Box::pin(async move {
+            let (by, inner) = (self.comm.inner.choices().allgather, &self.comm.inner);
+            let mine = unless_put(self.mine.as_ref(), &self.all.block(inner.size(), inner.rank()));
+            let mut all = self.all.place();
+            coll::allgather_scattered(ranks, by, mine.as_deref(), &mut all).await
+        })
     }
 
     #[inline(always)]
@@ -360,6 +417,20 @@ impl<D: Dialect> Operation for Allreduce<D> {
 
     fn result(&self) -> &Area {
         &self.into
+    }
+
+    #[inline(always)]
+    fn is_scattered(&self) -> bool {
+        self.into.is_scattered()
+    }
+
+    fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
+        Box::pin(async move {
+            self.from.copy_to(&self.into);
+            let by = choices_of(&self.comm.inner, &self.reducing).allreduce;
+            let (mut data, reduction) = (self.into.place(), self.reducing.as_reduction());
+            coll::allreduce_scattered(ranks, by, &mut data, reduction).await
+        })
     }
 
     #[inline(always)]

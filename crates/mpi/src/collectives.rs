@@ -15,7 +15,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle};
 use crate::failure::{Class, Failure};
 use crate::operations::{Op, Reducing, choices_of};
-use crate::parts::{exchanged, gathered, scattered};
+use crate::parts::{are_scattered, exchanged, exchanged_in_place, gathered, scattered, unless_put};
 use crate::raw::{Buffer, HandleAt, Handles, Numbers};
 use crate::requests::{Request, State};
 use crate::runtime::Mpi;
@@ -171,13 +171,10 @@ impl<D: Dialect> Mpi<D> {
         };
         let mpi = *self;
         Ok(async move {
-            let by = comm.inner.choices().gather;
-            let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank());
-            let places = blocks_of_all(&all, is_root, mine.as_ref(), &comm);
-            let length = mine.as_ref().or(places.get(own as usize)).map(Area::len);
-            let ranks = (&group, own);
-            if let Some(done) = gathered(ranks, (by, length), mine.as_ref(), &places, root).await {
-                return done;
+            let (by, group) = (comm.inner.choices().gather, mpi.ranks_of(&comm));
+            if are_scattered(mine.iter().chain([&all])) {
+                let (mine, mut all) = (mine.as_ref().map(Area::part), all.place());
+                return Ok(coll::gather_scattered(&group, by, mine.as_ref(), &mut all, root).await?);
             }
             let mine = mine.as_ref().map(Area::data);
             landed(
@@ -214,7 +211,7 @@ impl<D: Dialect> Mpi<D> {
             let by = comm.inner.choices().for_unequal_parts().gather;
             let group = mpi.ranks_of(&comm);
             let ranks = (&group, comm.inner.rank());
-            if let Some(done) = gathered(ranks, (by, None), mine.as_ref(), &places, root).await {
+            if let Some(done) = gathered(ranks, by, mine.as_ref(), &places, root).await {
                 return done;
             }
             let mut landings: Vec<_> = places.iter().map(Area::landing).collect();
@@ -248,13 +245,10 @@ impl<D: Dialect> Mpi<D> {
         };
         let mpi = *self;
         Ok(async move {
-            let by = comm.inner.choices().scatter;
-            let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank());
-            let parts = blocks_of_all(&all, is_root, mine.as_ref(), &comm);
-            let length = mine.as_ref().or(parts.get(own as usize)).map(Area::len);
-            let ranks = (&group, own);
-            if let Some(done) = scattered(ranks, (by, length), &parts, mine.as_ref(), root).await {
-                return done;
+            let (by, group) = (comm.inner.choices().scatter, mpi.ranks_of(&comm));
+            if are_scattered(mine.iter().chain([&all])) {
+                let (all, mut mine) = (all.part(), mine.as_ref().map(Area::place));
+                return Ok(coll::scatter_scattered(&group, by, &all, mine.as_mut(), root).await?);
             }
             let all = all.data();
             match mine {
@@ -295,7 +289,7 @@ impl<D: Dialect> Mpi<D> {
             let by = comm.inner.choices().for_unequal_parts().scatter;
             let group = mpi.ranks_of(&comm);
             let ranks = (&group, comm.inner.rank());
-            if let Some(done) = scattered(ranks, (by, None), &parts, mine.as_ref(), root).await {
+            if let Some(done) = scattered(ranks, by, &parts, mine.as_ref(), root).await {
                 return done;
             }
             let data: Vec<_> = parts.iter().map(Area::data).collect();
@@ -330,8 +324,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(AtOnce(Allgather { comm, mine, all }))
     }
 
-    /// MPI_Allgatherv. The blocks are brought beside the program's memory, which may have gaps
-    /// between them.
+    /// MPI_Allgatherv.
     #[allow(clippy::too_many_arguments)]
     pub fn allgatherv(
         &self,
@@ -350,17 +343,10 @@ impl<D: Dialect> Mpi<D> {
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().allgather;
             let (group, own) = (mpi.ranks_of(&comm), comm.inner.rank() as usize);
-            let mine = mine.as_ref().unwrap_or(&places[own]).data().into_owned();
             let lengths: Vec<usize> = places.iter().map(Area::len).collect();
-            let mut all = vec![0; lengths.iter().sum()];
-            let done = coll::allgatherv(&group, by, Some(&mine), &mut all, &lengths).await;
-            let mut rest = &all[..];
-            for place in &places {
-                let (block, after) = rest.split_at(place.len());
-                place.put(block);
-                rest = after;
-            }
-            Ok(done?)
+            let mine = unless_put(mine.as_ref(), &places[own]);
+            let (mine, mut all) = (mine.as_deref(), Area::places(&places));
+            Ok(coll::allgatherv_scattered(&group, by, mine, &mut all, &lengths).await?)
         })
     }
 
@@ -384,17 +370,14 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().alltoall;
-            let (group, size) = (mpi.ranks_of(&comm), comm.inner.size());
-            if let Some(parts) = &parts
-                && (parts.is_scattered() || all.is_scattered())
-                && parts.len() == all.len()
-            {
-                let (out, into) = (parts.split(size), all.split(size));
-                let terms = (by, Some(all.len() / size as usize));
-                if let Some(done) = exchanged((&group, comm.inner.rank()), terms, &out, &into).await
-                {
-                    return done;
-                }
+            let group = mpi.ranks_of(&comm);
+            if are_scattered(parts.iter().chain([&all])) {
+                let mut all = all.place();
+                let done = match parts.as_ref().map(Area::part) {
+                    None => coll::alltoall_in_place_scattered(&group, &mut all).await,
+                    Some(parts) => coll::alltoall_scattered(&group, by, &parts, &mut all).await,
+                };
+                return Ok(done?);
             }
             let parts = parts.as_ref().map(Area::data);
             landed(&all, async |all| match parts {
@@ -620,12 +603,6 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// The blocks of all ranks at the root, if some data there are longer than a packet and have gaps.
-fn blocks_of_all(all: &Area, is_root: bool, mine: Option<&Area>, comm: &Comm) -> Vec<Area> {
-    let are_scattered = all.is_scattered() || mine.is_some_and(Area::is_scattered);
-    if is_root && are_scattered { all.split(comm.inner.size()) } else { Vec::new() }
-}
-
 /// What a rank gives; `None`: it is in its place already, which `may_be` so.
 pub(crate) fn own_part<D: Dialect>(
     buffer: Buffer,
@@ -649,9 +626,11 @@ pub(crate) fn own_part<D: Dialect>(
 async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -> Done {
     let by = comm.inner.choices().for_unequal_parts().alltoall;
     let group = comm.inner.group();
-    if let Some(parts) = &parts
-        && let Some(done) = exchanged((&group, comm.inner.rank()), (by, None), parts, &places).await
-    {
+    let done = match &parts {
+        Some(parts) => exchanged((&group, comm.inner.rank()), by, parts, &places).await,
+        None => exchanged_in_place(&group, &places).await,
+    };
+    if let Some(done) = done {
         return done;
     }
     let mut landings: Vec<_> = places.iter().map(Area::landing).collect();

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use hikyaku_coll::{Choices, Combination, Element, Reduction};
+use hikyaku_msg::PACKET;
 use hikyaku_nic::fabric::{Arithmetic, Combining, NumberType};
 use hikyaku_rank::Communicator;
 
@@ -430,6 +431,16 @@ impl<D: Dialect> Reducing<D> {
         if let Some(kernel) = self.kernel {
             return kernel(left, right);
         }
+        // A function of the program's is for each element (MPI 5.0 §6.9.5), and gets as many at a
+        // time as a packet has.
+        let (size, span) = (self.datatype.size().max(1), self.datatype.extent().unsigned_abs());
+        let bytes = (PACKET / size.max(span as usize)).max(1) * size;
+        for (left, right) in left.chunks(bytes).zip(right.chunks_mut(bytes)) {
+            self.combine_by_function(left, right);
+        }
+    }
+
+    fn combine_by_function(&self, left: &[u8], right: &mut [u8]) {
         let Op::Own { function, is_large, .. } = self.op else { return };
         let elements = (left.len() / self.datatype.size().max(1)) as i64;
         // The function may write to both.

@@ -8,10 +8,12 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::rc::Rc;
 use std::slice;
+use std::sync::Arc;
 
-use hikyaku_msg::{Pieces, RecvBuffer, Scattered, SendBuffer};
+use hikyaku_msg::{Pieces, RecvBuffer, SendBuffer};
 
 use crate::datatype::{self, Cursor, Datatype, DatatypeError};
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
@@ -122,15 +124,6 @@ impl Buffer {
         unsafe { RecvBuffer::new(self.0, length) }
     }
 
-    /// Elements of a type from here on, for a message that goes on after this call.
-    pub(crate) fn scattered(self, cursor: Cursor, length: usize) -> Scattered {
-        let pieces = Box::new(Spread { buffer: self, cursor, length });
-        // SAFETY: the program keeps what is sent as it is, and does not use what is received into,
-        // until the request is complete (MPI 5.0 §3.7.2). A cursor is `Send`, and a buffer is an
-        // address.
-        unsafe { Scattered::new(pieces) }
-    }
-
     /// Packs the next bytes of what a cursor is at, as many as there is room for.
     pub(crate) fn pack(self, cursor: &mut Cursor, into: &mut [u8]) {
         // SAFETY: the program promised the memory of all its elements, and `into` is ours.
@@ -171,26 +164,108 @@ impl Buffer {
     }
 }
 
-/// Elements of a type, of which a message has so many bytes.
-struct Spread {
-    buffer: Buffer,
-    cursor: Cursor,
-    length: usize,
+/// Elements of a type from a place on, or bytes there, of which a message has so many bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Spread {
+    pub(crate) buffer: Buffer,
+    /// `None`: they follow each other.
+    pub(crate) cursor: Option<Cursor>,
+    pub(crate) length: usize,
 }
+
+// SAFETY: the program promised the memory for the operation, whichever of its threads is in MPI.
+unsafe impl Send for Spread {}
+
+// SAFETY: nothing but its pieces changes it, which one thread has.
+unsafe impl Sync for Spread {}
 
 impl Pieces for Spread {
     fn len(&self) -> usize {
         self.length
     }
 
-    fn pack(&mut self, from: usize, into: &mut [u8]) {
-        self.cursor.seek(from as u64);
-        self.buffer.pack(&mut self.cursor, into);
+    fn pack(&self, from: usize, into: &mut [u8]) {
+        let Some(mut cursor) = self.cursor.clone() else {
+            return into.copy_from_slice(&self.buffer.bytes(self.length)[from..][..into.len()]);
+        };
+        cursor.seek(from as u64);
+        self.buffer.pack(&mut cursor, into);
     }
 
     fn unpack(&mut self, at: usize, data: &[u8]) {
-        self.cursor.seek(at as u64);
-        self.buffer.unpack(&mut self.cursor, data);
+        let Some(cursor) = &mut self.cursor else {
+            let place = &mut self.buffer.bytes_mut(self.length)[at..];
+            let length = place.len().min(data.len());
+            return place[..length].copy_from_slice(&data[..length]);
+        };
+        cursor.seek(at as u64);
+        self.buffer.unpack(cursor, data);
+    }
+
+    fn again(&self) -> Box<dyn Pieces> {
+        Box::new(self.clone())
+    }
+}
+
+/// Several of them, one after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct SpreadBlocks {
+    /// Each with what the blocks before it have.
+    blocks: Arc<[(usize, Spread)]>,
+    length: usize,
+}
+
+impl SpreadBlocks {
+    pub(crate) fn new(blocks: impl Iterator<Item = Spread>) -> SpreadBlocks {
+        let mut length = 0;
+        let placed = blocks.map(|block| {
+            length += block.length;
+            (length - block.length, block)
+        });
+        let blocks = placed.collect();
+        SpreadBlocks { blocks, length }
+    }
+
+    /// Calls `act` with each block that has some of the bytes from `from` to `to`, and with which
+    /// of its bytes those are.
+    fn each(&self, from: usize, to: usize, mut act: impl FnMut(&Spread, Range<usize>)) {
+        let first = self.blocks.partition_point(|(start, block)| start + block.length <= from);
+        for (start, block) in &self.blocks[first..] {
+            if *start >= to {
+                return;
+            }
+            let range = from.saturating_sub(*start)..block.length.min(to - start);
+            act(block, range);
+        }
+    }
+}
+
+impl Pieces for SpreadBlocks {
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn pack(&self, from: usize, into: &mut [u8]) {
+        let mut rest = &mut *into;
+        let to = from + rest.len();
+        self.each(from, to, |block, range| {
+            let (here, after) = std::mem::take(&mut rest).split_at_mut(range.len());
+            block.pack(range.start, here);
+            rest = after;
+        });
+    }
+
+    fn unpack(&mut self, at: usize, data: &[u8]) {
+        let mut rest = data;
+        self.each(at, at + data.len(), |block, range| {
+            let (here, after) = rest.split_at(range.len());
+            block.clone().unpack(range.start, here);
+            rest = after;
+        });
+    }
+
+    fn again(&self) -> Box<dyn Pieces> {
+        Box::new(self.clone())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::attributes::Attributes;
 use crate::datatype::{Basic, Cursor, Datatype};
 use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
-use crate::raw::{Buffer, count};
+use crate::raw::{Buffer, Spread, SpreadBlocks, count};
 use crate::runtime::Mpi;
 
 /// A datatype.
@@ -127,10 +127,10 @@ impl Area {
         Area { buffer, length, spread: Some((datatype.clone(), elements)) }
     }
 
-    /// Its elements in so many equal blocks, of which it was made.
-    pub(crate) fn split(&self, blocks: u32) -> Vec<Area> {
+    /// One of so many equal blocks, of which it was made.
+    pub(crate) fn block(&self, blocks: u32, at: u32) -> Area {
         let length = self.length / blocks as usize;
-        let block = |at: u32| match &self.spread {
+        match &self.spread {
             None => {
                 let buffer = self.buffer.at((at as usize * length) as i64);
                 Area { buffer, length, spread: None }
@@ -140,8 +140,7 @@ impl Area {
                 let start = datatype.extent() * elements as i64 * i64::from(at);
                 Area::of(self.buffer.at(start), (datatype, elements), length)
             }
-        };
-        (0..blocks).map(block).collect()
+        }
     }
 
     /// Bytes of its data.
@@ -210,18 +209,49 @@ impl Area {
 
     /// Its data for another rank, as they lie.
     pub(crate) fn part(&self) -> Part<'_, u8> {
-        match self.cursor() {
+        match self.spread {
             None => Part::Whole(self.buffer.bytes(self.length)),
-            Some(cursor) => Part::Scattered(self.buffer.scattered(cursor, self.length)),
+            Some(_) => Part::Scattered(Scattered::new(Box::new(self.lying()))),
         }
     }
 
     /// Where data of another rank go, as it lies.
     pub(crate) fn place(&self) -> Place<'_, u8> {
-        match self.cursor() {
+        match self.spread {
             None => Place::Whole(self.buffer.bytes_mut(self.length)),
-            Some(cursor) => Place::Scattered(self.buffer.scattered(cursor, self.length)),
+            Some(_) => Place::Scattered(Scattered::new(Box::new(self.lying()))),
         }
+    }
+
+    /// Its data where they lie.
+    fn lying(&self) -> Spread {
+        Spread { buffer: self.buffer, cursor: self.cursor(), length: self.length }
+    }
+
+    /// Where data of other ranks go, one after the other, as the areas lie.
+    pub(crate) fn places(areas: &[Area]) -> Place<'_, u8> {
+        match Area::joined(areas) {
+            Some((start, length)) => Place::Whole(start.bytes_mut(length)),
+            None => {
+                let blocks = SpreadBlocks::new(areas.iter().map(Area::lying));
+                Place::Scattered(Scattered::new(Box::new(blocks)))
+            }
+        }
+    }
+
+    /// Their memory, if they follow each other there.
+    fn joined(areas: &[Area]) -> Option<(Buffer, usize)> {
+        let (mut start, mut length) = (Buffer::NULL, 0);
+        for area in areas.iter().filter(|area| area.length > 0) {
+            let memory = area.memory()?;
+            if length == 0 {
+                start = memory;
+            } else if memory != start.at(length as i64) {
+                return None;
+            }
+            length += area.length;
+        }
+        Some((start, length))
     }
 
     /// Whether a message of it goes in pieces.
@@ -232,8 +262,10 @@ impl Area {
 
     /// Its first `length` bytes where they lie, if that is more than a packet.
     pub(crate) fn scattered(&self, length: usize) -> Option<Scattered> {
-        let cursor = self.cursor().filter(|_| length > PACKET && length <= self.length)?;
-        Some(self.buffer.scattered(cursor, length))
+        let is_long = length > PACKET && length <= self.length;
+        let cursor = self.cursor().filter(|_| is_long)?;
+        let spread = Spread { buffer: self.buffer, cursor: Some(cursor), length };
+        Some(Scattered::new(Box::new(spread)))
     }
 
     /// Its memory, if its data follow each other there.

@@ -16,6 +16,7 @@
 //! whole, so at any time one thread has it.
 
 use std::fmt;
+use std::ops::Range;
 use std::slice;
 
 use hikyaku_nic::fabric::Port;
@@ -26,7 +27,8 @@ use crate::parcel::MessagePart;
 pub const PACKET: usize = 8 << 10;
 
 /// Data that do not lie in one piece in the program's memory, in the order in which they are sent.
-pub trait Pieces {
+/// Whatever thread has the engine uses and drops them.
+pub trait Pieces: Send {
     /// How many bytes.
     fn len(&self) -> usize;
 
@@ -36,23 +38,24 @@ pub trait Pieces {
     }
 
     /// Copies the bytes from `from` on, until `into` is full.
-    fn pack(&mut self, from: usize, into: &mut [u8]);
+    fn pack(&self, from: usize, into: &mut [u8]);
 
     /// Stores bytes from `at` on. What is beyond the end is left out.
     fn unpack(&mut self, at: usize, data: &[u8]);
+
+    /// The same data once more.
+    fn again(&self) -> Box<dyn Pieces>;
 }
 
 /// Scattered data of a request, and the packet of them that lies beside.
 pub struct Scattered {
     pieces: Box<dyn Pieces>,
+    /// Which of their bytes.
+    range: Range<usize>,
     packet: Vec<u8>,
     /// Where the packet begins.
     at: usize,
 }
-
-// SAFETY: the maker promised that the data may be used and dropped by any thread that has the
-// engine; the rest is memory of its own.
-unsafe impl Send for Scattered {}
 
 impl fmt::Debug for Scattered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,24 +64,39 @@ impl fmt::Debug for Scattered {
 }
 
 impl Scattered {
-    /// Data that a request packs or unpacks.
-    ///
-    /// # Safety
-    /// Until the request is complete (its result was taken), cancelled or detached, `pieces` may be
-    /// used, and dropped, on whatever thread has the engine: their memory stays allocated; nobody
-    /// writes what is sent, and nobody uses what is received into.
-    pub unsafe fn new(pieces: Box<dyn Pieces>) -> Scattered {
-        Scattered { pieces, packet: Vec::new(), at: 0 }
+    /// Data that a request packs or unpacks. Until the request is complete (its result was taken),
+    /// cancelled or detached, nobody writes what is sent, and nobody uses what is received into.
+    pub fn new(pieces: Box<dyn Pieces>) -> Scattered {
+        let range = 0..pieces.len();
+        Scattered { pieces, range, packet: Vec::new(), at: 0 }
+    }
+
+    /// Some of the bytes, for a request of their own.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Scattered {
+        let start = self.range.start;
+        let range = start + range.start..self.range.end.min(start + range.end);
+        Scattered { pieces: self.pieces.again(), range, packet: Vec::new(), at: 0 }
     }
 
     /// How many bytes.
     pub fn len(&self) -> usize {
-        self.pieces.len()
+        self.range.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.range.is_empty()
+    }
+
+    /// Copies the bytes from `from` on, until `into` is full: no more than there are.
+    pub fn pack(&self, from: usize, into: &mut [u8]) {
+        self.pieces.pack(self.range.start + from, into);
+    }
+
+    /// Stores bytes from `at` on. What is beyond the end is left out.
+    pub fn unpack(&mut self, at: usize, data: &[u8]) {
+        unpack(&mut *self.pieces, &self.range, at, data);
     }
 
     /// The bytes from `from` on, as many as the packet has; not none before the end.
@@ -86,7 +104,7 @@ impl Scattered {
         let has = from.checked_sub(self.at).is_some_and(|skip| skip < self.packet.len());
         if !has {
             self.packet.resize(PACKET.min(self.len().saturating_sub(from)), 0);
-            self.pieces.pack(from, &mut self.packet);
+            self.pieces.pack(self.range.start + from, &mut self.packet);
             self.at = from;
         }
         &self.packet[from - self.at..]
@@ -95,19 +113,25 @@ impl Scattered {
     /// All bytes from `from` on.
     pub(crate) fn rest(&mut self, from: usize) -> Vec<u8> {
         let mut rest = vec![0; self.len().saturating_sub(from)];
-        self.pieces.pack(from, &mut rest);
+        self.pack(from, &mut rest);
         rest
     }
 
     /// Stores a part of a message from `at` on.
     fn take_in<P: Port>(&mut self, port: &mut P, part: MessagePart, mut at: usize) {
         self.packet.resize(PACKET, 0);
-        let Scattered { pieces, packet, .. } = self;
+        let Scattered { pieces, range, packet, .. } = self;
         part.deliver_by(port, packet, |data| {
-            pieces.unpack(at, data);
+            unpack(&mut **pieces, range, at, data);
             at += data.len();
         });
     }
+}
+
+/// Stores bytes from `at` of a range on.
+fn unpack(pieces: &mut dyn Pieces, range: &Range<usize>, at: usize, data: &[u8]) {
+    let room = range.len().saturating_sub(at);
+    pieces.unpack(range.start + at, &data[..data.len().min(room)]);
 }
 
 /// Memory that a send reads.
@@ -236,8 +260,7 @@ pub(crate) mod memory {
 
         /// The same bytes as data with gaps: the last comes first.
         pub(crate) fn backwards(self) -> Scattered {
-            // SAFETY: leaked, and the tests use it when the request is complete.
-            unsafe { Scattered::new(Box::new(Backwards(self))) }
+            Scattered::new(Box::new(Backwards(self)))
         }
 
         pub(crate) fn to_vec(self) -> Vec<u8> {
@@ -248,12 +271,15 @@ pub(crate) mod memory {
 
     struct Backwards(Leaked);
 
+    // SAFETY: leaked, and the tests use it when the request is complete.
+    unsafe impl Send for Backwards {}
+
     impl Pieces for Backwards {
         fn len(&self) -> usize {
             self.0.length
         }
 
-        fn pack(&mut self, from: usize, into: &mut [u8]) {
+        fn pack(&self, from: usize, into: &mut [u8]) {
             let bytes = self.0.to_vec();
             let rest = bytes.iter().rev().skip(from);
             into.iter_mut().zip(rest).for_each(|(into, byte)| *into = *byte);
@@ -265,38 +291,68 @@ pub(crate) mod memory {
             let rest = bytes.iter_mut().rev().skip(at);
             rest.zip(data).for_each(|(byte, from)| *byte = *from);
         }
+
+        fn again(&self) -> Box<dyn Pieces> {
+            Box::new(Backwards(self.0))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use crate::testing::pattern;
 
-    struct OnePiece(Vec<u8>);
+    #[derive(Clone)]
+    struct OnePiece(Arc<Mutex<Vec<u8>>>);
 
     impl Pieces for OnePiece {
         fn len(&self) -> usize {
-            self.0.len()
+            self.0.lock().unwrap().len()
         }
 
-        fn pack(&mut self, from: usize, into: &mut [u8]) {
-            into.copy_from_slice(&self.0[from..][..into.len()]);
+        fn pack(&self, from: usize, into: &mut [u8]) {
+            into.copy_from_slice(&self.0.lock().unwrap()[from..][..into.len()]);
         }
 
         fn unpack(&mut self, at: usize, data: &[u8]) {
-            self.0[at..][..data.len()].copy_from_slice(data);
+            self.0.lock().unwrap()[at..][..data.len()].copy_from_slice(data);
         }
+
+        fn again(&self) -> Box<dyn Pieces> {
+            Box::new(self.clone())
+        }
+    }
+
+    fn in_one_piece(bytes: Vec<u8>) -> (Scattered, Arc<Mutex<Vec<u8>>>) {
+        let bytes = Arc::new(Mutex::new(bytes));
+        (Scattered::new(Box::new(OnePiece(Arc::clone(&bytes)))), bytes)
     }
 
     #[test]
     fn scattered_bytes_are_given_from_any_place() {
         let bytes = pattern(2 * PACKET + 10, 1);
-        // SAFETY: the pieces own their memory, and nobody else has it.
-        let mut data = unsafe { Scattered::new(Box::new(OnePiece(bytes.clone()))) };
+        let (mut data, _) = in_one_piece(bytes.clone());
         for from in [0, 5, PACKET - 1, PACKET, 2 * PACKET + 9, 3] {
             let found = data.from(from);
             assert!(!found.is_empty() && bytes[from..].starts_with(found), "from {from}");
         }
+    }
+
+    #[test]
+    fn a_part_of_scattered_bytes_has_no_others() {
+        let bytes = pattern(100, 1);
+        let (data, memory) = in_one_piece(bytes.clone());
+        let mut part = data.part(20..60).part(10..30);
+        assert_eq!((part.len(), part.from(5)), (20, &bytes[35..50]));
+        assert_eq!(part.rest(18), bytes[48..50]);
+        part.unpack(15, &[0; 10]);
+        let expected = [&bytes[..45], &[0; 5], &bytes[50..]].concat();
+        assert_eq!(*memory.lock().unwrap(), expected);
+        assert_eq!(data.part(90..200).len(), 10);
     }
 }

@@ -33,6 +33,12 @@
 #define MPI_IAlltoall MPI_Ialltoall
 #define MPI_IAlltoallv MPI_Ialltoallv
 #define MPI_IAlltoallw MPI_Ialltoallw
+#define MPI_IReduce MPI_Ireduce
+#define MPI_IAllreduce MPI_Iallreduce
+#define MPI_IScan MPI_Iscan
+#define MPI_IExscan MPI_Iexscan
+#define MPI_IReduce_scatter MPI_Ireduce_scatter
+#define MPI_IReduce_scatter_block MPI_Ireduce_scatter_block
 
 static MPI_Comm comm;
 static int form;

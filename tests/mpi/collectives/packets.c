@@ -123,11 +123,136 @@ static void of_all(int mode, long length) {
     end_side(&out), end_side(&into);
 }
 
-/* Resident memory at its most, KiB. */
-static long peak(void) {
+static void to_all(int mode, int root, long length) {
+    int in_place = mode == 1, n = (int)length, counts[MOST], places[MOST];
+    /* MPICH's pieces of an allgatherv depend on the extent, so ranks have to have the same. */
+    int stride = is_hikyaku() ? stride_in(mode) : 2;
+    struct side out = side(stride_out(mode), length), into = side(stride_in(mode), length);
+    if (rank == root) fill(&out, 0, root, 2, length);
+    CALL(Bcast, out.data, n, out.type, root);
+    came(&out, 0, root, 2, length);
+    fill(&out, 0, rank, 3, length);
+    if (in_place) fill(&into, rank, rank, 3, length);
+    CALL(Allgather, in_place ? MPI_IN_PLACE : (void *)out.data, n, out.type, into.data, n,
+         into.type);
+    for (int from = 0; from < size; from++) came(&into, from, from, 3, length);
+    end_side(&into);
+    into = side(stride, length);
+    for (int at = 0; at < size; at++) {
+        counts[at] = (int)(length * (at + 1) / size);
+        places[at] = (int)length * (mode ? size - 1 - at : at);
+    }
+    int own = places[rank] / n;
+    if (in_place) fill(&into, own, rank, 3, counts[rank]);
+    CALL(Allgatherv, in_place ? MPI_IN_PLACE : (void *)out.data, counts[rank], out.type, into.data,
+         counts, places, into.type);
+    for (int from = 0; from < size; from++) came(&into, places[from] / n, from, 3, counts[from]);
+    end_side(&into);
+    into = side(stride, length);
+    for (int at = 0, next = 0; at < size; next += counts[at++]) places[at] = next;
+    fill(&out, 0, rank, 4, counts[rank]);
+    CALL(Allgatherv, out.data, counts[rank], out.type, into.data, counts, places, into.type);
+    for (int from = 0; from < size; from++) {
+        const double *place = into.data + (long)places[from] * into.stride;
+        for (long at = 0; at < counts[from]; at++, place += into.stride) {
+            CHECK(*place == value(from, 4, at));
+            for (int gap = 1; gap < into.stride; gap++) CHECK(place[gap] == -1);
+        }
+    }
+    end_side(&out), end_side(&into);
+}
+
+/* What comes takes the place of what goes, which is as long. */
+static void in_place(int mode, long length) {
+    struct side both = side(stride_out(mode), length);
+    int counts[MOST], places[MOST], n = (int)length;
+    MPI_Datatype types[MOST];
+    for (int to = 0; to < size; to++) fill(&both, to, rank, to, length);
+    CALL(Alltoall, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, both.data, n, both.type);
+    for (int from = 0; from < size; from++) came(&both, from, from, rank, length);
+    for (int with_types = 0; with_types < 2; with_types++) {
+        end_side(&both);
+        both = side(stride_out(mode), length);
+        for (int at = 0; at < size; at++) {
+            counts[at] = (int)(length * ((rank + at) % 3) / 2);
+            places[at] = at * n * (with_types ? both.stride * 8 : 1);
+            types[at] = both.type;
+            fill(&both, at, rank, at, counts[at]);
+        }
+        if (with_types)
+            CALL(Alltoallw, MPI_IN_PLACE, NULL, NULL, NULL, both.data, counts, places, types);
+        else
+            CALL(Alltoallv, MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, both.data, counts, places,
+                 both.type);
+        for (int from = 0; from < size; from++) came(&both, from, from, rank, counts[from]);
+    }
+    end_side(&both);
+}
+
+/* A function of the program's: elements lie as their type says. */
+static void add(void *in, void *inout, int *count, MPI_Datatype *type) {
+    MPI_Aint low, extent;
+    MPI_Type_get_extent(*type, &low, &extent);
+    for (int at = 0; at < *count; at++)
+        *(double *)((char *)inout + at * extent) += *(double *)((char *)in + at * extent);
+}
+
+/* The sum of the first blocks of some ranks has come. */
+static void summed(const struct side *it, int which, int ranks, long count) {
+    for (long at = 0; at < it->length; at++) {
+        double sum = 0;
+        const double *place = block(it, which) + at * it->stride;
+        for (int from = 0; from < ranks; from++) sum += value(from, 5, at);
+        CHECK(*place == (at < count ? sum : -1));
+        for (int gap = 1; gap < it->stride; gap++) CHECK(place[gap] == -1);
+    }
+}
+
+static void reduced(int mode, int root, long length) {
+    /* MPICH wants one type at all ranks here. */
+    struct side out = side(is_hikyaku() ? stride_out(mode) : 2, length);
+    struct side into = side(out.stride, length);
+    int in_place = mode == 1, n = (int)length, counts[MOST];
+    void *const there = MPI_IN_PLACE;
+    MPI_Op op;
+    MPI_Op_create(add, mode != 2, &op);
+    fill(&out, 0, rank, 5, length);
+    if (in_place) fill(&into, 0, rank, 5, length);
+    CALL(Allreduce, in_place ? there : out.data, into.data, n, out.type, op);
+    summed(&into, 0, size, length);
+    if (in_place) fill(&into, 0, rank, 5, length);
+    CALL(Reduce, in_place && rank == root ? there : out.data, into.data, n, out.type, op, root);
+    if (rank == root) summed(&into, 0, size, length);
+    if (in_place) fill(&into, 0, rank, 5, length);
+    CALL(Scan, in_place ? there : out.data, into.data, n, out.type, op);
+    summed(&into, 0, rank + 1, length);
+    if (in_place) fill(&into, 0, rank, 5, length);
+    CALL(Exscan, in_place ? there : out.data, into.data, n, out.type, op);
+    if (rank > 0) summed(&into, 0, rank, length);
+    end_side(&into);
+    into = side(out.stride, length);
+    for (int to = 0; to < size; to++) fill(&out, to, rank, 5, length), counts[to] = n;
+    CALL(Reduce_scatter_block, out.data, into.data, n, out.type, op);
+    summed(&into, 0, size, length);
+    CALL(Reduce_scatter, out.data, into.data, counts, out.type, op);
+    summed(&into, 0, size, length);
+    MPI_Op_free(&op);
+    end_side(&out), end_side(&into);
+}
+
+/* Resident memory at its most, KiB; `anew`: from now on. */
+static long peak(int anew) {
     struct rusage usage;
+    FILE *file = anew ? fopen("/proc/self/clear_refs", "w") : NULL;
+    if (file) fputs("5", file), fclose(file);
     getrusage(RUSAGE_SELF, &usage);
     return usage.ru_maxrss;
+}
+
+static void is_little(long more) {
+    if (!is_hikyaku() || more <= 16 << 10) return;
+    fprintf(stderr, "rank %d: %ld KiB beside blocks of 32 MiB\n", rank, more);
+    MPI_Abort(MPI_COMM_WORLD, 9);
 }
 
 /* Blocks of 32 MiB with gaps, with a few MiB beside: the peak of a rank is that of its own memory. */
@@ -135,23 +260,57 @@ static void without_a_copy(void) {
     const long length = 1 << 22;
     const int n = 1 << 22;
     struct side out = side(2, length), into = side(2, length);
-    int counts[MOST], places[MOST];
+    int counts[MOST], places[MOST], nowhere[MOST];
+    MPI_Datatype types[MOST];
     for (int at = 0; at < size; at++) counts[at] = n, places[at] = at * n;
+    for (int at = 0; at < size; at++) nowhere[at] = at * n * 16;
     for (int to = 0; to < size; to++) fill(&out, to, rank, to, length);
     MPI_Barrier(comm);
-    const long before = peak();
+    const long before = peak(1);
     CALL(Gather, out.data, n, out.type, into.data, n, into.type, 0);
     CALL(Gatherv, out.data, n, out.type, into.data, counts, places, into.type, 1);
     CALL(Scatter, out.data, n, out.type, into.data, n, into.type, 0);
     CALL(Scatterv, out.data, counts, places, out.type, into.data, n, into.type, 1);
     CALL(Alltoallv, out.data, counts, places, out.type, into.data, counts, places, into.type);
+    CALL(Bcast, into.data, n, into.type, 1);
+    CALL(Allgather, out.data, n, out.type, into.data, n, into.type);
+    CALL(Allgatherv, out.data, n, out.type, into.data, counts, places, into.type);
+    for (int to = 0; to < size; to++) types[to] = into.type, fill(&into, to, to, rank, length);
+    CALL(Alltoall, MPI_IN_PLACE, n, out.type, into.data, n, into.type);
+    CALL(Alltoallv, MPI_IN_PLACE, NULL, NULL, out.type, into.data, counts, places, into.type);
+    CALL(Alltoallw, MPI_IN_PLACE, NULL, NULL, NULL, into.data, counts, nowhere, types);
     CALL(Alltoall, out.data, n, out.type, into.data, n, into.type);
-    const long more = peak() - before;
+    const long more = peak(0) - before;
     for (int from = 0; from < size; from++) came(&into, from, from, rank, length);
-    if (is_hikyaku() && more > 16 << 10) {
-        fprintf(stderr, "rank %d: %ld KiB beside blocks of 32 MiB\n", rank, more);
-        MPI_Abort(MPI_COMM_WORLD, 9);
-    }
+    is_little(more);
+    end_side(&out), end_side(&into);
+}
+
+/* The same of reductions of ranks that share memory. */
+static void reduced_without_a_copy(void) {
+    const long length = 1 << 22;
+    const int n = 1 << 22;
+    struct side out = side(2, length), into = side(2, length);
+    struct { double value; int at; } *pairs = calloc(length, sizeof *pairs);
+    for (long at = 0; at < length; at++) pairs[at].value = rank, pairs[at].at = rank + 1;
+    fill(&out, 0, rank, 5, length);
+    MPI_Op op;
+    MPI_Op_create(add, 1, &op);
+    MPI_Comm near;
+    int together;
+    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near);
+    MPI_Comm_size(near, &together);
+    MPI_Barrier(comm);
+    const long before = peak(1);
+    CALL(Allreduce, out.data, into.data, n, into.type, op);
+    CALL(Allreduce, MPI_IN_PLACE, pairs, n, MPI_DOUBLE_INT, MPI_MAXLOC);
+    const long more = peak(0) - before;
+    summed(&into, 0, size, length);
+    for (long at = 0; at < length; at++) CHECK(pairs[at].value == 1 && pairs[at].at == 2);
+    if (together == size) is_little(more);
+    MPI_Comm_free(&near);
+    MPI_Op_free(&op);
+    free(pairs);
     end_side(&out), end_side(&into);
 }
 
@@ -165,7 +324,11 @@ int main(int argc, char **argv) {
                 rooted(mode, mode % size, lengths[at]);
                 rooted_v(mode, (size - 1 + mode) % size, lengths[at]);
                 of_all(mode, lengths[at]);
+                to_all(mode, (mode + 1) % size, lengths[at]);
+                in_place(mode, lengths[at]);
+                reduced(mode, (mode + 2) % size, lengths[at]);
             }
+    for (form = 0; form < 2 && size == 2; form++) reduced_without_a_copy();
     for (form = 0; form < 2 && size == 2; form++) without_a_copy();
     return end();
 }

@@ -13,10 +13,11 @@ use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::MOST_MATES;
+use crate::part::Data;
 use crate::reduction::Reduction;
 use crate::rounds::{LineRounds, Stop, starts};
 
-use super::read;
+use super::{in_one_piece, read};
 
 /// A part is this part of the longest contribution: all wait for each other anyway.
 pub(super) const PARTS: usize = 4;
@@ -39,32 +40,44 @@ pub(super) const fn digits(size: usize) -> usize {
 const DEPTH: usize = digits(MOST_MATES as usize);
 
 #[inline(always)]
-pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(super) async fn run<G, D, F>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     reduction: &mut Reduction<F>,
     reads: bool,
-) -> Result<(), Stop<G>> {
+) -> Result<(), Stop<G>>
+where
+    G: Group,
+    D: Data<G::Byte> + ?Sized,
+    F: FnMut(&[G::Byte], &mut [G::Byte]),
+{
     let rounds = LineRounds::begin(team).await?;
-    if reads && read::run(&rounds, data, reduction).await? {
+    if reads && read::run(&rounds, data.whole_mut(), reduction).await? {
         return Ok(());
     }
-    if data.len() <= LINE {
-        rounds.meet(data).await?;
-        combine(&rounds, data, reduction)?;
-    } else {
-        combine_parts(&rounds, data, reduction).await?;
+    match data.whole_mut() {
+        Some(data) if data.len() <= LINE => {
+            rounds.meet(data).await?;
+            combine(&rounds, data, reduction)?;
+        }
+        _ => combine_parts(&rounds, data, reduction).await?,
     }
     if rounds.mates.are_all() { Ok(()) } else { across(&rounds, data, reduction).await }
 }
 
 /// The same without waiting, if it fits into lines and all are there.
 #[inline(always)]
-pub(super) fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(super) fn at_once<G, D, F>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Option<Result<(), Failure<G>>> {
+) -> Option<Result<(), Failure<G>>>
+where
+    G: Group,
+    D: Data<G::Byte> + ?Sized,
+    F: FnMut(&[G::Byte], &mut [G::Byte]),
+{
+    let data = data.whole_mut()?;
     if data.len() > LINE {
         return None;
     }
@@ -178,14 +191,22 @@ pub(super) fn combine_tree<B: Copy, E, F: FnMut(&[B], &mut [B])>(
 }
 
 #[inline(never)]
-async fn combine_parts<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn combine_parts<G, D, F>(
     rounds: &LineRounds<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Result<(), Stop<G>> {
+) -> Result<(), Stop<G>>
+where
+    G: Group,
+    D: Data<G::Byte> + ?Sized,
+    F: FnMut(&[G::Byte], &mut [G::Byte]),
+{
     let part = rounds.part(PARTS, reduction.width);
-    for (at, part) in data.chunks_mut(part).enumerate() {
-        combine_part(rounds, part, reduction, at == 0).await?;
+    let mut packet = Vec::new();
+    for from in starts(data.length(), part) {
+        let range = from..data.length().min(from.saturating_add(part));
+        combine_part(rounds, data.change(range, &mut packet), reduction, from == 0).await?;
+        data.settle(from, &packet);
     }
     Ok(())
 }
@@ -253,16 +274,28 @@ fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 }
 
 #[inline(never)]
-async fn across<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn across<G, D, F>(
     rounds: &LineRounds<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Result<(), Stop<G>> {
+) -> Result<(), Stop<G>>
+where
+    G: Group,
+    D: Data<G::Byte> + ?Sized,
+    F: FnMut(&[G::Byte], &mut [G::Byte]),
+{
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     if rounds.place == 0 {
         let leaders = rounds.team.among(rounds.mates.leaders(), rounds.mates.own() as u32);
-        let combined = recursive_doubling(&leaders, data, reduction);
-        rounds.unless_lost(combined).await.map_err(begun)?;
+        let combined = match data.whole_mut() {
+            Some(data) => rounds.unless_lost(recursive_doubling(&leaders, data, reduction)).await,
+            None => {
+                let act =
+                    async |data: &mut [_]| recursive_doubling(&leaders, data, reduction).await;
+                rounds.unless_lost(Box::pin(in_one_piece(data, act))).await
+            }
+        };
+        combined.map_err(begun)?;
     }
-    rounds.broadcast(data, 0).await.map_err(begun)
+    rounds.broadcast_of(data, 0).await.map_err(begun)
 }

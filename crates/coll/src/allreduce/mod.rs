@@ -16,7 +16,7 @@ mod read;
 
 use std::future::Future;
 
-use crate::blocks::{BlockPlaces, disjoint};
+use crate::blocks::BlockPlaces;
 use crate::broadcast::by_binomial as broadcast;
 use crate::call::{Begun, Call, Team};
 use crate::doubling::recursive_doubling;
@@ -24,9 +24,10 @@ use crate::error::Failure;
 use crate::group::Group;
 use crate::layout::NodeLayout;
 use crate::names::Operation;
+use crate::part::{Data, Place};
 use crate::reduce::binomial as reduce;
 use crate::reduction::Reduction;
-use crate::rounds::{NEEDS_LINES, Stop};
+use crate::rounds::{NEEDS_LINES, Stop, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -48,6 +49,19 @@ pub fn allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     begin_allreduce(group, algorithm, data, reduction).end()
 }
 
+/// The same of data that have gaps, at this rank.
+///
+/// # Errors
+/// As [`allreduce()`].
+pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: FnMut(&[u8], &mut [u8])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut Place<'_, u8>,
+    reduction: Reduction<F>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    begin(group, algorithm, data, reduction).end()
+}
+
 /// Starts [`allreduce()`]: it may be over.
 ///
 /// # Errors
@@ -57,14 +71,30 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
-    mut reduction: Reduction<F>,
+    reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, data, reduction)
+}
+
+#[inline]
+fn begin<'a, G, D, F>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut D,
+    mut reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
+where
+    G: Group,
+    D: Data<G::Byte> + ?Sized,
+    F: FnMut(&[G::Byte], &mut [G::Byte]),
+{
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm = select::resolve(group, algorithm, needs_lines, || {
-        select::for_allreduce(group, data.len(), reduction.commutative)
+        select::for_allreduce(group, data.length(), reduction.commutative)
     });
-    let signature =
-        Signature::new(Operation::Allreduce).bytes(data.len()).combination(reduction.combination);
+    let signature = Signature::new(Operation::Allreduce)
+        .bytes(data.length())
+        .combination(reduction.combination);
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(run(group, call, algorithm, data, reduction));
@@ -79,35 +109,68 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     }
 }
 
-fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn run<'a, G, D, F>(
     group: &'a G,
     call: Call<'a, G>,
     algorithm: Algorithm,
-    data: &'a mut [G::Byte],
+    data: &'a mut D,
     mut reduction: Reduction<F>,
-) -> impl Future<Output = Result<(), Failure<G>>> {
+) -> impl Future<Output = Result<(), Failure<G>>>
+where
+    G: Group,
+    D: Data<G::Byte> + ?Sized,
+    F: FnMut(&[G::Byte], &mut [G::Byte]),
+{
     call.run(async move |team| {
-        team.check_elements(data.len(), reduction.width)?;
+        team.check_elements(data.length(), reduction.width)?;
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let reads = algorithm == Algorithm::Read;
             match lines::run(team, data, &mut reduction, reads).await {
                 Err(Stop::Lost) => {
                     let commutative = reduction.commutative;
-                    algorithm = select::for_allreduce_by_messages(group, data.len(), commutative);
+                    algorithm =
+                        select::for_allreduce_by_messages(group, data.length(), commutative);
                 }
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
             }
             team.without_lines(algorithm as usize)?;
         }
-        match algorithm {
-            Algorithm::RecursiveDoubling => recursive_doubling(team, data, &mut reduction).await,
-            Algorithm::Ring => ring(team, data, &mut reduction).await,
-            Algorithm::TwoLevel => two_level(team, data, &mut reduction).await,
-            Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
+        match (algorithm, data.whole_mut()) {
+            (Algorithm::Ring, _) => ring(team, data, &mut reduction).await,
+            (Algorithm::RecursiveDoubling, Some(data)) => {
+                recursive_doubling(team, data, &mut reduction).await
+            }
+            (Algorithm::TwoLevel, Some(data)) => two_level(team, data, &mut reduction).await,
+            (Algorithm::RecursiveDoubling, None) => {
+                let act =
+                    async |data: &mut [_]| recursive_doubling(team, data, &mut reduction).await;
+                Box::pin(in_one_piece(data, act)).await
+            }
+            (Algorithm::TwoLevel, None) => {
+                let act = async |data: &mut [_]| two_level(team, data, &mut reduction).await;
+                Box::pin(in_one_piece(data, act)).await
+            }
+            (Algorithm::Lines | Algorithm::Read, _) => team.require(false, NEEDS_LINES),
         }
     })
+}
+
+/// Does something with data in one piece: what is combined as a whole changes places with what
+/// comes.
+async fn in_one_piece<B: Copy + Default, D: Data<B> + ?Sized, E>(
+    data: &mut D,
+    act: impl AsyncFnOnce(&mut [B]) -> Result<(), E>,
+) -> Result<(), E> {
+    if let Some(whole) = data.whole_mut() {
+        return act(whole).await;
+    }
+    let mut beside = vec![B::default(); data.length()];
+    beside[..].copy(0, data, 0..data.length());
+    let done = act(&mut beside).await;
+    data.put(0, &beside);
+    done
 }
 
 /// Allreduce round a ring: every rank combines one block of the array, then the blocks go round.
@@ -122,28 +185,51 @@ fn run<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// can be (Patarasu, Yuan 2009). A block is combined once, along one way round, so all ranks have
 /// the same bits; but it starts at a different rank for each block, so the reduction must be
 /// commutative.
-async fn ring<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn ring<G, D, F>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Result<(), Failure<G>> {
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    D: Data<G::Byte> + ?Sized,
+    F: FnMut(&[G::Byte], &mut [G::Byte]),
+{
     team.require(reduction.commutative, "needs a commutative reduction")?;
     let size = team.size();
-    let blocks = BlockPlaces::even(data.len(), reduction.width, size);
+    let blocks = BlockPlaces::even(data.length(), reduction.width, size);
     let (next, previous) = (team.after(1), team.before(1));
     let mut scratch = Scratch::new(blocks.length(0));
     for step in 0..size - 1 {
         let (goes, comes) = (blocks.range(team.before(step)), team.before(step + 1));
         let part = &mut scratch.bytes()[..blocks.length(comes)];
-        team.exchange(&data[goes], next, part, previous).await?;
-        (reduction.combine)(part, &mut data[blocks.range(comes)]);
+        let place = Place::Whole(&mut *part);
+        team.exchange_parts(data.part(goes), next, place, previous).await?;
+        combine_into(data, blocks.offset(comes), part, reduction);
     }
     for step in 0..size - 1 {
         let (goes, comes) = (team.before((step + size - 1) % size), team.before(step));
-        let (goes, comes) = disjoint(data, blocks.range(goes), blocks.range(comes));
-        team.exchange(goes, next, comes, previous).await?;
+        let (goes, comes) = data.disjoint(blocks.range(goes), blocks.range(comes));
+        team.exchange_parts(goes, next, comes, previous).await?;
     }
     Ok(())
+}
+
+/// Combines `left` with the data from `at` on.
+fn combine_into<B, D: Data<B> + ?Sized, F: FnMut(&[B], &mut [B])>(
+    data: &mut D,
+    at: usize,
+    left: &[B],
+    reduction: &mut Reduction<F>,
+) {
+    let (width, mut packet) = (reduction.width, Vec::new());
+    let piece = (data.at_a_time() / width * width).max(width);
+    for from in starts(left.len(), piece) {
+        let to = left.len().min(from.saturating_add(piece));
+        let right = data.change(at + from..at + to, &mut packet);
+        (reduction.combine)(&left[from..to], right);
+        data.settle(at + from, &packet);
+    }
 }
 
 /// Allreduce in two levels: within each node to its first rank, between those, and back.

@@ -15,13 +15,15 @@ const KERNEL_PIECE: usize = 64 << 10;
 /// `false`: it cannot be read, and `data` is as before.
 pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     rounds: &LineRounds<'_, G>,
-    data: &mut [G::Byte],
+    data: Option<&mut [G::Byte]>,
     reduction: &mut Reduction<F>,
 ) -> Result<bool, Stop<G>> {
+    let shown = rounds.show(data.as_deref()).await?;
+    // What has gaps was not shown, so there is nothing to read.
+    let (Some(memory), Some(data)) = (shown, data) else { return Ok(false) };
     let (size, width, length) = (rounds.size, reduction.width, data.len());
     let share = |place| share(length, width, place, size);
     let own = share(rounds.place);
-    let Some(memory) = rounds.show(data).await? else { return Ok(false) };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     // Should the kernel refuse, all start anew in another way.
     let by_kernel = memory.reach() == CopyReach::Process;

@@ -5,35 +5,36 @@
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::part::Data;
 
 /// The sends of a rank follow each other, those to the largest subtrees first.
-pub(crate) async fn run<G: Group>(
+pub(crate) async fn run<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
 ) -> Result<(), Failure<G>> {
     let reach = receive(team, data, root).await?;
     for child in children(team, root, reach) {
-        team.send(data, child).await?;
+        team.send_part(data.all(), child).await?;
     }
     Ok(())
 }
 
 /// The sends of a rank are one chain.
-pub(super) async fn run_chained<G: Group>(
+pub(super) async fn run_chained<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
 ) -> Result<(), Failure<G>> {
     let reach = receive(team, data, root).await?;
-    let data = &*data;
-    team.send_chain(children(team, root, reach).map(|child| (child, data)).collect()).await
+    let part = |child| (child, data.all());
+    team.send_parts(children(team, root, reach).map(part).collect()).await
 }
 
 /// Gets the data from the parent; says how many places, this rank's included, it is to reach.
-async fn receive<G: Group>(
+async fn receive<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
 ) -> Result<u64, Failure<G>> {
     // Places are ranks as seen from the root.
@@ -43,7 +44,7 @@ async fn receive<G: Group>(
         reach <<= 1;
     }
     if place != 0 {
-        team.recv(data, team.before(reach as u32)).await?;
+        team.recv_part(data.all_places(), team.before(reach as u32)).await?;
     }
     Ok(reach)
 }

@@ -4,14 +4,15 @@
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::part::Data;
 use crate::rounds::{LineRounds, Stop};
 
 use super::{binomial, read};
 
 #[inline(always)]
-pub(super) async fn run<G: Group>(
+pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
     reads: bool,
 ) -> Result<(), Stop<G>> {
@@ -20,22 +21,22 @@ pub(super) async fn run<G: Group>(
         return Ok(());
     }
     if rounds.mates.are_all() {
-        return rounds.broadcast(data, root as usize).await;
+        return rounds.broadcast_of(data, root as usize).await;
     }
     across(&rounds, data, root).await
 }
 
 /// The same without waiting, if it is one part that is there.
 #[inline(always)]
-pub(super) fn at_once<G: Group>(
+pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
 ) -> Option<Result<(), Failure<G>>> {
     if let Err(failure) = team.check_root(root) {
         return Some(Err(failure));
     }
-    let rounds = LineRounds::at_once(team)?;
+    let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
     if !rounds.is_one_part(data.len()) {
         return None;
     }
@@ -47,15 +48,15 @@ pub(super) fn at_once<G: Group>(
 }
 
 #[inline(never)]
-async fn across<G: Group>(
+async fn across<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
 ) -> Result<(), Stop<G>> {
     let mates = rounds.mates;
     let is_near = mates.ranks().contains(&root);
     if is_near {
-        rounds.broadcast(data, (root - mates.ranks().start) as usize).await?;
+        rounds.broadcast_of(data, (root - mates.ranks().start) as usize).await?;
     }
     if rounds.place == 0 {
         let leaders = rounds.team.among(mates.leaders(), mates.own() as u32);
@@ -65,5 +66,5 @@ async fn across<G: Group>(
             false => stop,
         })?;
     }
-    if is_near { Ok(()) } else { rounds.broadcast(data, 0).await }
+    if is_near { Ok(()) } else { rounds.broadcast_of(data, 0).await }
 }

@@ -28,6 +28,7 @@ use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
+use crate::part::{Data, Place};
 use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
@@ -50,6 +51,19 @@ pub fn broadcast<'a, G: Group>(
     begin_broadcast(group, algorithm, data, root).end()
 }
 
+/// The same of data that have gaps, at this rank.
+///
+/// # Errors
+/// As [`broadcast()`].
+pub fn broadcast_scattered<'a, G: Group<Byte = u8>>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut Place<'_, u8>,
+    root: u32,
+) -> impl Future<Output = Result<(), Failure<G>>> {
+    begin(group, algorithm, data, root).end()
+}
+
 /// Starts [`broadcast()`]: it may be over.
 ///
 /// # Errors
@@ -61,14 +75,24 @@ pub fn begin_broadcast<'a, G: Group>(
     data: &'a mut [G::Byte],
     root: u32,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, data, root)
+}
+
+#[inline]
+fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut D,
+    root: u32,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let (named, on_network) = match algorithm {
         Some(by @ Algorithm::Multicast) => select::on_network(group, by),
         _ => (algorithm, false),
     };
     let algorithm =
-        select::resolve(group, named, needs_lines, || select::for_broadcast(group, data.len()));
-    let signature = Signature::new(Operation::Broadcast).root(root).bytes(data.len());
+        select::resolve(group, named, needs_lines, || select::for_broadcast(group, data.length()));
+    let signature = Signature::new(Operation::Broadcast).root(root).bytes(data.length());
     let shared = on_network || needs_lines(&algorithm);
     if !needs_lines(&algorithm) {
         let call = Call::new_on(group, signature, algorithm as usize, shared);
@@ -84,11 +108,11 @@ pub fn begin_broadcast<'a, G: Group>(
     }
 }
 
-fn run<'a, G: Group>(
+fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     group: &'a G,
     call: Call<'a, G>,
     (algorithm, shared): (Algorithm, bool),
-    data: &'a mut [G::Byte],
+    data: &'a mut D,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
@@ -102,7 +126,7 @@ fn run<'a, G: Group>(
             };
             match done {
                 Err(Stop::Lost) => {
-                    algorithm = select::for_broadcast_by_messages(group, data.len());
+                    algorithm = select::for_broadcast_by_messages(group, data.length());
                 }
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),

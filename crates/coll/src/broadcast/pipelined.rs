@@ -14,33 +14,37 @@ use hikyaku_msg::join;
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::part::Data;
 
 /// Bytes of a segment: two packets of the shared-memory fabric, so that a segment is passed on
 /// while the next is landing, and large against the cost of a message.
 pub(crate) const SEGMENT: usize = 16 << 10;
 
-pub(super) async fn run<G: Group>(
+pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
 ) -> Result<(), Failure<G>> {
     let place = team.before(root);
     let previous = (place > 0).then(|| team.before(1));
     let next = (place + 1 < team.size()).then(|| team.after(1));
-    let segments = data.len() / SEGMENT + 1;
+    let segments = data.length() / SEGMENT + 1;
     for step in 0..=segments {
-        let (here, coming) = data.split_at_mut((step * SEGMENT).min(data.len()));
-        let length = SEGMENT.min(coming.len());
-        let coming = &mut coming[..length];
+        let segment = |number: usize| {
+            let start = data.length().min(number * SEGMENT);
+            start..data.length().min(start + SEGMENT)
+        };
+        let here = if step > 0 { segment(step - 1) } else { 0..0 };
+        let (here, coming) = data.disjoint(here, segment(step));
         let receive = async {
             match previous {
-                Some(previous) if step < segments => team.recv(coming, previous).await,
+                Some(previous) if step < segments => team.recv_part(coming, previous).await,
                 _ => Ok(()),
             }
         };
         let pass_on = async {
             match next {
-                Some(next) if step > 0 => team.send(&here[(step - 1) * SEGMENT..], next).await,
+                Some(next) if step > 0 => team.send_part(here, next).await,
                 _ => Ok(()),
             }
         };

@@ -12,10 +12,11 @@
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::part::Data;
 
-pub(super) async fn run<G: Group>(
+pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
-    data: &mut [G::Byte],
+    data: &mut D,
     root: u32,
 ) -> Result<(), Failure<G>> {
     let shape = team.group().shape();
@@ -23,16 +24,16 @@ pub(super) async fn run<G: Group>(
     // The dimension in which this rank gets the data: the last in which it is not the root's.
     let got = (0..3).rev().find(|dimension| here[*dimension] != start[*dimension]);
     if let Some(dimension) = got {
-        team.recv(data, neighbour(here, shape, dimension, shape[dimension] - 1)).await?;
+        let previous = neighbour(here, shape, dimension, shape[dimension] - 1);
+        team.recv_part(data.all_places(), previous).await?;
     }
-    let data = &*data;
     // On along its own line, then the chains of the dimensions that follow.
     let next = |dimension: usize| {
         let next = neighbour(here, shape, dimension, 1);
         let ends = position(next, shape)[dimension] == start[dimension];
-        (!ends).then_some((next, data))
+        (!ends).then(|| (next, data.all()))
     };
-    team.send_chain((got.unwrap_or(0)..3).filter_map(next).collect()).await
+    team.send_parts((got.unwrap_or(0)..3).filter_map(next).collect()).await
 }
 
 /// Where a rank stands.

@@ -92,12 +92,12 @@ impl Case {
         (0..elements * WIDTH).map(|_| random.draw() as u8).collect()
     }
 
-    fn own(&self, rank: u32) -> Vec<u8> {
+    pub(crate) fn own(&self, rank: u32) -> Vec<u8> {
         self.data(rank, 0, self.elements)
     }
 
     /// Elements that `rank` has in an operation in which ranks have different ones.
-    fn count(&self, rank: u32) -> usize {
+    pub(crate) fn count(&self, rank: u32) -> usize {
         let mut random = Random(self.seed ^ 0xC0 ^ u64::from(rank));
         random.below(3) * random.below(self.elements + 1)
     }
@@ -107,7 +107,7 @@ impl Case {
         self.count(from * self.size + to) % 64
     }
 
-    fn reduction(&self) -> Reduction<impl FnMut(&[u8], &mut [u8]) + use<>> {
+    pub(crate) fn reduction(&self) -> Reduction<impl FnMut(&[u8], &mut [u8]) + use<>> {
         let commutative = self.commutative;
         let combine = move |left: &[u8], right: &mut [u8]| combine(commutative, left, right);
         Reduction { commutative, ..Reduction::commutative(WIDTH, combine) }
@@ -126,7 +126,7 @@ impl Case {
         })
     }
 
-    fn joined(&self, of: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
+    pub(crate) fn joined(&self, of: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
         self.ranks().flat_map(of).collect()
     }
 

@@ -31,7 +31,7 @@ fn check<P: GroupPort>(case: &Case, ports: Vec<P>) {
 }
 
 /// Those that need what engines do not have are left out.
-fn with_messages() -> Vec<What> {
+pub(crate) fn with_messages() -> Vec<What> {
     use hikyaku_coll::{barrier::Algorithm as Barrier, broadcast::Algorithm as Broadcast};
     let mut all = everything();
     all.retain(|what| {

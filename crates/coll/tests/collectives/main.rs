@@ -9,6 +9,7 @@ mod costs;
 mod endpoints;
 mod engines;
 mod failures;
+mod gaps;
 mod groups;
 mod left_overs;
 mod lengths;
