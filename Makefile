@@ -25,7 +25,7 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit built first second third documented loom python pytest programs \
+.PHONY: help demo test test-all unit built longest first second documented loom python pytest programs \
 	mpich-suite soak mutants bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
@@ -49,13 +49,14 @@ demo: ## solve the heat equation on 4 ranks in Rust, C and Python, write out/hea
 
 # Everything that a change can break: what is random or exhaustive is short here. All is built first.
 # Then tests run side by side, as most of them wait: for a message, for a death, for their turn in
-# virtual time. The first targets share the programs of tests. What a target says comes when it ends.
+# virtual time. The longest program begins at once, and two targets share the others. What a target
+# says comes when it ends.
 BESIDE = export SHARED_TESTS=$$(mktemp -d); \
 	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(1); \
 	code=$$?; rm -r "$$SHARED_TESTS"; exit $$code
 test: built ## run every test in short: unit, conformance, kill, soak, tidy, Python (12 minutes)
 	scripts/python.sh $(TARGET)/python
-	+@$(call BESIDE,first second pytest third documented)
+	+@$(call BESIDE,longest pytest first second documented)
 
 # Random programs of the long test: half for real, half in virtual time on every machine.
 PROGRAMS := 2000
@@ -84,18 +85,22 @@ programs: ## run COUNT fresh random programs, and jobs with faults (default: 2,0
 		cargo test --locked -p hikyaku-jobs --no-fail-fast --test programs --test faults
 
 unit: built
-	+@$(call BESIDE,first second third documented)
+	+@$(call BESIDE,longest first second documented)
 
 built:
 	@scripts/setup.sh rust cc c++ python3 cmake pkg-config
 	cargo test --locked --workspace --no-run
 
 # No test is to find in its environment how this make was called.
-first second third:
-	env -u MAKEFLAGS cargo $(LIMITED) test --locked --workspace --no-fail-fast --tests
+ALONE := env -u MAKEFLAGS -u MFLAGS
+longest:
+	$(ALONE) cargo $(LIMITED) test --locked --workspace --no-fail-fast --test processes
+
+first second:
+	$(ALONE) cargo $(LIMITED) test --locked --workspace --no-fail-fast --tests
 
 documented:
-	env -u MAKEFLAGS cargo test --locked --workspace --no-fail-fast --doc
+	$(ALONE) cargo test --locked --workspace --no-fail-fast --doc
 
 # Another cfg for every crate: a target folder of its own keeps the others' builds. Models are
 # explored optimised, which is the difference between seconds and minutes.
@@ -111,7 +116,7 @@ python: ## build the Python package and run its tests
 	@$(MAKE) --no-print-directory pytest
 
 pytest:
-	env -u MAKEFLAGS timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
+	$(ALONE) timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
 
 # Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, half an
 # hour each.
