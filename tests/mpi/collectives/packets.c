@@ -232,10 +232,13 @@ static void reduced(int mode, int root, long length) {
     end_side(&into);
     into = side(out.stride, length);
     for (int to = 0; to < size; to++) fill(&out, to, rank, 5, length), counts[to] = n;
-    CALL(Reduce_scatter_block, out.data, into.data, n, out.type, op);
-    summed(&into, 0, size, length);
-    CALL(Reduce_scatter, out.data, into.data, counts, out.type, op);
-    summed(&into, 0, size, length);
+    /* MPICH 5.0.2 ends here with a corrupted heap, at any power of two of ranks. */
+    if (is_hikyaku()) {
+        CALL(Reduce_scatter_block, out.data, into.data, n, out.type, op);
+        summed(&into, 0, size, length);
+        CALL(Reduce_scatter, out.data, into.data, counts, out.type, op);
+        summed(&into, 0, size, length);
+    }
     MPI_Op_free(&op);
     end_side(&out), end_side(&into);
 }
