@@ -28,7 +28,7 @@ use crate::names::Operation;
 const RING_FROM: usize = 64 << 10;
 
 /// The same of two ranks, where both move as much and the ring adds half of it at each rank, in one
-/// step more. Between hosts, 1 MiB: 0.75 to 0.9 of the time; 128 KiB: twice as long.
+/// step more. Between hosts, 1 MiB: 0.9 of the time; 128 KiB: twice as long.
 const RING_OF_TWO_FROM: usize = 512 << 10;
 
 /// From so many bytes on a chain of segments beats the tree, with three ranks or more.
