@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::operations::{Reducing, choices_of};
 use crate::parts::unless_put;
 use crate::raw::HandleAt;
-use crate::requests::{Outcome, Request, Round, Start, State};
+use crate::requests::{Outcome, Request, Round, starts};
 use crate::runtime::Mpi;
 use crate::types::{Area, Landing};
 
@@ -189,20 +189,10 @@ impl<D: Dialect> Mpi<D> {
             let future = move |mpi: &Mpi<D>, comm| Ok(describe(mpi, comm)?.in_flight());
             return self.keep(comm, future, request);
         };
-        let (mpi, apart) = (*self, self.apart(comm)?);
-        let start: Start = match Kept::new(describe(self, Rc::clone(&apart))?.0, dense)? {
-            Some(kept) => {
-                let kept = Rc::new(kept);
-                Box::new(move || {
-                    kept.start()?;
-                    let round = Rc::clone(&kept);
-                    Ok(State::Round(round))
-                })
-            }
-            None => Box::new(move || {
-                let operation = describe(&mpi, Rc::clone(&apart))?.in_flight();
-                Ok(State::Task(apart.local().start_task(Box::pin(operation))))
-            }),
+        let apart = self.apart(comm)?;
+        let start = match Kept::new(describe(self, Rc::clone(&apart))?.0, dense)? {
+            Some(kept) => starts(kept, Kept::start),
+            None => self.starts_task(apart, move |mpi, comm| Ok(describe(mpi, comm)?.in_flight())),
         };
         self.add_request(Request::persistent(Rc::clone(comm), start), &request)
     }

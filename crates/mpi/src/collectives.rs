@@ -17,7 +17,7 @@ use crate::failure::{Class, Failure};
 use crate::operations::{Op, Reducing, choices_of};
 use crate::parts::{are_scattered, exchanged, exchanged_in_place, gathered, scattered, unless_put};
 use crate::raw::{Buffer, HandleAt, Handles, Numbers};
-use crate::requests::{Request, State};
+use crate::requests::{Request, Start, State};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
@@ -121,12 +121,21 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         // What is wrong with the call is said now.
         describe(self, Rc::clone(comm))?;
-        let (mpi, apart) = (*self, self.apart(comm)?);
-        let start = Box::new(move || {
+        let start = self.starts_task(self.apart(comm)?, describe);
+        self.add_request(Request::persistent(Rc::clone(comm), start), &request)
+    }
+
+    /// What starts such an operation, on contexts of its own.
+    pub(crate) fn starts_task<F: Future<Output = Done> + 'static>(
+        &self,
+        apart: Rc<Comm>,
+        describe: impl Fn(&Mpi<D>, Rc<Comm>) -> Described<F> + 'static,
+    ) -> Start {
+        let mpi = *self;
+        Box::new(move || {
             let operation = describe(&mpi, Rc::clone(&apart))?;
             Ok(State::Task(apart.local().start_task(Box::pin(operation))))
-        });
-        self.add_request(Request::persistent(Rc::clone(comm), start), &request)
+        })
     }
 
     /// MPI_Barrier.

@@ -80,6 +80,19 @@ pub(crate) trait Round {
     fn test(&self, comm: &Comm) -> Option<Outcome>;
 }
 
+/// What starts a round of something that was set up once.
+pub(crate) fn starts<R: Round + 'static>(
+    kept: R,
+    start: impl Fn(&R) -> Result<(), Failure> + 'static,
+) -> Start {
+    let kept = Rc::new(kept);
+    Box::new(move || {
+        start(&kept)?;
+        let round = Rc::clone(&kept);
+        Ok(State::Round(round))
+    })
+}
+
 /// Data of a message beside the memory that it is for.
 #[derive(Debug)]
 pub(crate) struct Staged {

@@ -18,7 +18,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::raw::HandleAt;
-use crate::requests::{Outcome, Request, Round, Start, State};
+use crate::requests::{Outcome, Request, Round, Start, State, starts};
 use crate::runtime::Mpi;
 
 /// Bytes of an edge that goes otherwise than by messages, at most: what is larger they copy once,
@@ -182,14 +182,7 @@ impl<D: Dialect> Mpi<D> {
         let comm = Rc::clone(&exchange.comm);
         let tags = comm.topology()?.next_kept();
         let start: Start = match Kept::new(&exchange)? {
-            Some(kept) => {
-                let kept = Rc::new(kept);
-                Box::new(move || {
-                    kept.start()?;
-                    let round = Rc::clone(&kept);
-                    Ok(State::Round(round))
-                })
-            }
+            Some(kept) => starts(kept, Kept::start),
             None => {
                 let exchange = Rc::new(exchange);
                 Box::new(move || {

@@ -102,7 +102,7 @@ impl<P: Port> Engine<P> {
         envelope: Envelope,
         mode: SendMode,
     ) -> Result<(), MsgError> {
-        let opened = self.open_lent(bytes, envelope, mode)?;
+        let opened = self.open_send(bytes, envelope, mode, true)?;
         let Some(id) = opened else { return Ok(()) };
         self.lend_to_send(id, bytes, |engine| engine.wait(id)).map(drop)
     }

@@ -57,7 +57,7 @@ impl<P: Port> Engine<P> {
         if self.send_directly(bytes, &envelope, mode) {
             return Ok(None);
         }
-        let opened = self.open_lent(bytes, envelope, mode)?;
+        let opened = self.open_send(bytes, envelope, mode, true)?;
         if let Some(id) = opened {
             self.attach_send(id, buffer);
         }
@@ -126,9 +126,6 @@ impl<P: Port> Engine<P> {
         let Some(id) = self.open_send(bytes, envelope, mode, expose)? else {
             return Ok(self.already_sent(envelope.tag, total));
         };
-        if expose {
-            self.lend_to_fabric(id, bytes);
-        }
         self.poll_send(id, bytes, |_| {});
         if let Some(send) = self.requests.send_mut(id)
             && let SendStage::Eager { posted, .. } = send.stage
@@ -213,7 +210,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Posts an eager message if all of it fits (`None`); otherwise opens a request without bytes
-    /// for the rest and queues it in the outbox.
+    /// for the rest and queues it in the outbox. `expose`: the bytes stay as they are until it is
+    /// over, so that its receiver may read them, or fetch them from another host.
     pub(super) fn open_send(
         &mut self,
         bytes: &[u8],
@@ -247,31 +245,13 @@ impl<P: Port> Engine<P> {
         if let (SendStage::Eager { .. }, Some(traffic)) = (stage, &mut self.traffic) {
             traffic.held_up(destination, envelope.bits());
         }
-        Ok(Some(self.queue_send(&envelope, total, SendBody::Detached, stage)))
-    }
-
-    /// The same for bytes that are attached next, and stay so until the request is over: a receiver
-    /// on another host may fetch them.
-    pub(super) fn open_lent(
-        &mut self,
-        bytes: &[u8],
-        envelope: Envelope,
-        mode: SendMode,
-    ) -> Result<Option<RequestId>, MsgError> {
-        let opened = self.open_send(bytes, envelope, mode, true)?;
-        if let Some(id) = opened {
-            self.lend_to_fabric(id, bytes);
-        }
-        Ok(opened)
-    }
-
-    /// Lets a receiver on another host fetch the bytes of a long message, if the fabric can.
-    fn lend_to_fabric(&mut self, id: RequestId, bytes: &[u8]) {
-        if let Some(send) = self.requests.send_mut(id)
-            && let SendStage::Announce { address: None, .. } = send.stage
+        let id = self.queue_send(&envelope, total, SendBody::Detached, stage);
+        if let (true, SendStage::Announce { address: None, .. }) = (expose, stage)
+            && let Some(send) = self.requests.send_mut(id)
         {
-            send.lent = self.port.lend(send.destination, id.word(), bytes);
+            send.lent = self.port.lend(destination, id.word(), bytes);
         }
+        Ok(Some(id))
     }
 
     /// The receiver needs the bytes of a send no more, or they are the program's again.
