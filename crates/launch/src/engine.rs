@@ -74,8 +74,11 @@ impl NewsDesk {
         match news {
             News::Ended(RankExit { rank, pid, ending, left, end }) => {
                 self.ended_lately = true;
-                let aborted = end == Some(JobEnd::Aborted);
-                self.supervisor.handle_end(rank, pid, ending, (left, aborted), now);
+                let by = match end {
+                    Some(JobEnd::Aborted(by)) => Some(by),
+                    _ => None,
+                };
+                self.supervisor.handle_end(rank, pid, ending, (left, by), now);
             }
             News::Output { source, piece } => self.outputs.write(source, piece),
             News::Lost { ranks, reason } => {

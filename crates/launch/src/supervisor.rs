@@ -115,6 +115,9 @@ pub(super) struct Supervisor {
     grace: Duration,
     phase: EndingPhase,
     verdict: Option<JobVerdict>,
+    /// The verdict is that of a rank which has failed after another had aborted the job, and before
+    /// that one has ended, whose it will be.
+    is_passing: bool,
     actions: VecDeque<LauncherAction>,
 }
 
@@ -123,7 +126,8 @@ impl Supervisor {
     /// have `grace`.
     pub(super) fn new(limit: Option<Duration>, grace: Duration) -> Supervisor {
         let actions = VecDeque::new();
-        Supervisor { running: 0, limit, grace, phase: EndingPhase::Running, verdict: None, actions }
+        let (phase, verdict) = (EndingPhase::Running, None);
+        Supervisor { running: 0, limit, grace, phase, verdict, is_passing: false, actions }
     }
 
     /// A rank has started.
@@ -131,14 +135,14 @@ impl Supervisor {
         self.running += 1;
     }
 
-    /// A rank has ended; `left` says whether it left the job in order before. A job that is
-    /// `aborted` ends with the first rank's exit code, whatever that is.
+    /// A rank has ended; `left` says whether it left the job in order before. A job that a rank has
+    /// `aborted` ends with that rank's exit code, whatever it is and whoever ends before it.
     pub(super) fn handle_end(
         &mut self,
         rank: u32,
         pid: u32,
         ending: Ending,
-        (left, aborted): (bool, bool),
+        (left, aborted): (bool, Option<u32>),
         now: Duration,
     ) {
         assert!(self.running > 0, "a rank ends once, after it has started");
@@ -146,9 +150,14 @@ impl Supervisor {
         if !left {
             self.actions.push_back(LauncherAction::MarkDead { rank, cause: ending.cause() });
         }
-        if self.verdict.is_none() && (aborted || !ending.is_success()) {
-            self.verdict = Some(JobVerdict::Failed { rank, pid, ending });
+        let aborts = aborted == Some(rank);
+        let is_first = self.verdict.is_none() && (aborts || !ending.is_success());
+        if is_first {
             self.phase = EndingPhase::Grace(now.saturating_add(self.grace));
+        }
+        if is_first || aborts && self.is_passing {
+            self.verdict = Some(JobVerdict::Failed { rank, pid, ending });
+            self.is_passing = aborted.is_some() && !aborts;
         }
     }
 
@@ -261,7 +270,12 @@ mod tests {
     }
 
     fn end(supervisor: &mut Supervisor, rank: u32, ending: Ending, left: bool, at: Duration) {
-        supervisor.handle_end(rank, 100 + rank, ending, (left, false), at);
+        supervisor.handle_end(rank, 100 + rank, ending, (left, None), at);
+    }
+
+    /// The same once rank 0 has aborted the job.
+    fn end_aborted(supervisor: &mut Supervisor, rank: u32, code: i32) {
+        supervisor.handle_end(rank, 100 + rank, Ending::Code(code), (true, Some(0)), MS);
     }
 
     fn actions(supervisor: &mut Supervisor) -> Vec<LauncherAction> {
@@ -281,6 +295,25 @@ mod tests {
         assert!(job.is_over());
         assert_eq!((job.verdict(), job.poll_deadline()), (None, None));
         assert_eq!(actions(&mut job), []);
+    }
+
+    #[test]
+    fn a_job_that_was_aborted_has_the_code_of_who_did() {
+        for (code, others) in [(8, [0, 0]), (0, [0, 0]), (8, [0, 3]), (0, [3, 5])] {
+            let mut job = job(3, None);
+            // The others end first: the one that aborts says so before it ends.
+            end_aborted(&mut job, 1, others[0]);
+            end_aborted(&mut job, 2, others[1]);
+            end_aborted(&mut job, 0, code);
+            let verdict = job.verdict().unwrap();
+            assert_eq!(verdict.code(), code, "{others:?}");
+            assert!(matches!(verdict, JobVerdict::Failed { rank: 0, .. }));
+        }
+        // Who has failed before stays the reason.
+        let mut job = job(2, None);
+        end(&mut job, 1, Ending::Code(3), false, MS);
+        end_aborted(&mut job, 0, 8);
+        assert_eq!(job.verdict().unwrap().code(), 3);
     }
 
     #[test]

@@ -91,14 +91,14 @@ impl JobMemory for Notes {
 
 #[test]
 fn what_a_rank_has_said_is_not_said_again() {
-    let notes = Notes { end: Some(JobEnd::Failed), ..Notes::new(&[]) };
+    let notes = Notes { end: Some(JobEnd::Failed(0)), ..Notes::new(&[]) };
     let outcome = shell(2, "exit 7").run_in(&notes).unwrap();
     assert_eq!(outcome, JobOutcome { code: 7, ..JobOutcome::default() });
 }
 
 #[test]
 fn a_job_that_is_aborted_with_code_0_ends() {
-    let notes = Notes { end: Some(JobEnd::Aborted), ..Notes::new(&[]) };
+    let notes = Notes { end: Some(JobEnd::Aborted(1)), ..Notes::new(&[]) };
     let script = "if [ $NOTES_RANK = 1 ]; then exit 0; fi; exec sleep 1000";
     let outcome = shell(3, script).run_in(&notes).unwrap();
     assert_eq!(outcome, JobOutcome::default());

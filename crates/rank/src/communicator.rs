@@ -241,7 +241,8 @@ impl Communicator {
     pub fn ends_job(&self, is_abort: bool) -> bool {
         let end = if is_abort { JobEnd::Aborted } else { JobEnd::Failed };
         // Where the engine is in use, a line too many is better than none.
-        self.engine().try_borrow().map_or(true, |engine| engine.port().host().end_job(end))
+        let engine = self.engine().try_borrow();
+        engine.map_or(true, |engine| engine.port().host().end_job(end(engine.rank())))
     }
 
     /// Which of the job's programs this rank runs, from 0, as its launcher says; ours says it in

@@ -11,7 +11,7 @@
 use std::mem::size_of;
 use std::os::fd::BorrowedFd;
 
-use hikyaku_nic::fabric::Name;
+use hikyaku_nic::fabric::{Name, Rank};
 use hikyaku_nic::sync::{AtomicU64, Ordering, fence};
 
 use crate::cpus::{MASK_WORDS, Mask};
@@ -34,7 +34,7 @@ pub(crate) struct JobHeader {
     config: [AtomicU64; CONFIG_WORDS],
     /// Number of processes that could not register for the barrier of `barrier.rs`.
     pub(crate) unsure: AtomicU64,
-    /// Whether a rank has said why the job ends, and how it ends it: a [`JobEnd`].
+    /// Which rank has said why the job ends, and how it ends it: a [`JobEnd`], or 0.
     end: AtomicU64,
     counts: Counts,
 }
@@ -49,12 +49,29 @@ pub const COUNTS: usize = 288;
 
 /// How a rank ends the job that has said why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
 pub enum JobEnd {
-    /// It has failed.
-    Failed = 1,
-    /// It was told to, and its exit code is the job's, 0 as well.
-    Aborted = 2,
+    /// This one has failed.
+    Failed(Rank),
+    /// This one was told to, and its exit code is the job's, 0 as well.
+    Aborted(Rank),
+}
+
+impl JobEnd {
+    fn word(self) -> u64 {
+        let (kind, rank) = match self {
+            JobEnd::Failed(rank) => (1, rank),
+            JobEnd::Aborted(rank) => (2, rank),
+        };
+        kind << 32 | u64::from(rank)
+    }
+
+    fn of_word(word: u64) -> Option<JobEnd> {
+        match word >> 32 {
+            1 => Some(JobEnd::Failed(word as Rank)),
+            2 => Some(JobEnd::Aborted(word as Rank)),
+            _ => None,
+        }
+    }
 }
 
 /// The contents of a header.
@@ -91,14 +108,12 @@ impl JobHeader {
 
     /// Says how the job ends, unless a rank has before. Whether it was the first.
     pub(crate) fn end_job(&self, end: JobEnd) -> bool {
-        self.end.compare_exchange(0, end as u64, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.end.compare_exchange(0, end.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// What a rank has said of the job's end.
     pub(crate) fn end(&self) -> Option<JobEnd> {
-        [JobEnd::Failed, JobEnd::Aborted]
-            .into_iter()
-            .find(|end| *end as u64 == self.end.load(Ordering::Relaxed))
+        JobEnd::of_word(self.end.load(Ordering::Relaxed))
     }
 
     /// Adds what a rank has counted. Words beyond [`COUNTS`] are not kept.
@@ -326,8 +341,10 @@ mod tests {
     fn the_first_rank_says_how_the_job_ends() {
         let header = JobHeader::default();
         assert_eq!(header.end(), None);
-        assert!(header.end_job(JobEnd::Aborted) && !header.end_job(JobEnd::Failed));
-        assert_eq!(header.end(), Some(JobEnd::Aborted));
+        assert!(header.end_job(JobEnd::Aborted(3)) && !header.end_job(JobEnd::Failed(0)));
+        assert_eq!(header.end(), Some(JobEnd::Aborted(3)));
+        header.end.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(header.end(), None, "nonsense");
     }
 
     #[test]

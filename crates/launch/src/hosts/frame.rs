@@ -200,9 +200,9 @@ impl Value for RankExit {
         .put(out);
         left.put(out);
         match end {
-            None => 0u8,
-            Some(JobEnd::Failed) => 1,
-            Some(JobEnd::Aborted) => 2,
+            None => (0u8, 0),
+            Some(JobEnd::Failed(rank)) => (1, rank),
+            Some(JobEnd::Aborted(rank)) => (2, rank),
         }
         .put(out);
     }
@@ -215,10 +215,10 @@ impl Value for RankExit {
             _ => return Err(Malformed("an ending that does not exist")),
         };
         let left = Value::take(from)?;
-        let end = match u8::take(from)? {
-            0 => None,
-            1 => Some(JobEnd::Failed),
-            2 => Some(JobEnd::Aborted),
+        let end = match Value::take(from)? {
+            (0u8, 0u32) => None,
+            (1, rank) => Some(JobEnd::Failed(rank)),
+            (2, rank) => Some(JobEnd::Aborted(rank)),
             _ => return Err(Malformed("an end of a job that does not exist")),
         };
         Ok(RankExit { rank, pid, ending, left, end })
@@ -269,7 +269,7 @@ mod tests {
             pid: 9,
             ending: Ending::Signal(9),
             left: false,
-            end: Some(JobEnd::Failed),
+            end: Some(JobEnd::Failed(3)),
         };
         vec![
             Frame::Signal(15),
