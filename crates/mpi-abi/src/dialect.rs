@@ -107,7 +107,7 @@ impl Dialect for This {
         let Neutral { source, tag, error, bytes, cancelled } = status;
         into.source = source;
         into.tag = tag;
-        into.error = error;
+        into.error = error.unwrap_or(into.error);
         into.inside[0] = bytes as u32 as i32;
         into.inside[1] = (bytes >> 32) as u32 as i32;
         into.inside[2] = i32::from(cancelled);
@@ -117,7 +117,7 @@ impl Dialect for This {
         let [low, high, cancelled, ..] = status.inside;
         let bytes = u64::from(low as u32) | u64::from(high as u32) << 32;
         let Status { source, tag, error, .. } = *status;
-        Neutral { source, tag, error, bytes, cancelled: cancelled != 0 }
+        Neutral { source, tag, error: Some(error), bytes, cancelled: cancelled != 0 }
     }
 }
 

@@ -308,7 +308,7 @@ impl Dialect for This {
         let Neutral { source, tag, error, bytes, cancelled } = status;
         into.source = Self::rank_out(source);
         into.tag = Self::tag_out(tag);
-        into.error = error;
+        into.error = error.unwrap_or(into.error);
         into.low = bytes as u32 as i32;
         into.high_and_cancelled = ((bytes >> 32) as i32) << 1 | i32::from(cancelled);
     }
@@ -318,7 +318,7 @@ impl Dialect for This {
         Neutral {
             source: Self::rank(source),
             tag: Self::tag(tag),
-            error,
+            error: Some(error),
             bytes: u64::from(low as u32) | u64::from((high_and_cancelled >> 1) as u32) << 32,
             cancelled: high_and_cancelled & 1 != 0,
         }

@@ -86,6 +86,13 @@ impl Comm {
         }
     }
 
+    /// Which rank of it this one is, for people.
+    pub(crate) fn own_place(&self) -> String {
+        let name = self.name.borrow();
+        let name = if name.is_empty() { "a communicator without a name" } else { &name };
+        format!("rank {} of {name}", self.local().rank())
+    }
+
     /// The same with what its messages need.
     fn completed(&self, inner: Inner) -> Comm {
         let made = Comm::of(inner, &self.name.borrow(), self.handler.get());

@@ -141,8 +141,9 @@ pub struct Status {
     pub source: i32,
     /// The tag.
     pub tag: i32,
-    /// The code of what went wrong, as programs have it; 0 is MPI_SUCCESS.
-    pub error: i32,
+    /// The code of what went wrong, as programs have it; 0 is MPI_SUCCESS. `None`: what the program
+    /// has there stays, as whatever tells of one operation has to leave it (MPI 5.0 §3.2.5).
+    pub error: Option<i32>,
     /// Bytes received, packed.
     pub bytes: u64,
     /// Whether it was cancelled.
@@ -152,10 +153,10 @@ pub struct Status {
 impl Status {
     /// That of a null request (MPI 5.0 §3.7.3).
     pub const EMPTY: Status =
-        Status { source: ANY_SOURCE, tag: ANY_TAG, error: 0, bytes: 0, cancelled: false };
+        Status { source: ANY_SOURCE, tag: ANY_TAG, error: Some(0), bytes: 0, cancelled: false };
 
     /// That of a message from nobody (MPI 5.0 §3.10).
-    pub const OF_NOBODY: Status = Status { source: PROC_NULL, ..Status::EMPTY };
+    pub const OF_NOBODY: Status = Status { source: PROC_NULL, error: None, ..Status::EMPTY };
 }
 
 /// A binary interface.

@@ -146,10 +146,8 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Abort. The exit code is the one that is asked for, 0 as well; where none of it is left
     /// in the byte that the system keeps, it is 1.
     pub fn abort(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
-        let (rank, name) = (comm.local().rank(), comm.name.borrow());
-        let line = format!(
-            "rank {rank} of {name}, MPI_Abort: the program ends all ranks with code {code}"
-        );
+        let place = comm.own_place();
+        let line = format!("{place}, MPI_Abort: the program ends all ranks with code {code}");
         self.end_job(&line, if code != 0 && code & 0xFF == 0 { 1 } else { code }, true)
     }
 

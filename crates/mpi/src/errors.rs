@@ -70,11 +70,7 @@ impl Scoped {
 impl fmt::Display for Scoped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Scoped::Comm(comm) => {
-                let name = comm.name.borrow();
-                let name = if name.is_empty() { "a communicator without a name" } else { &name };
-                write!(f, "rank {} of {name}, ", comm.local().rank())
-            }
+            Scoped::Comm(comm) => write!(f, "{}, ", comm.own_place()),
             Scoped::Session(_) => f.write_str("a session, "),
         }
     }

@@ -77,7 +77,7 @@ impl<D: Dialect> Mpi<D> {
             query: Box::new(move || {
                 let (code, status) = callbacks::query::<D>(query, state);
                 refused::<D>("to query a generalised request", code)?;
-                Ok(Status { error: 0, ..status })
+                Ok(Status { error: None, ..status })
             }),
             free: Box::new(move || {
                 refused::<D>("to free a generalised request", callbacks::free(free, state))

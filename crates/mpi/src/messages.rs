@@ -588,7 +588,9 @@ impl<D: Dialect> Mpi<D> {
             0,
             match self.take_matched(&message)? {
                 None => Status::OF_NOBODY,
-                Some(matched) => wait_for(&matched.comm, matched.receive(area))?,
+                // The message's communicator is told of a failure: no argument names one.
+                Some(matched) => wait_for(&matched.comm, matched.receive(area))
+                    .map_err(|failure| failure.of(matched.comm.handle.get()))?,
             },
         );
         Ok(())
@@ -677,13 +679,13 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Status_get_error.
     pub fn status_get_error(&self, status: Status, error: Out<i32>) -> Result<(), Failure> {
-        error.set(status.error);
+        error.set(status.error.unwrap_or(0));
         Ok(())
     }
 
     /// MPI_Status_set_error.
     pub fn status_set_error(&self, status: StatusesAt<D>, error: i32) -> Result<(), Failure> {
-        change(&status, |status| status.error = error)
+        change(&status, |status| status.error = Some(error))
     }
 }
 

@@ -687,11 +687,22 @@ impl<D: Dialect> StatusesAt<D> {
         D::status_out(status, into);
     }
 
+    /// Writes the error of one that was written.
+    pub(crate) fn set_error(&self, at: usize, error: i32) {
+        if let Some(known) = self.at(at) {
+            self.set(at, Status { error: Some(error), ..known });
+        }
+    }
+
     /// Reads the first.
     pub fn get(&self) -> Option<Status> {
+        self.at(0)
+    }
+
+    fn at(&self, at: usize) -> Option<Status> {
         let start = self.start.filter(|start| !start.is_null())?;
-        // SAFETY: not null, and the program promised a status.
-        Some(D::status(unsafe { &*start }))
+        // SAFETY: not null, and the program promised a status, or one was written there.
+        Some(D::status(unsafe { &*start.wrapping_add(at) }))
     }
 }
 

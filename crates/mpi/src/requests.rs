@@ -66,6 +66,8 @@ pub(crate) enum State {
     Own,
     /// Complete: its result has not been taken.
     Done(Status),
+    /// The same of one that has failed.
+    Failed(Failure),
     /// It can be started.
     Inactive,
 }
@@ -223,6 +225,7 @@ impl Request {
             All(Vec<Rc<Request>>),
             Own,
             Done(Status),
+            Failed,
         }
         let state = self.state.borrow();
         let found = match &*state {
@@ -232,6 +235,7 @@ impl Request {
             State::All(all) => Found::All(all.clone()),
             State::Own => Found::Own,
             State::Done(status) => Found::Done(*status),
+            State::Failed(_) => Found::Failed,
             State::Inactive => Found::Done(Status::EMPTY),
         };
         drop(state);
@@ -254,7 +258,8 @@ impl Request {
                     return None;
                 }
                 self.state.replace(State::Inactive);
-                Ok(Status::EMPTY)
+                let mut outcomes = all.iter().filter_map(|request| request.look());
+                outcomes.find(Result::is_err).unwrap_or(Ok(Status::EMPTY))
             }
             Found::Own => {
                 let status = self.own.as_ref()?.status()?;
@@ -267,21 +272,30 @@ impl Request {
                 }
                 Ok(status)
             }
+            Found::Failed => match self.state.replace(State::Inactive) {
+                State::Failed(failure) => Err(failure),
+                _ => Ok(Status::EMPTY),
+            },
         })
     }
 
     /// The result of one that is complete, which stays to be taken.
-    fn result(&self) -> Status {
+    fn result(&self) -> Outcome {
         let state = self.state.borrow();
-        if let State::Done(status) = *state { status } else { Status::EMPTY }
+        match &*state {
+            State::Done(status) => Ok(*status),
+            State::Failed(failure) => Err(failure.clone()),
+            _ => Ok(Status::EMPTY),
+        }
     }
 
     /// The same without taking the result.
     pub(crate) fn is_complete(&self) -> bool {
-        let Some(outcome) = self.look() else { return false };
-        if let Ok(status) = outcome {
-            self.state.replace(State::Done(status));
+        if !self.is_active() {
+            return true;
         }
+        let Some(outcome) = self.look() else { return false };
+        self.state.replace(outcome.map_or_else(State::Failed, State::Done));
         true
     }
 
@@ -305,7 +319,7 @@ impl Request {
             State::Round(round) => Some(For::Round(Rc::clone(round))),
             State::All(all) => Some(For::All(all.clone())),
             State::Own => Some(For::Own),
-            State::Done(_) | State::Inactive => None,
+            State::Done(_) | State::Failed(_) | State::Inactive => None,
         };
         drop(state);
         match (waits, &self.comm) {
@@ -339,7 +353,7 @@ impl Request {
 /// The status of a message.
 pub(crate) fn status_of(received: Received) -> Status {
     let Received { source, tag, bytes } = received;
-    Status { source: source as i32, tag, bytes, ..Status::EMPTY }
+    Status { source: source as i32, tag, bytes, error: None, cancelled: false }
 }
 
 impl<D: Dialect> Mpi<D> {
@@ -682,7 +696,7 @@ impl<D: Dialect> Mpi<D> {
         let is_complete = request.is_complete();
         flag.set_flag(is_complete);
         if is_complete {
-            status.set(0, request.result());
+            status.set(0, request.result()?);
         }
         Ok(())
     }
@@ -804,7 +818,7 @@ impl<D: Dialect> Mpi<D> {
         index.set(found.map_or(UNDEFINED, |at| at as i32));
         if none || found.is_some() {
             let request = found.and_then(|at| requests[at].as_ref());
-            status.set(0, request.map_or(Status::EMPTY, |request| request.result()));
+            status.set(0, request.map_or(Ok(Status::EMPTY), |request| request.result())?);
         }
         Ok(())
     }
@@ -820,20 +834,19 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let requests = self.requests_to_look_at(count, &handles)?;
         indices.check(requests.len(), "array_of_indices")?;
-        let (mut active, mut complete) = (0, 0);
+        let (mut active, mut results) = (0, Results::new(statuses));
         for (at, request) in requests.iter().enumerate() {
             let Some(request) = request.as_ref().filter(|request| request.is_active()) else {
                 continue;
             };
             active += 1;
             if request.is_complete() {
-                indices.set(complete, at as i64);
-                statuses.set(complete, request.result());
-                complete += 1;
+                indices.set(results.count, at as i64);
+                results.push(request.result());
             }
         }
-        found.set(if active == 0 { UNDEFINED } else { complete as i32 });
-        Ok(())
+        found.set(if active == 0 { UNDEFINED } else { results.count as i32 });
+        results.end()
     }
 
     /// MPI_Request_get_status_all.
@@ -847,10 +860,11 @@ impl<D: Dialect> Mpi<D> {
         let requests = self.requests_to_look_at(count, &handles)?;
         let all = requests.iter().flatten().filter(|it| !it.is_complete()).count() == 0;
         flag.set_flag(all);
-        for (at, request) in requests.iter().enumerate().filter(|_| all) {
-            statuses.set(at, request.as_ref().map_or(Status::EMPTY, |request| request.result()));
+        let mut results = Results::new(statuses);
+        for request in requests.iter().filter(|_| all) {
+            results.push(request.as_ref().map_or(Ok(Status::EMPTY), |request| request.result()));
         }
-        Ok(())
+        results.end()
     }
 }
 
@@ -869,17 +883,23 @@ impl<D: Dialect> Results<D> {
     /// Writes what came of the next one.
     #[inline]
     fn push(&mut self, outcome: Outcome) {
-        let status = match outcome {
-            Ok(status) => status,
-            Err(failure) => {
-                let error = code_of::<D>(&failure);
-                let status = failure.received.unwrap_or(Status::EMPTY);
-                self.failed.get_or_insert(failure);
-                Status { error, ..status }
-            }
-        };
-        self.statuses.set(self.count, status);
+        match outcome {
+            Ok(status) if self.failed.is_none() => self.statuses.set(self.count, status),
+            Ok(status) => self.statuses.set(self.count, Status { error: Some(0), ..status }),
+            Err(failure) => self.push_failure(failure),
+        }
         self.count += 1;
+    }
+
+    /// One has failed: each status says of its operation whether it has.
+    #[cold]
+    fn push_failure(&mut self, failure: Failure) {
+        if self.failed.is_none() {
+            (0..self.count).for_each(|at| self.statuses.set_error(at, 0));
+        }
+        let (error, status) = (code_of::<D>(&failure), failure.received.unwrap_or(Status::EMPTY));
+        self.statuses.set(self.count, Status { error: Some(error), ..status });
+        self.failed.get_or_insert(failure);
     }
 
     /// An error if one has failed.

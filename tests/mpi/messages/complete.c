@@ -206,26 +206,129 @@ static void sent_at_once(void) {
     }
 }
 
-/* Of several messages one is too long: its status says whose it was, and the other is as good as ever. */
-static void one_too_long(void) {
+/* Of several messages one is too long: whoever asks learns it, from whatever asks first; its status says
+ * whose it was, and the other is as good as ever. */
+static void one_too_long(int form) {
     int short_one[2] = {rank, rank}, long_one[3] = {rank, rank, rank}, got[4] = {-1, -1, -1, -1};
+    int flag = 0, count, done = 0, indices[4], error = MPI_SUCCESS;
     MPI_Comm comm;
     MPI_Request requests[4];
-    MPI_Status statuses[4];
+    MPI_Status statuses[4], all[4];
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Irecv(got, 2, MPI_INT, left(), 3, comm, &requests[0]);
     MPI_Irecv(got + 2, 2, MPI_INT, left(), 4, comm, &requests[1]);
     MPI_Isend(short_one, 2, MPI_INT, right(), 3, comm, &requests[2]);
     MPI_Isend(long_one, 3, MPI_INT, right(), 4, comm, &requests[3]);
-    CLASS(MPI_Waitall(4, requests, statuses), MPI_ERR_IN_STATUS);
-    EQUAL(statuses[0].MPI_ERROR, MPI_SUCCESS);
-    EQUAL(statuses[0].MPI_TAG, 3);
+    if (form == 1) {
+        /* To ask for the status takes nothing away. */
+        while (!flag) {
+            error = MPI_Request_get_status(requests[1], &flag, &statuses[1]);
+            CLASS(error, flag ? MPI_ERR_TRUNCATE : MPI_SUCCESS);
+        }
+        for (flag = 0; !flag;) error = MPI_Request_get_status_all(4, requests, &flag, statuses);
+        CLASS(error, MPI_ERR_IN_STATUS);
+        CLASS(statuses[1].MPI_ERROR, MPI_ERR_TRUNCATE);
+    }
+    if (form < 2) {
+        CLASS(MPI_Waitall(4, requests, all), MPI_ERR_IN_STATUS);
+    } else if (form == 2) {
+        while (!flag) error = MPI_Testall(4, requests, &flag, all);
+        CLASS(error, MPI_ERR_IN_STATUS);
+    } else {
+        for (int failures = 0; done < 4; done += count) {
+            error = form == 3 ? MPI_Waitsome(4, requests, &count, indices, statuses)
+                              : MPI_Testsome(4, requests, &count, indices, statuses);
+            for (int at = 0; at < count; at++) {
+                if (error == MPI_SUCCESS) statuses[at].MPI_ERROR = MPI_SUCCESS;
+                all[indices[at]] = statuses[at];
+            }
+            if (error != MPI_SUCCESS) {
+                CLASS(error, MPI_ERR_IN_STATUS);
+                EQUAL(++failures, 1);
+            }
+        }
+    }
+    EQUAL(all[0].MPI_ERROR, MPI_SUCCESS);
+    EQUAL(all[0].MPI_TAG, 3);
     EQUAL(got[1], left());
-    CLASS(statuses[1].MPI_ERROR, MPI_ERR_TRUNCATE);
-    EQUAL(statuses[1].MPI_SOURCE, left());
-    EQUAL(statuses[1].MPI_TAG, 4);
+    CLASS(all[1].MPI_ERROR, MPI_ERR_TRUNCATE);
+    EQUAL(all[1].MPI_SOURCE, left());
+    EQUAL(all[1].MPI_TAG, 4);
     MPI_Comm_free(&comm);
+}
+
+/* What tells of one operation, or of several that are as they should be, leaves the error alone (MPI 5.0
+ * §3.2.5). */
+static void error_untouched(void) {
+    enum { MINE = 12345 };
+    int out = rank, in, flag = 0;
+    MPI_Message message;
+    MPI_Request requests[2];
+    MPI_Status status[2] = {{.MPI_ERROR = MINE}, {.MPI_ERROR = MINE}};
+    for (int at = 0; at < 6; at++) MPI_Send(&out, 1, MPI_INT, right(), at, MPI_COMM_WORLD);
+    MPI_Recv(&in, 1, MPI_INT, left(), 0, MPI_COMM_WORLD, status);
+    EQUAL(status->MPI_SOURCE, left());
+    EQUAL(status->MPI_ERROR, MINE);
+    MPI_Probe(left(), 1, MPI_COMM_WORLD, status);
+    EQUAL(status->MPI_TAG, 1);
+    EQUAL(status->MPI_ERROR, MINE);
+    MPI_Mprobe(left(), 1, MPI_COMM_WORLD, &message, status);
+    EQUAL(status->MPI_ERROR, MINE);
+    MPI_Mrecv(&in, 1, MPI_INT, &message, status);
+    EQUAL(status->MPI_ERROR, MINE);
+    MPI_Irecv(&in, 1, MPI_INT, left(), 2, MPI_COMM_WORLD, requests);
+    MPI_Wait(requests, status);
+    EQUAL(status->MPI_TAG, 2);
+    EQUAL(status->MPI_ERROR, MINE);
+    MPI_Irecv(&in, 1, MPI_INT, left(), 3, MPI_COMM_WORLD, requests);
+    while (!flag) MPI_Test(requests, &flag, status);
+    EQUAL(status->MPI_TAG, 3);
+    EQUAL(status->MPI_ERROR, MINE);
+    MPI_Recv(&in, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, status);
+    EQUAL(status->MPI_SOURCE, MPI_PROC_NULL);
+    EQUAL(status->MPI_ERROR, MINE);
+    for (int at = 0; at < 2; at++)
+        MPI_Irecv(&in, 1, MPI_INT, left(), 4 + at, MPI_COMM_WORLD, &requests[at]);
+    MPI_Waitall(2, requests, status);
+    EQUAL(status[1].MPI_TAG, 5);
+    if (is_hikyaku()) EQUAL(status[1].MPI_ERROR, MINE);
+}
+
+/* A matched message that is too long is an error of its communicator. */
+static void matched_too_long(void) {
+    int out[3] = {rank, rank, rank}, in[2];
+    MPI_Comm comm;
+    MPI_Errhandler kept;
+    MPI_Message message;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_get_errhandler(MPI_COMM_SELF, &kept);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+    MPI_Send(out, 3, MPI_INT, right(), 9, comm);
+    MPI_Mprobe(left(), 9, comm, &message, MPI_STATUS_IGNORE);
+    CLASS(MPI_Mrecv(in, 2, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, kept);
+    MPI_Errhandler_free(&kept);
+    MPI_Comm_free(&comm);
+}
+
+/* One that nobody has started is complete beside one that is not, and can be started then. */
+static void not_started(void) {
+    int mine = rank, theirs = -1, got = -1, flag;
+    MPI_Request requests[2];
+    MPI_Recv_init(&theirs, 1, MPI_INT, left(), 5, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(&got, 1, MPI_INT, left(), 6, MPI_COMM_WORLD, &requests[1]);
+    CLASS(MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+    EQUAL(flag, 0);
+    CLASS(MPI_Start(&requests[0]), MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Send(&mine, 1, MPI_INT, right(), 6, MPI_COMM_WORLD);
+    MPI_Send(&mine, 1, MPI_INT, right(), 5, MPI_COMM_WORLD);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    EQUAL(theirs, left());
+    EQUAL(got, left());
+    MPI_Request_free(&requests[0]);
 }
 
 int main(int argc, char **argv) {
@@ -242,6 +345,10 @@ int main(int argc, char **argv) {
     }
     sent_at_once();
     of_nothing();
-    one_too_long();
+    for (int form = 0; form < 5; form++) one_too_long(form);
+    error_untouched();
+    /* On MPICH it is an error of MPI_COMM_SELF. */
+    if (is_hikyaku()) matched_too_long();
+    not_started();
     return end();
 }
