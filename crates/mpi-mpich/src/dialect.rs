@@ -319,7 +319,7 @@ impl Dialect for This {
             source: Self::rank(source),
             tag: Self::tag(tag),
             error: Some(error),
-            bytes: u64::from(low as u32) | u64::from((high_and_cancelled >> 1) as u32) << 32,
+            bytes: u64::from(low as u32) | u64::from(high_and_cancelled as u32 >> 1) << 32,
             cancelled: high_and_cancelled & 1 != 0,
         }
     }

@@ -175,6 +175,13 @@ static void of_nothing(void) {
     EQUAL(count, 3);
     MPI_Test_cancelled(&status, &flag);
     EQUAL(flag, 1);
+    /* A count has 63 bits. */
+    MPI_Count many = 0x7654321f71234567, told;
+    MPI_Status_set_elements_c(&status, MPI_BYTE, many);
+    MPI_Get_elements_c(&status, MPI_BYTE, &told);
+    CHECK(told == many);
+    MPI_Test_cancelled(&status, &flag);
+    EQUAL(flag, 1);
 }
 
 /* Sends that are complete when they are made: what becomes of one leaves the others alone. */
