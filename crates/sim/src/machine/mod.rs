@@ -118,7 +118,8 @@ impl Machine {
     }
 
     /// Reads the text of a machine file with other values for some of its constants or words, each
-    /// named by its key from the root: `("host.interrupt", "30 us")`, `("topology.shape", "torus")`.
+    /// named by its key from the root: `("host.interrupt", "30 us")` or
+    /// `("topology.shape", "torus")`.
     ///
     /// # Errors
     /// As [`Machine::parse`], and that the file has no such key.
