@@ -29,10 +29,11 @@ impl Machines {
         Machines { all: FILES.iter().map(parse).collect() }
     }
 
-    /// The same with other values for some constants of one machine, by their keys.
+    /// The same with other values for some constants of one machine, or for another word of its
+    /// file such as the shape of its network, by their keys.
     ///
     /// # Errors
-    /// The machine has no such constant, or cannot be with that value.
+    /// The machine's file has no such key, or it cannot be with that value.
     ///
     /// # Panics
     /// There is no machine of that name.

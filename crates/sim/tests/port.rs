@@ -15,7 +15,8 @@ use hikyaku_nic::loopback::{self, LoopbackHost, LoopbackPort};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{RecordKind, Simulation};
-use hikyaku_sim::job::{MemoryPath, PacketFormat, PlainInterface};
+use hikyaku_sim::job::{Carrier, MemoryPath, PacketFormat, PlainInterface};
+use hikyaku_sim::machine::Machine;
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
 use hikyaku_sim::port::{Config, Ended, MachineConductor, Ranks};
 
@@ -108,14 +109,29 @@ impl Ranks for Script {
 type Turns = Vec<(Rank, u64, ConductorAnswer)>;
 
 /// Conducts the scripts on a network of 1 µs and 1 GB/s; returns its end, and the turns.
-fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Vec<(RecordKind, u64)>) {
+fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Records) {
+    let ranks = scripts.len() as u32;
+    let (ended, seen, records, _) = conduct_on(scripts, |simulation| {
+        let rate = Rate::bytes_per_second(1e9);
+        let model = LogGp::new(ranks, LogGpParameters { latency: ns(1000), gap: Time::ZERO, rate });
+        let network = Network::new(simulation, Box::new(model));
+        PlainInterface::new(simulation, network, PacketFormat::WHOLE)
+    });
+    (ended, seen, records)
+}
+
+/// What was recorded, and when.
+type Records = Vec<(RecordKind, u64)>;
+
+/// Conducts the scripts over a carrier; also returns how many messages rank 0 has sent.
+fn conduct_on(
+    scripts: Vec<Vec<ScriptTurn>>,
+    carrier: impl FnOnce(&Simulation) -> Rc<dyn Carrier>,
+) -> (Result<(), Ended>, Turns, Records, u64) {
     let ranks = scripts.len() as u32;
     let simulation = Simulation::new(0);
     simulation.trace().records_on(1000);
-    let rate = Rate::bytes_per_second(1e9);
-    let model = LogGp::new(ranks, LogGpParameters { latency: ns(1000), gap: Time::ZERO, rate });
-    let network = Network::new(&simulation, Box::new(model));
-    let carrier = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let carrier = carrier(&simulation);
     let ports = loopback::open(&loopback::LoopbackConfig::for_ranks(ranks)).unwrap();
     let seen = TurnLog::default();
     let script = Script {
@@ -124,14 +140,14 @@ fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Vec<(Rec
         deeds: RefCell::default(),
         seen: Rc::clone(&seen),
     };
-    let memory = MemoryPath { latency: Time::ZERO, rate };
+    let memory = MemoryPath { latency: Time::ZERO, rate: Rate::bytes_per_second(1e9) };
     let config = Config { memory, envelope_bytes: 0 };
     let conductor = MachineConductor::new(&simulation, script, carrier, config).unwrap();
     let ended = conductor.run(100, |_| ControlFlow::Continue(()));
     let records = simulation.trace().records().to_vec();
     let records = records.into_iter().map(|record| (record.kind, record.time.nanoseconds()));
     let seen = seen.borrow().clone();
-    (ended, seen, records.collect())
+    (ended, seen, records.collect(), conductor.traffic()[0].messages)
 }
 
 fn send(to: Rank, bytes: usize) -> Deed {
@@ -145,8 +161,37 @@ fn send(to: Rank, bytes: usize) -> Deed {
         route: Route::Table,
         credited: false,
         passes: false,
+        copy: false,
         payload: vec![7; bytes],
     })
+}
+
+#[test]
+fn cj_14_copies_leave_with_the_first_and_the_switches_make_them() {
+    let last_of = |copy: bool| {
+        let to = |to, copy| match send(to, 4096) {
+            Deed::Send(posted) => (100, Deed::Send(Posted { copy, ..posted })),
+            other => (100, other),
+        };
+        let deeds = vec![to(3, false), to(1, copy), to(2, copy), to(2, copy)];
+        let sends = ScriptTurn { deeds, after: 100, request: ConductorRequest::Leave };
+        let waits = || vec![turn(0, ConductorRequest::Leave)];
+        let (ended, _, records, messages) =
+            conduct_on(vec![vec![sends], waits(), waits(), waits()], |sim| {
+                let text = include_str!("../../../machines/cenju4.toml");
+                Machine::parse("cenju4", text).unwrap().install(sim).carrier
+            });
+        ended.unwrap();
+        let arrived = records.iter().filter(|(kind, _)| *kind == RecordKind::Arrive);
+        let arrived: Vec<u64> = arrived.map(|(_, at)| *at).collect();
+        assert_eq!(arrived.len(), 4);
+        (messages, arrived)
+    };
+    let ((one, copies), (four, sends)) = (last_of(true), last_of(false));
+    assert_eq!((one, four), (1, 4));
+    // Three at once, and one more to a node that has its copy.
+    assert_eq!(copies[0], copies[2]);
+    assert!(copies[3] > copies[2] && 3 * copies[3] < 2 * sends[3], "{copies:?}, {sends:?} ns");
 }
 
 const GO_ON: ConductorAnswer = ConductorAnswer::GoOn;

@@ -136,12 +136,16 @@ fn processes(
     scheme: ExchangeScheme,
     bytes: u64,
 ) -> Vec<RankQueues> {
-    let NetworkShape::Tofu(extent) = machine.shape else {
+    let (NetworkShape::Tofu(extent), Interface::Tofu2(costs)) =
+        (&machine.shape, &machine.interface)
+    else {
         unreachable!("the file says that its network is a Tofu")
     };
-    let ring = ring(extent);
-    let queue = |node, engine, slots, offset| {
-        system.open(node, engine, slots, offset).expect("each engine has twelve queues")
+    let (ring, extent, engines) = (ring(*extent), *extent, costs.engines as u32);
+    // On a node with fewer engines than sides, several sides share one.
+    let queue = |node, engine: u32, slots, offset| {
+        let opened = system.open(node, engine % engines, slots, offset);
+        opened.expect("each engine has twelve queues")
     };
     let open = |node, engine, slots, offset| queue(node, engine, slots, Some(offset));
     let size = ring.len();

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
+use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
+use hikyaku_sim::engine::Signal;
 use hikyaku_sim::model::cppacs::{NiaSystem, Tcw};
 use hikyaku_sim::topology::{HyperCrossbar, Node, Topology};
 
@@ -54,15 +56,45 @@ pub(crate) fn broadcast_on(
     algorithm: BroadcastAlgorithm,
     bytes: u64,
 ) -> f64 {
+    beside(machines, topology, algorithm, bytes, Time::ZERO)
+}
+
+/// The same when all programs but the root's compute for some time before they take part.
+fn beside(
+    machines: &Machines,
+    topology: Rc<dyn Topology>,
+    algorithm: BroadcastAlgorithm,
+    bytes: u64,
+    computing: Time,
+) -> f64 {
     let run = ProgramRun::on(machines, topology);
     for node in 0..NODES {
-        let system = run.system();
+        let (system, sim) = (run.system(), run.sim());
+        let computes = async move {
+            if node > 0 && computing > Time::ZERO {
+                sim.delay(computing).await;
+            }
+        };
         match algorithm {
-            BroadcastAlgorithm::System => run.node(node, pass_on(system, node, bytes)),
-            BroadcastAlgorithm::PointToPoint => run.node(node, point_to_point(system, node, bytes)),
+            BroadcastAlgorithm::System => {
+                // The system passes on by itself; the program only takes what has come.
+                let come = Signal::new(&run.sim(), "the system to have the message");
+                run.node(node, pass_on(system, node, bytes, come.clone()));
+                run.node(node, async move {
+                    computes.await;
+                    come.reaches(1).await;
+                });
+            }
+            BroadcastAlgorithm::PointToPoint => run.node(node, async move {
+                computes.await;
+                point_to_point(system, node, bytes).await;
+            }),
             BroadcastAlgorithm::Tree => {
                 let to = children(node, NODES).expect("256 is a power of two");
-                run.node(node, tree(system, node, to, bytes));
+                run.node(node, async move {
+                    computes.await;
+                    tree(system, node, to, bytes).await;
+                });
             }
         }
     }
@@ -73,8 +105,9 @@ fn message(to: Node, bytes: u64) -> Tcw {
     Tcw { to, bytes, area: 0 }
 }
 
-/// Everyone but the root receives, is interrupted, and sends along the dimensions that are left.
-async fn pass_on(system: NiaSystem, node: Node, bytes: u64) {
+/// The system at a node: at all but the root it receives, handles the interrupt, tells the program,
+/// and sends along the dimensions that are left.
+async fn pass_on(system: NiaSystem, node: Node, bytes: u64, come: Signal) {
     let shape = HyperCrossbar::new(&EXTENT);
     let at = shape.coordinates(node);
     // The last dimension along which the message came to this node; none to the root.
@@ -83,6 +116,7 @@ async fn pass_on(system: NiaSystem, node: Node, bytes: u64) {
         system.receive(node, 0, 1).await;
         system.interrupt().await;
     }
+    come.raise();
     for dimension in came.map_or(0, |dimension| dimension + 1)..EXTENT.len() {
         let line = (1..EXTENT[dimension]).map(|coordinate| {
             let mut to = at.clone();
@@ -172,9 +206,6 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
 
 #[cfg(test)]
 mod tests {
-    use hikyaku_nic::time::Time;
-    use hikyaku_sim::engine::Signal;
-
     use super::*;
 
     #[test]
@@ -217,6 +248,23 @@ mod tests {
         assert!((found / together - 1.0).abs() < 1e-9, "{found} and {together} s");
         // Without it, some of the broadcast is over when the last node begins.
         assert!(skewed(machines, false) < 0.9 * together);
+    }
+
+    #[test]
+    fn cp_08_by_the_system_no_program_of_a_node_between_takes_part() {
+        let machines = &Machines::stored();
+        let time = |algorithm, computing| {
+            let topology = Rc::new(HyperCrossbar::new(&EXTENT));
+            beside(machines, topology, algorithm, 1024, computing)
+        };
+        let [system, tree] = [BroadcastAlgorithm::System, BroadcastAlgorithm::Tree];
+        // Longer than either takes by itself.
+        let computing = Time::from_nanoseconds(200_000);
+        let (alone, long) = (time(tree, Time::ZERO), computing.seconds());
+        assert!(time(system, Time::ZERO) < long);
+        // All have it when they have computed; in the tree all but the first level is left then.
+        assert_eq!(time(system, computing), long);
+        assert!(time(tree, computing) > long + 0.7 * alone);
     }
 
     #[test]

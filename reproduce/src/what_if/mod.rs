@@ -8,6 +8,7 @@ mod broadcast;
 mod halo;
 mod matrix;
 mod rings;
+mod sharers;
 
 use hikyaku_report::{Chart, Table};
 
@@ -36,7 +37,7 @@ pub struct WhatIfAnswer {
 }
 
 /// All questions.
-pub const WHAT_IFS: [WhatIf; 4] = [
+pub const WHAT_IFS: [WhatIf; 5] = [
     WhatIf {
         name: "halo",
         title: "What if CP-PACS had command queues that run by themselves?",
@@ -51,6 +52,11 @@ pub const WHAT_IFS: [WhatIf; 4] = [
         name: "broadcast",
         title: "What if CP-PACS's broadcasts ran on other networks?",
         run: broadcast::run,
+    },
+    WhatIf {
+        name: "sharers",
+        title: "What if many nodes shared a variable of Fagus?",
+        run: sharers::run,
     },
     WhatIf {
         name: "matrix",

@@ -24,5 +24,6 @@ pub fn costs_of(carrier: &dyn Carrier, memory: &MemoryPath, computing: Computing
         near: memory.latency,
         measured,
         at_once: false,
+        copies: carrier.multicast().is_some(),
     }
 }

@@ -365,7 +365,14 @@ impl<H: Host> GroupPort for HostedPort<H> {
         bytes: usize,
     ) -> Result<(), ChainError> {
         self.doorbells += 1;
-        let post = |port: &mut Self, one: &Command<'_>| port.execute_one_of_many(one);
+        // The member before has taken the whole.
+        let mut whole = false;
+        let post = |port: &mut Self, one: &Command<'_>| {
+            let begins = one.offset == command.offset;
+            let taken = port.execute_one_of_many(one, whole && begins)?;
+            whole = begins && taken == one.payload.len();
+            Ok(taken)
+        };
         multicast_by(self, group, command, (done, bytes), post, Self::tell_completed)
     }
 

@@ -10,8 +10,9 @@
 //! for room that those of the other have, and the other way round at another rank.
 //!
 //! A multicast *command* has no area: it is posted to each member in turn, and lands in its rings
-//! or where its address register points. It costs what the posts cost, less the doorbells. A
-//! refusal by a member's tables is an event at the sender; the others are served.
+//! or where its address register points. It costs what the posts cost, less the doorbells; in
+//! virtual time a send leaves once if the machine's network copies messages. A refusal by a
+//! member's tables is an event at the sender; the others are served.
 //!
 //! A slot is reused when all members have finished its round. Slots are freed in the order of their
 //! allocation. Departed members hold up nothing.
@@ -96,15 +97,17 @@ impl Groups {
 
 impl<H: Host> HostedPort<H> {
     /// Executes a multicast's command for one member. There is always room to report the result.
+    /// `is_copy`: the member before has taken the same bytes.
     pub(super) fn execute_one_of_many(
         &mut self,
         command: &Command<'_>,
+        is_copy: bool,
     ) -> Result<usize, PostError> {
         if command.operation.is_remote() && !self.can_complete() {
             let (destination, cause) = (command.destination, FullCause::Outstanding);
             return Err(PostError::Full { destination, cause });
         }
-        self.execute(command)
+        self.execute_as(command, is_copy)
     }
 
     /// Reports a command's result to this rank's program. Always succeeds.

@@ -15,6 +15,16 @@ impl<H: Host> HostedPort<H> {
     /// Executes one command. Returns the number of payload bytes taken.
     #[inline]
     pub(super) fn execute(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        self.execute_as(command, false)
+    }
+
+    /// The same; `is_copy`: of the multicast that the command before is of.
+    #[inline]
+    pub(super) fn execute_as(
+        &mut self,
+        command: &Command<'_>,
+        is_copy: bool,
+    ) -> Result<usize, PostError> {
         let destination = command.destination;
         let Some(peer) = self.peers.get_mut(destination as usize) else {
             return Err(PostError::NoSuchRank { rank: destination, size: self.size });
@@ -24,7 +34,7 @@ impl<H: Host> HostedPort<H> {
         }
         match command.operation {
             Operation::Send if destination != self.rank && self.host.conductor().is_some() => {
-                self.hand_off(command)
+                self.hand_off(command, is_copy)
             }
             Operation::Send if !self.host.is_here(destination) => Err(elsewhere()),
             Operation::Send => {

@@ -66,6 +66,8 @@ pub struct LineCosts {
     pub measured: u32,
     /// Whether to give the turn away after every deed, for ranks that one thread steps.
     pub at_once: bool,
+    /// Whether the network copies a message to several nodes.
+    pub copies: bool,
 }
 
 /// How a rank has spent its time so far, and its number of calls.
@@ -100,7 +102,7 @@ pub(crate) struct TurnLine {
     pub(crate) refused: AtomicU64,
     send: [AtomicU64; SIZES],
     receive: [AtomicU64; SIZES],
-    costs: [AtomicU64; 5],
+    costs: [AtomicU64; 6],
     tally: [AtomicU64; 3],
 }
 
@@ -233,18 +235,20 @@ impl TurnLine {
             CostBySize(std::array::from_fn(|place| Time::from_picoseconds(word(place))))
         };
         let (send, receive) = (by_size(&self.send), by_size(&self.receive));
-        let (measured, at_once) = (word(3) as u32, word(AT_ONCE) != 0);
-        LineCosts { send, receive, look: time(0), copy: time(1), near: time(2), measured, at_once }
+        let [look, copy, near] = [0, 1, 2].map(time);
+        let (measured, at_once, copies) = (word(3) as u32, word(AT_ONCE) != 0, word(5) != 0);
+        LineCosts { send, receive, look, copy, near, measured, at_once, copies }
     }
 
     pub(crate) fn set_costs(&self, costs: &LineCosts) {
-        let LineCosts { send, receive, look, copy, near, measured, at_once } = *costs;
+        let LineCosts { send, receive, look, copy, near, measured, at_once, copies } = *costs;
         for (words, times) in [(&self.send, send), (&self.receive, receive)] {
             let pairs = words.iter().zip(times.0);
             pairs.for_each(|(word, time)| word.store(time.picoseconds(), Ordering::Relaxed));
         }
         let times = [look, copy, near].map(Time::picoseconds);
-        let words = times.into_iter().chain([u64::from(measured), u64::from(at_once)]);
+        let flags = [u64::from(measured), u64::from(at_once), u64::from(copies)];
+        let words = times.into_iter().chain(flags);
         self.costs.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     }
 
@@ -388,9 +392,12 @@ mod tests {
         let ns = Time::from_nanoseconds;
         let (send, receive) = (CostBySize::of(ns), CostBySize::of(|bytes| ns(7 + 2 * bytes)));
         let [look, copy, near] = [ns(2), ns(3), ns(4)];
-        let costs = LineCosts { send, receive, look, copy, near, measured: 2500, at_once: true };
-        let line = TurnLine::default();
-        line.set_costs(&costs);
-        assert_eq!(line.costs(), costs);
+        for (at_once, copies) in [(true, false), (false, true)] {
+            let measured = 2500;
+            let costs = LineCosts { send, receive, look, copy, near, measured, at_once, copies };
+            let line = TurnLine::default();
+            line.set_costs(&costs);
+            assert_eq!(line.costs(), costs);
+        }
     }
 }

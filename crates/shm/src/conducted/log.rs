@@ -31,12 +31,21 @@ fn head(kind: u8, flags: [u8; 3], to: Rank, words: [u64; 7]) -> DeedHead {
 
 /// The head of a send, followed by `taken` bytes of payload.
 pub(crate) fn send(command: &Command<'_>, taken: usize, now: Time) -> DeedHead {
+    send_as(command, taken, now, false)
+}
+
+/// The head of a send of all the bytes that the last send before it in the log has, and no bytes.
+pub(crate) fn copy(command: &Command<'_>, now: Time) -> DeedHead {
+    send_as(command, command.payload.len(), now, true)
+}
+
+fn send_as(command: &Command<'_>, taken: usize, now: Time, copy: bool) -> DeedHead {
     let route = match command.route {
         Route::Table => 0,
         Route::Ring(ring) => u64::from(ring) + 1,
     };
     let one_record = u8::from(command.granularity == Granularity::PerMessage);
-    let claims = u8::from(command.credited) | u8::from(command.passes) << 1;
+    let claims = u8::from(command.credited) | u8::from(command.passes) << 1 | u8::from(copy) << 2;
     let flags = [command.protocol, one_record, claims];
     let Command { destination, header, total, offset, .. } = *command;
     let time = now.picoseconds();
@@ -73,13 +82,13 @@ pub(crate) fn room(payload: usize) -> usize {
 
 /// Decodes a log.
 pub(crate) fn read(mut log: &[u8], into: &mut Vec<(Time, Deed)>) {
-    while let Some((deed, rest)) = next(log) {
+    while let Some((deed, rest)) = next(log, into) {
         into.push(deed);
         log = rest;
     }
 }
 
-fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
+fn next<'l>(log: &'l [u8], before: &[(Time, Deed)]) -> Option<((Time, Deed), &'l [u8])> {
     let (head, rest) = log.split_at_checked(HEAD)?;
     let mut words = [0; 8];
     for (word, chunk) in words.iter_mut().zip(head.chunks_exact(8)) {
@@ -88,12 +97,18 @@ fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
     let [first, time, header, total, offset, route, length, _] = words;
     let [kind, protocol, one_record, claims, ..] = first.to_le_bytes();
     let to = (first >> 32) as Rank;
+    let copy = claims & 4 != 0;
     let length = usize::try_from(if kind == SEND { length } else { 0 }).ok()?;
     if kind == SEND && offset.checked_add(length as u64).is_none_or(|end| end > total) {
         return None;
     }
-    let (payload, _) = rest.split_at_checked(length)?;
-    let rest = rest.get(length.checked_next_multiple_of(8)?..).unwrap_or_default();
+    let (payload, rest) = match kind {
+        SEND if copy => (payload_of_last(before).filter(|last| last.len() == length)?, rest),
+        _ => {
+            let (payload, _) = rest.split_at_checked(length)?;
+            (payload, rest.get(length.checked_next_multiple_of(8)?..).unwrap_or_default())
+        }
+    };
     let deed = match kind {
         SEND => Deed::Send(Posted {
             destination: to,
@@ -106,6 +121,7 @@ fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
             route: route.checked_sub(1).map_or(Route::Table, |ring| Route::Ring(ring as u32)),
             credited: claims & 1 != 0,
             passes: claims & 2 != 0,
+            copy,
             payload: payload.to_vec(),
         }),
         ANNOUNCE => Deed::Announce { to, protocol, header, length: total, offset },
@@ -118,6 +134,13 @@ fn next(log: &[u8]) -> Option<((Time, Deed), &[u8])> {
         _ => return None,
     };
     Some(((Time::from_picoseconds(time), deed), rest))
+}
+
+fn payload_of_last(before: &[(Time, Deed)]) -> Option<&[u8]> {
+    before.iter().rev().find_map(|(_, deed)| match deed {
+        Deed::Send(posted) => Some(&*posted.payload),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -141,6 +164,7 @@ mod tests {
         let mut log = send(&command, 5, now).to_vec();
         log.extend_from_slice(b"hello\0\0\0");
         assert_eq!(log.len(), room(5));
+        log.extend_from_slice(&copy(&Command { destination: 8, ..command }, now));
         log.extend_from_slice(&announce(1, (9, 8), (7, 6), now));
         log.extend_from_slice(&run(queue, now));
         log.extend_from_slice(&wake(5, now));
@@ -156,15 +180,36 @@ mod tests {
             route: Route::Ring(0),
             credited: true,
             passes: true,
+            copy: false,
             payload: b"hello".to_vec(),
         };
+        let other = Posted { destination: 8, copy: true, ..posted.clone() };
         let expected = [
             Deed::Send(posted),
+            Deed::Send(other),
             Deed::Announce { to: 1, protocol: 9, header: 8, length: 7, offset: 6 },
             Deed::Run(queue),
             Deed::Wake(5),
         ];
         assert_eq!(deeds, expected.map(|deed| (now, deed)));
+    }
+
+    #[test]
+    fn a_copy_of_nothing_or_of_other_bytes_is_no_deed() {
+        let command = Command::send(7, 200, 0, b"12345678");
+        for before in [None, Some(7), Some(8)] {
+            let mut log = Vec::new();
+            if let Some(length) = before {
+                let first = Command { total: length as u64, ..command };
+                log.extend_from_slice(&send(&first, length, Time::ZERO));
+                log.extend_from_slice(b"12345678");
+            }
+            log.extend_from_slice(&copy(&command, Time::ZERO));
+            let mut deeds = Vec::new();
+            read(&log, &mut deeds);
+            let found = usize::from(before.is_some()) + usize::from(before == Some(8));
+            assert_eq!(deeds.len(), found, "{before:?}");
+        }
     }
 
     /// Its interface counts on from the offset.

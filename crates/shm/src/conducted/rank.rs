@@ -60,6 +60,9 @@ pub(crate) struct Conducted {
     used: Cell<usize>,
     /// Sends to each rank.
     sent: Vec<u32>,
+    /// The node that the last send in the log went to, or a copy of it, if that is another one: its
+    /// bytes are still there for a copy.
+    copied: Cell<Option<u32>>,
     /// Unsuccessful polls in this round, how many of them cost nothing, and reads of the clock,
     /// since the last other action.
     polls: Cell<u32>,
@@ -86,6 +89,7 @@ impl Conducted {
             joined: Cell::default(),
             used: Cell::new(0),
             sent: vec![0; ranks],
+            copied: Cell::new(None),
             polls: Cell::new(0),
             free_polls: Cell::new(FREE_POLLS),
             clocks: Cell::new(0),
@@ -140,14 +144,34 @@ impl Conducted {
 
     /// Whether another rank is on this one's node, so that no interface is needed.
     fn is_near(&self, other: Rank) -> bool {
-        let per_node = self.region.mapping.plan().config.ranks_per_node;
-        self.rank / per_node == other / per_node
+        self.node_of(self.rank) == self.node_of(other)
+    }
+
+    fn node_of(&self, rank: Rank) -> u32 {
+        rank / self.region.mapping.plan().config.ranks_per_node
     }
 
     /// Charges the description of a command with so many bytes.
     fn command(&self, to: Rank, bytes: u64) {
         let near = self.is_near(to) && to != self.rank;
         self.spend(if near { Time::ZERO } else { self.costs.send.at(bytes) });
+    }
+
+    /// Whether a send could land at its rank, as far as this rank knows.
+    fn check_way(&mut self, command: &Command<'_>) -> Result<(), FullCause> {
+        let to = command.destination;
+        let way = self.way(to);
+        let under_way = self.sent[to as usize].wrapping_sub(way.landed.load(Ordering::Relaxed));
+        let blocked =
+            way.blocked().or((under_way >= MAX_IN_FLIGHT).then_some(FullCause::RingStalled));
+        match blocked.filter(|_| !command.passes) {
+            Some(cause) => {
+                self.line().refused.store(1, Ordering::Relaxed);
+                self.look_in_vain();
+                Err(cause)
+            }
+            None => Ok(()),
+        }
     }
 
     fn spend(&self, span: Time) {
@@ -163,6 +187,7 @@ impl Conducted {
     /// Makes a request and sleeps until this rank continues.
     fn ask(&self, request: ConductorRequest) -> ConductorAnswer {
         let line = self.line();
+        self.copied.set(None);
         line.used.store(self.used.replace(0) as u64, Ordering::Relaxed);
         line.set_tally(&self.tally.get());
         let asked = self.own.get();
@@ -288,16 +313,8 @@ impl Conductor for Conducted {
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
         self.enter_call();
         self.note(|tally| tally.calls += 1);
+        self.check_way(command)?;
         let to = command.destination;
-        let way = self.way(to);
-        let under_way = self.sent[to as usize].wrapping_sub(way.landed.load(Ordering::Relaxed));
-        let blocked =
-            way.blocked().or((under_way >= MAX_IN_FLIGHT).then_some(FullCause::RingStalled));
-        if let Some(cause) = blocked.filter(|_| !command.passes) {
-            self.line().refused.store(1, Ordering::Relaxed);
-            self.look_in_vain();
-            return Err(cause);
-        }
         let whole = command.payload.len();
         let most = self.region.mapping.log_bytes() - log::HEAD;
         let taken = match command.granularity {
@@ -314,8 +331,32 @@ impl Conductor for Conducted {
         self.make_room(taken);
         self.sent[to as usize] = self.sent[to as usize].wrapping_add(1);
         self.append(&log::send(command, taken, self.own.get()), &command.payload[..taken]);
+        let keeps = taken == whole && !self.is_near(to) && self.used.get() > 0;
+        self.copied.set(keeps.then(|| self.node_of(to)));
         self.leave_call();
         Ok(taken)
+    }
+
+    fn carry_copy(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
+        let (to, copied) = (command.destination, self.copied.get());
+        if self.is_near(to) {
+            // Through memory, while the others are copies still.
+            let taken = self.carry(command)?;
+            self.copied.set(copied.filter(|_| self.used.get() > log::room(taken)));
+            return Ok(taken);
+        }
+        let room = self.used.get() + log::HEAD <= self.region.mapping.log_bytes();
+        let other = copied.is_some_and(|node| node != self.node_of(to));
+        if !(self.costs.copies && room && other) {
+            return self.carry(command);
+        }
+        self.enter_call();
+        self.check_way(command)?;
+        self.sent[to as usize] = self.sent[to as usize].wrapping_add(1);
+        self.append(&log::copy(command, self.own.get()), &[]);
+        self.copied.set(Some(self.node_of(to)));
+        self.leave_call();
+        Ok(command.payload.len())
     }
 
     fn awaits_landing(&mut self, to: Rank) -> bool {
@@ -433,6 +474,7 @@ mod tests {
     use hikyaku_nic::hosted::Deed;
 
     use super::*;
+    use crate::conducted::line::CostBySize;
     use crate::conducted::{Stage, log_at};
     use crate::plan::MemoryPlan;
     use crate::{Job, JobConfig, attach};
@@ -508,6 +550,42 @@ mod tests {
         });
         assert_eq!(payloads(&turns[0]), [vec![1; 5], vec![], vec![2; 16]]);
         assert_eq!(turns.len(), 1);
+    }
+
+    /// A multicast of five bytes to ranks 1 and 2, at 50 ns a command: the time it takes, and which
+    /// of its sends are copies.
+    fn multicast(copies: bool, before: impl Fn(&mut Conducted)) -> (u64, Vec<bool>) {
+        let turns = turns(|rank, _| {
+            rank.costs.copies = copies;
+            rank.costs.send = CostBySize::of(|_| Time::from_nanoseconds(50));
+            before(rank);
+            for (to, is_copy) in [(1, false), (2, true)] {
+                let command = Command::send(to, 0, 0, &[7; 5]);
+                let taken = if is_copy { rank.carry_copy(&command) } else { rank.carry(&command) };
+                assert_eq!(taken, Ok(5));
+            }
+        });
+        let (now, _, deeds) = turns.last().unwrap();
+        let is_copy = deeds.iter().map(|deed| match deed {
+            Deed::Send(posted) => posted.copy,
+            other => panic!("{other:?}"),
+        });
+        assert!(payloads(turns.last().unwrap()).iter().all(|payload| payload == &[7; 5]));
+        (*now, is_copy.collect())
+    }
+
+    #[test]
+    fn cj_14_a_copy_costs_its_rank_nothing_where_the_network_copies() {
+        assert_eq!(multicast(true, |_| {}), (50, vec![false, true]));
+        assert_eq!(multicast(false, |_| {}), (100, vec![false, false]));
+        // What has no room in the log beside the first is no copy of it.
+        let fill = |rank: &mut Conducted| {
+            let room = rank.region.mapping.log_bytes() - log::room(5);
+            while rank.used.get() + log::HEAD <= room {
+                rank.wake(1);
+            }
+        };
+        assert_eq!(multicast(true, fill), (100, vec![false]));
     }
 
     #[test]

@@ -117,11 +117,12 @@ impl Machine {
         Machine::parse_with(file, text, &[])
     }
 
-    /// Reads the text of a machine file with other values for some of its constants, each named by
-    /// its key from the root: `("host.interrupt", "30 us")`.
+    /// Reads the text of a machine file with other values for some of its constants or words, each
+    /// named by its key from the root: `("host.interrupt", "30 us")` or
+    /// `("topology.shape", "torus")`.
     ///
     /// # Errors
-    /// As [`Machine::parse`], and that the file has no such constant.
+    /// As [`Machine::parse`], and that the file has no such key.
     pub fn parse_with(
         file: &str,
         text: &str,

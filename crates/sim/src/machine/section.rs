@@ -65,12 +65,16 @@ impl MachineConstant {
 }
 
 /// Replaces the value of the constant `key`, dotted from the root: a whole number by a whole
-/// number, a quantity with a unit by another.
+/// number, a quantity with a unit by another; or a plain word of the file, such as the shape of the
+/// network.
 pub(super) fn replace(table: &mut Table, key: &str, value: &str) -> Result<(), &'static str> {
     let mut parts = key.split('.');
     let first = parts.next().and_then(|part| table.get_mut(part));
-    let constant = parts.try_fold(first, |at, part| Some(at?.as_table_mut()?.get_mut(part)));
-    let old = constant.flatten().and_then(|constant| constant.get_mut("value"));
+    let named = parts.try_fold(first, |at, part| Some(at?.as_table_mut()?.get_mut(part)));
+    let old = match named.flatten() {
+        Some(Value::Table(constant)) => constant.get_mut("value"),
+        plain => plain,
+    };
     let old = old.ok_or("is no constant of this file")?;
     *old = match old {
         Value::Integer(_) => Value::Integer(value.parse().map_err(|_| "is a whole number")?),

@@ -371,9 +371,10 @@ impl<R: Ranks> ConductorState<R> {
         } else if deeds.is_empty() {
             self.count_idle();
         }
+        let mut first = None;
         for (at, deed) in deeds {
             self.moved();
-            self.take_deed(rank, at, deed);
+            self.take_deed(rank, at, deed, &mut first);
         }
         self.schedule_retries(rank, time);
         self.end_long_rests();
@@ -418,7 +419,8 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    fn take_deed(&self, rank: Rank, at: Time, deed: Deed) {
+    /// `first` is the last send of this turn to another node that was no copy.
+    fn take_deed(&self, rank: Rank, at: Time, deed: Deed, first: &mut Option<u32>) {
         let ranks = self.ranks.count();
         match deed {
             Deed::Wake(other) if other < ranks => self.schedule(at, WAKE | other),
@@ -431,8 +433,17 @@ impl<R: Ranks> ConductorState<R> {
                 self.dispatch(at, RankParcel::new(rank, to, content));
             }
             Deed::Send(posted) if posted.destination < ranks => {
-                let to = posted.destination;
-                self.dispatch(at, RankParcel::new(rank, to, ParcelContent::Send(posted, 0)));
+                let (to, is_copy) = (posted.destination, posted.copy);
+                let parcel = RankParcel::new(rank, to, ParcelContent::Send(posted, 0));
+                match *first {
+                    Some(first) if is_copy => self.parcels.borrow_mut().copy(first, parcel),
+                    _ => {
+                        let key = self.dispatch(at, parcel);
+                        if self.ranks.node_of(rank) != self.ranks.node_of(to) {
+                            *first = Some(key);
+                        }
+                    }
+                }
             }
             // A message of a broken rank: ignored.
             _ => {}
@@ -440,30 +451,76 @@ impl<R: Ranks> ConductorState<R> {
     }
 
     /// Schedules the departure of a parcel.
-    fn dispatch(&self, at: Time, parcel: RankParcel) {
+    fn dispatch(&self, at: Time, parcel: RankParcel) -> u32 {
         let key = self.parcels.borrow_mut().moving.insert(parcel);
         self.schedule(at, DEPART | key);
+        key
     }
 
-    /// A parcel leaves: over the carrier, or through the memory of a node.
+    /// A parcel leaves, and with it its copies: one command of its rank.
     fn depart(&self, key: u32) {
+        let copies = self.parcels.borrow_mut().take_copies(key);
+        let Some(parcel) = self.leave(key, true) else {
+            return copies.into_iter().for_each(|copy| self.carry(self.leave(copy, true)));
+        };
+        if copies.is_empty() {
+            return self.carry(Some(parcel));
+        }
+        let mut all = vec![parcel];
+        all.extend(copies.into_iter().filter_map(|copy| self.leave(copy, false)));
+        all.sort_by_key(|parcel| parcel.destination);
+        match self.carrier.multicast() {
+            Some(multicast) => {
+                // A node gets one copy. What else there is for its ranks comes after that.
+                let (mut others, mut last) = (Vec::new(), None);
+                all.retain(|parcel| {
+                    let again = last.replace(parcel.destination) == Some(parcel.destination);
+                    if again {
+                        others.push(*parcel);
+                    }
+                    !again
+                });
+                multicast.carry_to_all(&all);
+                others.into_iter().for_each(|parcel| self.carry(Some(parcel)));
+            }
+            None => all.into_iter().for_each(|parcel| self.carry(Some(parcel))),
+        }
+    }
+
+    /// Hands a parcel to the carrier, now, if there is one.
+    fn carry(&self, parcel: Option<job::Parcel>) {
+        let Some(parcel) = parcel else { return };
+        let now = self.sim.now();
+        if self.carrier.carry(parcel, now).is_some() {
+            let parcels = self.parcels.borrow();
+            let Some(RankParcel { from, to, .. }) = parcels.moving.get(parcel.token as u32) else {
+                return;
+            };
+            self.record(now, RecordKind::Depart, *from, *to, parcel.bytes);
+        }
+    }
+
+    /// A parcel leaves its rank: through the memory of a node, or as returned over the carrier.
+    /// `counts`: as a message of its own.
+    fn leave(&self, key: u32, counts: bool) -> Option<job::Parcel> {
         let now = self.sim.now();
         let (from, to, bytes, at_once, by_hand) = {
             let parcels = self.parcels.borrow();
-            let Some(RankParcel { from, to, content, .. }) = parcels.moving.get(key) else {
-                return;
-            };
+            let RankParcel { from, to, content, .. } = parcels.moving.get(key)?;
             let at_once = matches!(content, ParcelContent::Run(_) | ParcelContent::Announce { .. });
             let by_hand = matches!(content, ParcelContent::Send(..));
             (*from, *to, content.bytes(), at_once, by_hand)
         };
         if at_once {
-            return self.arrive(key);
+            self.arrive(key);
+            return None;
         }
-        self.state(from, |state| {
-            state.traffic.messages += 1;
-            state.traffic.bytes += bytes;
-        });
+        if counts {
+            self.state(from, |state| {
+                state.traffic.messages += 1;
+                state.traffic.bytes += bytes;
+            });
+        }
         self.record(now, RecordKind::Send, from, to, bytes);
         let (source, destination) = (self.ranks.node_of(from), self.ranks.node_of(to));
         if source == destination {
@@ -474,14 +531,11 @@ impl<R: Ranks> ConductorState<R> {
             let mut near = self.near.borrow_mut();
             let last = near.entry((from, to)).or_default();
             *last = (*last).max(now + copied);
-            return self.schedule(*last, ARRIVE | key);
+            self.schedule(*last, ARRIVE | key);
+            return None;
         }
         let bytes = bytes + self.config.envelope_bytes;
-        let token = u64::from(key);
-        let parcel = job::Parcel { source, destination, bytes, token };
-        if self.carrier.carry(parcel, now).is_some() {
-            self.record(now, RecordKind::Depart, from, to, bytes);
-        }
+        Some(job::Parcel { source, destination, bytes, token: u64::from(key) })
     }
 
     /// A parcel has arrived.

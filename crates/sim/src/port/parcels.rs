@@ -68,6 +68,8 @@ pub(super) struct Refused {
 pub(super) struct JobParcels {
     /// Parcels in flight, by number.
     pub(super) moving: Slab<RankParcel>,
+    /// By a parcel that has not left: those that leave with it.
+    copies: BTreeMap<u32, Vec<u32>>,
     /// By path: parcels that have arrived and found no room, oldest first.
     blocked: BTreeMap<ParcelPath, VecDeque<RankParcel>>,
     /// By path: the places of parcels that were refused and have not landed, oldest first. No other
@@ -98,6 +100,18 @@ impl RankParcel {
 }
 
 impl JobParcels {
+    /// Adds a parcel that leaves with another, by the same command.
+    pub(super) fn copy(&mut self, first: u32, parcel: RankParcel) {
+        let key = self.moving.insert(parcel);
+        self.copies.entry(first).or_default().push(key);
+    }
+
+    /// The parcels that leave with this one.
+    pub(super) fn take_copies(&mut self, first: u32) -> Vec<u32> {
+        // None costs no memory, and hardly any parcel has some.
+        self.copies.remove(&first).unwrap_or_default()
+    }
+
     /// Whether a parcel waits for room on this path.
     pub(super) fn is_blocked(&self, way: ParcelPath) -> bool {
         self.blocked.contains_key(&way)

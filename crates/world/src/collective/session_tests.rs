@@ -149,8 +149,9 @@ fn compute_until(flag: &AtomicBool) {
     }
 }
 
+/// The broadcast among them: as by the system of paper 004, no program between takes part (CP-08).
 #[test]
-fn tf_10_dense_collectives_finish_while_all_but_one_compute() {
+fn tf_10_cp_08_dense_collectives_finish_while_all_but_one_compute() {
     for (ranks, per_node, length) in [(2, 2, 5000), (5, 5, 300), (4, 2, 1), (7, 3, 5000)] {
         goes_on_while_all_but_one_compute(ranks, per_node, length);
     }

@@ -95,6 +95,32 @@ fn ip_10_ip_11_what_is_refused_travels_again_and_what_stalls_waits_there() {
     }
 }
 
+/// What a broadcast to so many others takes on Cenju-4, in picoseconds until the last one has it.
+fn broadcast(by: &str, others: u32, bytes: u64) -> u64 {
+    let machine = machines().into_iter().find(|file| file.ends_with("cenju4.toml")).unwrap();
+    let words = ["lone-broadcast", &bytes.to_string()];
+    let job = Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, others + 1, &words);
+    let job = job.variable("SIMULATE_MACHINE", machine.to_str().unwrap());
+    let output = job.variable("HIKYAKU_COLL_BROADCAST", by).succeed();
+    let said = |what: &str| -> Vec<u64> {
+        let lines = output.lines().filter_map(|line| line.strip_prefix(what));
+        lines.map(|number| number.trim().parse().unwrap()).collect()
+    };
+    let (sent, had) = (said("sent "), said("had "));
+    had.into_iter().max().unwrap() - sent[0]
+}
+
+#[test]
+fn cj_14_a_multicast_leaves_its_rank_once_and_the_switches_copy_it() {
+    for bytes in [64, 4096] {
+        let [one, sixteen] = [1, 16].map(|others| broadcast("multicast", others, bytes));
+        // As sends the last of them would leave after fifteen others.
+        assert!(sixteen < one + one / 10, "{bytes} B: {one} and {sixteen} ps");
+        let tree = broadcast("binomial", 16, bytes);
+        assert!(tree > 3 * sixteen, "{bytes} B: {tree} and {sixteen} ps");
+    }
+}
+
 #[test]
 fn what_the_file_says_of_the_host_is_what_a_process_is_charged() {
     let [shipped, changed] = [

@@ -78,9 +78,10 @@ fn tf_11_collectives_with_persistent_ones_by_session_queues() {
 }
 
 /// When ranks have computed for long since they started, nothing of a persistent collective is left
-/// for their waits; by the usual algorithms all of it is (TF-10).
+/// for their waits; by the usual algorithms all of it is (TF-10). So no program between the root of
+/// a broadcast and the others takes part in it (CP-08).
 #[test]
-fn tf_10_dense_collectives_go_on_while_the_processors_compute() {
+fn tf_10_cp_08_dense_collectives_go_on_while_the_processors_compute() {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/fx100-tofu2.toml");
     for ranks in [2, 5, 8] {
         let job = simulated(ranks, &["offloaded"]).ranks_per_node(1);

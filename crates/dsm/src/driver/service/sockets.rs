@@ -6,7 +6,9 @@
 //! than they say. No datagram is sent to any other address.
 //!
 //! The paper multicasts owner changes. Here each rank gets its own datagram: each has to
-//! acknowledge it anyhow, and multicast on a loopback interface is not available everywhere.
+//! acknowledge it anyhow, multicast on a loopback interface is not available everywhere, and what
+//! is multicast can be read by every process that joins. `hikyaku simulate --what-if sharers` says
+//! what it would save.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

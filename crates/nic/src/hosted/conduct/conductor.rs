@@ -12,6 +12,15 @@ pub trait Conductor {
     /// room. Never for a send that [passes](Command::passes).
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause>;
 
+    /// Takes away a send of a multicast: to another rank, the bytes of the send taken away before
+    /// under the same header. Where the network copies messages, one command sends both.
+    ///
+    /// # Errors
+    /// As [`Conductor::carry`].
+    fn carry_copy(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
+        self.carry(command)
+    }
+
     /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it has.
     fn awaits_landing(&mut self, to: Rank) -> bool;
 

@@ -54,6 +54,9 @@ pub struct Posted {
     pub credited: bool,
     /// Whether it may overtake sends that wait for room.
     pub passes: bool,
+    /// Whether it is of a multicast and a copy of the send before: one command of the rank sends
+    /// both.
+    pub copy: bool,
     /// The bytes.
     pub payload: Vec<u8>,
 }
@@ -173,6 +176,7 @@ mod tests {
             route: Route::Table,
             credited: true,
             passes: false,
+            copy: false,
             payload: vec![5, 6, 7],
         };
         let (whole, rest) = (posted.rest(0), posted.rest(2));

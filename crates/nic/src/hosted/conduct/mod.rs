@@ -39,8 +39,13 @@ use crate::fabric::{
 const FRAME_BYTES: u64 = 16;
 
 impl<H: Host> HostedPort<H> {
-    /// A send in virtual time: tables are checked now, room on arrival.
-    pub(super) fn hand_off(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+    /// A send in virtual time: tables are checked now, room on arrival. `is_copy`: it is of the
+    /// multicast that the send before it is of.
+    pub(super) fn hand_off(
+        &mut self,
+        command: &Command<'_>,
+        is_copy: bool,
+    ) -> Result<usize, PostError> {
         let length = command.payload.len();
         let whole = command.offset == 0 && command.total == length as u64;
         let destination = command.destination;
@@ -65,7 +70,8 @@ impl<H: Host> HostedPort<H> {
             }
         }
         let Some(conductor) = self.host.conductor() else { return Ok(0) };
-        let carried = conductor.carry(command);
+        let carried =
+            if is_copy { conductor.carry_copy(command) } else { conductor.carry(command) };
         let taken = match carried {
             Ok(taken) => taken,
             Err(cause) => {

@@ -1,5 +1,7 @@
 //! The costs of DIMMnet-1 and of the Ethernet beside it (paper 001).
 
+use hikyaku_nic::time::Time;
+
 use crate::machine::{MachineError, Section};
 use crate::model::costs::costs;
 
@@ -42,6 +44,14 @@ costs! {
         copy: section.rate("copy"),
         /// One update of a synchronisation variable's members.
         bookkeeping: section.time("bookkeeping"),
+    }
+}
+
+impl Ethernet {
+    /// How long the frames of a datagram occupy the medium.
+    pub fn on_the_wire(&self, bytes: u64) -> Time {
+        let frames = bytes.div_ceil(self.frame_bytes).max(1);
+        self.rate.time(bytes + frames * self.frame_extra_bytes)
     }
 }
 

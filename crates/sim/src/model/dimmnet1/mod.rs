@@ -7,10 +7,12 @@
 mod carrier;
 mod costs;
 mod pair;
+mod segment;
 
 pub use carrier::Boards;
 pub use costs::{Costs, Ethernet, Host, Interface};
 pub use pair::{Pair, Side};
+pub use segment::Segment;
 
 #[cfg(test)]
 mod tests;

@@ -89,9 +89,7 @@ impl Pair {
         let ethernet = &self.0.costs.ethernet;
         self.work(from, ethernet.send).await;
         if on_the_wire {
-            let frames = bytes.div_ceil(ethernet.frame_bytes).max(1);
-            let all = bytes + frames * ethernet.frame_extra_bytes;
-            self.0.ethernet[from].serve(ethernet.rate.time(all)).await;
+            self.0.ethernet[from].serve(ethernet.on_the_wire(bytes)).await;
         }
         self.work(1 - from, ethernet.receive).await;
     }

@@ -1,4 +1,5 @@
-//! One message between ranks that have nothing else to do: what it takes, in virtual time.
+//! One message or broadcast among ranks that have nothing else to do: what it takes, in virtual
+//! time.
 
 use std::time::Duration;
 
@@ -16,6 +17,24 @@ pub(crate) fn run(world: &World, length: usize) -> Result<(), Error> {
     }
     data.fill(0);
     world.recv(&mut data, 0, 0)?;
+    println!("had {}", world.now().picoseconds());
+    check(1, &data);
+    Ok(())
+}
+
+/// A broadcast of `length` bytes by rank 0 to all others, which wait for it; rank 0 says when it
+/// began, the others when they had it.
+pub(crate) fn broadcast(world: &World, length: usize) -> Result<(), Error> {
+    let mut data = message(1, length);
+    // The first call agrees on how the others are done.
+    world.broadcast(&mut data, 0)?;
+    world.compute(Duration::from_millis(1));
+    if world.rank() == 0 {
+        println!("sent {}", world.now().picoseconds());
+    } else {
+        data.fill(0);
+    }
+    world.broadcast(&mut data, 0)?;
     println!("had {}", world.now().picoseconds());
     check(1, &data);
     Ok(())

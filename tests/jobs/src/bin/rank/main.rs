@@ -71,6 +71,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "copies" => large::copies(world)?,
         "to-one" => large::to_one(world)?,
         "lone" => lone::run(world, number(word(1)) as usize)?,
+        "lone-broadcast" => lone::broadcast(world, number(word(1)) as usize)?,
         "offloaded" => offloaded::run(world)?,
         "mixed" => {
             mixed::run(world, number(word(1)), number(word(2)), number(word(3)) as usize)?;
