@@ -11,7 +11,7 @@ use hikyaku_nic::fabric::GroupPort;
 use hikyaku_nic::layer::{FaultInjector, Faults};
 use proptest::prelude::*;
 
-use crate::case::{Case, What, add, everything};
+use crate::case::{Case, What, add, cases, everything};
 use crate::engines::{kill, run, run_counting, tight_ports};
 
 /// Runs a case and compares with the oracle.
@@ -51,33 +51,19 @@ proptest! {
 
     #[test]
     fn every_algorithm_works_over_messages(
-        what in 0..with_messages().len(),
-        size in 1u32..=17,
-        root in 0u32..17,
-        elements in prop_oneof![0usize..6, 30usize..200],
-        commutative: bool,
+        case in cases(with_messages(), 1..=17, 30..200),
         ranks_per_node in 1u32..=17,
-        seed: u64,
     ) {
-        let what = with_messages()[what];
-        let case = Case { what, size, root: root % size, elements, commutative, seed };
-        check(&case, tight_ports(size, ranks_per_node));
+        check(&case, tight_ports(case.size, ranks_per_node));
     }
 
     #[test]
     fn every_algorithm_works_on_unreliable_links(
-        what in 0..with_messages().len(),
-        size in 2u32..=9,
-        root in 0u32..9,
-        elements in prop_oneof![0usize..6, 30usize..200],
-        commutative: bool,
-        seed: u64,
+        case in cases(with_messages(), 2..=9, 30..200),
     ) {
-        let what = with_messages()[what];
-        let case = Case { what, size, root: root % size, elements, commutative, seed };
-        let ports = (0..).zip(tight_ports(size, 3));
+        let ports = (0..).zip(tight_ports(case.size, 3));
         let unreliable =
-            |(rank, port)| FaultInjector::new(port, Faults::all(seed.wrapping_add(rank)));
+            |(rank, port)| FaultInjector::new(port, Faults::all(case.seed.wrapping_add(rank)));
         check(&case, ports.map(unreliable).collect());
     }
 }

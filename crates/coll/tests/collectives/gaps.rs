@@ -13,7 +13,7 @@ use hikyaku_msg::{Pieces, Scattered};
 use hikyaku_nic::loopback::LoopbackPort;
 use proptest::prelude::*;
 
-use crate::case::{Case, WIDTH, What};
+use crate::case::{Case, WIDTH, What, cases};
 use crate::endpoints::with_messages;
 use crate::engines::{run, tight_ports};
 
@@ -235,16 +235,9 @@ proptest! {
 
     #[test]
     fn every_algorithm_takes_data_with_gaps(
-        what in 0..with_gaps().len(),
-        size in 1u32..=17,
-        root in 0u32..17,
-        elements in prop_oneof![0usize..6, 30usize..200],
-        commutative: bool,
+        case in cases(with_gaps(), 1..=17, 30..200),
         ranks_per_node in 1u32..=17,
-        seed: u64,
     ) {
-        let what = with_gaps()[what];
-        let case = Case { what, size, root: root % size, elements, commutative, seed };
         check(&case, ranks_per_node);
     }
 }
