@@ -10,12 +10,11 @@ use hikyaku_coll::{
     scatter_scattered,
 };
 use hikyaku_msg::{Pieces, Scattered};
-use hikyaku_nic::loopback::LoopbackPort;
 use proptest::prelude::*;
 
 use crate::case::{Case, WIDTH, What, cases};
 use crate::endpoints::with_messages;
-use crate::engines::{run, tight_ports};
+use crate::engines::{TestPort, run, tight_ports};
 
 /// Most bytes that are beside the memory at a time: what ranks say on lines at once.
 const MOST: usize = 64 << 10;
@@ -23,7 +22,7 @@ const MOST: usize = 64 << 10;
 /// What is between the bytes.
 const GAP: u8 = 0xEE;
 
-type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 
 /// Bytes with a gap after each, or none.
 #[derive(Clone)]
