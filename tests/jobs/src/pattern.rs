@@ -33,13 +33,15 @@ pub fn message(key: u64, length: usize) -> Vec<u8> {
 /// Where `bytes` first differs from the message of this key; `None`: nowhere.
 pub fn first_difference(key: u64, bytes: &[u8]) -> Option<usize> {
     let mut word = Random::new(key).draw();
-    for (at, chunk) in bytes.chunks(8).enumerate() {
-        if chunk != &word.to_le_bytes()[..chunk.len()] {
-            return Some(at * 8);
-        }
+    let (words, rest) = bytes.as_chunks::<8>();
+    let differs = |found: &[u8; 8]| {
+        let expected = word.to_le_bytes();
         word = following(word);
-    }
-    None
+        *found != expected
+    };
+    let place = words.iter().position(differs);
+    let has_other_rest = rest != &word.to_le_bytes()[..rest.len()];
+    place.or(has_other_rest.then_some(words.len())).map(|at| at * 8)
 }
 
 /// Asserts that `bytes` is the message of this key.
