@@ -13,13 +13,12 @@ pub fn key(seed: u64, names: &[u64]) -> u64 {
 
 /// Fills `into` with the message of this key.
 pub fn fill(key: u64, into: &mut [u8]) {
-    let mut chunks = into.chunks_exact_mut(8);
     let mut word = Random::new(key).draw();
-    for chunk in &mut chunks {
-        chunk.copy_from_slice(&word.to_le_bytes());
+    let (words, rest) = into.as_chunks_mut::<8>();
+    for place in words {
+        *place = word.to_le_bytes();
         word = following(word);
     }
-    let rest = chunks.into_remainder();
     rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
 }
 
