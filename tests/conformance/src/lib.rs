@@ -278,8 +278,9 @@ macro_rules! conformance {
     };
 }
 
-/// Instantiates the bodies for the fabric of the harness expression behind the layers of `nic`: with
-/// an idle fault injector, with each kind of fault alone, and with all of them. One module each.
+/// Instantiates the bodies for the fabric of the harness expression behind the layers of `nic`:
+/// with an idle fault injector, with each kind of fault alone, and with all of them. One module
+/// each.
 #[macro_export]
 macro_rules! conformance_layered {
     ($harness:expr) => {

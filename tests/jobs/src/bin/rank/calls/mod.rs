@@ -159,8 +159,8 @@ const NOT_VIRTUAL: &[&str] = &[
     "shared: a stopped owner",
 ];
 
-/// The case of a thousand rounds is a long one in virtual time: each wait is a turn of a process, and
-/// every round is as the one before, since what ranks compute between them takes no time there.
+/// The case of a thousand rounds is a long one in virtual time: each wait is a turn of a process,
+/// and every round is as the one before, since what ranks compute between them takes no time there.
 const LONG_IF_VIRTUAL: &str = "persistent: many rounds";
 
 /// What is of whole jobs: variables, who has joined, and the words of rounds of a node.
