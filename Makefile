@@ -25,7 +25,7 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit built longest first second documented loom python pytest programs \
+.PHONY: help demo test test-all unit built longest first second documented loom python programs \
 	mpich-suite soak mutants bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
@@ -55,8 +55,7 @@ BESIDE = export SHARED_TESTS=$$(mktemp -d); \
 	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(1); \
 	code=$$?; rm -r "$$SHARED_TESTS"; exit $$code
 test: built ## run every test in short: unit, conformance, kill, soak, tidy, Python (13 minutes)
-	scripts/python.sh $(TARGET)/python
-	+@$(call BESIDE,longest pytest first second documented)
+	+@$(call BESIDE,longest python first second documented)
 
 # Random programs of the long test: half for real, half in virtual time on every machine.
 PROGRAMS := 2000
@@ -112,10 +111,7 @@ loom: ## check the loom models of the rings and queues
 # The package is installed into an environment of its own, from PyPI but for what is built here.
 python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
-	scripts/python.sh $(TARGET)/python
-	@$(MAKE) --no-print-directory pytest
-
-pytest:
+	$(ALONE) scripts/python.sh $(TARGET)/python
 	$(ALONE) timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
 
 # Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, half an

@@ -362,10 +362,10 @@ fn a_report_that_cannot_be_written_says_so() {
     assert!(text(&output.stderr).contains("cannot write /nonexistent/bench.html"));
 }
 
-/// A new directory of this test's own.
+/// A new directory of this test's own, in the place that Cargo gives tests.
 fn directory(name: &str) -> PathBuf {
-    let name = format!("hikyaku-test-bench-{name}-{}", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    let name = format!("bench-{name}-{}", std::process::id());
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&path).expect("the directory of temporary files can be written");
     path
 }

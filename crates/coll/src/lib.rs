@@ -92,7 +92,7 @@ pub use group::{
 };
 pub use mates::Mates;
 pub use names::{Operation, is_of_call};
-pub use part::{Part, Place};
+pub use part::{Part, Place, Span};
 pub use questions::{Asked, Made};
 pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};

@@ -5,35 +5,33 @@
 //! algorithm that sends on what it receives, or cuts it, goes through them by [`Data`].
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use hikyaku_msg::{PACKET, Scattered};
 
 use crate::blocks::{disjoint, split_mut};
 use crate::rounds::starts;
 
-/// What goes to a rank.
-pub enum Part<'a, B> {
+/// Bytes of a rank: in one piece, which `W` lends, or with gaps.
+pub enum Span<W> {
     /// In one piece.
-    Whole(&'a [B]),
+    Whole(W),
     /// With gaps.
     Scattered(Scattered),
 }
+
+/// What goes to a rank.
+pub type Part<'a, B> = Span<&'a [B]>;
 
 /// Where what comes from a rank goes.
-pub enum Place<'a, B> {
-    /// In one piece.
-    Whole(&'a mut [B]),
-    /// With gaps.
-    Scattered(Scattered),
-}
+pub type Place<'a, B> = Span<&'a mut [B]>;
 
-impl<B> Part<'_, B> {
+impl<B, W: Deref<Target = [B]>> Span<W> {
     /// How many bytes.
     pub fn len(&self) -> usize {
         match self {
-            Part::Whole(bytes) => bytes.len(),
-            Part::Scattered(data) => data.len(),
+            Span::Whole(bytes) => bytes.len(),
+            Span::Scattered(data) => data.len(),
         }
     }
 
@@ -43,30 +41,9 @@ impl<B> Part<'_, B> {
     }
 }
 
-impl<B> Place<'_, B> {
-    /// How many bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            Place::Whole(bytes) => bytes.len(),
-            Place::Scattered(data) => data.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl<B> fmt::Debug for Part<'_, B> {
+impl<B, W: Deref<Target = [B]>> fmt::Debug for Span<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl<B> fmt::Debug for Place<'_, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Span").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -220,15 +197,15 @@ impl<B: Copy> Data<B> for [B] {
     }
 }
 
-impl Source<u8> for Part<'_, u8> {
+impl<W: Deref<Target = [u8]>> Source<u8> for Span<W> {
     fn length(&self) -> usize {
         self.len()
     }
 
     fn whole(&self) -> Option<&[u8]> {
         match self {
-            Part::Whole(bytes) => Some(bytes),
-            Part::Scattered(_) => None,
+            Span::Whole(bytes) => Some(bytes),
+            Span::Scattered(_) => None,
         }
     }
 
@@ -238,46 +215,15 @@ impl Source<u8> for Part<'_, u8> {
 
     fn load<'s>(&'s self, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s [u8] {
         match self {
-            Part::Whole(bytes) => &bytes[range],
-            Part::Scattered(data) => packed(data, range, packet),
+            Span::Whole(bytes) => &bytes[range],
+            Span::Scattered(data) => packed(data, range, packet),
         }
     }
 
     fn part(&self, range: Range<usize>) -> Part<'_, u8> {
         match self {
-            Part::Whole(bytes) => Part::Whole(&bytes[range]),
-            Part::Scattered(data) => Part::Scattered(data.part(range)),
-        }
-    }
-}
-
-impl Source<u8> for Place<'_, u8> {
-    fn length(&self) -> usize {
-        self.len()
-    }
-
-    fn whole(&self) -> Option<&[u8]> {
-        match self {
-            Place::Whole(bytes) => Some(bytes),
-            Place::Scattered(_) => None,
-        }
-    }
-
-    fn at_a_time(&self) -> usize {
-        PACKET
-    }
-
-    fn load<'s>(&'s self, range: Range<usize>, packet: &'s mut Vec<u8>) -> &'s [u8] {
-        match self {
-            Place::Whole(bytes) => &bytes[range],
-            Place::Scattered(data) => packed(data, range, packet),
-        }
-    }
-
-    fn part(&self, range: Range<usize>) -> Part<'_, u8> {
-        match self {
-            Place::Whole(bytes) => Part::Whole(&bytes[range]),
-            Place::Scattered(data) => Part::Scattered(data.part(range)),
+            Span::Whole(bytes) => Part::Whole(&bytes[range]),
+            Span::Scattered(data) => Part::Scattered(data.part(range)),
         }
     }
 }

@@ -42,5 +42,7 @@ impl Harness for Virtual {
     }
 }
 
+// Each kind of fault alone is injected over the same ports in real time: tests/conformance.rs of
+// hikyaku-shm.
 hikyaku_conformance::conformance!(Virtual);
-hikyaku_conformance::conformance_layered!(Virtual);
+hikyaku_conformance::conformance_all_faults!(Virtual);

@@ -28,9 +28,15 @@ const PREEMPTIONS: usize = 3;
 /// Payload bytes of a message: the first byte of a granule is enough.
 const LENGTH: u32 = 1;
 
-fn model(body: impl Fn() + Send + Sync + 'static) {
+/// Checks a model in every execution of at most [`PREEMPTIONS`] preemptive switches.
+pub(crate) fn model(body: impl Fn() + Send + Sync + 'static) {
+    bounded_model(PREEMPTIONS, body);
+}
+
+/// The same with a limit of the model's own; loom's variable for it overrules both.
+pub(crate) fn bounded_model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(body);
 }
 

@@ -12,14 +12,7 @@ use hikyaku_nic::sync::{AtomicU64, Ordering, fence};
 use loom::thread;
 use std::sync::Arc;
 
-/// Limit of preemptive thread switches in one execution.
-const PREEMPTIONS: usize = 3;
-
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
-    builder.check(body);
-}
+use crate::loom::model;
 
 /// A rank's doorbell, the words it may wait for, and the kernel.
 struct ModelRank {

@@ -11,20 +11,13 @@ use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Limit of preemptive thread switches in one execution.
-const PREEMPTIONS: usize = 3;
+use crate::loom::model;
 
 /// Three parts: 32 KiB at least.
 const PAGES: usize = 17;
 const LENGTH: u64 = PAGES as u64 * 4096;
 
 const NUMBER: u32 = 3;
-
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
-    builder.check(body);
-}
 
 struct Message {
     word: AtomicU64,

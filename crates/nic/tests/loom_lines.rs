@@ -11,14 +11,7 @@ use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Limit of preemptive thread switches in one execution.
-const PREEMPTIONS: usize = 3;
-
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
-    builder.check(body);
-}
+use crate::loom::model;
 
 /// The control lines and multicast areas of two members; each area has a place for each parity.
 struct Pair {

@@ -13,21 +13,10 @@ use hikyaku_nic::sync::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-/// Limit of preemptive thread switches in one execution.
-const PREEMPTIONS: usize = 3;
+use crate::loom::{bounded_model, model};
 
 /// The limit with three threads: one more would take minutes.
 const THREE_THREADS: usize = 2;
-
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    bounded_model(PREEMPTIONS, body);
-}
-
-fn bounded_model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.check(body);
-}
 
 /// A command queue that all threads reach. Each command appends its number to a log, without any
 /// atomic of its own.

@@ -14,18 +14,11 @@ use hikyaku_nic::sync::{AtomicU64, Ordering, UnsafeCell, fence};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Limit of preemptive thread switches in one execution.
-const PREEMPTIONS: usize = 3;
+use crate::loom::model;
 
 /// The ring that goes from source 0 to source 1, and another.
 const GIVEN: u64 = 0;
 const OTHER: u64 = 1;
-
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
-    builder.check(body);
-}
 
 /// One rank's private landing ring, and for two sources their entries in its table and their
 /// epochs.

@@ -15,14 +15,7 @@ use hikyaku_nic::table::{
 use loom::sync::Arc;
 use loom::thread;
 
-/// Limit of preemptive thread switches in one execution.
-const PREEMPTIONS: usize = 3;
-
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
-    builder.check(body);
-}
+use crate::loom::model;
 
 /// One rank's tables and one byte of its memory.
 struct SharedTables {

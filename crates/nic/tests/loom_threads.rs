@@ -16,13 +16,13 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
+use crate::loom::bounded_model;
+
 /// Limit of preemptive thread switches in one execution.
 const PREEMPTIONS: usize = 2;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
-    builder.check(body);
+    bounded_model(PREEMPTIONS, body);
 }
 
 /// The kernel's sleeps on words: a lock, under which words are compared.

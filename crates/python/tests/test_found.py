@@ -65,12 +65,11 @@ def test_who_has_shared_a_variable_and_leaves_is_missed(job):
     assert any("rank 0 has left the job" in line for line in lines)
 
 
-@pytest.mark.parametrize("way", ["write", "read"])
 @pytest.mark.usefixtures("protocol")
-def test_a_wait_for_a_variable_names_it_and_who_has_it(job, way):
+def test_a_wait_for_a_variable_names_it_and_who_has_it(job):
     ended = job(
-        2,
-        f"""
+        3,
+        """
         import hikyaku, signal
         world = hikyaku.world()
         variable = world.shared("field", (4,), "f8")
@@ -79,14 +78,15 @@ def test_a_wait_for_a_variable_names_it_and_who_has_it(job, way):
                 world.barrier()
                 signal.pause()
         world.barrier()
-        variable.{way}().__enter__()
+        [variable.write, variable.read][world.rank - 1]().__enter__()
         """,
         "--timeout",
         "4",
     )
     assert ended.returncode == 124
-    told = rf"rank 1 \(pid \d+\) waits in acquisition of shared variable 'field' to {way}, "
-    assert re.search(told + r"held by rank 0, for [0-4]\.\d s", ended.stderr), ended.stderr
+    for rank, way in [(1, "write"), (2, "read")]:
+        told = rf"rank {rank} \(pid \d+\) waits in acquisition of shared variable 'field' to {way}, "
+        assert re.search(told + r"held by rank 0, for [0-4]\.\d s", ended.stderr), ended.stderr
 
 
 UNMATCHED = """

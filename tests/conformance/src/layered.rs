@@ -22,68 +22,40 @@ pub const ALL: Faults = Faults::all(4);
 /// Entries that a traced port keeps.
 const ENTRIES: usize = 100;
 
-/// The fabric of `base` with a tracer on each port.
-pub fn traced<H: Harness>(base: H) -> Traced<H> {
-    Traced(base)
+/// The fabric of `base` with unreliable links at each port, and a tracer over them. One type for
+/// all layers: every body is compiled once more for each type of a port.
+pub fn layered<H: Harness>(base: H, faults: Faults) -> Layered<H> {
+    Layered { base, faults }
 }
 
-/// The fabric of `base` with unreliable links at each port.
-pub fn faulty<H: Harness>(base: H, faults: Faults) -> Faulty<H> {
-    Faulty { base, faults }
-}
-
-/// See [`traced`].
+/// See [`layered`].
 #[derive(Debug)]
-pub struct Traced<H>(H);
-
-impl<H: Harness> Harness for Traced<H> {
-    type P = Tracer<H::P, Recording>;
-
-    fn open(&self, setup: &Setup) -> Vec<Self::P> {
-        let ports = self.0.open(setup).into_iter();
-        ports.map(|port| Tracer::new(port, Recording::new(ENTRIES))).collect()
-    }
-
-    fn kill(&self, port: &mut Self::P) {
-        self.0.kill(port.inner_mut());
-    }
-
-    fn settle(&self, port: &mut Self::P) {
-        self.0.settle(port.inner_mut());
-    }
-
-    fn doorbells(&self, port: &mut Self::P) -> Option<u64> {
-        self.0.doorbells(port.inner_mut())
-    }
-}
-
-/// See [`faulty`].
-#[derive(Debug)]
-pub struct Faulty<H> {
+pub struct Layered<H> {
     base: H,
     faults: Faults,
 }
 
-impl<H: Harness> Harness for Faulty<H> {
-    type P = FaultInjector<H::P>;
+impl<H: Harness> Harness for Layered<H> {
+    type P = Tracer<FaultInjector<H::P>, Recording>;
 
     fn open(&self, setup: &Setup) -> Vec<Self::P> {
-        let ports = self.base.open(setup).into_iter();
-        ports.map(|port| FaultInjector::new(port, self.faults)).collect()
+        let unreliable = |port| FaultInjector::new(port, self.faults);
+        let traced = |port| Tracer::new(unreliable(port), Recording::new(ENTRIES));
+        self.base.open(setup).into_iter().map(traced).collect()
     }
 
     fn kill(&self, port: &mut Self::P) {
-        port.discard();
-        self.base.kill(port.inner_mut());
+        port.inner_mut().discard();
+        self.base.kill(port.inner_mut().inner_mut());
     }
 
     fn settle(&self, port: &mut Self::P) {
-        port.flush();
-        self.base.settle(port.inner_mut());
+        port.inner_mut().flush();
+        self.base.settle(port.inner_mut().inner_mut());
     }
 
     fn doorbells(&self, port: &mut Self::P) -> Option<u64> {
         // A chain through links that may fail becomes single posts.
-        if self.faults == OFF { self.base.doorbells(port.inner_mut()) } else { None }
+        (self.faults == OFF).then(|| self.base.doorbells(port.inner_mut().inner_mut()))?
     }
 }

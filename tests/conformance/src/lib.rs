@@ -11,7 +11,8 @@
 //! hikyaku_conformance::conformance_layered!(Loopback);
 //! ```
 //!
-//! [`conformance_layered!`] does so once more for each layer of `nic` over the fabric.
+//! [`conformance_layered!`] does so once more for the layers of `nic` over the fabric, and for each
+//! kind of fault that they inject.
 //!
 //! The bodies hold for fabrics that answer at once and for those behind a layer that delays,
 //! refuses or loses: [`Job::offer`] takes "full" for an answer only when it persists, and
@@ -277,38 +278,39 @@ macro_rules! conformance {
     };
 }
 
-/// Instantiates the bodies for the fabric of the harness expression behind each layer of `nic`:
-/// traced, with an idle fault injector, with each kind of fault alone, and with all of them under
-/// a tracer. One module each.
+/// Instantiates the bodies for the fabric of the harness expression behind the layers of `nic`:
+/// with an idle fault injector, with each kind of fault alone, and with all of them. One module
+/// each.
 #[macro_export]
 macro_rules! conformance_layered {
     ($harness:expr) => {
-        mod traced {
-            use super::*;
-            $crate::conformance!($crate::layered::traced($harness));
-        }
         mod faults_off {
             use super::*;
-            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::OFF));
+            $crate::conformance!($crate::layered::layered($harness, $crate::layered::OFF));
         }
         mod delay {
             use super::*;
-            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::DELAY));
+            $crate::conformance!($crate::layered::layered($harness, $crate::layered::DELAY));
         }
         mod refuse {
             use super::*;
-            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::REFUSE));
+            $crate::conformance!($crate::layered::layered($harness, $crate::layered::REFUSE));
         }
         mod drop_and_duplicate {
             use super::*;
-            $crate::conformance!($crate::layered::faulty($harness, $crate::layered::LOSSY));
+            $crate::conformance!($crate::layered::layered($harness, $crate::layered::LOSSY));
         }
-        mod traced_over_all_faults {
+        $crate::conformance_all_faults!($harness);
+    };
+}
+
+/// The same with all kinds of faults only.
+#[macro_export]
+macro_rules! conformance_all_faults {
+    ($harness:expr) => {
+        mod all_faults {
             use super::*;
-            $crate::conformance!($crate::layered::traced($crate::layered::faulty(
-                $harness,
-                $crate::layered::ALL
-            )));
+            $crate::conformance!($crate::layered::layered($harness, $crate::layered::ALL));
         }
     };
 }

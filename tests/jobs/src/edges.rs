@@ -5,7 +5,7 @@ use std::hint::spin_loop;
 use hikyaku::persistent::{Exchange, Neighbour, Neighbours, Scheme, StagedExchange};
 use hikyaku::{Error, World};
 
-use crate::Random;
+use crate::{Random, at_length};
 
 /// Every scheme, with each kind of buffers: shared, or staged.
 pub const KINDS: [(Option<Scheme>, bool); 6] = [
@@ -158,9 +158,9 @@ fn element(edge: usize, round: u32, at: usize) -> u32 {
     (edge as u32).wrapping_mul(0x9e37_79b9) ^ round.wrapping_mul(0x85eb_ca6b) ^ at as u32
 }
 
-/// Computes for a while.
-fn jitter(random: &mut Random) {
-    for _ in 0..random.below(4) * random.below(2_000) {
+/// Computes for a while: up to three times `most` pauses.
+fn jitter(random: &mut Random, most: usize) {
+    for _ in 0..random.below(4) * random.below(most) {
         spin_loop();
     }
 }
@@ -180,15 +180,18 @@ pub fn rounds(
 ) -> Result<(), Error> {
     let (Neighbours { sources, destinations, .. }, (outs, ins)) =
         (&edges.neighbours, &edges.numbers);
+    // A pause is some 40 ns, and a message takes a microsecond: the first is several times as long
+    // at most. What was computed here was more than half of the processor's time of every call.
+    let most = if at_length() { 2_000 } else { 200 };
     for round in 0..rounds {
-        jitter(random);
+        jitter(random, most);
         let out = exchange.outgoing()?;
         for (edge, number) in destinations.iter().zip(outs) {
             let elements = out[edge.elements.clone()].iter_mut().enumerate();
             elements.for_each(|(at, place)| *place = element(*number, round, at));
         }
         exchange.start()?;
-        jitter(random);
+        jitter(random, most);
         let into = exchange.wait()?;
         for (edge, number) in sources.iter().zip(ins) {
             for (at, found) in into[edge.elements.clone()].iter().enumerate() {

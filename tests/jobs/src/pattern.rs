@@ -13,13 +13,12 @@ pub fn key(seed: u64, names: &[u64]) -> u64 {
 
 /// Fills `into` with the message of this key.
 pub fn fill(key: u64, into: &mut [u8]) {
-    let mut chunks = into.chunks_exact_mut(8);
     let mut word = Random::new(key).draw();
-    for chunk in &mut chunks {
-        chunk.copy_from_slice(&word.to_le_bytes());
+    let (words, rest) = into.as_chunks_mut::<8>();
+    for place in words {
+        *place = word.to_le_bytes();
         word = following(word);
     }
-    let rest = chunks.into_remainder();
     rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
 }
 
@@ -33,13 +32,15 @@ pub fn message(key: u64, length: usize) -> Vec<u8> {
 /// Where `bytes` first differs from the message of this key; `None`: nowhere.
 pub fn first_difference(key: u64, bytes: &[u8]) -> Option<usize> {
     let mut word = Random::new(key).draw();
-    for (at, chunk) in bytes.chunks(8).enumerate() {
-        if chunk != &word.to_le_bytes()[..chunk.len()] {
-            return Some(at * 8);
-        }
+    let (words, rest) = bytes.as_chunks::<8>();
+    let differs = |found: &[u8; 8]| {
+        let expected = word.to_le_bytes();
         word = following(word);
-    }
-    None
+        *found != expected
+    };
+    let place = words.iter().position(differs);
+    let has_other_rest = rest != &word.to_le_bytes()[..rest.len()];
+    place.or(has_other_rest.then_some(words.len())).map(|at| at * 8)
 }
 
 /// Asserts that `bytes` is the message of this key.

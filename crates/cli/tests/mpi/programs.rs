@@ -1,5 +1,5 @@
-//! The tests of MPI in C, a folder a chapter, on hikyaku and, the same binaries, on MPICH. The long
-//! form runs them by both binary interfaces, the standard's and MPICH's.
+//! The tests of MPI in C, a folder a chapter, on hikyaku. The long form runs the same binaries on
+//! MPICH too, and all by both binary interfaces, the standard's and MPICH's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,14 +57,14 @@ fn chapter(name: &str) {
     let folder = scratch(name);
     let programs: Vec<PathBuf> = sources(name).iter().map(|it| compile(it, &folder)).collect();
     pass(&programs);
-    if let Some(prefix) = mpich() {
+    if is_long()
+        && let Some(prefix) = mpich()
+    {
         pass_on_mpich(&programs, &prefix);
-        if is_long() {
-            let compiled = |it: &PathBuf| compile_for_mpich(it, &folder, &prefix);
-            let programs: Vec<PathBuf> = sources(name).iter().map(compiled).collect();
-            pass(&programs);
-            pass_on_mpich(&programs, &prefix);
-        }
+        let compiled = |it: &PathBuf| compile_for_mpich(it, &folder, &prefix);
+        let programs: Vec<PathBuf> = sources(name).iter().map(compiled).collect();
+        pass(&programs);
+        pass_on_mpich(&programs, &prefix);
     }
     fs::remove_dir_all(folder).unwrap();
 }
@@ -84,9 +84,8 @@ fn pass(programs: &[PathBuf]) {
 }
 
 fn pass_on_mpich(programs: &[PathBuf], prefix: &Path) {
-    let ranks: &[u32] = if is_long() { &[1, 2, 3, 4, 8] } else { &[3] };
     for program in programs {
-        ranks.iter().for_each(|ranks| passes_on_mpich(program, prefix, *ranks));
+        [1, 2, 3, 4, 8].iter().for_each(|ranks| passes_on_mpich(program, prefix, *ranks));
     }
 }
 

@@ -3,12 +3,16 @@
 //! The oracle computes results by the definitions of the standard, from all ranks' data at once.
 
 use std::cell::Cell;
+use std::ops::{Range, RangeInclusive};
 
 use hikyaku_coll::{
     Failure, Group, Reduction, allgather, allgatherv, allreduce, alltoall, alltoall_in_place,
     alltoallv, alltoallv_in_place, barrier, broadcast, exscan, gather, gatherv, reduce,
     reduce_scatter, reduce_scatter_block, scan, scatter, scatterv,
 };
+
+use proptest::prelude::*;
+use proptest::sample::select;
 
 use crate::random::Random;
 use crate::scattered;
@@ -82,6 +86,22 @@ fn combine(commutative: bool, left: &[u8], right: &mut [u8]) {
             place.copy_from_slice(&value.to_le_bytes());
         }
     }
+}
+
+/// Calls of `operations` by `sizes` ranks, of few elements each or of a `longer` number.
+pub(crate) fn cases(
+    operations: Vec<What>,
+    sizes: RangeInclusive<u32>,
+    longer: Range<usize>,
+) -> impl Strategy<Value = Case> {
+    let elements = prop_oneof![0usize..6, longer];
+    let root = any::<prop::sample::Index>();
+    (select(operations), sizes, root, elements, any::<bool>(), any::<u64>()).prop_map(
+        |(what, size, root, elements, commutative, seed)| {
+            let root = root.index(size as usize) as u32;
+            Case { what, size, root, elements, commutative, seed }
+        },
+    )
 }
 
 impl Case {

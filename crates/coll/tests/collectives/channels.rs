@@ -9,30 +9,25 @@ use hikyaku_coll::{
 };
 use hikyaku_msg::{ContextEndpoint, Engine, Members, join_all};
 use hikyaku_nic::fabric::Port;
-use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::loopback::LoopbackConfig;
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use proptest::prelude::*;
 
 use crate::case::add;
-use crate::engines::run_engines;
+use crate::engines::{TestPort, open, run_engines};
 
-type Rank = RefCell<Engine<LoopbackPort>>;
-type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
+type Rank = RefCell<Engine<TestPort>>;
+type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 
 /// Ports with so many channels.
-fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<LoopbackPort> {
+fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<TestPort> {
     ports_with_areas(ranks, per_node, GroupLayout { channels, area_bytes: 4096 })
 }
 
-fn ports_with_areas(ranks: u32, per_node: u32, groups: GroupLayout) -> Vec<LoopbackPort> {
+fn ports_with_areas(ranks: u32, per_node: u32, groups: GroupLayout) -> Vec<TestPort> {
     let layout = SegmentLayout::for_ranks(ranks);
     let layout = SegmentLayout { groups, ring_bytes: 4096, packet_bytes: 512, ..layout };
-    loopback::open(&loopback::LoopbackConfig {
-        layout,
-        ranks_per_node: per_node,
-        region_bytes: 1 << 16,
-    })
-    .unwrap()
+    open(&LoopbackConfig { layout, ranks_per_node: per_node, region_bytes: 1 << 16 })
 }
 
 /// One rank's part in a communicator.

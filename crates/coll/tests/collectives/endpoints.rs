@@ -7,17 +7,16 @@ use hikyaku_coll::{
     Cause, CollError, CommunicatorGroup, Group, allreduce, barrier, broadcast, gather,
 };
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::GroupPort;
-use hikyaku_nic::layer::{FaultInjector, Faults};
+use hikyaku_nic::layer::Faults;
 use proptest::prelude::*;
 
-use crate::case::{Case, What, add, everything};
-use crate::engines::{kill, run, run_counting, tight_ports};
+use crate::case::{Case, What, add, cases, everything};
+use crate::engines::{TestPort, kill, run, run_counting, tight_ports, tight_unreliable_ports};
 
 /// Runs a case and compares with the oracle.
-fn check<P: GroupPort>(case: &Case, ports: Vec<P>) {
+fn check(case: &Case, ports: Vec<TestPort>) {
     let entered = Cell::new(0);
-    let results = run(ports, case.seed, async |group: &CommunicatorGroup<'_, P>| {
+    let results = run(ports, case.seed, async |group: &CommunicatorGroup<'_, TestPort>| {
         case.perform(group, &entered, 1).await
     });
     let unsuitable = |result: &Result<Vec<u8>, CollError<MsgError>>| {
@@ -51,34 +50,18 @@ proptest! {
 
     #[test]
     fn every_algorithm_works_over_messages(
-        what in 0..with_messages().len(),
-        size in 1u32..=17,
-        root in 0u32..17,
-        elements in prop_oneof![0usize..6, 30usize..200],
-        commutative: bool,
+        case in cases(with_messages(), 1..=17, 30..200),
         ranks_per_node in 1u32..=17,
-        seed: u64,
     ) {
-        let what = with_messages()[what];
-        let case = Case { what, size, root: root % size, elements, commutative, seed };
-        check(&case, tight_ports(size, ranks_per_node));
+        check(&case, tight_ports(case.size, ranks_per_node));
     }
 
     #[test]
     fn every_algorithm_works_on_unreliable_links(
-        what in 0..with_messages().len(),
-        size in 2u32..=9,
-        root in 0u32..9,
-        elements in prop_oneof![0usize..6, 30usize..200],
-        commutative: bool,
-        seed: u64,
+        case in cases(with_messages(), 2..=9, 30..200),
     ) {
-        let what = with_messages()[what];
-        let case = Case { what, size, root: root % size, elements, commutative, seed };
-        let ports = (0..).zip(tight_ports(size, 3));
-        let unreliable =
-            |(rank, port)| FaultInjector::new(port, Faults::all(seed.wrapping_add(rank)));
-        check(&case, ports.map(unreliable).collect());
+        let faults = |rank| Faults::all(case.seed.wrapping_add(rank));
+        check(&case, tight_unreliable_ports(case.size, 3, faults));
     }
 }
 

@@ -6,8 +6,9 @@ use std::task::{Context, Poll, Waker};
 
 use hikyaku_coll::{CollectiveBook, CommunicatorGroup};
 use hikyaku_msg::{Blocked, ContextEndpoint, Engine, EngineConfig, LongMessages};
-use hikyaku_nic::fabric::{Activity, DeathCause, GroupPort, Wait};
-use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::fabric::{Activity, DeathCause, Wait};
+use hikyaku_nic::layer::{FaultInjector, Faults, Layer};
+use hikyaku_nic::loopback::{self, LoopbackConfig, LoopbackPort};
 use hikyaku_nic::segment::SegmentLayout;
 
 use crate::random::Random;
@@ -18,8 +19,21 @@ const MOST_ROUNDS: u32 = 1_000_000;
 /// Rounds after which ranks wait as blocked calls do, and ask each other.
 const LONG_ROUNDS: u32 = 2_000;
 
+/// The ports of all tests, most without faults. Every algorithm is compiled once more for each type
+/// of port: two types made this program a third slower to build.
+pub(crate) type TestPort = FaultInjector<LoopbackPort>;
+
 /// The ports of a job whose every size is small, so that everything is full soon.
-pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> {
+pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<TestPort> {
+    tight_unreliable_ports(ranks, ranks_per_node, |_| Faults::NONE)
+}
+
+/// The same with these faults at each rank.
+pub(crate) fn tight_unreliable_ports(
+    ranks: u32,
+    ranks_per_node: u32,
+    faults: impl Fn(u64) -> Faults,
+) -> Vec<TestPort> {
     let layout = SegmentLayout {
         status_slots: 64,
         rings: ranks.min(4),
@@ -29,8 +43,17 @@ pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<LoopbackPort> 
         credit: 4,
         ..SegmentLayout::for_ranks(ranks)
     };
-    let config = loopback::LoopbackConfig { layout, ranks_per_node, region_bytes: 1 << 16 };
-    loopback::open(&config).unwrap()
+    open_unreliable(&LoopbackConfig { layout, ranks_per_node, region_bytes: 1 << 16 }, faults)
+}
+
+/// The ports of a job, without faults.
+pub(crate) fn open(config: &LoopbackConfig) -> Vec<TestPort> {
+    open_unreliable(config, |_| Faults::NONE)
+}
+
+fn open_unreliable(config: &LoopbackConfig, faults: impl Fn(u64) -> Faults) -> Vec<TestPort> {
+    let ports = (0..).zip(loopback::open(config).unwrap());
+    ports.map(|(rank, port)| FaultInjector::new(port, faults(rank))).collect()
 }
 
 const TIGHT: EngineConfig = EngineConfig {
@@ -44,20 +67,20 @@ const TIGHT: EngineConfig = EngineConfig {
 
 /// Runs `body` on every rank, the order drawn from `seed`. The engine of a rank that is done goes
 /// on, as that of a program does that computes and calls now and then.
-pub(crate) fn run<P: GroupPort, R>(
-    ports: Vec<P>,
+pub(crate) fn run<R>(
+    ports: Vec<TestPort>,
     seed: u64,
-    body: impl AsyncFn(&CommunicatorGroup<'_, P>) -> R,
+    body: impl AsyncFn(&CommunicatorGroup<'_, TestPort>) -> R,
 ) -> Vec<R> {
     run_counting(ports, seed, body).0
 }
 
 /// The same, with the number of messages that nobody has received, and of ranks that have those or
 /// notes.
-pub(crate) fn run_counting<P: GroupPort, R>(
-    ports: Vec<P>,
+pub(crate) fn run_counting<R>(
+    ports: Vec<TestPort>,
     seed: u64,
-    body: impl AsyncFn(&CommunicatorGroup<'_, P>) -> R,
+    body: impl AsyncFn(&CommunicatorGroup<'_, TestPort>) -> R,
 ) -> (Vec<R>, u64) {
     run_engines(ports, seed, async |engine| {
         let endpoint = ContextEndpoint::new(engine, 9);
@@ -68,10 +91,10 @@ pub(crate) fn run_counting<P: GroupPort, R>(
 }
 
 /// The same for ranks that make their communicators themselves.
-pub(crate) fn run_engines<P: GroupPort, R>(
-    ports: Vec<P>,
+pub(crate) fn run_engines<R>(
+    ports: Vec<TestPort>,
     seed: u64,
-    body: impl AsyncFn(&RefCell<Engine<P>>) -> R,
+    body: impl AsyncFn(&RefCell<Engine<TestPort>>) -> R,
 ) -> (Vec<R>, u64) {
     let engines: Vec<_> =
         ports.into_iter().map(|port| RefCell::new(Engine::new(port, TIGHT))).collect();
@@ -99,7 +122,7 @@ pub(crate) fn run_engines<P: GroupPort, R>(
         rounds += 1;
         assert!(rounds < MOST_ROUNDS, "a standstill");
     }
-    let left = |engine: &RefCell<Engine<P>>| {
+    let left = |engine: &RefCell<Engine<TestPort>>| {
         let engine = engine.borrow();
         engine.statistics().unexpected_messages + u64::from(engine.has_left_overs())
     };
@@ -108,6 +131,6 @@ pub(crate) fn run_engines<P: GroupPort, R>(
 }
 
 /// Says that a rank has died.
-pub(crate) fn kill(port: &LoopbackPort, rank: u32) {
-    assert!(port.host().fail(rank, DeathCause::Unknown));
+pub(crate) fn kill(port: &TestPort, rank: u32) {
+    assert!(port.inner().host().fail(rank, DeathCause::Unknown));
 }

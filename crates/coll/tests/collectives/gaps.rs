@@ -10,12 +10,11 @@ use hikyaku_coll::{
     scatter_scattered,
 };
 use hikyaku_msg::{Pieces, Scattered};
-use hikyaku_nic::loopback::LoopbackPort;
 use proptest::prelude::*;
 
-use crate::case::{Case, WIDTH, What};
+use crate::case::{Case, WIDTH, What, cases};
 use crate::endpoints::with_messages;
-use crate::engines::{run, tight_ports};
+use crate::engines::{TestPort, run, tight_ports};
 
 /// Most bytes that are beside the memory at a time: what ranks say on lines at once.
 const MOST: usize = 64 << 10;
@@ -23,7 +22,7 @@ const MOST: usize = 64 << 10;
 /// What is between the bytes.
 const GAP: u8 = 0xEE;
 
-type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 
 /// Bytes with a gap after each, or none.
 #[derive(Clone)]
@@ -235,16 +234,9 @@ proptest! {
 
     #[test]
     fn every_algorithm_takes_data_with_gaps(
-        what in 0..with_gaps().len(),
-        size in 1u32..=17,
-        root in 0u32..17,
-        elements in prop_oneof![0usize..6, 30usize..200],
-        commutative: bool,
+        case in cases(with_gaps(), 1..=17, 30..200),
         ranks_per_node in 1u32..=17,
-        seed: u64,
     ) {
-        let what = with_gaps()[what];
-        let case = Case { what, size, root: root % size, elements, commutative, seed };
         check(&case, ranks_per_node);
     }
 }

@@ -10,21 +10,22 @@ use hikyaku_coll::{
 use hikyaku_coll::{barrier::Algorithm as By, broadcast::Algorithm as CastBy};
 use hikyaku_msg::{ContextEndpoint, Engine, Members, MsgError, join_all};
 use hikyaku_nic::fabric::Port;
-use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::layer::Layer;
+use hikyaku_nic::loopback::LoopbackConfig;
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 use proptest::prelude::*;
 
 use crate::case::add;
-use crate::engines::{kill, run_engines};
+use crate::engines::{TestPort, kill, open, run_engines};
 
-type Rank = RefCell<Engine<LoopbackPort>>;
-type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
+type Rank = RefCell<Engine<TestPort>>;
+type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 type Outcome = Result<(), CollError<MsgError>>;
 type Pending<'f> = Pin<Box<dyn Future<Output = Outcome> + 'f>>;
 
 const BARRIERS: [By; 3] = [By::Sync, By::AtomicAdd, By::MulticastAdd];
 
-fn ports(ranks: u32, per_node: u32) -> Vec<LoopbackPort> {
+fn ports(ranks: u32, per_node: u32) -> Vec<TestPort> {
     let groups = GroupLayout { channels: 3, area_bytes: 4096 };
     let layout = SegmentLayout {
         groups,
@@ -32,9 +33,8 @@ fn ports(ranks: u32, per_node: u32) -> Vec<LoopbackPort> {
         packet_bytes: 512,
         ..SegmentLayout::for_ranks(ranks)
     };
-    let config =
-        loopback::LoopbackConfig { layout, ranks_per_node: per_node, region_bytes: 1 << 16 };
-    loopback::open(&config).unwrap()
+    let config = LoopbackConfig { layout, ranks_per_node: per_node, region_bytes: 1 << 16 };
+    open(&config)
 }
 
 /// Runs `body` with a communicator of all ranks.
@@ -59,7 +59,7 @@ fn sent(engine: &Rank) -> u64 {
 }
 
 fn commands(engine: &Rank) -> u64 {
-    engine.borrow().port().doorbells()
+    engine.borrow().port().inner().doorbells()
 }
 
 proptest! {

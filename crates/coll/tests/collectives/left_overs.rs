@@ -11,11 +11,10 @@ use hikyaku_coll::{
     OperationEnding, Signature,
 };
 use hikyaku_msg::{ContextEndpoint, Engine, EngineConfig};
-use hikyaku_nic::loopback::LoopbackPort;
 
-use crate::engines::{kill, tight_ports};
+use crate::engines::{TestPort, kill, tight_ports};
 
-type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 
 fn barrier() -> Made {
     Made { call: Signature::new(Operation::Barrier), algorithm: Some(0) }
@@ -31,7 +30,7 @@ fn by_lines() -> Made {
 
 /// Two ranks of one node or of two.
 struct Pair<'e> {
-    engines: &'e [RefCell<Engine<LoopbackPort>>],
+    engines: &'e [RefCell<Engine<TestPort>>],
     ranks: [Ranks<'e>; 2],
 }
 

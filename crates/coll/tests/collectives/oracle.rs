@@ -5,7 +5,7 @@ use std::cell::Cell;
 use hikyaku_coll::{CollError, Facilities};
 use proptest::prelude::*;
 
-use crate::case::{Case, What, everything};
+use crate::case::{Case, What, cases, everything};
 use crate::network::{Node, Setup, run};
 use crate::random::Random;
 
@@ -77,19 +77,11 @@ proptest! {
 
     #[test]
     fn every_algorithm_gives_what_the_definitions_say(
-        what in 0..everything().len(),
-        size in 1u32..=17,
-        root in 0u32..17,
-        elements in prop_oneof![0usize..6, 0usize..70],
-        commutative: bool,
+        case in cases(everything(), 1..=17, 0..70),
         layout in 0u32..4,
-        seed: u64,
     ) {
-        let case = Case {
-            what: everything()[what], size, root: root % size, elements, commutative, seed,
-        };
-        let setup =
-            Setup { seed, nodes: nodes(size, layout, seed), facilities: ALL, death: None };
+        let (seed, nodes) = (case.seed, nodes(case.size, layout, case.seed));
+        let setup = Setup { seed, nodes, facilities: ALL, death: None };
         check(&case, &setup);
     }
 

@@ -12,12 +12,12 @@ use hikyaku_coll::{
 };
 use hikyaku_msg::ContextEndpoint;
 use hikyaku_nic::fabric::MemoryPort;
-use hikyaku_nic::loopback::{self, LoopbackPort};
+use hikyaku_nic::loopback::LoopbackConfig;
 use hikyaku_nic::segment::SegmentLayout;
 use proptest::prelude::*;
 
 use crate::case::{Case, What};
-use crate::engines::run_engines;
+use crate::engines::{TestPort, open, run_engines};
 use crate::network::{Counts, Node, Reading, Setup, run};
 use crate::oracle::ALL;
 
@@ -159,16 +159,16 @@ proptest! {
     }
 }
 
-type Engine = hikyaku_msg::Engine<LoopbackPort>;
+type Engine = hikyaku_msg::Engine<TestPort>;
 
-fn ports(ranks: u32) -> Vec<LoopbackPort> {
+fn ports(ranks: u32) -> Vec<TestPort> {
     let layout = SegmentLayout { ring_bytes: 1 << 16, ..SegmentLayout::for_ranks(ranks) };
-    let config = loopback::LoopbackConfig { layout, ranks_per_node: ranks, region_bytes: 2 << 20 };
-    loopback::open(&config).unwrap()
+    let config = LoopbackConfig { layout, ranks_per_node: ranks, region_bytes: 2 << 20 };
+    open(&config)
 }
 
 /// Each rank gives each its part, and then has what rank 2 had, a part of each.
-async fn exchange(group: &CommunicatorGroup<'_, LoopbackPort>, out: &mut [u8], into: &mut [u8]) {
+async fn exchange(group: &CommunicatorGroup<'_, TestPort>, out: &mut [u8], into: &mut [u8]) {
     let part = out.len() / group.size() as usize;
     out.fill(group.rank() as u8);
     let (read, read_too) = (alltoall::Algorithm::Read, broadcast::Algorithm::Read);

@@ -11,13 +11,12 @@ use hikyaku_coll::{
     broadcast, gather, open_barrier, reduce, scan,
 };
 use hikyaku_msg::MsgError;
-use hikyaku_nic::loopback::LoopbackPort;
 use proptest::prelude::*;
 
 use crate::case::add;
-use crate::engines::{kill, run, tight_ports};
+use crate::engines::{TestPort, kill, run, tight_ports};
 
-type Ranks<'e> = CommunicatorGroup<'e, LoopbackPort>;
+type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 type Outcome = Result<(), CollError<MsgError>>;
 type Pending<'f> = Pin<Box<dyn Future<Output = Outcome> + 'f>>;
 
