@@ -14,7 +14,7 @@ use hikyaku_nic::fabric::{
     Activity, Atomic, Command, Completed, Event, FullCause, Get, MemoryPort, Name, Notification,
     Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space, Wait, Wake,
 };
-use hikyaku_nic::hosted::HostedPort;
+use hikyaku_nic::hosted::{HostedPort, Rest};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::{ShmHost, ShmPort};
@@ -112,15 +112,19 @@ impl FarWait {
         FarWait::new(Wait::new(Activity::Window).named(Name::new(name)), since)
     }
 
-    /// Rests a little, for `peer`.
-    pub(super) fn rest(&mut self, near: &mut ShmPort, peer: Rank) -> Wake {
+    /// Rests a little, for `peer`, after a look at the network: [`Far::begin_rest`].
+    pub(super) fn rest(&mut self, near: &mut ShmPort, peer: Rank) {
         let now = near.now();
         if !self.announced && now > self.since + ANNOUNCE {
             self.announced = true;
             let wait = self.wait.with(Some(peer), None);
             near.announce_wait(Some(Wait { since: self.since, ..wait }));
         }
-        near.park(Some(now + NAP))
+        let rest = match near.begin_rest(Some(now + NAP), std::iter::empty()) {
+            Rest::Over(Wake::Look) => Rest::Yield,
+            rest => rest,
+        };
+        super::rest(near, rest);
     }
 
     pub(super) fn end(&self, near: &ShmPort) {

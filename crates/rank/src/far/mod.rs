@@ -36,13 +36,14 @@ use std::net::IpAddr;
 
 use hikyaku_nic::fabric::{
     Command, DeathCause, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure, PeerState, Port,
-    PostError, Rank,
+    PostError, Rank, Wake,
 };
+use hikyaku_nic::hosted::{AwaitedStep, Rest};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{LinkLayout, Links};
 use hikyaku_ofi::{Alarm, Error, PostResult, ProviderRequest, Survey, VARIABLE, choose};
-use hikyaku_shm::ShmPort;
+use hikyaku_shm::{Nap, ShmPort};
 use landing::LandingState;
 use memory::Calls;
 use parting::UseBits;
@@ -78,7 +79,7 @@ const BUSY_NAP: Time = Time::from_nanoseconds(20_000);
 const AWAKE: Time = Time::from_nanoseconds(400_000);
 
 /// Calls without an arrival after which the channel is polled only in every eighth.
-const QUIET: u32 = 4096;
+pub(crate) const QUIET: u32 = 4096;
 
 /// The far side of a port.
 pub(crate) struct Far {
@@ -94,6 +95,8 @@ pub(crate) struct Far {
     quiet: u32,
     /// Whether the next call polls in any case: the last one may have slept.
     slept: bool,
+    /// Whether the network was looked at since the last rest.
+    looked: bool,
     /// Since when this rank has napped without an arrival.
     idle_since: Option<Time>,
     alarm: SleepBy,
@@ -122,6 +125,21 @@ enum SleepBy {
 /// A rank that is gone for an unknown reason.
 fn lost(near: &ShmPort, rank: Rank) -> PeerFailure {
     PeerFailure { rank, pid: 0, host: near.host_name(rank), cause: DeathCause::Unknown }
+}
+
+/// Rests in the thread that calls, as [`Far::begin_rest`] has answered.
+pub(crate) fn rest(near: &mut ShmPort, rest: Rest<Nap>) -> Wake {
+    match rest {
+        Rest::Over(wake) => wake,
+        Rest::Yield => {
+            std::thread::yield_now();
+            Wake::Look
+        }
+        Rest::Sleep(mut nap) => {
+            nap.sleep();
+            near.end_rest(nap)
+        }
+    }
 }
 
 impl Far {
@@ -156,6 +174,7 @@ impl Far {
             out: VecDeque::new(),
             quiet: 0,
             slept: true,
+            looked: false,
             idle_since: None,
             alarm: SleepBy::Unknown,
             ends: near.departures(),
@@ -178,6 +197,7 @@ impl Far {
 
     /// Takes in what has come and sends what waited for room. Returns whether anything came.
     pub(crate) fn progress(&mut self, near: &mut ShmPort) -> bool {
+        self.looked = true;
         let now = near.now();
         let hosted = near.inner_mut();
         let (links, state, calls) = (&mut self.links, &mut self.state, &mut self.calls);
@@ -258,9 +278,35 @@ impl Far {
         Some(event)
     }
 
+    /// Rests where the near side would, after a look at the network if one is due.
+    ///
+    /// A look is a call of the kernel, so that a spin of the near side's count takes long. Others
+    /// may need the processor meanwhile, ranks of other hosts too where these share a machine: so
+    /// who has looked gives way in place of spinning.
+    pub(crate) fn begin_rest(
+        &mut self,
+        near: &mut ShmPort,
+        deadline: Option<Time>,
+        steps: impl Iterator<Item = AwaitedStep>,
+    ) -> Rest<Nap> {
+        if self.progress_if_due(near) {
+            return Rest::Over(Wake::Look);
+        }
+        let looked = std::mem::take(&mut self.looked);
+        let end = self.nap(near, deadline);
+        let rest = near.begin_rest(end, steps);
+        self.slept |= matches!(rest, Rest::Sleep(_));
+        match rest {
+            Rest::Over(Wake::Look) if looked => Rest::Yield,
+            Rest::Over(Wake::Deadline) if deadline.is_none_or(|deadline| near.now() < deadline) => {
+                Rest::Over(Wake::Slept)
+            }
+            rest => rest,
+        }
+    }
+
     /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
-    pub(crate) fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Option<Time> {
-        self.slept = true;
+    fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Option<Time> {
         let now = near.now();
         let since = *self.idle_since.get_or_insert(now);
         let is_busy = self.state.lending.is_busy(now);
