@@ -434,6 +434,12 @@ impl Links {
         self.table.break_links(host);
     }
 
+    /// Nothing more comes of a host on a lane, as it has said: what it may have unread there is
+    /// others'. What has come of it stays.
+    pub fn end_lane(&mut self, host: Host, lane: u8) {
+        self.table.end_lane(host, lane);
+    }
+
     /// Tells sources how much of theirs has been taken, what windows they have, and what they are
     /// to send again. Receive buffers come first.
     fn give_credit(&mut self) -> Result<(), Error> {

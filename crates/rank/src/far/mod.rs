@@ -33,12 +33,13 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use hikyaku_nic::fabric::{
     Command, DeathCause, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure, PeerState, Port,
     PostError, Rank, Wake,
 };
-use hikyaku_nic::hosted::{AwaitedStep, Rest};
+use hikyaku_nic::hosted::{AwaitedStep, Host, Rest};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{LinkLayout, Links};
@@ -219,6 +220,8 @@ impl Far {
         self.tell_grants();
         while let Some(rank) = self.state.parting.pop() {
             self.links.acknowledge(rank);
+            // That was its last word on this lane.
+            self.links.end_lane(rank, SENDS);
         }
         while let Some((rank, answer)) = self.state.answers.pop_front() {
             self.out.push_back((rank, NEEDED, answer));
@@ -254,9 +257,29 @@ impl Far {
     /// What has come from a rank that died is landed before its death is known here.
     #[inline]
     pub(crate) fn before_poll(&mut self, near: &mut ShmPort) {
-        if near.departures() != self.ends {
-            self.ends = near.departures();
+        let now = near.departures();
+        if now != self.ends {
+            let before = std::mem::replace(&mut self.ends, now);
             while self.progress(near) {}
+            self.note_ends(near, before..now);
+        }
+    }
+
+    /// Gives back what is kept for ranks whose process has ended, as the launcher says.
+    fn note_ends(&mut self, near: &ShmPort, numbers: Range<u64>) {
+        let known = |number| near.host().registry().ended(number);
+        let ended: Option<Vec<Rank>> = match numbers.end.wrapping_sub(numbers.start) {
+            count if count <= u64::from(near.size()) => numbers.map(known).collect(),
+            _ => None,
+        };
+        // Without that all that something is known of are looked at.
+        let all = |peers: &FarPeers| peers.known().iter().map(|peer| peer.rank).collect();
+        for rank in ended.unwrap_or_else(|| all(&self.state.peers)) {
+            let Some(peer) = self.state.peers.known_mut(rank) else { continue };
+            if peer.left.is_some() && near.peer(rank) == PeerState::Left {
+                peer.keeps = false;
+                (0..LAYOUT.lanes).for_each(|lane| self.links.end_lane(rank, lane));
+            }
         }
     }
 
@@ -270,7 +293,7 @@ impl Far {
     pub(crate) fn filter(&mut self, event: Event) -> Option<Event> {
         let Event::PeerFailed(failure) = event else { return Some(event) };
         let Some(peer) = self.state.peers.enter(failure.rank) else { return Some(event) };
-        if peer.failed.replace(failure).is_some() {
+        if peer.fail(failure) {
             return None;
         }
         self.state.lending.end(failure.rank);
@@ -390,7 +413,7 @@ impl Far {
             PeerState::Failed(failure) => failure,
             _ => lost(near, rank),
         };
-        peer.failed = Some(failure);
+        peer.fail(failure);
         self.state.lending.end(rank);
         self.state.departures += 1;
         self.state.events.push_back(Event::PeerFailed(failure));
