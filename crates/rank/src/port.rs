@@ -315,10 +315,7 @@ impl Layer for RankPort {
     fn layered_post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
         match self.far_of(to.rank) {
             None => self.near.post_mail(to, round),
-            Some((far, near)) => {
-                far.post_mail(near, to, round);
-                Ok(())
-            }
+            Some((far, near)) => far.post_mail(near, to, round),
         }
     }
 
@@ -365,6 +362,11 @@ impl CopyPort for RankPort {
     }
 
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        if self.is_far(from.rank)
+            && let PeerState::Failed(failure) = self.peer(from.rank)
+        {
+            return Err(PostError::PeerFailed(failure));
+        }
         self.near.read(from, into)
     }
 
@@ -453,8 +455,15 @@ impl Port for RankPort {
                     credited: command.credited && bytes == 0,
                     ..*command
                 };
-                let posted = self.post(&rest);
-                bytes += posted.map_err(|error| ChainError { done, bytes, error })?;
+                match self.post(&rest) {
+                    Ok(taken) => bytes += taken,
+                    Err(error) => {
+                        if let Some(far) = &mut self.far {
+                            far.fail_in_chain(command, error);
+                        }
+                        return Err(ChainError { done, bytes, error });
+                    }
+                }
                 if bytes >= command.payload.len() || command.operation == Operation::Nop {
                     break;
                 }
@@ -527,7 +536,7 @@ impl Port for RankPort {
 
     fn peer(&self, rank: Rank) -> PeerState {
         let near = self.near.peer(rank);
-        self.far.as_deref().map_or(near, |far| far.state_of(rank, near))
+        self.far.as_deref().map_or(near, |far| far.peer(&self.near, rank, near))
     }
 
     #[inline]
@@ -555,6 +564,19 @@ impl Port for RankPort {
             None => self.near.park(deadline),
             Some(_) => self.park_both(deadline),
         }
+    }
+}
+
+#[cfg(test)]
+impl RankPort {
+    /// Its two sides, if there is a far one.
+    pub(crate) fn parts(&mut self) -> Option<(&mut Far, &mut ShmPort)> {
+        Some((self.far.as_deref_mut()?, &mut self.near))
+    }
+
+    /// Ends the far side as a kill would.
+    pub(crate) fn drop_far(&mut self) {
+        self.far = None;
     }
 }
 

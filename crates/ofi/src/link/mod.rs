@@ -249,6 +249,17 @@ impl Links {
         self.table.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
     }
 
+    /// Bytes that a source has sent on a lane and that have come, and bytes sent to it: of all
+    /// packets, modulo 2^32.
+    pub fn received(&self, source: Host, lane: u8) -> u32 {
+        self.table.link(source, lane).map_or(0, |link| link.received)
+    }
+
+    /// See [`Self::received`].
+    pub fn sent(&self, to: Host, lane: u8) -> u32 {
+        self.table.link(to, lane).map_or(0, |link| link.sent)
+    }
+
     /// Whether a lane holds packets of a source that could not be landed.
     pub fn holds(&self, source: Host, lane: u8) -> bool {
         self.table.link(source, lane).is_some_and(|link| !link.held.is_empty())

@@ -19,6 +19,8 @@
 //! Nothing here knows of deaths: the host's launcher says so in the job's memory, and the near side
 //! reads that. A rank that leaves says so itself, behind its last message (`parting.rs`).
 
+#[cfg(test)]
+mod conformance;
 mod given;
 mod landing;
 mod lending;
@@ -366,6 +368,19 @@ impl Far {
         }
     }
 
+    /// The same. A rank of another host that has said where it is reached has started.
+    pub(crate) fn peer(&self, near: &ShmPort, rank: Rank, state: PeerState) -> PeerState {
+        let state = self.state_of(rank, state);
+        let has_started = || {
+            let peer = self.state.peers.get(rank);
+            peer.is_some_and(|peer| peer.known) || near.host().card(rank).is_some()
+        };
+        match state {
+            PeerState::Starting if self.is_far(rank) && has_started() => PeerState::Running,
+            state => state,
+        }
+    }
+
     /// Ranks of other hosts that have left, or to which the channel broke.
     pub(crate) fn departures(&self) -> u64 {
         self.state.departures
@@ -489,7 +504,7 @@ impl Far {
         }
         let taken = match command.granularity {
             Granularity::PerMessage => self.send_as_one(near, command)?,
-            Granularity::PerPacket => self.send_parts(command),
+            Granularity::PerPacket => self.send_parts(near, command),
         };
         let taken = taken.ok_or_else(|| full(FullCause::RingStalled))?;
         if let Some(peer) = self.state.peers.enter(destination) {
@@ -505,7 +520,7 @@ impl Far {
     }
 
     /// Sends as many parts as find room; `None`: none did.
-    fn send_parts(&mut self, command: &Command<'_>) -> Option<usize> {
+    fn send_parts(&mut self, near: &ShmPort, command: &Command<'_>) -> Option<usize> {
         let (destination, payload) = (command.destination, command.payload);
         let whole = command.offset == 0 && command.total == payload.len() as u64;
         let passes = command.passes && whole && payload.len() <= INLINE_BYTES;
@@ -519,8 +534,7 @@ impl Far {
         }
         let mut taken = 0;
         loop {
-            let longest = self.links.longest(destination, lane) - wire::SEND_HEAD;
-            let end = payload.len().min(taken + longest);
+            let end = payload.len().min(taken + self.longest_part(near, destination, lane));
             let part = Command {
                 offset: command.offset + taken as u64,
                 credited: command.credited && taken == 0,
@@ -535,6 +549,14 @@ impl Far {
                 return Some(taken);
             }
         }
+    }
+
+    /// Bytes of the longest part of a message now: whole packets of its receiver's rings, if one
+    /// fits.
+    fn longest_part(&self, near: &ShmPort, to: Rank, lane: u8) -> usize {
+        let longest = self.links.longest(to, lane) - wire::SEND_HEAD;
+        let packet = near.host().layout().packet_bytes as usize;
+        if longest > packet { longest - longest % packet } else { longest }
     }
 
     /// Sends a message that gets one record: all of it, or nothing.
