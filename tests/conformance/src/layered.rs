@@ -78,8 +78,16 @@ impl<H: Harness> Harness for Faulty<H> {
     }
 
     fn settle(&self, port: &mut Self::P) {
-        port.flush();
-        self.base.settle(port.inner_mut());
+        // What has settled may have made room for more.
+        let mut left = usize::MAX;
+        loop {
+            let is_empty = port.flush();
+            self.base.settle(port.inner_mut());
+            if is_empty || port.held() >= left {
+                break;
+            }
+            left = port.held();
+        }
     }
 
     fn doorbells(&self, port: &mut Self::P) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Acceptance, Host, Key, LinkArrival};
+use super::{Acceptance, Host, Key, LaneCounts, LinkArrival};
 use crate::Peer;
 
 /// Bytes of a packet before its payload: kind, form, lane, nothing, source, number, credit, window,
@@ -104,6 +104,15 @@ impl LaneLink {
         }
         bytes[20..].copy_from_slice(key);
         bytes
+    }
+
+    pub(super) fn counts(&self) -> LaneCounts {
+        LaneCounts {
+            sent: self.sent,
+            known: (self.acknowledged, self.allowed),
+            received: self.received,
+            told: (self.told, self.window_told),
+        }
     }
 
     /// What a header has said is known to the other side.

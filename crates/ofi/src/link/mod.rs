@@ -36,7 +36,7 @@ mod table;
 
 use std::time::Duration;
 
-use lane::{AGAIN, CREDIT, DATA, HEADER, cost};
+use lane::{AGAIN, CREDIT, DATA, HEADER, LaneLink, cost};
 use table::{LinkTable, longest_in};
 
 use crate::{
@@ -166,6 +166,19 @@ pub enum LinkArrival<'a> {
     },
 }
 
+/// What [`Links::counts`] answers: bytes of a lane, modulo 2^32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneCounts {
+    /// Sent.
+    pub sent: u32,
+    /// What the receiver is known to have taken, and what it allows unread.
+    pub known: (u32, u32),
+    /// Received.
+    pub received: u32,
+    /// What the sender was told to be taken, and what it was told to be allowed.
+    pub told: (u32, u32),
+}
+
 /// Whether an arrival was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceptance {
@@ -249,15 +262,10 @@ impl Links {
         self.table.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
     }
 
-    /// Bytes that a source has sent on a lane and that have come, and bytes sent to it: of all
-    /// packets, modulo 2^32.
-    pub fn received(&self, source: Host, lane: u8) -> u32 {
-        self.table.link(source, lane).map_or(0, |link| link.received)
-    }
-
-    /// See [`Self::received`].
-    pub fn sent(&self, to: Host, lane: u8) -> u32 {
-        self.table.link(to, lane).map_or(0, |link| link.sent)
+    /// What this side of a lane has sent and knows, and what it has received and told: for who sees
+    /// both sides.
+    pub fn counts(&self, host: Host, lane: u8) -> LaneCounts {
+        self.table.link(host, lane).map_or_else(LaneCounts::default, LaneLink::counts)
     }
 
     /// Whether a lane holds packets of a source that could not be landed.

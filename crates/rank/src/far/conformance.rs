@@ -11,21 +11,25 @@ use std::time::{Duration, Instant};
 use hikyaku_conformance::{Harness, Setup, layered};
 use hikyaku_nic::fabric::{
     Atomic, Capabilities, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId,
-    Contribution, CopyPort, DeathCause, Event, FullPolicy, GroupError, GroupId, GroupPort,
-    JointCopy, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort, Name, PeerState,
-    Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort, QueueState,
-    Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort, RingSlice,
-    RingState, Short, Space, TableError, Wait, Wake,
+    Contribution, CopyPort, DeathCause, Event, FullCause, FullPolicy, GroupError, GroupId,
+    GroupPort, JointCopy, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort, Name,
+    PeerState, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
+    QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort,
+    RingSlice, RingState, Short, Space, TableError, Wait, Wake,
 };
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::time::Time;
+use hikyaku_ofi::link::LaneCounts;
 use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_hosts};
 
-use super::LAYOUT;
+use super::{Far, LAYOUT, SENDS};
 use crate::port::RankPort;
 
 /// After which a packet that is under way never comes.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a rank counts of a lane, and whether packets wait there.
+type LaneState = (LaneCounts, bool);
 
 /// A job: its ranks while they are there, and its hosts.
 struct Floor {
@@ -65,15 +69,24 @@ impl Floor {
         }
     }
 
-    /// Bytes that one rank has sent another and that have not come there.
+    /// Whether what one rank has sent another has not come there, or what this has told it; or more
+    /// follows, since the other holds nothing and so makes room.
     fn under_way(&self, from: usize, to: usize) -> bool {
+        let of = |rank: usize, look: &dyn Fn(&Far) -> LaneState| {
+            self.rank(rank).as_mut().and_then(RankPort::parts).map(|(far, _)| look(far))
+        };
         (0..LAYOUT.lanes).any(|lane| {
-            let sent = |rank: &mut RankPort| Some(rank.parts()?.0.links.sent(to as Rank, lane));
-            let came =
-                |rank: &mut RankPort| Some(rank.parts()?.0.links.received(from as Rank, lane));
-            let sent = self.rank(from).as_mut().and_then(sent);
-            let came = self.rank(to).as_mut().and_then(came);
-            sent.zip(came).is_some_and(|(sent, came)| sent != came)
+            let sender = of(from, &|far| {
+                let waits = far.out.iter().any(|(rank, on, _)| (*rank as usize, *on) == (to, lane));
+                (far.links.counts(to as Rank, lane), waits)
+            });
+            let receiver = of(to, &|far| {
+                let from = from as Rank;
+                (far.links.counts(from, lane), far.links.holds(from, lane))
+            });
+            sender.zip(receiver).is_some_and(|((sent, waits), (came, holds))| {
+                sent.sent != came.received || sent.known != came.told || waits && !holds
+            })
         })
     }
 
@@ -134,7 +147,6 @@ impl Port for SharedPort {
         node_of(&, rank: Rank) -> u32;
         host_name(&, rank: Rank) -> Name;
         capabilities(&,) -> Capabilities;
-        post(&mut, command: &Command<'_>) -> Result<usize, PostError>;
         post_chain(&mut, chain: &[Command<'_>]) -> Result<(), ChainError>;
         poll(&mut,) -> Option<Event>;
         receive_whole(&mut, from: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short;
@@ -151,6 +163,26 @@ impl Port for SharedPort {
         announce_wait(&, wait: Option<Wait>);
         park(&mut, deadline: Option<Time>) -> Wake;
     } }
+
+    /// The first packet to a rank takes a connection, for which both sides have to make progress.
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let start = Instant::now();
+        loop {
+            let posted = self.with(|port| port.post(command));
+            let is_first = self.with(|port| {
+                let counts = |(far, _): (&mut Far, _)| far.links.counts(command.destination, SENDS);
+                port.is_far(command.destination)
+                    && port.parts().map(counts).is_some_and(|it| it.sent == 0)
+            });
+            match posted {
+                Err(PostError::Full { cause: FullCause::RingStalled, .. }) if is_first => {
+                    Floor::progress(&mut self.floor.rank(self.rank));
+                    assert!(start.elapsed() < PATIENCE, "a rank is not reached");
+                }
+                posted => return posted,
+            }
+        }
+    }
 
     fn post_inline(
         &mut self,
