@@ -280,7 +280,8 @@ macro_rules! conformance {
 }
 
 /// The bodies that hold between hosts, for another macro of this crate: `conformance_tests HARNESS`
-/// makes a `#[test]` of each, `conformance_calls "name"` a function `every_body` that runs them all.
+/// makes a `#[test]` of each, `conformance_calls "name"` a function `every_body` that runs them
+/// all.
 ///
 /// Those of [`conformance!`] that are not here need what ranks of different hosts do not have:
 ///
@@ -290,8 +291,9 @@ macro_rules! conformance {
 /// - an interface that does without the target's processor: `ip_23_...`, and
 ///   `cj_03_operations_need_no_processor_of_the_target`
 /// - an answer of the receiver before a send is taken: `ip_08_...`, `ip_25_...` and
-///   `ranks_and_rings_out_of_range_are_errors`, where what is refused is dropped there; `ip_11_a_...`
-///   and `a_full_status_ring_...`, where a source learns that there is no room, and not of what
+///   `ranks_and_rings_out_of_range_are_errors`, where what is refused is dropped there;
+///   `ip_11_a_...` and `a_full_status_ring_...`, where a source learns that there is no room, and
+///   not of what
 /// - a word at a third rank, or for a get: `cj_06_rights_...`, `cj_10_...`; a record of a write at
 ///   an address register: `cj_03_places_...`
 #[macro_export]

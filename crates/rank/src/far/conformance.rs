@@ -19,8 +19,9 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::time::Time;
+use hikyaku_ofi::Error;
 use hikyaku_ofi::link::LaneCounts;
-use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_hosts};
+use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_all, open_hosts};
 
 use super::{Far, LAYOUT, SENDS};
 use crate::port::RankPort;
@@ -64,7 +65,8 @@ impl Floor {
             match (any, came) {
                 (false, _) => return,
                 (_, true) => {}
-                (_, false) => thread::sleep(Duration::from_micros(20)),
+                // Nobody wakes it: it looks now and then.
+                (_, false) => thread::park_timeout(Duration::from_micros(20)),
             }
         }
     }
@@ -125,7 +127,9 @@ impl Drop for SharedPort {
 }
 
 macro_rules! forward {
-    ($trait:ident { $($name:ident(& $($kind:ident)?, $($arg:ident: $type:ty),*) $(-> $result:ty)?;)* }) => {
+    ($trait:ident { $(
+        $name:ident(& $($kind:ident)?, $($arg:ident: $type:ty),*) $(-> $result:ty)?;
+    )* }) => {
         $(forward!(@ $trait $name [$($kind)?] ($($arg: $type),*) [$($result)?]);)*
     };
     (@ $trait:ident $name:ident [] ($($arg:ident: $type:ty),*) [$($result:ty)?]) => {
@@ -170,9 +174,9 @@ impl Port for SharedPort {
         loop {
             let posted = self.with(|port| port.post(command));
             let is_first = self.with(|port| {
-                let counts = |(far, _): (&mut Far, _)| far.links.counts(command.destination, SENDS);
-                port.is_far(command.destination)
-                    && port.parts().map(counts).is_some_and(|it| it.sent == 0)
+                let to = command.destination;
+                let sent = |(far, _): (&mut Far, _)| far.links.counts(to, SENDS).sent;
+                port.is_far(to) && port.parts().map(sent) == Some(0)
             });
             match posted {
                 Err(PostError::Full { cause: FullCause::RingStalled, .. }) if is_first => {
@@ -332,8 +336,14 @@ impl Harness for Between {
             landing: None,
         };
         let (hosts, ports) = open_hosts(&config, &of, key).unwrap();
-        let open = |port| Mutex::new(Some(RankPort::open(port).unwrap()));
-        let ranks = ports.into_iter().map(open).collect();
+        let opened: Result<Vec<_>, _> = ports.into_iter().map(RankPort::open).collect();
+        let ports = opened.unwrap_or_else(|error| {
+            assert!(matches!(error, Error::NotInstalled { .. }), "{error}");
+            eprintln!("on one host: {error}");
+            let ports = open_all(&JobConfig { hosts: None, ..config }).unwrap();
+            ports.into_iter().map(RankPort::from).collect()
+        });
+        let ranks = ports.into_iter().map(|port| Mutex::new(Some(port))).collect();
         exchange_cards(&hosts);
         let floor = Arc::new(Floor { ranks, hosts });
         let served = Arc::clone(&floor);
@@ -343,11 +353,12 @@ impl Harness for Between {
 
     fn kill(&self, port: &mut SharedPort) {
         port.floor.settle();
-        let rank = port.with(|port| {
+        let (rank, cause) = (port.rank(), DeathCause::Signal(9));
+        port.with(|port| {
             port.drop_far();
-            port.rank()
+            port.host().fail(rank, cause);
         });
-        port.floor.hosts.iter().for_each(|host| _ = host.mark_dead(rank, DeathCause::Signal(9)));
+        port.floor.hosts.iter().for_each(|host| _ = host.mark_dead(rank, cause));
     }
 
     fn settle(&self, port: &mut SharedPort) {
