@@ -68,8 +68,9 @@ test-all: loom ## run what is exhaustive, random or long: loom, explorer, tortur
 	@scripts/setup.sh libfabric || echo "without libfabric its tests are skipped, and say so"
 	HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
 		cargo $(LIMITED) test --locked --workspace --no-fail-fast \
-		--test endpoint --test explore --test fabric --test faults --test hosts --test layout --test link --test many --test mpi \
+		--test endpoint --test explore --test fabric --test faults --test hosts --test layout --test link --test many --test mpi --test mutants \
 		--test processes --test programs --test results --test soak
+	HIKYAKU_LONG=1 cargo $(LIMITED) test --locked --workspace --lib far::conformance::layer
 	scripts/python.sh $(TARGET)/python
 	HIKYAKU_LONG=1 timeout --foreground $(LIMIT) \
 		$(TARGET)/python/bin/python -m pytest tests/mpi4py/test_suite.py

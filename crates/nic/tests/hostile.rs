@@ -7,13 +7,13 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
     Activity, Command, DeathCause, Event, FullPolicy, GroupError, GroupId, GroupPort, Landing,
-    Port, PostError, QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank,
+    PeerState, Port, PostError, QueueAddress, QueueCommand, QueueMode, QueuePort, QueuePut, Rank,
     RemoteAddress, RingPort, Space, Wait, Wake,
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
@@ -38,6 +38,8 @@ struct Memory {
     ends: Line<AtomicU64>,
     lines: Vec<RankLine>,
     ticks: Cell<u64>,
+    /// Ranks whose state was asked for.
+    asked: RefCell<Vec<Rank>>,
 }
 
 /// A page, so that segments are aligned.
@@ -74,6 +76,7 @@ impl Memory {
             ends: Line::default(),
             lines: (0..RANKS).map(|_| RankLine::default()).collect(),
             ticks: Cell::new(0),
+            asked: RefCell::default(),
         };
         memory.walls().for_each(|at| memory.word(at).store(BRICK, Ordering::Relaxed));
         memory.slots = memory.find_slots();
@@ -161,6 +164,11 @@ unsafe impl Host for TestHost {
 
     fn registry(&self) -> Registry<'_> {
         Registry::new(&self.0.ends, &self.0.lines)
+    }
+
+    fn state_of(&self, rank: Rank) -> PeerState {
+        self.0.asked.borrow_mut().push(rank);
+        self.registry().state(rank)
     }
 
     fn node_of(&self, _rank: Rank) -> u32 {
@@ -522,6 +530,31 @@ fn an_overwritten_word_stops_no_rank() {
         }
     }
     assert!(told > 0, "no record was lost: the test meets nothing");
+}
+
+/// Who has gone is known from what counts that, or if that was overwritten, by a look at all.
+#[test]
+fn a_death_is_told_without_a_look_at_others() {
+    let ended = |line: &RankLine| {
+        // The words of a line are private: state, process id, cause, who ended.
+        let words = std::ptr::from_ref(line).cast::<AtomicU64>();
+        // SAFETY: a line begins with words of this kind, of which there are more than four.
+        let word = unsafe { words.add(3) };
+        // SAFETY: as above; it is changed through a shared reference only.
+        unsafe { &*word }.swap(0, Ordering::Relaxed)
+    };
+    for (is_overwritten, looks) in [(false, vec![1]), (true, vec![0, 1])] {
+        let memory = Memory::new();
+        let mut port = HostedPort::new(TestHost(Rc::clone(&memory), 0));
+        let registry = Registry::new(&memory.ends, &memory.lines);
+        registry.fail(1, DeathCause::Signal(9));
+        if is_overwritten {
+            assert_eq!(ended(&memory.lines[0]), 2);
+        }
+        assert!(port.poll().is_none_or(|event| matches!(event, Event::PeerFailed(_))));
+        assert_eq!(*memory.asked.borrow(), looks, "overwritten: {is_overwritten}");
+        assert!(matches!(port.peer(1), PeerState::Failed(_)));
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
 use hikyaku_shm::{Nap, ShmPort};
 
-use crate::far::Far;
+use crate::far::{self, Far};
 use crate::init::InitError;
 use crate::launchers::LaunchedRank;
 
@@ -147,22 +147,8 @@ impl RankPort {
     #[cold]
     #[inline(never)]
     fn park_both(&mut self, deadline: Option<Time>) -> Wake {
-        let Some(far) = self.far.as_deref_mut() else { return self.near.park(deadline) };
-        if far.progress_if_due(&mut self.near) {
-            return Wake::Look;
-        }
-        // To look at the network is a call of the kernel, so that a spin of the near side's count
-        // takes long. Others may need the processor meanwhile, ranks of other hosts too where
-        // these share a machine.
-        std::thread::yield_now();
-        let end = far.nap(&self.near, deadline);
-        match self.near.park(end) {
-            Wake::Deadline if deadline.is_some_and(|deadline| self.near.now() >= deadline) => {
-                Wake::Deadline
-            }
-            Wake::Look => Wake::Look,
-            Wake::Deadline | Wake::Slept => Wake::Slept,
-        }
+        let rest = self.begin_rest(deadline, std::iter::empty());
+        far::rest(&mut self.near, rest)
     }
 
     /// [`HostedPort::begin_rest`](hikyaku_nic::hosted::HostedPort::begin_rest).
@@ -171,14 +157,10 @@ impl RankPort {
         deadline: Option<Time>,
         steps: impl Iterator<Item = AwaitedStep>,
     ) -> Rest<Nap> {
-        let Some(far) = self.far.as_deref_mut() else {
-            return self.near.begin_rest(deadline, steps);
-        };
-        if far.progress_if_due(&mut self.near) {
-            return Rest::Over(Wake::Look);
+        match &mut self.far {
+            None => self.near.begin_rest(deadline, steps),
+            Some(far) => far.begin_rest(&mut self.near, deadline, steps),
         }
-        let end = far.nap(&self.near, deadline);
-        self.near.begin_rest(end, steps)
     }
 }
 
@@ -333,10 +315,7 @@ impl Layer for RankPort {
     fn layered_post_mail(&mut self, to: MailboxAddress, round: u64) -> Result<(), PostError> {
         match self.far_of(to.rank) {
             None => self.near.post_mail(to, round),
-            Some((far, near)) => {
-                far.post_mail(near, to, round);
-                Ok(())
-            }
+            Some((far, near)) => far.post_mail(near, to, round),
         }
     }
 
@@ -383,6 +362,11 @@ impl CopyPort for RankPort {
     }
 
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
+        if self.is_far(from.rank)
+            && let PeerState::Failed(failure) = self.peer(from.rank)
+        {
+            return Err(PostError::PeerFailed(failure));
+        }
         self.near.read(from, into)
     }
 
@@ -471,8 +455,15 @@ impl Port for RankPort {
                     credited: command.credited && bytes == 0,
                     ..*command
                 };
-                let posted = self.post(&rest);
-                bytes += posted.map_err(|error| ChainError { done, bytes, error })?;
+                match self.post(&rest) {
+                    Ok(taken) => bytes += taken,
+                    Err(error) => {
+                        if let Some(far) = &mut self.far {
+                            far.fail_in_chain(command, error);
+                        }
+                        return Err(ChainError { done, bytes, error });
+                    }
+                }
                 if bytes >= command.payload.len() || command.operation == Operation::Nop {
                     break;
                 }
@@ -545,7 +536,7 @@ impl Port for RankPort {
 
     fn peer(&self, rank: Rank) -> PeerState {
         let near = self.near.peer(rank);
-        self.far.as_deref().map_or(near, |far| far.state_of(rank, near))
+        self.far.as_deref().map_or(near, |far| far.peer(&self.near, rank, near))
     }
 
     #[inline]
@@ -577,8 +568,26 @@ impl Port for RankPort {
 }
 
 #[cfg(test)]
+impl RankPort {
+    /// Its two sides, if there is a far one.
+    pub(crate) fn parts(&mut self) -> Option<(&mut Far, &mut ShmPort)> {
+        Some((self.far.as_deref_mut()?, &mut self.near))
+    }
+
+    /// Ends the far side as a kill would.
+    pub(crate) fn drop_far(&mut self) {
+        self.far = None;
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::iter::empty;
+
     use hikyaku_msg::{Engine, RecvBuffer, SendBuffer};
+    use hikyaku_shm::{Hosts, JobConfig, open_hosts};
 
     use super::*;
 
@@ -589,5 +598,55 @@ mod tests {
         can_be_moved::<SendBuffer>();
         can_be_moved::<RecvBuffer>();
         can_be_moved::<Engine<RankPort>>();
+    }
+
+    /// How a rank of one of two hosts, each of which has one rank, rests so many times in a row
+    /// from the start of a wait. Alone, its near side would spin so long. `None`: there is no
+    /// libfabric.
+    fn rests(port: &mut RankPort, times: usize) -> Vec<Rest<Nap>> {
+        port.near.begin_wait();
+        (0..times).map(|_| port.begin_rest(None, empty())).collect()
+    }
+
+    fn one_of_two_hosts() -> Option<RankPort> {
+        // It leaves without a word to a rank that it has not spoken to.
+        let (of, names, key, tells_ends) = (Vec::new(), Vec::new(), [7; 16], true);
+        let hosts = Some(Hosts { own: 0, of, names, key, tells_ends });
+        let config = JobConfig { hosts, ..JobConfig::new(2, 2) };
+        let (_, ports) = open_hosts(&config, &[0, 1], key).unwrap();
+        match RankPort::open(ports.into_iter().next()?) {
+            Ok(port) => Some(port),
+            Err(Error::NotInstalled { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Threads of a rank, and the rank alone, rest by the same.
+    #[test]
+    fn who_has_looked_at_the_network_gives_way_before_it_looks_again() {
+        let Some(mut port) = one_of_two_hosts() else { return };
+        let spin = port.near.begin_rest(None, empty());
+        assert!(matches!(spin, Rest::Over(Wake::Look)), "the near side spins: {spin:?}");
+        let rests = rests(&mut port, 32);
+        assert!(rests.iter().all(|rest| matches!(rest, Rest::Yield)), "{rests:?}");
+    }
+
+    #[test]
+    fn who_has_not_looked_spins_as_without_other_hosts() {
+        let Some(mut port) = one_of_two_hosts() else { return };
+        let quiet = (0..2 * far::QUIET).map(|_| port.poll());
+        assert!(quiet.flatten().next().is_none(), "nothing comes");
+        let rests = rests(&mut port, 32);
+        let yields = rests.iter().filter(|rest| matches!(rest, Rest::Yield)).count();
+        let spins = rests.iter().filter(|rest| matches!(rest, Rest::Over(Wake::Look))).count();
+        assert_eq!((yields, spins), (4, 28), "one look in eight: {rests:?}");
+        // A poll that looks counts as well: whichever looks, the next rest gives way.
+        port.near.begin_wait();
+        let mut yields = 0;
+        for _ in 0..16 {
+            assert!(port.poll().is_none());
+            yields += u32::from(matches!(port.begin_rest(None, empty()), Rest::Yield));
+        }
+        assert_eq!(yields, 4);
     }
 }

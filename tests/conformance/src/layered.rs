@@ -50,8 +50,17 @@ impl<H: Harness> Harness for Layered<H> {
     }
 
     fn settle(&self, port: &mut Self::P) {
-        port.inner_mut().flush();
-        self.base.settle(port.inner_mut().inner_mut());
+        let faulty = port.inner_mut();
+        // What has settled may have made room for more.
+        let mut left = usize::MAX;
+        loop {
+            let is_empty = faulty.flush();
+            self.base.settle(faulty.inner_mut());
+            if is_empty || faulty.held() >= left {
+                break;
+            }
+            left = faulty.held();
+        }
     }
 
     fn doorbells(&self, port: &mut Self::P) -> Option<u64> {

@@ -13,6 +13,8 @@
 //!
 //! [`conformance_layered!`] does so once more for the layers of `nic` over the fabric, and for each
 //! kind of fault that they inject.
+//! [`conformance_between_hosts!`] takes the bodies that hold where ranks share no memory, and says
+//! why the others do not.
 //!
 //! The bodies hold for fabrics that answer at once and for those behind a layer that delays,
 //! refuses or loses: [`Job::offer`] takes "full" for an answer only when it persists, and
@@ -278,6 +280,103 @@ macro_rules! conformance {
     };
 }
 
+/// The bodies that hold between hosts, for another macro of this crate: `conformance_tests HARNESS`
+/// makes a `#[test]` of each, `conformance_calls "name"` a function `every_body` that runs them
+/// all.
+///
+/// Those of [`conformance!`] that are not here need what ranks of different hosts do not have:
+///
+/// - shared memory: `group`, `multicast`, `session` and `threads::rounds_and_barriers_of_all`;
+///   `reads_see_what_is_there_and_nothing_outside`, `a_message_is_copied_by_either_end_or_both` and
+///   `memory_of_another_node_is_not_read`, whose nodes are not hosts
+/// - an interface that does without the target's processor: `ip_23_...`, and
+///   `cj_03_operations_need_no_processor_of_the_target`
+/// - an answer of the receiver before a send is taken: `ip_08_...`, `ip_25_...` and
+///   `ranks_and_rings_out_of_range_are_errors`, where what is refused is dropped there;
+///   `ip_11_a_...` and `a_full_status_ring_...`, where a source learns that there is no room, and
+///   not of what
+/// - a word at a third rank, or for a get: `cj_06_rights_...`, `cj_10_...`; a record of a write at
+///   an address register: `cj_03_places_...`
+#[macro_export]
+macro_rules! conformance_between_hosts {
+    ($then:ident $what:expr) => {
+        $crate::$then! { $what;
+            landing: ip_01_cj_08_send_and_put_go_side_by_side,
+            landing: ip_02_equal_table_entries_land_in_one_ring,
+            landing: ip_03_different_entries_never_mix,
+            landing: ip_04_a_shared_ring_keeps_senders_apart_and_a_shared_address_does_not,
+            landing: ip_05_the_tail_counts_what_has_landed,
+            landing: ip_06_a_record_per_packet_or_per_message,
+            landing: fg_13_4_kib_are_nine_packets_of_464_bytes,
+            landing: ip_07_interleaved_messages_are_reassembled,
+            landing: ip_09_poll_yields_the_order_of_arrival,
+            landing: ip_24_a_ring_per_source_is_a_queue_per_source,
+            full: ip_10_a_full_ring_stalls_tells_and_resumes,
+            full: ip_10_nothing_is_lost_or_doubled_across_many_stalls,
+            full: cj_16_a_receiver_without_room_holds_up_nobody_else,
+            full: cj_01_one_record_larger_than_the_ring_is_an_error,
+            full: packets_of_a_message_larger_than_the_ring_flow_in_parts,
+            tables: ip_12_release_advances_the_head,
+            tables: ip_12_read_out_advances_the_head,
+            tables: ip_12_the_head_waits_for_the_oldest,
+            tables: ip_13_the_tables_can_be_read,
+            tables: ip_13_a_changed_entry_re_routes_later_messages,
+            tables: ip_13_impossible_entries_are_refused,
+            tables: ip_13_a_private_ring_goes_from_source_to_source,
+            tables: ip_11_each_ring_has_its_own_rule,
+            tables: ip_14_the_sender_may_name_the_ring,
+            wrap: ip_22_a_payload_wraps_at_every_offset,
+            wrap: ip_22_an_exact_fit_fills_the_ring_from_every_offset,
+            wrap: cj_13_inline_sizes_and_their_neighbours_are_byte_exact,
+            credit: exhausted_credit_holds_up_and_a_grant_resumes,
+            credit: a_grant_never_lowers,
+            credit: being_held_up_is_told_once,
+            command: cp_06_a_chain_rings_one_doorbell,
+            command: cp_06_a_chain_says_how_far_it_got,
+            command: a_nop_takes_nothing_and_a_rank_may_send_to_itself,
+            command: a_payload_is_the_callers_again_when_post_returns,
+            command: receive_whole_takes_exactly_what_it_asks_for,
+            remote: cp_05_a_put_arrives_before_its_notification,
+            remote: cj_17_a_put_is_exact_from_and_to_any_byte,
+            remote: a_put_out_of_bounds_writes_nothing,
+            remote: regions_are_given_exhausted_and_given_back,
+            protection: cj_04_a_logical_number_is_translated_or_refused,
+            protection: cj_05_contexts_do_not_leak,
+            protection: cj_05_a_context_that_is_open_again_does_not_know_old_keys,
+            protection: cj_06_what_is_outside_of_a_segment_is_an_error_at_the_sender,
+            protection: cj_06_a_stale_or_invented_key_opens_nothing,
+            protection: cj_06_what_cannot_be_registered_is_refused,
+            atomic: cj_11_atomic_operations_do_what_they_say,
+            atomic: cj_11_a_get_brings_bytes_and_says_so,
+            atomic: cj_12_outstanding_completions_are_limited,
+            atomic: cj_03_a_put_lands_where_the_register_points,
+            atomic: cj_03_a_register_that_advances_fills_its_segment,
+            atomic: words_that_cannot_be_are_refused,
+            atomic: a_refused_command_of_a_chain_is_told_twice,
+            atomic: cj_11_commands_go_between_nodes,
+            race: fg_12_cj_11_atomic_operations_of_many_ranks_are_undivided,
+            race: cj_06_memory_that_was_taken_back_is_not_written,
+            death: what_the_dead_delivered_comes_before_its_death,
+            death: posts_to_the_dead_fail_and_other_traffic_goes_on,
+            death: leaving_in_order_is_not_dying,
+            death: park_returns_at_its_deadline,
+            threads: ip_04_threads_on_a_shared_ring_never_overwrite_each_other,
+            threads: ip_05_a_record_is_visible_only_after_its_payload,
+            threads: ip_09_each_source_arrives_in_order_under_contention,
+            threads: ip_10_threads_stall_and_resume,
+            threads: ip_11_threads_are_refused_and_send_again,
+            threads: ip_13_private_rings_change_hands_under_contention,
+            threads: everyone_sends_to_everyone,
+            threads: credits_bound_a_fast_sender,
+            threads: survivors_go_on_when_a_sender_dies,
+            mail: a_letter_is_there_in_its_round,
+            mail: what_does_not_fit_a_letter_is_an_error,
+            mail: memory_is_kept_until_the_writer_has_ended,
+            mail: threads_exchange_letters,
+        }
+    };
+}
+
 /// Instantiates the bodies for the fabric of the harness expression behind the layers of `nic`:
 /// with an idle fault injector, with each kind of fault alone, and with all of them. One module
 /// each.
@@ -326,5 +425,19 @@ macro_rules! conformance_tests {
                 $crate::$module::$body(&$harness);
             }
         )*
+    };
+}
+
+/// A function that runs bodies one after the other, and says which.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_calls {
+    ($name:expr; $($module:ident: $body:ident,)*) => {
+        fn every_body<H: $crate::Harness>(harness: &H) {
+            $(
+                eprintln!("{}: {}", $name, stringify!($body));
+                $crate::$module::$body(harness);
+            )*
+        }
     };
 }

@@ -62,6 +62,7 @@ fn rounds_by_letter<H: Harness>(
         assert!(!job.port(0).has_mail(id, round));
         let letter = pattern(round, room as usize);
         post(job.port(from), address, round, &letter);
+        job.settle(from);
         assert!(job.port(0).has_mail(id, round) && !job.port(0).has_mail(id, round + 1));
         if round > 1 {
             let before = read(job.port(0), id, round - 1, room as usize);
@@ -76,6 +77,7 @@ pub fn what_does_not_fit_a_letter_is_an_error<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let Some((id, address)) = open(job.port(0), 1, 8) else { return };
     post(job.port(1), address, 1, &[7; 8]);
+    job.settle(1);
     for (at, length) in [(0, 9), (1, 8), (8, 1), (u32::MAX, 8)] {
         let written = job.port(1).write_mail(address, 1, at, &vec![1; length]);
         assert!(matches!(written, Err(PostError::OutOfBounds { rank: 0, .. })), "{written:?}");
@@ -106,10 +108,12 @@ pub fn memory_is_kept_until_the_writer_has_ended<H: Harness>(harness: &H) {
     let (second, other) = open(job.port(0), 1, 8).expect("as before");
     assert_ne!(address.at, other.at, "it may still be written to");
     job.port(1).end_mail(address, MailEnd::Retired { rounds: 3 });
+    job.settle(1);
     assert_eq!(job.port(0).mail_end(first), Some(MailEnd::Retired { rounds: 3 }));
     let (third, again) = open(job.port(0), 1, 8).expect("as before");
     assert_eq!((again.at, job.port(0).mail_end(third)), (address.at, None));
     job.port(1).end_mail(other, MailEnd::GivenUp { rank: 0 });
+    job.settle(1);
     assert_eq!(job.port(0).mail_end(second), Some(MailEnd::GivenUp { rank: 0 }));
     [second, third].into_iter().for_each(|id| job.port(0).close_mailbox(id));
     job.kill(1);

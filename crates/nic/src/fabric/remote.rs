@@ -238,8 +238,7 @@ pub enum Reply {
 
 impl Reply {
     /// Whether an event reports a failure.
-    #[cfg_attr(loom, expect(dead_code, reason = "only hosts execute commands"))]
-    pub(crate) fn tells_failure(self) -> bool {
+    pub fn tells_failure(self) -> bool {
         matches!(self, Reply::Event | Reply::Failure)
     }
 }

@@ -348,20 +348,39 @@ impl<H: Host> HostedPort<H> {
         self.host.wake(rank);
     }
 
+    /// Looks at those that have left or died since the last time.
     fn note_departures(&mut self) {
-        self.seen_ends = self.host.registry().ends();
-        for rank in 0..self.size {
-            if let PeerState::Failed(failure) = self.host.state_of(rank)
-                && self.peers[rank as usize].failed.is_none()
-            {
-                if !self.host.is_here(rank) {
-                    let _ = self.meet(rank);
-                }
-                self.peers[rank as usize].failed = Some(failure);
-                self.peers[rank as usize].allowed = 0;
-                let repair = self.begin_repair(failure);
-                self.repairs.push_back(repair);
+        let now = self.host.registry().ends();
+        let before = std::mem::replace(&mut self.seen_ends, now);
+        // Nor are there more than ranks, unless the count was overwritten.
+        if now.wrapping_sub(before) > u64::from(self.size) {
+            return self.note_all_departures();
+        }
+        for number in before..now {
+            match self.host.registry().ended(number) {
+                Some(rank) => self.note_departure(rank),
+                // A rank may have died before it could say so.
+                None => return self.note_all_departures(),
             }
+        }
+    }
+
+    /// Looks at all ranks: what says who has gone is not there, or may have been overwritten.
+    pub(super) fn note_all_departures(&mut self) {
+        (0..self.size).for_each(|rank| self.note_departure(rank));
+    }
+
+    fn note_departure(&mut self, rank: Rank) {
+        if let PeerState::Failed(failure) = self.host.state_of(rank)
+            && self.peers[rank as usize].failed.is_none()
+        {
+            if !self.host.is_here(rank) {
+                let _ = self.meet(rank);
+            }
+            self.peers[rank as usize].failed = Some(failure);
+            self.peers[rank as usize].allowed = 0;
+            let repair = self.begin_repair(failure);
+            self.repairs.push_back(repair);
         }
     }
 }

@@ -74,6 +74,9 @@ impl<H: Host> HostedPort<H> {
                 told.store(peer.poster.posted, Ordering::Release);
             }
         }
+        if self.seen_ends > 0 {
+            self.note_all_departures();
+        }
         for place in 0..self.peers.known() {
             let source = self.peers.rank_at(place);
             if self.peers[source as usize].failed.is_none() && self.has_lost_record(source) {

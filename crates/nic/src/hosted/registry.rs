@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A rank moves itself to running and left; the process that watches it moves it to failed. The
-//! count of ends changes with every departure, so that an idle rank watches one word.
+//! count of ends changes with every departure, so that an idle rank watches one word. Which rank
+//! each of them was stands in the lines as well, in order: nobody has to look at all.
 
 use crate::fabric::{Activity, DeathCause, Name, PeerFailure, PeerState, Rank, Unmatched, Wait};
 use crate::sync::{AtomicU64, Line, Ordering};
@@ -31,6 +32,8 @@ pub struct RankLine {
     state: AtomicU64,
     pid: AtomicU64,
     cause: AtomicU64,
+    /// Which rank was the one to leave or die whose number is this line's, plus one.
+    ended: AtomicU64,
     /// Activity and peer; tag; open operations; since; unmatched messages and their bytes; name.
     /// Written by the rank, read by the launcher. A reader may see it half-written, which is good
     /// enough for a diagnosis.
@@ -51,10 +54,27 @@ impl<'m> Registry<'m> {
         Registry { ends, ranks }
     }
 
-    /// Changes whenever a rank leaves or dies.
+    /// Counts the ranks that have left or died: each once.
     #[inline]
     pub fn ends(&self) -> u64 {
         self.ends.load(Ordering::Acquire)
+    }
+
+    /// Which rank left or died as the one of this number, from 0. `None`: nobody did, or whoever
+    /// counted that has not said yet whom, or the words were overwritten.
+    pub fn ended(&self, number: u64) -> Option<Rank> {
+        let line = self.ranks.get(usize::try_from(number).ok()?)?;
+        let rank = line.ended.load(Ordering::Acquire).checked_sub(1)?;
+        Rank::try_from(rank).ok().filter(|rank| (*rank as usize) < self.ranks.len())
+    }
+
+    /// Counts a rank that has left or died, and says which.
+    fn count_end(&self, rank: Rank) {
+        let number = self.ends.fetch_add(1, Ordering::AcqRel);
+        let line = usize::try_from(number).ok().and_then(|number| self.ranks.get(number));
+        if let Some(line) = line {
+            line.ended.store(u64::from(rank) + 1, Ordering::Release);
+        }
     }
 
     /// Stores the process id of a rank. Called by the process that starts it.
@@ -85,7 +105,7 @@ impl<'m> Registry<'m> {
         let line = &self.ranks[rank as usize];
         let left = line.state.compare_exchange(RUNNING, LEFT, Ordering::AcqRel, Ordering::Acquire);
         if left.is_ok() {
-            self.ends.fetch_add(1, Ordering::AcqRel);
+            self.count_end(rank);
         }
     }
 
@@ -94,15 +114,15 @@ impl<'m> Registry<'m> {
         let line = &self.ranks[rank as usize];
         let left = line.state.compare_exchange(STARTING, LEFT, Ordering::AcqRel, Ordering::Acquire);
         if left.is_ok() {
-            self.ends.fetch_add(1, Ordering::AcqRel);
+            self.count_end(rank);
         }
     }
 
     /// The rank died. Returns whether that is new.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         let line = &self.ranks[rank as usize];
-        let state = line.state.load(Ordering::Acquire);
-        if state == LEFT || state == FAILED {
+        let is_over = |state| state == LEFT || state == FAILED;
+        if is_over(line.state.load(Ordering::Acquire)) {
             return false;
         }
         let bits = match cause {
@@ -111,9 +131,12 @@ impl<'m> Registry<'m> {
             DeathCause::Unknown | DeathCause::Overwritten => CAUSE_UNKNOWN,
         };
         line.cause.store(bits, Ordering::Release);
-        line.state.store(FAILED, Ordering::Release);
-        self.ends.fetch_add(1, Ordering::AcqRel);
-        true
+        let fail = |state| (!is_over(state)).then_some(FAILED);
+        let failed = line.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, fail);
+        if failed.is_ok() {
+            self.count_end(rank);
+        }
+        failed.is_ok()
     }
 
     /// The state of a rank.
@@ -219,6 +242,24 @@ mod tests {
         registry.leave(0);
         assert!(!registry.fail(0, DeathCause::Unknown));
         assert_eq!(registry.state(0), PeerState::Left);
+    }
+
+    #[test]
+    fn ends_say_in_order_who_it_was() {
+        let ends = Line::default();
+        let lines: Vec<RankLine> = (0..4).map(|_| RankLine::default()).collect();
+        let registry = Registry::new(&ends, &lines);
+        registry.join(2, 1).unwrap();
+        registry.leave(2);
+        registry.leave_elsewhere(0);
+        for _ in 0..2 {
+            registry.fail(3, DeathCause::Unknown);
+            registry.leave(2);
+        }
+        let ended: Vec<_> = (0..5).map(|number| registry.ended(number)).collect();
+        assert_eq!(ended, [Some(2), Some(0), Some(3), None, None]);
+        lines[1].ended.store(9, Ordering::Relaxed);
+        assert_eq!((registry.ended(1), registry.ended(u64::MAX)), (None, None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Acceptance, Host, Key, LinkArrival};
+use super::{Acceptance, Host, Key, LaneCounts, LinkArrival};
 use crate::Peer;
 
 /// Bytes of a packet before its payload: kind, form, lane, nothing, source, number, credit, window,
@@ -49,6 +49,8 @@ pub(super) struct LaneLink {
     pub(super) refused: u32,
     /// Whether it has sent what is impossible, or cannot be reached.
     pub(super) broken: bool,
+    /// Whether it sends nothing more: its window is to be given to others.
+    pub(super) is_over: bool,
     /// Whether it is in the list of those that hold packets, and of those that owe credit.
     pub(super) is_holding: bool,
     pub(super) is_owing: bool,
@@ -87,6 +89,7 @@ impl LaneLink {
             pooled: 0,
             refused: 0,
             broken: false,
+            is_over: false,
             is_holding: false,
             is_owing: false,
         }
@@ -96,16 +99,30 @@ impl LaneLink {
     pub(super) fn header(&self, kind: u8, number: u32, (own, key): (Host, &Key)) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..3].copy_from_slice(&[kind, FORM, self.lane]);
-        for (place, word) in [(4, own), (8, number), (12, self.taken), (16, self.window)] {
+        for (place, word) in [(4, own), (8, number), (12, self.taken), (16, self.announced())] {
             bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
         }
         bytes[20..].copy_from_slice(key);
         bytes
     }
 
+    pub(super) fn counts(&self) -> LaneCounts {
+        LaneCounts {
+            sent: self.sent,
+            known: (self.acknowledged, self.allowed),
+            received: self.received,
+            told: (self.told, self.window_told),
+        }
+    }
+
     /// What a header has said is known to the other side.
     pub(super) fn has_told(&mut self) {
-        (self.told, self.window_told) = (self.taken, self.window);
+        (self.told, self.window_told) = (self.taken, self.announced());
+    }
+
+    /// The window as its source is told: never less than before.
+    fn announced(&self) -> u32 {
+        self.window.max(self.window_told)
     }
 
     /// Whether a packet that costs so much may be sent now: within the window, or alone.
@@ -143,7 +160,7 @@ impl LaneLink {
             AGAIN if packet.payload.is_empty() && self.kept.is_some() && packet.window == 0 => {
                 Admitted::Again
             }
-            DATA if packet.number == self.expected => {
+            DATA if packet.number == self.expected && !self.is_over => {
                 let unread = self.received.wrapping_sub(self.taken);
                 let cost = cost(packet.payload.len());
                 let fits = match self.window {
@@ -413,6 +430,23 @@ mod tests {
         assert!(link.offer_held(&mut land));
         assert!(!link.offer_held(&mut land));
         assert_eq!((seen, link.taken, link.held.len()), (vec![b"a".to_vec()], 37, 1));
+    }
+
+    #[test]
+    fn no_source_is_told_of_a_smaller_window() {
+        let mut link = with_window();
+        let told = |link: &LaneLink| {
+            let header = link.header(CREDIT, 0, (0, &[0; 16]));
+            DecodedPacket::decode(&header, &[0; 16]).map(|packet| packet.window)
+        };
+        link.has_told();
+        link.window = 0;
+        assert_eq!(told(&link), Some(WINDOW));
+        link.has_told();
+        assert_eq!((told(&link), link.owes_credit()), (Some(WINDOW), false));
+        link.is_over = true;
+        assert_eq!(link.admit(&packet(DATA, 0, 0, &[1]), WINDOWS), Err(()));
+        assert_eq!(link.admit(&packet(CREDIT, 0, 0, &[]), WINDOWS), Ok(Admitted::Credit));
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod table;
 
 use std::time::Duration;
 
-use lane::{AGAIN, CREDIT, DATA, HEADER, cost};
+use lane::{AGAIN, CREDIT, DATA, HEADER, LaneLink, cost};
 use table::{LinkTable, longest_in};
 
 use crate::{
@@ -166,6 +166,19 @@ pub enum LinkArrival<'a> {
     },
 }
 
+/// What [`Links::counts`] answers: bytes of a lane, modulo 2^32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneCounts {
+    /// Sent.
+    pub sent: u32,
+    /// What the receiver is known to have taken, and what it allows unread.
+    pub known: (u32, u32),
+    /// Received.
+    pub received: u32,
+    /// What the sender was told to be taken, and what it was told to be allowed.
+    pub told: (u32, u32),
+}
+
 /// Whether an arrival was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceptance {
@@ -247,6 +260,12 @@ impl Links {
     /// Bytes of a source that lie here on a lane and have not been taken.
     pub fn unread(&self, source: Host, lane: u8) -> u32 {
         self.table.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
+    }
+
+    /// What this side of a lane has sent and knows, and what it has received and told: for who sees
+    /// both sides.
+    pub fn counts(&self, host: Host, lane: u8) -> LaneCounts {
+        self.table.link(host, lane).map_or_else(LaneCounts::default, LaneLink::counts)
     }
 
     /// Whether a lane holds packets of a source that could not be landed.
@@ -432,6 +451,12 @@ impl Links {
     /// Takes and holds nothing more of a host.
     pub fn break_link(&mut self, host: Host) {
         self.table.break_links(host);
+    }
+
+    /// Nothing more comes of a host on a lane, as it has said: what it may have unread there is
+    /// others'. What has come of it stays.
+    pub fn end_lane(&mut self, host: Host, lane: u8) {
+        self.table.end_lane(host, lane);
     }
 
     /// Tells sources how much of theirs has been taken, what windows they have, and what they are

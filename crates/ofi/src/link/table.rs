@@ -192,12 +192,27 @@ impl LinkTable {
         }
     }
 
-    /// Gives back the pool's bytes of a source that needs them no more.
+    /// Gives back the pool's bytes of a source that needs them no more, and the window of one that
+    /// sends nothing more.
     fn settle(&mut self, at: usize) {
         let link = &mut self.links[at];
         if link.held.is_empty() || link.window > 0 {
             self.pooled[usize::from(link.lane)] -= link.pooled as usize;
             link.pooled = 0;
+        }
+        if link.is_over && link.held.is_empty() {
+            let first = link.window.min(self.layout.window);
+            self.windows -= first as usize;
+            self.grown -= (link.window - first) as usize;
+            link.window = 0;
+        }
+    }
+
+    /// Nothing more comes of a host on a lane. Its window is others' once what is held is taken.
+    pub(super) fn end_lane(&mut self, host: Host, lane: u8) {
+        if let Some(at) = self.place(host, lane) {
+            self.links[at].is_over = true;
+            self.settle(at);
         }
     }
 
@@ -294,13 +309,10 @@ impl LinkTable {
             if !std::mem::replace(&mut link.broken, true) && link.lane == 0 {
                 self.broke.push_back(host);
             }
+            link.is_over = true;
             link.held.clear();
             link.kept = None;
-            let first = link.window.min(self.layout.window);
-            self.windows -= first as usize;
-            self.grown -= (link.window - first) as usize;
             self.refused[usize::from(link.lane)].retain(|refused| *refused != at);
-            link.window = 0;
             link.refused = 0;
             self.settle(at);
         }
@@ -418,6 +430,34 @@ mod tests {
         table.take_in(&packet(6, 1), &mut |_: LinkArrival<'_>| Acceptance::Taken);
         let windows = [5, 6].map(|source| table.link(source, 0).unwrap().window);
         assert_eq!((windows, table.malformed), ([1024, 0], 0));
+    }
+
+    #[test]
+    fn who_sends_nothing_more_leaves_its_window_to_another() {
+        let taken = |_: LinkArrival<'_>| Acceptance::Taken;
+        let mut table = receiver(2);
+        table.take_in(&packet(1, 0), &mut &taken);
+        table.take_in(&packet(2, 0), &mut full);
+        assert_eq!(table.given(), (2048, 0));
+        // What it has sent is kept until it is taken, and its window as long.
+        table.end_lane(1, 0);
+        table.end_lane(2, 0);
+        table.end_lane(3, 0);
+        assert_eq!(table.given(), (1024, 0));
+        assert_eq!(drain(&mut table), [2]);
+        assert_eq!(table.given(), (0, 0));
+        table.take_in(&packet(3, 0), &mut &taken);
+        assert_eq!(table.given(), (1024, 0));
+        // Its other lane goes on.
+        let mut other = packet(1, 0);
+        other[2] = 1;
+        table.take_in(&other, &mut &taken);
+        assert_eq!(table.malformed, 0);
+        // Whoever goes on nevertheless is broken, and gives back what it has once.
+        table.take_in(&packet(2, 1), &mut full);
+        assert_eq!((table.malformed, table.given()), (1, (2048, 0)));
+        table.break_links(1);
+        assert_eq!(table.given(), (1024, 0));
     }
 
     #[test]

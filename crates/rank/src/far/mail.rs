@@ -7,10 +7,17 @@
 use hikyaku_nic::fabric::{
     Atomic, AtomicOp, Integer, MailEnd, MailboxAddress, PostError, Rank, RemoteAddress, Space,
 };
+use hikyaku_nic::hosted::Host;
 use hikyaku_shm::ShmPort;
 
 use super::wire::{self, PutPart, Told, UNANSWERED, WireAddress};
 use super::{Far, NEEDED};
+
+/// Checks that bytes are within the region of a rank: all ranks' are as large as each other.
+fn within_region(near: &ShmPort, rank: Rank, offset: u64, length: u64) -> Result<(), PostError> {
+    let is_inside = offset.checked_add(length).is_some_and(|end| end <= near.host().region_bytes());
+    if is_inside { Ok(()) } else { Err(PostError::OutOfBounds { rank, offset, length }) }
+}
 
 impl Far {
     /// [`MailboxPort::write_mail`](hikyaku_nic::fabric::MailboxPort::write_mail). A rank that is
@@ -31,6 +38,7 @@ impl Far {
         if end.is_none_or(|end| end > slots.room as usize) {
             return Err(PostError::OutOfBounds { rank, offset, length });
         }
+        within_region(near, rank, offset, length)?;
         let to = WireAddress::of(RemoteAddress { rank, space: Space::Region, offset });
         let (mut done, told, call) = (0, Told::Not, UNANSWERED);
         while done < bytes.len() {
@@ -44,24 +52,41 @@ impl Far {
     }
 
     /// [`MailboxPort::post_mail`](hikyaku_nic::fabric::MailboxPort::post_mail).
-    pub(crate) fn post_mail(&mut self, near: &ShmPort, to: MailboxAddress, round: u64) {
-        self.push_word(near, to, to.slots.stamp_at(round), round);
+    ///
+    /// # Errors
+    /// The word is outside of the region.
+    pub(crate) fn post_mail(
+        &mut self,
+        near: &ShmPort,
+        to: MailboxAddress,
+        round: u64,
+    ) -> Result<(), PostError> {
+        self.push_word(near, to, to.slots.stamp_at(round), round)
     }
 
     /// [`MailboxPort::end_mail`](hikyaku_nic::fabric::MailboxPort::end_mail).
     pub(crate) fn end_mail(&mut self, near: &ShmPort, to: MailboxAddress, end: MailEnd) {
-        self.push_word(near, to, 0, end.to_word());
+        // Nobody is told of a mailbox that cannot be.
+        let _ = self.push_word(near, to, 0, end.to_word());
     }
 
     /// Stores a word of a mailbox, behind what has been written before.
-    fn push_word(&mut self, near: &ShmPort, to: MailboxAddress, at: u64, value: u64) {
+    fn push_word(
+        &mut self,
+        near: &ShmPort,
+        to: MailboxAddress,
+        at: u64,
+        value: u64,
+    ) -> Result<(), PostError> {
         let (rank, offset) = (to.rank, to.at.saturating_add(at));
+        within_region(near, rank, offset, 8)?;
         let target = RemoteAddress { rank, space: Space::Region, offset };
         let (integer, operation) = (Integer::U64, AtomicOp::Swap);
         let swap = Atomic { target, integer, operation, operand: value, result: None };
         let packet = wire::atomic(UNANSWERED, Told::Not, WireAddress::of(target), &swap);
         self.push(near, rank, &[&packet]);
         self.progress_out(near);
+        Ok(())
     }
 
     /// Sends what the library needs to go on, now or when there is room.

@@ -14,7 +14,7 @@ use hikyaku_nic::fabric::{
     Activity, Atomic, Command, Completed, Event, FullCause, Get, MemoryPort, Name, Notification,
     Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space, Wait, Wake,
 };
-use hikyaku_nic::hosted::HostedPort;
+use hikyaku_nic::hosted::{HostedPort, Rest};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::{ShmHost, ShmPort};
@@ -112,15 +112,19 @@ impl FarWait {
         FarWait::new(Wait::new(Activity::Window).named(Name::new(name)), since)
     }
 
-    /// Rests a little, for `peer`.
-    pub(super) fn rest(&mut self, near: &mut ShmPort, peer: Rank) -> Wake {
+    /// Rests a little, for `peer`, after a look at the network: [`Far::begin_rest`].
+    pub(super) fn rest(&mut self, near: &mut ShmPort, peer: Rank) {
         let now = near.now();
         if !self.announced && now > self.since + ANNOUNCE {
             self.announced = true;
             let wait = self.wait.with(Some(peer), None);
             near.announce_wait(Some(Wait { since: self.since, ..wait }));
         }
-        near.park(Some(now + NAP))
+        let rest = match near.begin_rest(Some(now + NAP), std::iter::empty()) {
+            Rest::Over(Wake::Look) => Rest::Yield,
+            rest => rest,
+        };
+        super::rest(near, rest);
     }
 
     pub(super) fn end(&self, near: &ShmPort) {
@@ -246,6 +250,10 @@ impl Far {
         if let Notification::Word { address, .. } = command.notification
             && address.rank != target.rank
         {
+            let (rank, size) = (address.rank, near.size());
+            if rank >= size {
+                return Err(PostError::NoSuchRank { rank, size });
+            }
             return Err(PostError::Unsupported(
                 "notify one rank of what was written at another, on another host",
             ));
@@ -284,10 +292,26 @@ impl Far {
                 let (destination, cause) = (command.destination, FullCause::Outstanding);
                 Err(PostError::Full { destination, cause })
             }
-            Reply::Word { offset, .. } => {
-                near.check_own(self.own_place(offset), 8, Rights::WRITE).map(drop)
-            }
+            Reply::Word { offset, .. } => self.check_own_word(near, offset, 8),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks that a word of this rank's region can be written.
+    fn check_own_word(&self, near: &ShmPort, offset: u64, size: u64) -> Result<(), PostError> {
+        if !offset.is_multiple_of(size) {
+            return Err(PostError::Misaligned { rank: self.own, offset, size });
+        }
+        near.check_own(self.own_place(offset), size, Rights::WRITE).map(drop)
+    }
+
+    /// A command of a chain was refused: the event that it asked for says so too.
+    pub(crate) fn fail_in_chain(&mut self, command: &Command<'_>, error: PostError) {
+        let is_full = matches!(error, PostError::Full { .. });
+        if !is_full && command.reply.tells_failure() {
+            let Command { destination, protocol, header, .. } = *command;
+            let completed = Completed { destination, protocol, header, outcome: Err(error) };
+            self.state.events.push_back(Event::Completed(completed));
         }
     }
 
@@ -395,7 +419,7 @@ impl Far {
     ) -> Result<u64, PostError> {
         let size = atomic.integer.size();
         if let Some(result) = atomic.result {
-            near.check_own(self.own_place(result), size, Rights::WRITE)?;
+            self.check_own_word(near, result, size)?;
         }
         let at = (atomic.target.rank, WireAddress::of(atomic.target));
         let mut wait = FarWait::to_call("atomic operation", near.now());

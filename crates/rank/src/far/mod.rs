@@ -19,6 +19,8 @@
 //! Nothing here knows of deaths: the host's launcher says so in the job's memory, and the near side
 //! reads that. A rank that leaves says so itself, behind its last message (`parting.rs`).
 
+#[cfg(test)]
+mod conformance;
 mod given;
 mod landing;
 mod lending;
@@ -33,16 +35,18 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use hikyaku_nic::fabric::{
     Command, DeathCause, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure, PeerState, Port,
-    PostError, Rank,
+    PostError, Rank, Wake,
 };
+use hikyaku_nic::hosted::{AwaitedStep, Host, Rest};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{LinkLayout, Links};
 use hikyaku_ofi::{Alarm, Error, PostResult, ProviderRequest, Survey, VARIABLE, choose};
-use hikyaku_shm::ShmPort;
+use hikyaku_shm::{Nap, ShmPort};
 use landing::LandingState;
 use memory::Calls;
 use parting::UseBits;
@@ -78,7 +82,7 @@ const BUSY_NAP: Time = Time::from_nanoseconds(20_000);
 const AWAKE: Time = Time::from_nanoseconds(400_000);
 
 /// Calls without an arrival after which the channel is polled only in every eighth.
-const QUIET: u32 = 4096;
+pub(crate) const QUIET: u32 = 4096;
 
 /// The far side of a port.
 pub(crate) struct Far {
@@ -94,6 +98,8 @@ pub(crate) struct Far {
     quiet: u32,
     /// Whether the next call polls in any case: the last one may have slept.
     slept: bool,
+    /// Whether the network was looked at since the last rest.
+    looked: bool,
     /// Since when this rank has napped without an arrival.
     idle_since: Option<Time>,
     alarm: SleepBy,
@@ -122,6 +128,21 @@ enum SleepBy {
 /// A rank that is gone for an unknown reason.
 fn lost(near: &ShmPort, rank: Rank) -> PeerFailure {
     PeerFailure { rank, pid: 0, host: near.host_name(rank), cause: DeathCause::Unknown }
+}
+
+/// Rests in the thread that calls, as [`Far::begin_rest`] has answered.
+pub(crate) fn rest(near: &mut ShmPort, rest: Rest<Nap>) -> Wake {
+    match rest {
+        Rest::Over(wake) => wake,
+        Rest::Yield => {
+            std::thread::yield_now();
+            Wake::Look
+        }
+        Rest::Sleep(mut nap) => {
+            nap.sleep();
+            near.end_rest(nap)
+        }
+    }
 }
 
 impl Far {
@@ -156,6 +177,7 @@ impl Far {
             out: VecDeque::new(),
             quiet: 0,
             slept: true,
+            looked: false,
             idle_since: None,
             alarm: SleepBy::Unknown,
             ends: near.departures(),
@@ -178,6 +200,7 @@ impl Far {
 
     /// Takes in what has come and sends what waited for room. Returns whether anything came.
     pub(crate) fn progress(&mut self, near: &mut ShmPort) -> bool {
+        self.looked = true;
         let now = near.now();
         let hosted = near.inner_mut();
         let (links, state, calls) = (&mut self.links, &mut self.state, &mut self.calls);
@@ -199,6 +222,8 @@ impl Far {
         self.tell_grants();
         while let Some(rank) = self.state.parting.pop() {
             self.links.acknowledge(rank);
+            // That was its last word on this lane.
+            self.links.end_lane(rank, SENDS);
         }
         while let Some((rank, answer)) = self.state.answers.pop_front() {
             self.out.push_back((rank, NEEDED, answer));
@@ -234,9 +259,29 @@ impl Far {
     /// What has come from a rank that died is landed before its death is known here.
     #[inline]
     pub(crate) fn before_poll(&mut self, near: &mut ShmPort) {
-        if near.departures() != self.ends {
-            self.ends = near.departures();
+        let now = near.departures();
+        if now != self.ends {
+            let before = std::mem::replace(&mut self.ends, now);
             while self.progress(near) {}
+            self.note_ends(near, before..now);
+        }
+    }
+
+    /// Gives back what is kept for ranks whose process has ended, as the launcher says.
+    fn note_ends(&mut self, near: &ShmPort, numbers: Range<u64>) {
+        let known = |number| near.host().registry().ended(number);
+        let ended: Option<Vec<Rank>> = match numbers.end.wrapping_sub(numbers.start) {
+            count if count <= u64::from(near.size()) => numbers.map(known).collect(),
+            _ => None,
+        };
+        // Without that all that something is known of are looked at.
+        let all = |peers: &FarPeers| peers.known().iter().map(|peer| peer.rank).collect();
+        for rank in ended.unwrap_or_else(|| all(&self.state.peers)) {
+            let Some(peer) = self.state.peers.known_mut(rank) else { continue };
+            if peer.left.is_some() && near.peer(rank) == PeerState::Left {
+                peer.keeps = false;
+                (0..LAYOUT.lanes).for_each(|lane| self.links.end_lane(rank, lane));
+            }
         }
     }
 
@@ -250,7 +295,7 @@ impl Far {
     pub(crate) fn filter(&mut self, event: Event) -> Option<Event> {
         let Event::PeerFailed(failure) = event else { return Some(event) };
         let Some(peer) = self.state.peers.enter(failure.rank) else { return Some(event) };
-        if peer.failed.replace(failure).is_some() {
+        if peer.fail(failure) {
             return None;
         }
         self.state.lending.end(failure.rank);
@@ -258,9 +303,35 @@ impl Far {
         Some(event)
     }
 
+    /// Rests where the near side would, after a look at the network if one is due.
+    ///
+    /// A look is a call of the kernel, so that a spin of the near side's count takes long. Others
+    /// may need the processor meanwhile, ranks of other hosts too where these share a machine: so
+    /// who has looked gives way in place of spinning.
+    pub(crate) fn begin_rest(
+        &mut self,
+        near: &mut ShmPort,
+        deadline: Option<Time>,
+        steps: impl Iterator<Item = AwaitedStep>,
+    ) -> Rest<Nap> {
+        if self.progress_if_due(near) {
+            return Rest::Over(Wake::Look);
+        }
+        let looked = std::mem::take(&mut self.looked);
+        let end = self.nap(near, deadline);
+        let rest = near.begin_rest(end, steps);
+        self.slept |= matches!(rest, Rest::Sleep(_));
+        match rest {
+            Rest::Over(Wake::Look) if looked => Rest::Yield,
+            Rest::Over(Wake::Deadline) if deadline.is_none_or(|deadline| near.now() < deadline) => {
+                Rest::Over(Wake::Slept)
+            }
+            rest => rest,
+        }
+    }
+
     /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
-    pub(crate) fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Option<Time> {
-        self.slept = true;
+    fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Option<Time> {
         let now = near.now();
         let since = *self.idle_since.get_or_insert(now);
         let is_busy = self.state.lending.is_busy(now);
@@ -294,6 +365,19 @@ impl Far {
             Some((Some(_), _)) => PeerState::Left,
             Some((None, Some(failure))) => PeerState::Failed(failure),
             Some((None, None)) | None => near,
+        }
+    }
+
+    /// The same. A rank of another host that has said where it is reached has started.
+    pub(crate) fn peer(&self, near: &ShmPort, rank: Rank, state: PeerState) -> PeerState {
+        let state = self.state_of(rank, state);
+        let has_started = || {
+            let peer = self.state.peers.get(rank);
+            peer.is_some_and(|peer| peer.known) || near.host().card(rank).is_some()
+        };
+        match state {
+            PeerState::Starting if self.is_far(rank) && has_started() => PeerState::Running,
+            state => state,
         }
     }
 
@@ -344,7 +428,7 @@ impl Far {
             PeerState::Failed(failure) => failure,
             _ => lost(near, rank),
         };
-        peer.failed = Some(failure);
+        peer.fail(failure);
         self.state.lending.end(rank);
         self.state.departures += 1;
         self.state.events.push_back(Event::PeerFailed(failure));
@@ -420,7 +504,7 @@ impl Far {
         }
         let taken = match command.granularity {
             Granularity::PerMessage => self.send_as_one(near, command)?,
-            Granularity::PerPacket => self.send_parts(command),
+            Granularity::PerPacket => self.send_parts(near, command),
         };
         let taken = taken.ok_or_else(|| full(FullCause::RingStalled))?;
         if let Some(peer) = self.state.peers.enter(destination) {
@@ -436,7 +520,7 @@ impl Far {
     }
 
     /// Sends as many parts as find room; `None`: none did.
-    fn send_parts(&mut self, command: &Command<'_>) -> Option<usize> {
+    fn send_parts(&mut self, near: &ShmPort, command: &Command<'_>) -> Option<usize> {
         let (destination, payload) = (command.destination, command.payload);
         let whole = command.offset == 0 && command.total == payload.len() as u64;
         let passes = command.passes && whole && payload.len() <= INLINE_BYTES;
@@ -450,8 +534,7 @@ impl Far {
         }
         let mut taken = 0;
         loop {
-            let longest = self.links.longest(destination, lane) - wire::SEND_HEAD;
-            let end = payload.len().min(taken + longest);
+            let end = payload.len().min(taken + self.longest_part(near, destination, lane));
             let part = Command {
                 offset: command.offset + taken as u64,
                 credited: command.credited && taken == 0,
@@ -466,6 +549,14 @@ impl Far {
                 return Some(taken);
             }
         }
+    }
+
+    /// Bytes of the longest part of a message now: whole packets of its receiver's rings, if one
+    /// fits.
+    fn longest_part(&self, near: &ShmPort, to: Rank, lane: u8) -> usize {
+        let longest = self.links.longest(to, lane) - wire::SEND_HEAD;
+        let packet = near.host().layout().packet_bytes as usize;
+        if longest > packet { longest - longest % packet } else { longest }
     }
 
     /// Sends a message that gets one record: all of it, or nothing.

@@ -54,6 +54,12 @@ impl FarPeer {
         }
     }
 
+    /// It has died: what has come of a message is nobody's. Whether that was known.
+    pub(super) fn fail(&mut self, failure: PeerFailure) -> bool {
+        self.gathered = Vec::new();
+        self.failed.replace(failure).is_some()
+    }
+
     /// Whether nothing that it is sent has a reader any more.
     pub(super) fn is_deaf(&self) -> bool {
         self.failed.is_some() || self.left.is_some() && !self.keeps
@@ -93,6 +99,12 @@ impl FarPeers {
     pub(super) fn get(&self, rank: Rank) -> Option<&FarPeer> {
         let place = self.index.get(rank as usize).filter(|place| **place != HERE)?;
         self.known.get(place.checked_sub(1)? as usize)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn known_mut(&mut self, rank: Rank) -> Option<&mut FarPeer> {
+        let place = self.index.get(rank as usize).filter(|place| **place != HERE)?;
+        self.known.get_mut(place.checked_sub(1)? as usize)
     }
 
     /// The same, from now on; `None`: the rank is none of another host.

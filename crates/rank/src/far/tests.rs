@@ -172,3 +172,51 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
         }
     }
 }
+
+/// A rank that has left makes room for others: on the lane of its last word at once, on the other
+/// when its process has ended.
+#[test]
+fn windows_of_ranks_that_have_left_are_given_back() {
+    let hosts = Hosts { own: 0, of: vec![], names: vec![], key: [0; 16], tells_ends: true };
+    let config = JobConfig { hosts: Some(hosts), ..JobConfig::new(2, 2) };
+    let (jobs, mut ports) = open_hosts(&config, &[0, 1], [7; 16]).unwrap();
+    let mut fars = Vec::new();
+    for port in &ports {
+        match Far::open(port) {
+            Ok(far) => fars.push(far.unwrap()),
+            Err(error @ Error::NotInstalled { .. }) => return eprintln!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    exchange_cards(&jobs);
+    let (mut first, mut second) = (fars.remove(0), fars.remove(0));
+    let (mut near, mut far) = (ports.remove(0), ports.remove(0));
+    let start = Instant::now();
+    let windows = |far: &Far| [SENDS, NEEDED].map(|lane| far.links.window(1, lane));
+    let passing = Command { passes: true, ..Command::send(0, 1, 0, b"hello") };
+    for command in [Command::send(0, 1, 0, b"hello"), passing] {
+        while second.send(&far, &command).is_err() {
+            first.progress(&mut near);
+            second.progress(&mut far);
+            assert!(start.elapsed() < PATIENCE);
+        }
+    }
+    while windows(&first) != [LAYOUT.window; 2] {
+        first.progress(&mut near);
+        assert!(start.elapsed() < PATIENCE);
+    }
+    std::thread::scope(|scope| {
+        let leaves = scope.spawn(|| second.leave(&mut far));
+        while !leaves.is_finished() {
+            first.progress(&mut near);
+            assert!(start.elapsed() < PATIENCE);
+        }
+    });
+    assert_eq!(windows(&first), [0, LAYOUT.window]);
+    first.before_poll(&mut near);
+    assert_eq!(windows(&first), [0, LAYOUT.window], "its process may go on");
+    jobs[0].mark_left(1);
+    first.before_poll(&mut near);
+    assert_eq!(windows(&first), [0, 0]);
+    assert!(!first.links.is_broken(1) && first.links.malformed() == 0);
+}

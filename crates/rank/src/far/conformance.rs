@@ -1,0 +1,412 @@
+//! The rules of every fabric between hosts: ranks of one process, each of a host of its own or two
+//! hosts by turns, that reach those of others by libfabric.
+//!
+//! The bodies drive all ranks of a job in one thread. An operation on memory of another host waits
+//! for its target, so a thread beside makes progress at the ranks that nobody uses just then.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hikyaku_conformance::{Harness, Setup, layered};
+use hikyaku_nic::fabric::{
+    Atomic, Capabilities, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId,
+    Contribution, CopyPort, DeathCause, Event, FullCause, FullPolicy, GroupError, GroupId,
+    GroupPort, JointCopy, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort, Name,
+    PeerState, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
+    QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort,
+    RingSlice, RingState, Short, Space, TableError, Wait, Wake,
+};
+use hikyaku_nic::layer::Faults;
+use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::time::Time;
+use hikyaku_ofi::Error;
+use hikyaku_ofi::link::LaneCounts;
+use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_all, open_hosts};
+
+use super::{Far, LAYOUT, SENDS};
+use crate::port::RankPort;
+
+/// After which a packet that is under way never comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a rank counts of a lane, and whether packets wait there.
+type LaneState = (LaneCounts, bool);
+
+/// A job: its ranks while they are there, and its hosts.
+struct Floor {
+    ranks: Vec<Mutex<Option<RankPort>>>,
+    hosts: Vec<Job>,
+}
+
+impl Floor {
+    fn rank(&self, rank: usize) -> MutexGuard<'_, Option<RankPort>> {
+        self.ranks[rank].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes progress at a rank. Whether anything came.
+    fn progress(rank: &mut Option<RankPort>) -> bool {
+        let parts = rank.as_mut().and_then(RankPort::parts);
+        parts.is_some_and(|(far, near)| far.progress(near))
+    }
+
+    /// Makes progress at ranks that nobody uses, until all are gone.
+    fn serve(&self) {
+        loop {
+            let (mut any, mut came) = (false, false);
+            for rank in &self.ranks {
+                any |= match rank.try_lock() {
+                    Ok(mut rank) => {
+                        came |= Floor::progress(&mut rank);
+                        rank.is_some()
+                    }
+                    Err(_) => true,
+                };
+            }
+            match (any, came) {
+                (false, _) => return,
+                (_, true) => {}
+                // Nobody wakes it: it looks now and then.
+                (_, false) => thread::park_timeout(Duration::from_micros(20)),
+            }
+        }
+    }
+
+    /// Whether what one rank has sent another has not come there, or what this has told it; or more
+    /// follows, since the other holds nothing and so makes room.
+    fn under_way(&self, from: usize, to: usize) -> bool {
+        let of = |rank: usize, look: &dyn Fn(&Far) -> LaneState| {
+            self.rank(rank).as_mut().and_then(RankPort::parts).map(|(far, _)| look(far))
+        };
+        (0..LAYOUT.lanes).any(|lane| {
+            let sender = of(from, &|far| {
+                let waits = far.out.iter().any(|(rank, on, _)| (*rank as usize, *on) == (to, lane));
+                (far.links.counts(to as Rank, lane), waits)
+            });
+            let receiver = of(to, &|far| {
+                let from = from as Rank;
+                (far.links.counts(from, lane), far.links.holds(from, lane))
+            });
+            sender.zip(receiver).is_some_and(|((sent, waits), (came, holds))| {
+                sent.sent != came.received || sent.known != came.told || waits && !holds
+            })
+        })
+    }
+
+    /// Makes progress everywhere until nothing more moves.
+    fn settle(&self) {
+        let (all, start) = (self.ranks.len(), Instant::now());
+        let mut still = 0;
+        while still < 2 {
+            let came =
+                (0..all).fold(false, |any, rank| Floor::progress(&mut self.rank(rank)) | any);
+            let pairs = (0..all).flat_map(|from| (0..all).map(move |to| (from, to)));
+            let moves = came || pairs.into_iter().any(|(from, to)| self.under_way(from, to));
+            still = if moves { 0 } else { still + 1 };
+            assert!(start.elapsed() < PATIENCE, "packets do not arrive");
+        }
+    }
+}
+
+/// A rank's port. Others make progress at it while nobody is in a call of it.
+struct SharedPort {
+    floor: Arc<Floor>,
+    rank: usize,
+}
+
+impl SharedPort {
+    fn with<R>(&self, call: impl FnOnce(&mut RankPort) -> R) -> R {
+        call(self.floor.rank(self.rank).as_mut().expect("the rank is there"))
+    }
+}
+
+impl Drop for SharedPort {
+    fn drop(&mut self) {
+        let port = self.floor.rank(self.rank).take();
+        drop(port);
+    }
+}
+
+macro_rules! forward {
+    ($trait:ident { $(
+        $name:ident(& $($kind:ident)?, $($arg:ident: $type:ty),*) $(-> $result:ty)?;
+    )* }) => {
+        $(forward!(@ $trait $name [$($kind)?] ($($arg: $type),*) [$($result)?]);)*
+    };
+    (@ $trait:ident $name:ident [] ($($arg:ident: $type:ty),*) [$($result:ty)?]) => {
+        fn $name(&self, $($arg: $type),*) $(-> $result)? {
+            self.with(|port| <RankPort as $trait>::$name(port, $($arg),*))
+        }
+    };
+    (@ $trait:ident $name:ident [mut] ($($arg:ident: $type:ty),*) [$($result:ty)?]) => {
+        fn $name(&mut self, $($arg: $type),*) $(-> $result)? {
+            self.with(|port| <RankPort as $trait>::$name(port, $($arg),*))
+        }
+    };
+}
+
+impl Port for SharedPort {
+    forward! { Port {
+        rank(&,) -> Rank;
+        size(&,) -> u32;
+        node_of(&, rank: Rank) -> u32;
+        host_name(&, rank: Rank) -> Name;
+        capabilities(&,) -> Capabilities;
+        post_chain(&mut, chain: &[Command<'_>]) -> Result<(), ChainError>;
+        poll(&mut,) -> Option<Event>;
+        receive_whole(&mut, from: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short;
+        copy_out(&, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize;
+        release(&mut, slice: RingSlice);
+        read_out(&mut, slice: RingSlice, into: &mut [u8]) -> usize;
+        grant(&mut, source: Rank, messages: u64);
+        held_up(&mut,) -> Option<Rank>;
+        route_of(&, source: Rank) -> Option<RingId>;
+        peer(&, rank: Rank) -> PeerState;
+        departures(&,) -> u64;
+        is_forked(&,) -> bool;
+        now(&,) -> Time;
+        announce_wait(&, wait: Option<Wait>);
+        park(&mut, deadline: Option<Time>) -> Wake;
+    } }
+
+    /// The first packet to a rank takes a connection, for which both sides have to make progress.
+    fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        let start = Instant::now();
+        loop {
+            let posted = self.with(|port| port.post(command));
+            let is_first = self.with(|port| {
+                let to = command.destination;
+                let sent = |(far, _): (&mut Far, _)| far.links.counts(to, SENDS).sent;
+                port.is_far(to) && port.parts().map(sent) == Some(0)
+            });
+            match posted {
+                Err(PostError::Full { cause: FullCause::RingStalled, .. }) if is_first => {
+                    Floor::progress(&mut self.floor.rank(self.rank));
+                    assert!(start.elapsed() < PATIENCE, "a rank is not reached");
+                }
+                posted => return posted,
+            }
+        }
+    }
+
+    fn post_inline(
+        &mut self,
+        to: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+        credited: bool,
+    ) -> Result<(), PostError> {
+        self.with(|port| port.post_inline(to, protocol, header, payload, credited))
+    }
+}
+
+impl CopyPort for SharedPort {
+    forward! { CopyPort {
+        expose(&, bytes: &[u8]) -> Option<RemoteAddress>;
+        copies_from(&, space: Space) -> Option<usize>;
+        read(&mut, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
+        lend(&mut, to: Rank, name: u64, bytes: &[u8]) -> bool;
+        take_back(&mut, name: u64);
+        fetch_lent(&mut, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool;
+        open_joint(&mut, into: &[u8]) -> Option<JointCopy>;
+        read_jointly(&mut, from: RemoteAddress, into: &mut [u8], copy: &JointCopy)
+            -> Result<bool, PostError>;
+        write_jointly(&mut, copy: &JointCopy, payload: &[u8]) -> Result<u64, PostError>;
+        close_joint(&mut, from: Rank, copy: &JointCopy) -> bool;
+    } }
+}
+
+impl RingPort for SharedPort {
+    forward! { RingPort {
+        route(&mut, source: Rank, ring: Option<RingId>) -> Result<(), TableError>;
+        set_full(&mut, ring: RingId, policy: FullPolicy) -> Result<(), TableError>;
+        ring(&, ring: RingId) -> Option<RingState>;
+    } }
+}
+
+impl MemoryPort for SharedPort {
+    forward! { MemoryPort {
+        allocate(&mut, bytes: usize) -> Result<RegionBuffer, RegionError>;
+        open_context(&mut,) -> Result<ContextId, ContextError>;
+        close_context(&mut, context: ContextId) -> Result<(), ContextError>;
+        connect(&mut, context: ContextId, members: &[Member]) -> Result<(), ContextError>;
+        member(&, context: ContextId, logical: u32) -> Result<Member, PostError>;
+        register(&mut, context: ContextId, offset: u64, length: u64, rights: Rights)
+            -> Result<Key, ContextError>;
+        deregister(&mut, key: Key) -> Result<(), ContextError>;
+        register_key(&, context: ContextId, register: u8) -> Result<Key, ContextError>;
+        set_address_register(&mut, context: ContextId, at: u8, value: Option<RegisterValue>)
+            -> Result<(), ContextError>;
+        address_register(&, context: ContextId, at: u8)
+            -> Result<Option<RegisterValue>, ContextError>;
+        get(&mut, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
+        fetch(&mut, atomic: &Atomic) -> Result<u64, PostError>;
+    } }
+}
+
+impl QueuePort for SharedPort {
+    forward! { QueuePort {
+        free_queues(&,) -> (u32, u32);
+        create_queue(&mut, mode: QueueMode, slots: u32) -> Result<QueueAddress, QueueError>;
+        destroy_queue(&mut, queue: u32) -> Result<(), QueueError>;
+        post_queue(&mut, queue: u32, chain: &[QueueCommand]) -> Result<(), QueueError>;
+        repeat_queue(&mut, queue: u32, count: u32) -> Result<(), QueueError>;
+        release_queue(&mut, queue: QueueAddress, slots: u32) -> Result<(), QueueError>;
+        help_queue(&mut, queue: QueueAddress);
+        queue_state(&mut, queue: QueueAddress) -> Result<QueueState, QueueError>;
+        completion(&mut, queue: u32) -> Option<Completion>;
+        retire_queue(&mut, queue: u32, rounds: u64, lead: u32);
+        give_up_queue(&mut, queue: u32, missing: Rank, tell: &[Rank]);
+    } }
+}
+
+impl MailboxPort for SharedPort {
+    forward! { MailboxPort {
+        open_mailbox(&mut, from: Rank, room: u32) -> Result<(u32, MailboxAddress), RegionError>;
+        close_mailbox(&mut, mailbox: u32);
+        write_mail(&mut, to: MailboxAddress, round: u64, at: u32, bytes: &[u8])
+            -> Result<(), PostError>;
+        post_mail(&mut, to: MailboxAddress, round: u64) -> Result<(), PostError>;
+        has_mail(&mut, mailbox: u32, round: u64) -> bool;
+        read_mail(&, mailbox: u32, round: u64, at: u32, into: &mut [u8]) -> Result<(), PostError>;
+        end_mail(&mut, to: MailboxAddress, end: MailEnd);
+        mail_end(&, mailbox: u32) -> Option<MailEnd>;
+    } }
+}
+
+impl GroupPort for SharedPort {
+    /// Groups are of one host, and no body is run that needs one.
+    fn group(&self, _group: GroupId) -> Option<&RegisteredGroup> {
+        None
+    }
+
+    forward! { GroupPort {
+        join(&mut, channel: u32, ranks: &[u32], first: u64) -> Result<GroupId, GroupError>;
+        offer(&mut, like: u32) -> ChannelOffer;
+        withdraw(&mut, offer: ChannelOffer);
+        pass_over(&mut, channels: u64);
+        leave(&mut, group: GroupId) -> Result<u64, GroupError>;
+        set_registers(&mut, group: GroupId, registers: &[Key]) -> Result<(), GroupError>;
+        contribute(&mut, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError>;
+        contribution(&mut, group: GroupId, place: usize)
+            -> Result<Option<Contribution>, GroupError>;
+        all_contributed(&mut, group: GroupId, word: u64) -> Result<Option<bool>, GroupError>;
+        load_contribution(&, group: GroupId, place: usize, what: &Contribution, from: usize,
+            into: &mut [u8]) -> usize;
+        finish_round(&mut, group: GroupId) -> Result<(), GroupError>;
+        sync(&mut, group: GroupId, id: u32) -> Result<(), GroupError>;
+        synced(&mut, group: GroupId, id: u32) -> Result<bool, GroupError>;
+        add(&mut, group: GroupId, place: usize) -> Result<(), GroupError>;
+        add_to_all(&mut, group: GroupId) -> Result<(), GroupError>;
+        counted(&mut, group: GroupId, rounds: u64) -> Result<bool, GroupError>;
+        reaches(&, rank: u32) -> bool;
+        multicast(&mut, group: GroupId, command: &Command<'_>, done: usize, bytes: usize)
+            -> Result<(), ChainError>;
+    } }
+}
+
+/// Ranks on so many hosts, by turns.
+struct Between {
+    hosts: u32,
+}
+
+/// Every rank on a host of its own.
+const FAR: Between = Between { hosts: u32::MAX };
+
+/// Two hosts: a rank's neighbours are far, the next but one is near.
+const MIXED: Between = Between { hosts: 2 };
+
+impl Harness for Between {
+    type P = SharedPort;
+
+    fn open(&self, setup: &Setup) -> Vec<SharedPort> {
+        let Setup { layout, ranks_per_node, region_bytes } = *setup;
+        let ranks = layout.ranks;
+        let of: Vec<u32> = (0..ranks).map(|rank| rank % self.hosts).collect();
+        let (key, tells_ends) = ([7; 16], true);
+        let hosts = Hosts { own: 0, of: of.clone(), names: Vec::new(), key, tells_ends };
+        let config = JobConfig {
+            ranks,
+            ranks_per_node,
+            layout,
+            region_bytes: region_bytes as u64,
+            log_bytes: 0,
+            long_stores: None,
+            hosts: Some(hosts),
+            landing: None,
+        };
+        let (hosts, ports) = open_hosts(&config, &of, key).unwrap();
+        let opened: Result<Vec<_>, _> = ports.into_iter().map(RankPort::open).collect();
+        let ports = opened.unwrap_or_else(|error| {
+            assert!(matches!(error, Error::NotInstalled { .. }), "{error}");
+            eprintln!("on one host: {error}");
+            let ports = open_all(&JobConfig { hosts: None, ..config }).unwrap();
+            ports.into_iter().map(RankPort::from).collect()
+        });
+        let ranks = ports.into_iter().map(|port| Mutex::new(Some(port))).collect();
+        exchange_cards(&hosts);
+        let floor = Arc::new(Floor { ranks, hosts });
+        let served = Arc::clone(&floor);
+        thread::spawn(move || served.serve());
+        (0..of.len()).map(|rank| SharedPort { floor: Arc::clone(&floor), rank }).collect()
+    }
+
+    fn kill(&self, port: &mut SharedPort) {
+        port.floor.settle();
+        let (rank, cause) = (port.rank(), DeathCause::Signal(9));
+        port.with(|port| {
+            port.drop_far();
+            port.host().fail(rank, cause);
+        });
+        port.floor.hosts.iter().for_each(|host| _ = host.mark_dead(rank, cause));
+    }
+
+    fn settle(&self, port: &mut SharedPort) {
+        port.floor.settle();
+    }
+}
+
+mod far {
+    use super::*;
+    hikyaku_conformance::conformance_between_hosts!(conformance_tests FAR);
+}
+
+mod mixed {
+    use super::*;
+    hikyaku_conformance::conformance_between_hosts!(conformance_tests MIXED);
+}
+
+hikyaku_conformance::conformance_between_hosts!(conformance_calls "between hosts");
+
+/// At length also behind the layers, with each kind of fault.
+fn behind_layers(faults: Faults) {
+    if std::env::var_os("HIKYAKU_LONG").is_some() {
+        [FAR, MIXED].into_iter().for_each(|hosts| every_body(&layered::layered(hosts, faults)));
+    }
+}
+
+#[test]
+fn layers_faults_off() {
+    behind_layers(layered::OFF);
+}
+
+#[test]
+fn layers_delay() {
+    behind_layers(layered::DELAY);
+}
+
+#[test]
+fn layers_refuse() {
+    behind_layers(layered::REFUSE);
+}
+
+#[test]
+fn layers_drop_and_duplicate() {
+    behind_layers(layered::LOSSY);
+}
+
+#[test]
+fn layers_all_faults() {
+    behind_layers(layered::ALL);
+}
