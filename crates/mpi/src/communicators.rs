@@ -147,10 +147,8 @@ impl<D: Dialect> Mpi<D> {
     #[inline(always)]
     pub fn comm(&self, handle: D::Handle) -> Result<Rc<Comm>, Failure> {
         let number = D::number(Object::Comm, handle);
-        if number == Handle::COMM_WORLD
-            && let Some(world) = &*self.state.world.borrow()
-        {
-            return Ok(Rc::clone(world));
+        if number == Handle::COMM_WORLD {
+            return self.world();
         }
         self.other_comm(number)
     }
@@ -158,7 +156,6 @@ impl<D: Dialect> Mpi<D> {
     #[inline(never)]
     fn other_comm(&self, number: Handle) -> Result<Rc<Comm>, Failure> {
         match number {
-            Handle::COMM_WORLD => self.world(),
             Handle::COMM_SELF => self.own(),
             other => self.state.comms.get(other).ok_or_else(|| self.no_such(Object::Comm, other)),
         }
