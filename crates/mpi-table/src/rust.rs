@@ -146,7 +146,10 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
     // A communicator or a session is not there unless MPI is in use.
     let needs =
         if scope == "None" && !function.is_always_allowed() { "mpi.needs_mpi()?; " } else { "" };
-    format!("    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, |mpi| {{ {needs}{mpi}{form} }})")
+    // By value: what a closure borrows is stored twice, by this call and by what catches panics.
+    format!(
+        "    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, move |mpi| {{ {needs}{mpi}{form} }})"
+    )
 }
 
 /// Hints are not used, but must be there.

@@ -28,6 +28,7 @@ pub(crate) type Described<F> = Result<F, Failure>;
 pub(crate) type Given = Result<Rc<Type>, Failure>;
 
 /// A root that exists.
+#[inline(always)]
 pub(crate) fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
     let size = comm.inner.size();
     let found = u32::try_from(root).ok().filter(|root| *root < size);
@@ -145,7 +146,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Bcast.
-    #[inline]
+    #[inline(always)]
     pub fn bcast(
         &self,
         buffer: Buffer,
@@ -317,7 +318,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Allgather.
     #[allow(clippy::too_many_arguments)]
-    #[inline]
+    #[inline(always)]
     pub fn allgather(
         &self,
         out: Buffer,
@@ -443,6 +444,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// What is reduced: this rank's elements beside the memory where the result goes.
+    #[inline(always)]
     pub(crate) fn operands(
         &self,
         (out, into): (Buffer, Buffer),
@@ -460,7 +462,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Allreduce.
-    #[inline]
+    #[inline(always)]
     pub fn allreduce(
         &self,
         out: Buffer,
@@ -613,6 +615,7 @@ impl<D: Dialect> Mpi<D> {
 }
 
 /// What a rank gives; `None`: it is in its place already, which `may_be` so.
+#[inline(always)]
 pub(crate) fn own_part<D: Dialect>(
     buffer: Buffer,
     count: i64,

@@ -151,11 +151,18 @@ pub(crate) fn ranks_of(inner: &Communicator) -> Vec<u32> {
 
 impl<D: Dialect> Mpi<D> {
     /// The communicator of a handle.
-    #[inline]
+    #[inline(always)]
     pub fn comm(&self, handle: D::Handle) -> Result<Rc<Comm>, Failure> {
         let number = D::number(Object::Comm, handle);
+        if number == Handle::COMM_WORLD {
+            return self.world();
+        }
+        self.other_comm(number)
+    }
+
+    #[inline(never)]
+    fn other_comm(&self, number: Handle) -> Result<Rc<Comm>, Failure> {
         match number {
-            Handle::COMM_WORLD => self.world(),
             Handle::COMM_SELF => self.own(),
             other => self.state.comms.get(other).ok_or_else(|| self.no_such(Object::Comm, other)),
         }

@@ -114,8 +114,15 @@ impl Outgoing {
         wait_for(comm, state).map(drop)
     }
 
-    /// Starts it.
+    /// Sends it if it has room at once, and so needs no request.
     #[inline(always)]
+    fn send_at_once(&self, comm: &Comm, mode: SendMode) -> bool {
+        let (Some(to), Some(memory)) = (&self.to, self.area.memory()) else { return false };
+        let data = memory.bytes(self.area.len());
+        comm.inner.engine().borrow_mut().send_directly(data, to, mode)
+    }
+
+    /// Starts it.
     pub(crate) fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
         let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
         let (buffer, staged) = match self.area.memory() {
@@ -176,8 +183,17 @@ impl Incoming {
         wait_for(comm, state)
     }
 
-    /// Starts it.
+    /// Receives it if it is there, and so needs no request. `None`: it is not, as far as is known.
     #[inline(always)]
+    fn receive_at_once(&self, comm: &Comm) -> Option<Received> {
+        let (from, memory) = (self.from?, self.area.memory()?);
+        let (source, tag, into) = (from.source?, from.tag?, memory.bytes_mut(self.area.len()));
+        let mut engine = comm.inner.engine().borrow_mut();
+        let bytes = engine.recv_if_there(into, source, from.context, tag)?;
+        Some(Received { source, tag, bytes })
+    }
+
+    /// Starts it.
     pub(crate) fn start(&self, comm: &Comm) -> Result<State, Failure> {
         let Some(from) = self.from else { return Ok(State::Done(Status::OF_NOBODY)) };
         let (buffer, staged) = match self.area.memory() {
@@ -271,10 +287,10 @@ macro_rules! sends {
                     request: HandleAt<D>,
                 ) -> Result<(), Failure> {
                     let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
-                    match message.start(&comm, $mode)? {
-                        State::Done(_) => self.add_complete(&request),
-                        state => self.add_message(comm, state, &request),
+                    if message.send_at_once(&comm, $mode) {
+                        return self.add_complete(&request);
                     }
+                    self.start_send(&message, comm, $mode, &request)
                 }
 
                 #[doc = concat!("The same, to be started: MPI_", $name, "_init.")]
@@ -303,6 +319,41 @@ sends! {
     (SendMode::Standard, send, isend, send_init, "Send");
     (SendMode::Synchronous, ssend, issend, ssend_init, "Ssend");
     (SendMode::Ready, rsend, irsend, rsend_init, "Rsend");
+}
+
+impl<D: Dialect> Mpi<D> {
+    /// Leaves a message in flight.
+    #[inline(never)]
+    fn start_send(
+        &self,
+        message: &Outgoing,
+        comm: Rc<Comm>,
+        mode: SendMode,
+        request: &HandleAt<D>,
+    ) -> Result<(), Failure> {
+        match message.start(&comm, mode)? {
+            State::Done(_) => self.add_complete(request),
+            state => self.add_message(comm, state, request),
+        }
+    }
+
+    /// The same of a message that is to be received.
+    #[inline(never)]
+    fn start_receive(
+        &self,
+        message: &Incoming,
+        comm: Rc<Comm>,
+        request: &HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let (Some(from), Some(memory)) = (message.from, message.area.memory()) else {
+            let state = message.start(&comm)?;
+            return self.add_message(comm, state, request);
+        };
+        let into = memory.to_receive(message.area.len());
+        let started = comm.inner.engine().borrow_mut().start_recv(into, from);
+        let id = started.map_err(|error| comm.inner.explained(error))?;
+        self.add_receive(comm, id, request)
+    }
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -336,8 +387,10 @@ impl<D: Dialect> Mpi<D> {
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
-        let state = message.start(&comm)?;
-        self.add_message(comm, state, &request)
+        if let Some(received) = message.receive_at_once(&comm) {
+            return self.add_received(&comm, received, &request);
+        }
+        self.start_receive(&message, comm, &request)
     }
 
     /// MPI_Recv_init.

@@ -71,6 +71,22 @@ pub enum Predefined {
 }
 
 impl Predefined {
+    /// The one of a number.
+    #[inline(always)]
+    fn of_number(number: u32) -> Option<Predefined> {
+        const FIRST: u32 = Predefined::Sum as u32;
+        const BY_NUMBER: [Option<Predefined>; 29] = {
+            let (mut all, mut at) = ([None; 29], 0);
+            while at < Predefined::ALL.len() {
+                let op = Predefined::ALL[at];
+                all[(op as u32 - FIRST) as usize] = Some(op);
+                at += 1;
+            }
+            all
+        };
+        *BY_NUMBER.get(number.wrapping_sub(FIRST) as usize)?
+    }
+
     const ALL: [Predefined; 14] = [
         Predefined::Sum,
         Predefined::Min,
@@ -342,6 +358,7 @@ pub(crate) struct Reducing<D: Dialect> {
 
 impl<D: Dialect> Reducing<D> {
     /// What an operation does to elements of a type.
+    #[inline]
     pub(crate) fn new(op: Op, datatype: &Rc<Type>) -> Result<Self, Failure> {
         if !datatype.datatype.is_committed() {
             return Err(Failure::new(Class::Type, "the datatype was not committed"));
@@ -491,7 +508,7 @@ impl<D: Dialect> Mpi<D> {
     /// The operation of a handle.
     pub fn op(&self, handle: D::Handle) -> Result<Op, Failure> {
         let number = D::number(Object::Op, handle);
-        if let Some(op) = Predefined::ALL.into_iter().find(|op| *op as u32 == number.0) {
+        if let Some(op) = Predefined::of_number(number.0) {
             return Ok(Op::Predefined(op));
         }
         let own = self.state.ops.get(number);

@@ -23,6 +23,8 @@ use crate::types::Area;
 pub(crate) enum Entry {
     /// A message that the program can only wait for, which most are: nothing is allocated for it.
     Message(Message),
+    /// A message that was received when its receive was started.
+    Received(Received),
     /// Any other.
     Request(Rc<Request>),
 }
@@ -132,10 +134,17 @@ impl Staged {
 }
 
 impl Entry {
+    /// Whether it is no more than a message.
+    #[inline(always)]
+    fn is_message(&self) -> bool {
+        !matches!(self, Entry::Request(_))
+    }
+
     /// Whether its operation has not been complete.
+    #[inline(always)]
     fn is_active(&self) -> bool {
         match self {
-            Entry::Message(_) => true,
+            Entry::Message(_) | Entry::Received(_) => true,
             Entry::Request(request) => !request.is_shared && request.is_active(),
         }
     }
@@ -143,6 +152,7 @@ impl Entry {
 
 impl Message {
     /// What comes of it, when it is complete.
+    #[inline(always)]
     fn outcome(&self, result: Result<Received, MsgError>) -> Outcome {
         match self.comm.inner.told(result) {
             Ok(received) if self.is_receive => Ok(status_of(received)),
@@ -351,6 +361,7 @@ impl Request {
 }
 
 /// The status of a message.
+#[inline(always)]
 pub(crate) fn status_of(received: Received) -> Status {
     let Received { source, tag, bytes } = received;
     Status { source: source as i32, tag, bytes, error: None, cancelled: false }
@@ -367,8 +378,20 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Gives a message that was started a handle.
+    /// Gives a receive that was started a handle.
     #[inline(always)]
+    pub(crate) fn add_receive(
+        &self,
+        comm: Rc<Comm>,
+        id: RequestId,
+        into: &HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let message = Message { comm, id, is_receive: true };
+        into.set(self.state.requests.add(Entry::Message(message))?);
+        Ok(())
+    }
+
+    /// Gives a message that was started a handle.
     pub(crate) fn add_message(
         &self,
         comm: Rc<Comm>,
@@ -379,6 +402,19 @@ impl<D: Dialect> Mpi<D> {
             return self.add_request(Request::new(comm, state), into);
         };
         into.set(self.state.requests.add(Entry::Message(Message { comm, id, is_receive }))?);
+        Ok(())
+    }
+
+    /// Gives a message that was received at once a handle.
+    #[inline(always)]
+    pub(crate) fn add_received(
+        &self,
+        comm: &Comm,
+        received: Received,
+        into: &HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let received = comm.inner.told(Ok(received))?;
+        into.set(self.state.requests.add(Entry::Received(received))?);
         Ok(())
     }
 
@@ -408,25 +444,16 @@ impl<D: Dialect> Mpi<D> {
         if number == Handle::REQUEST_NULL {
             return Ok(None);
         }
-        match self.state.requests.get(number) {
-            None => Err(self.no_such(Object::Request, number)),
-            Some(Entry::Request(request)) => Ok(Some(request)),
+        let request = match self.state.requests.get(number) {
+            None => return Err(self.no_such(Object::Request, number)),
+            Some(Entry::Request(request)) => return Ok(Some(request)),
             Some(Entry::Message(Message { comm, id, is_receive })) => {
-                let state = State::Message { id, is_receive, staged: None };
-                let request = Request::new(comm, state);
-                self.state.requests.replace(number, Entry::Request(Rc::clone(&request)));
-                Ok(Some(request))
+                Request::new(comm, State::Message { id, is_receive, staged: None })
             }
-        }
-    }
-
-    /// The message of a number, if it is still no more than one.
-    #[inline]
-    fn message_of(&self, number: Handle) -> Option<Message> {
-        match self.state.requests.get(number)? {
-            Entry::Message(message) => Some(message),
-            Entry::Request(_) => None,
-        }
+            Some(Entry::Received(received)) => Request::of_none(State::Done(status_of(received))),
+        };
+        self.state.requests.replace(number, Entry::Request(Rc::clone(&request)));
+        Ok(Some(request))
     }
 
     /// Those of several handles.
@@ -453,16 +480,25 @@ impl<D: Dialect> Mpi<D> {
 
     /// Waits for the request of a handle, the first of `open` that the program waits for, which is
     /// one less then.
-    #[inline]
+    #[inline(always)]
     fn finish(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
+        // A message has its handle no more while it is waited for: nobody else may use it.
+        let outcome = match self.state.requests.remove_if(handle.get(), Entry::is_message) {
+            Some(Entry::Received(received)) => Ok(status_of(received)),
+            Some(Entry::Message(message)) => {
+                let result = message.comm.inner.wait_for(message.id, *open);
+                message.outcome(result)
+            }
+            _ => return self.finish_request(handle, open),
+        };
+        *open = open.saturating_sub(1);
+        handle.set_null();
+        outcome
+    }
+
+    #[inline(never)]
+    fn finish_request(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
         let number = handle.get();
-        if let Some(message) = self.message_of(number) {
-            let result = message.comm.inner.wait_for(message.id, *open);
-            *open = open.saturating_sub(1);
-            self.state.requests.remove(number);
-            handle.set_null();
-            return message.outcome(result);
-        }
         let Some(request) = self.request_of(number)? else { return Ok(Status::EMPTY) };
         let is_active = request.is_active();
         let outcome = request.wait(*open);
@@ -484,13 +520,20 @@ impl<D: Dialect> Mpi<D> {
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let number = handle.get();
-        if let Some(message) = self.message_of(number) {
-            let result = message.comm.inner.test(message.id);
-            flag.set_flag(result.is_some());
-            let Some(result) = result else { return Ok(()) };
+        let found = match self.state.requests.get(number) {
+            Some(Entry::Received(received)) => Some(Some(Ok(status_of(received)))),
+            Some(Entry::Message(message)) => {
+                let result = message.comm.inner.test(message.id);
+                Some(result.map(|result| message.outcome(result)))
+            }
+            _ => None,
+        };
+        if let Some(outcome) = found {
+            flag.set_flag(outcome.is_some());
+            let Some(outcome) = outcome else { return Ok(()) };
             self.state.requests.remove(number);
             handle.set_null();
-            status.set(0, message.outcome(result)?);
+            status.set(0, outcome?);
             return Ok(());
         }
         let Some(request) = self.request_of(number)? else {
@@ -517,13 +560,13 @@ impl<D: Dialect> Mpi<D> {
         let complete = self.state.complete.get();
         // Before the first wait: all are requests.
         let mut open = 0;
-        for at in 0..count {
-            let number = handles.at(at).get();
-            if number != complete && number != Handle::REQUEST_NULL {
-                let is_active = self.state.requests.with(number, Entry::is_active);
-                open += u32::from(is_active.ok_or_else(|| self.no_such(Object::Request, number))?);
-            }
-        }
+        let numbers = (0..count).map(|at| handles.at(at).get());
+        let others = numbers.filter(|it| *it != complete && *it != Handle::REQUEST_NULL);
+        self.state.requests.each(others, |number, entry| {
+            let entry = entry.ok_or_else(|| self.no_such(Object::Request, number))?;
+            open += u32::from(entry.is_active());
+            Ok(())
+        })?;
         let mut results = Results::new(statuses);
         for at in 0..count {
             let handle = handles.at(at);

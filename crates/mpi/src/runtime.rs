@@ -344,7 +344,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_COMM_WORLD.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn world(&self) -> Result<Rc<Comm>, Failure> {
         self.state.world.borrow().clone().ok_or_else(|| self.not_running())
     }

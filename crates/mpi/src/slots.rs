@@ -10,7 +10,6 @@
 //! was freed names nothing for at least as many handles as there are free places, 32 times over.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 
 use crate::dialect::{Handle, Object};
 use crate::failure::Failure;
@@ -21,7 +20,7 @@ const OURS: u32 = 1 << (PLACE_BITS + GENERATION_BITS);
 const OBJECT_SHIFT: u32 = PLACE_BITS + GENERATION_BITS + 1;
 
 /// Places that stay free before the first is taken again.
-const REST: usize = 64;
+const REST: u32 = 64;
 
 /// The objects of one kind that have handles: what there is of each is small, or shared.
 #[derive(Debug)]
@@ -33,42 +32,101 @@ pub(crate) struct Slots<V> {
 #[derive(Debug)]
 struct Places<V> {
     all: Vec<Place<V>>,
-    free: VecDeque<u32>,
+    /// How many are free: a list from the one that has been free for longest.
+    free: u32,
+    longest: u32,
+    latest: u32,
 }
 
 #[derive(Debug)]
 struct Place<V> {
     generation: u32,
+    /// The one that was freed after this one.
+    next: u32,
     value: Option<V>,
+}
+
+impl<V> Places<V> {
+    const fn new() -> Places<V> {
+        Places { all: Vec::new(), free: 0, longest: 0, latest: 0 }
+    }
+
+    /// The value of a place, and the place, which is free from here on.
+    #[inline(always)]
+    fn remove_if(
+        &mut self,
+        (at, generation): (usize, u32),
+        act: impl FnOnce(&V) -> bool,
+    ) -> Option<V> {
+        let place = self.all.get_mut(at).filter(|place| place.generation == generation)?;
+        let value = place.value.take_if(|value| act(value))?;
+        place.generation = (generation + 1) % (1 << GENERATION_BITS);
+        self.give_back(at as u32);
+        Some(value)
+    }
+
+    #[inline(always)]
+    fn give_back(&mut self, at: u32) {
+        match self.free {
+            0 => self.longest = at,
+            _ => self.all[self.latest as usize].next = at,
+        }
+        self.latest = at;
+        self.free += 1;
+    }
+
+    /// A place for one more.
+    ///
+    /// # Errors
+    /// There are a million already.
+    #[inline(always)]
+    fn place(&mut self, object: Object) -> Result<u32, Failure> {
+        if self.free <= REST {
+            return self.grow(object);
+        }
+        Ok(self.take_longest())
+    }
+
+    #[inline(always)]
+    fn take_longest(&mut self) -> u32 {
+        let at = self.longest;
+        self.longest = self.all[at as usize].next;
+        self.free -= 1;
+        at
+    }
+
+    #[inline(never)]
+    fn grow(&mut self, object: Object) -> Result<u32, Failure> {
+        let known = self.all.len();
+        if known < 1 << PLACE_BITS {
+            self.all.push(Place { generation: 0, next: 0, value: None });
+            return Ok(known as u32);
+        }
+        if self.free > 0 {
+            return Ok(self.take_longest());
+        }
+        Err(Failure::no_memory(format!("there are {known} {}s", object.name())))
+    }
 }
 
 impl<V: Clone> Slots<V> {
     pub(crate) const fn new(object: Object) -> Slots<V> {
-        Slots { object, places: RefCell::new(Places { all: Vec::new(), free: VecDeque::new() }) }
+        Slots { object, places: RefCell::new(Places::new()) }
     }
 
     /// Gives an object a handle.
     ///
     /// # Errors
     /// There are a million already.
+    #[inline(always)]
     pub(crate) fn add(&self, value: V) -> Result<Handle, Failure> {
         let mut places = self.places.borrow_mut();
-        let Places { all, free } = &mut *places;
-        let full = all.len() == 1 << PLACE_BITS;
-        let taken = if free.len() > REST || full { free.pop_front() } else { None };
-        let at = match taken {
-            Some(at) => at,
-            None if full => {
-                let name = self.object.name();
-                return Err(Failure::no_memory(format!("there are {} {name}s", all.len())));
-            }
-            None => {
-                all.push(Place { generation: 0, value: None });
-                all.len() as u32 - 1
-            }
-        };
-        let place = &mut all[at as usize];
-        place.value = Some(value);
+        let at = places.place(self.object)?;
+        let place = &mut places.all[at as usize];
+        match &mut place.value {
+            Some(_) => unreachable!("a free place is empty"),
+            empty => *empty = Some(value),
+        }
         let object = (self.object as u32) << OBJECT_SHIFT;
         Ok(Handle(object | OURS | place.generation << PLACE_BITS | at))
     }
@@ -98,15 +156,36 @@ impl<V: Clone> Slots<V> {
         place.value.as_ref().map(act)
     }
 
+    /// Calls `act` with what each of some handles names, in order.
+    ///
+    /// # Errors
+    /// The first of `act`, at which it ends.
+    #[inline(always)]
+    pub(crate) fn each(
+        &self,
+        handles: impl Iterator<Item = Handle>,
+        mut act: impl FnMut(Handle, Option<&V>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let places = self.places.borrow();
+        for handle in handles {
+            let of = self.place_of(handle).and_then(|(at, generation)| {
+                places.all.get(at).filter(|place| place.generation == generation)
+            });
+            act(handle, of.and_then(|place| place.value.as_ref()))?;
+        }
+        Ok(())
+    }
+
     /// Takes the handle away from an object.
     pub(crate) fn remove(&self, handle: Handle) -> Option<V> {
-        let mut places = self.places.borrow_mut();
-        let (at, generation) = self.place_of(handle)?;
-        let place = places.all.get_mut(at).filter(|place| place.generation == generation)?;
-        let value = place.value.take()?;
-        place.generation = (generation + 1) % (1 << GENERATION_BITS);
-        places.free.push_back(at as u32);
-        Some(value)
+        self.remove_if(handle, |_| true)
+    }
+
+    /// The same if `act` says so of the object.
+    #[inline(always)]
+    pub(crate) fn remove_if(&self, handle: Handle, act: impl FnOnce(&V) -> bool) -> Option<V> {
+        let place = self.place_of(handle)?;
+        self.places.borrow_mut().remove_if(place, act)
     }
 
     /// Whether none has a handle.
@@ -116,11 +195,7 @@ impl<V: Clone> Slots<V> {
 
     /// Takes all handles away.
     pub(crate) fn clear(&self) {
-        let taken = {
-            let mut places = self.places.borrow_mut();
-            places.free.clear();
-            std::mem::take(&mut places.all)
-        };
+        let taken = self.places.replace(Places::new());
         // Dropped when nothing is borrowed.
         drop(taken);
     }
@@ -178,16 +253,37 @@ mod tests {
     }
 
     #[test]
+    fn objects_are_taken_where_they_fit_and_looked_at_in_order() {
+        let slots = Slots::new(Object::Request);
+        let handles = [3, 4, 5].map(|value| slots.add(value).unwrap());
+        assert_eq!(slots.remove_if(handles[1], |value| *value == 3), None);
+        assert_eq!(slots.remove_if(handles[1], |value| *value == 4), Some(4));
+        assert_eq!(slots.remove_if(handles[1], |_| true), None);
+        let mut seen = Vec::new();
+        let looked = slots.each(handles.into_iter(), |_, value| {
+            seen.push(value.copied());
+            Ok(())
+        });
+        assert!(looked.is_ok());
+        assert_eq!(seen, [Some(3), None, Some(5)]);
+        let failed = slots.each(handles.into_iter(), |_, value| match value {
+            Some(_) => Ok(()),
+            None => Err(Failure::argument("none")),
+        });
+        assert!(failed.is_err());
+    }
+
+    #[test]
     fn a_number_comes_back_late() {
         let slots = Slots::new(Object::Request);
         let mut seen = BTreeSet::new();
-        for turn in 0..REST * 31 {
+        for turn in 0..REST as usize * 31 {
             let handle = slots.add(turn).unwrap();
             assert!(seen.insert(handle.0), "turn {turn}");
             // No predefined handle of either interface has this bit.
             assert!(handle.0 & OURS != 0 && handle.0 as i32 > 0);
             slots.remove(handle);
         }
-        assert!(slots.places.borrow().all.len() <= REST + 2, "places are taken again");
+        assert!(slots.places.borrow().all.len() <= REST as usize + 2, "places are taken again");
     }
 }

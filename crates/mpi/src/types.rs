@@ -152,17 +152,21 @@ impl Area {
     /// Its data, one after the other.
     #[inline]
     pub(crate) fn data(&self) -> Cow<'_, [u8]> {
-        match self.cursor() {
-            None => Cow::Borrowed(self.buffer.bytes(self.length)),
-            Some(mut cursor) => {
-                let mut data = vec![0; self.length];
-                self.buffer.pack(&mut cursor, &mut data);
-                Cow::Owned(data)
-            }
+        match self.memory() {
+            Some(memory) => Cow::Borrowed(memory.bytes(self.length)),
+            None => Cow::Owned(self.packed()),
         }
     }
 
-    #[inline]
+    #[cold]
+    fn packed(&self) -> Vec<u8> {
+        let mut data = vec![0; self.length];
+        if let Some(mut cursor) = self.cursor() {
+            self.buffer.pack(&mut cursor, &mut data);
+        }
+        data
+    }
+
     fn cursor(&self) -> Option<Cursor> {
         let (datatype, elements) = self.spread.as_ref()?;
         // It was made before.
@@ -170,6 +174,7 @@ impl Area {
     }
 
     /// Its data to be changed, one after the other.
+    #[inline]
     pub(crate) fn landing(&self) -> Landing<'_> {
         match self.memory() {
             Some(memory) => Landing { area: self, there: Some(memory), beside: Vec::new() },
@@ -186,11 +191,23 @@ impl Area {
     }
 
     /// Copies its data to another one of the same length.
+    #[inline]
     pub(crate) fn copy_to(&self, other: &Area) {
         // Without a base the places are in the types.
         if self.buffer == other.buffer && self.buffer.is_memory() {
             return;
         }
+        match (self.memory(), other.memory()) {
+            (Some(from), Some(to)) => {
+                let into = &mut to.bytes_mut(other.length)[..self.length];
+                into.copy_from_slice(from.bytes(self.length));
+            }
+            _ => self.copy_pieces(other),
+        }
+    }
+
+    #[cold]
+    fn copy_pieces(&self, other: &Area) {
         match (self.cursor(), other.cursor()) {
             (None, _) => other.put(self.buffer.bytes(self.length)),
             (Some(mut from), None) => {
@@ -285,6 +302,7 @@ pub(crate) struct Landing<'a> {
 
 impl Landing<'_> {
     /// The data.
+    #[inline]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         match self.there {
             Some(memory) => memory.bytes_mut(self.area.length),
@@ -293,6 +311,7 @@ impl Landing<'_> {
     }
 
     /// Puts them where they belong.
+    #[inline]
     pub(crate) fn finish(self) {
         if self.there.is_none() {
             self.area.put(&self.beside);
@@ -392,7 +411,7 @@ fn predefined() -> Vec<Option<Rc<Type>>> {
 
 impl<D: Dialect> Mpi<D> {
     /// The datatype of a handle.
-    #[inline]
+    #[inline(always)]
     pub fn datatype(&self, handle: D::Handle) -> Result<Rc<Type>, Failure> {
         self.datatype_of(D::number(Object::Type, handle))
     }
@@ -415,8 +434,18 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// The datatype of a number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn datatype_of(&self, number: Handle) -> Result<Rc<Type>, Failure> {
+        let at = number.0.wrapping_sub(FIRST) as usize;
+        let known = self.state.predefined.get().and_then(|all| all.get(at));
+        if let Some(Some(found)) = known {
+            return Ok(Rc::clone(found));
+        }
+        self.other_datatype(number)
+    }
+
+    #[inline(never)]
+    fn other_datatype(&self, number: Handle) -> Result<Rc<Type>, Failure> {
         let found = match number.0.wrapping_sub(FIRST) as usize {
             at @ 0..MOST => {
                 let all = self.state.predefined.get_or_init(predefined);

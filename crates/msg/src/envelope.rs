@@ -82,6 +82,12 @@ pub(crate) struct MatchPattern {
 }
 
 impl MatchPattern {
+    /// The match bits; of any tag, those of one.
+    #[inline]
+    pub(crate) fn bits(&self) -> u64 {
+        self.bits
+    }
+
     /// Whether the pattern matches these bits.
     #[inline]
     pub(crate) fn takes(&self, bits: u64) -> bool {

@@ -105,6 +105,12 @@ impl PostedReceives {
         Some(PostedPlace { at, id: line.get(at)?.id })
     }
 
+    /// The match bits of the oldest receive that names this source; of one of any tag, of another.
+    #[inline]
+    pub(crate) fn next_of(&self, source: Rank) -> Option<u64> {
+        Some(self.by_source.get(source as usize)?.front()?.pattern.bits())
+    }
+
     /// Removes a receive that names this source, by its place.
     #[inline]
     pub(crate) fn take_at(&mut self, source: Rank, at: usize) {

@@ -213,6 +213,84 @@ static void sent_at_once(void) {
     }
 }
 
+/* Receives whose messages are there when they are started: each is complete in every way. */
+static void received_at_once(void) {
+    int flag, index, count, indices[COUNT];
+    MPI_Status status;
+    for (int at = 0; at < COUNT; at++) {
+        out[at] = 300 * rank + at;
+        MPI_Send(&out[at], 1, MPI_INT, right(), at, MPI_COMM_WORLD);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int at = 0; at < COUNT; at++) {
+        into[at] = -1;
+        MPI_Irecv(&into[at], 1, MPI_INT, left(), at, MPI_COMM_WORLD, &requests[at]);
+    }
+    for (int again = 0; again < 2; again++) {
+        for (flag = 0; !flag;) MPI_Request_get_status(requests[0], &flag, &status);
+        EQUAL(status.MPI_TAG, 0);
+        EQUAL(status.MPI_SOURCE, left());
+        CHECK(requests[0] != MPI_REQUEST_NULL);
+    }
+    MPI_Cancel(&requests[0]);
+    MPI_Wait(&requests[0], &status);
+    MPI_Test_cancelled(&status, &flag);
+    EQUAL(flag, 0);
+    for (flag = 0; !flag;) MPI_Test(&requests[1], &flag, &status);
+    EQUAL(status.MPI_TAG, 1);
+    MPI_Get_count(&status, MPI_INT, &count);
+    EQUAL(count, 1);
+    MPI_Waitany(3, requests, &index, &status);
+    EQUAL(index, 2);
+    EQUAL(status.MPI_TAG, 2);
+    MPI_Waitsome(4, requests, &count, indices, statuses);
+    EQUAL(count, 1);
+    EQUAL(indices[0], 3);
+    EQUAL(statuses[0].MPI_TAG, 3);
+    MPI_Waitall(5, requests, statuses);
+    EQUAL(statuses[4].MPI_TAG, 4);
+    EQUAL(statuses[4].MPI_SOURCE, left());
+    EQUAL(statuses[3].MPI_SOURCE, MPI_ANY_SOURCE);
+    MPI_Request copy = requests[5];
+    for (flag = 0; !flag;) MPI_Request_get_status(copy, &flag, &status);
+    MPI_Request_free(&requests[5]);
+    for (int at = 0; at < COUNT; at++) {
+        CHECK(requests[at] == MPI_REQUEST_NULL);
+        EQUAL(into[at], 300 * left() + at);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* The first receives of a window wait for what the last ones find. */
+static void in_turn(void) {
+    enum { WINDOW = 64 };
+    static int got[WINDOW];
+    MPI_Request window[WINDOW];
+    MPI_Status all[WINDOW];
+    for (int round = 0; round < 40; round++) {
+        int sends = round % WINDOW;
+        for (int at = 0; at < WINDOW; at++) {
+            int value = 1000 * rank + at;
+            int tag = round % 2 ? at : 5;
+            if (at == sends)
+                for (int of = 0; of < WINDOW; of++) {
+                    value = 1000 * rank + of;
+                    MPI_Send(&value, 1, MPI_INT, right(), round % 2 ? of : 5, MPI_COMM_WORLD);
+                }
+            got[at] = -1;
+            MPI_Irecv(&got[at], 1, MPI_INT, round % 3 ? left() : MPI_ANY_SOURCE, tag,
+                      MPI_COMM_WORLD, &window[at]);
+        }
+        MPI_Waitall(WINDOW, window, all);
+        for (int at = 0; at < WINDOW; at++) {
+            EQUAL(got[at], 1000 * left() + at);
+            EQUAL(all[at].MPI_SOURCE, left());
+            EQUAL(all[at].MPI_TAG, round % 2 ? at : 5);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 /* Of several messages one is too long: whoever asks learns it, from whatever asks first; its status says
  * whose it was, and the other is as good as ever. */
 static void one_too_long(int form) {
@@ -351,6 +429,8 @@ int main(int argc, char **argv) {
         freed();
     }
     sent_at_once();
+    received_at_once();
+    in_turn();
     of_nothing();
     for (int form = 0; form < 5; form++) one_too_long(form);
     error_untouched();

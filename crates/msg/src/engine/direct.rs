@@ -28,6 +28,11 @@ const EXPECTING_POLLS: u32 = 4;
 /// looks and 504 without, one of 2 x 1 KiB 1.27 us and 1.12; but a window of 64 messages that are
 /// mostly there first 31 ns a message with looks, 57 without. So after eight looks in vain, and
 /// after each one from then on until one finds something, 63 are left out.
+///
+/// While receives of the same source wait that were posted before, its next message is for one of
+/// them, and most likely not there yet: after looks in vain 1, 3, 7, ... are left out. So the first
+/// receives of a window wait, one of the next finds what has come for all of them, and the rest
+/// find their messages.
 #[derive(Debug, Default)]
 pub(super) struct EarlyLooks {
     in_vain: u8,
@@ -43,9 +48,14 @@ impl EarlyLooks {
     }
 
     #[inline]
-    fn note(&mut self, found: bool) {
+    fn note(&mut self, found: bool, is_behind: bool) {
         self.in_vain = if found { 0 } else { (self.in_vain + 1).min(8) };
-        self.left_out = if self.in_vain == 8 { 63 } else { 0 };
+        self.left_out = match self.in_vain {
+            6.. if is_behind => 63,
+            8 => 63,
+            in_vain if is_behind => (1 << in_vain) - 1,
+            _ => 0,
+        };
     }
 }
 
@@ -137,12 +147,13 @@ impl<P: Port> Engine<P> {
         context: u32,
         tag: i32,
     ) -> Option<u64> {
-        let is_free = self.expects_nothing_else(source, tag);
+        let is_free = self.posted.is_empty() && self.is_next_to_look_at(source, tag);
         is_free.then(|| self.take_expected(source, match_bits(context, tag), into, FIRST_POLLS))?
     }
 
     /// [`Engine::recv_at_once`] for a call that does not wait: a single poll, or none where polls
-    /// have found nothing lately.
+    /// have found nothing lately. Receives of this source that were posted before come first, and
+    /// are completed by what is there for them.
     #[inline]
     pub fn recv_if_there(
         &mut self,
@@ -151,20 +162,40 @@ impl<P: Port> Engine<P> {
         context: u32,
         tag: i32,
     ) -> Option<u64> {
-        if !self.early_looks.is_due() || !self.expects_nothing_else(source, tag) {
+        if !self.early_looks.is_due() || !self.is_next_to_look_at(source, tag) {
+            return None;
+        }
+        let is_behind = !self.posted.is_empty();
+        let mut any = false;
+        if is_behind && !self.serve_posted(source, &mut any) {
+            self.early_looks.note(any, true);
             return None;
         }
         let taken = self.take_expected(source, match_bits(context, tag), into, 1);
-        self.early_looks.note(taken.is_some());
+        self.early_looks.note(any || taken.is_some(), is_behind);
         taken
     }
 
-    /// Whether nothing is open that a message of this source might be for, or that has to be looked
-    /// after first.
+    /// Completes the receives that name this source with its messages that are there, until one
+    /// is not, or not whole. Returns whether no receive is left that its next message may be for.
+    #[inline(never)]
+    fn serve_posted(&mut self, source: Rank, any: &mut bool) -> bool {
+        if !self.posted.names_all_sources() {
+            return false;
+        }
+        while let Some(bits) = self.posted.next_of(source) {
+            let Some((id, done)) = self.take_posted(source, bits, 1) else { return false };
+            self.requests.finish(id, Ok(done));
+            *any = true;
+        }
+        true
+    }
+
+    /// Whether nothing but posted receives precedes the next message of this source, or has to be
+    /// looked after first.
     #[inline(always)]
-    fn expects_nothing_else(&self, source: Rank, tag: i32) -> bool {
+    fn is_next_to_look_at(&self, source: Rank, tag: i32) -> bool {
         self.unexpected.is_empty()
-            && self.posted.is_empty()
             && self.outbox.is_empty()
             && self.first_failure.is_none()
             && !self.port.is_forked()

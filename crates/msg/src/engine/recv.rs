@@ -56,7 +56,9 @@ impl<P: Port> Engine<P> {
         {
             return Ok(self.open_matched(room, buffer, selector, entry));
         }
-        self.check_alive(&selector)?;
+        if self.first_failure.is_some() {
+            self.check_alive(&selector)?;
+        }
         let id = self.new_receive(room, buffer, selector);
         self.posted.push(&selector, id);
         self.needs_more = true;

@@ -347,3 +347,53 @@ fn early_looks_are_left_out_where_they_find_nothing() {
     in_vain(&mut b, 1);
     assert_eq!(left_out(&mut b), 63, "and so does one more in vain");
 }
+
+#[test]
+fn an_early_look_serves_older_receives_first() {
+    let (mut a, mut b) = pair();
+    let older = [irecv(&mut b, 1, from(0, 5)), irecv(&mut b, 1, from(0, 6))];
+    let any_tag = irecv(&mut b, 1, Selector { tag: None, ..from(0, 0) });
+    for (value, tag) in [(1, 6), (2, 5), (3, 9), (4, 7)] {
+        a.send(&[value], to(1, tag), SendMode::Standard).unwrap();
+    }
+    let mut into = [0];
+    assert_eq!(b.recv_if_there(&mut into, 0, 1, 7), Some(1));
+    assert_eq!(into, [4]);
+    let [five, six] = older;
+    assert_eq!(taken(&mut b, five).unwrap().1, [2]);
+    assert_eq!(taken(&mut b, six).unwrap().1, [1]);
+    let (received, bytes) = taken(&mut b, any_tag).unwrap();
+    assert_eq!((received.tag, bytes), (9, vec![3]));
+    assert_eq!(b.statistics().unexpected_messages_high, 0);
+    assert_clean(&b);
+}
+
+#[test]
+fn an_early_look_takes_nothing_from_older_receives() {
+    for older in [any(), from(0, 5)] {
+        let (mut a, mut b) = pair();
+        let first = irecv(&mut b, 1, older);
+        a.send(&[1], to(1, 5), SendMode::Standard).unwrap();
+        assert_eq!(b.recv_if_there(&mut [0], 0, 1, 5), None);
+        a.send(&[2], to(1, 5), SendMode::Standard).unwrap();
+        assert_eq!(taken(&mut b, first).unwrap().1, [1]);
+        b.recv(&mut [0], from(0, 5)).unwrap();
+        assert_clean(&b);
+    }
+}
+
+#[test]
+fn early_looks_behind_other_receives_are_ever_fewer() {
+    let (mut a, mut b) = pair();
+    let first = irecv(&mut b, 1, from(0, 5));
+    // Looks 1, 3, 7 and 15 of those behind it.
+    (0..14).for_each(|_| assert_eq!(b.recv_if_there(&mut [0], 0, 1, 5), None));
+    a.send(&[1], to(1, 5), SendMode::Standard).unwrap();
+    a.send(&[2], to(1, 5), SendMode::Standard).unwrap();
+    let mut into = [0];
+    assert_eq!(b.recv_if_there(&mut into, 0, 1, 5), Some(1));
+    assert_eq!(into, [2]);
+    assert_eq!(taken(&mut b, first).unwrap().1, [1]);
+    a.send(&[3], to(1, 5), SendMode::Standard).unwrap();
+    assert_eq!(b.recv_if_there(&mut into, 0, 1, 5), Some(1), "one that was found counts");
+}
