@@ -17,7 +17,8 @@ use crate::port::RankPort;
 use crate::tasks::Tasks;
 use crate::threads::Threads;
 
-// What a rank has counted of its long messages and of its landing rings fits where all ranks' are added up.
+// What a rank has counted of its long messages and of its landing rings fits where all ranks' are
+// added up.
 const _: () = assert!(WayTally::WORDS + RingMoves::WORDS <= COUNTS);
 
 /// How many contexts are remembered as retired. What older ones still got has come long ago.

@@ -61,8 +61,8 @@ pub(crate) fn moves(world: &World, seed: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Of the messages of each round most are of rank 1, and later of rank 2. Rank 0 finds them in rings
-/// of their own then, and all others in shared ones, unless senders stay where they are.
+/// Of the messages of each round most are of rank 1, and later of rank 2. Rank 0 finds them in
+/// rings of their own then, and all others in shared ones, unless senders stay where they are.
 pub(crate) fn follows(world: &World) -> Result<(), Error> {
     const ROUNDS: u64 = 80;
     let (own, mut data) = (world.rank(), [0; 1000]);
