@@ -5,7 +5,7 @@ use std::{ffi::OsString, fs, io, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
-use hikyaku::{Choices, LongMessages, UnknownChoice, UnmatchedLimit, WayTally};
+use hikyaku::{Choices, LongMessages, RingMoves, UnknownChoice, UnmatchedLimit, WayTally};
 use hikyaku_launch::{Bind, FullPolicy, HeapError, Launch, LongStores, OnHosts};
 use hikyaku_nic::plan::TrafficTrace;
 use thiserror::Error;
@@ -113,7 +113,8 @@ pub(crate) struct RunArguments {
 
     /// Say at the end which ways the long messages of all ranks have taken, how often and why
     ///
-    /// A line for each class of lengths, on standard error. Ranks that were killed are not counted.
+    /// A line for each class of lengths, and one on landing rings that were given to frequent
+    /// senders, on standard error. Ranks that were killed are not counted.
     #[arg(long)]
     stats: bool,
 
@@ -136,11 +137,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "where-ranks-run")]
     plan: Option<PathBuf>,
 
-    /// Start with so many landing rings a rank [default: 16, or with fewer ranks as many]
+    /// Start with so many landing rings a rank [default: one for each rank up to 16, 8 beyond]
     ///
     /// Messages of rank s land in ring s % N of their receiver. With as many rings as ranks each
-    /// has its own there; with fewer they share, and the receiving program can give private rings
-    /// to some (World::landing).
+    /// has its own there. With fewer they share; the receiver gives private rings to frequent
+    /// senders, or as its program directs (World::landing).
     #[arg(
         long,
         value_name = "N",
@@ -148,6 +149,10 @@ pub(crate) struct RunArguments {
         conflicts_with_all = ["where-ranks-run", "plan"]
     )]
     rings: Option<u32>,
+
+    /// Leave senders in the landing rings that they start in, unless a program directs them
+    #[arg(long, conflicts_with_all = ["where-ranks-run", "plan"])]
+    keep_rings: bool,
 
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
@@ -267,7 +272,7 @@ pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
             outcome.reason.iter().for_each(exit::say);
             outcome.details.iter().for_each(|line| exit::say(format_args!("  {line}")));
             if stats {
-                say_counts(&outcome.counts);
+                counted(&outcome.counts).lines().for_each(exit::say);
             }
             // Codes of programs and signals fit into a byte; anything else must not become 0.
             ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX))
@@ -279,12 +284,14 @@ pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
     }
 }
 
-/// Which ways long messages have taken.
-fn say_counts(counts: &[u64]) {
+/// Which ways long messages have taken, and which landing rings were given: lines.
+fn counted(counts: &[u64]) -> String {
     if counts.is_empty() {
-        return exit::say("long messages are counted in jobs of one machine only");
+        return "long messages are counted in jobs of one machine only".to_owned();
     }
-    WayTally::of_words(counts).to_string().lines().for_each(exit::say);
+    let ways = WayTally::of_words(counts);
+    let moves = RingMoves::of_words(counts.get(WayTally::WORDS..).unwrap_or_default());
+    if moves == RingMoves::default() { ways.to_string() } else { format!("{ways}\n{moves}") }
 }
 
 /// Why a command line is no job.
@@ -328,6 +335,7 @@ fn launch(arguments: RunArguments) -> Result<Launch, RunError> {
         },
         full: arguments.full.map(FullPolicy::from).unwrap_or_default(),
         rings: arguments.rings,
+        keeps_rings: arguments.keep_rings,
         hosts,
         ..Launch::new(ranks, program)
     };
@@ -403,6 +411,23 @@ mod tests {
         let line = Line::try_parse_from(words)?;
         launch(line.arguments)
             .map_err(|error| clap::Error::raw(clap::error::ErrorKind::ValueValidation, error))
+    }
+
+    #[test]
+    fn counts_of_landing_rings_are_a_line_of_their_own() {
+        let mut counts = vec![0; WayTally::WORDS];
+        assert_eq!(counted(&counts), "no long messages");
+        counts.extend(RingMoves { given: 5, taken_back: 2 }.words());
+        let rings = "landing rings: 5 given to frequent senders, 2 of them another's";
+        assert_eq!(counted(&counts), format!("no long messages\n{rings}"));
+        assert!(counted(&[]).contains("one machine only"));
+    }
+
+    #[test]
+    fn senders_stay_in_their_rings_if_asked_for() {
+        assert!(!parse("-n 4 --rings 1 -- prog").unwrap().keeps_rings);
+        assert!(parse("-n 4 --rings 1 --keep-rings -- prog").unwrap().keeps_rings);
+        assert!(parse("-n 4 --keep-rings --plan p -- prog").is_err());
     }
 
     #[test]

@@ -50,8 +50,12 @@ pub struct Launch {
     /// jobs of one machine.
     pub plan: Option<LandingPlan>,
     /// How many landing rings sources start in at each rank, 1 to the number of ranks: source `s`
-    /// in ring `s % rings`. `None`: 16, or with fewer ranks as many. For jobs of one machine.
+    /// in ring `s % rings`. `None`: as many as ranks up to 16, and 8 with more. For jobs of one
+    /// machine.
     pub rings: Option<u32>,
+    /// Whether sources stay there unless the receiving program directs them elsewhere. If not,
+    /// ranks give frequent sources rings of their own. For jobs of one machine.
+    pub keeps_rings: bool,
     /// Variables that ranks have beyond this process's own.
     pub variables: Vec<(String, String)>,
     /// Where the ranks run. `None`: on this machine.
@@ -92,6 +96,7 @@ impl Launch {
             full: FullPolicy::Stall,
             plan: None,
             rings: None,
+            keeps_rings: false,
             variables: Vec::new(),
             hosts: None,
         }
@@ -122,11 +127,12 @@ impl Launch {
     /// The sizes of a job with its landing rings: as planned, and what they do when they are full.
     pub(crate) fn landing(&self, config: JobConfig) -> JobConfig {
         let config = config.when_full(self.full);
-        match (&self.plan, self.rings) {
+        let config = match (&self.plan, self.rings) {
             (Some(plan), _) => config.planned(plan.clone()),
             (None, Some(rings)) => config.starting_in(rings),
             (None, None) => config,
-        }
+        };
+        if self.keeps_rings { config.keeping_rings() } else { config }
     }
 
     pub(crate) fn check(&self) -> Result<(), LaunchError> {

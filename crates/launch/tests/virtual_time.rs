@@ -25,6 +25,7 @@ impl Harness for Virtual {
             long_stores: None,
             hosts: None,
             landing: None,
+            moves_rings: true,
         };
         open_ports(&config.in_virtual_time()).unwrap()
     }

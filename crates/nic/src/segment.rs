@@ -115,8 +115,14 @@ const SHARED_RING: RingId = 0;
 /// take addresses; memory only when they are given.
 const SPARE_RINGS: u32 = 16;
 
+/// So many ranks have a landing ring for each source at every rank; more share.
+const FEW_RANKS: u32 = 16;
+
+/// In how many landing rings the sources of more ranks start.
+const SHARED_RINGS: u32 = 8;
+
 /// More ranks have shorter landing rings.
-const MANY_RANKS: u32 = 256;
+const MANY_RANKS: u32 = 512;
 
 /// Most channels of a job.
 const MAX_CHANNELS: u32 = 256;
@@ -162,27 +168,28 @@ pub struct SegmentLayoutError {
 impl SegmentLayout {
     /// The default sizes for a job of `ranks`.
     ///
-    /// Private rings while they are few; from 17 ranks on, 16 shared ones, so that memory grows
-    /// with the ranks and not with their square (paper 000 §4: infrequent partners share), and
-    /// private ones to give. Beyond 256 ranks rings are shorter, down to two packets: the shared
-    /// ones are committed before the job starts.
+    /// Private rings while they are few. From 17 ranks on, 8 shared ones and private ones to give
+    /// to frequent sources, so that memory grows with a rank's partners and neither with the ranks
+    /// nor with their square (paper 000 §4: infrequent partners share). Beyond 512 ranks rings are
+    /// shorter: the shared ones are committed before the job starts.
     ///
     /// A status ring is no longer than needed: one of 16 KiB stays in the first-level cache beside
     /// the program's own data. At 1,024 slots the port moved 6.6 M messages/s between far cores
     /// where 256 slots moved 7.6 M and 128 slots 8.7 M.
     pub fn for_ranks(ranks: u32) -> SegmentLayout {
-        let rings = ranks.clamp(1, 16);
-        let per_ring = (1 << 20) / rings.next_power_of_two();
+        let status_rings = ranks.clamp(1, FEW_RANKS);
+        let rings = if ranks > FEW_RANKS { SHARED_RINGS } else { ranks.max(1) };
+        let per_ring = (1 << 20) / status_rings.next_power_of_two();
         let many = ranks.div_ceil(MANY_RANKS).next_power_of_two();
         SegmentLayout {
             ranks,
             posters: u32::MAX,
-            status_rings: rings,
-            status_slots: status_slots(ranks.div_ceil(rings), rings),
+            status_rings,
+            status_slots: status_slots(ranks.div_ceil(status_rings), status_rings),
             status_policy: FullPolicy::Stall,
             rings: rings + spare_rings(rings, ranks),
             first_rings: rings,
-            ring_bytes: (per_ring / many).clamp(2 * PACKET_BYTES, 256 << 10),
+            ring_bytes: (per_ring / many).clamp(4 * PACKET_BYTES, 256 << 10),
             ring_policy: FullPolicy::Stall,
             packet_bytes: PACKET_BYTES,
             credit: 256,
@@ -736,10 +743,11 @@ mod tests {
         for (ranks, ring, kibibytes) in [
             (2, 256 << 10, 800),
             (16, 64 << 10, 1_300),
-            (256, 64 << 10, 1_310),
-            (257, 32 << 10, 900),
-            (1_024, 16 << 10, 960),
-            (4_096, 16 << 10, 2_500),
+            (17, 64 << 10, 800),
+            (512, 64 << 10, 920),
+            (513, 32 << 10, 800),
+            (1_024, 32 << 10, 960),
+            (4_096, 32 << 10, 2_500),
         ] {
             let layout = SegmentLayout::for_ranks(ranks);
             layout.check().unwrap();
@@ -758,6 +766,7 @@ mod tests {
             (4, 1, (5, 1)),
             (4, 3, (7, 3)),
             (64, 16, (32, 16)),
+            (64, 8, (24, 8)),
             (64, 64, (64, 0)),
             (1, 1, (1, 0)),
         ] {
@@ -766,7 +775,7 @@ mod tests {
             assert_eq!((layout.rings, layout.shared_rings()), expected, "{ranks}, {first}");
             assert_eq!(layout.ring_bytes, SegmentLayout::for_ranks(ranks).ring_bytes);
         }
-        assert_eq!(SegmentLayout::for_ranks(64), SegmentLayout::for_ranks(64).starting_in(16));
+        assert_eq!(SegmentLayout::for_ranks(64), SegmentLayout::for_ranks(64).starting_in(8));
         assert_eq!(SegmentLayout::for_ranks(9), SegmentLayout::for_ranks(9).starting_in(9));
     }
 

@@ -4,6 +4,9 @@
 //! nobody else's messages take its room, or in one that several share. A change holds from the
 //! source's next message on; what has landed stays, and nothing is overtaken. How a private ring
 //! gets from one source to another is in `nic`'s `hosted/route.rs`.
+//!
+//! Until a program directs a source, the library gives rings to frequent ones by itself
+//! (`frequent.rs`). From then on it moves none.
 
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
@@ -67,7 +70,7 @@ impl Communicator {
     /// # Errors
     /// There is no such source, it is gone, or no ring is left.
     pub fn give_ring(&self, source: u32) -> Result<RingId, Error> {
-        let job = self.present(source)?;
+        let job = self.directed(source)?;
         let rings = self.landing_rings();
         let is_private = |ring| self.landing_ring(ring).is_some_and(|state| !state.shared);
         if let Some(ring) = self.ring_of(source)?.filter(|ring| is_private(*ring)) {
@@ -87,10 +90,12 @@ impl Communicator {
                     }
                 }
             }
-            if !unsettled {
+            if unsettled {
+                std::thread::yield_now();
+            } else if !self.engine().borrow_mut().port_mut().take_ring_back() {
+                // Nor is there one left that the library has given by itself.
                 break;
             }
-            std::thread::yield_now();
         }
         Err(self.landing_error(error))
     }
@@ -101,7 +106,7 @@ impl Communicator {
     /// # Errors
     /// There is no such source, it is gone, or no ring is shared.
     pub fn share_ring(&self, source: u32) -> Result<RingId, Error> {
-        let job = self.present(source)?;
+        let job = self.directed(source)?;
         let is_shared = |ring| self.landing_ring(ring).is_some_and(|state| state.shared);
         if let Some(ring) = self.ring_of(source)?.filter(|ring| is_shared(*ring)) {
             return Ok(ring);
@@ -119,7 +124,7 @@ impl Communicator {
     /// # Errors
     /// There is no such source or ring, the source is gone, or the ring is private to another.
     pub fn route(&self, source: u32, ring: RingId) -> Result<(), Error> {
-        let job = self.present(source)?;
+        let job = self.directed(source)?;
         let mut routed = self.route_once(job, ring);
         for _ in 1..TRIES {
             let Err(TableError::Unsettled { .. }) = routed else { break };
@@ -134,8 +139,9 @@ impl Communicator {
     /// # Errors
     /// There is no such ring.
     pub fn set_full(&self, ring: RingId, policy: FullPolicy) -> Result<(), Error> {
-        let set = self.engine().borrow_mut().port_mut().set_full(ring, policy);
-        set.map_err(|error| LandingError::Table(error).into())
+        let mut engine = self.engine().borrow_mut();
+        engine.port_mut().leave_rings_to_program(None);
+        engine.port_mut().set_full(ring, policy).map_err(|error| LandingError::Table(error).into())
     }
 
     /// The ranks here whose messages land in a ring.
@@ -169,6 +175,14 @@ impl Communicator {
             PeerState::Left => Err(MsgError::left(job, port).into()),
             PeerState::Starting | PeerState::Running => Ok(job),
         }
+    }
+
+    /// The same for a source that the program directs: from here on the library gives no ring by
+    /// itself.
+    fn directed(&self, source: u32) -> Result<Rank, Error> {
+        let job = self.present(source)?;
+        self.engine().borrow_mut().port_mut().leave_rings_to_program(Some(job));
+        Ok(job)
     }
 
     /// An error with this communicator's numbers.

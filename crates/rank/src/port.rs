@@ -16,6 +16,7 @@ use hikyaku_ofi::Error;
 use hikyaku_shm::{Nap, ShmPort};
 
 use crate::far::{self, Far};
+use crate::frequent::{FrequentSources, RingMoves};
 use crate::init::InitError;
 use crate::launchers::LaunchedRank;
 
@@ -28,6 +29,8 @@ pub struct RankPort {
     /// Dropped first: it still needs the near side when it leaves.
     far: Option<Box<Far>>,
     near: ShmPort,
+    /// Who sends often, if sources move to rings of their own.
+    frequent: Option<Box<FrequentSources>>,
     /// Another launcher, if one has started the job: learns last that this rank leaves.
     started: Option<Box<LaunchedRank>>,
 }
@@ -39,7 +42,7 @@ impl RankPort {
     /// Other hosts cannot be reached.
     pub fn open(near: ShmPort) -> Result<RankPort, Error> {
         let far = Far::open(&near)?.map(Box::new);
-        Ok(RankPort { far, near, started: None })
+        Ok(RankPort { far, near, frequent: None, started: None })
     }
 
     /// The port of a rank of a job that another launcher has started.
@@ -63,6 +66,31 @@ impl RankPort {
     /// Which of the job's programs this rank runs, if another launcher says so.
     pub fn program(&self) -> Option<i32> {
         self.started.as_ref()?.program()
+    }
+
+    /// From here on frequent sources get landing rings of their own, if the job has some to give.
+    /// Returns whether it does.
+    pub(crate) fn move_rings(&mut self) -> bool {
+        self.frequent = FrequentSources::of(&self.near).map(Box::new);
+        self.frequent.is_some()
+    }
+
+    /// How many were given so.
+    pub fn ring_moves(&self) -> RingMoves {
+        self.frequent.as_deref().map(FrequentSources::moves).unwrap_or_default()
+    }
+
+    /// The program directs this source, or a ring: none gets a ring by itself any more.
+    pub(crate) fn leave_rings_to_program(&mut self, source: Option<Rank>) {
+        if let Some(frequent) = &mut self.frequent {
+            frequent.leave_to_program(source);
+        }
+    }
+
+    /// Takes back one of the rings that frequent sources got by themselves. Whether there was one.
+    pub(crate) fn take_ring_back(&mut self) -> bool {
+        let frequent = self.frequent.as_mut();
+        frequent.is_some_and(|frequent| frequent.take_one_back(&mut self.near))
     }
 
     /// The far side, if a rank is there.
@@ -236,7 +264,7 @@ impl RankPort {
 impl From<ShmPort> for RankPort {
     /// For a job on one host.
     fn from(near: ShmPort) -> RankPort {
-        RankPort { far: None, near, started: None }
+        RankPort { far: None, near, frequent: None, started: None }
     }
 }
 
@@ -521,6 +549,9 @@ impl Port for RankPort {
 
     fn grant(&mut self, source: Rank, messages: u64) {
         self.near.grant(source, messages);
+        if let Some(frequent) = &mut self.frequent {
+            frequent.granted(&mut self.near, source, messages);
+        }
         if let Some(far) = &mut self.far {
             far.grant(source, messages);
         }

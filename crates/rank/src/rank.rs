@@ -12,12 +12,14 @@ use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_shm::COUNTS;
 
 use crate::contexts::{self, LeaderNumbers, Proposal};
+use crate::frequent::RingMoves;
 use crate::port::RankPort;
 use crate::tasks::Tasks;
 use crate::threads::Threads;
 
-// What a rank has counted of its long messages fits where all ranks' are added up.
-const _: () = assert!(WayTally::WORDS <= COUNTS);
+// What a rank has counted of its long messages and of its landing rings fits where all ranks' are
+// added up.
+const _: () = assert!(WayTally::WORDS + RingMoves::WORDS <= COUNTS);
 
 /// How many contexts are remembered as retired. What older ones still got has come long ago.
 const RETIRED_MOST: usize = 64;
@@ -60,8 +62,10 @@ impl Drop for Rank {
         if is_rank && !std::thread::panicking() {
             let engine = self.engine.get_mut();
             engine.flush();
-            if let Some(tally) = engine.way_tally() {
-                engine.port().host().add_counts(tally.words());
+            let (tally, moves) = (engine.way_tally(), engine.port().ring_moves());
+            if tally.is_some() || moves != RingMoves::default() {
+                let tally = tally.cloned().unwrap_or_default();
+                engine.port().host().add_counts(tally.words().chain(moves.words()));
             }
             if let (Some(sent), Some(file)) = (engine.traffic(), self.trace.get_mut()) {
                 // Who reads the trace finds this rank's last row missing.
@@ -74,8 +78,12 @@ impl Drop for Rank {
 impl Rank {
     /// The rank of a port on which nothing has been sent or received yet.
     pub(crate) fn new(port: RankPort, choices: Choices) -> Rank {
+        let mut engine = Engine::new(port, EngineConfig::default());
+        if engine.port_mut().move_rings() {
+            engine.begin_moving_rings();
+        }
         Rank {
-            engine: RefCell::new(Engine::new(port, EngineConfig::default())),
+            engine: RefCell::new(engine),
             counted: Cell::new(0),
             calls: RefCell::default(),
             numbers: RefCell::default(),

@@ -182,6 +182,11 @@ impl ShmHost {
         &self.mapping().plan().config.layout
     }
 
+    /// Whether ranks give spare landing rings to frequent sources by themselves.
+    pub fn moves_rings(&self) -> bool {
+        self.mapping().plan().config.moves_rings
+    }
+
     /// Says where this rank is reached from other hosts; once. `false`: the address is empty or
     /// longer than 240 bytes, another one was said, or the job has one host.
     pub fn publish_card(&self, address: &[u8]) -> bool {

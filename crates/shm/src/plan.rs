@@ -68,6 +68,9 @@ pub struct JobConfig {
     /// Which sources have a landing ring of their own at which rank. `None`: as the layout says.
     /// For the creator only: ranks read the tables that it has filled.
     pub landing: Option<LandingPlan>,
+    /// Whether ranks give spare landing rings to frequent sources by themselves. Not where rings
+    /// are planned.
+    pub moves_rings: bool,
 }
 
 /// The hosts of a job that has several.
@@ -179,7 +182,7 @@ impl JobConfig {
         let region_bytes = memory::physical().min(MAX_REGION).min(share) / ALIGN * ALIGN;
         let layout = SegmentLayout::for_ranks(ranks);
         let (log_bytes, long_stores) = (0, None);
-        let (hosts, landing) = (None, None);
+        let (hosts, landing, moves_rings) = (None, None, true);
         JobConfig {
             ranks,
             ranks_per_node,
@@ -189,6 +192,7 @@ impl JobConfig {
             long_stores,
             hosts,
             landing,
+            moves_rings,
         }
     }
 
@@ -208,6 +212,7 @@ impl JobConfig {
         (self.layout.rings, self.layout.ring_bytes) = (plan.most_rings(), plan.ring_bytes());
         self.layout.first_rings = 1;
         self.landing = Some(plan);
+        self.moves_rings = false;
         self
     }
 
@@ -216,6 +221,14 @@ impl JobConfig {
     #[must_use]
     pub fn starting_in(mut self, rings: u32) -> JobConfig {
         self.layout = self.layout.starting_in(rings);
+        self
+    }
+
+    /// The same with sources that stay in the ring that they start in, unless a program directs
+    /// them elsewhere.
+    #[must_use]
+    pub fn keeping_rings(mut self) -> JobConfig {
+        self.moves_rings = false;
         self
     }
 
@@ -319,6 +332,7 @@ impl JobConfig {
             self.hosts.as_ref().is_some_and(|hosts| hosts.tells_ends).into(),
             layout.posters.into(),
             layout.first_rings.into(),
+            self.moves_rings.into(),
         ]
     }
 
@@ -361,6 +375,7 @@ impl JobConfig {
         let own = size(19)?.checked_sub(1);
         let tells_ends = [false, true].get(words[22] as usize).copied()?;
         let hosts = own.map(|own| Hosts { own, of, names, key, tells_ends });
+        let moves_rings = [false, true].get(words[25] as usize).copied()?;
         let config = JobConfig {
             ranks,
             ranks_per_node,
@@ -370,13 +385,14 @@ impl JobConfig {
             long_stores,
             hosts,
             landing: None,
+            moves_rings,
         };
         config.check().is_ok().then_some(config)
     }
 }
 
 /// Words of the header that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 25;
+pub(crate) const CONFIG_WORDS: usize = 26;
 
 /// The word that is 0 if all ranks are on one host.
 pub(crate) const HOSTS_WORD: usize = 19;

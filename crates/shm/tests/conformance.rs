@@ -28,6 +28,7 @@ impl Harness for Shm {
             long_stores,
             hosts: None,
             landing: None,
+            moves_rings: true,
         };
         open_all(&config).unwrap()
     }

@@ -16,6 +16,12 @@ use crate::world::World;
 /// `hikyaku run --rings N`, sources start in shared rings, and the rank has private ones to give:
 /// 16, or with fewer ranks as many, which take memory when they are given.
 ///
+/// Until the program directs something, the library gives those to sources that send often, by
+/// itself, and takes them back from sources that are quiet when another one needs them. From the
+/// first `give`, `share`, `route` or `set_full` at this rank on it moves none: what it has given
+/// stays until the program says otherwise, and is what `give` takes when no other ring is left.
+/// `hikyaku run --keep-rings` has nothing move by itself from the start.
+///
 /// The receiver alone decides, at any time, with messages in flight: a change holds from a source's
 /// next message on. What has landed stays where it is, nothing is lost, and no message overtakes
 /// another. The messages of a rank to itself land in the same way, and so do those from other

@@ -52,11 +52,15 @@ pub(crate) struct ProcessOptions {
     #[arg(long, value_enum, value_name = "POLICY")]
     full: Option<WhenFull>,
 
-    /// Start with so many landing rings a rank [default: 16, or with fewer ranks as many]
+    /// Start with so many landing rings a rank [default: one for each rank up to 16, 8 beyond]
     ///
     /// See 'hikyaku run --help'.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rings: Option<u32>,
+
+    /// Leave senders in the landing rings that they start in, unless a program directs them
+    #[arg(long)]
+    keep_rings: bool,
 
     /// Have the ranks' ports meet faults that follow from this seed, for tests
     #[arg(long, value_name = "SEED", hide = true)]
@@ -98,6 +102,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOpti
         owns_process: true,
         full: options.full.map(FullPolicy::from).unwrap_or_default(),
         rings: options.rings,
+        keeps_rings: options.keep_rings,
         ..Launch::new(setting.job.ranks, program)
     };
     launch.offer_mpi();

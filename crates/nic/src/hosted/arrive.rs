@@ -64,7 +64,10 @@ impl<H: Host> HostedPort<H> {
         let time = lane.ring.word(head, TIME);
         let length = match stamp.is(StatusKind::Inline, protocol, source) {
             true => copy_inline(&lane.ring, head, stamp, into),
-            false => self.copy_landed(id, stamp.is(StatusKind::Ring, protocol, source), into),
+            false if stamp.is(StatusKind::Ring, protocol, source) => {
+                self.copy_landed(id, source, into)
+            }
+            false => None,
         };
         let Some(length) = length else { return Short::Other };
         self.idle = 0;
@@ -89,12 +92,9 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Copies a message of one packet out of its landing ring and gives the bytes back. `None`: the
-    /// message is unexpected, not whole, too long or invalid; nothing was taken.
+    /// message is not whole, too long or invalid; nothing was taken.
     #[inline(never)]
-    fn copy_landed(&mut self, lane: usize, expected: bool, into: &mut [u8]) -> Option<usize> {
-        if !expected {
-            return None;
-        }
+    fn copy_landed(&mut self, lane: usize, source: Rank, into: &mut [u8]) -> Option<usize> {
         let (status, head) = (self.lanes[lane].ring, self.lanes[lane].head);
         let (position, place) = (status.word(head, DATA + 2), status.word(head, DATA + 3));
         let (ring, length) = ((place >> 32) as RingId, place as u32);
@@ -103,6 +103,7 @@ impl<H: Host> HostedPort<H> {
             status.word(head, DATA) == u64::from(length) && status.word(head, DATA + 1) == 0;
         let landing = self.rings.get_mut(ring as usize).filter(|_| whole)?;
         landing.ledger.announce(position, span_of(u64::from(length))).ok()?;
+        self.count_shared(ring, source);
         self.own.ring(ring).load(position, bytes);
         self.give_back(&RingSlice { ring, position, length });
         Some(length as usize)
@@ -195,6 +196,7 @@ impl<H: Host> HostedPort<H> {
         if announced.is_none() {
             return Event::Malformed { source };
         }
+        self.count_shared(ring, source);
         Event::Landed(Landed {
             source,
             protocol,
@@ -203,6 +205,16 @@ impl<H: Host> HostedPort<H> {
             offset,
             data: Landing::Ring(RingSlice { ring, position, length }),
         })
+    }
+
+    /// Counts what a source has landed in a shared ring. For private ones it is one comparison.
+    #[inline]
+    fn count_shared(&mut self, ring: RingId, source: Rank) {
+        if ring < self.shared
+            && let Some(peer) = self.peers.get_mut(source as usize)
+        {
+            peer.from_shared = peer.from_shared.wrapping_add(1);
+        }
     }
 
     /// Moves past the record at the head of a status ring.

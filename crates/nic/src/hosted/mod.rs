@@ -80,6 +80,8 @@ pub struct HostedPort<H: Host> {
     /// The latest arrival time sent or received: a Lamport clock.
     clock: u64,
     rings: Vec<OwnRing>,
+    /// How many of them are shared: the first ones.
+    shared: RingId,
     /// A sender waits for room: publish every release at once.
     eager: bool,
     /// Events that are not records.
@@ -144,6 +146,7 @@ impl<H: Host> HostedPort<H> {
             lanes: (0..layout.status_rings).map(|id| StatusLane::new(own.status(id))).collect(),
             clock: 0,
             rings: rings.collect(),
+            shared: layout.shared_rings(),
             eager: false,
             events: VecDeque::new(),
             held_up: VecDeque::new(),

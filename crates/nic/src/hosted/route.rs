@@ -77,6 +77,12 @@ impl<H: Host> RingPort for HostedPort<H> {
 }
 
 impl<H: Host> HostedPort<H> {
+    /// How many packets of a source have come out of shared rings, since this was last asked.
+    pub fn take_from_shared(&mut self, source: Rank) -> u32 {
+        let peer = self.peers.get_mut(source as usize);
+        peer.map_or(0, |peer| std::mem::take(&mut peer.from_shared))
+    }
+
     fn exists(&self, ring: RingId) -> Result<(), TableError> {
         let rings = self.own.layout().rings;
         if ring < rings { Ok(()) } else { Err(TableError::NoSuchRing { ring, rings }) }

@@ -38,6 +38,8 @@ pub(super) struct PeerEntry {
     pub(super) seen_held_up: u64,
     /// Whether it is queued in `held_up`.
     pub(super) is_in_held_up: bool,
+    /// Records of it in shared landing rings, since this was last asked.
+    pub(super) from_shared: u32,
 }
 
 /// One of our status rings.
@@ -86,6 +88,7 @@ impl PeerEntry {
             granted: credit,
             seen_held_up: 0,
             is_in_held_up: false,
+            from_shared: 0,
         }
     }
 

@@ -335,6 +335,7 @@ impl Harness for Between {
             long_stores: None,
             hosts: Some(hosts),
             landing: None,
+            moves_rings: false,
         };
         let (hosts, ports) = open_hosts(&config, &of, key).unwrap();
         let opened: Result<Vec<_>, _> = ports.into_iter().map(RankPort::open).collect();

@@ -17,6 +17,9 @@ use hikyaku_nic::loopback::{LoopbackConfig, LoopbackPort, open};
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::segment::{SegmentLayout, SegmentLayoutError};
 
+/// Landing rings of a node: more nodes share.
+const RINGS: u32 = 16;
+
 /// The memory of all nodes of a modelled machine, one rank to a node.
 #[derive(Debug, Clone)]
 pub struct LandingMemory {
@@ -58,7 +61,7 @@ impl LandingMemory {
     /// # Errors
     /// The sizes give no valid layout.
     pub fn new(sizes: Sizes) -> Result<LandingMemory, SegmentLayoutError> {
-        let usual = SegmentLayout::for_ranks(sizes.nodes);
+        let usual = SegmentLayout::for_ranks(sizes.nodes).starting_in(sizes.nodes.min(RINGS));
         let layout = SegmentLayout {
             status_slots: usual.status_slots.max(sizes.records),
             ring_bytes: sizes.ring_bytes,

@@ -6,9 +6,11 @@ use std::sync::Barrier;
 
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{FullPolicy, TableError};
+use hikyaku_nic::segment::SegmentLayout;
 use hikyaku_shm::JobConfig;
 
 use super::tests::{die, on_job};
+use crate::topology::Reorder;
 use crate::{ANY_SOURCE, Error, LandingError, World};
 
 const LENGTH: usize = 1024;
@@ -338,6 +340,213 @@ fn ip_13_nothing_is_lost_or_overtaken_by_random_moves() {
             assert_eq!(heard[..4], u32::to_le_bytes(number), "of {source}");
             assert_eq!(bytes, length(source, number));
             assert!(heard[4..bytes].iter().all(|found| *found == byte(source, number)));
+        }
+        world.barrier().unwrap();
+    });
+}
+
+/// The private rings of a rank and their sources.
+fn given(world: &World) -> Vec<u32> {
+    let rings = world.landing().rings().into_iter().filter(|ring| !ring.shared);
+    rings.flat_map(|ring| ring.sources).collect()
+}
+
+/// Rank 0 hears so many messages of so many bytes of each source in turn, as often as it says.
+fn hear_rounds(world: &World, rounds: u32, times: &[u32], bytes: usize) {
+    let mut data = vec![world.rank() as u8; bytes];
+    for _ in 0..rounds {
+        if world.rank() > 0 {
+            (0..times[world.rank() as usize]).for_each(|_| world.send(&data, 0, 0).unwrap());
+            continue;
+        }
+        for (source, times) in times.iter().enumerate() {
+            for _ in 0..*times {
+                world.recv(&mut data, source as u32, 0).unwrap();
+                assert!(data.iter().all(|byte| *byte == source as u8));
+            }
+        }
+    }
+    world.barrier().unwrap();
+}
+
+#[test]
+fn ip_13_frequent_sources_get_rings_by_themselves_and_rare_ones_share() {
+    // Of 49 messages 32 are of rank 1, 16 of rank 2 and one is of rank 3.
+    let times = [0, 32, 16, 1];
+    for (config, bytes, expected) in [
+        (config(4, 1), LENGTH, &[1, 2][..]),
+        // What is in its record needs no ring.
+        (config(4, 1), 8, &[]),
+        (config(4, 1).keeping_rings(), LENGTH, &[]),
+        // Nobody shares.
+        (config(4, 4), LENGTH, &[0, 1, 2, 3]),
+    ] {
+        on_job(&config, |world| {
+            hear_rounds(&world, 40, &times, bytes);
+            match world.rank() {
+                0 => assert_eq!(given(&world), expected, "{bytes}"),
+                _ if config.layout.shared_rings() > 0 => assert_eq!(given(&world), [], "{bytes}"),
+                _ => {}
+            }
+            world.barrier().unwrap();
+        });
+    }
+}
+
+/// Paper 000 §4: with 64 ranks in a grid of three dimensions, each has memory for the rings that
+/// all share, and for those of its six partners.
+#[test]
+fn ip_13_memory_follows_partners() {
+    let config = JobConfig::new(64, 64);
+    on_job(&config, |world| {
+        let grid = world.cartesian(&[4, 4, 4], &[true; 3], Reorder::Keep).unwrap().unwrap();
+        let mut partners: Vec<u32> = (0..3)
+            .map(|axis| grid.shift(axis, 1).unwrap())
+            .flat_map(|shift| [shift.source.unwrap(), shift.destination.unwrap()])
+            .collect();
+        for round in 0..140u32 {
+            let (mut halos, own) = ([[0u32; 32]; 6], [round; 32]);
+            world
+                .scope(|scope| {
+                    for (halo, from) in halos.iter_mut().zip(&partners) {
+                        scope.irecv(halo, *from, 0)?;
+                    }
+                    for to in &partners {
+                        scope.isend(&own, *to, 0)?;
+                    }
+                    scope.wait_all()
+                })
+                .unwrap();
+        }
+        world.barrier().unwrap();
+        partners.sort_unstable();
+        let mut owners = given(&world);
+        owners.sort_unstable();
+        assert_eq!(owners, partners);
+        let rings = world.landing().rings();
+        let used = rings.iter().filter(|ring| ring.shared || !ring.sources.is_empty());
+        let used: u64 = used.map(|ring| ring.bytes).sum();
+        let pairwise = u64::from(world.size()) * rings[0].bytes;
+        assert!(4 * used <= pairwise, "{used} of {pairwise}");
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn ip_13_a_ring_goes_to_who_is_frequent_now_and_back() {
+    on_job(&JobConfig { layout: few_spare(4, 1), ..config(4, 1) }, |world| {
+        for (frequent, expected) in [(1, 1), (2, 2), (1, 1)] {
+            let mut times = [0; 4];
+            times[frequent] = 64;
+            hear_rounds(&world, 80, &times, LENGTH);
+            if world.rank() == 0 {
+                assert_eq!(given(&world), [expected]);
+            }
+            world.barrier().unwrap();
+        }
+    });
+}
+
+/// A layout with so many rings to share and to give.
+fn few_spare(ranks: u32, spare: u32) -> SegmentLayout {
+    let layout = config(ranks, 1).layout;
+    SegmentLayout { rings: layout.first_rings + spare, ..layout }
+}
+
+#[test]
+fn ip_13_from_its_first_direction_on_the_program_alone_directs() {
+    on_job(&JobConfig { layout: few_spare(4, 2), ..config(4, 1) }, |world| {
+        hear_rounds(&world, 40, &[0, 32, 32, 0], LENGTH);
+        if world.rank() == 0 {
+            assert_eq!(given(&world), [1, 2]);
+            // Of those that the library has given the first is taken; the program keeps what it
+            // has asked for itself.
+            let landing = world.landing();
+            assert_eq!(landing.give(2), Ok(2));
+            assert_eq!(landing.give(3), Ok(1));
+            assert_eq!(given(&world), [3, 2]);
+            let none = LandingError::NoneLeft { rings: 2 };
+            assert_eq!(landing.give(1), Err(none.into()), "both are the program's");
+            landing.share(3).unwrap();
+        }
+        world.barrier().unwrap();
+        hear_rounds(&world, 40, &[0, 32, 0, 0], LENGTH);
+        if world.rank() == 0 {
+            assert_eq!(given(&world), [2], "and the library gives no more");
+        }
+        world.barrier().unwrap();
+    });
+}
+
+/// Sources become frequent and rare in turn, with one ring for them all: every message comes once
+/// and in order, whatever its length, received by name or as it comes.
+#[test]
+fn ip_13_nothing_is_lost_or_overtaken_where_sources_move_by_themselves() {
+    const TURNS: u32 = 24;
+    const BURST: u32 = 64 * 40;
+    const RANKS: u32 = 4;
+    let length = |source: u32, number: u32| match number % 997 {
+        0 => 100_000,
+        _ => 4 + (number * 7919 + source * 104_729) as usize % 1500,
+    };
+    let byte = |source: u32, number: u32| (number * 31 + source) as u8;
+    // In each turn one source sends much and the others little.
+    let count = |source: u32, turn: u32| if 1 + turn % 3 == source { BURST } else { 10 };
+    on_job(&JobConfig { layout: few_spare(RANKS, 1), ..config(RANKS, 1) }, |world| {
+        let own = world.rank();
+        let mut numbers = [0; RANKS as usize];
+        let mut data = vec![0; 100_000];
+        for turn in 0..TURNS {
+            world.barrier().unwrap();
+            if own > 0 {
+                for _ in 0..count(own, turn) {
+                    let number = numbers[own as usize];
+                    numbers[own as usize] += 1;
+                    let data = &mut data[..length(own, number)];
+                    data.fill(byte(own, number));
+                    data[..4].copy_from_slice(&number.to_le_bytes());
+                    world.send(data, 0, 0).unwrap();
+                }
+                continue;
+            }
+            let sources = (1..RANKS).flat_map(|source| vec![source; count(source, turn) as usize]);
+            for source in sources {
+                let received = match turn % 2 {
+                    0 => world.recv(&mut data, source, 0).unwrap(),
+                    _ => world.recv(&mut data, ANY_SOURCE, 0).unwrap(),
+                };
+                let (source, bytes) = (received.source, received.bytes as usize);
+                let number = numbers[source as usize];
+                numbers[source as usize] += 1;
+                assert_eq!(data[..4], u32::to_le_bytes(number), "of {source}");
+                assert_eq!(bytes, length(source, number));
+                assert!(data[4..bytes].iter().all(|found| *found == byte(source, number)));
+            }
+        }
+        if own == 0 {
+            let moves = world.engine().borrow().port().ring_moves();
+            assert!(moves.taken_back > u64::from(TURNS) / 4, "{moves:?}");
+        }
+        world.barrier().unwrap();
+    });
+}
+
+/// Rank 1 has filled its ring with what nobody receives when rank 2 gets that ring.
+#[test]
+fn ip_13_what_a_quiet_source_left_in_its_ring_is_no_deadlock() {
+    on_job(&JobConfig { layout: few_spare(3, 1), ..config(3, 1) }, |world| {
+        hear_rounds(&world, 10, &[0, 64, 0], LENGTH);
+        let (own, mut data) = (world.rank(), [world.rank() as u8; LENGTH]);
+        if own == 0 {
+            assert_eq!(given(&world), [1]);
+        }
+        (0..16).filter(|_| own == 1).for_each(|_| world.send(&data, 0, 1).unwrap());
+        world.barrier().unwrap();
+        hear_rounds(&world, 100, &[0, 0, 64], LENGTH);
+        if own == 0 {
+            assert_eq!(given(&world), [2]);
+            (0..16).for_each(|_| _ = world.recv(&mut data, 1, 1).unwrap());
+            assert_eq!(data, [1; LENGTH]);
         }
         world.barrier().unwrap();
     });

@@ -2,6 +2,7 @@
 //!
 //! `launch RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; no nodes if RANKS_PER_NODE is 0.
 //! HIKYAKU_JOBS_FULL=refuse: full rings refuse. HIKYAKU_JOBS_RINGS: landing rings to start in.
+//! HIKYAKU_JOBS_KEEP_RINGS: senders stay there.
 //! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed. HIKYAKU_JOBS_HOSTS: the
 //! hosts, as for `hikyaku run`; HIKYAKU_JOBS_AGENT: the program that reaches them;
 //! HIKYAKU_JOBS_HOST_TIMEOUT: seconds that one may be silent. `launch daemon` is a host's part.
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         hosts: hosts(ranks),
         full: hikyaku_jobs::when_full(),
         rings: hikyaku_jobs::number("HIKYAKU_JOBS_RINGS").map(|rings| rings as u32),
+        keeps_rings: std::env::var_os("HIKYAKU_JOBS_KEEP_RINGS").is_some(),
         ..Launch::new(ranks, words.next().unwrap())
     };
     if let Ok(seconds) = std::env::var("HIKYAKU_JOBS_GRACE") {

@@ -4,6 +4,7 @@
 //! `simulate RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; one rank to a node if
 //! RANKS_PER_NODE is 0. The machine is the tests' own, or that of the file in `SIMULATE_MACHINE`.
 //! HIKYAKU_JOBS_FULL=refuse: full rings refuse. HIKYAKU_JOBS_RINGS: landing rings to start in.
+//! HIKYAKU_JOBS_KEEP_RINGS: senders stay there.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         owns_process: true,
         full: hikyaku_jobs::when_full(),
         rings: hikyaku_jobs::number("HIKYAKU_JOBS_RINGS").map(|rings| rings as u32),
+        keeps_rings: std::env::var_os("HIKYAKU_JOBS_KEEP_RINGS").is_some(),
         ..Launch::new(ranks, words.next().unwrap())
     };
     let launch = Launch { args: words.map(Into::into).collect(), ..launch };

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use hikyaku::{RingMoves, WayTally};
 use hikyaku_jobs::process::available_memory;
+use hikyaku_launch::Launch;
 
-use super::job;
+use super::{RANK, job};
 
 #[test]
 fn two_million_small_messages_leave_memory_flat() {
@@ -33,6 +35,21 @@ fn ip_13_rings_change_hands_while_processes_send() {
     }
     // Beyond 16 ranks rings are shared without being asked.
     job(20, &["landing-moves", "8"]).succeed();
+}
+
+#[test]
+fn ip_13_frequent_senders_get_rings_by_themselves() {
+    let few = || job(6, &["landing-follows"]).variable("HIKYAKU_JOBS_RINGS", "1");
+    few().succeed();
+    few().variable("HIKYAKU_JOBS_KEEP_RINGS", "1").succeed();
+    job(20, &["landing-follows"]).ranks_per_node(10).succeed();
+    // The launcher has the counts of all ranks.
+    let launch =
+        Launch { args: vec!["landing-follows".into()], rings: Some(1), ..Launch::new(6, RANK) };
+    let outcome = launch.run().unwrap();
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let moves = RingMoves::of_words(&outcome.counts[WayTally::WORDS..]);
+    assert_eq!(moves, RingMoves::of_words(&[2, 0]));
 }
 
 #[test]

@@ -28,6 +28,14 @@ fn ip_13_rings_change_hands_in_virtual_time() {
     run(&simulated(3, &["landing-past"]).variable("HIKYAKU_JOBS_RINGS", "1"));
 }
 
+#[test]
+fn ip_13_frequent_senders_get_rings_by_themselves_in_virtual_time() {
+    let job = simulated(6, &["landing-follows"]).ranks_per_node(3);
+    let job = job.variable("HIKYAKU_JOBS_RINGS", "1");
+    assert_eq!(run(&job), run(&job), "the same again");
+    run(&job.variable("HIKYAKU_JOBS_KEEP_RINGS", "1"));
+}
+
 fn every_call(ranks_per_node: u32) {
     let some = [2, 3, 5];
     for ranks in [1, 2, 3, 5, 8].into_iter().filter(|ranks| at_length() || some.contains(ranks)) {

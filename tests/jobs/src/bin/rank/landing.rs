@@ -1,4 +1,4 @@
-//! Rank 0 directs in which of its landing rings the others land, while they send.
+//! Who lands in which of rank 0's rings, while the others send: as rank 0 directs, or by itself.
 
 use hikyaku::{ANY_SOURCE, Error, World};
 use hikyaku_jobs::Random;
@@ -59,6 +59,43 @@ pub(crate) fn moves(world: &World, seed: u64) -> Result<(), Error> {
     }
     assert!(given > COUNT, "{given} moves to a private ring");
     world.barrier()
+}
+
+/// Of the messages of each round most are of rank 1, and later of rank 2. Rank 0 finds them in
+/// rings of their own then, and all others in shared ones, unless senders stay where they are.
+pub(crate) fn follows(world: &World) -> Result<(), Error> {
+    const ROUNDS: u64 = 80;
+    let (own, mut data) = (world.rank(), [0; 1000]);
+    let stays = std::env::var_os("HIKYAKU_JOBS_KEEP_RINGS").is_some();
+    for frequent in [1, 2] {
+        let times = |source: u32| if source == frequent { 32 } else { 1 };
+        for number in 0..ROUNDS {
+            for source in 1..world.size() {
+                let key = key(number, &[source.into()]);
+                for _ in 0..times(source) {
+                    match own {
+                        0 => {
+                            world.recv(&mut data, source, 1)?;
+                            check(key, &data);
+                        }
+                        _ if own == source => {
+                            fill(key, &mut data);
+                            world.send(&data, 0, 1)?;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let rings = world.landing().rings();
+        let shared = rings.iter().filter(|ring| ring.shared).count();
+        let private = rings.into_iter().filter(|ring| !ring.shared);
+        let given: Vec<u32> = private.flat_map(|ring| ring.sources).collect();
+        let expected = if stays || own > 0 { 0 } else { frequent };
+        assert_eq!(given, (1..=expected).collect::<Vec<_>>(), "beside {shared} shared ones");
+        world.barrier()?;
+    }
+    Ok(())
 }
 
 /// Rank 1 floods rank 0, which then hears of it from rank 2: by a message that has room only in a

@@ -66,6 +66,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "flood-past" => flood::past(world)?,
         "flood-before" => flood::before(world)?,
         "landing-moves" => landing::moves(world, number(word(1)))?,
+        "landing-follows" => landing::follows(world)?,
         "landing-past" => landing::past_a_flood(world)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,

@@ -1,0 +1,333 @@
+//! Frequent sources get landing rings of their own, by themselves (paper 000 §4: memory follows
+//! partners, not ranks).
+//!
+//! A rank of a job whose sources start in shared rings has private ones to give. Who sends often it
+//! learns without a look at messages: it renews the credit of each source when some of its messages
+//! have been received, and a grant is a count of them.
+//!
+//! ```text
+//!   64 messages of a source, or more, ...
+//!     among 32 times as many of all, with 32 packets or more out of shared rings:
+//!       a ring is nobody's ───────────────────────────────────────────► gets it
+//!       an owner has not sent 64 while 4,096 of all came: of such the
+//!       one that did so longest ago ──► shares again, and its ring ───► gets it
+//! ```
+//!
+//! So a source is frequent that sends one in 32 messages, and it keeps its ring until it sends less
+//! than one in 64 and another one is frequent. Of more frequent sources than rings the first keep
+//! theirs: nothing goes to and fro. Messages are counted and no clock is read: in virtual time the
+//! same run moves the same sources. How a ring changes hands with messages in flight is in `nic`'s
+//! `hosted/route.rs`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hikyaku_nic::fabric::{Rank, RingId, RingPort};
+use hikyaku_nic::layer::Layer;
+use hikyaku_shm::ShmPort;
+
+/// After so many messages of a source it is looked at.
+const MESSAGES: u64 = 64;
+
+/// A source is frequent that sends one in so many messages.
+const FREQUENT: u64 = 32;
+
+/// The owner of a ring is quiet when so many messages have come since it was last looked at.
+const QUIET: u64 = 64 * MESSAGES;
+
+/// Packets in shared rings between two looks from which on a ring is of use: a message of up to 40
+/// bytes takes no room in any.
+const PACKETS: u32 = 32;
+
+/// How many landing rings ranks have given to frequent sources, by themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RingMoves {
+    /// Rings given.
+    pub given: u64,
+    /// Those of them that were taken from another source, which shares again.
+    pub taken_back: u64,
+}
+
+impl RingMoves {
+    /// Words that hold it.
+    pub const WORDS: usize = 2;
+
+    /// The counts, which may be added to those of another rank.
+    pub fn words(self) -> [u64; RingMoves::WORDS] {
+        [self.given, self.taken_back]
+    }
+
+    /// The reverse of [`RingMoves::words`]. Missing words are zeros.
+    pub fn of_words(words: &[u64]) -> RingMoves {
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        RingMoves { given: word(0), taken_back: word(1) }
+    }
+}
+
+impl fmt::Display for RingMoves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RingMoves { given, taken_back } = self;
+        write!(
+            f,
+            "landing rings: {given} given to frequent senders, {taken_back} of them another's"
+        )
+    }
+}
+
+/// Who sends often, and which rings the library has given.
+#[derive(Debug)]
+pub(crate) struct FrequentSources {
+    /// Rings in which sources start: source `s` in ring `s % shared`. The others are to be given.
+    shared: RingId,
+    /// The source of each other ring, if the library has given it.
+    owners: Vec<Option<Rank>>,
+    /// What each source was allowed to send at the start.
+    credit: u64,
+    /// Messages of all sources, as far as their credit was renewed.
+    messages: u64,
+    /// What is known of each source whose credit was.
+    known: BTreeMap<Rank, Known>,
+    moves: RingMoves,
+    /// The program directs rings itself: what is, stays.
+    ended: bool,
+}
+
+/// What is known of a source since it was last looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// What it may send in all.
+    granted: u64,
+    /// Messages of all sources by then.
+    since: u64,
+    /// Its own since then.
+    messages: u64,
+    /// Its packets in shared rings since then.
+    packets: u32,
+}
+
+/// A ring for a source, of another one if that is quiet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Gift {
+    ring: RingId,
+    source: Rank,
+    from: Option<Rank>,
+}
+
+impl FrequentSources {
+    /// For a rank with so many rings, of which the first are shared.
+    fn new(shared: RingId, rings: RingId, credit: u32) -> FrequentSources {
+        FrequentSources {
+            shared,
+            owners: vec![None; rings.saturating_sub(shared) as usize],
+            credit: credit.into(),
+            messages: 0,
+            known: BTreeMap::new(),
+            moves: RingMoves::default(),
+            ended: false,
+        }
+    }
+
+    /// Those of a port, if its job has shared rings and others to give, and moves sources.
+    pub(crate) fn of(port: &ShmPort) -> Option<FrequentSources> {
+        let (host, layout) = (port.inner().host(), port.inner().host().layout());
+        let shared = layout.shared_rings();
+        let moves = host.moves_rings() && shared > 0 && layout.rings > shared;
+        moves.then(|| FrequentSources::new(shared, layout.rings, layout.credit))
+    }
+
+    /// How many rings were given.
+    pub(crate) fn moves(&self) -> RingMoves {
+        self.moves
+    }
+
+    /// A source may send so many messages in all. Gives it a ring if it sends often.
+    pub(crate) fn granted(&mut self, port: &mut ShmPort, source: Rank, messages: u64) {
+        if self.ended {
+            return;
+        }
+        let packets = port.inner_mut().take_from_shared(source);
+        let Some(gift) = self.note(source, messages, packets) else { return };
+        if let Some(owner) = gift.from
+            && port.route(owner, Some(self.first_ring(owner))).is_err()
+        {
+            return;
+        }
+        match port.route(source, Some(gift.ring)) {
+            Ok(()) => self.settle(gift),
+            // Its owner is in a post right now, or the system makes no barrier: then it stays its
+            // owner's, which may always have it back.
+            Err(_) => _ = gift.from.map(|owner| port.route(owner, Some(gift.ring))),
+        }
+    }
+
+    /// The program directs this source, or a ring. The library moves no source any more.
+    pub(crate) fn leave_to_program(&mut self, source: Option<Rank>) {
+        self.ended = true;
+        if let Some(owner) = self.owners.iter_mut().find(|owner| **owner == source) {
+            *owner = None;
+        }
+    }
+
+    /// Puts one source on a shared ring to which the library had given a private one: of several
+    /// that which was looked at longest ago. Whether there was one.
+    pub(crate) fn take_one_back(&mut self, port: &mut ShmPort) -> bool {
+        let Some(owner) = self.quietest() else { return false };
+        self.leave_to_program(Some(owner));
+        port.route(owner, Some(self.first_ring(owner))).is_ok()
+    }
+
+    fn first_ring(&self, source: Rank) -> RingId {
+        source % self.shared
+    }
+
+    /// Notes what a source may send in all, and its packets in shared rings since the last time.
+    fn note(&mut self, source: Rank, granted: u64, packets: u32) -> Option<Gift> {
+        let is_new = !self.known.contains_key(&source);
+        let known = self.known.entry(source).or_default();
+        let before = if is_new { self.credit } else { known.granted };
+        let messages = granted.saturating_sub(before);
+        self.messages += messages;
+        known.granted = granted.max(before);
+        if is_new {
+            // For how long it has sent is not known.
+            known.since = self.messages;
+            return None;
+        }
+        known.messages += messages;
+        known.packets = known.packets.saturating_add(packets);
+        if known.messages < MESSAGES {
+            return None;
+        }
+        let all = self.messages - known.since;
+        let is_frequent = all <= FREQUENT * known.messages && known.packets >= PACKETS;
+        (known.since, known.messages, known.packets) = (self.messages, 0, 0);
+        if !is_frequent || self.owners.contains(&Some(source)) {
+            return None;
+        }
+        let free = self.owners.iter().position(Option::is_none);
+        if let Some(free) = free {
+            return Some(Gift { ring: self.shared + free as RingId, source, from: None });
+        }
+        let is_quiet = |owner: &Rank| self.messages - self.seen(*owner) > QUIET;
+        let owner = self.quietest().filter(is_quiet)?;
+        let place = self.owners.iter().position(|other| *other == Some(owner))?;
+        Some(Gift { ring: self.shared + place as RingId, source, from: Some(owner) })
+    }
+
+    /// The source has the ring.
+    fn settle(&mut self, gift: Gift) {
+        self.owners[(gift.ring - self.shared) as usize] = Some(gift.source);
+        self.moves.given += 1;
+        self.moves.taken_back += u64::from(gift.from.is_some());
+    }
+
+    fn quietest(&self) -> Option<Rank> {
+        self.owners.iter().flatten().copied().min_by_key(|owner| (self.seen(*owner), *owner))
+    }
+
+    /// How many messages had come when a source was last looked at.
+    fn seen(&self, source: Rank) -> u64 {
+        self.known.get(&source).map_or(0, |known| known.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CREDIT: u32 = 256;
+
+    /// Two shared rings and two to give.
+    fn few() -> FrequentSources {
+        FrequentSources::new(2, 4, CREDIT)
+    }
+
+    /// So many messages of a source, and as many packets in shared rings unless it has a ring.
+    fn take(sources: &mut FrequentSources, source: Rank, messages: u64) -> Option<Gift> {
+        let known = sources.known.get(&source);
+        let granted = known.map_or(CREDIT.into(), |known| known.granted) + messages;
+        let shares = !sources.owners.contains(&Some(source));
+        let gift = sources.note(source, granted, if shares { messages as u32 } else { 0 });
+        gift.inspect(|gift| sources.settle(*gift))
+    }
+
+    /// As many messages of each of these as are looked at at once. All that is given.
+    fn grants(sources: &mut FrequentSources, of: impl IntoIterator<Item = Rank>) -> Vec<Gift> {
+        of.into_iter().filter_map(|source| take(sources, source, MESSAGES)).collect()
+    }
+
+    const fn gift(ring: RingId, source: Rank, from: Option<Rank>) -> Gift {
+        Gift { ring, source, from }
+    }
+
+    #[test]
+    fn ip_13_one_in_so_many_messages_is_frequent() {
+        // Source 9 has one in so many grants; the others are seldom.
+        for (every, given) in [(2, true), (FREQUENT, true), (FREQUENT + 1, false)] {
+            let mut sources = few();
+            let order = (0..3 * every).map(|at| if at % every == 0 { 9 } else { 100 + at as Rank });
+            let gifts = grants(&mut sources, order);
+            assert_eq!(gifts, [gift(2, 9, None)][..usize::from(given)], "{every}");
+        }
+    }
+
+    #[test]
+    fn ip_13_short_messages_need_no_ring() {
+        let mut sources = few();
+        let mut come = |grant: u64, packets| sources.note(9, 256 + MESSAGES * grant, packets);
+        assert!((1..100).all(|grant| come(grant, PACKETS - 1).is_none()));
+        assert_eq!(come(100, PACKETS), Some(gift(2, 9, None)));
+    }
+
+    /// While it is held up a source has its credit renewed message by message.
+    #[test]
+    fn ip_13_messages_are_counted_and_not_how_often_credit_is_renewed() {
+        let mut sources = few();
+        let gifts: Vec<u64> = (0..200).filter(|_| take(&mut sources, 9, 1).is_some()).collect();
+        assert_eq!(gifts, [MESSAGES], "after the first one");
+        let mut sources = few();
+        // One in 40 messages is no frequent one, however it is divided.
+        for _ in 0..200 {
+            assert_eq!(take(&mut sources, 9, 1), None);
+            assert_eq!(take(&mut sources, 9, 1), None);
+            (0..78).for_each(|other| _ = take(&mut sources, 100 + other, 1));
+        }
+    }
+
+    #[test]
+    fn ip_13_of_more_frequent_sources_than_rings_the_first_keep_theirs() {
+        let mut sources = few();
+        let gifts = grants(&mut sources, (0..1000).map(|at| at % 30));
+        assert_eq!(gifts, [gift(2, 0, None), gift(3, 1, None)]);
+        assert_eq!(sources.moves(), RingMoves { given: 2, taken_back: 0 });
+    }
+
+    #[test]
+    fn ip_13_a_quiet_source_shares_again_when_another_is_frequent() {
+        let mut sources = few();
+        assert_eq!(grants(&mut sources, [5, 5, 7, 7]), [gift(2, 5, None), gift(3, 7, None)]);
+        // Neither is quiet yet, and then both are: the longest quiet one goes.
+        assert_eq!(grants(&mut sources, [8; (QUIET / MESSAGES) as usize - 2]), []);
+        assert_eq!(grants(&mut sources, [8]), [gift(2, 8, Some(5))]);
+        assert_eq!(grants(&mut sources, [5, 5]), [gift(3, 5, Some(7))], "and back");
+        assert_eq!(sources.moves(), RingMoves { given: 4, taken_back: 2 });
+    }
+
+    #[test]
+    fn ip_13_what_the_program_directs_is_not_the_librarys() {
+        let mut sources = few();
+        grants(&mut sources, [5, 5, 7, 7]);
+        assert_eq!(sources.quietest(), Some(5));
+        sources.leave_to_program(Some(5));
+        assert_eq!((sources.quietest(), sources.ended), (Some(7), true));
+    }
+
+    #[test]
+    fn counts_go_to_words_and_back() {
+        let moves = RingMoves { given: 5, taken_back: 2 };
+        let said = "landing rings: 5 given to frequent senders, 2 of them another's";
+        assert_eq!(moves.to_string(), said);
+        assert_eq!(RingMoves::of_words(&moves.words()), moves);
+        assert_eq!(RingMoves::of_words(&[]), RingMoves::default());
+    }
+}
