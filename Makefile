@@ -54,7 +54,7 @@ demo: ## solve the heat equation on 4 ranks in Rust, C and Python, write out/hea
 BESIDE = export SHARED_TESTS=$$(mktemp -d); \
 	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(1); \
 	code=$$?; rm -r "$$SHARED_TESTS"; exit $$code
-test: built ## run every test in short: unit, conformance, kill, soak, tidy, Python (13 minutes)
+test: built ## run every test in short: unit, conformance, kill, soak, tidy, Python (10 minutes)
 	+@$(call BESIDE,longest python first second documented)
 
 # Random programs of the long test: half for real, half in virtual time on every machine.

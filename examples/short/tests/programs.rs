@@ -58,7 +58,7 @@ fn programs_say_what_they_should() {
 fn ip_13_a_frequent_sender_lands_in_a_ring_of_its_own() {
     let landed = "rank [1] alone has landed 102400 B in its ring";
     for (ranks, then) in
-        [(3, "each rank keeps its ring"), (18, "rank 1 shares a ring again: with 1 others")]
+        [(3, "each rank keeps its ring"), (18, "rank 1 shares a ring again: with 2 others")]
     {
         for run in [own::run, own::run_in_virtual_time] {
             let (code, said, complaints) = run(ranks, &["landing"]);
