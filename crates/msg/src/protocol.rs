@@ -62,13 +62,14 @@ pub(crate) struct ReadyToSend {
     pub(crate) lent: bool,
     /// Whether it was sent in ready mode.
     pub(crate) ready: bool,
-    /// The way that the sender is trying with messages that it receives from the receiver.
+    /// The way that the sender tries or takes with messages that it receives from the receiver.
     pub(crate) trial: Option<Trial>,
 }
 
 const RTS_BYTES: usize = 32;
 
-/// The third word of an RTS: the space in bits 0..8, a try's way and number in 16..24 and 24..32.
+/// The third word of an RTS: the space in bits 0..8, a [`Trial`]'s way in 16..24 and its number in
+/// 24..32.
 const READY: u64 = 1 << 8;
 const LENT: u64 = 1 << 9;
 const TRIAL: u32 = 16;

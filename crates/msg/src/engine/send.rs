@@ -410,7 +410,7 @@ impl<P: Port> Engine<P> {
             }
             SendStage::Announce { address, ready } => {
                 let (request, lent) = (id.word(), send.lent);
-                let ways = self.sources[destination as usize].ways.as_ref();
+                let ways = self.sources[destination as usize].ways.as_mut();
                 let trial = ways.and_then(|ways| ways.trial(MessageKind::new(total, address)));
                 let rts = ReadyToSend { total, request, address, lent, ready, trial };
                 let payload = rts.encode();
