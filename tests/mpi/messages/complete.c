@@ -429,11 +429,14 @@ int main(int argc, char **argv) {
         freed();
     }
     sent_at_once();
-    received_at_once();
-    in_turn();
+    /* On MPICH a rank that sends to itself waits for the receive. */
+    if (size > 1 || is_hikyaku()) {
+        received_at_once();
+        in_turn();
+        error_untouched();
+    }
     of_nothing();
     for (int form = 0; form < 5; form++) one_too_long(form);
-    error_untouched();
     /* On MPICH it is an error of MPI_COMM_SELF. */
     if (is_hikyaku()) matched_too_long();
     not_started();
