@@ -115,8 +115,8 @@ python: ## build the Python package and run its tests
 	$(ALONE) scripts/python.sh $(TARGET)/python
 	$(ALONE) timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
 
-# Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, half an
-# hour each.
+# Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, six
+# minutes each once its tests are compiled.
 mpich-suite: ## run MPICH's own tests, from SOURCE=/path/to/mpich-4.0.2, by both binary interfaces
 	@scripts/setup.sh rust cc python3
 	@test -n "$(SOURCE)" || { echo "mpich-suite: say where MPICH's source is: SOURCE=/path/to/mpich-4.0.2"; exit 2; }
