@@ -91,7 +91,7 @@ impl JobMemory for Notes {
 
 #[test]
 fn what_a_rank_has_said_is_not_said_again() {
-    let notes = Notes { end: Some(JobEnd::Failed(0)), ..Notes::new(&[]) };
+    let notes = Notes { end: Some(JobEnd::Failed), ..Notes::new(&[]) };
     let outcome = shell(2, "exit 7").run_in(&notes).unwrap();
     assert_eq!(outcome, JobOutcome { code: 7, ..JobOutcome::default() });
 }

@@ -134,7 +134,7 @@ impl Staged {
 }
 
 impl Entry {
-    /// Whether it is no more than a message.
+    /// Whether it is a message for which no [`Request`] was made.
     #[inline(always)]
     fn is_message(&self) -> bool {
         !matches!(self, Entry::Request(_))
@@ -374,7 +374,12 @@ impl<D: Dialect> Mpi<D> {
         request: Rc<Request>,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        into.set(self.state.requests.add(Entry::Request(request))?);
+        self.add_entry(Entry::Request(request), into)
+    }
+
+    #[inline(always)]
+    fn add_entry(&self, entry: Entry, into: &HandleAt<D>) -> Result<(), Failure> {
+        into.set(self.state.requests.add(entry)?);
         Ok(())
     }
 
@@ -386,9 +391,7 @@ impl<D: Dialect> Mpi<D> {
         id: RequestId,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Message { comm, id, is_receive: true };
-        into.set(self.state.requests.add(Entry::Message(message))?);
-        Ok(())
+        self.add_entry(Entry::Message(Message { comm, id, is_receive: true }), into)
     }
 
     /// Gives a message that was started a handle.
@@ -401,8 +404,7 @@ impl<D: Dialect> Mpi<D> {
         let State::Message { id, is_receive, staged: None } = state else {
             return self.add_request(Request::new(comm, state), into);
         };
-        into.set(self.state.requests.add(Entry::Message(Message { comm, id, is_receive }))?);
-        Ok(())
+        self.add_entry(Entry::Message(Message { comm, id, is_receive }), into)
     }
 
     /// Gives a message that was received at once a handle.
@@ -413,9 +415,7 @@ impl<D: Dialect> Mpi<D> {
         received: Received,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let received = comm.inner.told(Ok(received))?;
-        into.set(self.state.requests.add(Entry::Received(received))?);
-        Ok(())
+        self.add_entry(Entry::Received(comm.inner.told(Ok(received))?), into)
     }
 
     /// Gives the handle of an operation that is complete, with nothing to tell: all have one
@@ -520,23 +520,29 @@ impl<D: Dialect> Mpi<D> {
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let number = handle.get();
-        let found = match self.state.requests.get(number) {
-            Some(Entry::Received(received)) => Some(Some(Ok(status_of(received)))),
+        let outcome = match self.state.requests.get(number) {
+            Some(Entry::Received(received)) => Some(Ok(status_of(received))),
             Some(Entry::Message(message)) => {
                 let result = message.comm.inner.test(message.id);
-                Some(result.map(|result| message.outcome(result)))
+                result.map(|result| message.outcome(result))
             }
-            _ => None,
+            _ => return self.test_request(&handle, &flag, &status),
         };
-        if let Some(outcome) = found {
-            flag.set_flag(outcome.is_some());
-            let Some(outcome) = outcome else { return Ok(()) };
-            self.state.requests.remove(number);
-            handle.set_null();
-            status.set(0, outcome?);
-            return Ok(());
-        }
-        let Some(request) = self.request_of(number)? else {
+        flag.set_flag(outcome.is_some());
+        let Some(outcome) = outcome else { return Ok(()) };
+        self.state.requests.remove(number);
+        handle.set_null();
+        status.set(0, outcome?);
+        Ok(())
+    }
+
+    fn test_request(
+        &self,
+        handle: &HandleAt<D>,
+        flag: &Out<i32>,
+        status: &StatusesAt<D>,
+    ) -> Result<(), Failure> {
+        let Some(request) = self.request_of(handle.get())? else {
             flag.set_flag(true);
             status.set(0, Status::EMPTY);
             return Ok(());
@@ -544,7 +550,7 @@ impl<D: Dialect> Mpi<D> {
         let outcome = request.look();
         flag.set_flag(outcome.is_some());
         let Some(outcome) = outcome else { return Ok(()) };
-        status.set(0, self.end_request(&request, &handle, outcome)?);
+        status.set(0, self.end_request(&request, handle, outcome)?);
         Ok(())
     }
 
@@ -903,8 +909,11 @@ impl<D: Dialect> Mpi<D> {
         let requests = self.requests_to_look_at(count, &handles)?;
         let all = requests.iter().flatten().filter(|it| !it.is_complete()).count() == 0;
         flag.set_flag(all);
+        if !all {
+            return Ok(());
+        }
         let mut results = Results::new(statuses);
-        for request in requests.iter().filter(|_| all) {
+        for request in &requests {
             results.push(request.as_ref().map_or(Ok(Status::EMPTY), |request| request.result()));
         }
         results.end()

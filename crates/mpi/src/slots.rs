@@ -51,7 +51,13 @@ impl<V> Places<V> {
         Places { all: Vec::new(), free: 0, longest: 0, latest: 0 }
     }
 
-    /// The value of a place, and the place, which is free from here on.
+    /// The value of a place, unless it has become another's.
+    #[inline(always)]
+    fn get(&self, (at, generation): (usize, u32)) -> Option<&V> {
+        self.all.get(at).filter(|place| place.generation == generation)?.value.as_ref()
+    }
+
+    /// The value of a place, which is free from here on, if `act` says so of it.
     #[inline(always)]
     fn remove_if(
         &mut self,
@@ -123,6 +129,7 @@ impl<V: Clone> Slots<V> {
         let mut places = self.places.borrow_mut();
         let at = places.place(self.object)?;
         let place = &mut places.all[at as usize];
+        // So that nothing is dropped here: this is of every message in flight.
         match &mut place.value {
             Some(_) => unreachable!("a free place is empty"),
             empty => *empty = Some(value),
@@ -151,9 +158,7 @@ impl<V: Clone> Slots<V> {
     #[inline]
     pub(crate) fn with<R>(&self, handle: Handle, act: impl FnOnce(&V) -> R) -> Option<R> {
         let places = self.places.borrow();
-        let (at, generation) = self.place_of(handle)?;
-        let place = places.all.get(at).filter(|place| place.generation == generation)?;
-        place.value.as_ref().map(act)
+        places.get(self.place_of(handle)?).map(act)
     }
 
     /// Calls `act` with what each of some handles names, in order.
@@ -168,10 +173,7 @@ impl<V: Clone> Slots<V> {
     ) -> Result<(), Failure> {
         let places = self.places.borrow();
         for handle in handles {
-            let of = self.place_of(handle).and_then(|(at, generation)| {
-                places.all.get(at).filter(|place| place.generation == generation)
-            });
-            act(handle, of.and_then(|place| place.value.as_ref()))?;
+            act(handle, self.place_of(handle).and_then(|place| places.get(place)))?;
         }
         Ok(())
     }

@@ -239,10 +239,11 @@ impl Communicator {
     /// Says that this rank ends the job and gives the reason, whose exit code is the job's even if
     /// it is 0, if `is_abort`. `false`: a rank has said so before, and nothing more is to be said.
     pub fn ends_job(&self, is_abort: bool) -> bool {
-        let end = if is_abort { JobEnd::Aborted } else { JobEnd::Failed };
         // Where the engine is in use, a line too many is better than none.
-        let engine = self.engine().try_borrow();
-        engine.map_or(true, |engine| engine.port().host().end_job(end(engine.rank())))
+        self.engine().try_borrow().map_or(true, |engine| {
+            let end = if is_abort { JobEnd::Aborted(engine.rank()) } else { JobEnd::Failed };
+            engine.port().host().end_job(end)
+        })
     }
 
     /// Which of the job's programs this rank runs, from 0, as its launcher says; ours says it in

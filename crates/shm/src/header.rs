@@ -34,7 +34,7 @@ pub(crate) struct JobHeader {
     config: [AtomicU64; CONFIG_WORDS],
     /// Number of processes that could not register for the barrier of `barrier.rs`.
     pub(crate) unsure: AtomicU64,
-    /// Which rank has said why the job ends, and how it ends it: a [`JobEnd`], or 0.
+    /// Whether a rank has said why the job ends, and how it ends it: a [`JobEnd`], or 0.
     end: AtomicU64,
     counts: Counts,
 }
@@ -50,25 +50,27 @@ pub const COUNTS: usize = 320;
 /// How a rank ends the job that has said why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
-    /// This one has failed.
-    Failed(Rank),
+    /// It has failed.
+    Failed,
     /// This one was told to, and its exit code is the job's, 0 as well.
     Aborted(Rank),
 }
 
+const FAILED: u64 = 1 << 32;
+const ABORTED: u64 = 2 << 32;
+
 impl JobEnd {
     fn word(self) -> u64 {
-        let (kind, rank) = match self {
-            JobEnd::Failed(rank) => (1, rank),
-            JobEnd::Aborted(rank) => (2, rank),
-        };
-        kind << 32 | u64::from(rank)
+        match self {
+            JobEnd::Failed => FAILED,
+            JobEnd::Aborted(rank) => ABORTED | u64::from(rank),
+        }
     }
 
     fn of_word(word: u64) -> Option<JobEnd> {
-        match word >> 32 {
-            1 => Some(JobEnd::Failed(word as Rank)),
-            2 => Some(JobEnd::Aborted(word as Rank)),
+        match (word, Rank::try_from(word ^ ABORTED)) {
+            (FAILED, _) => Some(JobEnd::Failed),
+            (_, Ok(rank)) => Some(JobEnd::Aborted(rank)),
             _ => None,
         }
     }
@@ -341,10 +343,13 @@ mod tests {
     fn the_first_rank_says_how_the_job_ends() {
         let header = JobHeader::default();
         assert_eq!(header.end(), None);
-        assert!(header.end_job(JobEnd::Aborted(3)) && !header.end_job(JobEnd::Failed(0)));
+        assert!(header.end_job(JobEnd::Aborted(3)) && !header.end_job(JobEnd::Failed));
         assert_eq!(header.end(), Some(JobEnd::Aborted(3)));
         header.end.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(header.end(), None, "nonsense");
+        let header = JobHeader::default();
+        assert!(header.end_job(JobEnd::Failed) && !header.end_job(JobEnd::Aborted(0)));
+        assert_eq!(header.end(), Some(JobEnd::Failed));
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl Value for RankExit {
         left.put(out);
         match end {
             None => (0u8, 0),
-            Some(JobEnd::Failed(rank)) => (1, rank),
+            Some(JobEnd::Failed) => (1, 0),
             Some(JobEnd::Aborted(rank)) => (2, rank),
         }
         .put(out);
@@ -217,7 +217,7 @@ impl Value for RankExit {
         let left = Value::take(from)?;
         let end = match Value::take(from)? {
             (0u8, 0u32) => None,
-            (1, rank) => Some(JobEnd::Failed(rank)),
+            (1, 0) => Some(JobEnd::Failed),
             (2, rank) => Some(JobEnd::Aborted(rank)),
             _ => return Err(Malformed("an end of a job that does not exist")),
         };
@@ -269,7 +269,7 @@ mod tests {
             pid: 9,
             ending: Ending::Signal(9),
             left: false,
-            end: Some(JobEnd::Failed(3)),
+            end: Some(JobEnd::Failed),
         };
         vec![
             Frame::Signal(15),

@@ -50,11 +50,10 @@ impl EarlyLooks {
     #[inline]
     fn note(&mut self, found: bool, is_behind: bool) {
         self.in_vain = if found { 0 } else { (self.in_vain + 1).min(8) };
-        self.left_out = match self.in_vain {
-            6.. if is_behind => 63,
-            8 => 63,
-            in_vain if is_behind => (1 << in_vain) - 1,
-            _ => 0,
+        self.left_out = match (is_behind, self.in_vain) {
+            (true, in_vain) => (1 << in_vain.min(6)) - 1,
+            (false, 8) => 63,
+            (false, _) => 0,
         };
     }
 }

@@ -62,7 +62,11 @@ impl<P: Port> Engine<P> {
     }
 
     /// An error if a receive without a message here needs a dead rank.
+    #[inline]
     pub(super) fn check_alive(&self, selector: &Selector) -> Result<(), MsgError> {
+        if self.first_failure.is_none() {
+            return Ok(());
+        }
         let failure = match selector.source {
             Some(source) => self.sources[source as usize].failed,
             None => self.failure_in(selector.context),

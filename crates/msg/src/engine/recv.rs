@@ -56,9 +56,7 @@ impl<P: Port> Engine<P> {
         {
             return Ok(self.open_matched(room, buffer, selector, entry));
         }
-        if self.first_failure.is_some() {
-            self.check_alive(&selector)?;
-        }
+        self.check_alive(&selector)?;
         let id = self.new_receive(room, buffer, selector);
         self.posted.push(&selector, id);
         self.needs_more = true;

@@ -364,16 +364,10 @@ impl<H: Host> HostedPort<H> {
     fn note_departures(&mut self) {
         let now = self.host.registry().ends();
         let before = std::mem::replace(&mut self.seen_ends, now);
-        // Nor are there more than ranks, unless the count was overwritten.
-        if now.wrapping_sub(before) > u64::from(self.size) {
-            return self.note_all_departures();
-        }
-        for number in before..now {
-            match self.host.registry().ended(number) {
-                Some(rank) => self.note_departure(rank),
-                // A rank may have died before it could say so.
-                None => return self.note_all_departures(),
-            }
+        match self.host.registry().ended_in(before..now) {
+            Some(ranks) => ranks.into_iter().for_each(|rank| self.note_departure(rank)),
+            // A rank may have died before it could say so.
+            None => self.note_all_departures(),
         }
     }
 

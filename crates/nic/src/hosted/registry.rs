@@ -9,6 +9,8 @@
 //! count of ends changes with every departure, so that an idle rank watches one word. Which rank
 //! each of them was stands in the lines as well, in order: nobody has to look at all.
 
+use std::ops::Range;
+
 use crate::fabric::{Activity, DeathCause, Name, PeerFailure, PeerState, Rank, Unmatched, Wait};
 use crate::sync::{AtomicU64, Line, Ordering};
 use crate::time::Time;
@@ -60,9 +62,17 @@ impl<'m> Registry<'m> {
         self.ends.load(Ordering::Acquire)
     }
 
+    /// Which ranks left or died as those of these numbers. `None`: that is not known of all of
+    /// them, or they are more than there are ranks, as the count was overwritten.
+    pub fn ended_in(&self, numbers: Range<u64>) -> Option<Vec<Rank>> {
+        let count = numbers.end.wrapping_sub(numbers.start);
+        let is_possible = count <= self.ranks.len() as u64;
+        is_possible.then(|| numbers.map(|number| self.ended(number)).collect())?
+    }
+
     /// Which rank left or died as the one of this number, from 0. `None`: nobody did, or whoever
     /// counted that has not said yet whom, or the words were overwritten.
-    pub fn ended(&self, number: u64) -> Option<Rank> {
+    fn ended(&self, number: u64) -> Option<Rank> {
         let line = self.ranks.get(usize::try_from(number).ok()?)?;
         let rank = line.ended.load(Ordering::Acquire).checked_sub(1)?;
         Rank::try_from(rank).ok().filter(|rank| (*rank as usize) < self.ranks.len())
@@ -260,6 +270,12 @@ mod tests {
         assert_eq!(ended, [Some(2), Some(0), Some(3), None, None]);
         lines[1].ended.store(9, Ordering::Relaxed);
         assert_eq!((registry.ended(1), registry.ended(u64::MAX)), (None, None));
+        assert_eq!(registry.ended_in(2..3), Some(vec![3]));
+        assert_eq!(registry.ended_in(3..3), Some(Vec::new()));
+        let backwards = Range { start: 3, end: 2 };
+        for unknown in [0..3, 0..5, backwards] {
+            assert_eq!(registry.ended_in(unknown), None);
+        }
     }
 
     #[test]

@@ -269,11 +269,7 @@ impl Far {
 
     /// Gives back what is kept for ranks whose process has ended, as the launcher says.
     fn note_ends(&mut self, near: &ShmPort, numbers: Range<u64>) {
-        let known = |number| near.host().registry().ended(number);
-        let ended: Option<Vec<Rank>> = match numbers.end.wrapping_sub(numbers.start) {
-            count if count <= u64::from(near.size()) => numbers.map(known).collect(),
-            _ => None,
-        };
+        let ended = near.host().registry().ended_in(numbers);
         // Without that all that something is known of are looked at.
         let all = |peers: &FarPeers| peers.known().iter().map(|peer| peer.rank).collect();
         for rank in ended.unwrap_or_else(|| all(&self.state.peers)) {
