@@ -651,7 +651,8 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn looks(&self) -> u32 {
-        self.looks
+        // Whom it waits for cannot run meanwhile.
+        if self.endpoint.with_port(|port| port.is_crowded()) { 1 } else { self.looks }
     }
 
     fn most_on_lines(&self) -> usize {

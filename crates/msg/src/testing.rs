@@ -37,6 +37,11 @@ pub(crate) struct Rules {
     pub(crate) inside: u32,
     /// The next `blind` polls yield nothing.
     pub(crate) blind: u32,
+    /// Others need this rank's processor.
+    pub(crate) crowded: bool,
+    /// Looks for whole messages so far, and waits for an event.
+    pub(crate) looks: u32,
+    pub(crate) parks: u32,
     /// The last wait that was announced.
     pub(crate) announced: Option<Wait>,
     /// Memory can be lent to the fabric, by which nobody fetches it.
@@ -281,7 +286,9 @@ impl Port for Unruly {
     }
 
     fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
-        match self.rules().blind {
+        let rules = self.rules();
+        rules.looks += 1;
+        match rules.blind {
             0 => self.inner.receive_whole(source, protocol, header, into),
             _ => Short::Nothing,
         }
@@ -311,6 +318,10 @@ impl Port for Unruly {
         self.inner.peer(rank)
     }
 
+    fn is_crowded(&self) -> bool {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).crowded
+    }
+
     fn now(&self) -> Time {
         self.inner.now()
     }
@@ -322,6 +333,7 @@ impl Port for Unruly {
     }
 
     fn park(&mut self, deadline: Option<Time>) -> Wake {
+        self.rules().parks += 1;
         self.inner.park(deadline)
     }
 }

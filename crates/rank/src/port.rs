@@ -581,6 +581,11 @@ impl Port for RankPort {
     }
 
     #[inline]
+    fn is_crowded(&self) -> bool {
+        self.near.is_crowded()
+    }
+
+    #[inline]
     fn now(&self) -> Time {
         self.near.now()
     }

@@ -79,7 +79,7 @@ impl Communicator {
         let watched = poll_fn(|context| {
             for _ in 0..LOOKS {
                 let polled = future.as_mut().poll(context);
-                if polled.is_ready() {
+                if polled.is_ready() || self.engine().borrow().port().is_crowded() {
                     return polled;
                 }
                 std::hint::spin_loop();

@@ -656,6 +656,11 @@ unsafe impl Host for ShmHost {
     }
 
     #[inline]
+    fn is_crowded(&self) -> bool {
+        self.company.is_crowded()
+    }
+
+    #[inline]
     fn is_conducted(&self) -> bool {
         ShmHost::is_conducted(self)
     }
@@ -727,6 +732,7 @@ mod tests {
         assert_eq!(alone.copies_from(Space::Region), Some(REGION_FROM));
         let mut port = open_all(&JobConfig::new(cpus + 1, 1)).unwrap().pop().unwrap();
         assert_eq!(port.copies_from(Space::Region), Some(CROWDED_REGION_FROM));
+        assert_eq!((alone.is_crowded(), port.is_crowded()), (false, true));
         assert_eq!(port.expose(&heap[1..]), None);
         // Within one process the kernel copies wherever tests run, as in `kernel_copy.rs`.
         let address = port.expose(&heap).unwrap();

@@ -422,12 +422,13 @@ pub(super) fn refusal(error: PostError) -> MsgError {
     }
 }
 
-/// Polls for a whole message at the place where the next one of its source lands. The result fits a
-/// register, for the reason in [`Engine::send_directly`].
+/// Polls for a whole message at the place where the next one of its source lands; once if its
+/// source may need this rank's processor. The result fits a register, for the reason in [`Engine::send_directly`].
 #[inline(always)]
 fn look_for<P: Port>(port: &mut P, source: Rank, bits: u64, into: &mut [u8], polls: u32) -> Short {
     for _ in 0..polls {
         match port.receive_whole(source, EAGER, bits, into) {
+            Short::Nothing if port.is_crowded() => break,
             Short::Nothing => std::hint::spin_loop(),
             found => return found,
         }

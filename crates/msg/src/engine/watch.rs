@@ -33,8 +33,12 @@ impl<P: Port> Engine<P> {
     fn watch_on<R>(&mut self, wait: Wait, mut look: impl FnMut(&mut P) -> Option<R>) -> R {
         let mut blocked = Blocked::new(wait);
         let found = 'found: loop {
-            for _ in 0..POLLS {
-                spin_loop();
+            // Others of this processor run while this rank parks, and not before.
+            let crowded = self.port.is_crowded();
+            for _ in 0..if crowded { 1 } else { POLLS } {
+                if !crowded {
+                    spin_loop();
+                }
                 if let Some(found) = look(&mut self.port) {
                     break 'found found;
                 }

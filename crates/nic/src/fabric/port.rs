@@ -124,6 +124,13 @@ pub trait Port: CopyPort {
         false
     }
 
+    /// Whether this rank shares its processors with more ranks than there are processors: whoever
+    /// it waits for most likely cannot run before it parks, so it looks once and not again at once.
+    /// Cheap enough for every look in vain.
+    fn is_crowded(&self) -> bool {
+        false
+    }
+
     /// The fabric's clock.
     fn now(&self) -> Time;
 

@@ -170,6 +170,12 @@ pub unsafe trait Host {
         false
     }
 
+    /// See [`Port::is_crowded`](crate::fabric::Port::is_crowded).
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        false
+    }
+
     /// Whether the job has a conductor.
     #[inline]
     fn is_conducted(&self) -> bool {

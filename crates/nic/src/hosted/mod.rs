@@ -335,6 +335,11 @@ impl<H: Host> Port for HostedPort<H> {
         self.host.is_forked()
     }
 
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        self.host.is_crowded()
+    }
+
     fn now(&self) -> Time {
         self.host.now()
     }

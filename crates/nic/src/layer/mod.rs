@@ -78,6 +78,10 @@ macro_rules! pass_through {
             self.$port.is_forked()
         }
 
+        fn is_crowded(&self) -> bool {
+            self.$port.is_crowded()
+        }
+
         fn now(&self) -> Time {
             self.$port.now()
         }

@@ -350,7 +350,8 @@ impl Rounds {
             return Ok(());
         }
         if self.wiring.queues.is_empty() {
-            for _ in 0..LETTER_LOOKS {
+            let crowded = self.world.engine().borrow().port().is_crowded();
+            for _ in 0..if crowded { 0 } else { LETTER_LOOKS } {
                 if self.is_complete()? {
                     return Ok(());
                 }

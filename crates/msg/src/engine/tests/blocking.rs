@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{Activity, Wait, Wake};
 use super::*;
 use crate::engine::{Blocked, Wanted};
 use crate::future::block_on_for;
-use crate::testing::{engines, pair, pattern, run, tight};
+use crate::testing::{Rules, engines, pair, pattern, run, tight};
 
 #[test]
 fn messages_of_every_length_go_round() {
@@ -71,6 +71,27 @@ fn a_wait_for_next_frees_its_slot() {
     assert_eq!((one.to_vec()[0], two.to_vec()[0]), (7, 8));
     assert!(b.posted.is_empty() && b.requests.iter().next().is_none());
     assert_eq!((b.statistics().messages_received, b.statistics().bytes_received), (2, 2));
+}
+
+#[test]
+fn a_crowded_rank_looks_once_before_it_parks() {
+    let (_a, mut b) = pair();
+    let (id, _memory) = irecv(&mut b, 2, from(0, 1));
+    for (crowded, first, watched) in [(false, 16, 6), (true, 1, 3)] {
+        *b.port_mut().rules() = Rules { crowded, ..Rules::default() };
+        assert_eq!(b.wait_for_next(id), None);
+        assert_eq!(b.port_mut().rules().looks, first, "crowded: {crowded}");
+        // Before the round, in it, and after it has parked.
+        let mut looks = 0;
+        b.watch(
+            || Wait::new(Activity::Collective),
+            |port| {
+                looks += 1;
+                (port.rules().parks > 0).then_some(())
+            },
+        );
+        assert_eq!(looks, watched, "crowded: {crowded}");
+    }
 }
 
 #[test]
