@@ -37,6 +37,7 @@ mod engine;
 mod envelope;
 mod error;
 mod future;
+mod late;
 mod layout;
 mod line;
 mod members;

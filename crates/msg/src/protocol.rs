@@ -11,6 +11,7 @@
 //!   FIN          sender's request     outcome                            no
 //!   CANCEL       sender's request     none                               no
 //!   ABORT        receiver's request   none                               no
+//!   LATE         sender's request     none                               no
 //!   NOTE         match bits           a note, or its last piece          no
 //!   NOTE_PART    match bits           a piece of a note                  no
 //! ```
@@ -36,6 +37,8 @@ pub(crate) const RTS: u8 = 3;
 pub(crate) const CTS: u8 = 4;
 /// Copy a part of the message to its receiver, which copies the rest.
 pub(crate) const JOIN: u8 = 11;
+/// The receiver has come late to what it reads: it will say CTS, JOIN or FIN next.
+pub(crate) const LATE: u8 = 12;
 /// A part of a message that its receiver has cleared.
 pub(crate) const DATA: u8 = 5;
 /// The receiver needs no more of a message.
@@ -64,15 +67,18 @@ pub(crate) struct ReadyToSend {
     pub(crate) ready: bool,
     /// The way that the sender tries or takes with messages that it receives from the receiver.
     pub(crate) trial: Option<Trial>,
+    /// When it was announced ([`crate::late::stamp`]), if it has an address.
+    pub(crate) announced: u32,
 }
 
 const RTS_BYTES: usize = 32;
 
 /// The third word of an RTS: the space in bits 0..8, a [`Trial`]'s way in 16..24 and its number in
-/// 24..32.
+/// 24..32, when it was announced in 32..64.
 const READY: u64 = 1 << 8;
 const LENT: u64 = 1 << 9;
 const TRIAL: u32 = 16;
+const ANNOUNCED: u32 = 32;
 
 impl ReadyToSend {
     pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
@@ -81,7 +87,8 @@ impl ReadyToSend {
         let flags = space
             | flag(self.ready, READY)
             | flag(self.lent, LENT)
-            | encode_trial(self.trial) << TRIAL;
+            | encode_trial(self.trial) << TRIAL
+            | u64::from(self.announced) << ANNOUNCED;
         let mut bytes = [0; RTS_BYTES];
         for (chunk, word) in
             bytes.chunks_exact_mut(8).zip([self.total, self.request, flags, offset])
@@ -93,10 +100,11 @@ impl ReadyToSend {
 
     pub(crate) fn decode(payload: &[u8]) -> Option<ReadyToSend> {
         let [total, request, flags, offset] = words(payload)?;
+        let (announced, flags) = ((flags >> ANNOUNCED) as u32, flags & ((1 << ANNOUNCED) - 1));
         let trial = decode_trial(flags >> TRIAL)?;
         let address = decode_address(flags & ((1 << TRIAL) - 1) & !(READY | LENT), offset)?;
         let (lent, ready) = (flags & LENT != 0, flags & READY != 0);
-        Some(ReadyToSend { total, request, address, lent, ready, trial })
+        Some(ReadyToSend { total, request, address, lent, ready, trial, announced })
     }
 }
 
@@ -151,6 +159,8 @@ pub(crate) enum Control {
     Join { sender: u64, copy: JointCopy },
     /// The message is finished.
     Finish { sender: u64, outcome: MessageOutcome },
+    /// I have come late to your message.
+    Late { sender: u64 },
     /// Withdraw my message.
     Cancel { sender: RequestId },
     /// No more data for your request.
@@ -182,6 +192,7 @@ impl Control {
             Control::ClearToSend { .. }
             | Control::Join { .. }
             | Control::Finish { .. }
+            | Control::Late { .. }
             | Control::Note { .. } => true,
             Control::Cancel { .. } | Control::Abort { .. } => false,
         }
@@ -208,6 +219,7 @@ impl Control {
                 payload[..8].copy_from_slice(&(outcome as u64).to_le_bytes());
                 (FIN, sender, 8)
             }
+            Control::Late { sender } => (LATE, sender, 0),
             Control::Cancel { sender } => (CANCEL, sender.word(), 0),
             Control::Abort { receiver } => (ABORT, receiver, 0),
             Control::Note { bits, payload: piece, length, last } => {
@@ -259,12 +271,12 @@ mod tests {
         #[test]
         fn an_announcement_survives_the_wire(
             total: u64, request: u64, offset: u64, space in 0..3, lent: bool, ready: bool,
-            tried in 0..4_usize, number: u8
+            tried in 0..4_usize, number: u8, announced: u32
         ) {
             let address = [None, Some((Space::Region, offset)), Some((Space::Process, offset))];
             let address = address[space as usize];
             let trial = Way::ALL.get(tried).map(|way| Trial { way: *way, number });
-            let rts = ReadyToSend { total, request, address, lent, ready, trial };
+            let rts = ReadyToSend { total, request, address, lent, ready, trial, announced };
             prop_assert_eq!(ReadyToSend::decode(&rts.encode()), Some(rts));
         }
 

@@ -321,6 +321,11 @@ impl Ways {
         }
     }
 
+    /// When the last message had come.
+    pub(crate) fn last(&self) -> Time {
+        self.last
+    }
+
     fn class(&mut self, kind: MessageKind) -> &mut LengthClass {
         &mut self.classes[usize::from(kind.is_shared)][class_of(kind.length)]
     }

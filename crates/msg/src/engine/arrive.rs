@@ -9,8 +9,8 @@ use super::{Engine, PartTarget};
 use crate::error::MsgError;
 use crate::parcel::{MessagePart, MessageParts, deliver};
 use crate::protocol::{
-    ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, JOIN, NOTE, NOTE_PART, RTS, ReadyToSend,
-    decode_clear_to_send, decode_finish, decode_join,
+    ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, JOIN, LATE, NOTE, NOTE_PART, RTS,
+    ReadyToSend, decode_clear_to_send, decode_finish, decode_join,
 };
 use crate::request::{PartialMessage, Receive, ReceiveStage, RequestId, outcome};
 use crate::unexpected::{EntryBody, Grown, UnexpectedEntry};
@@ -45,7 +45,9 @@ impl<P: Port> Engine<P> {
             EAGER | EAGER_READY if landed.offset == 0 => self.eager_first(landed, whole),
             EAGER | EAGER_READY => self.eager_next(landed),
             DATA => self.data(landed),
-            RTS | CTS | JOIN | FIN | CANCEL | ABORT | NOTE | NOTE_PART => self.control(landed),
+            RTS | CTS | JOIN | FIN | LATE | CANCEL | ABORT | NOTE | NOTE_PART => {
+                self.control(landed);
+            }
             _ => self.drop_malformed(landed.data),
         }
     }
@@ -207,6 +209,7 @@ impl<P: Port> Engine<P> {
             CTS => decode_clear_to_send(payload)
                 .is_some_and(|(receiver, want)| self.cleared(source, header, receiver, want)),
             JOIN => decode_join(source, payload).is_some_and(|copy| self.joined(header, &copy)),
+            LATE => self.came_late(source, header),
             FIN => {
                 decode_finish(payload).is_some_and(|outcome| self.finished(source, header, outcome))
             }

@@ -44,6 +44,7 @@ use crate::config::{EngineConfig, of_each_rank};
 use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector, context_of};
 use crate::error::MsgError;
+use crate::late::LateReceiver;
 use crate::members::Members;
 use crate::notes::{Answerer, Notes};
 use crate::outbox::Outbox;
@@ -133,6 +134,8 @@ struct SourceState {
     read_refused: bool,
     /// What the ways of its long messages have taken; `None`: there were none.
     ways: Option<Box<Ways>>,
+    /// Whether it is late to read what this rank sends.
+    late: LateReceiver,
     failed: Option<PeerFailure>,
 }
 
@@ -166,6 +169,7 @@ impl<P: Port> Engine<P> {
             held_up: false,
             read_refused: false,
             ways: None,
+            late: LateReceiver::default(),
             failed: None,
         };
         let initial = source().credit.initial();

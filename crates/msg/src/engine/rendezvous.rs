@@ -25,6 +25,7 @@ use hikyaku_nic::time::Time;
 use super::Engine;
 use crate::buffer::RecvBuffer;
 use crate::error::MsgError;
+use crate::late::is_late;
 use crate::parcel::MessageParts;
 use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend};
 use crate::request::{Announced, PartialMessage, ReceiveStage, RequestId, SendStage, outcome};
@@ -63,6 +64,7 @@ impl<P: Port> Engine<P> {
         }
         let (way, why) = self.choose_way(source, &rts, want);
         let (kind, began) = (MessageKind::new(want, rts.address), self.port.now());
+        self.say_if_late(source, &rts, began);
         if rts.lent && way != Way::Ring && self.fetch(id, &announced, want, (kind, way, began)) {
             return self.tally().chose(want, Way::Read, why);
         }
@@ -97,6 +99,28 @@ impl<P: Port> Engine<P> {
                 ways.choose(MessageKind::new(want, rts.address), rts.trial, source < self.rank)
             }
         }
+    }
+
+    /// Tells the sender of a message that could have been in the ring for long.
+    fn say_if_late(&mut self, source: Rank, rts: &ReadyToSend, now: Time) {
+        let fits = rts.total <= self.config.eager_limit as u64;
+        if rts.address.is_some() && fits && !self.capabilities.virtual_time {
+            let last = self.sources[source as usize].ways.as_ref().map(|ways| ways.last());
+            if is_late(rts.announced, rts.total, last.unwrap_or_default(), now) {
+                self.post_control(source, Control::Late { sender: rts.request });
+            }
+        }
+    }
+
+    /// Handles a LATE. `false`: it is invalid.
+    pub(super) fn came_late(&mut self, source: Rank, sender: u64) -> bool {
+        let send = self.requests.send_mut(RequestId::from_word(sender));
+        match send.filter(|send| send.destination == source).map(|send| send.stage) {
+            Some(SendStage::Announced { .. }) => self.sources[source as usize].late.came_late(),
+            Some(_) => return false,
+            None => self.statistics.stray += 1,
+        }
+        true
     }
 
     /// Notes what a way has taken: the one that was chosen, and the one that was gone.
@@ -213,6 +237,7 @@ impl<P: Port> Engine<P> {
             return true;
         }
         send.stage = SendStage::Stream { receiver, sent: 0, want };
+        self.sources[source as usize].late.reads();
         self.take_back(id);
         self.outbox.lane(source).streams.push_back(id);
         self.pump_lane(source);
@@ -228,7 +253,10 @@ impl<P: Port> Engine<P> {
             return true;
         };
         match (send.stage, outcome) {
-            (SendStage::Announced { .. }, MessageOutcome::Consumed) => self.finish_send(id),
+            (SendStage::Announced { .. }, MessageOutcome::Consumed) => {
+                self.sources[source as usize].late.reads();
+                self.finish_send(id);
+            }
             (SendStage::Announced { cancelling: true }, MessageOutcome::Withdrawn) => {
                 self.take_back(id);
                 self.requests.finish(id, Err(MsgError::Cancelled));

@@ -7,6 +7,7 @@ use super::direct::refusal;
 use crate::buffer::{Scattered, SendBuffer};
 use crate::envelope::{Envelope, Received, SendMode, context_of, tag_of};
 use crate::error::MsgError;
+use crate::late::stamp;
 use crate::notes::{NOTE_MOST, pieces};
 use crate::protocol::{Control, ControlPacket, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
 use crate::request::{RequestId, RequestState, Send, SendBody, SendStage};
@@ -281,7 +282,7 @@ impl<P: Port> Engine<P> {
 
     /// Whether a message is sent by rendezvous, and then where its receiver may read it.
     fn rendezvous(
-        &self,
+        &mut self,
         bytes: &[u8],
         destination: Rank,
         mode: SendMode,
@@ -289,6 +290,10 @@ impl<P: Port> Engine<P> {
     ) -> Option<Option<(Space, u64)>> {
         let must = mode == SendMode::Synchronous || bytes.len() > self.config.eager_limit;
         let address = if expose { self.exposed(bytes, destination) } else { None };
+        let late = &mut self.sources[destination as usize].late;
+        if !must && address.is_some() && late.takes_from_ring() {
+            return None;
+        }
         (must || address.is_some()).then_some(address)
     }
 
@@ -412,7 +417,10 @@ impl<P: Port> Engine<P> {
                 let (request, lent) = (id.word(), send.lent);
                 let ways = self.sources[destination as usize].ways.as_mut();
                 let trial = ways.and_then(|ways| ways.trial(MessageKind::new(total, address)));
-                let rts = ReadyToSend { total, request, address, lent, ready, trial };
+                // In virtual time no clock decides how messages go.
+                let is_timed = address.is_some() && !self.capabilities.virtual_time;
+                let announced = if is_timed { stamp(self.port.now()) } else { 0 };
+                let rts = ReadyToSend { total, request, address, lent, ready, trial, announced };
                 let payload = rts.encode();
                 let command =
                     Command { credited: true, ..Command::send(destination, RTS, bits, &payload) };

@@ -41,6 +41,7 @@ fn control_packets_of_no_request_are_counted() {
     let packets = [
         Control::Finish { sender: 12345, outcome: MessageOutcome::Consumed },
         Control::Finish { sender: u64::MAX, outcome: MessageOutcome::Withdrawn },
+        Control::Late { sender: 12345 },
         Control::Abort { receiver: 9 },
         Control::Cancel { sender: RequestId::from_word(8) },
         Control::ClearToSend { sender: 77, receiver: RequestId::from_word(1), want: 10 },
@@ -52,7 +53,7 @@ fn control_packets_of_no_request_are_counted() {
     }
     inject(&mut a, DATA, 5, &[1; 100]);
     settle(&mut [&mut a, &mut b]);
-    assert_eq!(b.statistics().stray, 6);
+    assert_eq!(b.statistics().stray, 7);
     assert_working(&mut a, &mut b);
     assert_clean(&b);
 }
@@ -118,6 +119,7 @@ fn a_stream_that_contradicts_itself_ends_its_receive() {
             lent: false,
             ready: false,
             trial: None,
+            announced: 0,
         };
         inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
         b.progress();
@@ -142,6 +144,7 @@ fn an_invalid_address_is_not_read() {
             lent: true,
             ready: false,
             trial: None,
+            announced: 0,
         };
         inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
         settle(&mut [&mut a, &mut b]);

@@ -1,9 +1,12 @@
 //! Rendezvous: direct reads, streams, refusals, and messages that are cleared in part.
 
-use hikyaku_nic::fabric::MemoryPort;
+use hikyaku_nic::fabric::{MemoryPort, Port};
+use hikyaku_nic::segment::SegmentLayout;
+use hikyaku_nic::time::Time;
 
 use super::*;
-use crate::testing::{Rules, pair, pattern, ports_of, settle, tight};
+use crate::config::EngineConfig;
+use crate::testing::{Rules, pair, pattern, ports_of, run, settle, tight};
 
 /// Sends a long message from `a` to `b` and checks that it arrives.
 fn exchange(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>, length: usize, posted_first: bool) {
@@ -26,6 +29,35 @@ fn reachable_memory_is_read_directly() {
         exchange(&mut a, &mut b, 5000, posted_first);
         assert_eq!((b.statistics().direct_reads, b.statistics().refused_reads), (1, 0));
     }
+}
+
+#[test]
+fn what_a_late_receiver_could_read_is_put_into_its_ring() {
+    const LENGTH: usize = 8 << 10;
+    let layout = SegmentLayout::for_ranks(2);
+    let sent_at_once = run((layout, EngineConfig::default()), |mut engine| {
+        engine.port_mut().rules().process = true;
+        let (bytes, mut into) = (pattern(LENGTH, 6), vec![0; LENGTH]);
+        let mut sent_at_once = Vec::new();
+        for late in [true, true, true, false] {
+            if engine.rank() == 0 {
+                let sent = isend(&mut engine, &bytes, to(1, 0));
+                sent_at_once.push(engine.requests.is_done(sent));
+                engine.wait(sent).unwrap();
+                engine.recv(&mut [], from(1, 1)).unwrap();
+            } else {
+                // Only the other one, which waits, makes time pass here.
+                while engine.probe(from(0, 0)).unwrap().is_none() {}
+                let began = engine.port().now();
+                while late && engine.port().now() < began + Time::from_nanoseconds(30_000) {}
+                engine.recv(&mut into, from(0, 0)).unwrap();
+                assert_eq!(into, bytes);
+                engine.send(&[], to(0, 1), SendMode::Standard).unwrap();
+            }
+        }
+        sent_at_once
+    });
+    assert_eq!(sent_at_once, [vec![false, false, true, true], vec![]]);
 }
 
 #[test]
