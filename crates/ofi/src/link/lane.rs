@@ -5,12 +5,15 @@ use std::collections::VecDeque;
 use super::{Acceptance, Host, Key, LaneCounts, LinkArrival};
 use crate::Peer;
 
-/// Bytes of a packet before its payload: kind, form, lane, nothing, source, number, credit, window,
-/// key.
+/// Bytes of a packet before its payload: kind and lane, form, bytes of the payload, source, number,
+/// credit, window, key.
 pub(super) const HEADER: usize = 36;
 
 /// The form of packets, which both sides must have.
-const FORM: u8 = 3;
+const FORM: u8 = 4;
+
+/// Lanes that there are numbers for, in one byte with the kind.
+pub(super) const LANES: u8 = 16;
 
 pub(super) const DATA: u8 = 1;
 pub(super) const CREDIT: u8 = 2;
@@ -95,10 +98,17 @@ impl LaneLink {
         }
     }
 
-    /// A packet's header. What it says is to be noted ([`Self::has_told`]) once it is under way.
-    pub(super) fn header(&self, kind: u8, number: u32, (own, key): (Host, &Key)) -> [u8; HEADER] {
+    /// The header of a packet with so many bytes. What it says is to be noted
+    /// ([`Self::has_told`]) once it is under way.
+    pub(super) fn header(
+        &self,
+        (kind, number): (u8, u32),
+        payload: usize,
+        (own, key): (Host, &Key),
+    ) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        bytes[..3].copy_from_slice(&[kind, FORM, self.lane]);
+        bytes[..2].copy_from_slice(&[kind * LANES + self.lane, FORM]);
+        bytes[2..4].copy_from_slice(&(payload as u16).to_le_bytes());
         for (place, word) in [(4, own), (8, number), (12, self.taken), (16, self.announced())] {
             bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
         }
@@ -275,11 +285,14 @@ pub(super) struct DecodedPacket<'a> {
 }
 
 impl<'a> DecodedPacket<'a> {
-    /// Decodes it; `None`: it is none, of another form, or a stranger's.
+    /// Decodes it; `None`: it is none, of another form, or a stranger's. What lies behind its
+    /// payload is none of it: a provider may say that more has come than was sent.
     pub(super) fn decode(bytes: &'a [u8], key: &Key) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-        let [kind, FORM, lane, 0, ..] = *header else { return None };
+        let [kind, FORM, low, high, ..] = *header else { return None };
+        let (kind, lane) = (kind / LANES, kind % LANES);
+        let payload = payload.get(..usize::from(u16::from_le_bytes([low, high])))?;
         let (source, number, credit, window) = (word(4), word(8), word(12), word(16));
         (header[20..] == *key).then_some(Self {
             kind,
@@ -436,7 +449,7 @@ mod tests {
     fn no_source_is_told_of_a_smaller_window() {
         let mut link = with_window();
         let told = |link: &LaneLink| {
-            let header = link.header(CREDIT, 0, (0, &[0; 16]));
+            let header = link.header((CREDIT, 0), 0, (0, &[0; 16]));
             DecodedPacket::decode(&header, &[0; 16]).map(|packet| packet.window)
         };
         link.has_told();
@@ -453,7 +466,7 @@ mod tests {
     fn bytes_that_are_no_packet_are_refused() {
         let link = LaneLink::new(1, 0);
         let key = [9; 16];
-        let good = link.header(DATA, 0, (3, &key));
+        let good = link.header((DATA, 0), 0, (3, &key));
         assert!(DecodedPacket::decode(&good, &key).is_some_and(|packet| packet.source == 3));
         assert!(DecodedPacket::decode(&good[..35], &key).is_none());
         for place in [1, 3, 20, 35] {
@@ -461,5 +474,16 @@ mod tests {
             wrong[place] ^= 0x40;
             assert!(DecodedPacket::decode(&wrong, &key).is_none(), "byte {place}");
         }
+    }
+
+    #[test]
+    fn bytes_behind_a_payload_are_none_of_it() {
+        let (link, key) = (LaneLink::new(1, 3), [9; 16]);
+        let header = link.header((DATA, 0), 5, (3, &key));
+        let longer = [&header[..], b"sent, and what a provider adds"].concat();
+        let packet = DecodedPacket::decode(&longer, &key);
+        let packet = packet.map(|packet| (packet.kind, packet.lane, packet.payload));
+        assert_eq!(packet, Some((DATA, 3, &b"sent,"[..])));
+        assert!(DecodedPacket::decode(&longer[..HEADER + 4], &key).is_none());
     }
 }

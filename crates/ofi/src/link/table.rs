@@ -365,7 +365,7 @@ mod tests {
 
     /// A packet of a source.
     fn packet(source: Host, number: u32) -> Vec<u8> {
-        let head = LaneLink::new(0, 0).header(DATA, number, (source, &KEY));
+        let head = LaneLink::new(0, 0).header((DATA, number), PACKET.len(), (source, &KEY));
         [&head[..], &PACKET].concat()
     }
 
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(table.given(), (1024, 0));
         // Its other lane goes on.
         let mut other = packet(1, 0);
-        other[2] = 1;
+        other[0] += 1;
         table.take_in(&other, &mut &taken);
         assert_eq!(table.malformed, 0);
         // Whoever goes on nevertheless is broken, and gives back what it has once.
@@ -493,7 +493,7 @@ mod tests {
         let mut table = receiver(0);
         (1..=5).for_each(|source| table.take_in(&packet(source, 0), &mut full));
         let mut other = packet(1, 0);
-        other[2] = 1;
+        other[0] += 1;
         table.take_in(&other, &mut full);
         assert_eq!((table.pooled[0], table.pooled[1], table.refused[1].len()), (408, 136, 0));
     }
@@ -504,7 +504,7 @@ mod tests {
         table.connect(3, Peer(0));
         let at = table.place(3, 0).unwrap();
         table.at_mut(at).has_sent(&[&PACKET], 136);
-        let say = |kind| LaneLink::new(0, 0).header(kind, 0, (3, &KEY));
+        let say = |kind| LaneLink::new(0, 0).header((kind, 0), 0, (3, &KEY));
         table.take_in(&say(CREDIT), &mut full);
         assert!(table.again.is_empty());
         table.take_in(&say(AGAIN), &mut full);
