@@ -200,7 +200,24 @@ impl Port for SharedPort {
     }
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
-        self.once_met(|port| port.post_chain(chain), |cut| cut.error)
+        let (mut done, mut bytes) = (0, 0);
+        let rest_of = |done: usize, bytes: usize| {
+            let mut rest = chain[done..].to_vec();
+            if let Some(first) = rest.first_mut() {
+                first.payload = &chain[done].payload[bytes..];
+                first.offset += bytes as u64;
+                first.credited &= bytes == 0;
+            }
+            rest
+        };
+        let post = |port: &mut RankPort| {
+            port.post_chain(&rest_of(done, bytes)).map_err(|cut| {
+                bytes = if cut.done == 0 { bytes + cut.bytes } else { cut.bytes };
+                done += cut.done;
+                ChainError { done, bytes, ..cut }
+            })
+        };
+        self.once_met(post, |cut| cut.error)
     }
 
     fn post_inline(
