@@ -88,6 +88,11 @@ fn conforms(provider: &str) {
             println!("skipped: {provider}: {}", said.join(": "));
             continue;
         }
+        // Its known fault, which ranks, being processes, do not meet.
+        if provider == "shm" && said[0].starts_with("libfabric 2") {
+            println!("skipped: shm of {}: crashes on 4 KiB within one process", said[0]);
+            continue;
+        }
         let (passed, told) = run(provider, release, &["far::conformance", "--skip", "layers"]);
         assert!(passed, "{provider} of {}: {told}", said[0]);
         println!("{provider} of {}: passed", said[0]);

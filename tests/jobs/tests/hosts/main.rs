@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod faults;
+mod frames;
 mod kills;
 mod others;
 mod right;
