@@ -46,6 +46,8 @@ pub(super) struct LaneLink {
     since: u32,
     /// Packets that could not be landed.
     pub(super) held: VecDeque<Box<[u8]>>,
+    /// Packets that came before one that was sent before them, by number.
+    early: Vec<(u32, Box<[u8]>)>,
     /// Of a source without a window: bytes of the pool that its packet has or is to have, and of
     /// a packet that was refused.
     pub(super) pooled: u32,
@@ -66,6 +68,8 @@ pub(super) enum Admitted<'a> {
     Credit,
     /// A payload, which is not counted yet.
     Payload(&'a [u8]),
+    /// A payload that others come before, which has been put aside.
+    Early,
     /// The packet that was sent without a window was refused, and is to be sent again.
     Again,
 }
@@ -89,6 +93,7 @@ impl LaneLink {
             window_told: 0,
             since: 0,
             held: VecDeque::new(),
+            early: Vec::new(),
             pooled: 0,
             refused: 0,
             broken: false,
@@ -152,17 +157,21 @@ impl LaneLink {
     }
 
     /// Takes in what a packet says.
+    ///
+    /// Messages arrive in order, but a provider may report a long one after the short ones behind
+    /// it, as ofi_rxm does. So a packet may come early, and what a late one says of credit is old.
     pub(super) fn admit<'a>(
         &mut self,
         packet: &DecodedPacket<'a>,
         (least, most): (u32, u32),
     ) -> Result<Admitted<'a>, ()> {
         let fresh = packet.credit.wrapping_sub(self.acknowledged);
-        if fresh > self.sent.wrapping_sub(self.acknowledged) {
+        let is_old = fresh > u32::MAX / 2 || packet.window < self.allowed;
+        if !is_old && fresh > self.sent.wrapping_sub(self.acknowledged) {
             return Err(());
         }
         let is_window = packet.window == 0 || (least..=most).contains(&packet.window);
-        if packet.window < self.allowed || !is_window {
+        if !is_window {
             return Err(());
         }
         let admitted = match packet.kind {
@@ -170,8 +179,9 @@ impl LaneLink {
             AGAIN if packet.payload.is_empty() && self.kept.is_some() && packet.window == 0 => {
                 Admitted::Again
             }
-            DATA if packet.number == self.expected && !self.is_over => {
-                let unread = self.received.wrapping_sub(self.taken);
+            DATA if self.is_due(packet.number) && !self.is_over => {
+                let early = self.early.iter().map(|(_, payload)| cost(payload.len()));
+                let unread = self.received.wrapping_sub(self.taken) + early.sum::<u32>();
                 let cost = cost(packet.payload.len());
                 let fits = match self.window {
                     0 => unread == 0 && cost <= least / 2 && self.refused == 0,
@@ -180,16 +190,45 @@ impl LaneLink {
                 if !fits {
                     return Err(());
                 }
-                Admitted::Payload(packet.payload)
+                if packet.number == self.expected {
+                    Admitted::Payload(packet.payload)
+                } else if self.window > 0 {
+                    self.early.push((packet.number, packet.payload.into()));
+                    Admitted::Early
+                } else {
+                    return Err(());
+                }
             }
             _ => return Err(()),
         };
+        if is_old {
+            return Ok(admitted);
+        }
         (self.acknowledged, self.allowed) = (packet.credit, packet.window);
         // A window is given to who has sent something that was taken in.
         if self.allowed > 0 || self.acknowledged == self.sent {
             self.kept = None;
         }
         Ok(admitted)
+    }
+
+    /// Whether a packet of this number has not come: the next one, or one that is early by no more
+    /// than fit into a window.
+    fn is_due(&self, number: u32) -> bool {
+        number.wrapping_sub(self.expected) <= self.window / cost(0)
+            && self.early.iter().all(|(early, _)| *early != number)
+    }
+
+    /// The packet that is next, if it has come early.
+    pub(super) fn take_early(&mut self) -> Option<Box<[u8]>> {
+        let next = self.early.iter().position(|(number, _)| *number == self.expected)?;
+        Some(self.early.swap_remove(next).1)
+    }
+
+    /// Drops what has come and was not landed.
+    pub(super) fn clear(&mut self) {
+        self.held.clear();
+        self.early.clear();
     }
 
     /// Hands the next packet over, or holds it behind those that are held.
@@ -349,14 +388,13 @@ mod tests {
     fn what_cannot_be_is_refused_and_changes_nothing() {
         let window = |window| DecodedPacket { window, ..packet(DATA, 1, 30, &[]) };
         let wrong = [
-            ("a gap", packet(DATA, 2, 0, &[1])),
-            ("the same again", packet(DATA, 0, 0, &[1])),
+            ("too great a gap", packet(DATA, 30, 20, &[1])),
+            ("the same again", packet(DATA, 0, 20, &[1])),
             ("more than the window", packet(DATA, 1, 20, &[1; 960])),
             ("more taken than was sent", packet(CREDIT, 0, 51, &[])),
-            ("less taken than before", packet(CREDIT, 0, 19, &[])),
             ("credit with a payload", packet(CREDIT, 0, 30, &[1])),
             ("another kind", packet(9, 1, 30, &[])),
-            ("a smaller window", window(WINDOW - 1)),
+            ("a window that is none", window(WINDOW - 1)),
             ("too large a window", window(2 * WINDOW)),
             ("nothing was kept to be sent again", packet(AGAIN, 0, 30, &[])),
         ];
@@ -367,6 +405,37 @@ mod tests {
             assert_eq!(link.admit(&packet, WINDOWS), Err(()), "{what}");
             assert_eq!((link.acknowledged, link.expected, link.received), (20, 1, 37), "{what}");
         }
+    }
+
+    #[test]
+    fn what_comes_early_waits_for_what_is_late() {
+        let mut link = with_window();
+        (link.sent, link.acknowledged, link.allowed) = (50, 0, 0);
+        let early =
+            |number, credit, length: usize| packet(DATA, number, credit, &[9; 400][..length]);
+        assert_eq!(link.admit(&early(2, 40, 300), WINDOWS), Ok(Admitted::Early));
+        assert_eq!(link.admit(&early(2, 40, 300), WINDOWS), Err(()), "twice");
+        assert_eq!(link.admit(&early(1, 30, 300), WINDOWS), Ok(Admitted::Early));
+        assert_eq!(link.admit(&early(3, 40, 400), WINDOWS), Err(()), "more than the window");
+        assert_eq!((link.received, link.take_early()), (0, None));
+        // What the late one says is old.
+        let late = DecodedPacket { window: 0, ..early(0, 10, 200) };
+        let Ok(Admitted::Payload(payload)) = link.admit(&late, WINDOWS) else { panic!() };
+        assert_eq!((link.acknowledged, link.allowed), (40, WINDOW));
+        let mut lengths = Vec::new();
+        let mut land = |arrival: LinkArrival<'_>| {
+            let LinkArrival::Packet { payload, .. } = arrival else { panic!() };
+            lengths.push(payload.len());
+            Acceptance::Taken
+        };
+        link.land(payload, &mut land);
+        while let Some(payload) = link.take_early() {
+            link.land(&payload, &mut land);
+        }
+        assert_eq!((lengths, link.expected), (vec![200, 300, 300], 3));
+        // And so is what comes later of credit alone.
+        assert_eq!(link.admit(&packet(CREDIT, 0, 19, &[]), WINDOWS), Ok(Admitted::Credit));
+        assert_eq!(link.acknowledged, 40);
     }
 
     #[test]

@@ -25,7 +25,8 @@
 //! Every packet carries its source, a number in sequence, how much its sender has taken of the
 //! other direction and how large that one's window is, and the key of the job. A packet with
 //! another key is a stranger's: it is counted and dropped. One in which a number is impossible is
-//! too, and so is everything that follows from that source: after a gap there is no order to keep.
+//! too, and so is everything that follows from that source. One that is early by no more than fit
+//! into a window is put aside: some providers report a long message after the short ones behind it.
 //!
 //! Large data does not go this way: its owner registers it and sends where it is, and the receiver
 //! reads it ([`Links::fetch`]). Where the provider has the kernel read it, that may be memory of

@@ -134,8 +134,13 @@ impl LinkTable {
             return None;
         }
         match link.admit(&packet, windows) {
-            Ok(Admitted::Payload(payload)) => self.land(at, payload, land),
-            Ok(Admitted::Credit) => {}
+            Ok(Admitted::Payload(payload)) => {
+                self.land(at, payload, land);
+                while let Some(payload) = self.links[at].take_early() {
+                    self.land(at, &payload, land);
+                }
+            }
+            Ok(Admitted::Early | Admitted::Credit) => {}
             Ok(Admitted::Again) if self.again.contains(&at) => {}
             Ok(Admitted::Again) => self.again.push(at),
             Err(()) => {
@@ -310,7 +315,7 @@ impl LinkTable {
                 self.broke.push_back(host);
             }
             link.is_over = true;
-            link.held.clear();
+            link.clear();
             link.kept = None;
             self.refused[usize::from(link.lane)].retain(|refused| *refused != at);
             link.refused = 0;
