@@ -1,8 +1,8 @@
 //! Addresses of ranks on their way to all hosts, gathered. Pure.
 //!
-//! A daemon gathers those of its host and of the hosts behind it, and the launcher those of all: one
-//! frame goes up a link and one comes down it, where each host's own for every host would be the
-//! square of the hosts. What has come goes on at once when nothing is missing, and else after a
+//! A daemon gathers those of its host and of the hosts behind it, and the launcher those of all:
+//! one frame goes up a link and one comes down it, where each host's own for every host would be
+//! the square of the hosts. What has come goes on at once when nothing is missing, and else after a
 //! while, which doubles: no rank waits long for one that never comes.
 
 use std::time::Duration;

@@ -385,8 +385,8 @@ impl Links {
     }
 
     /// Lends memory of the program to the job's other hosts, which are to be told where it is
-    /// ([`LentMemory::remote`]), until the answer is dropped. Names are unlike each other, and below
-    /// 2^63. Only if [`Self::lends`].
+    /// ([`LentMemory::remote`]), until the answer is dropped. Names are unlike each other, and
+    /// below 2^63. Only if [`Self::lends`].
     pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
         // Who has not been told a key and lacks the job's cannot guess it.
         let secret = u64::from_le_bytes(std::array::from_fn(|byte| self.table.key[byte]));

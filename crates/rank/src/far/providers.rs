@@ -33,7 +33,7 @@ pub(super) fn goes_as_device() -> bool {
     env::var_os(AS_DEVICES).is_some()
 }
 
-/// Runs tests of this program, with a provider of a release: whether they passed, and what they say.
+/// Runs tests of this program with a provider of a release: whether they passed, and what is said.
 fn run(provider: &str, release: Option<&Path>, words: &[&str]) -> (bool, String) {
     let mut command = this_program(words);
     command.env(VARIABLE, provider).env(ASKED, "1");
