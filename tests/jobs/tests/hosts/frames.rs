@@ -46,6 +46,7 @@ fn counts(folder: &Path, hosts: u32, way: &str, kind: u8) -> Vec<u64> {
 #[test]
 fn a_start_sends_what_is_calculated() {
     const HOSTS: u32 = 40;
+    let _alone = super::alone();
     if let Err(error) = hikyaku_ofi::Survey::take() {
         return eprintln!("skipped: {error}");
     }
@@ -64,6 +65,7 @@ fn a_start_sends_what_is_calculated() {
         .args([&HOSTS.to_string(), "0", "120", env!("CARGO_BIN_EXE_rank"), "apart", "ring", "1"])
         .env("HIKYAKU_JOBS_HOSTS", places.join(","))
         .env("HIKYAKU_JOBS_AGENT", &agent)
+        .env("HIKYAKU_JOBS_HOST_TIMEOUT", "60")
         .env("HIKYAKU_FABRIC", "/lo")
         .stdin(Stdio::null())
         .output()
