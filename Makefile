@@ -71,6 +71,8 @@ test-all: loom ## run what is exhaustive, random or long: loom, explorer, tortur
 		--test endpoint --test explore --test fabric --test faults --test hosts --test layout --test link --test many --test mpi --test mutants \
 		--test processes --test programs --test results --test soak
 	HIKYAKU_LONG=1 cargo $(LIMITED) test --locked --workspace --lib far::conformance::layer
+	HIKYAKU_LONG=1 cargo $(LIMITED) test --locked --workspace --lib far::providers -- \
+		--nocapture --test-threads 1
 	scripts/python.sh $(TARGET)/python
 	HIKYAKU_LONG=1 timeout --foreground $(LIMIT) \
 		$(TARGET)/python/bin/python -m pytest tests/mpi4py/test_suite.py

@@ -218,3 +218,14 @@ fn a_sweep_and_a_question_write_their_pages() {
     assert!(refusal("--what-if rain").contains("there are halo, rings, broadcast"));
     assert!(refusal("--sweep -n 0").contains("0 ranks"));
 }
+
+/// The table of docs/hosts.md: ten thousand hosts, and what a tree of daemons is good for.
+#[test]
+fn a_start_is_calculated_as_the_manual_says() {
+    let line = "-m fat-tree-200g -n 640000 --ranks-per-node 64 --nodes 10000 start";
+    let text = stdout(line);
+    let manual = include_str!("../../../docs/hosts.md");
+    let rows: Vec<&str> = text.lines().skip(3).collect();
+    assert_eq!(rows.len(), 4, "{text}");
+    assert!(rows.iter().all(|row| manual.contains(row)), "docs/hosts.md has another:\n{text}");
+}

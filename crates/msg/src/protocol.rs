@@ -22,7 +22,7 @@
 //! [`Command::protocol`]: hikyaku_nic::fabric::Command::protocol
 //! [`Command::header`]: hikyaku_nic::fabric::Command::header
 
-use hikyaku_nic::fabric::{INLINE_BYTES, JointCopy, Rank, RemoteAddress, Space};
+use hikyaku_nic::fabric::{INLINE_BYTES, JointCopy, LentAddress, Rank, RemoteAddress, Space};
 
 use crate::request::RequestId;
 use crate::ways::{Trial, Way};
@@ -61,8 +61,8 @@ pub(crate) struct ReadyToSend {
     pub(crate) request: u64,
     /// Where the receiver may read it.
     pub(crate) address: Option<(Space, u64)>,
-    /// Whether the sender lends its memory under the name of its request.
-    pub(crate) lent: bool,
+    /// Where the fabric has the sender's memory, if it is lent. Then there is no address.
+    pub(crate) lent: Option<LentAddress>,
     /// Whether it was sent in ready mode.
     pub(crate) ready: bool,
     /// The way that the sender tries or takes with messages that it receives from the receiver.
@@ -71,7 +71,7 @@ pub(crate) struct ReadyToSend {
     pub(crate) announced: u32,
 }
 
-const RTS_BYTES: usize = 32;
+const RTS_BYTES: usize = 40;
 
 /// The third word of an RTS: the space in bits 0..8, a [`Trial`]'s way in 16..24 and its number in
 /// 24..32, when it was announced in 32..64.
@@ -82,16 +82,21 @@ const ANNOUNCED: u32 = 32;
 
 impl ReadyToSend {
     pub(crate) fn encode(&self) -> [u8; RTS_BYTES] {
-        let (space, offset) = encode_address(self.address);
         let flag = |is_set, flag| if is_set { flag } else { 0 };
-        let flags = space
+        let (place, offset, key) = match self.lent {
+            Some(LentAddress { address, key }) => (LENT, address, key),
+            None => {
+                let (space, offset) = encode_address(self.address);
+                (space, offset, 0)
+            }
+        };
+        let flags = place
             | flag(self.ready, READY)
-            | flag(self.lent, LENT)
             | encode_trial(self.trial) << TRIAL
             | u64::from(self.announced) << ANNOUNCED;
         let mut bytes = [0; RTS_BYTES];
         for (chunk, word) in
-            bytes.chunks_exact_mut(8).zip([self.total, self.request, flags, offset])
+            bytes.chunks_exact_mut(8).zip([self.total, self.request, flags, offset, key])
         {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
@@ -99,11 +104,14 @@ impl ReadyToSend {
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Option<ReadyToSend> {
-        let [total, request, flags, offset] = words(payload)?;
+        let [total, request, flags, offset, key] = words(payload)?;
         let (announced, flags) = ((flags >> ANNOUNCED) as u32, flags & ((1 << ANNOUNCED) - 1));
         let trial = decode_trial(flags >> TRIAL)?;
-        let address = decode_address(flags & ((1 << TRIAL) - 1) & !(READY | LENT), offset)?;
-        let (lent, ready) = (flags & LENT != 0, flags & READY != 0);
+        let ready = flags & READY != 0;
+        let (address, lent) = match flags & ((1 << TRIAL) - 1) & !READY {
+            LENT => (None, Some(LentAddress { address: offset, key })),
+            space => (decode_address(space, offset)?, None),
+        };
         Some(ReadyToSend { total, request, address, lent, ready, trial, announced })
     }
 }
@@ -270,11 +278,15 @@ mod tests {
     proptest! {
         #[test]
         fn an_announcement_survives_the_wire(
-            total: u64, request: u64, offset: u64, space in 0..3, lent: bool, ready: bool,
+            total: u64, request: u64, offset: u64, key: u64, space in 0..4, ready: bool,
             tried in 0..4_usize, number: u8, announced: u32
         ) {
-            let address = [None, Some((Space::Region, offset)), Some((Space::Process, offset))];
-            let address = address[space as usize];
+            let (address, lent) = match space {
+                0 => (None, None),
+                1 => (Some((Space::Region, offset)), None),
+                2 => (Some((Space::Process, offset)), None),
+                _ => (None, Some(LentAddress { address: offset, key })),
+            };
             let trial = Way::ALL.get(tried).map(|way| Trial { way: *way, number });
             let rts = ReadyToSend { total, request, address, lent, ready, trial, announced };
             prop_assert_eq!(ReadyToSend::decode(&rts.encode()), Some(rts));

@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use hikyaku_nic::fabric::{JointCopy, Rank, Space};
+use hikyaku_nic::fabric::{JointCopy, LentAddress, Rank, Space};
 use hikyaku_nic::time::Time;
 
 use crate::buffer::{RecvBuffer, Scattered, SendBuffer};
@@ -71,8 +71,8 @@ pub(crate) struct Send {
     pub(crate) total: u64,
     pub(crate) body: SendBody,
     pub(crate) stage: SendStage,
-    /// Its bytes are lent to the receiver, on another host.
-    pub(crate) lent: bool,
+    /// Where its bytes are lent to the receiver, on another host.
+    pub(crate) lent: Option<LentAddress>,
     /// The result will not be taken: completion frees the slot.
     pub(crate) abandoned: bool,
 }

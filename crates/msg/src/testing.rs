@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{
-    Capabilities, ChainError, Command, CopyPort, Event, FullCause, JointCopy, PeerState, Port,
-    PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, CopyPort, Event, FullCause, JointCopy, LentAddress,
+    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::loopback::{self, LoopbackPort};
@@ -164,9 +164,11 @@ impl Layer for Unruly {
 }
 
 impl CopyPort for Unruly {
-    fn lend(&mut self, _: Rank, name: u64, bytes: &[u8]) -> bool {
+    fn lend(&mut self, _: Rank, name: u64, bytes: &[u8]) -> Option<LentAddress> {
         let rules = self.rules();
-        rules.lends && rules.lent.insert(name, (bytes.as_ptr().addr(), bytes.to_vec())).is_none()
+        let place = bytes.as_ptr().addr();
+        let is_new = rules.lends && rules.lent.insert(name, (place, bytes.to_vec())).is_none();
+        is_new.then_some(LentAddress { address: place as u64, key: name })
     }
 
     fn take_back(&mut self, name: u64) {

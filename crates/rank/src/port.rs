@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use hikyaku_nic::fabric::{
-    Atomic, Capabilities, ChainError, Command, CopyPort, Event, JointCopy, MailEnd, MailboxAddress,
-    MailboxId, MailboxPort, MemoryPort, Name, Operation, PeerState, Port, PostError, Rank,
-    RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, CopyPort, Event, JointCopy, LentAddress, MailEnd,
+    MailboxAddress, MailboxId, MailboxPort, MemoryPort, Name, Operation, PeerState, Port,
+    PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use hikyaku_nic::hosted::{AwaitedStep, Rest};
 use hikyaku_nic::layer::Layer;
@@ -366,8 +366,8 @@ impl Layer for RankPort {
 
 /// Copies between ranks of a node, and fetches from other hosts.
 impl CopyPort for RankPort {
-    fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> bool {
-        self.far_of(to).is_some_and(|(far, near)| far.lend(near, name, bytes))
+    fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> Option<LentAddress> {
+        self.far_of(to).and_then(|(far, near)| far.lend(near, name, bytes))
     }
 
     fn take_back(&mut self, name: u64) {
@@ -376,7 +376,7 @@ impl CopyPort for RankPort {
         }
     }
 
-    fn fetch_lent(&mut self, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool {
+    fn fetch_lent(&mut self, lent: (Rank, LentAddress), length: u64, message: (u8, u64)) -> bool {
         let far = self.far_of(lent.0);
         far.is_some_and(|(far, near)| far.fetch_lent(near, lent, length, message))
     }

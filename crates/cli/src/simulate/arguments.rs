@@ -95,6 +95,9 @@ Exit code:
   130    interrupted; the report covers the run up to then
 
 Examples:
+  What it takes to start 640,000 ranks on 10,000 hosts:
+      hikyaku simulate --machine fat-tree-200g -n 640000 --ranks-per-node 64 --nodes 10000 start
+
   Latency between two neighbours on CP-PACS:
       hikyaku simulate --machine cp-pacs -n 2 pingpong --size 8
 
@@ -189,6 +192,8 @@ pub(crate) enum BuiltinProgram {
         #[arg(long, default_value = "1ns", value_parser = units::time)]
         per_cell: Time,
     },
+    /// What starting the ranks takes, by trees of daemons of several fan-outs; nothing is run
+    Start(StartArguments),
     /// Wait for all
     Barrier(CollectiveArguments),
     /// One rank's data to all
@@ -214,6 +219,33 @@ pub(crate) enum BuiltinProgram {
     Scan(CollectiveArguments),
     /// Data of all ranks before this one combined
     Exscan(CollectiveArguments),
+}
+
+/// What the steps of a start cost, which machine files do not say.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct StartArguments {
+    /// Daemons that one process starts, beside the 16 of 'hikyaku run'
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4,64",
+          value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) fan_out: Vec<u32>,
+    /// From the start of an agent to its daemon's greeting, as of ssh
+    #[arg(long, default_value = "150ms", value_parser = units::time)]
+    pub(crate) agent: Time,
+    /// What starting a process costs who starts it
+    #[arg(long, default_value = "1ms", value_parser = units::time)]
+    pub(crate) process: Time,
+    /// From the start of a rank until its address is known
+    #[arg(long, default_value = "30ms", value_parser = units::time)]
+    pub(crate) init: Time,
+    /// What a process has to do for a frame that it passes on
+    #[arg(long, default_value = "20us", value_parser = units::time)]
+    pub(crate) frame: Time,
+    /// What it has to do for a rank's address
+    #[arg(long, default_value = "100ns", value_parser = units::time)]
+    pub(crate) card: Time,
+    /// Bytes of an address
+    #[arg(long, default_value = "28", value_parser = units::size)]
+    pub(crate) card_size: u64,
 }
 
 /// How a collective is run.
@@ -255,6 +287,7 @@ impl BuiltinProgram {
             BuiltinProgram::Pingpong { .. } | BuiltinProgram::Ring { .. } => return None,
             BuiltinProgram::Halo { .. } | BuiltinProgram::Random { .. } => return None,
             BuiltinProgram::Heat { .. } | BuiltinProgram::Cg { .. } => return None,
+            BuiltinProgram::Start(_) => return None,
         };
         match self {
             BuiltinProgram::Barrier(how)

@@ -7,6 +7,7 @@
 //!                    │                            │ trace
 //!                    │                            └──► story.rs ──► exhibit.rs: page, SVG, JSON
 //!                    └── -- ./program     ──► processes.rs
+//!   start      what starting so many ranks takes ──► start.rs
 //!   --sweep    every collective on every machine ──► sweep/
 //!   --what-if  a question of reproduce::what_if  ──► question.rs
 //! ```
@@ -18,6 +19,7 @@ mod processes;
 mod programs;
 mod question;
 mod setting;
+mod start;
 mod story;
 mod sweep;
 mod watch;
@@ -48,6 +50,9 @@ pub(crate) fn run(arguments: &SimulateArguments) -> ExitCode {
     }
     if arguments.sweep {
         return sweep::run(arguments);
+    }
+    if let Some(BuiltinProgram::Start(costs)) = &arguments.program {
+        return start::run(arguments, costs);
     }
     let setting = match Setting::new(arguments) {
         Ok(setting) => setting,

@@ -21,6 +21,7 @@ use rustix::{
 
 use super::{
     bytes::Malformed,
+    cards::CardGathering,
     frame::{ALL, Decoder, Frame},
     head::WINDOW,
     input::InputTarget,
@@ -139,6 +140,8 @@ struct Daemon {
     ask_cards: Option<(Duration, Duration)>,
     /// Ranks here whose address is not known.
     without_card: Vec<u32>,
+    /// Addresses of ranks here and on the hosts behind, for the launcher.
+    cards: CardGathering,
     phase: DaemonPhase,
     events: OwnedFd,
     start: Instant,
@@ -178,6 +181,7 @@ impl Daemon {
             beat_at: beat(&plan),
             ask_cards: None,
             without_card: Vec::new(),
+            cards: CardGathering::new(plan.ranks_of_all(&(plan.own..plan.until)).len()),
             phase: DaemonPhase::Running,
             events,
             start: Instant::now(),
@@ -312,7 +316,11 @@ impl Daemon {
         let links = self.links.as_ref().and_then(DaemonLinks::poll_deadline);
         let local = local.and_then(LocalRanks::poll_deadline);
         let cards = self.ask_cards.map(|(at, _)| at);
-        [silent, links, local, cards].into_iter().flatten().fold(self.beat_at, Duration::min)
+        let gathered = self.cards.poll_deadline();
+        [silent, links, local, cards, gathered]
+            .into_iter()
+            .flatten()
+            .fold(self.beat_at, Duration::min)
     }
 
     fn handle_time(&mut self, job: &Job) {
@@ -335,6 +343,9 @@ impl Daemon {
             let next = (now + after, (2 * after).min(ASK_CARDS[1]));
             self.ask_cards = (!self.without_card.is_empty()).then_some(next);
         }
+        for frame in self.cards.take(now) {
+            self.tell(&frame);
+        }
     }
 
     /// Passes on the addresses of ranks that have come.
@@ -348,7 +359,7 @@ impl Daemon {
             None => true,
         });
         if !cards.is_empty() {
-            self.tell(&Frame::Cards(cards));
+            self.cards.put(self.now(), cards);
         }
     }
 
@@ -499,6 +510,7 @@ impl Daemon {
         run(links, now, &mut |news| all.push(news))?;
         for news in all {
             match news {
+                LinkNews::Frame(_, Frame::Cards(cards)) => self.cards.put(now, cards),
                 LinkNews::Frame(host, frame) => self.up.push(|out| frame.put(host, out)),
                 LinkNews::Lost(hosts, reason) => self.report_lost(hosts, &reason),
                 LinkNews::Said(line) => self.tell(&Frame::Said(line)),
@@ -521,12 +533,14 @@ impl Daemon {
     ) -> io::Result<()> {
         let (now, own) = (self.now(), self.plan.own);
         let Some(local) = local else { return Ok(()) };
-        let (up, windows) = (&mut self.up, &mut self.windows);
+        let (up, windows, cards) = (&mut self.up, &mut self.windows, &mut self.cards);
         let mut without_card = std::mem::take(&mut self.without_card);
         run(local, now, &mut |news| {
             match &news {
                 News::Ended(ended) => {
+                    let known = without_card.len();
                     without_card.retain(|rank| *rank != ended.rank);
+                    (without_card.len()..known).for_each(|_| cards.miss());
                     if !ended.left {
                         // Those here need not wait for the launcher to say so.
                         job.mark_dead(ended.rank, ended.ending.cause());

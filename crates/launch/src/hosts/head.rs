@@ -18,6 +18,7 @@ use rustix::{
 };
 
 use super::{
+    cards::CardGathering,
     frame::{ALL, Frame},
     input::InputSource,
     links::{DaemonLinks, LinkNews},
@@ -55,6 +56,7 @@ pub(super) struct HostRanks {
     links: DaemonLinks,
     plan: HostPlan,
     hosts: Vec<HostState>,
+    cards: CardGathering,
     ranks: Vec<KnownRank>,
     input: InputSource,
     reading: [bool; 2],
@@ -109,6 +111,7 @@ impl HostRanks {
             links,
             plan,
             hosts,
+            cards: CardGathering::new(total as usize),
             ranks: vec![KnownRank::default(); total as usize],
             input: InputSource::new().map_err(system)?,
             reading: [true; 2],
@@ -176,10 +179,10 @@ impl HostRanks {
                 }
             }
             Frame::Cards(cards) => {
-                let ranks = state.ranks.clone();
-                let of_it = cards.iter().all(|(rank, _)| ranks.contains(rank));
-                if of_it {
-                    self.links.send(ALL, &Frame::Cards(cards));
+                let ranks = self.plan.ranks_of_all(&self.links.part_of(host));
+                if cards.iter().all(|(rank, _)| ranks.contains(rank)) {
+                    self.cards.put(self.now, cards);
+                    self.pass_cards();
                 }
             }
             Frame::TookInput(count) if host == 0 => {
@@ -193,6 +196,12 @@ impl HostRanks {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Tells all hosts the addresses that have come, if it is time.
+    fn pass_cards(&mut self) {
+        let frames = self.cards.take(self.now);
+        frames.iter().for_each(|frame| self.links.send(ALL, frame));
     }
 
     fn handle_end(&mut self, ended: RankExit, tell: &mut Tell<'_>) {
@@ -291,6 +300,7 @@ impl Crew for HostRanks {
         if self.input.poll_deadline().is_some_and(|deadline| now >= deadline) {
             self.run_input()?;
         }
+        self.pass_cards();
         if self.left_since.is_some_and(|since| now >= since + TELL_LEFT) {
             self.left_since = None;
             self.links.send(ALL, &Frame::Left(std::mem::take(&mut self.left)));
@@ -301,7 +311,8 @@ impl Crew for HostRanks {
     fn poll_deadline(&self) -> Option<Duration> {
         let input = self.input.poll_deadline();
         let left = self.left_since.map(|since| since + TELL_LEFT);
-        [self.links.poll_deadline(), input, self.clear_by, left].into_iter().flatten().min()
+        let cards = self.cards.poll_deadline();
+        [self.links.poll_deadline(), input, self.clear_by, left, cards].into_iter().flatten().min()
     }
 
     fn set_reading(&mut self, stream: usize, wanted: bool) -> io::Result<()> {

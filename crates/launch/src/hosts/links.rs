@@ -205,6 +205,12 @@ impl DaemonLinks {
         }
     }
 
+    /// The hosts that are reached as this one is.
+    pub(super) fn part_of(&self, host: u32) -> Range<u32> {
+        let all = self.links.iter().map(|link| &link.hosts);
+        all.into_iter().find(|hosts| hosts.contains(&host)).cloned().unwrap_or_default()
+    }
+
     /// Gives up hosts that have not greeted: nothing is to start any more.
     pub(super) fn cut_silent(&mut self, now: Duration) {
         for (number, link) in self.links.iter_mut().enumerate() {

@@ -15,10 +15,11 @@
 //! nothing has to be resolved, no stranger can connect, and it goes through whatever the agent goes
 //! through. When it closes, whoever is behind it ends.
 //!
-//! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `tree` (who starts whom), `list`
-//! (hosts as people name them).
+//! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `tree` (who starts whom), `cards`
+//! (addresses, gathered), `list` (hosts as people name them), `start` (what a start takes).
 
 mod bytes;
+mod cards;
 mod daemon;
 mod frame;
 mod greeting;
@@ -27,12 +28,14 @@ mod input;
 mod links;
 mod list;
 mod plan;
+mod start;
 mod tree;
 
 use std::{env, ffi::OsString, fs::File, io::Read};
 
 pub use daemon::daemon;
 pub use list::{HOST_TIMEOUT, HostEntry, HostsError, OnHosts, assign};
+pub use start::{StartCosts, StartEstimate, StartedJob};
 
 pub use hikyaku_shm::own_host_name;
 

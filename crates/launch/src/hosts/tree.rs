@@ -16,12 +16,21 @@ pub(super) const MOST_CHILDREN: u32 = 16;
 /// Parts of a range of hosts, the first host of each to be started. A host that `is_own` is a part
 /// by itself: others cannot reach it under the name it has.
 pub(super) fn parts(hosts: Range<u32>, is_own: impl Fn(u32) -> bool) -> Vec<Range<u32>> {
+    parts_by(MOST_CHILDREN, hosts, &is_own)
+}
+
+/// The same by another number of children.
+pub(super) fn parts_by(
+    most: u32,
+    hosts: Range<u32>,
+    is_own: &dyn Fn(u32) -> bool,
+) -> Vec<Range<u32>> {
     let own = hosts.clone().find(|host| is_own(*host));
-    let Some(own) = own else { return equal_parts(hosts, MOST_CHILDREN) };
+    let Some(own) = own else { return equal_parts(hosts, most) };
     let before = hosts.start..own;
-    let mut all = equal_parts(before, MOST_CHILDREN / 2);
+    let mut all = equal_parts(before, most / 2);
     all.push(own..own + 1);
-    all.extend(parts(own + 1..hosts.end, is_own));
+    all.extend(parts_by(most, own + 1..hosts.end, is_own));
     all
 }
 

@@ -85,7 +85,7 @@ impl<P: Port> Engine<P> {
             SendStage::Announced { .. } => {
                 let body = std::mem::replace(&mut send.body, SendBody::Detached);
                 send.abandoned = true;
-                if send.lent
+                if send.lent.is_some()
                     && let SendBody::Borrowed(buffer) = body
                 {
                     // The receiver may be fetching it.

@@ -19,7 +19,7 @@
 //! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
 //! is tried again (containers refuse every time).
 
-use hikyaku_nic::fabric::{Port, PostError, Rank, RemoteAddress};
+use hikyaku_nic::fabric::{LentAddress, Port, PostError, Rank, RemoteAddress};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
@@ -58,17 +58,20 @@ impl<P: Port> Engine<P> {
         }
         // What is not in one piece is unpacked out of the ring.
         let is_scattered = receive.buffer.as_ref().is_some_and(RecvBuffer::is_scattered);
-        if is_scattered && !rts.lent {
+        if is_scattered && rts.lent.is_none() {
             self.tally().chose(want, Way::Ring, WayReason::Only);
             return self.clear(id, &announced, want, None);
         }
         let (way, why) = self.choose_way(source, &rts, want);
         let (kind, began) = (MessageKind::new(want, rts.address), self.port.now());
         self.say_if_late(source, &rts, began);
-        if rts.lent && way != Way::Ring && self.fetch(id, &announced, want, (kind, way, began)) {
+        if let Some(lent) = rts.lent
+            && way != Way::Ring
+            && self.fetch(id, &announced, (lent, want), (kind, way, began))
+        {
             return self.tally().chose(want, Way::Read, why);
         }
-        if way == Way::Both && !rts.lent && self.begin_joint(id, announced, want, began) {
+        if way == Way::Both && rts.lent.is_none() && self.begin_joint(id, announced, want, began) {
             return self.tally().chose(want, Way::Both, why);
         }
         if way != Way::Ring && self.read_directly(id, source, &rts, want) {
@@ -85,7 +88,7 @@ impl<P: Port> Engine<P> {
     /// The way for a message, and why.
     fn choose_way(&mut self, source: Rank, rts: &ReadyToSend, want: u64) -> (Way, WayReason) {
         let state = &mut self.sources[source as usize];
-        if !rts.lent && (rts.address.is_none() || state.read_refused) {
+        if rts.lent.is_none() && (rts.address.is_none() || state.read_refused) {
             return (Way::Ring, WayReason::Only);
         }
         if self.capabilities.virtual_time {
@@ -172,11 +175,11 @@ impl<P: Port> Engine<P> {
         &mut self,
         id: RequestId,
         announced: &Announced,
-        want: u64,
+        (lent, want): (LentAddress, u64),
         began: (MessageKind, Way, Time),
     ) -> bool {
         let Announced { source, rts, .. } = *announced;
-        if !self.port.fetch_lent((source, rts.request), want, (DATA, id.word())) {
+        if !self.port.fetch_lent((source, lent), want, (DATA, id.word())) {
             return false;
         }
         self.statistics.direct_reads += 1;

@@ -102,7 +102,7 @@ impl<P: Port> Engine<P> {
         stage: SendStage,
     ) -> RequestId {
         let (destination, bits) = (envelope.destination, envelope.bits());
-        let (lent, abandoned) = (false, false);
+        let (lent, abandoned) = (None, false);
         let send = Send { destination, bits, total, body, stage, lent, abandoned };
         let id = self.requests.insert(|| RequestState::Send(send));
         self.outbox.lane(destination).ordered.push_back(id);
@@ -258,7 +258,7 @@ impl<P: Port> Engine<P> {
     /// The receiver needs the bytes of a send no more, or they are the program's again.
     pub(super) fn take_back(&mut self, id: RequestId) {
         if let Some(send) = self.requests.send_mut(id)
-            && std::mem::take(&mut send.lent)
+            && send.lent.take().is_some()
         {
             self.port.take_back(id.word());
         }

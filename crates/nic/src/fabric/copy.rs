@@ -26,6 +26,16 @@ pub struct JointCopy {
     pub number: u32,
 }
 
+/// Where a fabric has memory of a rank of another host that is lent: the words mean something to
+/// the fabric only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LentAddress {
+    /// Where its bytes begin.
+    pub address: u64,
+    /// What opens it.
+    pub key: u64,
+}
+
 /// A port's way to the memory of other ranks.
 pub trait CopyPort {
     /// The address by which other ranks may reach these bytes of this process, if they can.
@@ -42,30 +52,29 @@ pub trait CopyPort {
     /// The address is out of bounds, the peer is gone, or the fabric or kernel refuses.
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
 
-    /// Lends these bytes of this process to a rank of another host: until they are taken back it
-    /// may fetch them by this name, with no help of this rank's program where the fabric's hardware
-    /// or the kernel reads them. The caller promises about them what it does for
-    /// [`CopyPort::expose`]. `false`: not possible, or not worth while.
-    fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> bool {
+    /// Lends these bytes of this process to a rank of another host: until they are taken back by
+    /// this name it may fetch them from where the answer says, with no help of this rank's program
+    /// where the fabric's hardware or the kernel reads them. The caller promises about them what it
+    /// does for [`CopyPort::expose`]. `None`: not possible, or not worth while.
+    fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> Option<LentAddress> {
         let _ = (to, name, bytes);
-        false
+        None
     }
 
-    /// Takes bytes back that were lent.
+    /// Takes bytes back that were lent by a name.
     fn take_back(&mut self, name: u64) {
         let _ = name;
     }
 
-    /// Starts to fetch the first bytes that a rank of another host lends by a name. They arrive as
-    /// parts of a message of that rank, in order, with this protocol and header. `false`: not
-    /// possible now.
+    /// Starts to fetch the first bytes that a rank of another host lends. They arrive as parts of a
+    /// message of that rank, in order, with this protocol and header. `false`: not possible now.
     fn fetch_lent(
         &mut self,
-        (from, name): (Rank, u64),
+        (from, lent): (Rank, LentAddress),
         length: u64,
         (protocol, header): (u8, u64),
     ) -> bool {
-        let _ = (from, name, length, protocol, header);
+        let _ = (from, lent, length, protocol, header);
         false
     }
 

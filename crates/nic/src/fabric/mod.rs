@@ -38,7 +38,7 @@ mod state;
 
 pub use arithmetic::{Arithmetic, Combining, NumberType};
 pub use command::{Command, Granularity, Notification, Operation, RemoteAddress, Route, Space};
-pub use copy::{CopyPort, JointCopy};
+pub use copy::{CopyPort, JointCopy, LentAddress};
 pub use error::{ChainError, DeathCause, FullCause, PeerFailure, PostError, TableError};
 pub use event::{Event, Inline, Landed, Landing, Notified, RingSlice};
 #[cfg_attr(loom, expect(unused_imports, reason = "only hosts multicast"))]

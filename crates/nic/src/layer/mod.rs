@@ -104,7 +104,12 @@ macro_rules! pass_copies_through {
             self.$port.copies_from(space)
         }
 
-        fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> bool {
+        fn lend(
+            &mut self,
+            to: Rank,
+            name: u64,
+            bytes: &[u8],
+        ) -> Option<$crate::fabric::LentAddress> {
             self.$port.lend(to, name, bytes)
         }
 
@@ -112,7 +117,12 @@ macro_rules! pass_copies_through {
             self.$port.take_back(name);
         }
 
-        fn fetch_lent(&mut self, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool {
+        fn fetch_lent(
+            &mut self,
+            lent: (Rank, $crate::fabric::LentAddress),
+            length: u64,
+            message: (u8, u64),
+        ) -> bool {
             self.$port.fetch_lent(lent, length, message)
         }
 

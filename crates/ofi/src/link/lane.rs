@@ -5,12 +5,15 @@ use std::collections::VecDeque;
 use super::{Acceptance, Host, Key, LaneCounts, LinkArrival};
 use crate::Peer;
 
-/// Bytes of a packet before its payload: kind, form, lane, nothing, source, number, credit, window,
-/// key.
+/// Bytes of a packet before its payload: kind and lane, form, bytes of the payload, source, number,
+/// credit, window, key.
 pub(super) const HEADER: usize = 36;
 
 /// The form of packets, which both sides must have.
-const FORM: u8 = 3;
+const FORM: u8 = 4;
+
+/// Lanes that there are numbers for, in one byte with the kind.
+pub(super) const LANES: u8 = 16;
 
 pub(super) const DATA: u8 = 1;
 pub(super) const CREDIT: u8 = 2;
@@ -43,6 +46,8 @@ pub(super) struct LaneLink {
     since: u32,
     /// Packets that could not be landed.
     pub(super) held: VecDeque<Box<[u8]>>,
+    /// Packets that came before one that was sent before them, by number.
+    early: Vec<(u32, Box<[u8]>)>,
     /// Of a source without a window: bytes of the pool that its packet has or is to have, and of
     /// a packet that was refused.
     pub(super) pooled: u32,
@@ -63,6 +68,8 @@ pub(super) enum Admitted<'a> {
     Credit,
     /// A payload, which is not counted yet.
     Payload(&'a [u8]),
+    /// A payload that others come before, which has been put aside.
+    Early,
     /// The packet that was sent without a window was refused, and is to be sent again.
     Again,
 }
@@ -86,6 +93,7 @@ impl LaneLink {
             window_told: 0,
             since: 0,
             held: VecDeque::new(),
+            early: Vec::new(),
             pooled: 0,
             refused: 0,
             broken: false,
@@ -95,10 +103,17 @@ impl LaneLink {
         }
     }
 
-    /// A packet's header. What it says is to be noted ([`Self::has_told`]) once it is under way.
-    pub(super) fn header(&self, kind: u8, number: u32, (own, key): (Host, &Key)) -> [u8; HEADER] {
+    /// The header of a packet with so many bytes. What it says is to be noted
+    /// ([`Self::has_told`]) once it is under way.
+    pub(super) fn header(
+        &self,
+        (kind, number): (u8, u32),
+        payload: usize,
+        (own, key): (Host, &Key),
+    ) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        bytes[..3].copy_from_slice(&[kind, FORM, self.lane]);
+        bytes[..2].copy_from_slice(&[kind * LANES + self.lane, FORM]);
+        bytes[2..4].copy_from_slice(&(payload as u16).to_le_bytes());
         for (place, word) in [(4, own), (8, number), (12, self.taken), (16, self.announced())] {
             bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
         }
@@ -142,17 +157,21 @@ impl LaneLink {
     }
 
     /// Takes in what a packet says.
+    ///
+    /// Messages arrive in order, but a provider may report a long one after the short ones behind
+    /// it, as ofi_rxm does. So a packet may come early, and what a late one says of credit is old.
     pub(super) fn admit<'a>(
         &mut self,
         packet: &DecodedPacket<'a>,
         (least, most): (u32, u32),
     ) -> Result<Admitted<'a>, ()> {
         let fresh = packet.credit.wrapping_sub(self.acknowledged);
-        if fresh > self.sent.wrapping_sub(self.acknowledged) {
+        let is_old = fresh > u32::MAX / 2 || packet.window < self.allowed;
+        if !is_old && fresh > self.sent.wrapping_sub(self.acknowledged) {
             return Err(());
         }
         let is_window = packet.window == 0 || (least..=most).contains(&packet.window);
-        if packet.window < self.allowed || !is_window {
+        if !is_window {
             return Err(());
         }
         let admitted = match packet.kind {
@@ -160,8 +179,9 @@ impl LaneLink {
             AGAIN if packet.payload.is_empty() && self.kept.is_some() && packet.window == 0 => {
                 Admitted::Again
             }
-            DATA if packet.number == self.expected && !self.is_over => {
-                let unread = self.received.wrapping_sub(self.taken);
+            DATA if self.is_due(packet.number) && !self.is_over => {
+                let early = self.early.iter().map(|(_, payload)| cost(payload.len()));
+                let unread = self.received.wrapping_sub(self.taken) + early.sum::<u32>();
                 let cost = cost(packet.payload.len());
                 let fits = match self.window {
                     0 => unread == 0 && cost <= least / 2 && self.refused == 0,
@@ -170,16 +190,45 @@ impl LaneLink {
                 if !fits {
                     return Err(());
                 }
-                Admitted::Payload(packet.payload)
+                if packet.number == self.expected {
+                    Admitted::Payload(packet.payload)
+                } else if self.window > 0 {
+                    self.early.push((packet.number, packet.payload.into()));
+                    Admitted::Early
+                } else {
+                    return Err(());
+                }
             }
             _ => return Err(()),
         };
+        if is_old {
+            return Ok(admitted);
+        }
         (self.acknowledged, self.allowed) = (packet.credit, packet.window);
         // A window is given to who has sent something that was taken in.
         if self.allowed > 0 || self.acknowledged == self.sent {
             self.kept = None;
         }
         Ok(admitted)
+    }
+
+    /// Whether a packet of this number has not come: the next one, or one that is early by no more
+    /// than fit into a window.
+    fn is_due(&self, number: u32) -> bool {
+        number.wrapping_sub(self.expected) <= self.window / cost(0)
+            && self.early.iter().all(|(early, _)| *early != number)
+    }
+
+    /// The packet that is next, if it has come early.
+    pub(super) fn take_early(&mut self) -> Option<Box<[u8]>> {
+        let next = self.early.iter().position(|(number, _)| *number == self.expected)?;
+        Some(self.early.swap_remove(next).1)
+    }
+
+    /// Drops what has come and was not landed.
+    pub(super) fn clear(&mut self) {
+        self.held.clear();
+        self.early.clear();
     }
 
     /// Hands the next packet over, or holds it behind those that are held.
@@ -275,11 +324,14 @@ pub(super) struct DecodedPacket<'a> {
 }
 
 impl<'a> DecodedPacket<'a> {
-    /// Decodes it; `None`: it is none, of another form, or a stranger's.
+    /// Decodes it; `None`: it is none, of another form, or a stranger's. What lies behind its
+    /// payload is none of it: a provider may say that more has come than was sent.
     pub(super) fn decode(bytes: &'a [u8], key: &Key) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-        let [kind, FORM, lane, 0, ..] = *header else { return None };
+        let [kind, FORM, low, high, ..] = *header else { return None };
+        let (kind, lane) = (kind / LANES, kind % LANES);
+        let payload = payload.get(..usize::from(u16::from_le_bytes([low, high])))?;
         let (source, number, credit, window) = (word(4), word(8), word(12), word(16));
         (header[20..] == *key).then_some(Self {
             kind,
@@ -336,14 +388,13 @@ mod tests {
     fn what_cannot_be_is_refused_and_changes_nothing() {
         let window = |window| DecodedPacket { window, ..packet(DATA, 1, 30, &[]) };
         let wrong = [
-            ("a gap", packet(DATA, 2, 0, &[1])),
-            ("the same again", packet(DATA, 0, 0, &[1])),
+            ("too great a gap", packet(DATA, 30, 20, &[1])),
+            ("the same again", packet(DATA, 0, 20, &[1])),
             ("more than the window", packet(DATA, 1, 20, &[1; 960])),
             ("more taken than was sent", packet(CREDIT, 0, 51, &[])),
-            ("less taken than before", packet(CREDIT, 0, 19, &[])),
             ("credit with a payload", packet(CREDIT, 0, 30, &[1])),
             ("another kind", packet(9, 1, 30, &[])),
-            ("a smaller window", window(WINDOW - 1)),
+            ("a window that is none", window(WINDOW - 1)),
             ("too large a window", window(2 * WINDOW)),
             ("nothing was kept to be sent again", packet(AGAIN, 0, 30, &[])),
         ];
@@ -354,6 +405,37 @@ mod tests {
             assert_eq!(link.admit(&packet, WINDOWS), Err(()), "{what}");
             assert_eq!((link.acknowledged, link.expected, link.received), (20, 1, 37), "{what}");
         }
+    }
+
+    #[test]
+    fn what_comes_early_waits_for_what_is_late() {
+        let mut link = with_window();
+        (link.sent, link.acknowledged, link.allowed) = (50, 0, 0);
+        let early =
+            |number, credit, length: usize| packet(DATA, number, credit, &[9; 400][..length]);
+        assert_eq!(link.admit(&early(2, 40, 300), WINDOWS), Ok(Admitted::Early));
+        assert_eq!(link.admit(&early(2, 40, 300), WINDOWS), Err(()), "twice");
+        assert_eq!(link.admit(&early(1, 30, 300), WINDOWS), Ok(Admitted::Early));
+        assert_eq!(link.admit(&early(3, 40, 400), WINDOWS), Err(()), "more than the window");
+        assert_eq!((link.received, link.take_early()), (0, None));
+        // What the late one says is old.
+        let late = DecodedPacket { window: 0, ..early(0, 10, 200) };
+        let Ok(Admitted::Payload(payload)) = link.admit(&late, WINDOWS) else { panic!() };
+        assert_eq!((link.acknowledged, link.allowed), (40, WINDOW));
+        let mut lengths = Vec::new();
+        let mut land = |arrival: LinkArrival<'_>| {
+            let LinkArrival::Packet { payload, .. } = arrival else { panic!() };
+            lengths.push(payload.len());
+            Acceptance::Taken
+        };
+        link.land(payload, &mut land);
+        while let Some(payload) = link.take_early() {
+            link.land(&payload, &mut land);
+        }
+        assert_eq!((lengths, link.expected), (vec![200, 300, 300], 3));
+        // And so is what comes later of credit alone.
+        assert_eq!(link.admit(&packet(CREDIT, 0, 19, &[]), WINDOWS), Ok(Admitted::Credit));
+        assert_eq!(link.acknowledged, 40);
     }
 
     #[test]
@@ -436,7 +518,7 @@ mod tests {
     fn no_source_is_told_of_a_smaller_window() {
         let mut link = with_window();
         let told = |link: &LaneLink| {
-            let header = link.header(CREDIT, 0, (0, &[0; 16]));
+            let header = link.header((CREDIT, 0), 0, (0, &[0; 16]));
             DecodedPacket::decode(&header, &[0; 16]).map(|packet| packet.window)
         };
         link.has_told();
@@ -453,7 +535,7 @@ mod tests {
     fn bytes_that_are_no_packet_are_refused() {
         let link = LaneLink::new(1, 0);
         let key = [9; 16];
-        let good = link.header(DATA, 0, (3, &key));
+        let good = link.header((DATA, 0), 0, (3, &key));
         assert!(DecodedPacket::decode(&good, &key).is_some_and(|packet| packet.source == 3));
         assert!(DecodedPacket::decode(&good[..35], &key).is_none());
         for place in [1, 3, 20, 35] {
@@ -461,5 +543,16 @@ mod tests {
             wrong[place] ^= 0x40;
             assert!(DecodedPacket::decode(&wrong, &key).is_none(), "byte {place}");
         }
+    }
+
+    #[test]
+    fn bytes_behind_a_payload_are_none_of_it() {
+        let (link, key) = (LaneLink::new(1, 3), [9; 16]);
+        let header = link.header((DATA, 0), 5, (3, &key));
+        let longer = [&header[..], b"sent, and what a provider adds"].concat();
+        let packet = DecodedPacket::decode(&longer, &key);
+        let packet = packet.map(|packet| (packet.kind, packet.lane, packet.payload));
+        assert_eq!(packet, Some((DATA, 3, &b"sent,"[..])));
+        assert!(DecodedPacket::decode(&longer[..HEADER + 4], &key).is_none());
     }
 }

@@ -25,7 +25,8 @@
 //! Every packet carries its source, a number in sequence, how much its sender has taken of the
 //! other direction and how large that one's window is, and the key of the job. A packet with
 //! another key is a stranger's: it is counted and dropped. One in which a number is impossible is
-//! too, and so is everything that follows from that source: after a gap there is no order to keep.
+//! too, and so is everything that follows from that source. One that is early by no more than fit
+//! into a window is put aside: some providers report a long message after the short ones behind it.
 //!
 //! Large data does not go this way: its owner registers it and sends where it is, and the receiver
 //! reads it ([`Links::fetch`]). Where the provider has the kernel read it, that may be memory of
@@ -36,7 +37,7 @@ mod table;
 
 use std::time::Duration;
 
-use lane::{AGAIN, CREDIT, DATA, HEADER, LaneLink, cost};
+use lane::{AGAIN, CREDIT, DATA, HEADER, LANES, LaneLink, cost};
 use table::{LinkTable, longest_in};
 
 use crate::{
@@ -120,6 +121,9 @@ impl LinkLayout {
                 "windows of {} to {} bytes are too small for packets of {}: two must fit",
                 self.window, self.most, self.payload
             )));
+        }
+        if self.payload > usize::from(u16::MAX) || self.lanes > LANES {
+            return Err(Error::Invalid("packets are too long, or lanes too many".to_owned()));
         }
         if self.lanes == 0 || self.window > self.most {
             return Err(Error::Invalid("links need a lane, and windows that grow".to_owned()));
@@ -313,7 +317,7 @@ impl Links {
         if !link.may_send(cost(length)) {
             return Ok(PostResult::Full);
         }
-        let header = link.header(DATA, link.number, self.table.sender());
+        let header = link.header((DATA, link.number), length, self.table.sender());
         let posted = self.post((to, peer), &header, parts, length)?;
         if posted == PostResult::Accepted {
             self.table.at_mut(at).has_sent(parts, cost(length));
@@ -380,28 +384,13 @@ impl Links {
         self.endpoint.lends()
     }
 
-    /// Lends memory of the program to the job's other hosts by a name, which they must know, until
-    /// the answer is dropped. Only if [`Self::lends`].
+    /// Lends memory of the program to the job's other hosts, which are to be told where it is
+    /// ([`LentMemory::remote`]), until the answer is dropped. Names are unlike each other, and
+    /// below 2^63. Only if [`Self::lends`].
     pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
-        self.endpoint.lend(self.secret_name(name), bytes)
-    }
-
-    /// [`Self::fetch`] of bytes from `offset` on that a host lends by a name.
-    pub fn fetch_lent(
-        &mut self,
-        from: Host,
-        (name, offset): (u64, u64),
-        into: (&Region, usize, usize),
-        token: u32,
-    ) -> Result<PostResult, Error> {
-        self.fetch(from, Remote::lent(self.secret_name(name), offset), into, token)
-    }
-
-    /// The name by which a provider knows it: only who has the job's key can tell. Names are below
-    /// 2^63.
-    fn secret_name(&self, name: u64) -> u64 {
+        // Who has not been told a key and lacks the job's cannot guess it.
         let secret = u64::from_le_bytes(std::array::from_fn(|byte| self.table.key[byte]));
-        name ^ (secret >> 1)
+        self.endpoint.lend(name ^ (secret >> 1), bytes)
     }
 
     /// Takes in what has come and hands it to `land`, what was held first. Returns whether there
@@ -491,7 +480,7 @@ impl Links {
             return true;
         }
         let Some(peer) = peer else { return false };
-        let header = link.header(kind, link.number, self.table.sender());
+        let header = link.header((kind, link.number), 0, self.table.sender());
         match self.post((host, peer), &header, &[], 0) {
             Ok(PostResult::Full) => false,
             Ok(PostResult::Accepted) => {
@@ -512,7 +501,7 @@ impl Links {
             let link = self.table.at(at);
             let (Some(peer), Some(packet)) = (link.peer, kept) else { continue };
             let (host, number) = (link.host, link.number.wrapping_sub(1));
-            let header = link.header(DATA, number, self.table.sender());
+            let header = link.header((DATA, number), packet.len(), self.table.sender());
             let posted = self.post((host, peer), &header, &[&packet], packet.len());
             let link = self.table.at_mut(at);
             match posted {

@@ -134,8 +134,13 @@ impl LinkTable {
             return None;
         }
         match link.admit(&packet, windows) {
-            Ok(Admitted::Payload(payload)) => self.land(at, payload, land),
-            Ok(Admitted::Credit) => {}
+            Ok(Admitted::Payload(payload)) => {
+                self.land(at, payload, land);
+                while let Some(payload) = self.links[at].take_early() {
+                    self.land(at, &payload, land);
+                }
+            }
+            Ok(Admitted::Early | Admitted::Credit) => {}
             Ok(Admitted::Again) if self.again.contains(&at) => {}
             Ok(Admitted::Again) => self.again.push(at),
             Err(()) => {
@@ -310,7 +315,7 @@ impl LinkTable {
                 self.broke.push_back(host);
             }
             link.is_over = true;
-            link.held.clear();
+            link.clear();
             link.kept = None;
             self.refused[usize::from(link.lane)].retain(|refused| *refused != at);
             link.refused = 0;
@@ -365,7 +370,7 @@ mod tests {
 
     /// A packet of a source.
     fn packet(source: Host, number: u32) -> Vec<u8> {
-        let head = LaneLink::new(0, 0).header(DATA, number, (source, &KEY));
+        let head = LaneLink::new(0, 0).header((DATA, number), PACKET.len(), (source, &KEY));
         [&head[..], &PACKET].concat()
     }
 
@@ -450,7 +455,7 @@ mod tests {
         assert_eq!(table.given(), (1024, 0));
         // Its other lane goes on.
         let mut other = packet(1, 0);
-        other[2] = 1;
+        other[0] += 1;
         table.take_in(&other, &mut &taken);
         assert_eq!(table.malformed, 0);
         // Whoever goes on nevertheless is broken, and gives back what it has once.
@@ -493,7 +498,7 @@ mod tests {
         let mut table = receiver(0);
         (1..=5).for_each(|source| table.take_in(&packet(source, 0), &mut full));
         let mut other = packet(1, 0);
-        other[2] = 1;
+        other[0] += 1;
         table.take_in(&other, &mut full);
         assert_eq!((table.pooled[0], table.pooled[1], table.refused[1].len()), (408, 136, 0));
     }
@@ -504,7 +509,7 @@ mod tests {
         table.connect(3, Peer(0));
         let at = table.place(3, 0).unwrap();
         table.at_mut(at).has_sent(&[&PACKET], 136);
-        let say = |kind| LaneLink::new(0, 0).header(kind, 0, (3, &KEY));
+        let say = |kind| LaneLink::new(0, 0).header((kind, 0), 0, (3, &KEY));
         table.take_in(&say(CREDIT), &mut full);
         assert!(table.again.is_empty());
         table.take_in(&say(AGAIN), &mut full);

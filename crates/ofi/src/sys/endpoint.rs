@@ -1,7 +1,7 @@
 //! An endpoint with its completion queue, its peers' addresses and its receive buffers.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
@@ -13,7 +13,7 @@ use libc::iovec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag, mr_mode};
+use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag};
 use super::info::{NO_CONTEXT, Survey};
 use super::memory::{LentMemory, PeerAccess, Region, Registered, Remote};
 use super::object::{Domain, OpenObject};
@@ -272,22 +272,20 @@ impl Endpoint {
     }
 
     /// Whether memory of the program can be lent to peers. So it can where the kernel alone reads
-    /// it, as it reads what is written to a socket, which is harmless at any time, and where the
-    /// owner of memory chooses its key: with tcp and net. Sockets' own small buffers take messages
-    /// below 9,000 bytes; only longer ones are to be lent, and read in longer pieces.
+    /// it, as it reads what is written to a socket, or a device does, which has pinned it: a read
+    /// that is under way when the memory is taken back harms nobody then. Other providers copy it
+    /// in calls of theirs. Sockets' own small buffers take messages below 9,000 bytes; only longer
+    /// ones are to be lent, and read in longer pieces.
     pub fn lends(&self) -> bool {
-        const MODES: c_int = mr_mode::LOCAL
-            | mr_mode::VIRT_ADDR
-            | mr_mode::PROV_KEY
-            | mr_mode::ALLOCATED
-            | mr_mode::ENDPOINT;
-        ["tcp", "net"].contains(&self.provider()) && !self.domain.has_mr_mode(MODES)
+        const BY_KERNEL: [&str; 4] = ["tcp", "net", "tcp;ofi_rxm", "net;ofi_rxm"];
+        const BY_DEVICE: [&str; 3] = ["verbs;ofi_rxm", "efa", "cxi"];
+        BY_KERNEL.into_iter().chain(BY_DEVICE).any(|provider| provider == self.provider())
     }
 
-    /// Lends memory of the program to peers by a name, until the answer is dropped. Only if
-    /// [`Self::lends`].
+    /// Lends memory of the program to peers, until the answer is dropped. Its key is made of the
+    /// name, unless the provider chooses keys. Only if [`Self::lends`].
     pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
-        LentMemory::new(&self.domain, name, bytes)
+        LentMemory::new(&self.domain, &self.handle, name, bytes)
     }
 
     fn registered(&self, bytes: usize, access: PeerAccess) -> Result<Registered, Error> {

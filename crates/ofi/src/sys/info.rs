@@ -66,6 +66,15 @@ impl OwnedInfo {
         InfoTables::of(self.get())
     }
 
+    fn register_as_devices(&mut self) {
+        // SAFETY: as in `get`, and `self` is borrowed exclusively.
+        let info = unsafe { self.info.as_mut() };
+        // SAFETY: null, or a table that lives as long as its entry.
+        if let Some(domain) = unsafe { info.domain_attr.as_mut() } {
+            domain.mr_mode |= MR_MODES & !mr_mode::ENDPOINT;
+        }
+    }
+
     fn ask(&mut self, caps: u64) {
         // SAFETY: as in `get`, and `self` is borrowed exclusively.
         let info = unsafe { self.info.as_mut() };
@@ -179,6 +188,17 @@ impl Survey {
             }
         }
         Ok(survey)
+    }
+
+    /// Has all providers register memory as those of devices do: they choose the keys, peers count
+    /// by the owner's addresses, and what is sent from is registered as well. For tests: it is the
+    /// nearest to a device where there is none. Those of libfabric's own that share its code for
+    /// keys do so.
+    #[doc(hidden)]
+    pub fn register_as_devices(&mut self) {
+        for info in self.infos.iter_mut().flatten() {
+            info.register_as_devices();
+        }
     }
 
     /// Where the same provider's same endpoint stands already.

@@ -90,14 +90,9 @@ impl Registered {
             rights |= flag::REMOTE_READ | flag::REMOTE_WRITE;
         }
         let bytes = (memory.start().cast_const(), memory.length());
-        let handle = register(domain, bytes, rights, domain.new_key())?;
+        let handle = register((domain, endpoint), bytes, rights, domain.new_key())?;
         let memory = ManuallyDrop::new(memory);
-        let registered = Self { memory, handle, domain: Arc::clone(domain) };
-        if domain.has_mr_mode(mr_mode::ENDPOINT) {
-            domain.check("fi_mr_bind", registered.handle.bind(endpoint, 0))?;
-            domain.check("fi_mr_enable", registered.handle.enable())?;
-        }
-        Ok(registered)
+        Ok(Self { memory, handle, domain: Arc::clone(domain) })
     }
 
     /// What operations on the memory name it by.
@@ -106,12 +101,7 @@ impl Registered {
     }
 
     fn remote(&self) -> Remote {
-        // Peers count from the start, or by the owner's addresses.
-        let address = match self.domain.has_mr_mode(mr_mode::VIRT_ADDR) {
-            true => self.memory.start() as u64,
-            false => 0,
-        };
-        Remote { address, key: self.handle.get().key }
+        remote(&self.domain, &self.handle, self.memory.start())
     }
 }
 
@@ -124,9 +114,10 @@ impl Drop for Registered {
     }
 }
 
-/// Registers bytes that are there until the registration is closed.
+/// Registers bytes that are there until the registration is closed. The key is the one that is
+/// given, unless the provider chooses.
 fn register(
-    domain: &Domain,
+    (domain, endpoint): (&Domain, &OpenObject<FidEp>),
     (start, length): (*const u8, usize),
     rights: u64,
     key: u64,
@@ -141,13 +132,25 @@ fn register(
         (calls.reg)(handle.fid(), start, length, rights, 0, key, 0, &raw mut region, NO_CONTEXT)
     };
     // SAFETY: fi_mr_reg has filled it in.
-    unsafe { OpenObject::opened(result, region) }
-        .map_err(|result| domain.error("fi_mr_reg", result as isize))
+    let handle = unsafe { OpenObject::opened(result, region) }
+        .map_err(|result| domain.error("fi_mr_reg", result as isize))?;
+    if domain.has_mr_mode(mr_mode::ENDPOINT) {
+        domain.check("fi_mr_bind", handle.bind(endpoint, 0))?;
+        domain.check("fi_mr_enable", handle.enable())?;
+    }
+    Ok(handle)
 }
 
-/// Memory of the program that peers may read by a name, until this is dropped.
+/// Where peers find registered memory: they count from its start, or by the owner's addresses.
+fn remote(domain: &Domain, handle: &OpenObject<FidMr>, start: *const u8) -> Remote {
+    let by_address = domain.has_mr_mode(mr_mode::VIRT_ADDR);
+    Remote { address: if by_address { start as u64 } else { 0 }, key: handle.get().key }
+}
+
+/// Memory of the program that peers may read, until this is dropped.
 pub struct LentMemory {
     _handle: OpenObject<FidMr>,
+    remote: Remote,
     /// Closed after the registration.
     _domain: Arc<Domain>,
 }
@@ -156,13 +159,24 @@ pub struct LentMemory {
 const NAMED: u64 = 1 << 63;
 
 impl LentMemory {
-    /// Lends bytes to peers, for a provider that has the kernel read them: see
+    /// Lends bytes to peers, for a provider that has the kernel or a device read them: see
     /// [`Endpoint::lends`](crate::Endpoint::lends). Names are unlike each other while they are
     /// used, and below 2^63.
-    pub(crate) fn new(domain: &Arc<Domain>, name: u64, bytes: &[u8]) -> Result<Self, Error> {
-        let bytes = (bytes.as_ptr(), bytes.len());
-        let handle = register(domain, bytes, flag::REMOTE_READ, name | NAMED)?;
-        Ok(Self { _handle: handle, _domain: Arc::clone(domain) })
+    pub(crate) fn new(
+        domain: &Arc<Domain>,
+        endpoint: &OpenObject<FidEp>,
+        name: u64,
+        bytes: &[u8],
+    ) -> Result<Self, Error> {
+        let range = (bytes.as_ptr(), bytes.len());
+        let handle = register((domain, endpoint), range, flag::REMOTE_READ, name | NAMED)?;
+        let remote = remote(domain, &handle, bytes.as_ptr());
+        Ok(Self { _handle: handle, remote, _domain: Arc::clone(domain) })
+    }
+
+    /// What a peer needs in order to read it.
+    pub fn remote(&self) -> Remote {
+        self.remote
     }
 }
 
@@ -180,11 +194,6 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The bytes of a [`LentMemory`] from `offset` on.
-    pub fn lent(name: u64, offset: u64) -> Self {
-        Self { address: offset, key: name | NAMED }
-    }
-
     /// Its form in a message.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];

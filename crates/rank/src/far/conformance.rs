@@ -12,10 +12,10 @@ use hikyaku_conformance::{Harness, Setup, layered};
 use hikyaku_nic::fabric::{
     Atomic, Capabilities, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId,
     Contribution, CopyPort, DeathCause, Event, FullCause, FullPolicy, GroupError, GroupId,
-    GroupPort, JointCopy, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort, Name,
-    PeerState, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
-    QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort,
-    RingSlice, RingState, Short, Space, TableError, Wait, Wake,
+    GroupPort, JointCopy, Key, Landing, LentAddress, MailEnd, MailboxAddress, MailboxPort, Member,
+    MemoryPort, Name, PeerState, Port, PostError, QueueAddress, QueueCommand, QueueError,
+    QueueMode, QueuePort, QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights,
+    RingId, RingPort, RingSlice, RingState, Short, Space, TableError, Wait, Wake,
 };
 use hikyaku_nic::layer::Faults;
 use hikyaku_nic::region::{RegionBuffer, RegionError};
@@ -24,7 +24,7 @@ use hikyaku_ofi::Error;
 use hikyaku_ofi::link::LaneCounts;
 use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_all, open_hosts};
 
-use super::{Far, LAYOUT, SENDS};
+use super::{Far, LAYOUT, SENDS, providers};
 use crate::port::RankPort;
 
 /// After which a packet that is under way never comes.
@@ -118,6 +118,33 @@ impl SharedPort {
     fn with<R>(&self, call: impl FnOnce(&mut RankPort) -> R) -> R {
         call(self.floor.rank(self.rank).as_mut().expect("the rank is there"))
     }
+
+    /// Does something until it does not find a rank full that nothing was sent to: the first packet
+    /// takes a connection, for which both sides have to make progress.
+    fn once_met<T, E: Copy>(
+        &mut self,
+        mut call: impl FnMut(&mut RankPort) -> Result<T, E>,
+        refused: impl Fn(E) -> PostError,
+    ) -> Result<T, E> {
+        let start = Instant::now();
+        loop {
+            let answer = self.with(&mut call);
+            let Some(PostError::Full { destination, cause: FullCause::RingStalled }) =
+                answer.as_ref().err().map(|error| refused(*error))
+            else {
+                return answer;
+            };
+            let is_first = self.with(|port| {
+                let sent = |(far, _): (&mut Far, _)| far.links.counts(destination, SENDS).sent;
+                port.is_far(destination) && port.parts().map(sent) == Some(0)
+            });
+            if !is_first {
+                return answer;
+            }
+            Floor::progress(&mut self.floor.rank(self.rank));
+            assert!(start.elapsed() < PATIENCE, "a rank is not reached");
+        }
+    }
 }
 
 impl Drop for SharedPort {
@@ -152,7 +179,6 @@ impl Port for SharedPort {
         node_of(&, rank: Rank) -> u32;
         host_name(&, rank: Rank) -> Name;
         capabilities(&,) -> Capabilities;
-        post_chain(&mut, chain: &[Command<'_>]) -> Result<(), ChainError>;
         poll(&mut,) -> Option<Event>;
         receive_whole(&mut, from: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short;
         copy_out(&, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize;
@@ -169,24 +195,29 @@ impl Port for SharedPort {
         park(&mut, deadline: Option<Time>) -> Wake;
     } }
 
-    /// The first packet to a rank takes a connection, for which both sides have to make progress.
     fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
-        let start = Instant::now();
-        loop {
-            let posted = self.with(|port| port.post(command));
-            let is_first = self.with(|port| {
-                let to = command.destination;
-                let sent = |(far, _): (&mut Far, _)| far.links.counts(to, SENDS).sent;
-                port.is_far(to) && port.parts().map(sent) == Some(0)
-            });
-            match posted {
-                Err(PostError::Full { cause: FullCause::RingStalled, .. }) if is_first => {
-                    Floor::progress(&mut self.floor.rank(self.rank));
-                    assert!(start.elapsed() < PATIENCE, "a rank is not reached");
-                }
-                posted => return posted,
+        self.once_met(|port| port.post(command), |error| error)
+    }
+
+    fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        let (mut done, mut bytes) = (0, 0);
+        let rest_of = |done: usize, bytes: usize| {
+            let mut rest = chain[done..].to_vec();
+            if let Some(first) = rest.first_mut() {
+                first.payload = &chain[done].payload[bytes..];
+                first.offset += bytes as u64;
+                first.credited &= bytes == 0;
             }
-        }
+            rest
+        };
+        let post = |port: &mut RankPort| {
+            port.post_chain(&rest_of(done, bytes)).map_err(|cut| {
+                bytes = if cut.done == 0 { bytes + cut.bytes } else { cut.bytes };
+                done += cut.done;
+                ChainError { done, bytes, ..cut }
+            })
+        };
+        self.once_met(post, |cut| cut.error)
     }
 
     fn post_inline(
@@ -206,9 +237,9 @@ impl CopyPort for SharedPort {
         expose(&, bytes: &[u8]) -> Option<RemoteAddress>;
         copies_from(&, space: Space) -> Option<usize>;
         read(&mut, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
-        lend(&mut, to: Rank, name: u64, bytes: &[u8]) -> bool;
+        lend(&mut, to: Rank, name: u64, bytes: &[u8]) -> Option<LentAddress>;
         take_back(&mut, name: u64);
-        fetch_lent(&mut, lent: (Rank, u64), length: u64, message: (u8, u64)) -> bool;
+        fetch_lent(&mut, lent: (Rank, LentAddress), length: u64, message: (u8, u64)) -> bool;
         open_joint(&mut, into: &[u8]) -> Option<JointCopy>;
         read_jointly(&mut, from: RemoteAddress, into: &mut [u8], copy: &JointCopy)
             -> Result<bool, PostError>;
@@ -379,6 +410,47 @@ mod mixed {
 }
 
 hikyaku_conformance::conformance_between_hosts!(conformance_calls "between hosts");
+
+/// Where a provider lends memory, its peers read all of it, wherever the announcement says it is.
+#[test]
+fn lent_memory_is_fetched_whole() {
+    let mut ports = FAR.open(&Setup::private(2));
+    let [sender, receiver] = &mut ports[..] else { unreachable!() };
+    let start = Instant::now();
+    let next = |receiver: &mut SharedPort| {
+        loop {
+            match receiver.poll() {
+                Some(Event::Landed(landed)) => return landed,
+                Some(event) => panic!("{event:?}"),
+                None => assert!(start.elapsed() < PATIENCE, "nothing comes"),
+            }
+        }
+    };
+    sender.post(&Command::send(1, 1, 0, &[1; 100])).unwrap();
+    let announcement = next(receiver);
+    assert_eq!((announcement.source, announcement.total), (0, 100));
+
+    let bytes: Vec<u8> = (0..1_500_001).map(|at| (at % 251) as u8).collect();
+    let Some(lent) = sender.lend(1, 7, &bytes) else {
+        return eprintln!("this provider lends no memory");
+    };
+    if providers::goes_as_device() {
+        assert_eq!(lent.address, bytes.as_ptr().addr() as u64);
+    }
+    assert!(receiver.fetch_lent((0, lent), bytes.len() as u64, (5, 9)));
+    let mut fetched = Vec::new();
+    while fetched.len() < bytes.len() {
+        let landed = next(receiver);
+        let told = (landed.source, landed.protocol, landed.header, landed.offset);
+        assert_eq!(told, (0, 5, 9, fetched.len() as u64));
+        let Landing::Ring(slice) = landed.data else { panic!("{landed:?}") };
+        let mut part = vec![0; slice.len()];
+        receiver.read_out(slice, &mut part);
+        fetched.append(&mut part);
+    }
+    assert!(fetched == bytes, "other bytes");
+    sender.take_back(7);
+}
 
 /// At length also behind the layers, with each kind of fault.
 fn behind_layers(faults: Faults) {

@@ -15,10 +15,10 @@
 
 use std::collections::BTreeMap;
 
-use hikyaku_nic::fabric::{Event, Landed, Landing, Port, Rank, RingSlice};
+use hikyaku_nic::fabric::{Event, Landed, Landing, LentAddress, Port, Rank, RingSlice};
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::Links;
-use hikyaku_ofi::{LentMemory, PostResult, Region};
+use hikyaku_ofi::{LentMemory, PostResult, Region, Remote};
 use hikyaku_shm::ShmPort;
 
 use super::Far;
@@ -70,7 +70,8 @@ struct Fetch {
 /// A message that is fetched.
 struct FetchedMessage {
     from: Rank,
-    name: u64,
+    /// Where its provider has it.
+    lent: LentAddress,
     length: u64,
     /// The protocol and header of its parts.
     told: (u8, u64),
@@ -137,7 +138,7 @@ impl Lending {
     fn begin(
         &mut self,
         links: &Links,
-        (from, name): (Rank, u64),
+        (from, lent): (Rank, LentAddress),
         length: u64,
         told: (u8, u64),
     ) -> bool {
@@ -160,7 +161,7 @@ impl Lending {
         if fetch.region.is_none() {
             return false;
         }
-        fetch.of = Some(FetchedMessage { from, name, length, told, asked: (0, 0), landed: (0, 0) });
+        fetch.of = Some(FetchedMessage { from, lent, length, told, asked: (0, 0), landed: (0, 0) });
         true
     }
 
@@ -177,7 +178,9 @@ impl Lending {
                 let length = next_length(message.length - done);
                 let into = (region, piece * PIECE, length as usize);
                 let token = token(room, fetch.number, piece);
-                match links.fetch_lent(message.from, (message.name, done), into, token) {
+                let LentAddress { address, key } = message.lent;
+                let remote = Remote { address: address.wrapping_add(done), key };
+                match links.fetch(message.from, remote, into, token) {
                     Ok(PostResult::Accepted) => {}
                     Ok(PostResult::Full) => break,
                     Err(_) => {
@@ -248,13 +251,15 @@ impl Lending {
 
 impl Far {
     /// [`CopyPort::lend`](hikyaku_nic::fabric::CopyPort::lend).
-    pub(crate) fn lend(&mut self, near: &ShmPort, name: u64, bytes: &[u8]) -> bool {
+    pub(crate) fn lend(&mut self, near: &ShmPort, name: u64, bytes: &[u8]) -> Option<LentAddress> {
         if bytes.len() < LEND_FROM || !self.links.lends() {
-            return false;
+            return None;
         }
         self.state.lending.busy_until = near.now() + BUSY;
-        let lent = self.links.lend(name, bytes);
-        lent.is_ok_and(|lent| self.state.lending.lent.insert(name, lent).is_none())
+        let lent = self.links.lend(name, bytes).ok()?;
+        let Remote { address, key } = lent.remote();
+        let is_new = self.state.lending.lent.insert(name, lent).is_none();
+        is_new.then_some(LentAddress { address, key })
     }
 
     /// [`CopyPort::take_back`](hikyaku_nic::fabric::CopyPort::take_back).
@@ -266,12 +271,12 @@ impl Far {
     pub(crate) fn fetch_lent(
         &mut self,
         near: &ShmPort,
-        (from, name): (Rank, u64),
+        (from, lent): (Rank, LentAddress),
         length: u64,
         told: (u8, u64),
     ) -> bool {
         let is_there = self.links.is_connected(from) && !self.state.peers.is_gone(from);
-        let begun = is_there && self.state.lending.begin(&self.links, (from, name), length, told);
+        let begun = is_there && self.state.lending.begin(&self.links, (from, lent), length, told);
         if begun {
             self.state.lending.busy_until = near.now() + BUSY;
             self.state.lending.ask(&mut self.links);

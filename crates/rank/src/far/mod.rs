@@ -28,6 +28,8 @@ mod mail;
 mod memory;
 mod parting;
 mod peers;
+#[cfg(test)]
+mod providers;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -157,10 +159,15 @@ impl Far {
         if others == 0 {
             return Ok(None);
         }
-        let survey = Survey::take()?;
+        #[cfg_attr(not(test), expect(unused_mut, reason = "tests change it"))]
+        let mut survey = Survey::take()?;
+        #[cfg(test)]
+        providers::register_as_asked(&mut survey);
         let wanted = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
         let request = wanted
             .map_or(Ok(ProviderRequest::default()), |value| ProviderRequest::parse(&value))?;
+        // The hosts of a unit test are one.
+        let request = ProviderRequest { one_host: cfg!(test), ..request };
         let offer = choose(survey.offers(), &request).offer(survey.offers(), &request)?;
         let links = Links::open(&survey, offer, (own, size, others), LAYOUT, hosts.key)?;
         if !near.host().publish_card(links.address()) {

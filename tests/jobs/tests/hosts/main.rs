@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod faults;
+mod frames;
 mod kills;
 mod others;
 mod right;
@@ -17,10 +18,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hikyaku_jobs::net::Net;
 
-/// Hosts for one test at a time, or none and a line that says why. The processors are few.
-fn hosts(count: u32) -> Option<(Net, MutexGuard<'static, ()>)> {
+/// One test at a time: the processors are few.
+fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
-    let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Hosts for one test at a time, or none and a line that says why.
+fn hosts(count: u32) -> Option<(Net, MutexGuard<'static, ()>)> {
+    let alone = alone();
     let net = match hikyaku_ofi::Survey::take() {
         Ok(_) => Net::new(count, env!("CARGO_BIN_EXE_reach")),
         Err(error) => Err(error.to_string()),

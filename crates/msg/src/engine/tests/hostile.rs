@@ -1,6 +1,6 @@
 //! Invalid packets: dropped and counted, never a panic, never past a buffer.
 
-use hikyaku_nic::fabric::{Command, JointCopy, Port, RemoteAddress, RingPort, Space};
+use hikyaku_nic::fabric::{Command, JointCopy, LentAddress, Port, RemoteAddress, RingPort, Space};
 use proptest::prelude::*;
 
 use super::*;
@@ -116,7 +116,7 @@ fn a_stream_that_contradicts_itself_ends_its_receive() {
             total: 1000,
             request: 3,
             address: None,
-            lent: false,
+            lent: None,
             ready: false,
             trial: None,
             announced: 0,
@@ -133,15 +133,19 @@ fn a_stream_that_contradicts_itself_ends_its_receive() {
 
 #[test]
 fn an_invalid_address_is_not_read() {
-    for space in [Space::Region, Space::Process] {
+    let lent = Some(LentAddress { address: u64::MAX - 10, key: 1 });
+    for (address, lent) in [
+        (Some((Space::Region, u64::MAX - 10)), None),
+        (Some((Space::Process, u64::MAX - 10)), None),
+        (None, lent),
+    ] {
         let (mut a, mut b) = pair();
         let (receive, memory) = irecv(&mut b, 1000, from(0, 0));
-        let address = Some((space, u64::MAX - 10));
         let rts = ReadyToSend {
             total: u64::MAX,
             request: 3,
             address,
-            lent: true,
+            lent,
             ready: false,
             trial: None,
             announced: 0,
@@ -149,7 +153,7 @@ fn an_invalid_address_is_not_read() {
         inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
         settle(&mut [&mut a, &mut b]);
         // It asked for a stream instead, of an unknown request, and was informed.
-        assert_eq!(b.statistics().refused_reads, 1);
+        assert_eq!(b.statistics().refused_reads, u64::from(address.is_some()));
         let error = MsgError::Abandoned { source_rank: 0, tag: 0 };
         assert_eq!(b.test(receive), Some(Err(error)));
         assert_eq!(memory.to_vec(), [0xEE; 1000]);
