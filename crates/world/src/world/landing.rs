@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::{FullPolicy, TableError};
+use hikyaku_nic::fabric::{FullPolicy, Granularity, TableError};
 use hikyaku_nic::segment::SegmentLayout;
 use hikyaku_shm::JobConfig;
 
@@ -130,6 +130,74 @@ fn ip_13_what_cannot_be_is_one_error() {
         );
         world.landing().share(3).unwrap();
         assert_eq!(world.landing().give(16), Ok(4));
+        world.barrier().unwrap();
+    });
+}
+
+/// What senders choose holds for messages of every length, while the receiver moves them about.
+#[test]
+fn ip_14_nothing_is_lost_or_overtaken_whatever_senders_choose() {
+    const COUNT: u32 = 300;
+    let length = |number: u32| match number % 53 {
+        0 => 100_000,
+        _ => 4 + (number * 7919) as usize % 30_000,
+    };
+    on_job(&config(4, 2), |world| {
+        let (own, landing) = (world.rank(), world.landing());
+        if own != 0 {
+            for number in 0..COUNT {
+                let drawn = number * 2_654_435 / 7 + own;
+                landing.name_ring(0, [None, Some(0), Some(1)][drawn as usize % 3]).unwrap();
+                let whole = [Granularity::PerPacket, Granularity::PerMessage];
+                landing.set_granularity(0, whole[drawn as usize / 3 % 2]).unwrap();
+                let mut data = vec![(number + own) as u8; length(number)];
+                data[..4].copy_from_slice(&number.to_le_bytes());
+                world.send(&data, 0, 0).unwrap();
+            }
+            return world.barrier().unwrap();
+        }
+        let (mut next, mut heard) = ([0; 4], vec![0; 100_000]);
+        for turn in 0..3 * COUNT {
+            match turn % 3 {
+                0 => _ = landing.give(1 + turn / 3 % 3).unwrap(),
+                1 => _ = landing.share(1 + turn / 2 % 3).unwrap(),
+                _ => {}
+            }
+            let received = world.recv(&mut heard, ANY_SOURCE, 0).unwrap();
+            let (source, number) = (received.source, next[received.source as usize]);
+            next[source as usize] += 1;
+            let data = &heard[..received.bytes as usize];
+            assert_eq!(data.len(), length(number));
+            assert_eq!(data[..4], number.to_le_bytes());
+            assert!(data[4..].iter().all(|byte| *byte == (number + source) as u8));
+        }
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn ip_14_a_sender_names_shared_rings_alone() {
+    on_job(&config(4, 2), |world| {
+        let landing = world.landing();
+        let table = |error| Err(LandingError::Table(error).into());
+        assert_eq!(
+            landing.name_ring(1, Some(6)),
+            table(TableError::NoSuchRing { ring: 6, rings: 6 })
+        );
+        let private = LandingError::NotShared { ring: 2, shared: 2 };
+        assert_eq!(landing.name_ring(1, Some(2)), Err(private.into()));
+        assert_eq!(
+            private.to_string(),
+            "landing ring 2 is private to a source of its rank's choice: a sender can name rings 0 \
+             to 1"
+        );
+        let nobody = Err(MsgError::NoSuchRank { rank: 4, size: 4 }.into());
+        assert_eq!(landing.name_ring(4, None), nobody);
+        assert_eq!(landing.set_granularity(4, Granularity::PerMessage), nobody);
+        world.barrier().unwrap();
+    });
+    on_job(&config(2, 2), |world| {
+        assert_eq!(world.landing().name_ring(0, Some(0)), Err(LandingError::NoneShared.into()));
         world.barrier().unwrap();
     });
 }
