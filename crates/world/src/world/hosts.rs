@@ -443,28 +443,30 @@ fn shared_variables_span_hosts() {
 fn fg_15_an_owner_change_goes_to_another_host_once() {
     let (told, checked) = (Barrier::new(3), Barrier::new(3));
     on_hosts(&[0, 1, 1, 1, 0], |world, _| {
-        let name = Protocol::Fagus.to_string();
-        let words = world.shared_with::<u64>(&name, &[10], by(Protocol::Fagus)).unwrap();
-        let is_told = world.rank() % 4 != 0;
-        if world.rank() == 1 {
+        let make = |name| world.shared_with::<u64>(name, &[10], by(Protocol::Fagus)).unwrap();
+        let all = ["a", "b"].map(make);
+        // Rank 0 owns it as the last one, and not from the start.
+        let words = all.iter().find(|words| words.home() != 0).unwrap();
+        let (own, is_told) = (world.rank(), world.rank() % 4 != 0);
+        if own == 4 {
             words.write().unwrap().fill(1);
         }
         world.barrier().unwrap();
-        if world.rank() == 0 {
+        if own == 0 {
             words.write().unwrap().fill(2);
-            world.send(&[1_u8], 1, 0).unwrap();
-        }
-        if world.rank() == 1 {
-            // It serves meanwhile.
+            [1, 4].iter().for_each(|to| world.send(&[1_u8], *to, 0).unwrap());
+        } else if own == 1 || own == 4 {
+            // They serve meanwhile.
             world.recv(&mut [0_u8], 0, 0).unwrap();
-            while words.owner().unwrap() != 0 {
+            while own == 1 && words.owner().unwrap() != 0 {
                 world.iprobe(0, 0).unwrap();
             }
         }
         if is_told {
             told.wait();
-            assert_eq!(words.owner().unwrap(), 0, "{} was told", world.rank());
+            let owner = words.owner().unwrap();
             checked.wait();
+            assert_eq!(owner, 0, "rank {own} was told");
         }
         world.barrier().unwrap();
         assert_eq!(words.read().unwrap()[..], [2; 10]);

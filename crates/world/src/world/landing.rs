@@ -134,6 +134,84 @@ fn ip_13_what_cannot_be_is_one_error() {
     });
 }
 
+/// Rank 1 fills the ring in which rank 3 lands as well, unless that one names the other.
+#[test]
+fn ip_14_a_sender_gets_past_a_flood_in_a_ring_that_it_names() {
+    for named in [false, true] {
+        let (full, tried) = (Barrier::new(3), Barrier::new(3));
+        on_job(&config(4, 2), |world| {
+            let (own, data) = (world.rank(), [world.rank() as u8; LENGTH]);
+            if own == 2 {
+                return;
+            }
+            if own == 3 {
+                world.landing().name_ring(0, named.then_some(0)).unwrap();
+                full.wait();
+            }
+            world
+                .scope(|scope| {
+                    for _ in 0..[0, 30, 0, 1][own as usize] {
+                        scope.isend(&data, 0, 0)?;
+                    }
+                    if own != 3 {
+                        full.wait();
+                    }
+                    tried.wait();
+                    let is_held_up = world.statistics().held_up > 0;
+                    let landed = world.landing().ring(0).unwrap().landed;
+                    match own {
+                        1 => assert!(is_held_up, "the ring is full"),
+                        3 => assert_eq!(is_held_up, !named),
+                        _ => assert_eq!(landed, u64::from(named) * LENGTH as u64),
+                    }
+                    tried.wait();
+                    scope.wait_all()
+                })
+                .unwrap();
+            for from in [1].repeat(30).into_iter().chain([3]).filter(|_| own == 0) {
+                let mut heard = [0u8; LENGTH];
+                world.recv(&mut heard, from, 0).unwrap();
+                assert_eq!(heard, [from as u8; LENGTH]);
+            }
+        });
+    }
+}
+
+/// Of a message of three packets there is room for two.
+#[test]
+fn ip_06_a_message_of_one_record_lands_whole_or_not_at_all() {
+    const PACKET: usize = 4096;
+    for (choice, lands) in [(Granularity::PerPacket, 2), (Granularity::PerMessage, 0)] {
+        let (given, sent) = (Barrier::new(2), Barrier::new(2));
+        on_job(&config(2, 1), |world| {
+            let (own, landing) = (world.rank(), world.landing());
+            let mut data = vec![1_u8; 3 * PACKET];
+            if own == 1 {
+                given.wait();
+                landing.set_granularity(0, choice).unwrap();
+                (0..2).for_each(|_| world.send(&data[..PACKET], 0, 0).unwrap());
+                return world
+                    .scope(|scope| {
+                        scope.isend(&data, 0, 0)?;
+                        sent.wait();
+                        scope.wait_all()
+                    })
+                    .unwrap();
+            }
+            let ring = landing.give(1).unwrap();
+            given.wait();
+            sent.wait();
+            assert_eq!(landing.ring(ring).unwrap().landed, (2 + lands) * PACKET as u64);
+            for length in [PACKET, PACKET, 3 * PACKET] {
+                data.fill(0);
+                let received = world.recv(&mut data, 1, 0).unwrap();
+                assert_eq!(received.bytes, length as u64);
+                assert!(data[..length].iter().all(|byte| *byte == 1));
+            }
+        });
+    }
+}
+
 /// What senders choose holds for messages of every length, while the receiver moves them about.
 #[test]
 fn ip_14_nothing_is_lost_or_overtaken_whatever_senders_choose() {

@@ -214,7 +214,7 @@ const FLOOD: u64 = 100;
 /// Rank 3 leaves room for two packets in its ring at rank 0, and then sends four in a message.
 fn whole_or_in_parts(
     world: &World,
-    window: &Window<u64>,
+    window: &Window<'_, u64>,
     (round, choice): (u64, Granularity),
 ) -> Result<(), Error> {
     const PACKET: usize = 4096;
