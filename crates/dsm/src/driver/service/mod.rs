@@ -15,9 +15,9 @@
 //! would wait behind messages of the program that no rank has received yet, and the rank that would
 //! receive those may wait for the letter.)
 //!
-//! By `fagus` the change of an owner is a store at each rank. Ranks of another host cannot be reached
-//! by stores: one of them gets a letter, and stores what it says at the others of its host. It may
-//! come late, or not at all if that one ends: whoever asks a former owner is passed on.
+//! By `fagus` the change of an owner is a store at each rank. Ranks of another host cannot be
+//! reached by stores: one of them gets a letter, and stores what it says at the others of its host.
+//! It may come late, or not at all if that one ends: whoever asks a former owner is passed on.
 //!
 //! What a rank has sent before its end is handled before its end is. A letter from a sender that
 //! knows of more ends than this rank waits until this rank knows of them too. (The state machines
