@@ -39,16 +39,22 @@ pub struct DatagramHead {
     pub number: u32,
     /// The sender has all messages before this number.
     pub expected: u32,
-    /// Bytes of the message.
+    /// Bytes of the message: fewer than 2^31.
     pub length: u32,
+    /// Whether the sender has had a multicast datagram of the receiver.
+    pub hears: bool,
 }
+
+/// In the word of the length: [`DatagramHead::hears`].
+const HEARS: u32 = 1 << 31;
 
 impl DatagramHead {
     /// The head as bytes.
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..8].copy_from_slice(&self.key.to_le_bytes());
-        for (at, value) in [self.from, self.number, self.expected, self.length].iter().enumerate() {
+        let length = self.length | if self.hears { HEARS } else { 0 };
+        for (at, value) in [self.from, self.number, self.expected, length].iter().enumerate() {
             bytes[8 + 4 * at..][..4].copy_from_slice(&value.to_le_bytes());
         }
         bytes
@@ -67,9 +73,73 @@ impl DatagramHead {
             from: word(0)?,
             number: word(1)?,
             expected: word(2)?,
-            length: word(3)?,
+            length: word(3)? & !HEARS,
+            hears: word(3)? & HEARS != 0,
         };
         (head.length as usize == message.len()).then_some((head, message))
+    }
+}
+
+/// A message to several ranks at once, which leaves its sender in one datagram.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MulticastDatagram<'m> {
+    /// The key of the group.
+    pub key: u64,
+    /// The sender.
+    pub from: u32,
+    /// Whom it is for.
+    pub to: Vec<MulticastReceiver>,
+    /// The message.
+    pub message: &'m [u8],
+}
+
+/// A receiver of a multicast datagram: what its own datagram would say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MulticastReceiver {
+    /// The rank.
+    pub rank: u32,
+    /// The number of the message in the stream to it.
+    pub number: u32,
+    /// The sender has all its messages before this number.
+    pub expected: u32,
+}
+
+/// Bytes of a multicast datagram before its receivers, and of each of them.
+const MULTICAST_HEAD: usize = 16;
+const RECEIVER_BYTES: usize = 12;
+
+impl<'m> MulticastDatagram<'m> {
+    /// The datagram as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let length = MULTICAST_HEAD + RECEIVER_BYTES * self.to.len() + self.message.len();
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend(self.key.to_le_bytes());
+        bytes.extend(self.from.to_le_bytes());
+        bytes.extend((self.to.len() as u32).to_le_bytes());
+        for MulticastReceiver { rank, number, expected } in &self.to {
+            for word in [rank, number, expected] {
+                bytes.extend(word.to_le_bytes());
+            }
+        }
+        bytes.extend_from_slice(self.message);
+        bytes
+    }
+
+    /// From bytes; `None`: it is not ours, or is truncated.
+    pub fn decode(datagram: &'m [u8]) -> Option<MulticastDatagram<'m>> {
+        let (key, rest) = datagram.split_first_chunk::<8>()?;
+        let (from, rest) = rest.split_first_chunk::<4>()?;
+        let (count, rest) = rest.split_first_chunk::<4>()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        let (to, message) = rest.split_at_checked(count.checked_mul(RECEIVER_BYTES)?)?;
+        let (words, _) = to.as_chunks::<4>();
+        let (words, _) = words.as_chunks::<3>();
+        let receiver = |words: &[[u8; 4]; 3]| {
+            let [rank, number, expected] = words.map(u32::from_le_bytes);
+            MulticastReceiver { rank, number, expected }
+        };
+        let (key, from) = (u64::from_le_bytes(*key), u32::from_le_bytes(*from));
+        Some(MulticastDatagram { key, from, to: words.iter().map(receiver).collect(), message })
     }
 }
 
@@ -285,15 +355,41 @@ mod tests {
 
     #[test]
     fn a_head_survives_encoding_and_malformed_ones_fail() {
-        let head = DatagramHead { key: u64::MAX - 1, from: 3, number: 9, expected: 8, length: 2 };
+        let head = DatagramHead {
+            key: u64::MAX - 1,
+            from: 3,
+            number: 9,
+            expected: 8,
+            length: 2,
+            hears: false,
+        };
+        for head in [head, DatagramHead { hears: true, ..head }] {
+            let datagram = [&head.encode()[..], &[5, 6]].concat();
+            assert_eq!(DatagramHead::decode(&datagram), Some((head, &[5, 6][..])));
+        }
         let datagram = [&head.encode()[..], &[5, 6]].concat();
-        assert_eq!(DatagramHead::decode(&datagram), Some((head, &[5, 6][..])));
         for length in 0..datagram.len() {
             assert_eq!(DatagramHead::decode(&datagram[..length]), None);
         }
         assert_eq!(DatagramHead::decode(&[&datagram[..], &[0]].concat()), None);
         let mut link = MessageStream::default();
         link.arrive(u32::MAX, u32::MAX, &[0; 9], |_| panic!("nobody sends so far ahead"));
+    }
+
+    #[test]
+    fn a_multicast_datagram_survives_encoding_and_malformed_ones_fail() {
+        let receiver = |rank| MulticastReceiver { rank, number: 9 + rank, expected: u32::MAX };
+        let to = vec![receiver(0), receiver(127)];
+        let sent = MulticastDatagram { key: 7, from: 3, to, message: &[5, 6] };
+        let bytes = sent.encode();
+        assert_eq!(bytes.len(), 42);
+        assert_eq!(MulticastDatagram::decode(&bytes), Some(sent));
+        for length in 0..40 {
+            assert_eq!(MulticastDatagram::decode(&bytes[..length]), None);
+        }
+        let mut many = bytes.clone();
+        many[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(MulticastDatagram::decode(&many), None);
     }
 
     #[test]

@@ -30,6 +30,7 @@
 //! - Nothing waits for a departed rank: its requests end with an error.
 
 mod buffer;
+mod choice;
 mod config;
 mod credit;
 mod endpoint;
@@ -57,6 +58,7 @@ mod ways;
 mod testing;
 
 pub use buffer::{PACKET, Pieces, RecvBuffer, Scattered, SendBuffer};
+pub use choice::SenderChoice;
 pub use config::EngineConfig;
 pub use endpoint::ContextEndpoint;
 pub use engine::{Blocked, CancelOutcome, Engine, MEMORY_SLEEP, Pace, Wanted};

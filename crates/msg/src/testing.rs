@@ -316,6 +316,10 @@ impl Port for Unruly {
         self.inner.route_of(source)
     }
 
+    fn awaited_ring(&self, source: Rank) -> Option<RingId> {
+        self.inner.awaited_ring(source)
+    }
+
     fn peer(&self, rank: Rank) -> PeerState {
         self.inner.peer(rank)
     }

@@ -465,6 +465,9 @@ pub struct SenderLine {
     /// Nonzero while the source waits for room or credit: a bit for each of its ports. In virtual
     /// time it has two.
     pub waiting: AtomicU64,
+    /// The ring, plus one, in which it found no room last, if it has named that; zero if the table
+    /// of this rank said in which.
+    pub named: AtomicU64,
 }
 
 /// The group member that a rank waits for: its rank plus one, zero for any. Written by the rank

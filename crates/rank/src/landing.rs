@@ -10,7 +10,7 @@
 
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{
-    FullPolicy, PeerState, Port, Rank, RingId, RingPort, RingState, TableError,
+    FullPolicy, Granularity, PeerState, Port, Rank, RingId, RingPort, RingState, Route, TableError,
 };
 use thiserror::Error;
 
@@ -39,6 +39,18 @@ pub enum LandingError {
          below the number of ranks"
     )]
     NoneShared,
+    /// The ring is private: the receiver alone says whose it is.
+    #[error(
+        "landing ring {ring} is private to a source of its rank's choice: a sender can name rings \
+         0 to {}",
+        .shared.saturating_sub(1)
+    )]
+    NotShared {
+        /// The ring asked for.
+        ring: RingId,
+        /// How many rings are shared: the first ones of each rank.
+        shared: u32,
+    },
     /// The table refuses.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -142,6 +154,47 @@ impl Communicator {
         let mut engine = self.engine().borrow_mut();
         engine.port_mut().leave_rings_to_program(None);
         engine.port_mut().set_full(ring, policy).map_err(|error| LandingError::Table(error).into())
+    }
+
+    /// Says how many status records this rank's eager messages to another leave from now on.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn choose_granularity(
+        &self,
+        destination: u32,
+        granularity: Granularity,
+    ) -> Result<(), Error> {
+        let job = self.existing(destination)?;
+        let mut engine = self.engine().borrow_mut();
+        engine.choose_landing(job, |choice| choice.granularity = granularity);
+        Ok(())
+    }
+
+    /// Names the shared ring of another rank in which this rank's messages land from now on, or
+    /// leaves that to the receiver's table again.
+    ///
+    /// # Errors
+    /// There is no such rank or ring, or the ring is not shared.
+    pub fn choose_ring(&self, destination: u32, ring: Option<RingId>) -> Result<(), Error> {
+        let job = self.existing(destination)?;
+        let mut engine = self.engine().borrow_mut();
+        // All ranks of a job have the same layout.
+        let layout = *engine.port().host().layout();
+        let shared = layout.shared_rings();
+        let error = match ring {
+            Some(ring) if ring >= layout.rings => {
+                TableError::NoSuchRing { ring, rings: layout.rings }.into()
+            }
+            Some(_) if shared == 0 => LandingError::NoneShared,
+            Some(ring) if ring >= shared => LandingError::NotShared { ring, shared },
+            _ => {
+                let route = ring.map_or(Route::Table, Route::Ring);
+                engine.choose_landing(job, |choice| choice.route = route);
+                return Ok(());
+            }
+        };
+        Err(Error::Landing(error))
     }
 
     /// The ranks here whose messages land in a ring.

@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{
     MailboxAddress, MailboxId, MailboxPort, MemoryPort, Name, Operation, PeerState, Port,
     PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
-use hikyaku_nic::hosted::{AwaitedStep, Rest};
+use hikyaku_nic::hosted::{AwaitedStep, Host, Rest};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
@@ -69,10 +69,8 @@ impl RankPort {
     }
 
     /// From here on frequent sources get landing rings of their own, if the job has some to give.
-    /// Returns whether it does.
-    pub(crate) fn move_rings(&mut self) -> bool {
+    pub(crate) fn move_rings(&mut self) {
         self.frequent = FrequentSources::of(&self.near).map(Box::new);
-        self.frequent.is_some()
     }
 
     /// How many were given so.
@@ -189,6 +187,15 @@ impl RankPort {
             None => self.near.begin_rest(deadline, steps),
             Some(far) => far.begin_rest(&mut self.near, deadline, steps),
         }
+    }
+
+    /// Which ranks have left or died since there were `before` [departures](Port::departures).
+    /// `None`: that is not known, and whoever needs it looks at all ranks.
+    pub fn ended_since(&self, before: u64) -> Option<Vec<Rank>> {
+        // Of those that only the far side counts no register says which they were.
+        let all_near = self.far.as_deref().is_none_or(|far| far.departures() == 0);
+        let ended = |now| self.near.inner().host().registry().ended_in(before..now);
+        all_near.then(|| ended(self.near.departures())).flatten()
     }
 }
 
@@ -563,6 +570,10 @@ impl Port for RankPort {
 
     fn route_of(&self, source: Rank) -> Option<RingId> {
         self.near.route_of(source)
+    }
+
+    fn awaited_ring(&self, source: Rank) -> Option<RingId> {
+        self.near.awaited_ring(source)
     }
 
     fn peer(&self, rank: Rank) -> PeerState {

@@ -79,7 +79,8 @@ impl Rank {
     /// The rank of a port on which nothing has been sent or received yet.
     pub(crate) fn new(port: RankPort, choices: Choices) -> Rank {
         let mut engine = Engine::new(port, EngineConfig::default());
-        if engine.port_mut().move_rings() {
+        engine.port_mut().move_rings();
+        if engine.port().host().layout().shared_rings() > 0 {
             engine.begin_moving_rings();
         }
         Rank {

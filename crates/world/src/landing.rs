@@ -1,6 +1,6 @@
 //! Where messages land at this rank, and how the program directs that.
 
-use hikyaku_nic::fabric::{FullPolicy, RingState};
+use hikyaku_nic::fabric::{FullPolicy, Granularity, RingState};
 
 use crate::error::Error;
 use crate::world::World;
@@ -22,7 +22,7 @@ use crate::world::World;
 /// stays until the program says otherwise, and is what `give` takes when no other ring is left.
 /// `hikyaku run --keep-rings` has nothing move by itself from the start.
 ///
-/// The receiver alone decides, at any time, with messages in flight: a change holds from a source's
+/// The receiver decides, at any time, with messages in flight: a change holds from a source's
 /// next message on. What has landed stays where it is, nothing is lost, and no message overtakes
 /// another. The messages of a rank to itself land in the same way, and so do those from other
 /// hosts.
@@ -146,5 +146,33 @@ impl Landing<'_> {
     /// There is no such ring.
     pub fn set_full(&self, ring: u32, policy: FullPolicy) -> Result<(), Error> {
         Ok(self.world.communicator().set_full(ring, policy)?)
+    }
+    /// Says how many status records this rank's messages to rank `destination` leave there from
+    /// now on (paper 000 §3.3: the bit that the sender sets): one for each packet, or one for the
+    /// message.
+    ///
+    /// A message of one record lands when there is room for all of it, and begins to land no
+    /// sooner; its receiver finds one record and not one in 4 KiB. It is for messages below 64 KiB
+    /// that fit a ring of their own: the packets of sources that share a ring lie between each
+    /// other, so there, and of longer ones, each packet has a record all the same.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn set_granularity(&self, destination: u32, granularity: Granularity) -> Result<(), Error> {
+        Ok(self.world.communicator().choose_granularity(destination, granularity)?)
+    }
+
+    /// Names the ring of rank `destination` in which this rank's messages land from now on,
+    /// whatever the table there says (paper 000 Fig. 2: the variant without a table). `None`: the
+    /// table says so again.
+    ///
+    /// Shared rings can be named, which have the same numbers at all ranks, from 0 on. A private
+    /// one has a single source, and the receiver says which.
+    ///
+    /// # Errors
+    /// The rank does not exist; or [`LandingError`](crate::LandingError): the ring does not exist,
+    /// or is not shared.
+    pub fn name_ring(&self, destination: u32, ring: Option<u32>) -> Result<(), Error> {
+        Ok(self.world.communicator().choose_ring(destination, ring)?)
     }
 }

@@ -64,7 +64,8 @@ pub use hikyaku_coll::{
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
 pub use hikyaku_msg::{LongMessages, NotAWay, Way, WayTally};
 pub use hikyaku_nic::fabric::{
-    Capabilities, ContextError, DeathCause, FullPolicy, PeerFailure, PostError, TableError,
+    Capabilities, ContextError, DeathCause, FullPolicy, Granularity, PeerFailure, PostError,
+    TableError,
 };
 pub use hikyaku_nic::time::Time;
 #[doc(hidden)]

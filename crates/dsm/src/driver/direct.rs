@@ -512,8 +512,8 @@ fn note_departures(engine: &EngineCell, (seen, departed): &mut (u64, Departed)) 
     if now == *seen {
         return;
     }
-    *seen = now;
-    for rank in 0..port.size() {
+    let ended = port.ended_since(std::mem::replace(seen, now));
+    for rank in ended.unwrap_or_else(|| (0..port.size()).collect()) {
         match port.peer(rank) {
             PeerState::Starting | PeerState::Running => {}
             PeerState::Left => departed.insert_left(rank),

@@ -40,6 +40,7 @@ use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
 use hikyaku_nic::plan::{SentRows, TrafficKind};
 
+use crate::choice::SenderChoice;
 use crate::config::{EngineConfig, of_each_rank};
 use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector, context_of};
@@ -87,6 +88,8 @@ pub struct Engine<P: Port> {
     tally: Option<Box<WayTally>>,
     /// What it has sent to whom, if that is traced.
     traffic: Option<Box<TrafficCounts>>,
+    /// What it has chosen for its messages to some ranks.
+    choices: BTreeMap<Rank, SenderChoice>,
     waiting: Option<Wait>,
     reports: Reports,
     /// The operation that the awaited requests are parts of.
@@ -95,7 +98,7 @@ pub struct Engine<P: Port> {
     at_limit: Option<Unmatched>,
     /// Sources marked as held up. Unmarked ones are removed at the next relief.
     held_up: Vec<Rank>,
-    /// Whether sources are directed to other rings now and then.
+    /// Whether sources are directed to other rings now and then, or name them.
     moves_rings: bool,
     /// The receive whose message both ends are copying. The fabric has one such copy a rank.
     joint: Option<RequestId>,
@@ -192,6 +195,7 @@ impl<P: Port> Engine<P> {
             statistics: Statistics::default(),
             tally: None,
             traffic: None,
+            choices: BTreeMap::new(),
             waiting: None,
             reports: Reports::default(),
             whole: None,
@@ -262,6 +266,15 @@ impl<P: Port> Engine<P> {
     /// Whether a receive from any source in a context may take messages of a rank.
     fn has(&self, context: u32, rank: Rank) -> bool {
         self.groups.get(&context).is_none_or(|members| members.number(rank).is_some())
+    }
+
+    /// Changes what this rank chooses for its later messages to another.
+    pub fn choose_landing(&mut self, destination: Rank, change: impl FnOnce(&mut SenderChoice)) {
+        let mut choice = self.choices.remove(&destination).unwrap_or_default();
+        change(&mut choice);
+        if choice != SenderChoice::default() {
+            self.choices.insert(destination, choice);
+        }
     }
 
     /// The port below.

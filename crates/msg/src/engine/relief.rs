@@ -100,9 +100,10 @@ impl<P: Port> Engine<P> {
         true
     }
 
-    /// Moves the contents of a source's ring to ordinary memory. Returns the number of bytes.
+    /// Moves the contents of the ring in which a source waits to ordinary memory. Returns the
+    /// number of bytes.
     fn empty_ring_of(&mut self, source: Rank) -> u64 {
-        let ring = self.port.route_of(source);
+        let ring = self.port.awaited_ring(source);
         let mut bytes = 0;
         for other in 0..self.size() {
             if other == source || (ring.is_some() && self.port.route_of(other) == ring) {
@@ -114,8 +115,8 @@ impl<P: Port> Engine<P> {
         bytes
     }
 
-    /// From here on sources are directed to other rings: what they have left in their last ones
-    /// may hold others up.
+    /// From here on sources are directed to other rings, or name them: what they have in others
+    /// than those of the table may hold others up.
     pub fn begin_moving_rings(&mut self) {
         self.moves_rings = true;
     }

@@ -5,6 +5,7 @@ use hikyaku_nic::fabric::{Command, Port, PostError, Rank, Space};
 use super::Engine;
 use super::direct::refusal;
 use crate::buffer::{Scattered, SendBuffer};
+use crate::choice::SenderChoice;
 use crate::envelope::{Envelope, Received, SendMode, context_of, tag_of};
 use crate::error::MsgError;
 use crate::late::stamp;
@@ -276,7 +277,9 @@ impl<P: Port> Engine<P> {
             credited: true,
             ..Command::send(envelope.destination, protocol, envelope.bits(), bytes)
         };
-        let taken = post_counted(&mut self.port, &mut self.traffic, &command, envelope.bits());
+        let choice = self.choices.get(&envelope.destination).copied();
+        let port = (&mut self.port, choice.unwrap_or_default());
+        let taken = post_counted(port, &mut self.traffic, &command, envelope.bits());
         taken.map(|taken| taken as u64)
     }
 
@@ -404,7 +407,9 @@ impl<P: Port> Engine<P> {
                         rest,
                     )
                 };
-                match post_counted(&mut self.port, &mut self.traffic, &command, bits) {
+                let choice = self.choices.get(&destination).copied().unwrap_or_default();
+                let port = (&mut self.port, choice);
+                match post_counted(port, &mut self.traffic, &command, bits) {
                     Ok(taken) => {
                         let posted = posted + taken as u64;
                         send.stage = SendStage::Eager { posted, ready };
@@ -449,7 +454,10 @@ impl<P: Port> Engine<P> {
             offset: sent,
             ..Command::send(destination, DATA, receiver, &rest[..length])
         };
-        match post_counted(&mut self.port, &mut self.traffic, &command, bits) {
+        // Its parts are announced one by one, as they find room.
+        let route = self.choices.get(&destination).copied().unwrap_or_default().route;
+        let port = (&mut self.port, SenderChoice { route, ..SenderChoice::default() });
+        match post_counted(port, &mut self.traffic, &command, bits) {
             Ok(taken) => {
                 let sent = sent + taken as u64;
                 send.stage = SendStage::Stream { receiver, sent, want };
@@ -496,15 +504,16 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// Posts a part of a message with these match bits, and counts what lands if that is traced.
+/// Posts a part of a message with these match bits as its sender chooses, and counts what lands if
+/// that is traced.
 #[inline]
 fn post_counted<P: Port>(
-    port: &mut P,
+    (port, choice): (&mut P, SenderChoice),
     traffic: &mut Option<Box<TrafficCounts>>,
     command: &Command<'_>,
     bits: u64,
 ) -> Result<usize, PostError> {
-    let taken = port.post(command)?;
+    let taken = choice.post(port, command)?;
     if let Some(traffic) = traffic {
         traffic.landed(command, bits, taken);
     }

@@ -109,6 +109,12 @@ pub trait Port: CopyPort {
     /// Where messages of `source` land.
     fn route_of(&self, source: Rank) -> Option<RingId>;
 
+    /// In which ring a source waits for room, if it waits: it may have named another than
+    /// [`Port::route_of`] says.
+    fn awaited_ring(&self, source: Rank) -> Option<RingId> {
+        self.route_of(source)
+    }
+
     /// The state of a peer. Cheap, but not free: for waiting loops, not for every message.
     fn peer(&self, rank: Rank) -> PeerState;
 

@@ -60,6 +60,7 @@ use crate::fabric::{
     RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::segment::Segment;
+use crate::sync::Ordering;
 use crate::table::ContextBook;
 use crate::time::Time;
 use group::Groups;
@@ -319,6 +320,14 @@ impl<H: Host> Port for HostedPort<H> {
             return (source < self.size).then(|| self.own.first_ring(source));
         }
         self.own.source(source).ring()
+    }
+
+    fn awaited_ring(&self, source: Rank) -> Option<RingId> {
+        let is_known = self.peers.has(source as usize);
+        let named =
+            if is_known { self.own.sender(source).named.load(Ordering::Acquire) } else { 0 };
+        let named = named.checked_sub(1).and_then(|ring| RingId::try_from(ring).ok());
+        named.filter(|ring| *ring < self.own.layout().rings).or_else(|| self.route_of(source))
     }
 
     fn peer(&self, rank: Rank) -> PeerState {

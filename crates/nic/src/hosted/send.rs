@@ -407,6 +407,14 @@ impl<H: Host> Post<'_, H> {
     }
 
     fn ring_full(&mut self, command: &Command<'_>, ring: &LandingRing<'_>) -> PostError {
+        let named = match command.route {
+            Route::Table => 0,
+            Route::Ring(ring) => u64::from(ring) + 1,
+        };
+        let line = self.target.sender(self.rank);
+        if line.named.load(Ordering::Relaxed) != named {
+            line.named.store(named, Ordering::Release);
+        }
         let policy = ring.policy();
         // A stalled message is one full post no matter how often it is retried. A refused one
         // counts again at each retry.

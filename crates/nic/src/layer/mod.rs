@@ -66,6 +66,10 @@ macro_rules! pass_through {
             self.$port.route_of(source)
         }
 
+        fn awaited_ring(&self, source: Rank) -> Option<RingId> {
+            self.$port.awaited_ring(source)
+        }
+
         fn peer(&self, rank: Rank) -> PeerState {
             self.$port.peer(rank)
         }

@@ -193,10 +193,19 @@ fn land_as_one(
         return Ok(true);
     }
     let whole = SendPart { offset: 0, payload: &peer.gathered, ..*part };
-    let outcome = hosted.land_from(source, &whole.command(0));
-    if matches!(outcome, Err(PostError::Full { .. })) {
-        return Ok(false);
+    let as_one = (peer.landed == 0).then(|| hosted.land_from(source, &whole.command(0)));
+    let outcome = match as_one {
+        Some(Ok(_)) => Ok(true),
+        Some(Err(PostError::Full { .. })) => Ok(false),
+        // It had a ring of its own when it was sent, and shares one now.
+        None | Some(Err(PostError::SharedRing { .. })) => {
+            let whole = SendPart { granularity: Granularity::PerPacket, ..whole };
+            land_part(hosted, &mut peer.landed, source, &whole)
+        }
+        Some(Err(error)) => Err(error),
+    };
+    if outcome != Ok(false) {
+        peer.gathered = Vec::new();
     }
-    peer.gathered = Vec::new();
-    outcome.map(|_| true)
+    outcome
 }

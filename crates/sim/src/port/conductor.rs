@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::rc::{Rc, Weak};
 
-use hikyaku_nic::fabric::{FullCause, Port, PostError, QueueAddress, QueuePort, Rank};
+use hikyaku_nic::fabric::{FullCause, Granularity, Port, PostError, QueueAddress, QueuePort, Rank};
 use hikyaku_nic::hosted::{
     ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, OutboxContents,
 };
@@ -598,6 +598,10 @@ impl<R: Ranks> ConductorState<R> {
                 ParcelContent::Send(posted, taken) => loop {
                     match port.post(&posted.rest(*taken)) {
                         Ok(more) => *taken += more,
+                        // It had a ring of its own when it was sent, and shares one now.
+                        Err(PostError::SharedRing { .. }) => {
+                            posted.granularity = Granularity::PerPacket;
+                        }
                         Err(error) => break Err(error),
                     }
                     if *taken >= posted.payload.len() {

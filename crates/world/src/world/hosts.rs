@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
 use super::*;
 use crate::persistent::Neighbours;
 use crate::shared::{Parts, Protocol, SharedOptions};
-use crate::{ANY_SOURCE, Op};
+use crate::{ANY_SOURCE, Granularity, Op};
 
 /// Runs a program on every rank of a job, whose host `of` says. Skipped without libfabric.
 fn on_hosts(of: &[u32], program: impl Fn(World, &[Job]) + Sync) {
@@ -86,6 +87,39 @@ fn messages_of_every_length_arrive_in_order() {
             }
         });
     }
+}
+
+/// Messages of one record, and in named rings, while the receiver moves their sources about.
+#[test]
+fn ip_14_senders_of_other_hosts_choose_as_well() {
+    const COUNT: u32 = 100;
+    let length = |number: u32| 41 + (number * 7919) as usize % 40_000;
+    let config = JobConfig::new(4, 4).starting_in(2);
+    on_hosts_as(&config, &[0, 1, 0, 1], Choices::default(), |world, _| {
+        let landing = world.landing();
+        if world.rank() > 0 {
+            for number in 0..COUNT {
+                let one = [Granularity::PerMessage, Granularity::PerPacket];
+                landing.set_granularity(0, one[number as usize / 2 % 2]).unwrap();
+                landing.name_ring(0, [None, Some(0), None, Some(1)][number as usize % 4]).unwrap();
+                world.send(&bytes(length(number), number), 0, 0).unwrap();
+            }
+            return world.barrier().unwrap();
+        }
+        let (mut next, mut into) = ([0; 4], vec![0u8; 50_000]);
+        for turn in 0..3 * COUNT {
+            match turn % 4 {
+                0 => _ = landing.give(1 + turn / 4 % 3).unwrap(),
+                1 => _ = landing.share(1 + turn / 3 % 3).unwrap(),
+                _ => {}
+            }
+            let received = world.recv(&mut into, ANY_SOURCE, 0).unwrap();
+            let number = next[received.source as usize];
+            next[received.source as usize] += 1;
+            assert!(into[..received.bytes as usize] == bytes(length(number), number));
+        }
+        world.barrier().unwrap();
+    });
 }
 
 /// Messages of other hosts land where the receiver says, as those of its own host do.
@@ -402,6 +436,41 @@ fn shared_variables_span_hosts() {
             }
         });
     }
+}
+
+/// Rank 1 alone of its host calls the library, and the words of the others change all the same.
+#[test]
+fn fg_15_an_owner_change_goes_to_another_host_once() {
+    let (told, checked) = (Barrier::new(3), Barrier::new(3));
+    on_hosts(&[0, 1, 1, 1, 0], |world, _| {
+        let make = |name| world.shared_with::<u64>(name, &[10], by(Protocol::Fagus)).unwrap();
+        let all = ["a", "b"].map(make);
+        // Rank 0 owns it as the last one, and not from the start.
+        let words = all.iter().find(|words| words.home() != 0).unwrap();
+        let (own, is_told) = (world.rank(), world.rank() % 4 != 0);
+        if own == 4 {
+            words.write().unwrap().fill(1);
+        }
+        world.barrier().unwrap();
+        if own == 0 {
+            words.write().unwrap().fill(2);
+            [1, 4].iter().for_each(|to| world.send(&[1_u8], *to, 0).unwrap());
+        } else if own == 1 || own == 4 {
+            // They serve meanwhile.
+            world.recv(&mut [0_u8], 0, 0).unwrap();
+            while own == 1 && words.owner().unwrap() != 0 {
+                world.iprobe(0, 0).unwrap();
+            }
+        }
+        if is_told {
+            told.wait();
+            let owner = words.owner().unwrap();
+            checked.wait();
+            assert_eq!(owner, 0, "rank {own} was told");
+        }
+        world.barrier().unwrap();
+        assert_eq!(words.read().unwrap()[..], [2; 10]);
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::{FullPolicy, TableError};
+use hikyaku_nic::fabric::{FullPolicy, Granularity, TableError};
 use hikyaku_nic::segment::SegmentLayout;
 use hikyaku_shm::JobConfig;
 
@@ -130,6 +130,152 @@ fn ip_13_what_cannot_be_is_one_error() {
         );
         world.landing().share(3).unwrap();
         assert_eq!(world.landing().give(16), Ok(4));
+        world.barrier().unwrap();
+    });
+}
+
+/// Rank 1 fills the ring in which rank 3 lands as well, unless that one names the other.
+#[test]
+fn ip_14_a_sender_gets_past_a_flood_in_a_ring_that_it_names() {
+    for named in [false, true] {
+        let (full, tried) = (Barrier::new(3), Barrier::new(3));
+        on_job(&config(4, 2), |world| {
+            let (own, data) = (world.rank(), [world.rank() as u8; LENGTH]);
+            if own == 2 {
+                return;
+            }
+            if own == 3 {
+                world.landing().name_ring(0, named.then_some(0)).unwrap();
+                full.wait();
+            }
+            world
+                .scope(|scope| {
+                    for _ in 0..[0, 30, 0, 1][own as usize] {
+                        scope.isend(&data, 0, 0)?;
+                    }
+                    if own != 3 {
+                        full.wait();
+                    }
+                    tried.wait();
+                    let is_held_up = world.statistics().held_up > 0;
+                    let landed = world.landing().ring(0).unwrap().landed;
+                    match own {
+                        1 => assert!(is_held_up, "the ring is full"),
+                        3 => assert_eq!(is_held_up, !named),
+                        _ => assert_eq!(landed, u64::from(named) * LENGTH as u64),
+                    }
+                    tried.wait();
+                    scope.wait_all()
+                })
+                .unwrap();
+            for from in [1].repeat(30).into_iter().chain([3]).filter(|_| own == 0) {
+                let mut heard = [0u8; LENGTH];
+                world.recv(&mut heard, from, 0).unwrap();
+                assert_eq!(heard, [from as u8; LENGTH]);
+            }
+        });
+    }
+}
+
+/// Of a message of three packets there is room for two.
+#[test]
+fn ip_06_a_message_of_one_record_lands_whole_or_not_at_all() {
+    const PACKET: usize = 4096;
+    for (choice, lands) in [(Granularity::PerPacket, 2), (Granularity::PerMessage, 0)] {
+        let (given, sent) = (Barrier::new(2), Barrier::new(2));
+        on_job(&config(2, 1), |world| {
+            let (own, landing) = (world.rank(), world.landing());
+            let mut data = vec![1_u8; 3 * PACKET];
+            if own == 1 {
+                given.wait();
+                landing.set_granularity(0, choice).unwrap();
+                (0..2).for_each(|_| world.send(&data[..PACKET], 0, 0).unwrap());
+                return world
+                    .scope(|scope| {
+                        scope.isend(&data, 0, 0)?;
+                        sent.wait();
+                        scope.wait_all()
+                    })
+                    .unwrap();
+            }
+            let ring = landing.give(1).unwrap();
+            given.wait();
+            sent.wait();
+            assert_eq!(landing.ring(ring).unwrap().landed, (2 + lands) * PACKET as u64);
+            for length in [PACKET, PACKET, 3 * PACKET] {
+                data.fill(0);
+                let received = world.recv(&mut data, 1, 0).unwrap();
+                assert_eq!(received.bytes, length as u64);
+                assert!(data[..length].iter().all(|byte| *byte == 1));
+            }
+        });
+    }
+}
+
+/// What senders choose holds for messages of every length, while the receiver moves them about.
+#[test]
+fn ip_14_nothing_is_lost_or_overtaken_whatever_senders_choose() {
+    const COUNT: u32 = 300;
+    let length = |number: u32| match number % 53 {
+        0 => 100_000,
+        _ => 4 + (number * 7919) as usize % 30_000,
+    };
+    on_job(&config(4, 2), |world| {
+        let (own, landing) = (world.rank(), world.landing());
+        if own != 0 {
+            for number in 0..COUNT {
+                let drawn = number * 2_654_435 / 7 + own;
+                landing.name_ring(0, [None, Some(0), Some(1)][drawn as usize % 3]).unwrap();
+                let whole = [Granularity::PerPacket, Granularity::PerMessage];
+                landing.set_granularity(0, whole[drawn as usize / 3 % 2]).unwrap();
+                let mut data = vec![(number + own) as u8; length(number)];
+                data[..4].copy_from_slice(&number.to_le_bytes());
+                world.send(&data, 0, 0).unwrap();
+            }
+            return world.barrier().unwrap();
+        }
+        let (mut next, mut heard) = ([0; 4], vec![0; 100_000]);
+        for turn in 0..3 * COUNT {
+            match turn % 3 {
+                0 => _ = landing.give(1 + turn / 3 % 3).unwrap(),
+                1 => _ = landing.share(1 + turn / 2 % 3).unwrap(),
+                _ => {}
+            }
+            let received = world.recv(&mut heard, ANY_SOURCE, 0).unwrap();
+            let (source, number) = (received.source, next[received.source as usize]);
+            next[source as usize] += 1;
+            let data = &heard[..received.bytes as usize];
+            assert_eq!(data.len(), length(number));
+            assert_eq!(data[..4], number.to_le_bytes());
+            assert!(data[4..].iter().all(|byte| *byte == (number + source) as u8));
+        }
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn ip_14_a_sender_names_shared_rings_alone() {
+    on_job(&config(4, 2), |world| {
+        let landing = world.landing();
+        let table = |error| Err(LandingError::Table(error).into());
+        assert_eq!(
+            landing.name_ring(1, Some(6)),
+            table(TableError::NoSuchRing { ring: 6, rings: 6 })
+        );
+        let private = LandingError::NotShared { ring: 2, shared: 2 };
+        assert_eq!(landing.name_ring(1, Some(2)), Err(private.into()));
+        assert_eq!(
+            private.to_string(),
+            "landing ring 2 is private to a source of its rank's choice: a sender can name rings 0 \
+             to 1"
+        );
+        let nobody = Err(MsgError::NoSuchRank { rank: 4, size: 4 }.into());
+        assert_eq!(landing.name_ring(4, None), nobody);
+        assert_eq!(landing.set_granularity(4, Granularity::PerMessage), nobody);
+        world.barrier().unwrap();
+    });
+    on_job(&config(2, 2), |world| {
+        assert_eq!(world.landing().name_ring(0, Some(0)), Err(LandingError::NoneShared.into()));
         world.barrier().unwrap();
     });
 }

@@ -53,6 +53,14 @@ fn ip_13_frequent_senders_get_rings_by_themselves() {
 }
 
 #[test]
+fn ip_14_senders_choose_rings_and_records() {
+    for ranks_per_node in [0, 1] {
+        let job = job(5, &["landing-chosen"]).ranks_per_node(ranks_per_node);
+        job.variable("HIKYAKU_JOBS_RINGS", "2").succeed();
+    }
+}
+
+#[test]
 fn ip_13_a_message_gets_past_a_flood_in_a_ring_of_its_own() {
     job(3, &["landing-past"]).variable("HIKYAKU_JOBS_RINGS", "1").succeed();
 }

@@ -29,6 +29,14 @@ fn ip_13_rings_change_hands_in_virtual_time() {
 }
 
 #[test]
+fn ip_14_senders_choose_rings_and_records_in_virtual_time() {
+    for ranks_per_node in [1, 5] {
+        let job = simulated(5, &["landing-chosen"]).ranks_per_node(ranks_per_node);
+        run(&job.variable("HIKYAKU_JOBS_RINGS", "2"));
+    }
+}
+
+#[test]
 fn ip_13_frequent_senders_get_rings_by_themselves_in_virtual_time() {
     let job = simulated(6, &["landing-follows"]).ranks_per_node(3);
     let job = job.variable("HIKYAKU_JOBS_RINGS", "1");

@@ -15,11 +15,16 @@
 //! would wait behind messages of the program that no rank has received yet, and the rank that would
 //! receive those may wait for the letter.)
 //!
+//! By `fagus` the change of an owner is a store at each rank. Ranks of another host cannot be
+//! reached by stores: one of them gets a letter, and stores what it says at the others of its host.
+//! It may come late, or not at all if that one ends: whoever asks a former owner is passed on.
+//!
 //! What a rank has sent before its end is handled before its end is. A letter from a sender that
 //! knows of more ends than this rank waits until this rank knows of them too. (The state machines
 //! require both.)
 
 mod late;
+mod multicast;
 mod side;
 mod sockets;
 
@@ -268,15 +273,17 @@ impl Service {
         if now == self.seen.get() {
             return Vec::new();
         }
-        self.seen.set(now);
+        let ended = port.ended_since(self.seen.replace(now));
+        let ended = ended.unwrap_or_else(|| (0..port.size()).collect());
         let gone = self.gone.get();
         let state = |rank| match port.peer(rank) {
             PeerState::Starting | PeerState::Running => None,
             PeerState::Left => Some((rank, false)),
             PeerState::Failed(_) => Some((rank, true)),
         };
-        let ranks = (0..port.size().min(Copyset::MOST)).filter(|rank| *rank != port.rank());
-        ranks.filter(|rank| !gone.contains(*rank)).filter_map(state).collect()
+        let is_news =
+            |rank: &u32| *rank < Copyset::MOST && *rank != port.rank() && !gone.contains(*rank);
+        ended.into_iter().filter(is_news).filter_map(state).collect()
     }
 
     /// Receives all input, of ranks that are gone to the last letter.
@@ -415,6 +422,11 @@ impl Service {
                 mailbox.receive(from, MailboxMessage::Contents(version, mark), effects);
             });
         }
+        if side.style == Style::Stores
+            && let MailboxMessage::Told { version, answer: None } = letter.message
+        {
+            side.pass_on(engine, part, version);
+        }
         self.call(engine, &side, part, |mailbox, effects| {
             mailbox.receive(from, letter.message, effects);
         });
@@ -446,7 +458,7 @@ impl Service {
         part: u32,
         act: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
     ) {
-        let mut filled = false;
+        let (mut filled, mut told) = (false, Vec::new());
         side.catch_up(engine);
         for effect in side.step(part, act) {
             side.memory().rest();
@@ -462,17 +474,28 @@ impl Service {
                         }
                         message => (to, message),
                     };
-                    let departed = self.gone.get();
                     let filled = std::mem::take(&mut filled);
-                    let (variable, part) = (side.number, part as u16);
-                    let letter = Letter { variable, part, departed, filled, message };
+                    let letter = Letter { filled, ..self.letter(side, part, message) };
                     self.send(engine, side, to, &letter);
                 }
-                Effect::Store(to, version) => side.tell(engine, (part, to), version),
+                Effect::Store(to, version) => match host_of(engine, to) {
+                    None => side.tell(engine, (part, to), version),
+                    Some(host) if told.contains(&(host, version)) || side.has_parted(to) => {}
+                    Some(host) => {
+                        told.push((host, version));
+                        let message = MailboxMessage::Told { version, answer: None };
+                        self.send(engine, side, to, &self.letter(side, part, message));
+                    }
+                },
                 Effect::Entered { moved, mark } => side.settle(part, Ok((moved, mark))),
                 Effect::Refused(refusal) => side.settle(part, Err(refusal)),
             }
         }
+    }
+
+    fn letter(&self, side: &VariableSide, part: u32, message: MailboxMessage) -> Letter {
+        let (variable, part, departed) = (side.number, part as u16, self.gone.get());
+        Letter { variable, part, departed, filled: false, message }
     }
 
     /// Sends the contents before the grant. Answers whether the grant has to say so.
@@ -504,9 +527,7 @@ impl Service {
                 sockets.send(to, piece);
             }
         });
-        let (variable, departed) = (side.number, self.gone.get());
-        let message = MailboxMessage::Contents(version, mark);
-        let letter = Letter { variable, part: part as u16, departed, filled: false, message };
+        let letter = self.letter(side, part, MailboxMessage::Contents(version, mark));
         sockets.send(to, [&[LETTER][..], &letter.encode()].concat());
         false
     }
@@ -614,6 +635,13 @@ impl Service {
             rest.pass(engine, &mut blocked, any);
         }
     }
+}
+
+/// The host of a rank, if it is another one than this rank's.
+fn host_of(engine: &EngineCell, rank: u32) -> Option<u32> {
+    let engine = engine.borrow();
+    let port = engine.port();
+    port.is_far(rank).then(|| port.host().host_of(rank))
 }
 
 /// Whether no rank has asked for so long that none will.

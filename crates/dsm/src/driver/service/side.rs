@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::word::Version;
 use crate::{
-    AccessKind, Copyset, Division, Effect, EntryResult, Mailbox, Mark, Refusal, State, Style, Want,
-    Word, WordOp,
+    AccessKind, Copyset, Division, Effect, EntryResult, Geometry, Mailbox, Mark, Refusal, State,
+    Style, Want, Word, WordOp,
 };
 
 use super::super::contents::CopyContents;
@@ -292,6 +292,26 @@ impl VariableSide {
         // A rank that has died needs no notification.
         let _ = self.memory.tell(engine, place, operation);
         self.count(0, 1, 8);
+    }
+
+    /// Stores the owner's word, of which a rank of another host has written, at the other ranks of
+    /// this host. While this rank has not parted, none of them takes its memory back.
+    pub(super) fn pass_on(&self, engine: &EngineCell, part: u32, version: Version) {
+        let Geometry { rank: own, ranks, .. } = self.memory.sizes().geometry;
+        if self.has_parted(own) {
+            return;
+        }
+        for to in (0..ranks).filter(|to| *to != own && !self.has_parted(*to)) {
+            let is_far = engine.borrow().port().is_far(to);
+            if !is_far {
+                self.tell(engine, (part, to), version);
+            }
+        }
+    }
+
+    /// Whether a rank has parted, as far as this one knows.
+    pub(super) fn has_parted(&self, rank: u32) -> bool {
+        self.given.borrow().as_ref().is_none_or(|given| given.parted().contains(rank))
     }
 
     /// Whether this rank has sent on a request of another so often that it goes round and round.

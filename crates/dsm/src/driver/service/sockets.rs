@@ -5,10 +5,9 @@
 //! the rank that they name has announced, with another key than this rank's, or of another length
 //! than they say. No datagram is sent to any other address.
 //!
-//! The paper multicasts owner changes. Here each rank gets its own datagram: each has to
-//! acknowledge it anyhow, multicast on a loopback interface is not available everywhere, and what
-//! is multicast can be read by every process that joins. `hikyaku simulate --what-if sharers` says
-//! what it would save.
+//! A letter that is due to several ranks at once, as that of an owner change is, leaves in one
+//! datagram (`multicast.rs`). Each receiver acknowledges it to its sender, and who does not gets it
+//! again alone: streams are between two ranks.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,7 +15,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::link::{DatagramHead, HEAD_BYTES, MessageStream};
+use super::LETTER;
+use super::multicast::MulticastGroup;
+use crate::link::{DatagramHead, HEAD_BYTES, MessageStream, MulticastDatagram, MulticastReceiver};
 use hikyaku_nic::random::Random;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -63,6 +64,8 @@ pub(super) struct Sockets {
     /// The key that other ranks must send.
     key: u64,
     peers: RefCell<Vec<SocketPeer>>,
+    /// The ranks' group; none where it could not be joined.
+    group: RefCell<Option<MulticastGroup>>,
     faults: RefCell<Option<DatagramFaults>>,
     ignored: RefCell<u64>,
     /// The buffer for received datagrams.
@@ -78,6 +81,19 @@ struct SocketPeer {
     address: SocketAddr,
     key: u64,
     link: MessageStream,
+    /// The last message that was sent to it.
+    sent: u32,
+    /// Whether it hears this rank's multicasts, as far as its last datagrams say.
+    hears: bool,
+    /// Whether this rank has heard one of it.
+    heard: bool,
+}
+
+/// A letter that is due to several ranks.
+#[derive(Debug)]
+struct DueLetter {
+    letter: Vec<u8>,
+    to: Vec<MulticastReceiver>,
 }
 
 /// Injects faults into outgoing datagrams, for tests.
@@ -140,6 +156,7 @@ impl Sockets {
             rank,
             key,
             peers,
+            group: RefCell::default(),
             faults,
             ignored: RefCell::default(),
             buffer,
@@ -162,8 +179,14 @@ impl Sockets {
                 address,
                 key,
                 link: MessageStream::default(),
+                sent: 0,
+                hears: false,
+                heard: false,
             };
             *peers = places.iter().map(peer).collect();
+            let own = places.get(self.rank as usize).map(|place| place.address);
+            let joined = own.and_then(|own| MulticastGroup::join(places, own).ok());
+            *self.group.borrow_mut() = joined;
         }
     }
 
@@ -196,19 +219,72 @@ impl Sockets {
 
     /// Sends the datagrams that are due at `now`, nanoseconds; answers how many, and their bytes.
     pub(super) fn pump(&self, now: u64) -> (u64, u64) {
-        let (mut datagrams, mut bytes) = (0, 0);
         let mut peers = self.peers.borrow_mut();
-        for peer in peers.iter_mut() {
+        let (mut datagrams, mut bytes) = (0, 0);
+        let mut letters: Vec<DueLetter> = Vec::new();
+        for (rank, peer) in (0..).zip(peers.iter_mut()) {
             while let Some((number, expected, message)) = peer.link.poll(now) {
-                let (key, from, length) = (peer.key, self.rank, message.len() as u32);
-                let head = DatagramHead { key, from, number, expected, length };
-                let datagram = [&head.encode()[..], message].concat();
-                datagrams += 1;
-                bytes += datagram.len() as u64;
-                self.emit(datagram, peer.address);
+                let to = MulticastReceiver { rank, number, expected };
+                let is_retry = number != 0 && number <= peer.sent;
+                peer.sent = peer.sent.max(number);
+                // Whatever has been lost, it is sent to this rank alone until that hears again.
+                peer.hears &= !is_retry;
+                if message.first() != Some(&LETTER) || is_retry {
+                    let head = self.head(peer.key, peer.heard, to, message);
+                    bytes += self.emit_parts(&head, message, peer.address);
+                    datagrams += 1;
+                    continue;
+                }
+                match letters.iter_mut().find(|due| due.letter == message) {
+                    Some(due) => due.to.push(to),
+                    None => letters.push(DueLetter { letter: message.to_vec(), to: vec![to] }),
+                }
+            }
+        }
+        for DueLetter { letter, to } in letters {
+            let has_left = to.len() > 1 && {
+                let sent = self.multicast(&letter, &to);
+                bytes += sent.unwrap_or(0);
+                datagrams += u64::from(sent.is_some());
+                sent.is_some()
+            };
+            for to in to {
+                let SocketPeer { key, heard, hears, address, .. } = peers[to.rank as usize];
+                if !(has_left && hears) {
+                    bytes += self.emit_parts(&self.head(key, heard, to, &letter), &letter, address);
+                    datagrams += 1;
+                }
             }
         }
         (datagrams, bytes)
+    }
+
+    fn head(
+        &self,
+        key: u64,
+        hears: bool,
+        MulticastReceiver { number, expected, .. }: MulticastReceiver,
+        message: &[u8],
+    ) -> [u8; HEAD_BYTES] {
+        let (from, length) = (self.rank, message.len() as u32);
+        DatagramHead { key, from, number, expected, length, hears }.encode()
+    }
+
+    /// Sends a letter to the group; answers its bytes.
+    fn multicast(&self, letter: &[u8], to: &[MulticastReceiver]) -> Option<u64> {
+        let group = self.group.borrow();
+        let MulticastGroup { key, address, .. } = group.as_ref()?;
+        let (key, from, to) = (*key, self.rank, to.to_vec());
+        let datagram = MulticastDatagram { key, from, to, message: letter }.encode();
+        Some(self.emit_parts(&datagram, &[], *address))
+    }
+
+    /// Sends a datagram; answers its bytes.
+    fn emit_parts(&self, head: &[u8], message: &[u8], to: SocketAddr) -> u64 {
+        let datagram = [head, message].concat();
+        let bytes = datagram.len() as u64;
+        self.emit(datagram, to);
+        bytes
     }
 
     fn emit(&self, datagram: Vec<u8>, to: SocketAddr) {
@@ -225,19 +301,16 @@ impl Sockets {
 
     /// Receives datagrams; `take` gets whole messages in order, with their senders.
     pub(super) fn take_in(&self, mut take: impl FnMut(u32, Vec<u8>)) {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
         let mut buffer = self.buffer.borrow_mut();
-        loop {
-            #[cfg(test)]
-            self.looks.set(self.looks.get() + 1);
-            match self.socket.recv_from(&mut buffer) {
-                Ok((length, from)) => self.arrive(&buffer[..length], from, &mut take),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An earlier datagram found no socket: its rank is gone, which is reported
-                // elsewhere.
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return,
-            }
+        while let Some((length, from)) = next_datagram(&self.socket, &mut buffer) {
+            self.arrive(&buffer[..length], from, &mut take);
+        }
+        let group = self.group.borrow();
+        let Some(group) = group.as_ref() else { return };
+        while let Some((length, from)) = next_datagram(&group.socket, &mut buffer) {
+            self.arrive_by_group(group.key, &buffer[..length], from, &mut take);
         }
     }
 
@@ -252,16 +325,55 @@ impl Sockets {
             *self.ignored.borrow_mut() += 1;
             return;
         };
-        let link = &mut peers[head.from as usize].link;
-        link.arrive(head.number, head.expected, message, |message| take(head.from, message));
+        let peer = &mut peers[head.from as usize];
+        peer.hears |= head.hears;
+        peer.link.arrive(head.number, head.expected, message, |message| take(head.from, message));
+    }
+
+    fn arrive_by_group(
+        &self,
+        key: u64,
+        datagram: &[u8],
+        from: SocketAddr,
+        take: &mut impl FnMut(u32, Vec<u8>),
+    ) {
+        let mut peers = self.peers.borrow_mut();
+        let known = MulticastDatagram::decode(datagram).filter(|sent| {
+            let peer = peers.get(sent.from as usize);
+            peer.is_some_and(|peer| peer.address == from) && sent.key == key
+        });
+        let Some(MulticastDatagram { from, to, message, .. }) = known else {
+            *self.ignored.borrow_mut() += 1;
+            return;
+        };
+        let peer = &mut peers[from as usize];
+        peer.heard = true;
+        for to in to.iter().filter(|to| to.rank == self.rank) {
+            peer.link.arrive(to.number, to.expected, message, |message| take(from, message));
+        }
     }
 
     /// Sleeps until a datagram has arrived, at most this many nanoseconds.
     pub(super) fn sleep(&self, most: u64) {
         let limit = Timespec { tv_sec: 0, tv_nsec: most.min(999_999_999) as i64 };
-        let mut files = [PollFd::new(&self.socket, PollFlags::IN)];
+        let mut files = vec![PollFd::new(&self.socket, PollFlags::IN)];
+        let group = self.group.borrow();
+        files.extend(group.iter().map(|group| PollFd::new(&group.socket, PollFlags::IN)));
         // A signal ends it too: the caller polls again.
         let _ = poll(&mut files, Some(&limit));
+    }
+}
+
+/// The next datagram that a socket has: its length, and where it is from.
+fn next_datagram(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+    loop {
+        match socket.recv_from(buffer) {
+            Ok(datagram) => return Some(datagram),
+            // An earlier datagram found no socket: its rank is gone, which is reported elsewhere.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
     }
 }
 
@@ -315,7 +427,8 @@ mod tests {
     fn datagrams_of_strangers_are_ignored_and_counted() {
         let (a, b) = pair(None);
         let to = b.socket.local_addr().unwrap();
-        let head = DatagramHead { key: b.key, from: 0, number: 1, expected: 1, length: 1 };
+        let head =
+            DatagramHead { key: b.key, from: 0, number: 1, expected: 1, length: 1, hears: false };
         let datagram = |head: DatagramHead| [&head.encode()[..], &[9]].concat();
         // The right bytes from the wrong port.
         let stranger = UdpSocket::bind(SocketAddr::new(HERE, 0)).unwrap();
@@ -340,6 +453,158 @@ mod tests {
         }
         assert_eq!(all, [(0, vec![9])]);
         assert_eq!(b.ignored(), 1 + wrong.len() as u64);
+    }
+
+    /// A letter of this content.
+    fn letter(content: u8) -> Vec<u8> {
+        vec![LETTER, content]
+    }
+
+    /// So many ranks' sockets.
+    fn ranks(count: u32, faults: Option<u64>) -> Vec<Sockets> {
+        let open = |rank| Sockets::open(rank, HERE, faults).unwrap();
+        let all: Vec<Sockets> = (0..count).map(open).collect();
+        let places: Vec<SocketPlace> = all.iter().map(|one| one.place().unwrap()).collect();
+        all.iter().for_each(|one| one.connect(&places));
+        all
+    }
+
+    /// Rank 0 sends a letter to all others, which take it in and acknowledge it.
+    fn tell_all(ranks: &[Sockets], content: u8) {
+        let (sender, others) = ranks.split_first().unwrap();
+        others.iter().for_each(|other| sender.send(other.rank, letter(content)));
+        sender.pump(1);
+        for other in others {
+            assert_eq!(heard(other), [(0, letter(content))]);
+            other.pump(1);
+        }
+        assert!(heard(sender).is_empty() && sender.is_quiet());
+    }
+
+    /// What has come to a socket and was not taken in.
+    fn waiting(socket: &UdpSocket) -> usize {
+        std::iter::from_fn(|| next_datagram(socket, &mut [0; 256])).count()
+    }
+
+    /// Another socket of the group, which sees what the wire carries.
+    fn listener(of: &Sockets) -> UdpSocket {
+        let places: Vec<SocketPlace> = of
+            .peers
+            .borrow()
+            .iter()
+            .map(|peer| SocketPlace { address: peer.address, key: peer.key })
+            .collect();
+        MulticastGroup::join(&places, places[0].address).unwrap().socket
+    }
+
+    /// What is sent is counted where it comes: by a socket that is nobody's, and by the receivers'.
+    #[test]
+    fn fg_15_a_letter_to_several_leaves_its_sender_once() {
+        let all = ranks(5, None);
+        tell_all(&all, 1);
+        let listener = listener(&all[0]);
+        tell_all(&all, 2);
+        assert_eq!(waiting(&listener), 1);
+        (1..5).for_each(|to| all[0].send(to, letter(3)));
+        all[0].pump(1);
+        assert_eq!(waiting(&listener), 1);
+        for one in &all {
+            assert_eq!(waiting(&one.socket), 0, "nothing came to it alone");
+        }
+        // To one rank it is that rank's datagram.
+        all[0].send(1, letter(4));
+        all[0].pump(1);
+        assert_eq!((waiting(&listener), waiting(&all[1].socket)), (0, 1));
+    }
+
+    #[test]
+    fn contents_and_retries_are_not_multicast() {
+        let all = ranks(3, None);
+        tell_all(&all, 1);
+        let listener = listener(&all[0]);
+        (1..3).for_each(|to| all[0].send(to, vec![LETTER + 1, 7]));
+        all[0].pump(1);
+        assert_eq!((waiting(&listener), waiting(&all[1].socket)), (0, 1));
+        all[0].pump(1_000_000_000);
+        assert_eq!((waiting(&listener), waiting(&all[1].socket)), (0, 1));
+    }
+
+    /// The group of one rank is gone, as where the network carries none, and then it is there.
+    #[test]
+    fn fg_15_who_hears_no_multicast_gets_letters_alone_until_it_does() {
+        let all = ranks(4, None);
+        let group = all[3].group.take();
+        tell_all(&all, 1);
+        tell_all(&all, 2);
+        *all[3].group.borrow_mut() = group;
+        // The letters that it has had already, which are no news.
+        tell_all(&all, 3);
+        tell_all(&all, 4);
+        (1..4).for_each(|to| all[0].send(to, letter(5)));
+        all[0].pump(1);
+        assert_eq!(waiting(&all[3].socket), 0);
+        assert_eq!(heard(&all[3]), [(0, letter(5))]);
+    }
+
+    #[test]
+    fn fg_15_a_sharer_that_dies_keeps_no_letter_from_the_others() {
+        let mut all = ranks(4, None);
+        tell_all(&all, 1);
+        (1..4).for_each(|to| all[0].send(to, letter(2)));
+        all[0].pump(1);
+        drop(all.remove(2));
+        for other in [1, 2] {
+            assert_eq!(heard(&all[other]), [(0, letter(2))]);
+            all[other].pump(1);
+        }
+        assert!(heard(&all[0]).is_empty() && !all[0].is_quiet());
+        all[0].close(2);
+        assert!(all[0].is_quiet());
+        for to in [1, 3] {
+            all[0].send(to, letter(3));
+        }
+        all[0].pump(1);
+        assert_eq!([heard(&all[1]), heard(&all[2])], [[(0, letter(3))], [(0, letter(3))]]);
+    }
+
+    #[test]
+    fn fg_15_multicasts_of_strangers_are_ignored() {
+        let all = ranks(3, None);
+        tell_all(&all, 1);
+        let (key, address) = all[1].group.borrow().as_ref().map(|at| (at.key, at.address)).unwrap();
+        let to = vec![MulticastReceiver { rank: 1, number: 2, expected: 1 }];
+        let frame = MulticastDatagram { key, from: 0, to, message: &letter(9) };
+        let stranger = UdpSocket::bind(SocketAddr::new(HERE, 0)).unwrap();
+        stranger.send_to(&frame.encode(), address).unwrap();
+        let other_key = MulticastDatagram { key: key ^ 1, ..frame.clone() };
+        all[0].socket.send_to(&other_key.encode(), address).unwrap();
+        all[0].socket.send_to(&[], address).unwrap();
+        assert!(heard(&all[1]).is_empty());
+        assert_eq!(all[1].ignored(), 3);
+        all[0].socket.send_to(&frame.encode(), address).unwrap();
+        assert_eq!(heard(&all[1]), [(0, letter(9))]);
+    }
+
+    #[test]
+    fn fg_15_letters_to_all_come_once_and_in_order_in_trouble() {
+        for seed in 1..4 {
+            println!("seed {seed}");
+            let all = ranks(4, Some(seed));
+            for content in 0..100 {
+                (1..4).for_each(|to| all[0].send(to, letter(content)));
+            }
+            let mut all_heard = vec![Vec::new(); 4];
+            let mut now = 1;
+            while all_heard[1..].iter().any(|one| one.len() < 100) || !all[0].is_quiet() {
+                now += 1_000_000;
+                all[0].pump(now);
+                for (one, so_far) in all.iter().zip(&mut all_heard) {
+                    so_far.extend(heard(one).into_iter().map(|(_, message)| message[1]));
+                    one.pump(now);
+                }
+            }
+            assert!(all_heard[1..].iter().all(|one| *one == (0..100).collect::<Vec<u8>>()));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who lands in which of rank 0's rings, while the others send: as rank 0 directs, or by itself.
 
-use hikyaku::{ANY_SOURCE, Error, World};
+use hikyaku::{ANY_SOURCE, Error, Granularity, Window, World};
 use hikyaku_jobs::Random;
 use hikyaku_jobs::pattern::{check, fill, key};
 
@@ -102,7 +102,6 @@ pub(crate) fn follows(world: &World) -> Result<(), Error> {
 /// ring of its own, which it gets.
 pub(crate) fn past_a_flood(world: &World) -> Result<(), Error> {
     const LENGTH: usize = 4096;
-    const FLOOD: u64 = 100;
     let window = world.window::<u64>(1)?;
     let mut data = vec![0; LENGTH];
     match world.rank() {
@@ -149,4 +148,104 @@ pub(crate) fn past_a_flood(world: &World) -> Result<(), Error> {
         }
     }
     world.barrier()
+}
+
+/// What senders choose: rank 3, that a message of four packets leaves one record, so that it lands
+/// whole or not at all; and rank 4, another ring than the table of rank 0 has for it.
+pub(crate) fn chosen(world: &World) -> Result<(), Error> {
+    const PACKET: usize = 4096;
+    let window = world.window::<u64>(2)?;
+    if world.rank() == 0 {
+        world.landing().give(3)?;
+    }
+    for (round, choice) in
+        (1..).zip([Granularity::PerPacket, Granularity::PerMessage, Granularity::PerPacket])
+    {
+        world.barrier()?;
+        whole_or_in_parts(world, &window, (round, choice))?;
+    }
+    world.barrier()?;
+    let mut data = vec![0; PACKET];
+    match world.rank() {
+        0 => {
+            window.wait(0, 4, |value| value == 1)?;
+            let landed = |ring| world.landing().ring(ring).map(|ring| ring.landed);
+            let before = [landed(0), landed(1)];
+            world.recv(&mut data, 4, 1)?;
+            check(4, &data);
+            assert_eq!([landed(0), landed(1)], before, "it was there");
+            for number in 0..FLOOD {
+                world.recv(&mut data, 2, 1)?;
+                check(number, &data);
+            }
+            world.recv(&mut data, 4, 1)?;
+            check(5, &data);
+            assert!(landed(0) > before[0] && landed(1) == before[1], "by the table again");
+        }
+        2 => {
+            let mut all = vec![vec![0; PACKET]; FLOOD as usize];
+            (0..).zip(&mut all).for_each(|(number, data)| fill(number, data));
+            world.scope(|scope| {
+                for data in &all {
+                    let _ends_with_the_scope = scope.isend(data, 0, 1)?;
+                }
+                window.put(4, 0, &[1])?;
+                scope.wait_all()
+            })?;
+        }
+        4 => {
+            window.wait(0, 2, |value| value == 1)?;
+            fill(4, &mut data);
+            world.landing().name_ring(0, Some(1))?;
+            world.send(&data, 0, 1)?;
+            window.put(0, 0, &[1])?;
+            world.landing().name_ring(0, None)?;
+            fill(5, &mut data);
+            world.send(&data, 0, 1)?;
+        }
+        _ => {}
+    }
+    world.barrier()
+}
+
+/// Messages of a flood, more than a ring holds.
+const FLOOD: u64 = 100;
+
+/// Rank 3 leaves room for two packets in its ring at rank 0, and then sends four in a message.
+fn whole_or_in_parts(
+    world: &World,
+    window: &Window<'_, u64>,
+    (round, choice): (u64, Granularity),
+) -> Result<(), Error> {
+    const PACKET: usize = 4096;
+    let mut long = vec![0; 4 * PACKET];
+    if world.rank() == 0 {
+        let number = world.landing().ring_of(3)?.unwrap();
+        window.wait(1, 3, |value| value == round)?;
+        let ring = world.landing().ring(number).unwrap();
+        let fits = if choice == Granularity::PerMessage { 2 * PACKET as u64 } else { 0 };
+        assert_eq!(ring.held + fits, ring.bytes, "{choice:?}");
+        for _ in 2..ring.bytes / PACKET as u64 {
+            world.recv(&mut long[..PACKET], 3, 2)?;
+            check(round, &long[..PACKET]);
+        }
+        world.recv(&mut long, 3, 3)?;
+        check(round, &long);
+    } else if world.rank() == 3 {
+        world.landing().set_granularity(0, choice)?;
+        // All ranks have rings of the same size.
+        let bytes = world.landing().ring(0).unwrap().bytes;
+        let mut short = vec![0; PACKET];
+        fill(round, &mut short);
+        fill(round, &mut long);
+        for _ in 2..bytes / PACKET as u64 {
+            world.send(&short, 0, 2)?;
+        }
+        world.scope(|scope| {
+            let message = scope.isend(&long, 0, 3)?;
+            window.put(0, 1, &[round])?;
+            message.wait()
+        })?;
+    }
+    Ok(())
 }

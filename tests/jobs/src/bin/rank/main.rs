@@ -68,6 +68,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "landing-moves" => landing::moves(world, number(word(1)))?,
         "landing-follows" => landing::follows(world)?,
         "landing-past" => landing::past_a_flood(world)?,
+        "landing-chosen" => landing::chosen(world)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
         "to-one" => large::to_one(world)?,
