@@ -28,10 +28,11 @@ pub(crate) struct Core<'world> {
 
 /// Something that was started and that nobody has waited for.
 #[derive(Debug)]
-pub(super) enum Open {
+pub(crate) enum Open {
     Request(RequestId),
     Collective(TaskId),
-    Exchange(StartedExchange),
+    /// Boxed, so that requests, which most are, stay small.
+    Exchange(Box<StartedExchange>),
 }
 
 /// The name of something open.
@@ -49,7 +50,8 @@ impl fmt::Debug for Core<'_> {
 
 impl<'world> Core<'world> {
     pub(super) fn new(world: &'world World) -> Core<'world> {
-        Core { world, open: RefCell::default(), exchanges: Cell::new(0), awaited: Cell::new(1) }
+        let open = RefCell::new(world.spare_list().take());
+        Core { world, open, exchanges: Cell::new(0), awaited: Cell::new(1) }
     }
 
     /// A request has been started.
@@ -61,18 +63,6 @@ impl<'world> Core<'world> {
     /// Waits for a request.
     #[inline(always)]
     pub(super) fn wait(&self, id: RequestId) -> Result<Received, Error> {
-        if self.world.tasks().are_over() {
-            let taken = self.world.engine().borrow_mut().wait_for_next(id);
-            if let Some(received) = taken {
-                self.close(id);
-                return Ok(self.world.communicator().told(Ok(received))?.into());
-            }
-        }
-        self.wait_long(id)
-    }
-
-    #[inline(never)]
-    fn wait_long(&self, id: RequestId) -> Result<Received, Error> {
         let result = self.world.communicator().wait_for(id, self.awaited.get());
         self.close(id);
         Ok(self.world.communicator().told(result)?.into())
@@ -146,7 +136,7 @@ impl<'world> Core<'world> {
             .borrow_mut()
             .iter_mut()
             .find_map(|open| match open {
-                Open::Exchange(exchange) if exchange.name() == name => Some(exchange),
+                Open::Exchange(exchange) if exchange.name() == name => Some(&mut **exchange),
                 _ => None,
             })
             .map(act)
