@@ -29,6 +29,9 @@ pub(crate) struct Incoming {
     pub(crate) from: Option<Selector>,
 }
 
+/// A receive that was started: its request, and its data if they come beside their memory.
+type PostedReceive = (RequestId, Option<Box<Staged>>);
+
 /// Whom a message is for; `None`: nobody.
 #[inline(always)]
 fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
@@ -201,10 +204,9 @@ impl Incoming {
         })
     }
 
-    /// The same: its request, and its data if they come beside their memory. `None`: it is from
-    /// nobody.
+    /// The same. `None`: it is from nobody.
     #[inline(always)]
-    fn post(&self, comm: &Comm) -> Result<Option<(RequestId, Option<Box<Staged>>)>, Failure> {
+    fn post(&self, comm: &Comm) -> Result<Option<PostedReceive>, Failure> {
         let Some(from) = self.from else { return Ok(None) };
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_receive(self.area.len()), None),
