@@ -150,14 +150,15 @@ impl Communicator {
     }
 
     /// Waits for a request, the first of `open` operations that the program waits for.
-    // What most waits find is inlined, and the rest is not: a result built in memory and moved about
-    // costs as much as to find it.
+    // What most waits find is inlined, and the rest is not: a result that is built in memory and
+    // moved about costs as much as to find it.
     #[inline(always)]
     pub fn wait_for(&self, id: RequestId, open: u32) -> Result<hikyaku_msg::Received, MsgError> {
-        if self.tasks().are_over()
-            && let Some(received) = self.engine().borrow_mut().wait_for_next(id)
-        {
-            return Ok(received);
+        if self.tasks().are_over() {
+            let taken = self.engine().borrow_mut().wait_for_next(id);
+            if let Some(received) = taken {
+                return Ok(received);
+            }
         }
         self.wait_for_long(id, open)
     }

@@ -19,8 +19,8 @@ use hikyaku_rank::{Communicator, Inside, NotASeed, RankPort, Tasks, from_environ
 use crate::buffer::SharedBuffer;
 use crate::collective::CollectiveRanks;
 use crate::error::{Error, InitError};
+use crate::exchange::Open;
 use crate::scalar::Scalar;
-use crate::scope::Open;
 
 /// A communicator: all ranks of the job (MPI_COMM_WORLD and its duplicates), or some of them
 /// ([`World::split`], [`World::create_group`]), numbered from 0.

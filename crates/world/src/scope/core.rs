@@ -11,7 +11,7 @@ use hikyaku_rank::TaskId;
 use hikyaku_rank::persistent::NEIGHBOURS;
 
 use crate::error::Error;
-use crate::exchange::StartedExchange;
+use crate::exchange::{Open, StartedExchange};
 use crate::world::{Received, World};
 
 /// The part of a scope that its requests refer to. Covariant in the world's lifetime, so a
@@ -24,15 +24,6 @@ pub(crate) struct Core<'world> {
     pub(super) exchanges: Cell<u64>,
     /// How many operations the call waits for that waits now.
     pub(super) awaited: Cell<u32>,
-}
-
-/// Something that was started and that nobody has waited for.
-#[derive(Debug)]
-pub(crate) enum Open {
-    Request(RequestId),
-    Collective(TaskId),
-    /// Boxed, so that requests, which most are, stay small.
-    Exchange(Box<StartedExchange>),
 }
 
 /// The name of something open.

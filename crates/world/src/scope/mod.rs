@@ -23,14 +23,14 @@ use hikyaku_msg::{Envelope, RecvBuffer, Selector, SendBuffer, SendMode};
 use hikyaku_rank::{Task, TaskId};
 
 use crate::error::Error;
-use crate::exchange::StartedExchange;
+use crate::exchange::{Open, StartedExchange};
 use crate::scalar::Scalar;
 use crate::topology::{ExchangeRoute, Leg};
 use crate::world::{Received, Source, Tag, World};
 
 use self::core::Next;
 
-pub(crate) use self::core::{Core, Open};
+pub(crate) use self::core::Core;
 pub use self::request::Request;
 
 /// Where non-blocking operations are started; see [`World::scope`].
