@@ -29,6 +29,9 @@ pub(crate) struct Incoming {
     pub(crate) from: Option<Selector>,
 }
 
+/// A receive that was started: its request, and its data if they come beside their memory.
+type PostedReceive = (RequestId, Option<Box<Staged>>);
+
 /// Whom a message is for; `None`: nobody.
 #[inline(always)]
 fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
@@ -195,14 +198,23 @@ impl Incoming {
 
     /// Starts it.
     pub(crate) fn start(&self, comm: &Comm) -> Result<State, Failure> {
-        let Some(from) = self.from else { return Ok(State::Done(Status::OF_NOBODY)) };
+        Ok(match self.post(comm)? {
+            Some((id, staged)) => State::Message { id, is_receive: true, staged },
+            None => State::Done(Status::OF_NOBODY),
+        })
+    }
+
+    /// The same. `None`: it is from nobody.
+    #[inline(always)]
+    fn post(&self, comm: &Comm) -> Result<Option<PostedReceive>, Failure> {
+        let Some(from) = self.from else { return Ok(None) };
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_receive(self.area.len()), None),
             None => gaps_of(&self.area, self.area.len()),
         };
         let started = comm.inner.engine().borrow_mut().start_recv(buffer, from);
         let id = started.map_err(|error| comm.inner.explained(error))?;
-        Ok(State::Message { id, is_receive: true, staged })
+        Ok(Some((id, staged)))
     }
 }
 
@@ -345,14 +357,14 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
         request: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let (Some(from), Some(memory)) = (message.from, message.area.memory()) else {
-            let state = message.start(&comm)?;
-            return self.add_message(comm, state, request);
-        };
-        let into = memory.to_receive(message.area.len());
-        let started = comm.inner.engine().borrow_mut().start_recv(into, from);
-        let id = started.map_err(|error| comm.inner.explained(error))?;
-        self.add_receive(comm, id, request)
+        match message.post(&comm)? {
+            Some((id, None)) => self.add_receive(comm, id, request),
+            Some((id, staged)) => {
+                let state = State::Message { id, is_receive: true, staged };
+                self.add_request(Request::new(comm, state), request)
+            }
+            None => self.add_request(Request::new(comm, State::Done(Status::OF_NOBODY)), request),
+        }
     }
 }
 

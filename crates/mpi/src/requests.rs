@@ -420,16 +420,20 @@ impl<D: Dialect> Mpi<D> {
 
     /// Gives the handle of an operation that is complete, with nothing to tell: all have one
     /// request, which is made when it is first needed.
+    #[inline(always)]
     pub(crate) fn add_complete(&self, into: &HandleAt<D>) -> Result<(), Failure> {
-        let mut handle = self.state.complete.get();
-        if handle == Handle::REQUEST_NULL {
-            let request = Request::in_state(State::Done(Status::EMPTY));
-            let shared = Rc::new(Request { is_shared: true, ..request });
-            handle = self.state.requests.add(Entry::Request(shared))?;
-            self.state.complete.set(handle);
-        }
-        into.set(handle);
+        let known = self.state.complete.get();
+        into.set(if known == Handle::REQUEST_NULL { self.make_complete()? } else { known });
         Ok(())
+    }
+
+    #[cold]
+    fn make_complete(&self) -> Result<Handle, Failure> {
+        let request = Request::in_state(State::Done(Status::EMPTY));
+        let shared = Rc::new(Request { is_shared: true, ..request });
+        let handle = self.state.requests.add(Entry::Request(shared))?;
+        self.state.complete.set(handle);
+        Ok(handle)
     }
 
     /// The handle of a request names it no more.

@@ -70,16 +70,24 @@ impl<T: Keyed> MatchQueue<T> {
         self.entries.iter_mut().rev().flatten()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, entry: T) {
-        if let Some(index) = &mut self.index {
-            let number = self.base + self.entries.len() as u64;
-            note(index, &entry, number);
+        // With an index, or where one is due.
+        if self.count >= INDEXED_FROM / 2 {
+            self.note_next(&entry);
         }
         self.entries.push_back(Some(entry));
         self.count += 1;
-        if self.index.is_none() && self.count >= INDEXED_FROM {
+    }
+
+    /// Notes an entry in the index before it is pushed.
+    #[cold]
+    fn note_next(&mut self, entry: &T) {
+        if self.index.is_none() && self.count + 1 >= INDEXED_FROM {
             self.make_index();
+        }
+        if let Some(index) = &mut self.index {
+            note(index, entry, self.base + self.entries.len() as u64);
         }
     }
 
@@ -132,7 +140,13 @@ impl<T: Keyed> MatchQueue<T> {
         if self.index.is_some() {
             return self.remove_indexed(place);
         }
-        let entry = self.entries.remove(place)??;
+        // Two neighbours that are one rank send in the other order than it receives.
+        let entry = if place == 1 && self.entries.len() > 1 {
+            self.entries.swap(0, 1);
+            self.entries.pop_front()??
+        } else {
+            self.entries.remove(place)??
+        };
         self.count -= 1;
         Some(entry)
     }
@@ -241,6 +255,27 @@ mod tests {
             }
             prop_assert_eq!(line.drain().collect::<Vec<_>>(), list);
         }
+    }
+
+    #[test]
+    fn each_place_of_a_short_queue_can_be_removed() {
+        for place in 0..4 {
+            let (mut line, mut list) = (MatchQueue::default(), Vec::new());
+            // The storage of the queue wraps around.
+            (0..7).for_each(|value| line.push(TestEntry(value, 0)));
+            (0..7).for_each(|_| _ = line.remove(0));
+            for value in 0..4 {
+                line.push(TestEntry(value, 0));
+                list.push(TestEntry(value, 0));
+            }
+            assert_eq!(line.remove(place), Some(list.remove(place)));
+            assert_eq!(line.remove(3), None);
+            assert_eq!(line.drain().collect::<Vec<_>>(), list);
+        }
+        let mut one = MatchQueue::default();
+        one.push(TestEntry(1, 0));
+        assert_eq!(one.remove(1), None);
+        assert_eq!(one.remove(0), Some(TestEntry(1, 0)));
     }
 
     #[test]

@@ -29,11 +29,12 @@ struct PostedEntry {
     id: RequestId,
 }
 
-/// Where a receive is among those of its source.
+/// A posted receive that names its source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PostedPlace {
-    pub(crate) at: usize,
     pub(crate) id: RequestId,
+    /// The match bits of a message that it takes; of one of any tag, perhaps others.
+    pub(crate) bits: u64,
 }
 
 impl Keyed for PostedEntry {
@@ -49,7 +50,7 @@ impl PostedReceives {
     }
 
     /// Adds a receive. If it names a source, that source exists.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, selector: &Selector, id: RequestId) {
         let entry = PostedEntry { order: self.next, pattern: selector.pattern(), id };
         self.next += 1;
@@ -97,22 +98,29 @@ impl PostedReceives {
         self.any_source.is_empty()
     }
 
-    /// The oldest receive that names this source and fits a message: its place there.
-    #[inline]
-    pub(crate) fn first_of(&self, source: Rank, bits: u64) -> Option<PostedPlace> {
-        let line = self.by_source.get(source as usize)?;
-        let (_, at) = first_in(line, bits)?;
-        Some(PostedPlace { at, id: line.get(at)?.id })
+    /// The oldest receive that names this source.
+    #[inline(always)]
+    pub(crate) fn first_of(&self, source: Rank) -> Option<PostedPlace> {
+        let first = self.by_source.get(source as usize)?.front()?;
+        Some(PostedPlace { id: first.id, bits: first.pattern.bits() })
     }
 
-    /// The match bits of the oldest receive that names this source; of one of any tag, of another.
+    /// The oldest receive that names this source and fits a message, and its place there.
     #[inline]
-    pub(crate) fn next_of(&self, source: Rank) -> Option<u64> {
-        Some(self.by_source.get(source as usize)?.front()?.pattern.bits())
+    pub(crate) fn first_for(&self, source: Rank, bits: u64) -> Option<(usize, RequestId)> {
+        let line = self.by_source.get(source as usize)?;
+        let (_, at) = first_in(line, bits)?;
+        Some((at, line.get(at)?.id))
+    }
+
+    /// Removes the oldest receive that names this source.
+    #[inline(always)]
+    pub(crate) fn take_first(&mut self, source: Rank) {
+        self.take_at(source, 0);
     }
 
     /// Removes a receive that names this source, by its place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_at(&mut self, source: Rank, at: usize) {
         if self.by_source[source as usize].remove(at).is_some() {
             self.count -= 1;
@@ -138,7 +146,7 @@ impl PostedReceives {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn line(&mut self, source: Option<Rank>) -> &mut MatchQueue<PostedEntry> {
         match source {
             Some(source) => &mut self.by_source[source as usize],

@@ -3,7 +3,7 @@
 //! A slot is reused as soon as its request is over. Its generation then differs, so an old id, from
 //! the program or from a late packet, finds nothing instead of another request.
 
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 
 use hikyaku_nic::fabric::{JointCopy, LentAddress, Rank, Space};
 use hikyaku_nic::time::Time;
@@ -60,6 +60,19 @@ pub(crate) enum RequestState {
     Send(Send),
     Receive(Receive),
     Done(Result<Received, MsgError>),
+}
+
+impl RequestState {
+    /// Whether there is nothing to drop of it.
+    fn is_bare(&self) -> bool {
+        match self {
+            RequestState::Done(_) => true,
+            RequestState::Receive(Receive { buffer, stage: ReceiveStage::Posted, .. }) => {
+                !buffer.as_ref().is_some_and(RecvBuffer::is_scattered)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A send in progress.
@@ -304,24 +317,29 @@ impl RequestSlab {
             return None;
         }
         let request = slot.request.take()?;
-        self.release(id.index());
+        slot.generation = (slot.generation + 1) & GENERATIONS;
+        self.free.push(id.index() as u32);
         Some(request)
     }
 
-    /// Frees a request that has no further use.
-    #[inline]
-    pub(crate) fn forget(&mut self, id: RequestId) {
-        debug_assert!(self.get(id).is_some(), "a request that there is");
-        self.release(id.index());
+    /// The memory of a receive that no message has matched, if that is attached and in one piece.
+    #[inline(always)]
+    pub(crate) fn posted_memory(&mut self, id: RequestId) -> Option<&mut [u8]> {
+        let Receive { buffer, stage: ReceiveStage::Posted, .. } = self.receive_mut(id)? else {
+            return None;
+        };
+        buffer.as_mut()?.whole()
     }
 
-    /// Frees a slot for its next request.
-    #[inline]
-    fn release(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        slot.request = None;
+    /// Frees the request of a posted receive whose memory has its message, or of one that is
+    /// complete. Neither holds anything, and to find that out costs as much as the rest.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, id: RequestId) {
+        debug_assert!(self.get(id).is_some_and(RequestState::is_bare), "a request without boxes");
+        let slot = &mut self.slots[id.index()];
+        _ = ManuallyDrop::new(slot.request.take());
         slot.generation = (slot.generation + 1) & GENERATIONS;
-        self.free.push(index as u32);
+        self.free.push(id.index() as u32);
     }
 
     /// Stores a request's result, or frees the request if it is abandoned. Returns the request, so
@@ -345,22 +363,23 @@ impl RequestSlab {
         matches!(self.get(id), None | Some(RequestState::Done(_)))
     }
 
-    /// Completes a pending request that is not abandoned.
-    #[inline]
+    /// Completes a posted receive whose memory has its message, or the front of it.
+    #[inline(always)]
     pub(crate) fn complete(&mut self, id: RequestId, result: Result<Received, MsgError>) {
         if let Some(request) = self.get_mut(id) {
-            *request = RequestState::Done(result);
+            debug_assert!(request.is_bare(), "a request without boxes");
+            _ = ManuallyDrop::new(mem::replace(request, RequestState::Done(result)));
         }
     }
 
     /// Takes the result of a request and frees it; `None` while it is pending.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_done(&mut self, id: RequestId) -> Option<Result<Received, MsgError>> {
         match self.get(id) {
             None => Some(Err(MsgError::NoSuchRequest)),
             Some(RequestState::Done(result)) => {
                 let result = *result;
-                self.release(id.index());
+                self.release(id);
                 Some(result)
             }
             Some(_) => None,

@@ -150,7 +150,21 @@ impl Communicator {
     }
 
     /// Waits for a request, the first of `open` operations that the program waits for.
+    // What most waits find is inlined, and the rest is not: a result that is built in memory and
+    // moved about costs as much as to find it.
+    #[inline(always)]
     pub fn wait_for(&self, id: RequestId, open: u32) -> Result<hikyaku_msg::Received, MsgError> {
+        if self.tasks().are_over() {
+            let taken = self.engine().borrow_mut().wait_for_next(id);
+            if let Some(received) = taken {
+                return Ok(received);
+            }
+        }
+        self.wait_for_long(id, open)
+    }
+
+    #[inline(never)]
+    fn wait_for_long(&self, id: RequestId, open: u32) -> Result<hikyaku_msg::Received, MsgError> {
         if self.tasks().are_over() {
             return self.engine().borrow_mut().wait_for_first(id, open);
         }

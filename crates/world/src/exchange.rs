@@ -9,6 +9,7 @@ use std::fmt;
 
 use hikyaku_coll::neighbour::{ExchangeError, check_size};
 use hikyaku_msg::{MsgError, Received, RequestId};
+use hikyaku_rank::TaskId;
 
 use crate::error::Error;
 
@@ -17,6 +18,15 @@ type Explain = Box<dyn Fn(usize, u64, u64) -> Error>;
 
 /// Copies what was received beside the buffer into it; owns all memory beside.
 type Unpack = Box<dyn FnOnce() -> Result<(), Error>>;
+
+/// Something that was started and that nobody has waited for.
+#[derive(Debug)]
+pub(crate) enum Open {
+    Request(RequestId),
+    Collective(TaskId),
+    /// Boxed, so that requests, which most are, stay small.
+    Exchange(Box<StartedExchange>),
+}
 
 /// An exchange that was started.
 pub(crate) struct StartedExchange {

@@ -1,6 +1,8 @@
 //! A rank's view of its job: who it is, and messages to and from the others.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
 use std::mem::size_of;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use hikyaku_rank::{Communicator, Inside, NotASeed, RankPort, Tasks, from_environ
 use crate::buffer::SharedBuffer;
 use crate::collective::CollectiveRanks;
 use crate::error::{Error, InitError};
+use crate::exchange::Open;
 use crate::scalar::Scalar;
 
 /// A communicator: all ranks of the job (MPI_COMM_WORLD and its duplicates), or some of them
@@ -34,6 +37,18 @@ pub struct World {
     /// Before the communicator: others are served to the end.
     variables: Rc<Variables>,
     communicator: Communicator,
+    /// An empty list of what a scope has open, kept for its memory.
+    spare_list: SpareList,
+}
+
+/// See [`World::spare_list`].
+#[derive(Default)]
+struct SpareList(Cell<VecDeque<Open>>);
+
+impl fmt::Debug for SpareList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpareList").finish_non_exhaustive()
+    }
 }
 
 /// What a receive or probe found.
@@ -238,8 +253,13 @@ impl World {
         World::new(Rc::clone(&self.variables), self.communicator.clone())
     }
 
+    /// The list of the scope before, which is empty: to make one costs as much as a message.
+    pub(crate) fn spare_list(&self) -> &Cell<VecDeque<Open>> {
+        &self.spare_list.0
+    }
+
     fn new(variables: Rc<Variables>, communicator: Communicator) -> World {
-        World { variables, communicator }
+        World { variables, communicator, spare_list: SpareList::default() }
     }
 
     /// This world in bytes.

@@ -324,7 +324,7 @@ impl<P: Port> Engine<P> {
 
     /// Publishes a source's new grant: once in a quarter of a window.
     #[cold]
-    fn publish_grant(&mut self, source: u32, grant: u64) {
+    pub(super) fn publish_grant(&mut self, source: u32, grant: u64) {
         self.port.grant(source, grant);
     }
 

@@ -118,11 +118,11 @@ impl<P: Port> Engine<P> {
     /// As [`Engine::wait`].
     #[inline]
     pub fn wait_for_first(&mut self, id: RequestId, open: u32) -> Result<Received, MsgError> {
-        if let Some(result) = self.requests.take_done(id) {
-            return result;
+        if let Some(received) = self.wait_for_next(id) {
+            return Ok(received);
         }
-        match self.wait_for_next(id) {
-            Some(received) => Ok(received),
+        match self.requests.take_done(id) {
+            Some(result) => result,
             None => self.wait_long(&[id], open).1,
         }
     }

@@ -218,7 +218,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Moves past the record at the head of a status ring.
-    #[inline]
+    #[inline(always)]
     pub(super) fn consume_record(&mut self, lane: usize) {
         let consumed = &mut self.lanes[lane];
         consumed.head += 1;

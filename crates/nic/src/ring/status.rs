@@ -182,7 +182,7 @@ impl<'m> StatusRing<'m> {
     }
 
     /// The stamp at `head`, if the record there has been published. For the receiver.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&self, head: u64) -> Option<Stamp> {
         // Acquire: pairs with the release in `publish`; the words, and the payload stored before
         // them, are visible after it (IP-05).
@@ -191,7 +191,7 @@ impl<'m> StatusRing<'m> {
     }
 
     /// Word `which` (1 to 7) of the record at `head`, after [`StatusRing::peek`] found it.
-    #[inline]
+    #[inline(always)]
     pub fn word(&self, head: u64, which: usize) -> u64 {
         self.slot(head).body[which - 1].load(Ordering::Relaxed)
     }

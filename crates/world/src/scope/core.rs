@@ -11,7 +11,7 @@ use hikyaku_rank::TaskId;
 use hikyaku_rank::persistent::NEIGHBOURS;
 
 use crate::error::Error;
-use crate::exchange::StartedExchange;
+use crate::exchange::{Open, StartedExchange};
 use crate::world::{Received, World};
 
 /// The part of a scope that its requests refer to. Covariant in the world's lifetime, so a
@@ -24,14 +24,6 @@ pub(crate) struct Core<'world> {
     pub(super) exchanges: Cell<u64>,
     /// How many operations the call waits for that waits now.
     pub(super) awaited: Cell<u32>,
-}
-
-/// Something that was started and that nobody has waited for.
-#[derive(Debug)]
-pub(super) enum Open {
-    Request(RequestId),
-    Collective(TaskId),
-    Exchange(StartedExchange),
 }
 
 /// The name of something open.
@@ -49,7 +41,8 @@ impl fmt::Debug for Core<'_> {
 
 impl<'world> Core<'world> {
     pub(super) fn new(world: &'world World) -> Core<'world> {
-        Core { world, open: RefCell::default(), exchanges: Cell::new(0), awaited: Cell::new(1) }
+        let open = RefCell::new(world.spare_list().take());
+        Core { world, open, exchanges: Cell::new(0), awaited: Cell::new(1) }
     }
 
     /// A request has been started.
@@ -61,18 +54,6 @@ impl<'world> Core<'world> {
     /// Waits for a request.
     #[inline(always)]
     pub(super) fn wait(&self, id: RequestId) -> Result<Received, Error> {
-        if self.world.tasks().are_over() {
-            let taken = self.world.engine().borrow_mut().wait_for_next(id);
-            if let Some(received) = taken {
-                self.close(id);
-                return Ok(self.world.communicator().told(Ok(received))?.into());
-            }
-        }
-        self.wait_long(id)
-    }
-
-    #[inline(never)]
-    fn wait_long(&self, id: RequestId) -> Result<Received, Error> {
         let result = self.world.communicator().wait_for(id, self.awaited.get());
         self.close(id);
         Ok(self.world.communicator().told(result)?.into())
@@ -146,7 +127,7 @@ impl<'world> Core<'world> {
             .borrow_mut()
             .iter_mut()
             .find_map(|open| match open {
-                Open::Exchange(exchange) if exchange.name() == name => Some(exchange),
+                Open::Exchange(exchange) if exchange.name() == name => Some(&mut **exchange),
                 _ => None,
             })
             .map(act)

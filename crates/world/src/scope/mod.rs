@@ -23,12 +23,12 @@ use hikyaku_msg::{Envelope, RecvBuffer, Selector, SendBuffer, SendMode};
 use hikyaku_rank::{Task, TaskId};
 
 use crate::error::Error;
-use crate::exchange::StartedExchange;
+use crate::exchange::{Open, StartedExchange};
 use crate::scalar::Scalar;
 use crate::topology::{ExchangeRoute, Leg};
 use crate::world::{Received, Source, Tag, World};
 
-use self::core::{Next, Open};
+use self::core::Next;
 
 pub(crate) use self::core::Core;
 pub use self::request::Request;
@@ -89,7 +89,8 @@ impl Drop for GiveUp<'_, '_, '_> {
     fn drop(&mut self) {
         let world = self.scope.core.world;
         let abandon = |id| world.engine().borrow_mut().abandon(id);
-        for open in self.scope.core.open.take() {
+        let mut list = self.scope.core.open.take();
+        for open in list.drain(..) {
             match open {
                 Open::Request(id) => abandon(id),
                 Open::Collective(id) => world.tasks().remove(id),
@@ -97,6 +98,7 @@ impl Drop for GiveUp<'_, '_, '_> {
                 Open::Exchange(exchange) => exchange.open().for_each(abandon),
             }
         }
+        world.spare_list().set(list);
     }
 }
 
@@ -303,7 +305,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.core.exchanges.set(name + 1);
         // From here on the scope waits for whatever is started, or gives it up.
         let exchange = StartedExchange::new(name, Box::new(explain), Box::new(unpack));
-        self.core.open.borrow_mut().push_back(Open::Exchange(exchange));
+        self.core.open.borrow_mut().push_back(Open::Exchange(Box::new(exchange)));
         self.start_receives(name, context, &kept.0.receives, (place, beside));
         self.start_sends(name, context, &kept.0.sends, (out, &kept.1));
         Ok(name)

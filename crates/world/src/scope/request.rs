@@ -162,6 +162,27 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_within_a_scope_has_its_own_requests() {
+        let world = crate::World::init().unwrap();
+        let (mut outer, mut inner, mut last) = ([0_u8; 2], [0_u8; 2], [0_u8; 2]);
+        world
+            .scope(|scope| {
+                scope.irecv(&mut outer, 0, 1)?;
+                let given_up = world.scope(|scope| {
+                    scope.irecv(&mut inner, 0, 2)?;
+                    Err::<(), _>(Error::Message(MsgError::Cancelled))
+                });
+                assert!(given_up.is_err());
+                world.send(&[7_u8; 2], 0, 1)
+            })
+            .unwrap();
+        // What was given up receives nothing.
+        world.send(&[8_u8; 2], 0, 2).unwrap();
+        world.scope(|scope| scope.irecv(&mut last, 0, 2).map(drop)).unwrap();
+        assert_eq!([outer, inner, last], [[7; 2], [0; 2], [8; 2]]);
+    }
+
+    #[test]
     fn a_message_too_long_for_the_word_is_remembered_by_the_engine() {
         let world = crate::World::init().unwrap();
         let (mut long, mut short) = ([0_u8; 300], [0_u8; 8]);

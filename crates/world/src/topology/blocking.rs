@@ -9,6 +9,7 @@
 //! longer ones beside them by messages, which may be copied once.
 
 use std::cell::RefCell;
+use std::mem;
 use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
@@ -187,17 +188,37 @@ impl<S> Neighbourhood<S> {
     /// Exchanges the blocks whose bytes `goes` names by messages, and what else `between` their
     /// sends and receives. That answers with the blocks that are not as long as they are to be:
     /// place of the edge, and bytes that were sent.
-    fn beside<'b, T: Scalar>(
+    fn beside<T: Scalar>(
         &self,
-        sides: &mut Sides<'b, T>,
+        sides: &mut Sides<'_, T>,
         goes: impl Fn(usize) -> bool,
-        between: impl FnOnce(&Sides<'b, T>) -> Result<Vec<(usize, u64)>, Error>,
+        between: impl FnOnce(&Sides<'_, T>) -> Result<Vec<(usize, u64)>, Error>,
     ) -> Result<(), Error> {
+        // The receives have the memory meanwhile.
+        let (into, staged) = (mem::take(&mut sides.into), mem::take(&mut sides.staged));
+        let outcome = self.by_messages(sides, (&mut *into, &mut *staged), goes, between);
+        (sides.into, sides.staged) = (into, staged);
+        outcome
+    }
+
+    fn by_messages<T: Scalar>(
+        &self,
+        sides: &Sides<'_, T>,
+        (into, staged): (&mut [T], &mut [T]),
+        goes: impl Fn(usize) -> bool,
+        between: impl FnOnce(&Sides<'_, T>) -> Result<Vec<(usize, u64)>, Error>,
+    ) -> Result<(), Error> {
+        let route = sides.route;
+        let (mut places, mut beside) = (SlicePieces::of(into), SlicePieces::of(staged));
+        let piece = |leg: &Leg| {
+            let pieces = if leg.aside { &mut beside } else { &mut places };
+            Some(pieces.next(&leg.range))
+        };
+        let mut ins: Vec<Option<&mut [T]>> = route.receives.iter().map(piece).collect();
         self.world.scope(|scope| {
             let (mut first, mut sends, mut receives) = (Ok(()), Vec::new(), Vec::new());
-            let route = sides.route;
-            let legs = route.sends.iter().zip(&sides.outs);
-            for (leg, data) in legs.filter(|(_, data)| goes(size_of_val(**data))) {
+            let outs = route.sends.iter().map(|leg| (leg, sides.out(leg)));
+            for (leg, data) in outs.filter(|(_, data)| goes(size_of_val(*data))) {
                 match scope.isend(data, leg.process, leg.tag) {
                     Ok(request) => sends.push(request),
                     Err(error) => first = first.and(Err(error)),
@@ -213,7 +234,7 @@ impl<S> Neighbourhood<S> {
                     continue;
                 }
                 // There may be no room for a message that is: it is dropped.
-                let into = if goes(expected) { sides.ins[at].take() } else { None };
+                let into = if goes(expected) { ins[at].take() } else { None };
                 let leg = &route.receives[at];
                 match scope.irecv(into.unwrap_or_default(), leg.process, leg.tag) {
                     Ok(request) => receives.push((leg.edge, expected as u64, request)),
@@ -268,10 +289,10 @@ impl<S> Neighbourhood<S> {
 /// The blocks of a call where they are: in the program's buffers or beside them.
 struct Sides<'b, T> {
     route: &'b ExchangeRoute,
-    outs: Vec<&'b [T]>,
-    /// In the order of the route's legs, until a message has them, and how many bytes each is.
-    ins: Vec<Option<&'b mut [T]>>,
-    in_bytes: Vec<usize>,
+    out: &'b [T],
+    packed: &'b [T],
+    into: &'b mut [T],
+    staged: &'b mut [T],
     /// The legs in the order of edges, if they are not.
     order: Vec<usize>,
 }
@@ -282,54 +303,58 @@ impl<'b, T: Scalar> Sides<'b, T> {
         (out, packed): (&'b [T], &'b [T]),
         (into, staged): (&'b mut [T], &'b mut [T]),
     ) -> Sides<'b, T> {
-        let block = |leg: &Leg| &(if leg.aside { packed } else { out })[leg.range.clone()];
-        let outs = route.sends.iter().map(block).collect();
-        let (mut places, mut beside) = (SlicePieces::of(into), SlicePieces::of(staged));
-        let piece = |leg: &Leg| {
-            let pieces = if leg.aside { &mut beside } else { &mut places };
-            pieces.next(&leg.range)
-        };
-        let ins: Vec<&mut [T]> = route.receives.iter().map(piece).collect();
-        let in_bytes = ins.iter().map(|block| size_of_val(*block)).collect();
-        let ins = ins.into_iter().map(Some).collect();
-        let edge = |at: &usize| route.receives[*at].edge;
         let mut order = Vec::new();
         if !route.receives.is_sorted_by_key(|leg| leg.edge) {
             order.extend(0..route.receives.len());
-            order.sort_by_key(edge);
+            order.sort_by_key(|at: &usize| route.receives[*at].edge);
         }
-        Sides { route, outs, ins, in_bytes, order }
+        Sides { route, out, packed, into, staged, order }
+    }
+
+    /// What goes out by a leg.
+    #[inline]
+    fn out(&self, leg: &Leg) -> &'b [T] {
+        &(if leg.aside { self.packed } else { self.out })[leg.range.clone()]
     }
 
     /// The leg of what comes along the edge at a place among those that there are.
+    #[inline]
     fn leg(&self, place: usize) -> usize {
         self.order.get(place).copied().unwrap_or(place)
     }
 
     /// Bytes of all blocks.
     fn lengths(&self) -> impl Iterator<Item = usize> {
-        self.outs.iter().map(|block| size_of_val(*block)).chain(self.in_bytes.iter().copied())
+        let legs = self.route.sends.iter().chain(&self.route.receives);
+        legs.map(|leg| leg.range.len() * size_of::<T>())
     }
 }
 
 impl<T: Scalar> EdgeBlocks for Sides<'_, T> {
+    #[inline]
     fn out_length(&self, place: usize) -> usize {
-        size_of_val(self.outs[place])
+        self.route.sends[place].range.len() * size_of::<T>()
     }
 
+    #[inline]
     fn write(&self, place: usize, letter: &mut Vec<u8>) {
-        letter.extend_from_slice(bytemuck::cast_slice(self.outs[place]));
+        letter.extend_from_slice(bytemuck::cast_slice(self.out(&self.route.sends[place])));
     }
 
+    #[inline]
     fn in_length(&self, place: usize) -> usize {
-        self.in_bytes[self.leg(place)]
+        self.route.receives[self.leg(place)].range.len() * size_of::<T>()
     }
 
+    #[inline]
     fn put(&mut self, place: usize, bytes: &[u8]) {
-        let leg = self.leg(place);
-        if let Some(block) = &mut self.ins[leg] {
-            bytemuck::cast_slice_mut(block)[..bytes.len()].copy_from_slice(bytes);
+        let leg = &self.route.receives[self.leg(place)];
+        if leg.range.is_empty() {
+            return;
         }
+        let memory = if leg.aside { &mut *self.staged } else { &mut *self.into };
+        let block = bytemuck::cast_slice_mut(&mut memory[leg.range.clone()]);
+        block[..bytes.len()].copy_from_slice(bytes);
     }
 }
 

@@ -233,6 +233,9 @@ impl ExchangeRoute {
 
     /// A place for what is received beside the buffer.
     pub(crate) fn staging<T: Copy>(&self, into: &[T]) -> Vec<T> {
+        if self.unpack.is_empty() {
+            return Vec::new();
+        }
         let elements = self.unpack.iter().map(Layout::len).sum();
         into.first().map_or_else(Vec::new, |filler| vec![*filler; elements])
     }

@@ -117,6 +117,28 @@ fn a_wait_for_next_completes_whatever_comes_before() {
 }
 
 #[test]
+fn a_wait_for_next_takes_results_but_no_errors() {
+    let (mut a, mut b) = pair();
+    let any_tag = Selector { tag: None, ..from(0, 0) };
+    let receives = [from(0, 1), from(0, 0), any_tag].map(|selector| irecv(&mut b, 1, selector));
+    for tag in [0, 1, 7] {
+        a.send(&[tag as u8], to(1, tag), SendMode::Standard).unwrap();
+    }
+    for ((id, _), tag) in receives.iter().zip([1, 0, 7]) {
+        assert_eq!(b.wait_for_next(*id), Some(Received { source: 0, tag, bytes: 1 }));
+        assert_eq!(b.wait_for_next(*id), None, "it is no more");
+    }
+    let bytes = receives.map(|(_, memory)| memory.to_vec()[0]);
+    assert_eq!(bytes, [1, 0, 7]);
+    let short = irecv(&mut b, 1, from(0, 2));
+    a.send(&[1, 2], to(1, 2), SendMode::Standard).unwrap();
+    b.progress();
+    assert_eq!(b.wait_for_next(short.0), None);
+    assert!(matches!(taken(&mut b, short), Err(MsgError::Truncated { .. })));
+    assert_clean(&b);
+}
+
+#[test]
 fn a_wait_for_next_leaves_other_messages() {
     let (mut a, mut b) = pair();
     let wildcard = irecv(&mut b, 1, any());
