@@ -66,6 +66,7 @@ pub use hikyaku_msg::{LongMessages, NotAWay, Way, WayTally};
 pub use hikyaku_nic::fabric::{
     Capabilities, ContextError, DeathCause, FullPolicy, PeerFailure, PostError, TableError,
 };
+pub use hikyaku_nic::hosted::StoreCounts;
 pub use hikyaku_nic::time::Time;
 #[doc(hidden)]
 pub use hikyaku_rank::Inside;
