@@ -5,7 +5,9 @@ use std::{ffi::OsString, fs, io, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
-use hikyaku::{Choices, LongMessages, RingMoves, UnknownChoice, UnmatchedLimit, WayTally};
+use hikyaku::{
+    Choices, LongMessages, RingMoves, StoreCounts, UnknownChoice, UnmatchedLimit, WayTally,
+};
 use hikyaku_launch::{Bind, FullPolicy, HeapError, Launch, LongStores, OnHosts};
 use hikyaku_nic::plan::TrafficTrace;
 use thiserror::Error;
@@ -73,10 +75,10 @@ pub(crate) struct RunArguments {
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 
-    /// How messages of 4 KiB and more are stored [default: auto]
+    /// How payloads of 4 KiB and more are stored [default: auto]
     ///
-    /// Where data goes between cores depends on the machine. By default the launcher takes a
-    /// millisecond or two to find out which way is faster.
+    /// Where data goes between cores depends on the machine, and changes. By default each rank
+    /// measures for each other one which way is faster, while the job runs.
     #[arg(long, value_enum, value_name = "WAY")]
     long_stores: Option<Stores>,
 
@@ -284,14 +286,21 @@ pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
     }
 }
 
-/// Which ways long messages have taken, and which landing rings were given: lines.
+/// Which ways long messages have taken, how long payloads were stored, and which landing rings were
+/// given: lines.
 fn counted(counts: &[u64]) -> String {
     if counts.is_empty() {
         return "long messages are counted in jobs of one machine only".to_owned();
     }
     let ways = WayTally::of_words(counts);
-    let moves = RingMoves::of_words(counts.get(WayTally::WORDS..).unwrap_or_default());
-    if moves == RingMoves::default() { ways.to_string() } else { format!("{ways}\n{moves}") }
+    let moves = counts.get(WayTally::WORDS..).unwrap_or_default();
+    let stores = StoreCounts::of_words(moves.get(RingMoves::WORDS..).unwrap_or_default());
+    let moves = RingMoves::of_words(moves);
+    let mut lines = ways.to_string();
+    if stores != StoreCounts::default() {
+        lines = format!("{lines}\n{stores}");
+    }
+    if moves == RingMoves::default() { lines } else { format!("{lines}\n{moves}") }
 }
 
 /// Why a command line is no job.
@@ -414,12 +423,15 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_landing_rings_are_a_line_of_their_own() {
+    fn counts_of_stores_and_landing_rings_are_lines_of_their_own() {
         let mut counts = vec![0; WayTally::WORDS];
         assert_eq!(counted(&counts), "no long messages");
         counts.extend(RingMoves { given: 5, taken_back: 2 }.words());
         let rings = "landing rings: 5 given to frequent senders, 2 of them another's";
         assert_eq!(counted(&counts), format!("no long messages\n{rings}"));
+        let stores = StoreCounts::of_words(&[3, 4, 1]);
+        counts.extend(stores.words());
+        assert_eq!(counted(&counts), format!("no long messages\n{stores}\n{rings}"));
         assert!(counted(&[]).contains("one machine only"));
     }
 

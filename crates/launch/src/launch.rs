@@ -40,8 +40,8 @@ pub struct Launch {
     /// catches the signals that people send to end the job, and adopts and ends descendants that
     /// left their rank's process group. Otherwise both are left to the program it is part of.
     pub owns_process: bool,
-    /// How ranks store long messages in each other's memory. `None`: as is faster on this machine,
-    /// which takes a millisecond or two to measure.
+    /// How ranks store long payloads in each other's memory. `None`: as is faster for each peer,
+    /// which they measure.
     pub long_stores: Option<LongStores>,
     /// What happens to a message that finds no room in its receiver's rings. Jobs on several hosts
     /// stall.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::fabric::{DeathCause, PostError, Rank, RemoteAddress, Space, Wake};
 use crate::hosted::{Host, HostedPort, RankLine, Registry};
 use crate::region::{Arena, RegionBuffer, RegionError, RegionOwner};
+use crate::ring::LongStores;
 use crate::segment::{Segment, SegmentLayout, SegmentLayoutError};
 use crate::sync::{AtomicU32, AtomicU64, Line, Ordering, yield_now};
 use crate::time::Time;
@@ -259,7 +260,7 @@ unsafe impl Host for LoopbackHost {
         Ok(())
     }
 
-    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+    fn write(&self, to: RemoteAddress, payload: &[u8], _: LongStores) -> Result<(), PostError> {
         let target = self.job.region_bytes(to, payload.len())?;
         // SAFETY: the range was checked to be inside the region.
         unsafe { target.copy_from(payload.as_ptr(), payload.len()) };
@@ -286,6 +287,7 @@ unsafe impl Host for LoopbackHost {
         from: RemoteAddress,
         to: RemoteAddress,
         length: u64,
+        _: LongStores,
     ) -> Result<(), PostError> {
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         let origin = self.job.region_bytes(from, bytes)?;

@@ -35,8 +35,8 @@ use thiserror::Error;
 use crate::doorbell::Doorbell;
 use crate::fabric::{ContextId, FullPolicy, QueueId, Rank, RingId, SYNC_IDS};
 use crate::ring::{
-    Bytes, CommandQueue, CommandSlot, ControlLines, GRANULE, JointWord, LandingRing, QueuePointers,
-    RingControl, Setup, Slot, StatusControl, StatusRing,
+    Bytes, CommandQueue, CommandSlot, ControlLines, GRANULE, JointWord, LandingRing, LongStores,
+    QueuePointers, RingControl, Setup, Slot, StatusControl, StatusRing,
 };
 use crate::sync::{AtomicU64, Line, Ordering};
 use crate::table::{ContextLine, SegmentEntry};
@@ -421,6 +421,8 @@ pub struct SourceLine {
     ring: AtomicU64,
     /// Credited messages that the source may have sent in total.
     credit: AtomicU64,
+    /// What loads of its long payloads take, by class and by how they were stored; zero is unknown.
+    loads: [AtomicU64; LongStores::CLASSES],
 }
 
 impl SourceLine {
@@ -446,6 +448,18 @@ impl SourceLine {
     /// Sets the credit.
     pub fn set_credit(&self, messages: u64) {
         self.credit.store(messages, Ordering::Release);
+    }
+
+    /// What loads of a class take, as last measured.
+    #[inline]
+    pub fn loads(&self, class: usize) -> u64 {
+        // Relaxed: a number that says nothing of other memory.
+        self.loads[class].load(Ordering::Relaxed)
+    }
+
+    /// Says what loads of a class take.
+    pub fn set_loads(&self, class: usize, costs: u64) {
+        self.loads[class].store(costs, Ordering::Relaxed);
     }
 }
 

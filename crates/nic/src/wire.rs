@@ -15,6 +15,9 @@
 //!          [   lap    ][ length ][  kind  ][  protocol    ][     source     ]
 //! ```
 //!
+//! The length is that of an inline payload. Of one in a ring it says whether the receiver shall
+//! time its load: 0, or 1 plus how it was stored (`hosted/stores.rs`).
+//!
 //! The lap says in which round of the ring the slot was written. So a reader needs no second flag
 //! and a writer need not read the slot it overwrites. Sixteen bits are enough: a slot is written
 //! once a lap, so a reader can find only this lap or the one before.
@@ -93,7 +96,8 @@ impl Stamp {
         (self.0 >> 48) as u16
     }
 
-    /// Inline payload length, bytes; as claimed, not yet checked.
+    /// Inline payload length, bytes, or how a payload in a ring was stored; as claimed, not yet
+    /// checked.
     #[inline]
     pub fn length(self) -> u8 {
         (self.0 >> 40) as u8

@@ -18,7 +18,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::ring::{Descriptor, RingControl};
+use hikyaku_nic::ring::{Descriptor, LongStores, RingControl};
 use hikyaku_nic::segment::{GroupLayout, Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
@@ -202,7 +202,7 @@ unsafe impl Host for TestHost {
         Err(PostError::Unsupported("read"))
     }
 
-    fn write(&self, _to: RemoteAddress, _payload: &[u8]) -> Result<(), PostError> {
+    fn write(&self, _: RemoteAddress, _: &[u8], _: LongStores) -> Result<(), PostError> {
         Err(PostError::Unsupported("write"))
     }
 
@@ -219,6 +219,7 @@ unsafe impl Host for TestHost {
         _from: RemoteAddress,
         _to: RemoteAddress,
         _length: u64,
+        _way: LongStores,
     ) -> Result<(), PostError> {
         // Checking bounds is the host's task; the test needs the code after a copy to run.
         Ok(())

@@ -30,6 +30,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{Conductor, Host, HostedPort, RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::{GroupLayout, Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering};
 use hikyaku_nic::time::Time;
@@ -222,7 +223,7 @@ unsafe impl Host for RegionHost {
         Ok(())
     }
 
-    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+    fn write(&self, to: RemoteAddress, payload: &[u8], _: LongStores) -> Result<(), PostError> {
         let start = self.0.range(to, payload.len() as u64)?;
         payload.iter().zip(start..).for_each(|(byte, at)| self.0.store(at, *byte));
         Ok(())
@@ -244,6 +245,7 @@ unsafe impl Host for RegionHost {
         from: RemoteAddress,
         to: RemoteAddress,
         length: u64,
+        _way: LongStores,
     ) -> Result<(), PostError> {
         let (from, to) = (self.0.range(from, length)?, self.0.range(to, length)?);
         (0..length as usize).for_each(|at| self.0.store(to + at, self.0.load(from + at)));

@@ -14,8 +14,8 @@
 
 use hikyaku_nic::fabric::FullPolicy;
 use hikyaku_nic::ring::{
-    Bytes, Claim, GRANULE, LandingRing, Ledger, Poster, RingControl, Slot, StatusControl,
-    StatusRing, span_of,
+    Bytes, Claim, GRANULE, LandingRing, Ledger, LongStores, Poster, RingControl, Slot,
+    StatusControl, StatusRing, span_of,
 };
 use hikyaku_nic::sync::UnsafeCell;
 use hikyaku_nic::wire::StatusKind;
@@ -88,7 +88,7 @@ impl SharedRings {
             ring.count_full(ring.policy());
             return false;
         };
-        ring.store(claim, &[message]);
+        ring.store(claim, &[message], LongStores::Cached);
         ring.commit(claim);
         self.announce(source, claim, &mut heads.poster);
         true
@@ -297,7 +297,7 @@ fn broken_sender(steps: fn(&SharedRings, Claim)) {
 fn a_record_before_its_payload_is_detected() {
     broken_sender(|memory, claim| {
         memory.announce(1, claim, &mut Poster::default());
-        memory.landing().store(claim, &[7]);
+        memory.landing().store(claim, &[7], LongStores::Cached);
         memory.landing().commit(claim);
     });
 }
@@ -313,7 +313,7 @@ fn a_tail_before_its_payload_is_detected() {
                 let ring = memory.landing();
                 let claim = ring.claim(LENGTH, LENGTH, &mut 0).unwrap();
                 ring.commit(claim);
-                ring.store(claim, &[7]);
+                ring.store(claim, &[7], LongStores::Cached);
             })
         };
         if memory.landing().tail() > 0 {

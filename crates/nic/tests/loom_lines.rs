@@ -6,7 +6,7 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
-use hikyaku_nic::ring::{Bytes, ControlLines, PayloadPlace, SlotStamp};
+use hikyaku_nic::ring::{Bytes, ControlLines, LongStores, PayloadPlace, SlotStamp};
 use hikyaku_nic::sync::{AtomicU64, UnsafeCell};
 use loom::sync::Arc;
 use loom::thread;
@@ -35,7 +35,7 @@ impl Pair {
     /// Contributes a byte in the member's area.
     fn contribute(&self, member: usize, round: u64, byte: u8) {
         let at = round & 1;
-        Bytes::from_cells(&self.areas[member]).store(at as usize, &[byte]);
+        Bytes::from_cells(&self.areas[member]).store(at as usize, &[byte], LongStores::Cached);
         self.lines[member].enter_area(round, u64::from(byte), at, 1);
     }
 
@@ -168,7 +168,11 @@ fn correspond(slot: fn(u64) -> usize) {
         let rounds = move |mail: &Mail, own: usize| {
             for round in 1..=3 {
                 let (at, byte) = (slot(round), 10 * round as u8);
-                Bytes::from_cells(&mail.letters[1 - own]).store(at, &[byte + own as u8]);
+                Bytes::from_cells(&mail.letters[1 - own]).store(
+                    at,
+                    &[byte + own as u8],
+                    LongStores::Cached,
+                );
                 SlotStamp(&mail.stamps[1 - own][at]).post(round);
                 while !SlotStamp(&mail.stamps[own][at]).has(round) {
                     thread::yield_now();

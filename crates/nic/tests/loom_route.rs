@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 use hikyaku_nic::fabric::FullPolicy;
-use hikyaku_nic::ring::{Bytes, GRANULE, LandingRing, RingControl};
+use hikyaku_nic::ring::{Bytes, GRANULE, LandingRing, LongStores, RingControl};
 use hikyaku_nic::sync::{AtomicU64, Ordering, UnsafeCell, fence};
 use loom::sync::Arc;
 use loom::thread;
@@ -67,7 +67,7 @@ impl GivenRing {
         let landed = (self.entries[source].load(Ordering::Acquire) == GIVEN).then(|| {
             let ring = self.ring();
             let claim = ring.claim(1, 1, &mut 0).expect("there is room for all");
-            ring.store(claim, &[source as u8 + 1]);
+            ring.store(claim, &[source as u8 + 1], LongStores::Cached);
             ring.commit(claim);
             claim.position
         });

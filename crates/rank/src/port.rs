@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{
     MailboxAddress, MailboxId, MailboxPort, MemoryPort, Name, Operation, PeerState, Port,
     PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
-use hikyaku_nic::hosted::{AwaitedStep, Host, Rest};
+use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, StoreCounts};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
@@ -76,6 +76,11 @@ impl RankPort {
     /// How many were given so.
     pub fn ring_moves(&self) -> RingMoves {
         self.frequent.as_deref().map(FrequentSources::moves).unwrap_or_default()
+    }
+
+    /// How long payloads were stored for ranks of this host.
+    pub fn store_counts(&self) -> StoreCounts {
+        self.near.inner().store_counts()
     }
 
     /// The program directs this source, or a ring: none gets a ring by itself any more.

@@ -9,6 +9,7 @@ use std::rc::{Rc, Weak};
 use hikyaku_coll::{Choices, CollectiveBook};
 use hikyaku_msg::{Engine, EngineConfig, Envelope, WayTally};
 use hikyaku_nic::fabric::{PeerState, Port};
+use hikyaku_nic::hosted::StoreCounts;
 use hikyaku_shm::COUNTS;
 
 use crate::contexts::{self, LeaderNumbers, Proposal};
@@ -19,7 +20,7 @@ use crate::threads::Threads;
 
 // What a rank has counted of its long messages and of its landing rings fits where all ranks' are
 // added up.
-const _: () = assert!(WayTally::WORDS + RingMoves::WORDS <= COUNTS);
+const _: () = assert!(WayTally::WORDS + RingMoves::WORDS + StoreCounts::WORDS <= COUNTS);
 
 /// How many contexts are remembered as retired. What older ones still got has come long ago.
 const RETIRED_MOST: usize = 64;
@@ -63,9 +64,12 @@ impl Drop for Rank {
             let engine = self.engine.get_mut();
             engine.flush();
             let (tally, moves) = (engine.way_tally(), engine.port().ring_moves());
-            if tally.is_some() || moves != RingMoves::default() {
+            let stores = engine.port().store_counts();
+            let others = (moves, stores) != Default::default();
+            if tally.is_some() || others {
                 let tally = tally.cloned().unwrap_or_default();
-                engine.port().host().add_counts(tally.words().chain(moves.words()));
+                let words = tally.words().chain(moves.words()).chain(stores.words());
+                engine.port().host().add_counts(words);
             }
             if let (Some(sent), Some(file)) = (engine.traffic(), self.trace.get_mut()) {
                 // Who reads the trace finds this rank's last row missing.

@@ -248,7 +248,6 @@ pub(crate) fn join(
         let here = (0..ranks).filter(|other| facts.config.is_here(*other));
         here.for_each(|other| mapping.segment(other).doorbell().wake(wait::end_sleep));
     }
-    facts.config.long_stores.unwrap_or_default().adopt();
     let region = Arc::new(JobRegion::new(mapping, memory, inode, rank));
     if !region.mapping.is_conducted() {
         heap::begin(&region);

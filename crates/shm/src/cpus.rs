@@ -43,13 +43,6 @@ impl Mask {
         &self.0
     }
 
-    /// The first two processors, if the mask has two.
-    pub(crate) fn first_two(&self) -> Option<[usize; 2]> {
-        let set = |cpu: &usize| self.0[cpu / 64] >> (cpu % 64) & 1 == 1;
-        let mut cpus = (0..64 * MASK_WORDS).filter(set);
-        Some([cpus.next()?, cpus.next()?])
-    }
-
     /// The number of processors.
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
@@ -151,12 +144,6 @@ mod tests {
         let masks = [Some(Mask::of(&[0])), Some(Mask::of(&[1]))];
         assert!(crowded(0, &masks, Some(1)));
         assert!(!crowded(0, &masks, Some(2)));
-    }
-
-    #[test]
-    fn first_two_finds_any_two_processors() {
-        assert_eq!(Mask::of(&[3, 70, 90]).first_two(), Some([3, 70]));
-        assert_eq!(Mask::of(&[64]).first_two(), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{Conductor, Host, Registry, Rest, Sleeper};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::{Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use hikyaku_nic::time::Time;
@@ -529,6 +530,12 @@ unsafe impl Host for ShmHost {
         Time::from_nanoseconds(wait::monotonic().saturating_sub(self.origin))
     }
 
+    fn long_stores(&self) -> Option<LongStores> {
+        // In virtual time there is nothing to measure.
+        let conducted = self.mapping().is_conducted().then(LongStores::default);
+        self.mapping().plan().config.long_stores.or(conducted)
+    }
+
     fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError> {
         self.region.allocate(bytes)
     }
@@ -579,12 +586,12 @@ unsafe impl Host for ShmHost {
         }
     }
 
-    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+    fn write(&self, to: RemoteAddress, payload: &[u8], way: LongStores) -> Result<(), PostError> {
         let RemoteAddress { rank, space, offset } = to;
         match space {
             Space::Region => self
                 .mapping()
-                .write(rank, offset, payload)
+                .write(rank, offset, payload, way)
                 .ok_or_else(|| ShmHost::out_of_bounds(to, payload.len())),
             Space::Process => kernel_copy::write(self.reach(rank)?, offset, payload)
                 .map_err(|errno| ShmHost::copy_failed(to, payload.len(), errno)),
@@ -613,12 +620,14 @@ unsafe impl Host for ShmHost {
         from: RemoteAddress,
         to: RemoteAddress,
         length: u64,
+        way: LongStores,
     ) -> Result<(), PostError> {
         if from.space != Space::Region || to.space != Space::Region {
             return Err(PostError::Unsupported("copy between ranks outside of their regions"));
         }
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-        let copied = self.mapping().copy((from.rank, from.offset), (to.rank, to.offset), bytes);
+        let places = ((from.rank, from.offset), (to.rank, to.offset));
+        let copied = self.mapping().copy(places.0, places.1, bytes, way);
         copied.map_err(|rank| {
             let address = if rank == from.rank { from } else { to };
             ShmHost::out_of_bounds(address, bytes)

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use hikyaku_nic::fabric::{Activity, DeathCause, Name, PeerState, Rank, Unmatched, Wait};
-use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::time::Time;
 use rustix::io::{Errno, FdFlags};
 
@@ -18,7 +17,6 @@ use crate::header::{JobEnd, JobFacts};
 use crate::mapping::Mapping;
 use crate::memory;
 use crate::plan::{Hosts, JobConfig, MemoryPlan};
-use crate::probe;
 use crate::wait::{WaitTimes, monotonic};
 
 /// A job's memory as its launcher holds it. The memory has no name: it is freed when the launcher
@@ -33,13 +31,12 @@ pub struct Job {
 
 impl Job {
     /// Creates the memory of a job and fills its tables: from here on messages to ranks that have
-    /// not started yet land. Unless the sizes say which stores are faster here, measuring that
-    /// takes a millisecond or two.
+    /// not started yet land.
     ///
     /// # Errors
     /// The sizes are invalid, there is not enough memory, or the system refuses.
     pub fn create(config: &JobConfig) -> Result<Job, JobError> {
-        let job = Job::create_as(config, probe::long_stores)?;
+        let job = Job::create_private(config)?;
         // Ranks inherit it.
         rustix::io::fcntl_setfd(&job.memory, FdFlags::empty()).map_err(system("share"))?;
         Ok(job)
@@ -51,18 +48,11 @@ impl Job {
     /// # Errors
     /// As [`Job::create`].
     pub fn create_unheard(config: &JobConfig) -> Result<Job, JobError> {
-        Job::create_as(config, probe::long_stores)
+        Job::create_private(config)
     }
 
     /// A job whose memory is not inherited by child programs.
     fn create_private(config: &JobConfig) -> Result<Job, JobError> {
-        Job::create_as(config, |_| LongStores::default())
-    }
-
-    fn create_as(
-        config: &JobConfig,
-        decide: impl FnOnce(&Mapping) -> LongStores,
-    ) -> Result<Job, JobError> {
         let plan = MemoryPlan::new(config)?;
         memory::check(config)?;
         let memory = memory::create(&plan)?;
@@ -76,8 +66,7 @@ impl Job {
             }
         }
         mapping.write_hosts();
-        let long_stores = Some(config.long_stores.unwrap_or_else(|| decide(&mapping)));
-        let config = JobConfig { long_stores, ..config.clone() };
+        let config = config.clone();
         let facts = JobFacts { launcher: std::process::id(), origin: monotonic(), config };
         mapping.header().write(&facts);
         Ok(Job { memory, mapping, facts, inode })
@@ -97,11 +86,6 @@ impl Job {
     /// The memory. It stays open across exec, for ranks to inherit.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
-    }
-
-    /// How ranks store long messages: as configured, or as measured.
-    pub fn long_stores(&self) -> Option<LongStores> {
-        self.facts.config.long_stores
     }
 
     /// How many ranks the job has.

@@ -20,7 +20,6 @@
 //!   conducted  jobs in virtual time: ranks that run one at a time
 //!   watch      waiting for processes to end
 //!   plan       the layout of the memory, as arithmetic
-//!   probe      which stores are faster on this machine
 //!   header     the first page, and the ranks' notes
 //!   mapping    the memory as references
 //!   memory     how much memory is available, and committing it
@@ -44,7 +43,6 @@ mod limits;
 mod mapping;
 mod memory;
 mod plan;
-mod probe;
 mod region;
 mod view;
 mod wait;

@@ -16,7 +16,7 @@ use hikyaku_nic::doorbell::Doorbell;
 use hikyaku_nic::fabric::{DeathCause, Rank};
 use hikyaku_nic::hosted::{RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionOwner};
-use hikyaku_nic::ring::Bytes;
+use hikyaku_nic::ring::{Bytes, LongStores};
 use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering, fence};
 use rustix::io::Errno;
@@ -165,13 +165,6 @@ impl Mapping {
         unsafe { Segment::new(base, &config.layout) }
     }
 
-    /// The segment of the first rank of this host.
-    pub(crate) fn first_segment(&self) -> Segment<'_> {
-        let config = &self.plan.config;
-        let first = (0..config.ranks).find(|rank| config.is_here(*rank));
-        self.segment(first.expect("a host with a rank"))
-    }
-
     /// Whether the job runs in virtual time.
     pub(crate) fn is_conducted(&self) -> bool {
         self.plan.line_bytes > 0
@@ -289,8 +282,14 @@ impl Mapping {
     }
 
     /// Copies to a rank's region; `None` if out of bounds.
-    pub(crate) fn write(&self, rank: Rank, offset: u64, payload: &[u8]) -> Option<()> {
-        self.bytes(rank, offset, payload.len())?.write(0, payload);
+    pub(crate) fn write(
+        &self,
+        rank: Rank,
+        offset: u64,
+        payload: &[u8],
+        way: LongStores,
+    ) -> Option<()> {
+        self.bytes(rank, offset, payload.len())?.write(0, payload, way);
         Some(())
     }
 
@@ -300,9 +299,10 @@ impl Mapping {
         from: (Rank, u64),
         to: (Rank, u64),
         length: usize,
+        way: LongStores,
     ) -> Result<(), Rank> {
         let origin = self.bytes(from.0, from.1, length).ok_or(from.0)?;
-        self.bytes(to.0, to.1, length).ok_or(to.0)?.copy(0, origin);
+        self.bytes(to.0, to.1, length).ok_or(to.0)?.copy(0, origin, way);
         Ok(())
     }
 

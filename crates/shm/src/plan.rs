@@ -60,8 +60,8 @@ pub struct JobConfig {
     /// Bytes of each rank's log of deeds if the job runs in virtual time, a multiple of 8 larger
     /// than any ring; 0: it runs in real time.
     pub log_bytes: u32,
-    /// How ranks store long messages. `None`: the faster way on this machine, which
-    /// [`Job::create`](crate::Job::create) measures.
+    /// How ranks store long payloads for each other. `None`: in the way that is faster for each
+    /// peer, as they measure.
     pub long_stores: Option<LongStores>,
     /// The hosts of the job. `None`: all ranks are here.
     pub hosts: Option<Hosts>,

@@ -146,6 +146,8 @@ impl RegionOwner for JobRegion {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use hikyaku_nic::ring::LongStores;
+
     use super::*;
     use crate::plan::{JobConfig, MemoryPlan};
 
@@ -189,8 +191,8 @@ pub(crate) mod tests {
         region.commit_area(0).unwrap();
         assert_eq!(committed(&region), before + 2 * area);
         // What is committed is the area, and not its neighbour.
-        region.mapping.segment(1).area(7).store(area as usize - 1, &[1]);
-        region.mapping.segment(1).area(0).store(0, &[1]);
+        region.mapping.segment(1).area(7).store(area as usize - 1, &[1], LongStores::Cached);
+        region.mapping.segment(1).area(0).store(0, &[1], LongStores::Cached);
         assert_eq!(committed(&region), before + 2 * area);
     }
 

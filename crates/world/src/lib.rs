@@ -67,6 +67,7 @@ pub use hikyaku_nic::fabric::{
     Capabilities, ContextError, DeathCause, FullPolicy, Granularity, PeerFailure, PostError,
     TableError,
 };
+pub use hikyaku_nic::hosted::StoreCounts;
 pub use hikyaku_nic::time::Time;
 #[doc(hidden)]
 pub use hikyaku_rank::Inside;

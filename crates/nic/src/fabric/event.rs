@@ -1,6 +1,7 @@
 //! Events: what an interface reports to its program.
 
 use super::{Completed, INLINE_BYTES, PeerFailure, Rank, RingId};
+use crate::ring::LongStores;
 
 /// What `poll` yields.
 #[derive(Debug)]
@@ -143,6 +144,8 @@ pub struct RingSlice {
     pub(crate) position: u64,
     /// Bytes of payload.
     pub(crate) length: u32,
+    /// Who has stored them in which way, if their load is to be timed.
+    pub(crate) sample: Option<(Rank, LongStores)>,
 }
 
 impl RingSlice {
@@ -151,7 +154,7 @@ impl RingSlice {
 
     /// A claim on bytes that a port above the rings keeps, at a place that it knows.
     pub fn beside(place: u64, length: u32) -> RingSlice {
-        RingSlice { ring: RingSlice::NO_RING, position: place, length }
+        RingSlice { ring: RingSlice::NO_RING, position: place, length, sample: None }
     }
 
     /// The place of bytes that a port above the rings keeps; `None`: they lie in a ring.

@@ -3,13 +3,15 @@
 //! Every field of a record was written by a peer and is checked before use: source, kind, ring,
 //! bytes. An invalid record becomes [`Event::Malformed`].
 
+use super::stores::{self, sampled_way};
 use super::{Host, HostedPort};
 use crate::fabric::{
     Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Port, Rank, RingId,
     RingSlice, Short,
 };
-use crate::ring::{StatusRing, span_of};
+use crate::ring::{LongStores, StatusRing, span_of};
 use crate::sync::Ordering;
+use crate::time::Time;
 use crate::wire::{DATA, HEADER, Stamp, StatusKind, TIME};
 
 /// A ring's head is published each time this fraction of the ring has been freed.
@@ -65,7 +67,7 @@ impl<H: Host> HostedPort<H> {
         let length = match stamp.is(StatusKind::Inline, protocol, source) {
             true => copy_inline(&lane.ring, head, stamp, into),
             false if stamp.is(StatusKind::Ring, protocol, source) => {
-                self.copy_landed(id, source, into)
+                self.copy_landed(id, source, stamp.length(), into)
             }
             false => None,
         };
@@ -94,7 +96,13 @@ impl<H: Host> HostedPort<H> {
     /// Copies a message of one packet out of its landing ring and gives the bytes back. `None`: the
     /// message is not whole, too long or invalid; nothing was taken.
     #[inline(never)]
-    fn copy_landed(&mut self, lane: usize, source: Rank, into: &mut [u8]) -> Option<usize> {
+    fn copy_landed(
+        &mut self,
+        lane: usize,
+        source: Rank,
+        sample: u8,
+        into: &mut [u8],
+    ) -> Option<usize> {
         let (status, head) = (self.lanes[lane].ring, self.lanes[lane].head);
         let (position, place) = (status.word(head, DATA + 2), status.word(head, DATA + 3));
         let (ring, length) = ((place >> 32) as RingId, place as u32);
@@ -104,9 +112,36 @@ impl<H: Host> HostedPort<H> {
         let landing = self.rings.get_mut(ring as usize).filter(|_| whole)?;
         landing.ledger.announce(position, span_of(u64::from(length))).ok()?;
         self.count_shared(ring, source);
-        self.own.ring(ring).load(position, bytes);
-        self.give_back(&RingSlice { ring, position, length });
+        let sample = sampled_way(sample).map(|way| (source, way));
+        let slice = RingSlice { ring, position, length, sample };
+        self.load(&slice, bytes);
+        self.give_back(&slice);
         Some(length as usize)
+    }
+
+    /// Copies all of a slice out of its ring.
+    #[inline]
+    pub(super) fn load(&mut self, slice: &RingSlice, into: &mut [u8]) {
+        let ring = self.own.ring(slice.ring);
+        match slice.sample {
+            None => ring.load(slice.position, into),
+            Some((source, way)) => {
+                let began = self.host.now();
+                ring.load(slice.position, into);
+                let took = self.host.now() - began;
+                self.note_load(source, way, took, into.len());
+            }
+        }
+    }
+
+    /// Tells a source what loads take, when each way has been measured.
+    #[cold]
+    fn note_load(&mut self, source: Rank, way: LongStores, took: Time, length: usize) {
+        let Some(peer) = self.peers.get_mut(source as usize) else { return };
+        let class = LongStores::class_of(length);
+        if let Some(costs) = peer.loads[class].note(way, took, length) {
+            self.own.source(source).set_loads(class, stores::pack(costs));
+        }
     }
 
     /// The ring whose next record arrived first, and that record's stamp and time.
@@ -169,7 +204,7 @@ impl<H: Host> HostedPort<H> {
                     data: Landing::Inline(Inline { words, length }),
                 }))
             }
-            Some(StatusKind::Ring) => Some(self.decode_ring(lane, source, protocol)),
+            Some(StatusKind::Ring) => Some(self.decode_ring(lane, stamp)),
             Some(StatusKind::Put) => Some(Event::Notified(Notified {
                 source,
                 protocol,
@@ -183,7 +218,8 @@ impl<H: Host> HostedPort<H> {
     }
 
     #[inline]
-    fn decode_ring(&mut self, lane: usize, source: Rank, protocol: u8) -> Event {
+    fn decode_ring(&mut self, lane: usize, stamp: Stamp) -> Event {
+        let (source, protocol) = (stamp.source(), stamp.protocol());
         let (status, head) = (self.lanes[lane].ring, self.lanes[lane].head);
         let (total, offset) = (status.word(head, DATA), status.word(head, DATA + 1));
         let (position, place) = (status.word(head, DATA + 2), status.word(head, DATA + 3));
@@ -197,13 +233,14 @@ impl<H: Host> HostedPort<H> {
             return Event::Malformed { source };
         }
         self.count_shared(ring, source);
+        let sample = sampled_way(stamp.length()).map(|way| (source, way));
         Event::Landed(Landed {
             source,
             protocol,
             header: status.word(head, HEADER),
             total,
             offset,
-            data: Landing::Ring(RingSlice { ring, position, length }),
+            data: Landing::Ring(RingSlice { ring, position, length, sample }),
         })
     }
 

@@ -81,7 +81,7 @@ impl<H: Host> CopyPort for HostedPort<H> {
         while let Some((start, length)) = word.claim_front(number, pages) {
             let part = &payload[start as usize..(start + length) as usize];
             let to = RemoteAddress { offset: into.offset.wrapping_add(start), ..into };
-            let copied = self.host.write(to, part);
+            let copied = self.host.write(to, part, self.stores_for(into.rank, part.len()));
             word.copied_front(number, pages, length, copied.is_ok());
             copied?;
             written += length;

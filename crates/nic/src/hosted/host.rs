@@ -7,6 +7,7 @@ use crate::fabric::{
     RemoteAddress, RingId, Space, Wake,
 };
 use crate::region::{RegionBuffer, RegionError};
+use crate::ring::LongStores;
 use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::time::Time;
@@ -71,6 +72,12 @@ pub unsafe trait Host {
     /// The clock.
     fn now(&self) -> Time;
 
+    /// How this rank stores long payloads; `None`: in the way that is measured to be faster, for
+    /// each peer.
+    fn long_stores(&self) -> Option<LongStores> {
+        None
+    }
+
     /// Allocates from this rank's region.
     ///
     /// # Errors
@@ -122,11 +129,11 @@ pub unsafe trait Host {
     /// Out of bounds, refused by the system, or not possible on this host.
     fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
 
-    /// Copies `payload` to another rank's memory.
+    /// Copies `payload` to another rank's memory, in this way if it is long and the host stores it.
     ///
     /// # Errors
     /// Out of bounds, refused by the system, or not possible on this host.
-    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError>;
+    fn write(&self, to: RemoteAddress, payload: &[u8], way: LongStores) -> Result<(), PostError>;
 
     /// Stores one aligned word in another rank's region, after all earlier writes.
     ///
@@ -147,6 +154,7 @@ pub unsafe trait Host {
         from: RemoteAddress,
         to: RemoteAddress,
         length: u64,
+        way: LongStores,
     ) -> Result<(), PostError>;
 
     /// Four bytes of a rank's region as an atomic; `None` if they are not inside and aligned.

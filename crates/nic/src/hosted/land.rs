@@ -72,7 +72,7 @@ impl<H: Host> HostedPort<H> {
     /// As of [`HostedPort::get_given`].
     pub fn put_given(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
         self.check_given(to, payload.len() as u64)?;
-        self.host.write(to, payload)
+        self.host.write(to, payload, self.stores_for(to.rank, payload.len()))
     }
 
     /// Changes an integer in memory that a rank of this host has given to the job, whether that

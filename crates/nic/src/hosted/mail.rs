@@ -103,7 +103,8 @@ impl<H: Host> MailboxPort for HostedPort<H> {
         if !fits {
             return Err(PostError::OutOfBounds { rank, offset, length: bytes.len() as u64 });
         }
-        self.host.write(RemoteAddress { rank, space: Space::Region, offset }, bytes)
+        let to = RemoteAddress { rank, space: Space::Region, offset };
+        self.host.write(to, bytes, self.stores_for(rank, bytes.len()))
     }
 
     #[inline]

@@ -13,6 +13,7 @@
 //!   mail.rs     mailboxes: small data, round by round, into the reader's region
 //!   registry.rs the state of every rank
 //!   state.rs    what the port keeps about peers and rings
+//!   stores.rs   how long payloads are stored for each peer, as measured
 //!   host.rs     what it needs of the machine
 //!   group.rs    groups: rounds over shared control lines
 //!   sync.rs     the network barrier: sync ids
@@ -40,6 +41,7 @@ mod rest;
 mod route;
 mod send;
 mod state;
+mod stores;
 mod sync;
 
 use std::cell::Cell;
@@ -53,12 +55,15 @@ pub use group::AwaitedStep;
 pub use host::Host;
 pub use registry::{RankLine, Registry};
 pub use rest::{Rest, Sleeper};
+pub use stores::StoreCounts;
+use stores::Storing;
 
 use crate::by_rank::ByRank;
 use crate::fabric::{
     Capabilities, ChainError, Command, Event, Name, Operation, PeerState, Port, PostError, Rank,
     RingId, RingSlice, Short, Space, Wait, Wake,
 };
+use crate::ring::LongStores;
 use crate::segment::Segment;
 use crate::sync::Ordering;
 use crate::table::ContextBook;
@@ -125,12 +130,17 @@ impl<H: Host> HostedPort<H> {
         let layout = own.layout();
         // What comes from a rank of another host is landed here, as that source. There may be very
         // many of them: what is kept of each is made when something comes.
-        let entry = |rank| PeerEntry::new(segment(rank), this);
+        let entry = |rank| {
+            // Nobody else loads what a rank stores for itself.
+            let own = (rank == this).then(LongStores::default);
+            PeerEntry::new(segment(rank), this, host.long_stores().or(own))
+        };
         let peers = match (0..layout.ranks).all(|rank| host.is_here(rank)) {
             true => Vec::from_iter((0..layout.ranks).map(entry)).into(),
             false => {
-                let mut peers =
-                    ByRank::few(layout.ranks, move |source| PeerEntry::new(own, source));
+                let stores = Some(LongStores::default());
+                let blank = move |source| PeerEntry::new(own, source, stores);
+                let mut peers = ByRank::few(layout.ranks, blank);
                 for rank in (0..layout.ranks).filter(|rank| host.is_here(*rank)) {
                     peers[rank as usize] = entry(rank);
                 }
@@ -188,6 +198,33 @@ impl<H: Host> HostedPort<H> {
         if let Some(conductor) = self.host.conductor() {
             conductor.compute(span);
         }
+    }
+
+    /// How long payloads were stored for peers.
+    pub fn store_counts(&self) -> StoreCounts {
+        let mut sum = StoreCounts::default();
+        self.peers.iter().for_each(|(_, peer)| peer.stores.add_to(&mut sum));
+        sum
+    }
+
+    /// The way in which a payload of `length` bytes is stored for a rank.
+    fn stores_for(&self, rank: Rank, length: usize) -> LongStores {
+        self.peers.get(rank as usize).map(|peer| peer.stores.way(length)).unwrap_or_default()
+    }
+
+    /// Says in which way a payload goes to the memory of a rank that exists. The rank does not say
+    /// what loads of that take: those of messages stand for them, if there are any.
+    #[inline]
+    fn begin_store(&mut self, to: Rank, length: usize) -> Storing {
+        let (host, peer) = (&self.host, &mut self.peers[to as usize]);
+        peer.stores.begin(length, peer.target.source(self.rank), || host.now())
+    }
+
+    /// The payload is there.
+    #[inline]
+    fn end_store(&mut self, to: Rank, length: usize, storing: Storing) {
+        let (host, peer) = (&self.host, &mut self.peers[to as usize]);
+        peer.stores.end(storing, length, || host.now());
     }
 
     /// How often the doorbell was rung (CP-06: once for a chain). The fast path is not counted: the
@@ -298,6 +335,19 @@ impl<H: Host> Port for HostedPort<H> {
     #[inline]
     fn release(&mut self, slice: RingSlice) {
         self.give_back(&slice);
+    }
+
+    #[inline]
+    fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
+        let copied = match into.get_mut(..slice.len()) {
+            Some(whole) => {
+                self.load(&slice, whole);
+                slice.len()
+            }
+            None => self.copy_out(&slice, 0, into),
+        };
+        self.release(slice);
+        copied
     }
 
     fn grant(&mut self, source: Rank, messages: u64) {

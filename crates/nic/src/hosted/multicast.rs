@@ -134,7 +134,9 @@ impl<H: Host> HostedPort<H> {
         self.reclaim(group)?;
         let taken = self.groups.joined(group)?.stage.take(length as u64, round);
         let at = taken.ok_or(GroupError::Full)?;
-        self.own.area(group.0).store(at as usize, payload);
+        // As for the next rank: one area for all.
+        let way = self.stores_for((self.rank + 1) % self.size, length);
+        self.own.area(group.0).store(at as usize, payload, way);
         Ok(at)
     }
 

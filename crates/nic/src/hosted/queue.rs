@@ -29,7 +29,7 @@ use crate::fabric::{
     QueueError, QueueFault, QueueId, QueueMode, QueuePort, QueuePut, QueueState, Rank,
     RemoteAddress, Space,
 };
-use crate::ring::{CommandQueue, GENERATION_MASK, ReleaseError, Setup};
+use crate::ring::{CommandQueue, GENERATION_MASK, LongStores, ReleaseError, Setup};
 use crate::segment::Segment;
 use crate::sync::{Ordering, compiler_fence};
 
@@ -447,7 +447,7 @@ impl<H: Host> HostedPort<H> {
             self.host.read(address(left + start), lefts).ok()?;
             self.host.read(address(right + start), rights).ok()?;
             combining.combine(lefts, rights);
-            self.host.write(address(into + start), rights).ok()?;
+            self.host.write(address(into + start), rights, LongStores::Cached).ok()?;
         }
         Some(())
     }
@@ -488,10 +488,15 @@ impl<H: Host> HostedPort<H> {
                 });
             }
             let address = |rank, offset| RemoteAddress { rank, space: Space::Region, offset };
+            let (to, bytes) = (address(rank, at), usize::try_from(length).unwrap_or(usize::MAX));
+            let storing = self.begin_store(rank, bytes);
             let copied = match payload {
-                Some(payload) => self.host.write(address(rank, at), payload),
-                None => self.host.copy_between(address(owner, from), address(rank, at), length),
+                Some(payload) => self.host.write(to, payload, storing.way),
+                None => self.host.copy_between(address(owner, from), to, length, storing.way),
             };
+            if copied.is_ok() {
+                self.end_store(rank, bytes, storing);
+            }
             copied.map_err(|error| match error {
                 PostError::OutOfBounds { rank, .. } => QueueFault::OutOfBounds { index, rank },
                 _ => QueueFault::Refused { index, rank },

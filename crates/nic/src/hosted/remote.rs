@@ -30,6 +30,7 @@ use crate::fabric::{
     RemoteAddress, Reply, Rights, Space,
 };
 use crate::region::{RegionBuffer, RegionError};
+use crate::ring::LongStores;
 use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use crate::table::{ContextBook, Extent, PutRefusal, SegmentEntry, SharedContexts, segment};
@@ -146,7 +147,13 @@ impl<H: Host> HostedPort<H> {
         let inside = self.admit(command, target)?;
         self.go(target.rank, command.payload.len() as u64);
         self.enter(inside);
-        let done = self.touch(command, target);
+        // The kernel copies to a process's own memory in its own way.
+        let stored = if target.space == Space::Process { 0 } else { command.payload.len() };
+        let storing = self.begin_store(target.rank, stored);
+        let done = self.touch(command, target, storing.way);
+        if done.is_ok() {
+            self.end_store(target.rank, stored, storing);
+        }
         self.leave(inside);
         if let Ok((at, _)) = done {
             match command.notification {
@@ -212,7 +219,12 @@ impl<H: Host> HostedPort<H> {
 
     /// Resolves and executes. Returns the place in the target's region, and the old value of an
     /// atomic operation or the number of bytes.
-    fn touch(&self, command: &Command<'_>, target: RemoteAddress) -> Result<(u64, u64), PostError> {
+    fn touch(
+        &self,
+        command: &Command<'_>,
+        target: RemoteAddress,
+        way: LongStores,
+    ) -> Result<(u64, u64), PostError> {
         // The word first: a reservation by a register cannot be undone.
         let word = match command.notification {
             Notification::Word { address, value } => {
@@ -226,7 +238,7 @@ impl<H: Host> HostedPort<H> {
             _ => {
                 let length = command.payload.len() as u64;
                 let place = self.locate(target, length, Rights::WRITE)?;
-                self.host.write(place, command.payload)?;
+                self.host.write(place, command.payload, way)?;
                 (place.offset, length)
             }
         };
@@ -244,7 +256,7 @@ impl<H: Host> HostedPort<H> {
         let own = RemoteAddress { rank: self.rank, space: Space::Region, offset: into };
         self.within_region(own, length)?;
         let place = self.locate(from, length, Rights::READ)?;
-        self.host.copy_between(place, own, length)?;
+        self.host.copy_between(place, own, length, LongStores::Cached)?;
         Ok((place.offset, length))
     }
 

@@ -335,11 +335,17 @@ impl<H: Host> Post<'_, H> {
         let Some(claim) = ring.claim(length, length, &mut self.peer.ring_head) else {
             return false;
         };
-        ring.store(claim, &command.payload[from..to]);
+        let payload = &command.payload[from..to];
+        let (host, stores) = (self.host, &mut self.peer.stores);
+        let source = self.target.source(self.rank);
+        let storing = stores.begin(payload.len(), source, || host.now());
+        ring.store(claim, payload, storing.way);
+        stores.end(storing, payload.len(), || host.now());
         ring.commit(claim);
         let index = status.reserve(&mut self.peer.poster);
         let body = record(command, self.arrival_time(), claim, id, from as u64);
-        status.publish(index, StatusKind::Ring, command.protocol, 0, self.rank, &body);
+        let (protocol, sample) = (command.protocol, storing.sample());
+        status.publish(index, StatusKind::Ring, protocol, sample, self.rank, &body);
         status.prefetch_after(index);
         true
     }

@@ -1,8 +1,9 @@
 //! What a port keeps: about each peer, its own status rings and its own landing rings.
 
 use super::arrive::PUBLISH_PARTS;
+use super::stores::{PeerStores, SampleRound};
 use crate::fabric::{PeerFailure, Rank, RingId};
-use crate::ring::{Ledger, Poster, StatusRing};
+use crate::ring::{Ledger, LongStores, Poster, StatusRing};
 use crate::segment::Segment;
 
 /// What this port keeps about one peer, as sender to it and as receiver from it.
@@ -40,6 +41,10 @@ pub(super) struct PeerEntry {
     pub(super) is_in_held_up: bool,
     /// Records of it in shared landing rings, since this was last asked.
     pub(super) from_shared: u32,
+    /// How long payloads are stored for it.
+    pub(super) stores: PeerStores,
+    /// What loads of its long payloads take.
+    pub(super) loads: [SampleRound; LongStores::CLASSES],
 }
 
 /// One of our status rings.
@@ -70,7 +75,12 @@ pub(super) struct OwnRing {
 }
 
 impl PeerEntry {
-    pub(super) fn new(target: Segment<'static>, rank: Rank) -> PeerEntry {
+    /// `stores`: how it is stored there, if not as measured.
+    pub(super) fn new(
+        target: Segment<'static>,
+        rank: Rank,
+        stores: Option<LongStores>,
+    ) -> PeerEntry {
         let layout = target.layout();
         let credit = u64::from(layout.credit);
         PeerEntry {
@@ -89,6 +99,8 @@ impl PeerEntry {
             seen_held_up: 0,
             is_in_held_up: false,
             from_shared: 0,
+            stores: PeerStores::new(stores),
+            loads: Default::default(),
         }
     }
 

@@ -10,18 +10,12 @@ use std::arch::x86_64 as arch;
 #[cfg(not(loom))]
 use std::{marker::PhantomData, ptr::NonNull};
 
-#[cfg(not(loom))]
-use crate::sync::{AtomicU32, Ordering};
-
 /// Bytes of a cache line.
 #[cfg(not(loom))]
 const LINE: usize = 64;
 
-/// From how many bytes on a store may bypass the caches, see [`LongStores`].
-#[cfg(not(loom))]
-const LONG_FROM: usize = 4096;
-
-/// How long stores go into shared memory. Which way is faster depends on the machine.
+/// How long stores go into shared memory. Which way is faster depends on the machine, and on the
+/// distance of the two cores, so a port measures both for each peer (`hosted/stores.rs`).
 ///
 /// Before a core can write a line that another core has read, it must fetch it, and a processor
 /// fetches few lines at once for its stores. Whole lines that bypass the caches are not fetched at
@@ -41,26 +35,21 @@ pub enum LongStores {
     PastCaches,
 }
 
-/// This process's [`LongStores`] as a number.
-#[cfg(not(loom))]
-static LONG_STORES: AtomicU32 = AtomicU32::new(LongStores::Cached as u32);
-
 impl LongStores {
-    /// Sets how this process stores from now on. Both ways are correct at any time, so repeated
-    /// calls are fine.
-    #[cfg(not(loom))]
-    pub fn adopt(self) {
-        LONG_STORES.store(self as u32, Ordering::Relaxed);
-    }
+    /// From how many bytes on a store is long.
+    pub const FROM: usize = 4096;
 
-    /// This process's way.
-    #[cfg(not(loom))]
+    /// Both ways.
+    pub const ALL: [LongStores; 2] = [LongStores::Cached, LongStores::PastCaches];
+
+    /// Classes of lengths: up to a whole packet of the default layout, of packets, and of what goes
+    /// in one piece beside the rings.
+    pub const CLASSES: usize = 3;
+
+    /// The class of a long payload.
     #[inline]
-    fn adopted() -> LongStores {
-        match LONG_STORES.load(Ordering::Relaxed) {
-            0 => LongStores::Cached,
-            _ => LongStores::PastCaches,
-        }
+    pub fn class_of(length: usize) -> usize {
+        usize::from(length >= LongStores::FROM << 1) + usize::from(length >= LongStores::FROM << 4)
     }
 }
 
@@ -93,22 +82,18 @@ impl<'m> Bytes<'m> {
         self.length
     }
 
-    /// Copies `from` into the area at byte `at`.
+    /// Copies `from` into the area at byte `at`, if it is long in this way.
     #[inline]
-    pub fn store(&self, at: usize, from: &[u8]) {
-        if from.len() < LONG_FROM {
-            return self.store_cached(at, from);
+    pub fn store(&self, at: usize, from: &[u8], way: LongStores) {
+        if from.len() >= LongStores::FROM && way == LongStores::PastCaches {
+            return self.stream(at, Bytes::borrowed(from));
         }
-        self.store_as(LongStores::adopted(), at, from);
-    }
-
-    /// [`Bytes::store`] in the given way, for any length and whatever this process has adopted.
-    #[inline]
-    pub fn store_as(&self, way: LongStores, at: usize, from: &[u8]) {
-        match way {
-            LongStores::Cached => self.store_cached(at, from),
-            LongStores::PastCaches => self.stream(at, Bytes::borrowed(from)),
-        }
+        assert!(at <= self.length && from.len() <= self.length - at);
+        // SAFETY: `at` is within the area, by the assertion.
+        let target = unsafe { self.start.add(at) };
+        // SAFETY: the range ends within the area, by the assertion; the area is writable for 'm;
+        // `from` is ordinary memory outside the area (a landing ring is only ever copied out).
+        unsafe { target.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
     }
 
     /// Borrowed bytes as a read-only area.
@@ -121,28 +106,18 @@ impl<'m> Bytes<'m> {
 
     /// [`Bytes::store`] for bytes that may be part of the area.
     #[inline]
-    pub fn write(&self, at: usize, from: &[u8]) {
-        self.copy(at, Bytes::borrowed(from));
-    }
-
-    #[inline]
-    fn store_cached(&self, at: usize, from: &[u8]) {
-        assert!(at <= self.length && from.len() <= self.length - at);
-        // SAFETY: `at` is within the area, by the assertion.
-        let target = unsafe { self.start.add(at) };
-        // SAFETY: the range ends within the area, by the assertion; the area is writable for 'm;
-        // `from` is ordinary memory outside the area (a landing ring is only ever copied out).
-        unsafe { target.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    pub fn write(&self, at: usize, from: &[u8], way: LongStores) {
+        self.copy(at, Bytes::borrowed(from), way);
     }
 
     /// Copies all of another area to byte `at` of this one. The two may overlap.
     #[inline]
-    pub fn copy(&self, at: usize, from: Bytes<'_>) {
+    pub fn copy(&self, at: usize, from: Bytes<'_>, way: LongStores) {
         let length = from.length;
         assert!(at <= self.length && length <= self.length - at);
         let target = self.start.as_ptr().wrapping_add(at);
         let apart = target.addr().abs_diff(from.start.as_ptr().addr()) >= length;
-        if length >= LONG_FROM && apart && LongStores::adopted() == LongStores::PastCaches {
+        if length >= LongStores::FROM && apart && way == LongStores::PastCaches {
             return self.stream(at, from);
         }
         // SAFETY: the range ends within the area, by the assertion, and the other area is as long;
@@ -228,7 +203,7 @@ impl<'m> Bytes<'m> {
     }
 
     /// Copies `from` into the area at byte `at`.
-    pub fn store(&self, at: usize, from: &[u8]) {
+    pub fn store(&self, at: usize, from: &[u8], _way: LongStores) {
         for (cell, byte) in self.cells[at..at + from.len()].iter().zip(from) {
             // SAFETY: loom hands out a valid pointer and fails the model on a racing access.
             cell.with_mut(|place| unsafe { *place = *byte });
@@ -253,16 +228,11 @@ impl<'m> Bytes<'m> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::sync::{Mutex, PoisonError};
-
     use super::*;
-
-    /// The way is the process's: the tests that adopt one run one after the other.
-    static ADOPTING: Mutex<()> = Mutex::new(());
 
     #[test]
     fn long_stores_are_exact_at_every_alignment() {
-        const SIZE: usize = 2 * LONG_FROM;
+        const SIZE: usize = 2 * LongStores::FROM;
         let mut area = vec![0xee_u8; SIZE];
         let source: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
         let bytes = {
@@ -271,31 +241,33 @@ mod tests {
             unsafe { Bytes::new(start, SIZE) }
         };
         for (at, from) in (0..LINE).flat_map(|at| [(at, 0), (at, 1), (0, at), (LINE - 1, at)]) {
-            for length in [LONG_FROM - 1, LONG_FROM, LONG_FROM + 1, LONG_FROM + at + 13] {
-                bytes.store_as(LongStores::PastCaches, at, &source[from..from + length]);
+            for length in [
+                LongStores::FROM - 1,
+                LongStores::FROM,
+                LongStores::FROM + 1,
+                LongStores::FROM + at + 13,
+            ] {
+                bytes.store(at, &source[from..from + length], LongStores::PastCaches);
                 let mut all = vec![0; SIZE];
                 bytes.load(0, &mut all);
                 assert_eq!(all[at..at + length], source[from..from + length]);
                 let (before, after) = (&all[..at], &all[at + length..]);
                 assert!(before.iter().chain(after).all(|byte| *byte == 0xee));
-                bytes.store(0, &[0xee; SIZE]);
+                bytes.store(0, &[0xee; SIZE], LongStores::Cached);
             }
         }
     }
 
     #[test]
     fn stores_are_exact_in_both_ways() {
-        let mut area = vec![0; 2 * LONG_FROM];
+        let mut area = vec![0; 2 * LongStores::FROM];
         let start = NonNull::new(area.as_mut_ptr()).unwrap();
         // SAFETY: the vector outlives the view and is read only through it.
-        let bytes = unsafe { Bytes::new(start, 2 * LONG_FROM) };
-        let _alone = ADOPTING.lock().unwrap_or_else(PoisonError::into_inner);
-        for (round, way) in [LongStores::PastCaches, LongStores::Cached].into_iter().enumerate() {
-            way.adopt();
-            assert_eq!(LongStores::adopted(), way);
-            for length in [8, LONG_FROM - 1, LONG_FROM, LONG_FROM + 9] {
+        let bytes = unsafe { Bytes::new(start, 2 * LongStores::FROM) };
+        for (round, way) in LongStores::ALL.into_iter().enumerate() {
+            for length in [8, LongStores::FROM - 1, LongStores::FROM, LongStores::FROM + 9] {
                 let from = vec![round as u8 + 1; length];
-                bytes.store(3, &from);
+                bytes.store(3, &from, way);
                 let mut all = vec![0; length + 4];
                 bytes.load(0, &mut all);
                 assert_eq!((&all[3..length + 3], all[0]), (&from[..], 0), "{way:?} {length}");
@@ -305,18 +277,16 @@ mod tests {
 
     #[test]
     fn overlapping_copies_within_an_area_are_exact() {
-        let _alone = ADOPTING.lock().unwrap_or_else(PoisonError::into_inner);
-        for way in [LongStores::PastCaches, LongStores::Cached] {
-            way.adopt();
-            overlapping_copies();
-        }
+        LongStores::ALL.into_iter().for_each(overlapping_copies);
     }
 
-    fn overlapping_copies() {
-        const SIZE: usize = 4 * LONG_FROM;
+    fn overlapping_copies(way: LongStores) {
+        const SIZE: usize = 4 * LongStores::FROM;
         let content: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
-        for (from, to) in [(0, 1), (1, 0), (0, 64), (LONG_FROM, 0), (0, LONG_FROM), (7, 7)] {
-            for length in [LONG_FROM - 1, LONG_FROM, 2 * LONG_FROM + 5] {
+        for (from, to) in
+            [(0, 1), (1, 0), (0, 64), (LongStores::FROM, 0), (0, LongStores::FROM), (7, 7)]
+        {
+            for length in [LongStores::FROM - 1, LongStores::FROM, 2 * LongStores::FROM + 5] {
                 let mut area = content.clone();
                 let start = NonNull::new(area.as_mut_ptr()).unwrap();
                 // SAFETY: the vector outlives the view and is read only through it.
@@ -325,7 +295,7 @@ mod tests {
                 let origin = unsafe { start.add(from) };
                 // SAFETY: as for the view of all of it.
                 let part = unsafe { Bytes::new(origin, length) };
-                bytes.copy(to, part);
+                bytes.copy(to, part, way);
                 let mut all = vec![0; SIZE];
                 bytes.load(0, &mut all);
                 let mut expected = content.clone();

@@ -16,7 +16,7 @@
 //! A payload may wrap: it is stored in two pieces (IP-22).
 
 use crate::fabric::FullPolicy;
-use crate::ring::{Bytes, GRANULE};
+use crate::ring::{Bytes, GRANULE, LongStores};
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read};
 
 /// What the owner says of a ring, which senders may trust.
@@ -180,13 +180,13 @@ impl<'m> LandingRing<'m> {
 
     /// Stores the payload of a claim, in two pieces where the ring ends.
     #[inline]
-    pub fn store(&self, claim: Claim, payload: &[u8]) {
+    pub fn store(&self, claim: Claim, payload: &[u8], way: LongStores) {
         debug_assert_eq!(payload.len(), claim.length as usize);
         let at = self.index(claim.position);
         let (first, second) = payload.split_at(payload.len().min(self.bytes.size() - at));
-        self.bytes.store(at, first);
+        self.bytes.store(at, first, way);
         if !second.is_empty() {
-            self.bytes.store(0, second);
+            self.bytes.store(0, second, way);
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let ring = ring(&control, 256);
         let claim = ring.claim(65, 65, &mut 0).unwrap();
         assert_eq!((ring.reserved(), ring.tail()), (128, 0));
-        ring.store(claim, &[7; 65]);
+        ring.store(claim, &[7; 65], LongStores::Cached);
         assert_eq!(ring.tail(), 0);
         ring.commit(claim);
         assert_eq!(ring.tail(), 128);
@@ -330,7 +330,7 @@ mod tests {
             }
             let payload: Vec<u8> = (0..512).map(|n| (n % 251) as u8).collect();
             let claim = ring.claim(512, 512, &mut head).unwrap();
-            ring.store(claim, &payload);
+            ring.store(claim, &payload, LongStores::Cached);
             let mut whole = vec![0; 512];
             ring.load(claim.position, &mut whole);
             assert_eq!(whole, payload);

@@ -10,6 +10,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::{ActionOutbox, Host, Registry, Shipped};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64};
 use hikyaku_nic::time::Time;
@@ -96,6 +97,10 @@ unsafe impl Host for InterfaceHost {
         Time::ZERO
     }
 
+    fn long_stores(&self) -> Option<LongStores> {
+        Some(LongStores::Cached)
+    }
+
     fn allocate(&mut self, _bytes: usize) -> Result<RegionBuffer, RegionError> {
         Err(RegionError::Unsupported)
     }
@@ -114,14 +119,14 @@ unsafe impl Host for InterfaceHost {
         self.mapping.read(rank, offset, into).ok_or(outside)
     }
 
-    fn write(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
+    fn write(&self, to: RemoteAddress, payload: &[u8], way: LongStores) -> Result<(), PostError> {
         let RemoteAddress { rank, space, offset } = to;
         if space != Space::Region {
             return Err(not_an_interfaces());
         }
         let length = payload.len() as u64;
         let outside = PostError::OutOfBounds { rank, offset, length };
-        self.mapping.write(rank, offset, payload).ok_or(outside)
+        self.mapping.write(rank, offset, payload, way).ok_or(outside)
     }
 
     fn write_word(&self, _to: RemoteAddress, _value: u64) -> Result<(), PostError> {
@@ -137,6 +142,7 @@ unsafe impl Host for InterfaceHost {
         _from: RemoteAddress,
         _to: RemoteAddress,
         _length: u64,
+        _way: LongStores,
     ) -> Result<(), PostError> {
         Err(not_an_interfaces())
     }

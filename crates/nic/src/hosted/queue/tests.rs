@@ -141,7 +141,7 @@ fn large_copies_to_here_go_first_in_turns() {
     let [one, two] = [1, 2].map(|rank: usize| ports[rank].create_queue(SESSION, 4).unwrap());
     let address = |rank, offset| RemoteAddress { rank, space: Space::Region, offset };
     let fill = |ports: &[LoopbackPort], at, byte| {
-        ports[0].host().write(at, &[byte; LARGE as usize]).unwrap();
+        ports[0].host().write(at, &[byte; LARGE as usize], LongStores::Cached).unwrap();
     };
     let [first, second] = [0, LARGE];
     fill(&ports, address(1, first), 1);

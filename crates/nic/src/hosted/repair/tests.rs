@@ -4,7 +4,7 @@
 use super::*;
 use crate::fabric::{Command, DeathCause, FullCause, Landing, Port, PostError, RingPort};
 use crate::loopback::{LoopbackConfig, LoopbackPort, open};
-use crate::ring::{Claim, Poster};
+use crate::ring::{Claim, LongStores, Poster};
 use crate::segment::{Segment, SegmentLayout};
 use crate::wire::StatusKind;
 
@@ -132,7 +132,7 @@ fn a_claim_reserved_but_not_published_is_repaired() {
     begin(&ports, 1);
     let claim = claim(&ports, 1, 100);
     let ring = target(&ports, 1).ring(0);
-    ring.store(claim, &[1; 100]);
+    ring.store(claim, &[1; 100], LongStores::Cached);
     ring.commit(claim);
     reserve(&ports, 1);
     send(&mut ports, 2, 20, 100);
@@ -163,7 +163,7 @@ fn a_live_post_delays_the_repair() {
     kill(&ports, 1);
     assert!(told(&mut ports).is_empty(), "which of the two holes is the dead one's?");
     let segment = target(&ports, 2);
-    segment.ring(0).store(claimed, &[2; 64]);
+    segment.ring(0).store(claimed, &[2; 64], LongStores::Cached);
     segment.ring(0).commit(claimed);
     segment.status(0).publish(
         index,
