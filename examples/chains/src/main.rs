@@ -1,10 +1,10 @@
 //! Two programs of many short messages: `hikyaku run -n 8 -- chains transpose 3 16`.
 //!
 //! `crystal` is molecular dynamics of atoms that stay near their places, `transpose` the exchange
-//! of two dimensions of an array, as between the steps of a Fourier transform. Ranks divide one, two
-//! or three dimensions. All that a rank sends in a step is one chain of puts (paper 004's TCW chain)
-//! into memory that was named before, or with `each` as many single puts. The result is compared
-//! bit by bit with what one rank alone computes.
+//! of two dimensions of an array, as between the steps of a Fourier transform. Ranks divide one,
+//! two or three dimensions. All that a rank sends in a step is one chain of puts (paper 004's TCW
+//! chain) into memory that was named before, or with `each` as many single puts. The result is
+//! compared bit by bit with what one rank alone computes.
 
 mod crystal;
 mod exchange;

@@ -124,8 +124,8 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
                 of_pencils[1],
                 of_pencils[of_pencils.len() - 1]
             ),
-            "With blocks the four nodes of a line in X turn at one exchanger: a chain ends at about \
-             a quarter of the link's rate."
+            "With blocks the four nodes of a line in X turn at one exchanger: a chain ends at \
+             about a quarter of the link's rate."
                 .into(),
             "The hardware's overhead for a chained message is not stated and assumed in the \
              machine file; the ratio for short messages is about start over overhead."

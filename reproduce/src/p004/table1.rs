@@ -1,10 +1,10 @@
 //! Table 1: messages of the transposition of a three-dimensional array.
 //!
 //! A processor at place (p, q, r) of a grid has x of part p, y of part q and z of part r.
-//! Exchanging x and y, each of its lines is cut where the parts of their new owners meet. Two rules
-//! give all 13 rows: pencils of 8-byte elements on 1 x 16 x 16 processors (digest H1), and blocks of 4-byte
-//! elements on 4 x 8 x 8 (H2), the paper's "three-dimensional array on three-dimensional
-//! processors".
+//! Exchanging x and y, each of its lines is cut where the parts of their new owners meet. Two
+//! rules give all 13 rows: pencils of 8-byte elements on 1 x 16 x 16 processors (digest H1), and
+//! blocks of 4-byte elements on 4 x 8 x 8 (H2), the paper's "three-dimensional array on
+//! three-dimensional processors".
 
 use hikyaku_report::{Cell, Table, Unit};
 
