@@ -162,7 +162,7 @@ const MUTANTS: &[Mutant] = &[
         &["up to 1 KB, P = 8", "up to 1 KB, P = 256"],
     ),
     ("004-figures-6-7", "topology.shape", "torus", &["conflicts, P = 256"]),
-    ("004-figures-8-9", "host.start", "0.2 us", &["chain over basic"]),
+    ("004-figures-8-9", "host.start", "0.2 us", &["chain over basic", "chain over basic, blocks"]),
     ("004-figure-10", "network.link_rate", "150 MB/s", &["saturation"]),
     ("004-figure-10", "interface.packet_gap", "50 us", &["saturation", "torus and mesh"]),
     ("004-figure-10", "host.start", "1 ms", &["saturation", "high rates", "torus and mesh"]),

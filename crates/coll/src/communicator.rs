@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use hikyaku_msg::{
@@ -525,6 +525,29 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         tag: i32,
     ) -> impl Future<Output = Result<u64, MsgError>> + Unpin + 'a {
         Length(self.endpoint.recv(into, Some(from), Some(tag)))
+    }
+
+    /// Messages start when their futures are polled first: all of them in one chain.
+    async fn send_chain<'a>(
+        &'a self,
+        chain: Vec<(u32, &'a [u8])>,
+        tag: i32,
+    ) -> Result<(), MsgError> {
+        let sends = chain.into_iter().map(|(to, bytes)| self.send(bytes, to, tag)).collect();
+        let (mut sends, mut is_first) = (pin!(join_all::<_>(sends)), true);
+        let all = poll_fn(|context| {
+            let starts = std::mem::take(&mut is_first);
+            let set = |is_open| self.endpoint.with_port(|port| port.set_chained(is_open));
+            if starts {
+                set(true);
+            }
+            let sent = sends.as_mut().poll(context);
+            if starts {
+                set(false);
+            }
+            sent
+        });
+        all.await.into_iter().collect()
     }
 
     async fn send_scattered(&self, data: Scattered, to: u32, tag: i32) -> Result<(), MsgError> {

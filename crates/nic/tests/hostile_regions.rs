@@ -283,6 +283,14 @@ impl Conductor for RegionHost {
         Ok(command.payload.len())
     }
 
+    fn begin_chain(&mut self) {}
+
+    fn carry_put(&mut self, _put: &Command<'_>, _is_last: bool) -> bool {
+        false
+    }
+
+    fn end_chain(&mut self) {}
+
     fn awaits_landing(&mut self, _to: Rank) -> bool {
         false
     }

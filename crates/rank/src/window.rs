@@ -8,6 +8,7 @@
 //!
 //! Places are counted in elements, as in MPI (`disp_unit`).
 
+use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 
 use hikyaku_msg::{Blocked, MsgError};
@@ -181,6 +182,46 @@ impl ByteWindow {
         let notification = Notification::Word { address: signal.address(rank, at, 1)?, value };
         let command = Command { notification, ..Command::put(target, data) };
         self.carry_out("put_signal", rank, |port| port.post(&command).map(drop))
+    }
+
+    /// Puts behind one doorbell, each into the part of a rank from an element on, in order. With a
+    /// `signal` the last put to each rank is a [`ByteWindow::put_signal`].
+    ///
+    /// # Errors
+    /// As [`ByteWindow::put_signal`], of the first put that has one; those before it were written.
+    pub fn put_chain(
+        &self,
+        puts: &[(u32, usize, &[u8])],
+        signal: Option<(&ByteWindow, usize, u64)>,
+    ) -> Result<(), Error> {
+        let mut signalled: BTreeSet<u32> = BTreeSet::new();
+        let mut commands = Vec::with_capacity(puts.len());
+        for (rank, index, data) in puts.iter().rev() {
+            let target = self.address(*rank, *index, data.len() / self.element.max(1))?;
+            let mut command = Command::put(target, data);
+            if let Some((words, at, value)) = signal
+                && signalled.insert(*rank)
+            {
+                let address = words.address(*rank, at, 1)?;
+                command.notification = Notification::Word { address, value };
+            }
+            commands.push(command);
+        }
+        commands.reverse();
+        let mut done = 0;
+        while let Some((rank, ..)) = puts.get(done) {
+            self.carry_out("put_chain", *rank, |port| {
+                let (posted, room) = match port.post_chain(&commands[done..]) {
+                    Ok(()) => (commands.len(), Ok(())),
+                    // A put is written whole or not at all.
+                    Err(cut) if cut.done > 0 => (done + cut.done, Ok(())),
+                    Err(cut) => (done, Err(cut.error)),
+                };
+                done = posted;
+                room
+            })?;
+        }
+        Ok(())
     }
 
     /// Changes an element, an integer, undivided; answers the one before.

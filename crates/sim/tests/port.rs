@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use hikyaku_nic::fabric::{FullCause, Granularity, Rank, Route};
+use hikyaku_nic::fabric::{FullCause, Granularity, Rank, RemoteAddress, Route, Space};
 use hikyaku_nic::hosted::{
-    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, Posted,
+    ActionOutbox, ChainedPut, ConductorAnswer, ConductorRequest, Deed, HostedPort, Posted,
 };
 use hikyaku_nic::loopback::{self, LoopbackHost, LoopbackPort};
 use hikyaku_nic::time::Time;
@@ -225,6 +225,34 @@ fn a_command_travels_behind_earlier_sends() {
     let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
     assert!(own[1] >= 2000, "after the message before it: {own:?}");
     assert_eq!(own[2], own[1] + 1000, "and back");
+}
+
+#[test]
+fn cp_06_puts_of_a_chain_land_when_they_arrive_and_are_answered_once() {
+    let put = |bytes, is_last| {
+        let to = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+        Deed::Put(ChainedPut { to, word: None, is_last, payload: vec![7; bytes] })
+    };
+    let answers = ConductorRequest::Answers;
+    let deeds = vec![(0, put(1001, false)), (10, put(1, true))];
+    let first = vec![
+        ScriptTurn { deeds, after: 10, request: answers(1) },
+        // The answer is there before it waits.
+        ScriptTurn { deeds: vec![(0, put(1, true))], after: 0, request: ConductorRequest::CatchUp },
+        turn(5000, answers(1)),
+        turn(0, ConductorRequest::Leave),
+    ];
+    let (ended, seen, records) = conduct(vec![first, vec![turn(0, ConductorRequest::Leave)]]);
+    assert_eq!(ended, Ok(()));
+    let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
+    let arrivals = records.iter().filter(|(kind, _)| *kind == RecordKind::Arrive);
+    let arrivals: Vec<u64> = arrivals.map(|(_, at)| *at).collect();
+    // One message of the chain behind the other, and the answer of 16 bytes.
+    let [first, second, answer, ..] = arrivals[..] else { panic!("{arrivals:?}") };
+    assert_eq!((first, answer), (2000, second + 1015));
+    assert!((2000..2100).contains(&second), "{second}");
+    assert_eq!(own, [0, answer, answer, answer + 5000]);
+    assert_eq!(arrivals.len(), 5, "each chain is answered once");
 }
 
 #[test]

@@ -145,6 +145,37 @@ impl<T: Scalar> Window<'_, T> {
         let data = bytemuck::cast_slice(data);
         Ok(self.bytes.put_signal(rank, index, data, (&signal.bytes, at), value)?)
     }
+
+    /// Several puts behind one doorbell, in order (paper 004's TCW chain): each copies its data
+    /// into the part of its rank from its index on. In virtual time they cost the processor one
+    /// start where the machine has chains, and are under way together on every machine. With
+    /// `signal`, a window, a place and a value, each of these ranks finds the value in that place
+    /// of its part after all its data, as by [`Window::put_signal`].
+    ///
+    /// ```
+    /// # let world = hikyaku::World::init()?;
+    /// let (numbers, arrived) = (world.window::<f64>(8)?, world.window::<u64>(1)?);
+    /// let puts = [(0, 0, &[1.0, 2.0][..]), (0, 6, &[3.0])];
+    /// numbers.put_chain(&puts, Some((&arrived, 0, 1)))?;
+    /// arrived.wait(0, 0, |value| value == 1)?;
+    /// assert_eq!(numbers.local()?, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0]);
+    /// # Ok::<(), hikyaku::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Window::put_signal`], of the first put that has one; those before it were written.
+    pub fn put_chain(
+        &self,
+        puts: &[(u32, usize, &[T])],
+        signal: Option<(&Window<'_, u64>, usize, u64)>,
+    ) -> Result<(), Error> {
+        let puts: Vec<(u32, usize, &[u8])> = puts
+            .iter()
+            .map(|&(rank, index, data)| (rank, index, bytemuck::cast_slice(data)))
+            .collect();
+        let signal = signal.map(|(words, at, value)| (&words.bytes, at, value));
+        Ok(self.bytes.put_chain(&puts, signal)?)
+    }
 }
 
 impl<T: AtomicScalar> Window<'_, T> {

@@ -1,56 +1,82 @@
 //! Table 1: messages of the transposition of a three-dimensional array.
 //!
-//! The rule that gives all 13 rows (digest H1): elements of 8 bytes, 16 x 16 processors, each with
-//! N1 x (N2 / 16) x (N3 / 16) of the array; exchanging N1 and N2 within groups of 16 sends, for
-//! each of the local lines, a run of N1 / 16 elements to each of the 16.
+//! A processor at place (p, q, r) of a grid has x of part p, y of part q and z of part r.
+//! Exchanging x and y, each of its lines is cut where the parts of their new owners meet. Two
+//! rules give all 13 rows: pencils of 8-byte elements on 1 x 16 x 16 processors (digest H1), and
+//! blocks of 4-byte elements on 4 x 8 x 8 (H2), the paper's "three-dimensional array on
+//! three-dimensional processors".
 
 use hikyaku_report::{Cell, Table, Unit};
 
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Processors along each side.
-pub(super) const SIDE: u32 = 16;
-const ELEMENT_BYTES: u64 = 8;
+/// How an array is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mapping {
+    /// Processors along x, y and z; those along y are a multiple of those along x.
+    pub(super) grid: [u32; 3],
+    element_bytes: u64,
+    /// The array of the first row.
+    first: [u64; 3],
+}
+
+/// Each processor has whole lines of x (digest H1).
+pub(super) const PENCILS: Mapping =
+    Mapping { grid: [1, 16, 16], element_bytes: 8, first: [16, 16, 16] };
+/// Each has a block, on the partition's own grid (digest H2).
+pub(super) const BLOCKS: Mapping =
+    Mapping { grid: [4, 8, 8], element_bytes: 4, first: [16, 16, 32] };
+/// The same on all 2,048 computing nodes, with the same data on each.
+#[cfg(test)]
+pub(super) const WHOLE_MACHINE: Mapping =
+    Mapping { grid: [8, 16, 16], element_bytes: 4, first: [32, 32, 64] };
 
 /// An array, and what its transposition sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransposedArray {
     /// Elements along each dimension.
     pub(super) extent: [u64; 3],
+    pub(super) mapping: Mapping,
 }
 
 impl TransposedArray {
     /// Bytes a processor holds.
     pub(super) fn local_bytes(self) -> u64 {
-        let [n1, n2, n3] = self.extent;
-        ELEMENT_BYTES * n1 * n2 * n3 / u64::from(SIDE * SIDE)
+        let processors: u32 = self.mapping.grid.iter().product();
+        let elements: u64 = self.extent.iter().product();
+        self.mapping.element_bytes * elements / u64::from(processors)
     }
 
     /// Bytes of a message.
     pub(super) fn message_bytes(self) -> u64 {
-        ELEMENT_BYTES * self.extent[0] / u64::from(SIDE)
+        self.mapping.element_bytes * self.extent[0] / u64::from(self.mapping.grid[1])
     }
 
-    /// Lines of a processor, each of which is cut into messages for all 16 of its group.
+    /// Lines of a processor, each of which is cut into messages.
     pub(super) fn lines(self) -> u64 {
-        let [_, n2, n3] = self.extent;
-        n2 * n3 / u64::from(SIDE * SIDE)
+        let [_, across, up] = self.mapping.grid.map(u64::from);
+        self.extent[1] / across * (self.extent[2] / up)
+    }
+
+    /// Messages that a line is cut into.
+    pub(super) fn pieces(self) -> u32 {
+        self.mapping.grid[1] / self.mapping.grid[0]
     }
 
     /// Messages of a processor, those to itself included.
     pub(super) fn messages(self) -> u64 {
-        self.lines() * u64::from(SIDE)
+        self.lines() * u64::from(self.pieces())
     }
 }
 
-/// The arrays of the 13 rows: from a cube of 16 on, one dimension doubles after the other, the
-/// contiguous one (N1) second.
-pub(super) fn arrays() -> Vec<TransposedArray> {
-    let mut extent = [16_u64; 3];
-    let mut arrays = vec![TransposedArray { extent }];
+/// The arrays of the 13 rows: one dimension doubles after the other, the contiguous one (N1)
+/// second. With pencils they begin with a cube of 16.
+pub(super) fn arrays(mapping: Mapping) -> Vec<TransposedArray> {
+    let mut extent = mapping.first;
+    let mut arrays = vec![TransposedArray { extent, mapping }];
     for dimension in [1, 0, 2].into_iter().cycle().take(12) {
         extent[dimension] *= 2;
-        arrays.push(TransposedArray { extent });
+        arrays.push(TransposedArray { extent, mapping });
     }
     arrays
 }
@@ -74,7 +100,7 @@ const PRINTED: [[u64; 3]; 13] = [
 
 /// Generates the rows and compares them.
 pub fn run_item(_: &Machines) -> ExperimentOutcome {
-    outcome(&arrays())
+    outcome(&arrays(PENCILS))
 }
 
 fn outcome(arrays: &[TransposedArray]) -> ExperimentOutcome {
@@ -112,7 +138,8 @@ fn outcome(arrays: &[TransposedArray]) -> ExperimentOutcome {
         charts: Vec::new(),
         notes: vec![
             "The paper does not print the arrays; this rule gives all rows and runs from the cube \
-             of 16 to that of 256. Another one (4-byte elements in blocks) gives the same table."
+             of 16 to that of 256. Another one (4-byte elements in blocks) gives the same table; \
+             figure 9 runs both."
                 .into(),
         ],
     }
@@ -125,12 +152,20 @@ mod tests {
     #[test]
     fn cp_11_the_generator_gives_all_13_rows() {
         assert!(run_item(&Machines::stored()).passes());
-        assert_eq!(arrays()[12].extent, [256; 3]);
+        assert_eq!(arrays(PENCILS)[12].extent, [256; 3]);
+    }
+
+    #[test]
+    fn cp_11_blocks_on_the_partitions_own_grid_give_the_same_rows() {
+        for mapping in [BLOCKS, WHOLE_MACHINE] {
+            assert!(outcome(&arrays(mapping)).passes(), "{mapping:?}");
+        }
+        assert_eq!(arrays(BLOCKS)[2].extent, [32; 3]);
     }
 
     #[test]
     fn another_rule_of_the_arrays_misses_the_table() {
-        let mut arrays = arrays();
+        let mut arrays = arrays(PENCILS);
         // As if the contiguous dimension had been the first to double.
         arrays[1].extent = [32, 16, 16];
         assert!(!outcome(&arrays).passes());

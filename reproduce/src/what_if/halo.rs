@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use hikyaku_report::{Axis, Cell, LineChart, Series, Table, Unit};
+use hikyaku_report::{Axis, Cell, LineChart, Unit};
 use hikyaku_sim::engine::{Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
 use hikyaku_sim::model::cppacs::Tcw;
 use hikyaku_sim::model::tofu2::{Costs, DescriptorCommand, TofuQueueAddress, TofuSystem};
 use hikyaku_sim::topology::{Grid, Node};
 
-use super::{WhatIfAnswer, crossing, lengths};
+use super::{WhatIfAnswer, crossing, draw, lengths, tabulate};
 use crate::Machines;
 use crate::p002::program::{self, MappingNumbers};
 use crate::p004::partition::ProgramRun;
@@ -162,21 +162,15 @@ pub(super) fn run() -> WhatIfAnswer {
         ("MRC, one queue", time(&|bytes| persistent(HaloScheme::Mrc, bytes))),
         ("FAST, six queues on four engines", time(&|bytes| persistent(HaloScheme::Fast, bytes))),
     ];
-    let mut chart = LineChart::new(
+    let points: Vec<f64> = sizes.iter().map(|&bytes| bytes as f64).collect();
+    let chart = LineChart::new(
         "Halo exchange with six neighbours, 256 nodes",
         Axis::log2("bytes of a face", Unit::Bytes),
         Axis::log10("time of an exchange", Unit::Seconds),
     );
-    let mut table =
-        Table::new("Time of an exchange", ["bytes"].into_iter().chain(curves.iter().map(|c| c.0)));
-    for (name, curve) in &curves {
-        let points = sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
-        chart = chart.with(Series::line(*name, points.collect()));
-    }
-    for (place, &bytes) in sizes.iter().enumerate() {
-        let times = curves.iter().map(|(_, curve)| Cell::number(curve[place], Unit::Seconds));
-        table.push([Cell::number(bytes as f64, Unit::Bytes)].into_iter().chain(times));
-    }
+    let chart = draw(chart, &points, &curves);
+    let heads = points.iter().map(|&bytes| Cell::number(bytes, Unit::Bytes));
+    let table = tabulate("Time of an exchange", ("bytes", heads), &curves, Unit::Seconds);
     let ratio = |place: usize| curves[1].1[place] / curves[3].1[place];
     let overtakes = match crossing(&sizes, &curves[3].1, &curves[2].1) {
         Some(bytes) => format!("MRC overtakes FAST from {} on.", Unit::Bytes.format(bytes as f64)),

@@ -8,13 +8,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
-use hikyaku_report::{BarChart, Cell as Value, Table, Unit};
+use hikyaku_report::{BarChart, Cell as Value, Unit};
 use hikyaku_sim::engine::{Sim, Simulation};
 use hikyaku_sim::job::{Carrier, Consignee, HostCosts, Parcel};
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::topology::Node;
 
-use super::WhatIfAnswer;
+use super::{WhatIfAnswer, tabulate};
 use crate::{FILES, Machines};
 
 /// Bytes of a request, an announcement, a READY-TO-RECV.
@@ -237,33 +237,24 @@ fn chains(machine: &Machine) -> Pair {
 pub(super) fn run() -> WhatIfAnswer {
     let machines = Machines::stored();
     let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-    let gains: Vec<Vec<f64>> = MECHANISMS
-        .iter()
-        .map(|(_, mechanism)| {
-            let gain = |name: &&str| {
-                let [with, without] = mechanism(machines.get(name));
-                without / with
-            };
-            names.iter().map(gain).collect()
-        })
-        .collect();
-    let mechanisms = || MECHANISMS.iter().zip(&gains).map(|((name, _), gains)| (*name, gains));
-    let head = ["machine"].into_iter().chain(MECHANISMS.map(|(name, _)| name));
-    let mut table = Table::new("Times as fast with the mechanism", head);
-    for (at, name) in names.iter().enumerate() {
-        let cells = gains.iter().map(|gains| Value::number(gains[at], Unit::Ratio));
-        table.push([Value::from(*name)].into_iter().chain(cells));
-    }
-    let mut chart = BarChart::new(
+    let gains = MECHANISMS.map(|(name, mechanism)| -> (&str, Vec<f64>) {
+        let gain = |machine: &&str| {
+            let [with, without] = mechanism(machines.get(machine));
+            without / with
+        };
+        (name, names.iter().map(gain).collect())
+    });
+    let heads = names.iter().map(|name| Value::from(*name));
+    let title = "Times as fast with the mechanism";
+    let table = tabulate(title, ("machine", heads), &gains, Unit::Ratio);
+    let chart = BarChart::new(
         "Each mechanism on every machine",
         "times as fast",
         Unit::Ratio,
         names.clone(),
     );
-    for (name, gains) in mechanisms() {
-        chart = chart.with(name, gains.clone());
-    }
-    let finding = |(name, gains): (&str, &Vec<f64>)| {
+    let chart = gains.iter().fold(chart, |chart, (name, gains)| chart.with(*name, gains.clone()));
+    let finding = |(name, gains): &(&str, Vec<f64>)| {
         let most = gains.iter().copied().fold(0.0, f64::max);
         let at = gains.iter().position(|gain| *gain == most).unwrap_or(0);
         format!("{name}: at most {most:.1} times as fast, on {}.", names[at])
@@ -278,7 +269,7 @@ pub(super) fn run() -> WhatIfAnswer {
              message to the farthest. Chains: {} messages of {} B with as many starts, or one.",
             CHAIN.0, CHAIN.1
         ),
-        findings: mechanisms().map(finding).collect(),
+        findings: gains.iter().map(finding).collect(),
         charts: vec![chart.into()],
         tables: vec![table],
     }

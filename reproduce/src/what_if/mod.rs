@@ -5,12 +5,13 @@
 //! combined is said in the setup.
 
 mod broadcast;
+mod decompositions;
 mod halo;
 mod matrix;
 mod rings;
 mod sharers;
 
-use hikyaku_report::{Chart, Table};
+use hikyaku_report::{Cell, Chart, LineChart, Series, Table, Unit};
 
 /// A question with its answer.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,7 @@ pub struct WhatIfAnswer {
 }
 
 /// All questions.
-pub const WHAT_IFS: [WhatIf; 5] = [
+pub const WHAT_IFS: [WhatIf; 6] = [
     WhatIf {
         name: "halo",
         title: "What if CP-PACS had command queues that run by themselves?",
@@ -59,6 +60,11 @@ pub const WHAT_IFS: [WhatIf; 5] = [
         run: sharers::run,
     },
     WhatIf {
+        name: "decompositions",
+        title: "What if an array on CP-PACS were divided into slabs, pencils or blocks?",
+        run: decompositions::run,
+    },
+    WhatIf {
         name: "matrix",
         title: "What would each paper's mechanism give on every machine?",
         run: matrix::run,
@@ -73,6 +79,31 @@ pub fn what_if(name: &str) -> Option<&'static WhatIf> {
 /// Message lengths: powers of two whose logarithms are `step` apart, bytes.
 fn lengths(from: u32, to: u32, step: usize) -> Vec<u64> {
     (from..=to).step_by(step).map(|log| 1 << log).collect()
+}
+
+/// Curves over the same points: each has a name and a value for each of them.
+type Curves<'a> = [(&'a str, Vec<f64>)];
+
+/// A table with a row for each point, which begins with `heads`, and a column for each curve.
+fn tabulate(
+    caption: &str,
+    (head, heads): (&str, impl IntoIterator<Item = Cell>),
+    curves: &Curves<'_>,
+    unit: Unit,
+) -> Table {
+    let mut table = Table::new(caption, [head].into_iter().chain(curves.iter().map(|of| of.0)));
+    for (place, head) in heads.into_iter().enumerate() {
+        let values = curves.iter().map(|(_, curve)| Cell::number(curve[place], unit));
+        table.push([head].into_iter().chain(values));
+    }
+    table
+}
+
+/// A chart with a line for each curve.
+fn draw(chart: LineChart, points: &[f64], curves: &Curves<'_>) -> LineChart {
+    curves.iter().fold(chart, |chart, (name, curve)| {
+        chart.with(Series::line(*name, points.iter().copied().zip(curve.iter().copied()).collect()))
+    })
 }
 
 /// Where `other` first takes less time than `one`, if it does: the length there.

@@ -1,13 +1,13 @@
 //! IPUSH rings (paper 000) on Cenju-4 (paper 003): the receiver's interface chooses the address.
 
 use hikyaku_nic::time::Time;
-use hikyaku_report::{Axis, Cell, LineChart, Series, Table, Unit};
+use hikyaku_report::{Axis, Cell, LineChart, Unit};
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
 use hikyaku_sim::model::cenju4::{CenjuParcel, CenjuSystem, Costs, ParcelProtocol, Span, To};
 use hikyaku_sim::topology::Node;
 
-use super::{WhatIfAnswer, crossing, lengths};
+use super::{WhatIfAnswer, crossing, draw, lengths, tabulate};
 use crate::Machines;
 
 /// Rounds of a ping-pong.
@@ -137,32 +137,27 @@ fn half(time: Time) -> Time {
 
 pub(super) fn run() -> WhatIfAnswer {
     let sizes = lengths(3, 19, 1);
-    let curves = MessageWay::ALL
-        .map(|way| -> Vec<f64> { sizes.iter().map(|&b| half_round_trip(way, b)).collect() });
-    let mut latency = LineChart::new(
+    let curves = MessageWay::ALL.map(|way| -> (&str, Vec<f64>) {
+        (way.name(), sizes.iter().map(|&bytes| half_round_trip(way, bytes)).collect())
+    });
+    let points: Vec<f64> = sizes.iter().map(|&bytes| bytes as f64).collect();
+    let rates = curves.each_ref().map(|(name, times)| -> (&str, Vec<f64>) {
+        (*name, points.iter().zip(times).map(|(bytes, time)| bytes / time).collect())
+    });
+    let latency = LineChart::new(
         "MPI on Cenju-4, half a round trip",
         Axis::log2("message length", Unit::Bytes),
         Axis::log10("time", Unit::Seconds),
     );
-    let mut rate = LineChart::new(
+    let rate = LineChart::new(
         "The same as throughput",
         Axis::log2("message length", Unit::Bytes),
         Axis::linear("throughput", Unit::BytesPerSecond).from_zero(),
     );
-    let mut table = Table::new(
-        "Half a round trip",
-        ["bytes"].into_iter().chain(MessageWay::ALL.map(MessageWay::name)),
-    );
-    for (way, curve) in MessageWay::ALL.iter().zip(&curves) {
-        let points = || sizes.iter().map(|&bytes| bytes as f64).zip(curve.iter().copied());
-        latency = latency.with(Series::line(way.name(), points().collect()));
-        let rates = points().map(|(bytes, time)| (bytes, bytes / time));
-        rate = rate.with(Series::line(way.name(), rates.collect()));
-    }
-    for (place, &bytes) in sizes.iter().enumerate() {
-        let times = curves.iter().map(|curve| Cell::number(curve[place], Unit::Seconds));
-        table.push([Cell::number(bytes as f64, Unit::Bytes)].into_iter().chain(times));
-    }
+    let (latency, rate) = (draw(latency, &points, &curves), draw(rate, &points, &rates));
+    let heads = points.iter().map(|&bytes| Cell::number(bytes, Unit::Bytes));
+    let table = tabulate("Half a round trip", ("bytes", heads), &curves, Unit::Seconds);
+    let curves = curves.map(|(_, times)| times);
     let announced = sizes.iter().position(|&bytes| bytes >= 4096).unwrap_or(0);
     let saved = curves[0][announced] - curves[2][announced];
     let gains = crossing(&sizes, &curves[0], &curves[1]);

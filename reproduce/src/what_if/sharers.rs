@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use hikyaku_dsm::{AccessKind, Effect, Mailbox, MailboxMessage, Patience, Style};
 use hikyaku_nic::time::Time;
-use hikyaku_report::{Axis, Cell as TableCell, LineChart, Series, Table, Unit};
+use hikyaku_report::{Axis, Cell as TableCell, LineChart, Unit};
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
 use hikyaku_sim::model::dimmnet1::{Costs, Segment};
 
-use super::WhatIfAnswer;
+use super::{WhatIfAnswer, draw, tabulate};
 use crate::Machines;
 
 /// Bytes of a notice, an answer, an ACK.
@@ -164,31 +164,26 @@ impl Sharing {
 pub(super) fn run() -> WhatIfAnswer {
     let machines = Machines::stored();
     let counts: Vec<u32> = (0..=6).map(|log| 1 << log).collect();
-    let mut table = Table::new(
-        "An invalidation of all copies, by the number of sharers",
-        ["sharers", "by", "leaves the writer", "time"],
-    );
-    let mut chart = LineChart::new(
+    let found = NAMES.map(|(name, notice)| {
+        let of = |&sharers: &u32| invalidate(&machines, notice, sharers);
+        let (times, left): (Vec<f64>, Vec<u64>) = counts.iter().map(of).unzip();
+        (name, times, left)
+    });
+    let times = found.each_ref().map(|(name, times, _)| (*name, times.clone()));
+    let left = found.map(|(name, _, left)| (name, left.iter().map(|&left| left as f64).collect()));
+    let points: Vec<f64> = counts.iter().map(|&sharers| f64::from(sharers)).collect();
+    let heads = || ("sharers", points.iter().map(|&count| TableCell::number(count, Unit::Number)));
+    let tables = vec![
+        tabulate("Until the writer may write", heads(), &times, Unit::Seconds),
+        tabulate("Datagrams and stores that leave the writer", heads(), &left, Unit::Number),
+    ];
+    let chart = LineChart::new(
         "Until the writer may write",
         Axis::log2("sharers", Unit::Number),
         Axis::log10("time", Unit::Seconds),
     );
-    let mut last = Vec::new();
-    for (name, notice) in NAMES {
-        let found = counts.iter().map(|&sharers| (sharers, invalidate(&machines, notice, sharers)));
-        let found: Vec<(u32, (f64, u64))> = found.collect();
-        for (sharers, (time, left)) in &found {
-            table.push([
-                TableCell::number(f64::from(*sharers), Unit::Number),
-                TableCell::from(name),
-                TableCell::number(*left as f64, Unit::Number),
-                TableCell::number(*time, Unit::Seconds),
-            ]);
-        }
-        let points = found.iter().map(|(sharers, (time, _))| (f64::from(*sharers), *time));
-        chart = chart.with(Series::line(name, points.collect()));
-        last.extend(found.last().map(|(_, (time, _))| *time));
-    }
+    let chart = draw(chart, &points, &times);
+    let last = times.each_ref().map(|(_, times)| times[times.len() - 1]);
     let time = |at: usize| Unit::Seconds.format(last[at]);
     WhatIfAnswer {
         setup: "The baseline of paper 001 with more nodes than its two, all on one switch of its \
@@ -210,7 +205,7 @@ pub(super) fn run() -> WhatIfAnswer {
             ),
         ],
         charts: vec![chart.into()],
-        tables: vec![table],
+        tables,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::job::{part, pattern};
 use crate::{Harness, Job, Setup};
 
 /// Posts a chain whole, going on where it was cut short.
-fn chain<H: Harness>(job: &mut Job<'_, H>, from: u32, commands: &[Command<'_>]) {
+pub(crate) fn chain<H: Harness>(job: &mut Job<'_, H>, from: u32, commands: &[Command<'_>]) {
     let (mut done, mut bytes) = (0, 0);
     for _ in 0..10_000 {
         let Some(first) = commands.get(done) else { return };

@@ -1,10 +1,12 @@
 //! Memory that peers name: put, read, regions and nodes.
 
 use hikyaku_nic::fabric::{
-    Command, CopyPort, Event, MemoryPort, Notification, Port, PostError, RemoteAddress, Space,
+    ChainError, Command, CopyPort, Event, MemoryPort, Notification, Port, PostError, RemoteAddress,
+    Space,
 };
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 
+use crate::command::chain;
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
 
@@ -51,6 +53,58 @@ pub fn cp_05_a_put_arrives_before_its_notification<H: Harness>(harness: &H) {
     assert_eq!(buffer[512..520], 0x0123_4567_89ab_cdef_u64.to_le_bytes());
     assert_eq!(buffer[..256], payload);
     assert!(job.next(0).is_none(), "a word is not a record");
+}
+
+/// The puts of a chain have landed when it was posted, to several ranks, each word after its data;
+/// one that cannot be done cuts the chain there.
+pub fn cp_06_puts_of_a_chain_land_with_their_words<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let mut areas = [0, 2].map(|rank| region(&mut job, rank, 1024));
+    areas.iter_mut().for_each(|(buffer, _)| buffer.fill(0xaa));
+    let payloads: Vec<_> = (0..6).map(|n| pattern(n, 20 * n as usize)).collect();
+    let place = |n: usize| after(areas[n % 2].1, 100 * n as u64);
+    let puts = |n: usize| {
+        let word = after(areas[n % 2].1, 1016);
+        let notification = match n {
+            4 | 5 => Notification::Word { address: word, value: n as u64 },
+            _ => Notification::None,
+        };
+        Command { notification, ..Command::put(place(n), &payloads[n]) }
+    };
+    let commands: Vec<_> = (0..6).map(puts).collect();
+    let before = harness.doorbells(job.port(1));
+    chain(&mut job, 1, &commands);
+    if let (Some(before), Some(after)) = (before, harness.doorbells(job.port(1))) {
+        assert_eq!(after - before, 1, "one doorbell for the chain");
+    }
+    for (n, payload) in payloads.iter().enumerate() {
+        let buffer = &areas[n % 2].0;
+        assert_eq!(buffer[100 * n..][..payload.len()], payload[..], "put {n}");
+        assert_eq!(buffer[100 * n + payload.len()..][..1], [0xaa], "behind put {n}");
+    }
+    for (side, (buffer, _)) in areas.iter().enumerate() {
+        assert_eq!(buffer[1016..], (4 + side as u64).to_le_bytes());
+    }
+    let outside = RemoteAddress { offset: 1 << 40, ..areas[1].1 };
+    let (first, third) = (pattern(7, 50), pattern(8, 50));
+    let bad = [
+        Command::put(place(0), &first),
+        Command::put(outside, &third),
+        Command::put(place(2), &third),
+    ];
+    let cut = (0..1000).find_map(|_| match job.port(1).post_chain(&bad) {
+        Err(cut) if !matches!(cut.error, PostError::Full { .. }) => Some(cut),
+        _ => {
+            job.drive(1);
+            None
+        }
+    });
+    let (rank, length) = (2, 50);
+    let error = PostError::OutOfBounds { rank, offset: outside.offset, length };
+    assert_eq!(cut, Some(ChainError { done: 1, bytes: 0, error }));
+    job.settle(1);
+    // What is behind the cut may be with a layer that took it before it knew the answer.
+    assert_eq!(areas[0].0[..50], first);
 }
 
 /// CJ-17: bytes are exact from and to any word, also across a page, and nothing beside them is

@@ -26,12 +26,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hikyaku_launch::Launch;
-use hikyaku_launch::processes::Processes;
+use hikyaku_launch::processes::{Machine, Processes};
 
 /// Names the ranks and the arguments of the job that the launcher is to run, one a line.
 const JOB: &str = "HIKYAKU_JOBS_OWN";
 
-/// If set, the job runs in virtual time.
+/// If set, the job runs in virtual time: on the machine of this file, if it is one.
 const VIRTUAL: &str = "HIKYAKU_JOBS_OWN_VIRTUAL";
 
 /// What the launcher's exit code is said in, among the lines of the test harness.
@@ -65,7 +65,13 @@ fn launch_by<'a>(choose: impl FnOnce(&mut Vec<&str>) -> &'a str) {
     };
     let outcome = match std::env::var_os(VIRTUAL) {
         None => launch.run().unwrap(),
-        Some(_) => Processes::on_a_test_machine(launch).run().unwrap().outcome,
+        Some(machine) => {
+            let mut job = Processes::on_a_test_machine(launch);
+            if let Ok(file) = fs::read_to_string(machine) {
+                job.machine = Machine::parse("machine", &file).unwrap();
+            }
+            job.run().unwrap().outcome
+        }
     };
     println!("{CODE}{}", outcome.code);
 }
@@ -83,6 +89,11 @@ pub fn run_with(variable: (&str, &Path), ranks: u32, arguments: &[&str]) -> (i32
 /// The same in virtual time.
 pub fn run_in_virtual_time(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
     run_in(Some((VIRTUAL, OsStr::new("yes"))), ranks, arguments)
+}
+
+/// The same on the machine of a file.
+pub fn run_on(machine: &Path, ranks: u32, arguments: &[&str]) -> (i32, String, String) {
+    run_in(Some((VIRTUAL, machine.as_os_str())), ranks, arguments)
 }
 
 fn run_in(

@@ -64,6 +64,13 @@ const WORLDS: &[(&str, TestWorld)] = &[
     ("tests/jobs/src/bin/rank/calls/", TestWorld::Both),
     ("crates/sim/", TestWorld::Simulated),
     ("crates/launch/src/processes/", TestWorld::Simulated),
+    (
+        "cp_06_cp_12_a_chain_of_a_process_costs_one_start_where_there_are_chains",
+        TestWorld::Simulated,
+    ),
+    ("cp_12_chains_help_slabs_more_than_blocks", TestWorld::Simulated),
+    ("examples/chains/tests/", TestWorld::Both),
+    ("crates/shm/src/conducted/", TestWorld::Simulated),
     ("crates/launch/tests/virtual_time.rs", TestWorld::Simulated),
     ("crates/cli/src/simulate/", TestWorld::Simulated),
     ("crates/cli/src/simulated/", TestWorld::Simulated),

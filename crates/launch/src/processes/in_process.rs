@@ -30,6 +30,7 @@ pub fn open_ports(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
         let ns = Time::from_nanoseconds;
         let costs = LineCosts {
             send: CostBySize::of(|_| ns(50)),
+            chained: CostBySize::of(|_| ns(10)),
             receive: CostBySize::of(|_| ns(20)),
             look: ns(20),
             copy: ns(100),

@@ -18,6 +18,7 @@ pub fn costs_of(carrier: &dyn Carrier, memory: &MemoryPath, computing: Computing
     let host = |bytes: u64| carrier.host(bytes.saturating_add(ENVELOPE_BYTES));
     LineCosts {
         send: CostBySize::of(|bytes| host(bytes).send),
+        chained: CostBySize::of(|bytes| carrier.chained(bytes.saturating_add(ENVELOPE_BYTES))),
         receive: CostBySize::of(|bytes| host(bytes).receive),
         look: carrier.look(),
         copy: memory.rate.time(1024),

@@ -48,8 +48,8 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 pub use conduct::{
-    ActionOutbox, Conductor, ConductorAnswer, ConductorRequest, Deed, OutboxContents, Posted,
-    Shipped,
+    ActionOutbox, ChainedPut, Conductor, ConductorAnswer, ConductorRequest, Deed, OutboxContents,
+    Posted, Shipped,
 };
 pub use group::AwaitedStep;
 pub use host::Host;
@@ -232,6 +232,31 @@ impl<H: Host> HostedPort<H> {
     pub fn doorbells(&self) -> u64 {
         self.doorbells
     }
+
+    fn execute_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        for (done, command) in chain.iter().enumerate() {
+            let carried = self.hand_off_put(command, &chain[done + 1..]);
+            if let Some(answer) = carried {
+                answer.map_err(|error| self.cut_chain(command, (done, 0), error))?;
+                continue;
+            }
+            let mut bytes = 0;
+            while bytes < command.payload.len() || bytes == 0 {
+                let rest = Command {
+                    payload: &command.payload[bytes..],
+                    offset: command.offset + bytes as u64,
+                    credited: command.credited && bytes == 0,
+                    ..*command
+                };
+                let taken = self.execute(&rest);
+                bytes += taken.map_err(|error| self.cut_chain(command, (done, bytes), error))?;
+                if command.payload.is_empty() || command.operation == Operation::Nop {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<H: Host> Port for HostedPort<H> {
@@ -290,28 +315,18 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
         self.doorbells += 1;
-        for (done, command) in chain.iter().enumerate() {
-            let mut bytes = 0;
-            while bytes < command.payload.len() || bytes == 0 {
-                let rest = Command {
-                    payload: &command.payload[bytes..],
-                    offset: command.offset + bytes as u64,
-                    credited: command.credited && bytes == 0,
-                    ..*command
-                };
-                match self.execute(&rest) {
-                    Ok(taken) => bytes += taken,
-                    Err(error) => {
-                        self.fail_in_chain(command, error);
-                        return Err(ChainError { done, bytes, error });
-                    }
-                }
-                if command.payload.is_empty() || command.operation == Operation::Nop {
-                    break;
-                }
-            }
+        self.set_chained(true);
+        let answer = self.execute_chain(chain);
+        self.set_chained(false);
+        answer
+    }
+
+    fn set_chained(&mut self, is_open: bool) {
+        match self.host.conductor() {
+            Some(conductor) if is_open => conductor.begin_chain(),
+            Some(conductor) => conductor.end_chain(),
+            None => {}
         }
-        Ok(())
     }
 
     #[inline]

@@ -25,9 +25,9 @@
 use super::send::elsewhere;
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Atomic, AtomicOp, Command, Completed, ContextError, ContextId, Event, FullCause, Get, Integer,
-    Key, Member, MemoryPort, Notification, Operation, PeerState, PostError, Rank, RegisterValue,
-    RemoteAddress, Reply, Rights, Space,
+    Atomic, AtomicOp, ChainError, Command, Completed, ContextError, ContextId, Event, FullCause,
+    Get, Integer, Key, Member, MemoryPort, Notification, Operation, PeerState, PostError, Rank,
+    RegisterValue, RemoteAddress, Reply, Rights, Space,
 };
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::LongStores;
@@ -455,12 +455,33 @@ impl<H: Host> HostedPort<H> {
         self.tell_completed(completed);
     }
 
-    /// A command of a chain was refused for good: also reports that as its completion.
-    pub(super) fn fail_in_chain(&mut self, command: &Command<'_>, error: PostError) {
+    /// A chain is cut at a command; if that is for good, its completion also reports it.
+    pub(super) fn cut_chain(
+        &mut self,
+        command: &Command<'_>,
+        (done, bytes): (usize, usize),
+        error: PostError,
+    ) -> ChainError {
         let final_word = !matches!(error, PostError::Full { .. });
         if final_word && command.reply.tells_failure() {
             self.push_completion(command, Err(error));
         }
+        ChainError { done, bytes, error }
+    }
+
+    /// Checks all of a put but the room for what it reports, and reserves nothing.
+    pub(super) fn check_put(
+        &mut self,
+        put: &Command<'_>,
+        target: RemoteAddress,
+    ) -> Result<(), PostError> {
+        self.admit(put, target)?;
+        if let Notification::Word { address, .. } = put.notification {
+            self.locate_word(address, 8, Rights::WRITE)?;
+        }
+        let length = put.payload.len() as u64;
+        let place = self.locate(target, length, Rights::WRITE)?;
+        self.within_region(place, length)
     }
 }
 

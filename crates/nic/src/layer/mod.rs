@@ -74,6 +74,10 @@ macro_rules! pass_through {
             self.$port.peer(rank)
         }
 
+        fn set_chained(&mut self, is_open: bool) {
+            self.$port.set_chained(is_open);
+        }
+
         fn departures(&self) -> u64 {
             self.$port.departures()
         }

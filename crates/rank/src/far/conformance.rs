@@ -179,6 +179,7 @@ impl Port for SharedPort {
         node_of(&, rank: Rank) -> u32;
         host_name(&, rank: Rank) -> Name;
         capabilities(&,) -> Capabilities;
+        set_chained(&mut, is_open: bool);
         poll(&mut,) -> Option<Event>;
         receive_whole(&mut, from: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short;
         copy_out(&, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize;

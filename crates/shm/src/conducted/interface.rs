@@ -129,8 +129,13 @@ unsafe impl Host for InterfaceHost {
         self.mapping.write(rank, offset, payload, way).ok_or(outside)
     }
 
-    fn write_word(&self, _to: RemoteAddress, _value: u64) -> Result<(), PostError> {
-        Err(not_an_interfaces())
+    fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
+        let RemoteAddress { rank, space, offset } = to;
+        if space != Space::Region || self.bounds.is_over() {
+            return Err(not_an_interfaces());
+        }
+        let written = self.mapping.write_word(rank, offset, value);
+        written.ok_or(PostError::OutOfBounds { rank, offset, length: 8 })
     }
 
     fn region_bytes(&self) -> u64 {

@@ -53,6 +53,8 @@ fn size(place: usize) -> u64 {
 pub struct LineCosts {
     /// Passing a message, or another command, for another node to the interface.
     pub send: CostBySize,
+    /// The same for a command behind the first of a chain.
+    pub chained: CostBySize,
     /// Taking a message of another node from the interface.
     pub receive: CostBySize,
     /// A poll.
@@ -101,6 +103,7 @@ pub(crate) struct TurnLine {
     /// Nonzero if a send was refused since the rank last parked.
     pub(crate) refused: AtomicU64,
     send: [AtomicU64; SIZES],
+    chained: [AtomicU64; SIZES],
     receive: [AtomicU64; SIZES],
     costs: [AtomicU64; 6],
     tally: [AtomicU64; 3],
@@ -234,15 +237,17 @@ impl TurnLine {
             let word = |place: usize| words[place].load(Ordering::Relaxed);
             CostBySize(std::array::from_fn(|place| Time::from_picoseconds(word(place))))
         };
-        let (send, receive) = (by_size(&self.send), by_size(&self.receive));
+        let [send, chained, receive] = [&self.send, &self.chained, &self.receive].map(by_size);
         let [look, copy, near] = [0, 1, 2].map(time);
         let (measured, at_once, copies) = (word(3) as u32, word(AT_ONCE) != 0, word(5) != 0);
-        LineCosts { send, receive, look, copy, near, measured, at_once, copies }
+        LineCosts { send, chained, receive, look, copy, near, measured, at_once, copies }
     }
 
     pub(crate) fn set_costs(&self, costs: &LineCosts) {
-        let LineCosts { send, receive, look, copy, near, measured, at_once, copies } = *costs;
-        for (words, times) in [(&self.send, send), (&self.receive, receive)] {
+        let LineCosts { send, chained, receive, look, copy, near, measured, at_once, copies } =
+            *costs;
+        let by_size = [(&self.send, send), (&self.chained, chained), (&self.receive, receive)];
+        for (words, times) in by_size {
             let pairs = words.iter().zip(times.0);
             pairs.for_each(|(word, time)| word.store(time.picoseconds(), Ordering::Relaxed));
         }
@@ -279,6 +284,7 @@ fn encode(request: ConductorRequest) -> (u64, [u64; 3]) {
             (3, [u64::from(from), u64::from(to), bytes])
         }
         ConductorRequest::Leave => (4, [0; 3]),
+        ConductorRequest::Answers(puts) => (5, [u64::from(puts), 0, 0]),
     }
 }
 
@@ -289,6 +295,7 @@ fn decode(kind: u64, words: [u64; 3]) -> ConductorRequest {
         1 => ConductorRequest::CatchUp,
         2 => ConductorRequest::Park((first != NEVER).then_some(Time::from_picoseconds(first))),
         3 => ConductorRequest::Travel { from: first as Rank, to: second as Rank, bytes: third },
+        5 => ConductorRequest::Answers(first as u32),
         _ => ConductorRequest::Leave,
     }
 }
@@ -324,6 +331,7 @@ mod tests {
             ConductorRequest::Park(None),
             ConductorRequest::Park(Some(soon)),
             ConductorRequest::Travel { from: 1, to: 2, bytes: 1 << 40 },
+            ConductorRequest::Answers(u32::MAX),
             ConductorRequest::Leave,
         ] {
             let line = TurnLine::default();
@@ -390,11 +398,13 @@ mod tests {
         way.set_blocked(None);
         assert_eq!(way.blocked(), None);
         let ns = Time::from_nanoseconds;
-        let (send, receive) = (CostBySize::of(ns), CostBySize::of(|bytes| ns(7 + 2 * bytes)));
+        let [send, chained, receive] =
+            [1, 2, 3].map(|factor| CostBySize::of(|bytes| ns(7 + factor * bytes)));
         let [look, copy, near] = [ns(2), ns(3), ns(4)];
         for (at_once, copies) in [(true, false), (false, true)] {
             let measured = 2500;
-            let costs = LineCosts { send, receive, look, copy, near, measured, at_once, copies };
+            let costs =
+                LineCosts { send, chained, receive, look, copy, near, measured, at_once, copies };
             let line = TurnLine::default();
             line.set_costs(&costs);
             assert_eq!(line.costs(), costs);

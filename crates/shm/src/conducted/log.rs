@@ -3,8 +3,11 @@
 //! Written by the rank from the front, and taken out whole at each turn of the conductor. Another
 //! process wrote it: an invalid deed ends the reading.
 
-use hikyaku_nic::fabric::{Command, Granularity, QueueAddress, Rank, Route};
-use hikyaku_nic::hosted::{Deed, Posted};
+use hikyaku_nic::fabric::{
+    Command, Granularity, Key, Notification, Operation, QueueAddress, Rank, RemoteAddress, Route,
+    Space,
+};
+use hikyaku_nic::hosted::{ChainedPut, Deed, Posted};
 use hikyaku_nic::time::Time;
 
 /// Bytes before the payload.
@@ -14,6 +17,13 @@ const SEND: u8 = 1;
 const ANNOUNCE: u8 = 2;
 const RUN: u8 = 3;
 const WAKE: u8 = 4;
+const PUT: u8 = 5;
+
+// What a put's flags say.
+const IS_LAST: u8 = 1;
+const HAS_WORD: u8 = 2;
+const TO_SEGMENT: u8 = 4;
+const WORD_IN_SEGMENT: u8 = 8;
 
 /// The words of a deed, as bytes.
 pub(crate) type DeedHead = [u8; HEAD];
@@ -50,6 +60,38 @@ fn send_as(command: &Command<'_>, taken: usize, now: Time, copy: bool) -> DeedHe
     let Command { destination, header, total, offset, .. } = *command;
     let time = now.picoseconds();
     head(SEND, flags, destination, [time, header, total, offset, route, taken as u64, 0])
+}
+
+/// The head of a put of a chain, followed by its payload; `None`: it is no put into memory that
+/// keys or offsets name.
+pub(crate) fn put(put: &Command<'_>, is_last: bool, now: Time) -> Option<DeedHead> {
+    let Operation::Put(to) = put.operation else { return None };
+    let (to_key, to_segment) = key_of(to)?;
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    let mut flags = flag(is_last, IS_LAST) | flag(to_segment, TO_SEGMENT);
+    let mut word = [0; 3];
+    if let Notification::Word { address, value } = put.notification {
+        let (key, in_segment) = key_of(address)?;
+        flags |= HAS_WORD | flag(in_segment, WORD_IN_SEGMENT);
+        word = [address.offset, key, value];
+    }
+    let ([at, key, value], length) = (word, put.payload.len() as u64);
+    let words = [now.picoseconds(), to.offset, to_key, at, key, length, value];
+    Some(head(PUT, [0, 0, flags], to.rank, words))
+}
+
+/// The key of an address, and whether it has one.
+fn key_of(address: RemoteAddress) -> Option<(u64, bool)> {
+    match address.space {
+        Space::Region => Some((0, false)),
+        Space::Segment(key) => Some((key.to_bits(), true)),
+        Space::Register(_) | Space::Process => None,
+    }
+}
+
+fn address(rank: Rank, offset: u64, key: u64, in_segment: bool) -> Option<RemoteAddress> {
+    let space = if in_segment { Space::Segment(Key::from_bits(key)?) } else { Space::Region };
+    Some(RemoteAddress { rank, space, offset })
 }
 
 /// The head of a record, for a command that was executed.
@@ -94,11 +136,11 @@ fn next<'l>(log: &'l [u8], before: &[(Time, Deed)]) -> Option<((Time, Deed), &'l
     for (word, chunk) in words.iter_mut().zip(head.chunks_exact(8)) {
         *word = u64::from_le_bytes(chunk.try_into().ok()?);
     }
-    let [first, time, header, total, offset, route, length, _] = words;
+    let [first, time, header, total, offset, route, length, last] = words;
     let [kind, protocol, one_record, claims, ..] = first.to_le_bytes();
     let to = (first >> 32) as Rank;
     let copy = claims & 4 != 0;
-    let length = usize::try_from(if kind == SEND { length } else { 0 }).ok()?;
+    let length = usize::try_from(if matches!(kind, SEND | PUT) { length } else { 0 }).ok()?;
     if kind == SEND && offset.checked_add(length as u64).is_none_or(|end| end > total) {
         return None;
     }
@@ -124,6 +166,15 @@ fn next<'l>(log: &'l [u8], before: &[(Time, Deed)]) -> Option<((Time, Deed), &'l
             copy,
             payload: payload.to_vec(),
         }),
+        PUT => {
+            let has = |flag| claims & flag != 0;
+            let word = match has(HAS_WORD) {
+                true => Some((address(to, offset, route, has(WORD_IN_SEGMENT))?, last)),
+                false => None,
+            };
+            let (to, is_last) = (address(to, header, total, has(TO_SEGMENT))?, has(IS_LAST));
+            Deed::Put(ChainedPut { to, word, is_last, payload: payload.to_vec() })
+        }
         ANNOUNCE => Deed::Announce { to, protocol, header, length: total, offset },
         RUN => Deed::Run(QueueAddress {
             rank: to,
@@ -192,6 +243,31 @@ mod tests {
             Deed::Wake(5),
         ];
         assert_eq!(deeds, expected.map(|deed| (now, deed)));
+    }
+
+    #[test]
+    fn puts_round_trip() {
+        let key = Key { context: hikyaku_nic::fabric::ContextId(3), index: 4, generation: 5 };
+        let at = |space, offset| RemoteAddress { rank: 6, space, offset };
+        let (region, segment) = (at(Space::Region, 8), at(Space::Segment(key), 16));
+        for (to, word, is_last) in [
+            (region, None, true),
+            (segment, Some((region, 7)), false),
+            (region, Some((segment, 9)), true),
+        ] {
+            let notification = word.map_or(Notification::None, |(address, value)| {
+                Notification::Word { address, value }
+            });
+            let command = Command { notification, ..Command::put(to, b"abc") };
+            let mut log = put(&command, is_last, Time::ZERO).unwrap().to_vec();
+            log.extend_from_slice(b"abc\0\0\0\0\0");
+            let mut deeds = Vec::new();
+            read(&log, &mut deeds);
+            let expected = ChainedPut { to, word, is_last, payload: b"abc".to_vec() };
+            assert_eq!(deeds, [(Time::ZERO, Deed::Put(expected))]);
+        }
+        let process = Command::put(at(Space::Process, 0), b"abc");
+        assert_eq!(put(&process, true, Time::ZERO), None);
     }
 
     #[test]

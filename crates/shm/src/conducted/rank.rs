@@ -11,7 +11,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use hikyaku_nic::fabric::{Command, FullCause, Granularity, QueueAddress, Rank, Wake};
+use hikyaku_nic::fabric::{
+    Command, FullCause, Granularity, Operation, QueueAddress, Rank, RemoteAddress, Wake,
+};
 use hikyaku_nic::hosted::{Conductor, ConductorAnswer, ConductorRequest};
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
@@ -47,6 +49,17 @@ const MAX_LANDING_POLLS: u32 = 100;
 /// Longest time of an unsuccessful poll.
 const LONGEST_POLL: Time = Time::from_nanoseconds(10_000);
 
+/// A chain that a rank posts.
+#[derive(Debug, Default)]
+struct OpenChain {
+    /// The processor has started a command of it.
+    started: bool,
+    /// Ranks to which it has puts whose answer none has asked for.
+    unanswered: Vec<RemoteAddress>,
+    /// Puts whose answers it waits for.
+    answers: u32,
+}
+
 /// A rank in virtual time.
 #[derive(Debug)]
 pub(crate) struct Conducted {
@@ -63,6 +76,8 @@ pub(crate) struct Conducted {
     /// The node that the last send in the log went to, or a copy of it, if that is another one: its
     /// bytes are still there for a copy.
     copied: Cell<Option<u32>>,
+    /// The chain that is being posted, if one is.
+    chain: Option<OpenChain>,
     /// Unsuccessful polls in this round, how many of them cost nothing, and reads of the clock,
     /// since the last other action.
     polls: Cell<u32>,
@@ -90,6 +105,7 @@ impl Conducted {
             used: Cell::new(0),
             sent: vec![0; ranks],
             copied: Cell::new(None),
+            chain: None,
             polls: Cell::new(0),
             free_polls: Cell::new(FREE_POLLS),
             clocks: Cell::new(0),
@@ -152,9 +168,28 @@ impl Conducted {
     }
 
     /// Charges the description of a command with so many bytes.
-    fn command(&self, to: Rank, bytes: u64) {
-        let near = self.is_near(to) && to != self.rank;
-        self.spend(if near { Time::ZERO } else { self.costs.send.at(bytes) });
+    fn command(&mut self, to: Rank, bytes: u64) {
+        if !self.is_near(to) || to == self.rank {
+            self.start(bytes);
+        }
+    }
+
+    /// Charges the start of a command for the interface, by itself or in a chain.
+    fn start(&mut self, bytes: u64) {
+        let behind =
+            self.chain.as_mut().is_some_and(|chain| std::mem::replace(&mut chain.started, true));
+        let costs = if behind { &self.costs.chained } else { &self.costs.send };
+        self.spend(costs.at(bytes));
+    }
+
+    /// Logs a put of a chain; the time in the head is the time of its writing.
+    fn log_put(&mut self, put: &Command<'_>, is_last: bool) {
+        self.make_room(put.payload.len());
+        let Some(head) = log::put(put, is_last, self.own.get()) else { return };
+        self.append(&head, put.payload);
+        if let Some(chain) = &mut self.chain {
+            chain.answers += u32::from(is_last);
+        }
     }
 
     /// Whether a send could land at its rank, as far as this rank knows.
@@ -321,12 +356,12 @@ impl Conductor for Conducted {
             Granularity::PerPacket => whole.min(most / 8 * 8).min(MAX_POST),
             Granularity::PerMessage => whole,
         };
-        self.spend(match (self.is_near(to), command.offset) {
-            (true, _) => copying(&self.costs, taken as u64),
-            (false, 0) => self.costs.send.at(command.total),
+        match (self.is_near(to), command.offset) {
+            (true, _) => self.spend(copying(&self.costs, taken as u64)),
+            (false, 0) => self.start(command.total),
             // The rest of a message: the interface continues an earlier command.
-            (false, _) => Time::ZERO,
-        });
+            (false, _) => {}
+        }
         // Made first: the time in the head is the time of its writing.
         self.make_room(taken);
         self.sent[to as usize] = self.sent[to as usize].wrapping_add(1);
@@ -357,6 +392,49 @@ impl Conductor for Conducted {
         self.copied.set(Some(self.node_of(to)));
         self.leave_call();
         Ok(command.payload.len())
+    }
+
+    fn begin_chain(&mut self) {
+        self.chain = Some(OpenChain::default());
+    }
+
+    fn carry_put(&mut self, put: &Command<'_>, is_last: bool) -> bool {
+        let Operation::Put(target) = put.operation else { return false };
+        let bytes = put.payload.len();
+        if log::room(bytes) > self.region.mapping.log_bytes() {
+            return false;
+        }
+        self.enter_call();
+        self.note(|tally| tally.calls += 1);
+        match self.is_near(target.rank) {
+            true => self.spend(copying(&self.costs, bytes as u64)),
+            false => self.start(bytes as u64),
+        }
+        self.log_put(put, is_last);
+        if let Some(chain) = &mut self.chain {
+            chain.unanswered.retain(|other| other.rank != target.rank);
+            if !is_last {
+                chain.unanswered.push(target);
+            }
+        }
+        self.leave_call();
+        true
+    }
+
+    fn end_chain(&mut self) {
+        // Where it was cut, the last put to a rank is still to come: none of its bytes ask.
+        let unanswered = self.chain.as_mut().map(|chain| std::mem::take(&mut chain.unanswered));
+        for target in unanswered.into_iter().flatten() {
+            self.log_put(&Command::put(target, &[]), true);
+        }
+        let Some(OpenChain { answers, .. }) = self.chain.take() else { return };
+        if answers > 0 {
+            self.enter_call();
+            self.polls.set(0);
+            self.ask(ConductorRequest::Answers(answers));
+            self.spend(self.costs.look);
+            self.leave_call();
+        }
     }
 
     fn awaits_landing(&mut self, to: Rank) -> bool {
@@ -471,6 +549,7 @@ mod tests {
 
     use std::thread;
 
+    use hikyaku_nic::fabric::Space;
     use hikyaku_nic::hosted::Deed;
 
     use super::*;
@@ -586,6 +665,63 @@ mod tests {
             }
         };
         assert_eq!(multicast(true, fill), (100, vec![false]));
+    }
+
+    /// A rank of which a start costs 50 ns, and a command behind the first of a chain 3 ns.
+    fn chaining(program: impl Fn(&mut Conducted)) -> Vec<Turn> {
+        turns(|rank, _| {
+            rank.costs.send = CostBySize::of(|_| Time::from_nanoseconds(50));
+            rank.costs.chained = CostBySize::of(|_| Time::from_nanoseconds(3));
+            program(rank);
+        })
+    }
+
+    #[test]
+    fn cp_06_sends_of_a_chain_cost_one_start_and_wait_for_nothing() {
+        let sends = |rank: &mut Conducted| {
+            for to in [1, 2, 1] {
+                assert_eq!(rank.carry(&Command::send(to, 0, 0, &[])), Ok(0));
+            }
+        };
+        let chain = chaining(|rank| {
+            rank.begin_chain();
+            sends(rank);
+            rank.end_chain();
+            sends(rank);
+        });
+        assert_eq!(requests(&chain), [(56 + 150, ConductorRequest::Leave)]);
+    }
+
+    #[test]
+    fn cp_06_puts_of_a_chain_cost_one_start_and_each_rank_answers_once() {
+        let put = |rank: &mut Conducted, to, is_last| {
+            let target = RemoteAddress { rank: to, space: Space::Region, offset: 0 };
+            assert!(rank.carry_put(&Command::put(target, &[1; 5]), is_last));
+        };
+        let whole = chaining(|rank| {
+            rank.begin_chain();
+            for (to, is_last) in [(1, false), (2, true), (1, true)] {
+                put(rank, to, is_last);
+            }
+            rank.end_chain();
+        });
+        assert_eq!(requests(&whole)[0], (56, ConductorRequest::Answers(2)));
+        // Without the last put to it, a rank answers one of no bytes.
+        let cut = chaining(|rank| {
+            rank.begin_chain();
+            put(rank, 1, false);
+            rank.end_chain();
+        });
+        let asks = |(_, _, deeds): &Turn| -> Vec<(bool, usize)> {
+            let put = |deed: &Deed| match deed {
+                Deed::Put(put) => (put.is_last, put.payload.len()),
+                other => panic!("{other:?}"),
+            };
+            deeds.iter().map(put).collect()
+        };
+        assert_eq!(asks(&whole[0]), [(false, 5), (true, 5), (true, 5)]);
+        assert_eq!(asks(&cut[0]), [(false, 5), (true, 0)]);
+        assert_eq!(requests(&cut)[0], (50, ConductorRequest::Answers(1)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 
 use hikyaku_nic::fabric::{FullCause, Granularity, Port, PostError, QueueAddress, QueuePort, Rank};
 use hikyaku_nic::hosted::{
-    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, HostedPort, OutboxContents,
+    ActionOutbox, ChainedPut, ConductorAnswer, ConductorRequest, Deed, HostedPort, OutboxContents,
 };
 use hikyaku_nic::time::Time;
 
@@ -28,6 +28,9 @@ const IDLE_TURNS: (u64, u64) = (1 << 16, 256);
 /// A rank that is parked through this share of those turns, of whatever kind, gets a turn to poll.
 /// So a parked rank says what it waits for before the others' polls end the job.
 const REST_SHARE: u64 = 32;
+
+/// Bytes of the answer to a put.
+const ANSWER_BYTES: u64 = 16;
 
 /// The kinds of events, in the upper bits of the word; the lower ones are a rank or a parcel.
 const TURN: u32 = 0;
@@ -59,7 +62,7 @@ enum RankStatus {
     Ready,
     /// Until it is woken, or its deadline.
     Parked,
-    /// Until a parcel arrives.
+    /// Until its parcels have arrived.
     Travelling,
     Gone,
 }
@@ -70,6 +73,8 @@ struct ConductedRank {
     /// The time of its next turn; events for other times are out of date.
     due: Option<Time>,
     answer: ConductorAnswer,
+    /// Parcels that it waits for; below zero: some have arrived before it waited.
+    awaited: i64,
     /// It has been woken since it parked last.
     woken: bool,
     /// Its turns so far.
@@ -134,6 +139,7 @@ impl<R: Ranks> MachineConductor<R> {
             status: RankStatus::Ready,
             due: None,
             answer: ConductorAnswer::GoOn,
+            awaited: 0,
             woken: false,
             turns: 0,
             parked_at: 0,
@@ -391,9 +397,13 @@ impl<R: Ranks> ConductorState<R> {
             }
             ConductorRequest::Travel { from, to, bytes } => {
                 self.travelled();
-                self.state(rank, |state| state.status = RankStatus::Travelling);
+                self.await_parcels(rank, 1);
                 let content = ParcelContent::Trip { rank, bytes };
                 self.dispatch(time, RankParcel::new(from, to, content));
+            }
+            ConductorRequest::Answers(puts) => {
+                self.await_parcels(rank, puts);
+                self.arrived_for(rank, 0);
             }
             ConductorRequest::Leave => {
                 self.moved();
@@ -403,6 +413,30 @@ impl<R: Ranks> ConductorState<R> {
                     state.traffic.gone = true;
                 });
             }
+        }
+    }
+
+    /// A rank travels until so many more parcels have arrived for it.
+    fn await_parcels(&self, rank: Rank, parcels: u32) {
+        self.state(rank, |state| {
+            state.status = RankStatus::Travelling;
+            state.awaited += i64::from(parcels);
+        });
+    }
+
+    /// So many parcels have arrived that a rank waits for, or will.
+    fn arrived_for(&self, rank: Rank, parcels: u32) {
+        let is_over = self.state(rank, |state| {
+            state.awaited -= i64::from(parcels);
+            let is_over = state.status == RankStatus::Travelling && state.awaited <= 0;
+            if is_over {
+                state.status = RankStatus::Ready;
+            }
+            is_over
+        });
+        if is_over {
+            let at = self.state(rank, |state| state.traffic.now);
+            self.set_due(rank, at, ConductorAnswer::GoOn);
         }
     }
 
@@ -431,6 +465,10 @@ impl<R: Ranks> ConductorState<R> {
             Deed::Announce { to, protocol, header, length, offset } if to < ranks => {
                 let content = ParcelContent::Announce { protocol, header, length, offset };
                 self.dispatch(at, RankParcel::new(rank, to, content));
+            }
+            Deed::Put(put) if put.to.rank < ranks => {
+                let to = put.to.rank;
+                self.dispatch(at, RankParcel::new(rank, to, ParcelContent::Chained(put)));
             }
             Deed::Send(posted) if posted.destination < ranks => {
                 let (to, is_copy) = (posted.destination, posted.copy);
@@ -508,7 +546,7 @@ impl<R: Ranks> ConductorState<R> {
             let parcels = self.parcels.borrow();
             let RankParcel { from, to, content, .. } = parcels.moving.get(key)?;
             let at_once = matches!(content, ParcelContent::Run(_) | ParcelContent::Announce { .. });
-            let by_hand = matches!(content, ParcelContent::Send(..));
+            let by_hand = matches!(content, ParcelContent::Send(..) | ParcelContent::Chained(_));
             (*from, *to, content.bytes(), at_once, by_hand)
         };
         if at_once {
@@ -559,10 +597,8 @@ impl<R: Ranks> ConductorState<R> {
             (blocked, parcels.is_next(&parcel))
         };
         match parcel.content {
-            ParcelContent::Trip { rank, .. } => {
-                self.state(rank, |state| state.status = RankStatus::Ready);
-                self.set_due(rank, self.sim.now(), ConductorAnswer::GoOn);
-            }
+            ParcelContent::Trip { rank, .. } => self.arrived_for(rank, 1),
+            ParcelContent::Chained(put) => self.land_chained(from, &put),
             ParcelContent::Run(queue) => self.run_queue(queue),
             ParcelContent::Put(shipped) => {
                 let mut ports = self.ports.borrow_mut();
@@ -586,6 +622,21 @@ impl<R: Ranks> ConductorState<R> {
         self.ports.borrow_mut()[queue.rank as usize].help_queue(queue);
         self.attend_outbox();
         self.wake(queue.rank);
+    }
+
+    /// Lands a put of a chain; the answer to its last one to a rank travels back.
+    fn land_chained(&self, from: Rank, put: &ChainedPut) {
+        // An error: the target has changed its tables since the post, and the put is lost.
+        let _ = self.ports.borrow_mut()[from as usize].land_chained(put);
+        self.attend_outbox();
+        if put.word.is_some() {
+            // Its rank may have polled the word just before, and be about to wait for it.
+            self.wake(put.to.rank);
+        }
+        if put.is_last {
+            let content = ParcelContent::Trip { rank: from, bytes: ANSWER_BYTES };
+            self.dispatch(self.sim.now(), RankParcel::new(put.to.rank, from, content));
+        }
     }
 
     /// Lands a parcel as its source would; `false`: it waits for room.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hikyaku_nic::fabric::{FullCause, Rank};
-use hikyaku_nic::hosted::{Posted, Shipped};
+use hikyaku_nic::hosted::{ChainedPut, Posted, Shipped};
 
 use crate::slab::Slab;
 
@@ -16,6 +16,8 @@ pub(super) enum ParcelContent {
     /// The record of a command that was carried out: the command has travelled, so this takes no
     /// time.
     Announce { protocol: u8, header: u64, length: u64, offset: u64 },
+    /// A put of a chain.
+    Chained(ChainedPut),
     /// A rank that waits for its command to arrive, or for the answer.
     Trip { rank: Rank, bytes: u64 },
     /// A put of a command queue.
@@ -32,6 +34,7 @@ impl ParcelContent {
         match self {
             ParcelContent::Send(posted, taken) => (posted.payload.len() - taken) as u64,
             ParcelContent::Put(shipped) => shipped.payload.len() as u64,
+            ParcelContent::Chained(put) => put.payload.len() as u64,
             ParcelContent::Trip { bytes, .. } => *bytes,
             ParcelContent::Announce { .. } | ParcelContent::Refusal(..) | ParcelContent::Run(_) => {
                 0

@@ -144,7 +144,7 @@ impl Topology for HyperCrossbar {
 mod tests {
     use super::super::check_shape;
     use super::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn cp_01_the_generator_makes_any_size() {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn cp_01_every_line_has_its_own_crossbar() {
         let shape = HyperCrossbar::new(&[2, 3, 4]);
-        let mut lines = std::collections::BTreeMap::<u32, BTreeSet<(usize, Vec<u32>)>>::new();
+        let mut lines = BTreeMap::<u32, BTreeSet<(usize, Vec<u32>)>>::new();
         for node in 0..shape.nodes() {
             for d in 0..3 {
                 let mut line = shape.coordinates(node);
@@ -185,14 +185,20 @@ mod tests {
         assert_eq!([hops(&[1, 5, 0]), hops(&[3, 7, 7])], [6, 8]);
     }
 
-    /// Whether no channel occurs in the routes of two of the pairs.
-    fn conflict_free(shape: &HyperCrossbar, pairs: impl Iterator<Item = (u32, u32)>) -> bool {
-        let (mut seen, mut route) = (BTreeSet::new(), Vec::new());
-        pairs.into_iter().all(|(from, to)| {
+    /// In how many of the pairs' routes the most used channel occurs.
+    fn most_used(shape: &HyperCrossbar, pairs: impl Iterator<Item = (u32, u32)>) -> u32 {
+        let (mut uses, mut route) = (BTreeMap::new(), Vec::new());
+        for (from, to) in pairs {
             route.clear();
             shape.route(from, to, &mut route);
-            route.iter().all(|&channel| seen.insert(channel))
-        })
+            route.iter().for_each(|&channel| *uses.entry(channel).or_insert(0) += 1);
+        }
+        uses.into_values().max().unwrap_or(0)
+    }
+
+    /// Whether no channel occurs in the routes of two of the pairs.
+    fn conflict_free(shape: &HyperCrossbar, pairs: impl Iterator<Item = (u32, u32)>) -> bool {
+        most_used(shape, pairs) == 1
     }
 
     #[test]
@@ -221,9 +227,12 @@ mod tests {
             shape.node_at(&[x, y, z])
         };
         let ring = |step: u32| (0..256).map(move |at| (at, (at + step) % 256));
+        let embedded = |step| ring(step).map(|(a, b)| (snake(a), snake(b)));
         for step in [1, 255] {
-            assert!(conflict_free(&shape, ring(step).map(|(a, b)| (snake(a), snake(b)))));
+            assert!(conflict_free(&shape, embedded(step)));
         }
+        // Both ways at once, a node's own link carries two messages, and no other carries more.
+        assert_eq!(most_used(&shape, embedded(1).chain(embedded(255))), 2);
         // An 8 x 8 x 4 torus by exchanging the roles of dimensions, and a smaller 4 x 4 x 2 one.
         for sizes in [[8, 8, 4], [4, 4, 2]] {
             let torus = HyperCrossbar::new(&sizes);
@@ -235,14 +244,21 @@ mod tests {
                     shape.node_at(&at)
                 }
             };
-            for d in 0..3 {
-                let pairs = (0..torus.nodes()).map(|node| {
+            let pairs = |d: usize, step: u32| {
+                let (torus, place) = (&torus, &place);
+                (0..torus.nodes()).map(move |node| {
                     let mut at = torus.coordinates(node);
-                    at[d] = (at[d] + 1) % sizes[d];
+                    at[d] = (at[d] + step) % sizes[d];
                     (place(node), place(torus.node_at(&at)))
-                });
-                assert!(conflict_free(&shape, pairs), "{sizes:?} dimension {d}");
+                })
+            };
+            for d in 0..3 {
+                assert!(conflict_free(&shape, pairs(d, 1)), "{sizes:?} dimension {d}");
+                let both = pairs(d, 1).chain(pairs(d, sizes[d] - 1));
+                assert_eq!(most_used(&shape, both), 2, "{sizes:?} dimension {d}, both ways");
             }
+            let all = (0..3).flat_map(|d| pairs(d, 1).chain(pairs(d, sizes[d] - 1)));
+            assert_eq!(most_used(&shape, all), 6, "{sizes:?}, all six ways");
         }
     }
 }

@@ -21,6 +21,18 @@ pub trait Conductor {
         self.carry(command)
     }
 
+    /// A chain begins: the processor starts its first command, and for those behind it does what
+    /// the interface asks of it for a command of a chain (paper 004's TCW chain).
+    fn begin_chain(&mut self);
+
+    /// Takes a put of a chain away, to land on arrival. `is_last`: the chain has no other put to
+    /// that rank behind it, so that the answer to this one answers all. `false`: it does not take
+    /// so much.
+    fn carry_put(&mut self, put: &Command<'_>, is_last: bool) -> bool;
+
+    /// Ends the chain: returns when its puts have landed and the last ones were answered.
+    fn end_chain(&mut self);
+
     /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it has.
     fn awaits_landing(&mut self, to: Rank) -> bool;
 

@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::fabric::{Command, Granularity, QueueAddress, QueuePut, Rank, Route, Wake};
+use crate::fabric::{
+    Command, Granularity, Notification, QueueAddress, QueuePut, Rank, RemoteAddress, Route, Wake,
+};
 use crate::time::Time;
 
 /// An action of a rank that others will see.
@@ -14,6 +16,8 @@ use crate::time::Time;
 pub enum Deed {
     /// A send, to land on arrival.
     Send(Posted),
+    /// A put of a chain, to land on arrival.
+    Put(ChainedPut),
     /// The record of a command that was just executed at `to`.
     Announce {
         /// The rank whose status ring gets it.
@@ -76,6 +80,29 @@ impl Posted {
     }
 }
 
+/// A put of a chain with a copy of its payload. Its target's tables were asked when it was posted,
+/// and are asked again when it lands: a segment that was closed meanwhile stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainedPut {
+    /// Where it lands.
+    pub to: RemoteAddress,
+    /// A word of the target that is set after the data, and its value.
+    pub word: Option<(RemoteAddress, u64)>,
+    /// Whether its rank waits for the answer.
+    pub is_last: bool,
+    /// The bytes.
+    pub payload: Vec<u8>,
+}
+
+impl ChainedPut {
+    /// The command that lands it.
+    pub(crate) fn command(&self) -> Command<'_> {
+        let word = |(address, value)| Notification::Word { address, value };
+        let notification = self.word.map_or(Notification::None, word);
+        Command { notification, ..Command::put(self.to, &self.payload) }
+    }
+}
+
 /// What a rank waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConductorRequest {
@@ -94,6 +121,8 @@ pub enum ConductorRequest {
         /// How many.
         bytes: u64,
     },
+    /// Until so many puts of its chain have been answered.
+    Answers(u32),
     /// The rank has left the job and waits for nothing.
     Leave,
 }

@@ -12,6 +12,8 @@
 //!        └─ go ─────────────► request in flight
 //!        touches the memory itself, when its turn comes ─────► bytes
 //!        └─ come_back ──────► reply in flight
+//!   post_chain(puts) ── carry_put ► interface, network ── arrival ─► land_chained, as the source
+//!        └─ end_chain ──────► answers in flight
 //!   post_queue ── run ──────► HostedPort::help_queue; Host::ship ── arrival ─► land_put
 //!   park, look_in_vain ─────► time passes for the others
 //! ```
@@ -27,12 +29,14 @@ mod deed;
 
 pub use conductor::Conductor;
 pub use deed::{
-    ActionOutbox, ConductorAnswer, ConductorRequest, Deed, OutboxContents, Posted, Shipped,
+    ActionOutbox, ChainedPut, ConductorAnswer, ConductorRequest, Deed, OutboxContents, Posted,
+    Shipped,
 };
 
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, PostError, Rank, RemoteAddress,
+    Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Notification, Operation, PostError,
+    Rank, RemoteAddress, Reply, Space,
 };
 
 /// Bytes on the wire of a request without payload, a reply or an acknowledgement.
@@ -83,6 +87,44 @@ impl<H: Host> HostedPort<H> {
         post.count(command.credited);
         post.admitted();
         Ok(taken)
+    }
+
+    /// A put of a chain in virtual time, with the commands `rest` behind it: its tables are checked
+    /// now and when it lands. `None`: it is no such put, and is executed like a single command.
+    pub(super) fn hand_off_put(
+        &mut self,
+        put: &Command<'_>,
+        rest: &[Command<'_>],
+    ) -> Option<Result<(), PostError>> {
+        let Operation::Put(target) = put.operation else { return None };
+        let is_plain = matches!(target.space, Space::Region | Space::Segment(_))
+            && matches!(put.reply, Reply::None | Reply::Failure)
+            && match put.notification {
+                Notification::None => true,
+                Notification::Word { address, .. } => address.rank == target.rank,
+                Notification::Status => false,
+            };
+        if !is_plain || target.rank == self.rank || !self.is_conducted() {
+            return None;
+        }
+        if let Err(refusal) = self.check_put(put, target) {
+            return Some(Err(refusal));
+        }
+        let is_to = |other: &Command<'_>| {
+            other.destination == target.rank && matches!(other.operation, Operation::Put(_))
+        };
+        let is_last = !rest.iter().any(is_to);
+        let taken =
+            self.host.conductor().is_some_and(|conductor| conductor.carry_put(put, is_last));
+        taken.then_some(Ok(()))
+    }
+
+    /// Lands a put of a chain as its source, without a conductor of its own.
+    ///
+    /// # Errors
+    /// The target's tables have changed since it was posted. Nothing was written.
+    pub fn land_chained(&mut self, put: &ChainedPut) -> Result<(), PostError> {
+        self.remote(&put.command()).map(drop)
     }
 
     /// Leaves, as its source, the record of a put, get or atomic operation that was

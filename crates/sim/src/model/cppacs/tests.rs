@@ -7,6 +7,7 @@ use hikyaku_nic::time::Time;
 use super::*;
 use crate::engine::{Simulation, TaskName};
 use crate::machine::{Interface, Machine};
+use crate::topology::HyperCrossbar;
 
 /// A machine, its costs, and the adaptors in a new simulation.
 fn system() -> (Simulation, NiaSystem, Costs) {
@@ -86,6 +87,38 @@ fn cp_15_an_adaptor_sends_and_receives_at_once() {
         simulation.now().seconds()
     };
     assert!((both(true) / both(false) - 1.0).abs() < 0.01);
+}
+
+/// The time in which all nodes of a ring through the partition, whose neighbours differ in one
+/// coordinate, send to those so many places on.
+fn around_the_ring(steps: &[u32]) -> f64 {
+    let (simulation, system, _) = system();
+    let shape = HyperCrossbar::new(&[4, 8, 8]);
+    let node_at = |place: u32| {
+        let (x, y, z) = (place % 4, place / 4 % 8, place / 32 % 8);
+        let y = if z % 2 == 0 { y } else { 7 - y };
+        shape.node_at(&[if place & 4 == 0 { x } else { 3 - x }, y, z])
+    };
+    for place in 0..256 {
+        let (node, system) = (node_at(place), system.clone());
+        let chain: Vec<Tcw> =
+            steps.iter().map(|step| tcw(node_at(place + step), 1 << 16)).collect();
+        let count = steps.len() as u64;
+        simulation.spawn(host(node), async move {
+            system.send(node, chain).await;
+            system.receive(node, 0, count).await;
+        });
+    }
+    simulation.run().unwrap();
+    simulation.now().seconds()
+}
+
+#[test]
+fn cp_04_an_embedded_ring_is_as_fast_both_ways_at_once() {
+    let alone = time(vec![vec![tcw(1, 1 << 16)]]).seconds();
+    let (one, both) = (around_the_ring(&[1]), around_the_ring(&[1, 255]));
+    assert!((one / alone - 1.0).abs() < 0.01, "{one} and {alone} s");
+    assert!((both / (2.0 * one) - 1.0).abs() < 0.02, "{both} and {one} s");
 }
 
 #[test]
