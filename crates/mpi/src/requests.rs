@@ -126,7 +126,8 @@ impl Staged {
         if came > into.len() {
             let text = format!("the message of {came} bytes is longer than {}", into.len());
             let mut failure = Failure::new(Class::Truncate, text);
-            failure.received = received.ok().map(status_of);
+            let received = received.ok().map(status_of);
+            failure.received = received.map(|it| Status { bytes: into.len() as u64, ..it });
             return Err(failure);
         }
         Ok(status_of(received?))
@@ -346,8 +347,7 @@ impl Request {
             }
             (Some(For::All(all)), _) => {
                 self.state.replace(State::Inactive);
-                all.iter().try_for_each(|request| request.wait(1).map(drop))?;
-                Ok(Status::EMPTY)
+                wait_for_all(&all).map(|()| Status::EMPTY)
             }
             (Some(For::Own), _) => {
                 if let Some(own) = &self.own {
@@ -358,6 +358,14 @@ impl Request {
             _ => self.look().unwrap_or(Ok(Status::EMPTY)),
         }
     }
+}
+
+/// Waits for all of them, also when one has failed: what the others send is with them. The first
+/// failure.
+pub(crate) fn wait_for_all<'a>(
+    requests: impl IntoIterator<Item = &'a Rc<Request>>,
+) -> Result<(), Failure> {
+    requests.into_iter().fold(Ok(()), |known, request| known.and(request.wait(1).map(drop)))
 }
 
 /// The status of a message.
@@ -508,8 +516,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Wait.
     pub fn wait(&self, handle: HandleAt<D>, status: StatusesAt<D>) -> Result<(), Failure> {
-        status.set(0, self.finish(&handle, &mut 1)?);
-        Ok(())
+        status.tell(self.finish(&handle, &mut 1))
     }
 
     /// MPI_Test.
@@ -532,8 +539,7 @@ impl<D: Dialect> Mpi<D> {
         let Some(outcome) = outcome else { return Ok(()) };
         self.state.requests.remove(number);
         handle.set_null();
-        status.set(0, outcome?);
-        Ok(())
+        status.tell(outcome)
     }
 
     fn test_request(
@@ -550,8 +556,7 @@ impl<D: Dialect> Mpi<D> {
         let outcome = request.look();
         flag.set_flag(outcome.is_some());
         let Some(outcome) = outcome else { return Ok(()) };
-        status.set(0, self.end_request(&request, handle, outcome)?);
-        Ok(())
+        status.tell(self.end_request(&request, handle, outcome))
     }
 
     /// MPI_Waitall.
@@ -664,8 +669,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let outcome = self.end_request(&request, &handles.at(at), outcome);
         index.set(at as i32);
-        status.set(0, outcome?);
-        Ok(())
+        status.tell(outcome)
     }
 
     /// MPI_Waitsome.
@@ -744,10 +748,7 @@ impl<D: Dialect> Mpi<D> {
         };
         let is_complete = request.is_complete();
         flag.set_flag(is_complete);
-        if is_complete {
-            status.set(0, request.result()?);
-        }
-        Ok(())
+        if is_complete { status.tell(request.result()) } else { Ok(()) }
     }
 
     /// MPI_Request_free. What is in flight goes on.
@@ -780,8 +781,7 @@ impl<D: Dialect> Mpi<D> {
         let is_send = |request: &&Rc<Request>| {
             matches!(*request.state.borrow(), State::Message { is_receive: false, .. })
         };
-        let sends: Vec<_> = freed.iter().filter(is_send).collect();
-        sends.iter().try_for_each(|request| request.wait(1).map(drop))
+        wait_for_all(freed.iter().filter(is_send))
     }
 
     /// MPI_Cancel.
@@ -867,7 +867,7 @@ impl<D: Dialect> Mpi<D> {
         index.set(found.map_or(UNDEFINED, |at| at as i32));
         if none || found.is_some() {
             let request = found.and_then(|at| requests[at].as_ref());
-            status.set(0, request.map_or(Ok(Status::EMPTY), |request| request.result())?);
+            return status.tell(request.map_or(Ok(Status::EMPTY), |request| request.result()));
         }
         Ok(())
     }
