@@ -611,11 +611,27 @@ impl<D: Dialect> Mpi<D> {
         self.waitall(count, handles, statuses)
     }
 
-    /// One of those that are active that is complete.
+    /// One of those that are active that is complete: of messages, the first that was.
     fn find_complete(requests: &[Option<Rc<Request>>]) -> Option<(usize, Rc<Request>, Outcome)> {
-        let active = requests.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)));
-        let mut active = active.filter(|(_, request)| request.is_active());
-        active.find_map(|(at, request)| Some((at, Rc::clone(request), request.look()?)))
+        let (mut messages, mut ids) = (Vec::new(), Vec::new());
+        for (at, request) in requests.iter().enumerate() {
+            let Some(request) = request.as_ref().filter(|it| it.is_active()) else { continue };
+            let state = request.state.borrow();
+            if let State::Message { id, .. } = *state {
+                messages.push((at, request));
+                ids.push(id);
+                continue;
+            }
+            drop(state);
+            if let Some(outcome) = request.look() {
+                return Some((at, Rc::clone(request), outcome));
+            }
+        }
+        let comm = messages.first()?.1.comm.as_ref()?;
+        let (place, result) = comm.inner.test_any(&ids)?;
+        let (at, request) = messages[place];
+        let outcome = request.settle(result).map_err(|failure| request.own(failure));
+        Some((at, Rc::clone(request), outcome))
     }
 
     /// MPI_Waitany.
