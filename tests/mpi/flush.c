@@ -1,5 +1,6 @@
 /* One of two receivers of buffered messages dies: a flush says so, after the other has received its
  * message. The argument says by which call. */
+#define _DEFAULT_SOURCE
 #include "check.h"
 #include <signal.h>
 #include <unistd.h>

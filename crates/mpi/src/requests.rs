@@ -365,7 +365,11 @@ impl Request {
 pub(crate) fn wait_for_all<'a>(
     requests: impl IntoIterator<Item = &'a Rc<Request>>,
 ) -> Result<(), Failure> {
-    requests.into_iter().fold(Ok(()), |known, request| known.and(request.wait(1).map(drop)))
+    let mut first = Ok(());
+    for request in requests {
+        first = first.and(request.wait(1).map(drop));
+    }
+    first
 }
 
 /// The status of a message.
