@@ -1,10 +1,13 @@
 //! What MPICH's library has beside the functions of the table: constants that are variables, the
-//! function that copies attributes, and handles as numbers of Fortran's, which are the same here.
+//! function that copies attributes, and what its Fortran library calls: attributes as values, and
+//! handles as numbers of Fortran's, which are the same here.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 
-use crate::dialect::{File, Handle, Status};
+use hikyaku_mpi::{Dialect, Object, Out};
+
+use crate::dialect::{File, Handle, Status, This};
 
 /// A constant that is a pointer: it is compared and never followed.
 #[derive(Debug)]
@@ -51,6 +54,40 @@ extern "C" fn MPIR_Dup_fn(
     unsafe { into.write(value) };
     // SAFETY: as above, for a flag.
     unsafe { flag.write(1) };
+    0
+}
+
+/// The numbers of predefined attributes, from which their keys in C (odd) and Fortran (one more)
+/// differ by their last digit.
+const PREDEFINED: c_int = 0x6440_0000;
+
+/// The call behind Fortran's MPI_Comm_get_attr and MPI_Attr_get: what is predefined is a number
+/// there, and no address of one.
+#[unsafe(no_mangle)]
+extern "C" fn MPII_Comm_get_attr(
+    comm: Handle,
+    key: c_int,
+    value: *mut usize,
+    flag: *mut c_int,
+    _: c_int,
+) -> c_int {
+    let is_predefined = key & !0xf == PREDEFINED;
+    let key = if is_predefined { (key - 1) | 1 } else { key };
+    let code = hikyaku_mpi::call::<This>("MPI_Comm_get_attr", Some((Object::Comm, comm)), |mpi| {
+        let comm = mpi.comm(comm).map_err(|it| it.named("comm"))?;
+        let value = Out::new(value, "attribute_val")?;
+        mpi.comm_get_attr(comm, This::keyval(key), value, Out::new(flag, "flag")?)
+    });
+    // SAFETY: the call has written it, or it was null and the call has failed.
+    if code != 0 || !is_predefined || unsafe { flag.read() } == 0 {
+        return code;
+    }
+    // SAFETY: the call has written the address of a number that is never freed.
+    let number = unsafe { value.read() } as *const c_int;
+    // SAFETY: as above.
+    let number = unsafe { number.read() };
+    // SAFETY: the call has found that it is not null.
+    unsafe { value.write(number as isize as usize) };
     0
 }
 

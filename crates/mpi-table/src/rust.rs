@@ -271,7 +271,11 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
         Kind::Handle(object) => format!("{}?", found(object, argument)),
         Kind::HandleOut(object) | Kind::HandleInOut(object) => {
-            format!("HandleAt::<D>::new(Object::{object:?}, {name}, \"{said}\")?")
+            let nulled = match argument.kind {
+                Kind::HandleOut(Object::Comm) => ".nulled()",
+                _ => "",
+            };
+            format!("HandleAt::<D>::new(Object::{object:?}, {name}, \"{said}\")?{nulled}")
         }
         Kind::HandlesIn(object) => format!("Handles::<D>::new(Object::{object:?}, {name})"),
         Kind::HandlesInOut(object) | Kind::HandlesOut(object) => {

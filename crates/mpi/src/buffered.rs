@@ -15,7 +15,7 @@ use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
 use crate::messages::Outgoing;
 use crate::raw::{Buffer, HandleAt, NumberAt, Out};
-use crate::requests::{Request, Staged, State};
+use crate::requests::{Request, Staged, State, wait_for_all};
 use crate::runtime::Mpi;
 use crate::sessions::Session;
 use crate::types::Type;
@@ -54,19 +54,19 @@ impl Outbox {
 
     /// Waits for them.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
-        let open = self.open.take();
-        open.iter().try_for_each(|request| request.wait(1).map(drop))
+        wait_for_all(&self.open.take())
     }
 
-    /// Gives back what was attached, when all messages that went through `sent` are gone.
+    /// Gives back what was attached, when all messages that went through `sent` are gone; also when
+    /// one has failed.
     fn detach(&self, sent: &Outbox, (buffer, size): (Out<usize>, NumberAt)) -> Result<(), Failure> {
         let text = "no buffer is attached";
         let attached = self.attached.borrow_mut().take();
         let (address, length) = attached.ok_or_else(|| Failure::new(Class::Buffer, text))?;
-        sent.flush()?;
+        let gone = sent.flush();
         buffer.set(address);
         size.set(length as i64);
-        Ok(())
+        gone
     }
 }
 

@@ -383,8 +383,7 @@ impl<D: Dialect> Mpi<D> {
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
-        status.set(0, message.receive(&comm)?);
-        Ok(())
+        status.tell(message.receive(&comm))
     }
 
     /// MPI_Irecv.
@@ -443,9 +442,9 @@ impl<D: Dialect> Mpi<D> {
         let receiving = received.start(&comm)?;
         let sending = sent.start(&comm, SendMode::Standard)?;
         let came = wait_for(&comm, receiving);
-        wait_for(&comm, sending)?;
-        status.set(0, came?);
-        Ok(())
+        let gone = wait_for(&comm, sending);
+        status.tell(came)?;
+        gone.map(drop)
     }
 
     /// MPI_Sendrecv_replace.
@@ -464,8 +463,7 @@ impl<D: Dialect> Mpi<D> {
         let sent = Outgoing::new(buffer, count, &datatype, (dest, out_tag), &comm)?;
         let received = Incoming::new(buffer, count, &datatype, (source, in_tag), &comm)?;
         self.send_copy(&sent, &comm)?;
-        status.set(0, received.receive(&comm)?);
-        Ok(())
+        status.tell(received.receive(&comm))
     }
 
     /// MPI_Isendrecv: what is sent is copied, so that the request is that of the receive.
@@ -649,16 +647,12 @@ impl<D: Dialect> Mpi<D> {
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let area = Area::new(buffer, count, &datatype)?;
-        status.set(
-            0,
-            match self.take_matched(&message)? {
-                None => Status::OF_NOBODY,
-                // The message's communicator is told of a failure: no argument names one.
-                Some(matched) => wait_for(&matched.comm, matched.receive(area))
-                    .map_err(|failure| failure.of(matched.comm.handle.get()))?,
-            },
-        );
-        Ok(())
+        status.tell(match self.take_matched(&message)? {
+            None => Ok(Status::OF_NOBODY),
+            // The message's communicator is told of a failure: no argument names one.
+            Some(matched) => wait_for(&matched.comm, matched.receive(area))
+                .map_err(|failure| failure.of(matched.comm.handle.get())),
+        })
     }
 
     /// MPI_Imrecv.

@@ -552,6 +552,13 @@ impl<D: Dialect> HandleAt<D> {
     pub fn set_null(&self) {
         self.set(Handle::null(self.object));
     }
+
+    /// The same place, which has the null handle until something is made: if that fails, programs
+    /// look at it.
+    pub fn nulled(self) -> HandleAt<D> {
+        self.set_null();
+        self
+    }
 }
 
 /// Handles that a program gave.
@@ -685,6 +692,20 @@ impl<D: Dialect> StatusesAt<D> {
         // what is there is whatever it was.
         let into = unsafe { &mut *start.wrapping_add(at) };
         D::status_out(status, into);
+    }
+
+    /// Writes what came of one operation: of a message that was too long too, which was received as
+    /// far as there was room (MPI 5.0 §3.2.5).
+    ///
+    /// # Errors
+    /// Why it failed.
+    #[inline]
+    pub(crate) fn tell(&self, outcome: Result<Status, Failure>) -> Result<(), Failure> {
+        outcome.map(|status| self.set(0, status)).inspect_err(|failure| {
+            if let Some(status) = failure.received {
+                self.set(0, status);
+            }
+        })
     }
 
     /// Writes the error of one that was written.

@@ -126,7 +126,8 @@ impl Staged {
         if came > into.len() {
             let text = format!("the message of {came} bytes is longer than {}", into.len());
             let mut failure = Failure::new(Class::Truncate, text);
-            failure.received = received.ok().map(status_of);
+            let received = received.ok().map(status_of);
+            failure.received = received.map(|it| Status { bytes: into.len() as u64, ..it });
             return Err(failure);
         }
         Ok(status_of(received?))
@@ -346,8 +347,7 @@ impl Request {
             }
             (Some(For::All(all)), _) => {
                 self.state.replace(State::Inactive);
-                all.iter().try_for_each(|request| request.wait(1).map(drop))?;
-                Ok(Status::EMPTY)
+                wait_for_all(&all).map(|()| Status::EMPTY)
             }
             (Some(For::Own), _) => {
                 if let Some(own) = &self.own {
@@ -358,6 +358,18 @@ impl Request {
             _ => self.look().unwrap_or(Ok(Status::EMPTY)),
         }
     }
+}
+
+/// Waits for all of them, also when one has failed: what the others send is with them. The first
+/// failure.
+pub(crate) fn wait_for_all<'a>(
+    requests: impl IntoIterator<Item = &'a Rc<Request>>,
+) -> Result<(), Failure> {
+    let mut first = Ok(());
+    for request in requests {
+        first = first.and(request.wait(1).map(drop));
+    }
+    first
 }
 
 /// The status of a message.
@@ -512,8 +524,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Wait.
     pub fn wait(&self, handle: HandleAt<D>, status: StatusesAt<D>) -> Result<(), Failure> {
-        status.set(0, self.finish(&handle, &mut 1)?);
-        Ok(())
+        status.tell(self.finish(&handle, &mut 1))
     }
 
     /// MPI_Test.
@@ -536,8 +547,7 @@ impl<D: Dialect> Mpi<D> {
         let Some(outcome) = outcome else { return Ok(()) };
         self.state.requests.remove(number);
         handle.set_null();
-        status.set(0, outcome?);
-        Ok(())
+        status.tell(outcome)
     }
 
     fn test_request(
@@ -554,8 +564,7 @@ impl<D: Dialect> Mpi<D> {
         let outcome = request.look();
         flag.set_flag(outcome.is_some());
         let Some(outcome) = outcome else { return Ok(()) };
-        status.set(0, self.end_request(&request, handle, outcome)?);
-        Ok(())
+        status.tell(self.end_request(&request, handle, outcome))
     }
 
     /// MPI_Waitall.
@@ -610,11 +619,27 @@ impl<D: Dialect> Mpi<D> {
         self.waitall(count, handles, statuses)
     }
 
-    /// One of those that are active that is complete.
+    /// One of those that are active that is complete: of messages, the first that was.
     fn find_complete(requests: &[Option<Rc<Request>>]) -> Option<(usize, Rc<Request>, Outcome)> {
-        let active = requests.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?)));
-        let mut active = active.filter(|(_, request)| request.is_active());
-        active.find_map(|(at, request)| Some((at, Rc::clone(request), request.look()?)))
+        let (mut messages, mut ids) = (Vec::new(), Vec::new());
+        for (at, request) in requests.iter().enumerate() {
+            let Some(request) = request.as_ref().filter(|it| it.is_active()) else { continue };
+            let state = request.state.borrow();
+            if let State::Message { id, .. } = *state {
+                messages.push((at, request));
+                ids.push(id);
+                continue;
+            }
+            drop(state);
+            if let Some(outcome) = request.look() {
+                return Some((at, Rc::clone(request), outcome));
+            }
+        }
+        let comm = messages.first()?.1.comm.as_ref()?;
+        let (place, result) = comm.inner.test_any(&ids)?;
+        let (at, request) = messages[place];
+        let outcome = request.settle(result).map_err(|failure| request.own(failure));
+        Some((at, Rc::clone(request), outcome))
     }
 
     /// MPI_Waitany.
@@ -668,8 +693,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let outcome = self.end_request(&request, &handles.at(at), outcome);
         index.set(at as i32);
-        status.set(0, outcome?);
-        Ok(())
+        status.tell(outcome)
     }
 
     /// MPI_Waitsome.
@@ -748,10 +772,7 @@ impl<D: Dialect> Mpi<D> {
         };
         let is_complete = request.is_complete();
         flag.set_flag(is_complete);
-        if is_complete {
-            status.set(0, request.result()?);
-        }
-        Ok(())
+        if is_complete { status.tell(request.result()) } else { Ok(()) }
     }
 
     /// MPI_Request_free. What is in flight goes on.
@@ -784,8 +805,7 @@ impl<D: Dialect> Mpi<D> {
         let is_send = |request: &&Rc<Request>| {
             matches!(*request.state.borrow(), State::Message { is_receive: false, .. })
         };
-        let sends: Vec<_> = freed.iter().filter(is_send).collect();
-        sends.iter().try_for_each(|request| request.wait(1).map(drop))
+        wait_for_all(freed.iter().filter(is_send))
     }
 
     /// MPI_Cancel.
@@ -871,7 +891,7 @@ impl<D: Dialect> Mpi<D> {
         index.set(found.map_or(UNDEFINED, |at| at as i32));
         if none || found.is_some() {
             let request = found.and_then(|at| requests[at].as_ref());
-            status.set(0, request.map_or(Ok(Status::EMPTY), |request| request.result())?);
+            return status.tell(request.map_or(Ok(Status::EMPTY), |request| request.result()));
         }
         Ok(())
     }

@@ -249,11 +249,15 @@ impl Send {
 pub(crate) struct RequestSlab {
     slots: Vec<RequestSlot>,
     free: Vec<u32>,
+    /// How many requests were made, and have become complete.
+    completions: u32,
 }
 
 #[derive(Debug)]
 struct RequestSlot {
     generation: u32,
+    /// That count when this one was complete, if it is.
+    completion: u32,
     request: Option<RequestState>,
 }
 
@@ -268,6 +272,9 @@ impl RequestSlab {
             None => self.grow(),
         };
         let slot = &mut self.slots[index as usize];
+        // It may be complete already.
+        self.completions = self.completions.wrapping_add(1);
+        slot.completion = self.completions;
         match &mut slot.request {
             Some(_) => unreachable!("a free slot is empty"),
             empty => *empty = Some(make()),
@@ -278,7 +285,7 @@ impl RequestSlab {
     #[cold]
     fn grow(&mut self) -> u32 {
         let index = u32::try_from(self.slots.len()).expect("four billion requests do not fit");
-        self.slots.push(RequestSlot { generation: 0, request: None });
+        self.slots.push(RequestSlot { generation: 0, completion: 0, request: None });
         index
     }
 
@@ -353,8 +360,32 @@ impl RequestSlab {
             RequestState::Done(_) => None,
             RequestState::Send(Send { abandoned: true, .. })
             | RequestState::Receive(Receive { abandoned: true, .. }) => self.remove(id),
-            pending => Some(mem::replace(pending, RequestState::Done(result))),
+            _ => self.set_done(id, result),
         }
+    }
+
+    /// Completes a pending request, which is returned.
+    #[inline(always)]
+    fn set_done(
+        &mut self,
+        id: RequestId,
+        result: Result<Received, MsgError>,
+    ) -> Option<RequestState> {
+        self.completions = self.completions.wrapping_add(1);
+        let slot = self.slots.get_mut(id.index()).filter(|it| it.generation == id.generation())?;
+        slot.completion = self.completions;
+        slot.request.as_mut().map(|pending| mem::replace(pending, RequestState::Done(result)))
+    }
+
+    /// Of several requests the one that has been complete for the longest: its place. A freed one
+    /// counts as complete.
+    pub(crate) fn first_done(&self, ids: &[RequestId]) -> Option<usize> {
+        let done = ids.iter().enumerate().filter(|(_, id)| self.is_done(**id));
+        let since = |id: &RequestId| {
+            self.slots.get(id.index()).map(|slot| self.completions.wrapping_sub(slot.completion))
+        };
+        // The first of those that are equal: of maxima the last is taken.
+        done.rev().max_by_key(|(_, id)| since(id)).map(|(at, _)| at)
     }
 
     /// Whether the request is complete. A freed request counts as complete.
@@ -366,10 +397,8 @@ impl RequestSlab {
     /// Completes a posted receive whose memory has its message, or the front of it.
     #[inline(always)]
     pub(crate) fn complete(&mut self, id: RequestId, result: Result<Received, MsgError>) {
-        if let Some(request) = self.get_mut(id) {
-            debug_assert!(request.is_bare(), "a request without boxes");
-            _ = ManuallyDrop::new(mem::replace(request, RequestState::Done(result)));
-        }
+        debug_assert!(self.get(id).is_none_or(RequestState::is_bare), "a request without boxes");
+        _ = ManuallyDrop::new(self.set_done(id, result));
     }
 
     /// Takes the result of a request and frees it; `None` while it is pending.
@@ -419,6 +448,42 @@ mod tests {
         assert!(slab.get(old).is_none() && slab.remove(old).is_none());
         assert_eq!(slab.take_done(old), Some(Err(MsgError::NoSuchRequest)));
         assert_eq!(slab.take_done(new).unwrap().unwrap().tag, 2);
+    }
+
+    /// Whatever the order of their places, and when the count has started anew.
+    #[test]
+    fn the_first_that_was_complete_is_found() {
+        let received = Received { source: 0, tag: 0, bytes: 0 };
+        for completions in [0, u32::MAX - 1] {
+            let mut slab = RequestSlab { completions, ..RequestSlab::default() };
+            let pending = || {
+                RequestState::Receive(Receive {
+                    selector: Selector { source: None, tag: None, context: 0 },
+                    room: 0,
+                    buffer: None,
+                    stage: ReceiveStage::Posted,
+                    abandoned: false,
+                })
+            };
+            let ids: Vec<RequestId> = (0..4).map(|_| slab.insert(pending)).collect();
+            assert_eq!(slab.first_done(&ids), None);
+            for at in [2, 0, 3] {
+                slab.complete(ids[at], Ok(received));
+            }
+            for at in [2, 0, 3] {
+                let left: Vec<RequestId> =
+                    ids.iter().copied().filter(|id| slab.get(*id).is_some()).collect();
+                assert_eq!(slab.first_done(&left).map(|found| left[found]), Some(ids[at]));
+                slab.remove(ids[at]);
+            }
+            // One that is complete when it is made, between two that become so.
+            let other = slab.insert(pending);
+            slab.complete(other, Ok(received));
+            let at_once = slab.insert(|| done(1));
+            slab.complete(ids[1], Ok(received));
+            assert_eq!(slab.first_done(&[ids[1], at_once, other]), Some(2));
+            assert_eq!(slab.first_done(&[ids[1], at_once]), Some(1));
+        }
     }
 
     #[test]

@@ -224,6 +224,15 @@ impl Communicator {
         self.engine().borrow_mut().test(id)
     }
 
+    /// Looks whether one of several requests has ended: the first that has.
+    pub fn test_any(
+        &self,
+        ids: &[RequestId],
+    ) -> Option<(usize, Result<hikyaku_msg::Received, MsgError>)> {
+        self.attend();
+        self.engine().borrow_mut().test_any(ids)
+    }
+
     /// Waits for one of several requests; says which.
     pub fn wait_for_any(
         &self,

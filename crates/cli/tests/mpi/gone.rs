@@ -17,3 +17,17 @@ fn a_kept_exchange_ends_when_a_neighbour_dies() {
     }
     fs::remove_dir_all(folder).unwrap();
 }
+
+/// The copies that other ranks have not received stay until they have.
+#[test]
+fn a_flush_waits_for_the_living_when_a_receiver_dies() {
+    let folder = scratch("flush");
+    let program = compile(&root().join("tests/mpi/flush.c"), &folder);
+    for how in ["flush", "iflush", "detach"] {
+        let words = ["run", "-n", "3", "--timeout", "60", "--grace", "20", "--"];
+        let output = Command::new(HIKYAKU).args(words).arg(&program).arg(how).output().unwrap();
+        assert_eq!(stdout(&output), "told\nwhole\n", "{how}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("timeout"), "{how}: {}", stderr(&output));
+    }
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -160,3 +160,11 @@ fn functions_that_mpi_3_removed() {
     passes(&program, 2, 2);
     fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn attributes_for_the_fortran_library_of_mpich() {
+    let folder = scratch("fortran-attributes");
+    let program = compile(&root().join("tests/mpi/fortran_attributes.c"), &folder);
+    passes(&program, 2, 2);
+    fs::remove_dir_all(folder).unwrap();
+}

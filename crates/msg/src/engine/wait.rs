@@ -103,6 +103,32 @@ impl<P: Port> Engine<P> {
         done
     }
 
+    /// Takes the result of one of several requests, the first that was complete, and frees it: its
+    /// place and the result. Makes progress first if none is.
+    ///
+    /// Receives that match the same messages so end in the order in which those came. Programs that
+    /// keep several open rely on that, as HPCC's MPIRandomAccess does.
+    pub fn test_any(&mut self, ids: &[RequestId]) -> Option<(usize, Result<Received, MsgError>)> {
+        if self.requests.first_done(ids).is_none() {
+            if let Err(error) = self.check_process() {
+                return Some((0, Err(error)));
+            }
+            if !self.progress() {
+                self.attend(None);
+            }
+        }
+        let Some(at) = self.requests.first_done(ids) else {
+            ids.iter().for_each(|id| self.want(*id));
+            if let Some(first) = ids.first()
+                && self.reported_waits().is_some()
+            {
+                self.report_wait(self.wait_of(*first));
+            }
+            return None;
+        };
+        Some((at, self.requests.take_done(ids[at])?))
+    }
+
     /// Waits for a request and returns its result.
     ///
     /// # Errors
