@@ -512,10 +512,6 @@ impl Port for RankPort {
         Ok(())
     }
 
-    fn set_chained(&mut self, is_open: bool) {
-        self.near.set_chained(is_open);
-    }
-
     #[inline]
     fn poll(&mut self) -> Option<Event> {
         match self.far {

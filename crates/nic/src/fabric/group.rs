@@ -374,6 +374,13 @@ pub enum GroupError {
 
 /// A port whose rank can join others to groups.
 pub trait GroupPort: Port {
+    /// Says that the posts until the next call are one chain, or are none again, for a caller that
+    /// does not have them side by side. Each is carried out like a single one. In virtual time they
+    /// cost what a chain costs; elsewhere nothing is saved and this does nothing.
+    fn set_chained(&mut self, is_open: bool) {
+        let _ = is_open;
+    }
+
     /// Registers a set of ranks that contains this one (paper 003 §4.9), on one of the job's
     /// channels: every member takes the same channel, the same list and the same `first`.
     ///

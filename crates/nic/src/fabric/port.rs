@@ -70,13 +70,6 @@ pub trait Port: CopyPort {
     /// Returns how many commands (and bytes of the next) were taken.
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError>;
 
-    /// Says that the posts until the next call are one chain, or are none again, for a caller that
-    /// does not have them side by side. Each is carried out like a single one. In virtual time they
-    /// cost what a chain costs; elsewhere nothing is saved and this does nothing.
-    fn set_chained(&mut self, is_open: bool) {
-        let _ = is_open;
-    }
-
     /// The next event, in order of arrival. `None`: nothing has arrived.
     fn poll(&mut self) -> Option<Event>;
 

@@ -260,6 +260,14 @@ impl Groups {
 }
 
 impl<H: Host> GroupPort for HostedPort<H> {
+    fn set_chained(&mut self, is_open: bool) {
+        match self.host.conductor() {
+            Some(conductor) if is_open => conductor.begin_chain(),
+            Some(conductor) => conductor.end_chain(),
+            None => {}
+        }
+    }
+
     fn join(&mut self, channel: u32, ranks: &[Rank], first: u64) -> Result<GroupId, GroupError> {
         let channels = self.groups.joined.len() as u32;
         if channel >= channels {

@@ -60,8 +60,8 @@ use stores::Storing;
 
 use crate::by_rank::ByRank;
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, Name, Operation, PeerState, Port, PostError, Rank,
-    RingId, RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, Event, GroupPort, Name, Operation, PeerState, Port,
+    PostError, Rank, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::ring::LongStores;
 use crate::segment::Segment;
@@ -315,18 +315,10 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
         self.doorbells += 1;
-        self.set_chained(true);
+        GroupPort::set_chained(self, true);
         let answer = self.execute_chain(chain);
-        self.set_chained(false);
+        GroupPort::set_chained(self, false);
         answer
-    }
-
-    fn set_chained(&mut self, is_open: bool) {
-        match self.host.conductor() {
-            Some(conductor) if is_open => conductor.begin_chain(),
-            Some(conductor) => conductor.end_chain(),
-            None => {}
-        }
     }
 
     #[inline]

@@ -74,10 +74,6 @@ macro_rules! pass_through {
             self.$port.peer(rank)
         }
 
-        fn set_chained(&mut self, is_open: bool) {
-            self.$port.set_chained(is_open);
-        }
-
         fn departures(&self) -> u64 {
             self.$port.departures()
         }
@@ -527,6 +523,10 @@ where
 
     fn add_to_all(&mut self, group: GroupId) -> Result<(), GroupError> {
         self.inner_mut().add_to_all(group)
+    }
+
+    fn set_chained(&mut self, is_open: bool) {
+        self.inner_mut().set_chained(is_open);
     }
 
     fn counted(&mut self, group: GroupId, rounds: u64) -> Result<bool, GroupError> {

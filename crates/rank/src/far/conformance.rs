@@ -179,7 +179,6 @@ impl Port for SharedPort {
         node_of(&, rank: Rank) -> u32;
         host_name(&, rank: Rank) -> Name;
         capabilities(&,) -> Capabilities;
-        set_chained(&mut, is_open: bool);
         poll(&mut,) -> Option<Event>;
         receive_whole(&mut, from: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short;
         copy_out(&, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize;
@@ -314,6 +313,7 @@ impl GroupPort for SharedPort {
     }
 
     forward! { GroupPort {
+        set_chained(&mut, is_open: bool);
         join(&mut, channel: u32, ranks: &[u32], first: u64) -> Result<GroupId, GroupError>;
         offer(&mut, like: u32) -> ChannelOffer;
         withdraw(&mut, offer: ChannelOffer);
