@@ -431,7 +431,8 @@ pub(super) fn refusal(error: PostError) -> MsgError {
 }
 
 /// Polls for a whole message at the place where the next one of its source lands; once if its
-/// source may need this rank's processor. The result fits a register, for the reason in [`Engine::send_directly`].
+/// source may need this rank's processor. The result fits a register, for the reason in
+/// [`Engine::send_directly`].
 #[inline(always)]
 fn look_for<P: Port>(port: &mut P, source: Rank, bits: u64, into: &mut [u8], polls: u32) -> Short {
     for _ in 0..polls {
