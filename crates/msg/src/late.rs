@@ -24,6 +24,9 @@ const PUT: u8 = 64;
 /// moves.
 const SOON: u64 = 10_000;
 
+/// Nanoseconds of a stamp.
+const STAMP: u64 = 1000;
+
 /// What a sender knows of one receiver.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LateReceiver {
@@ -57,14 +60,15 @@ impl LateReceiver {
 /// When a message was announced: microseconds of the fabric's clock, which starts anew after an
 /// hour.
 pub(crate) fn stamp(now: Time) -> u32 {
-    (now.nanoseconds() / 1000) as u32
+    (now.nanoseconds() / STAMP) as u32
 }
 
 /// Whether a message of so many bytes, announced at this moment, should have been there. One that
 /// waited for `last`, the end of the message before it, has not waited for its receiver.
 pub(crate) fn is_late(announced: u32, bytes: u64, last: Time, now: Time) -> bool {
-    let waited = u64::from(stamp(now).wrapping_sub(announced)) * 1000;
-    waited > SOON + bytes / 2 && (now - last).nanoseconds() > waited
+    let waited = u64::from(stamp(now).wrapping_sub(announced)) * STAMP;
+    // Stamps are whole: the message before may have ended when this one was announced.
+    waited > SOON + bytes / 2 && (now - last).nanoseconds() + STAMP > waited
 }
 
 #[cfg(test)]
@@ -105,7 +109,7 @@ mod tests {
         };
         assert!(!is_late(14, 0), "10 and 4 us are no lateness");
         assert!(is_late(15, 0), "the stamp has started anew");
-        assert!(!is_late(15, start), "another message was read then");
-        assert!(is_late(15, start - 1));
+        assert!(!is_late(15, start + 1), "another message was read then");
+        assert!(is_late(15, start));
     }
 }

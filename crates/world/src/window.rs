@@ -159,7 +159,7 @@ impl<T: Scalar> Window<'_, T> {
     /// numbers.put_chain(&puts, Some((&arrived, 0, 1)))?;
     /// arrived.wait(0, 0, |value| value == 1)?;
     /// assert_eq!(numbers.local()?, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0]);
-    /// # Ok::<(), hikyaku::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
