@@ -103,7 +103,8 @@ fn prototypes(text: &str) -> BTreeMap<String, String> {
         let (head, rest) = line.split_once('(')?;
         let (result, name) = head.rsplit_once(' ')?;
         let is_function = name.starts_with("MPI_") || name.starts_with("PMPI_");
-        if !is_function || line.starts_with("typedef") {
+        // A call within a macro is none.
+        if !is_function || line.starts_with("typedef") || name.contains('#') {
             return None;
         }
         let arguments = rest.split(");").next()?.split(',').map(argument);
