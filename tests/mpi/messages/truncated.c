@@ -71,13 +71,12 @@ static void receive(int way, MPI_Datatype type, int room, int count, int source)
 
 int main(int argc, char **argv) {
     begin(&argc, &argv);
+    /* MPICH 5.0.2 at times says nothing of a message that is too long. */
+    if (!is_hikyaku()) return end();
     /* Ranks whose numbers are not those of MPI_COMM_WORLD. */
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comm);
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    /* MPICH's MPI_Mrecv tells another one than that of the message. */
-    if (!is_hikyaku()) MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    if (!is_hikyaku()) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &gaps);
     MPI_Type_commit(&gaps);
     forget();
