@@ -246,6 +246,14 @@ fn wait_for(comm: &Comm, state: State) -> Result<Status, Failure> {
     }
 }
 
+/// Gives up a message that was started: its memory is the program's again.
+#[cold]
+fn give_up(comm: &Comm, state: &State) {
+    if let State::Message { id, .. } = state {
+        comm.inner.engine().borrow_mut().abandon(*id);
+    }
+}
+
 /// A message that a probe has matched: nobody else receives it (MPI 5.0 §3.8.2).
 #[derive(Debug)]
 pub(crate) struct Matched {
@@ -440,7 +448,8 @@ impl<D: Dialect> Mpi<D> {
         let sent = Outgoing::new(out, out_count, &out_type, (dest, out_tag), &comm)?;
         let received = Incoming::new(into, in_count, &in_type, (source, in_tag), &comm)?;
         let receiving = received.start(&comm)?;
-        let sending = sent.start(&comm, SendMode::Standard)?;
+        let sending =
+            sent.start(&comm, SendMode::Standard).inspect_err(|_| give_up(&comm, &receiving))?;
         let came = wait_for(&comm, receiving);
         let gone = wait_for(&comm, sending);
         status.tell(came)?;

@@ -31,3 +31,14 @@ fn a_flush_waits_for_the_living_when_a_receiver_dies() {
     }
     fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn the_receive_of_an_exchange_that_cannot_be_is_given_up() {
+    let folder = scratch("sendrecv");
+    let program = compile(&root().join("tests/mpi/sendrecv_gone.c"), &folder);
+    let words = ["run", "-n", "3", "--timeout", "60", "--grace", "20", "--"];
+    let output = Command::new(HIKYAKU).args(words).arg(&program).output().unwrap();
+    assert_eq!(stdout(&output), "told\n", "{}", stderr(&output));
+    assert!(!stderr(&output).contains("timeout"), "{}", stderr(&output));
+    fs::remove_dir_all(folder).unwrap();
+}
