@@ -555,9 +555,8 @@ impl<D: Dialect> Mpi<D> {
             }
         };
         flag.set_flag(found.is_some());
-        if let Some(found) = found {
-            status.set(0, found);
-        }
+        let Some(found) = found else { return self.found_nothing() };
+        status.set(0, found);
         Ok(())
     }
 
@@ -627,7 +626,10 @@ impl<D: Dialect> Mpi<D> {
         flag.set_flag(found.is_some());
         match found {
             Some(found) => status.set(0, self.matched(&comm, found, &message)?),
-            None => message.set_null(),
+            None => {
+                message.set_null();
+                self.found_nothing()?;
+            }
         }
         Ok(())
     }

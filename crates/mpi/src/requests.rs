@@ -544,7 +544,7 @@ impl<D: Dialect> Mpi<D> {
             _ => return self.test_request(&handle, &flag, &status),
         };
         flag.set_flag(outcome.is_some());
-        let Some(outcome) = outcome else { return Ok(()) };
+        let Some(outcome) = outcome else { return self.found_nothing() };
         self.state.requests.remove(number);
         handle.set_null();
         status.tell(outcome)
@@ -563,7 +563,7 @@ impl<D: Dialect> Mpi<D> {
         };
         let outcome = request.look();
         flag.set_flag(outcome.is_some());
-        let Some(outcome) = outcome else { return Ok(()) };
+        let Some(outcome) = outcome else { return self.found_nothing() };
         status.tell(self.end_request(&request, handle, outcome))
     }
 
@@ -614,7 +614,7 @@ impl<D: Dialect> Mpi<D> {
         let open = requests.iter().flatten().filter(|request| !request.is_complete()).count();
         flag.set_flag(open == 0);
         if open > 0 {
-            return Ok(());
+            return self.found_nothing();
         }
         self.waitall(count, handles, statuses)
     }
@@ -680,7 +680,7 @@ impl<D: Dialect> Mpi<D> {
                 status.set(0, Status::EMPTY);
                 Ok(())
             }
-            None => Ok(()),
+            None => self.found_nothing(),
         }
     }
 
@@ -739,7 +739,17 @@ impl<D: Dialect> Mpi<D> {
             results.push(self.end_request(request, &handles.at(at), outcome));
         }
         found.set(results.count as i32);
+        if results.count == 0 {
+            self.found_nothing()?;
+        }
         results.end()
+    }
+
+    /// A call that does not wait has found nothing ([`hikyaku_rank::Communicator::found_nothing`]).
+    #[cold]
+    pub(crate) fn found_nothing(&self) -> Result<(), Failure> {
+        self.rank()?.found_nothing();
+        Ok(())
     }
 
     /// Waits until `look` finds something, and moves all that is in flight meanwhile.
@@ -772,7 +782,7 @@ impl<D: Dialect> Mpi<D> {
         };
         let is_complete = request.is_complete();
         flag.set_flag(is_complete);
-        if is_complete { status.tell(request.result()) } else { Ok(()) }
+        if is_complete { status.tell(request.result()) } else { self.found_nothing() }
     }
 
     /// MPI_Request_free. What is in flight goes on.

@@ -141,6 +141,16 @@ impl Communicator {
         unreported(self.engine(), poll)
     }
 
+    /// After a call that does not wait and has found nothing: gives the processor away if others
+    /// need it. A program that asks again and again would keep it until its time is over, which is
+    /// milliseconds, and be told nothing new.
+    #[cold]
+    pub fn found_nothing(&self) {
+        if self.engine().borrow().is_in_vain() {
+            std::thread::yield_now();
+        }
+    }
+
     /// Polls what is in flight, once; for calls that do not wait.
     #[inline]
     pub fn attend(&self) {

@@ -499,6 +499,9 @@ impl World {
         let selector = self.selector(from.into(), tag.into())?;
         self.communicator.attend();
         let found = self.engine().borrow_mut().probe(selector).transpose();
+        if found.is_none() {
+            self.communicator.found_nothing();
+        }
         let found = found.map(|found| self.communicator.told(found)).transpose()?;
         Ok(found.map(Received::from))
     }

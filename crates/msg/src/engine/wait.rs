@@ -29,6 +29,9 @@ pub(super) const GONE_ROUNDS: u32 = 64;
 /// Idle rounds in a row after which a call that only this rank itself could end fails.
 const ALONE_ROUNDS: u32 = 256;
 
+/// Calls in vain in a row after which one that does not wait gives its processor away.
+const IN_VAIN_ROUNDS: u32 = 4;
+
 /// Longest sleep of a wait for what may wake nobody: memory to change, datagrams, room.
 pub const MEMORY_SLEEP: Time = Time::from_nanoseconds(1_000_000);
 
@@ -249,6 +252,13 @@ impl<P: Port> Engine<P> {
             here(*destination) && (!lane.control.is_empty() || messages())
         });
         waiting.next().map(|(destination, _)| destination)
+    }
+
+    /// Whether calls that do not wait have found nothing for some time, and whoever they look for
+    /// may need this processor.
+    #[inline]
+    pub fn is_in_vain(&self) -> bool {
+        self.idle_rounds >= IN_VAIN_ROUNDS && self.port.is_crowded()
     }
 
     /// Makes progress, or waits a little. For callers that poll something themselves.

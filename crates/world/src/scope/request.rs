@@ -113,8 +113,12 @@ impl<'scope> Request<'scope> {
             StartStage::Ended(received) => return Ok(Ok(received)),
             StartStage::Open(id) => id,
         };
-        match self.core.world.communicator().test(id) {
-            None => Ok(Err(self)),
+        let communicator = self.core.world.communicator();
+        match communicator.test(id) {
+            None => {
+                communicator.found_nothing();
+                Ok(Err(self))
+            }
             Some(result) => {
                 self.core.close(id);
                 Ok(Ok(self.core.world.communicator().told(result)?.into()))
