@@ -277,11 +277,11 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
     /// their questions.
     fn hear(&self) {
         while let Some((_, bytes)) = self.endpoint.take_note(|tag| tag == LOSS_TAG) {
-            let Some(heard) = decode_loss(&bytes) else { continue };
+            let Some(heard) = Loss::from_bytes(&bytes) else { continue };
             self.book.any_failed.set(true);
             let news = self.book.turns.borrow_mut().hear(heard);
             if let Some(loss) = news {
-                self.tell(&encode_loss(&loss), LOSS_TAG);
+                self.tell(&loss.to_bytes(), LOSS_TAG);
             }
         }
         let is_own = |tag| is_question(tag) && self.book.concerns(tag);
@@ -897,7 +897,7 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
         self.book.end_doubt(|doubt| !is_before(number, doubt.number));
         let loss = self.book.turns.borrow_mut().fail(number, self.rank(), cause);
         if let Some(loss) = loss {
-            self.tell(&encode_loss(&loss), LOSS_TAG);
+            self.tell(&loss.to_bytes(), LOSS_TAG);
         } else if is_new {
             self.tell(&cause.to_bytes(), notice_tag_of(number));
         }
@@ -925,8 +925,8 @@ struct LossAnswerer(Passed);
 
 impl Answerer for LossAnswerer {
     fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
-        let heard = decode_loss(bytes).filter(|_| tag == LOSS_TAG)?;
-        self.0.answer(heard).map(|loss| encode_loss(&loss))
+        let heard = Loss::from_bytes(bytes).filter(|_| tag == LOSS_TAG)?;
+        self.0.answer(heard).map(|loss| loss.to_bytes())
     }
 }
 
@@ -949,19 +949,6 @@ fn decode_address(bytes: &[u8; ADDRESS]) -> Option<(CopyReach, u64)> {
     }
 }
 
-/// The end of lines in bytes: the calls, the rank, the notice.
-fn encode_loss(loss: &Loss) -> Vec<u8> {
-    let mut bytes = [loss.from, loss.until, loss.rank].map(u32::to_le_bytes).concat();
-    bytes.extend(loss.cause.to_bytes());
-    bytes
-}
-
-fn decode_loss(bytes: &[u8]) -> Option<Loss> {
-    let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    let cause = Cause::from_bytes(bytes.get(12..)?)?;
-    Some(Loss { from: half(0)?, until: half(4)?, rank: half(8)?, cause })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -980,11 +967,11 @@ mod tests {
         {
             assert_eq!(Cause::from_bytes(&cause.to_bytes()), Some(cause));
             let loss = Loss { from: rank, until: 3, rank: 7, cause };
-            assert_eq!(decode_loss(&encode_loss(&loss)), Some(loss));
+            assert_eq!(Loss::from_bytes(&loss.to_bytes()), Some(loss));
         }
         for length in 0..40 {
             assert_eq!(Cause::from_bytes(&vec![0xFF; length]), None);
-            assert_eq!(decode_loss(&vec![0xFF; length]), None);
+            assert_eq!(Loss::from_bytes(&vec![0xFF; length]), None);
         }
     }
 
@@ -993,13 +980,13 @@ mod tests {
         let mut turns = LineTurns::default();
         let heard = Loss { from: 3, until: 5, rank: 1, cause: Cause::Dropped };
         let mut answerer = LossAnswerer(turns.passed().clone());
-        let letter = encode_loss(&heard);
+        let letter = heard.to_bytes();
         assert_eq!(answerer.answer(LOSS_TAG, &letter), None, "no call was made by lines");
         turns.pass(9);
         let answer = answerer.answer(LOSS_TAG, &letter);
         let later = Loss { until: 9, ..heard };
-        assert_eq!(answer.and_then(|answer| decode_loss(&answer)), Some(later));
-        assert_eq!(answerer.answer(LOSS_TAG, &encode_loss(&later)), None, "that is no news");
+        assert_eq!(answer.and_then(|answer| Loss::from_bytes(&answer)), Some(later));
+        assert_eq!(answerer.answer(LOSS_TAG, &later.to_bytes()), None, "that is no news");
         assert_eq!(answerer.answer(LOSS_TAG + 1, &letter), None, "another's letter");
         assert_eq!(answerer.answer(LOSS_TAG, &letter[1..]), None);
     }

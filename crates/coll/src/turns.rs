@@ -46,6 +46,22 @@ pub struct Loss {
     pub cause: Cause,
 }
 
+impl Loss {
+    /// What other ranks are told: the calls, the rank, the cause.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = [self.from, self.until, self.rank].map(u32::to_le_bytes).concat();
+        bytes.extend(self.cause.to_bytes());
+        bytes
+    }
+
+    /// What another rank has told; `None` if that is nonsense.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Loss> {
+        let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let cause = Cause::from_bytes(bytes.get(12..)?)?;
+        Some(Loss { from: half(0)?, until: half(4)?, rank: half(8)?, cause })
+    }
+}
+
 /// Whether a call may use the lines now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineTurn {

@@ -489,13 +489,7 @@ impl Port for RankPort {
         for (done, command) in chain.iter().enumerate() {
             let mut bytes = 0;
             loop {
-                let rest = Command {
-                    payload: &command.payload[bytes..],
-                    offset: command.offset + bytes as u64,
-                    credited: command.credited && bytes == 0,
-                    ..*command
-                };
-                match self.post(&rest) {
+                match self.post(&command.rest(bytes)) {
                     Ok(taken) => bytes += taken,
                     Err(error) => {
                         if let Some(far) = &mut self.far {

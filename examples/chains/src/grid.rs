@@ -10,11 +10,6 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A side that can be divided: a power of two.
-    pub(crate) fn side_of(side: usize) -> Option<usize> {
-        side.is_power_of_two().then_some(side)
-    }
-
     /// So many ranks as slabs, pencils or blocks, as square as can be: 256 are 1 x 256 x 1,
     /// 1 x 16 x 16, or 4 x 8 x 8, the paper's partition. `None`: they do not divide the cube.
     pub(crate) fn new(dimensions: usize, ranks: u32, side: usize) -> Option<Grid> {

@@ -52,8 +52,7 @@ fn job() -> Option<Job> {
 }
 
 fn main() -> ExitCode {
-    let job = job().and_then(|job| Some((Grid::side_of(job.side)?, job)));
-    let Some((_, job)) = job else {
+    let Some(job) = job().filter(|job| job.side.is_power_of_two()) else {
         eprintln!("{USE}");
         return ExitCode::from(WRONG_USE);
     };

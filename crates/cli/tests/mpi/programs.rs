@@ -153,18 +153,20 @@ fn tf_10_persistent_collectives_by_session_queues() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-#[test]
-fn functions_that_mpi_3_removed() {
-    let folder = scratch("removed");
-    let program = compile(&root().join("tests/mpi/removed.c"), &folder);
+/// A program of no chapter passes with two ranks.
+fn alone(name: &str) {
+    let folder = scratch(name);
+    let program = compile(&root().join("tests/mpi").join(name).with_extension("c"), &folder);
     passes(&program, 2, 2);
     fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
+fn functions_that_mpi_3_removed() {
+    alone("removed");
+}
+
+#[test]
 fn attributes_for_the_fortran_library_of_mpich() {
-    let folder = scratch("fortran-attributes");
-    let program = compile(&root().join("tests/mpi/fortran_attributes.c"), &folder);
-    passes(&program, 2, 2);
-    fs::remove_dir_all(folder).unwrap();
+    alone("fortran_attributes");
 }

@@ -306,8 +306,7 @@ impl<P: Port> Engine<P> {
     fn note_taken(&mut self, source: Rank, bits: u64, bytes: u64) -> Received {
         self.statistics.received(bytes);
         let state = &mut self.sources[source as usize];
-        state.credit.arrive();
-        state.held_up = false;
+        state.note_credited();
         if let Some(grant) = state.credit.consume() {
             self.publish_grant(source, grant);
         }

@@ -142,6 +142,15 @@ struct SourceState {
     failed: Option<PeerFailure>,
 }
 
+impl SourceState {
+    /// Accounts for a credited message that has arrived from it.
+    #[inline]
+    fn note_credited(&mut self) {
+        self.credit.arrive();
+        self.held_up = false;
+    }
+}
+
 /// An eager message of several parts. At most one per source: its parts follow each other.
 #[derive(Debug)]
 struct Assembling {

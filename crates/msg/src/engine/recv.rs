@@ -331,9 +331,7 @@ impl<P: Port> Engine<P> {
     /// Accounts for a credited message that has arrived from a source.
     #[inline]
     pub(super) fn note_credited(&mut self, source: u32) {
-        let source = &mut self.sources[source as usize];
-        source.credit.arrive();
-        source.held_up = false;
+        self.sources[source as usize].note_credited();
     }
 
     /// Starts to assemble an eager message.

@@ -127,6 +127,18 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
+    /// What is left of the command after `taken` bytes of its payload.
+    #[inline]
+    #[must_use]
+    pub fn rest(self, taken: usize) -> Command<'a> {
+        Command {
+            payload: &self.payload[taken..],
+            offset: self.offset + taken as u64,
+            credited: self.credited && taken == 0,
+            ..self
+        }
+    }
+
     /// A whole message, landed by the receiver's source table.
     #[inline]
     pub fn send(destination: Rank, protocol: u8, header: u64, payload: &'a [u8]) -> Command<'a> {

@@ -152,13 +152,7 @@ pub(crate) fn multicast_by<P: GroupPort>(
         };
         let length = one.payload.len();
         let from = bytes.min(length);
-        let rest = Command {
-            payload: &one.payload[from..],
-            offset: one.offset + from as u64,
-            credited: one.credited && from == 0,
-            ..one
-        };
-        match post(port, &rest) {
+        match post(port, &one.rest(from)) {
             Ok(taken) => bytes = from + taken,
             Err(error @ PostError::Full { .. }) => return fail(done, from, error),
             Err(error) => {

@@ -242,13 +242,7 @@ impl<H: Host> HostedPort<H> {
             }
             let mut bytes = 0;
             while bytes < command.payload.len() || bytes == 0 {
-                let rest = Command {
-                    payload: &command.payload[bytes..],
-                    offset: command.offset + bytes as u64,
-                    credited: command.credited && bytes == 0,
-                    ..*command
-                };
-                let taken = self.execute(&rest);
+                let taken = self.execute(&command.rest(bytes));
                 bytes += taken.map_err(|error| self.cut_chain(command, (done, bytes), error))?;
                 if command.payload.is_empty() || command.operation == Operation::Nop {
                     break;

@@ -204,9 +204,7 @@ impl Port for SharedPort {
         let rest_of = |done: usize, bytes: usize| {
             let mut rest = chain[done..].to_vec();
             if let Some(first) = rest.first_mut() {
-                first.payload = &chain[done].payload[bytes..];
-                first.offset += bytes as u64;
-                first.credited &= bytes == 0;
+                *first = first.rest(bytes);
             }
             rest
         };

@@ -65,14 +65,15 @@ pub(super) struct SendPart<'a> {
 impl SendPart<'_> {
     /// The command at its source that begins `from` bytes into the payload.
     pub(super) fn command(&self, from: usize) -> Command<'_> {
-        Command {
+        let whole = Command {
             total: self.total,
-            offset: self.offset + from as u64,
+            offset: self.offset,
             granularity: self.granularity,
             route: self.route,
-            credited: self.credited && from == 0,
-            ..Command::send(0, self.protocol, self.header, &self.payload[from..])
-        }
+            credited: self.credited,
+            ..Command::send(0, self.protocol, self.header, self.payload)
+        };
+        whole.rest(from)
     }
 }
 

@@ -180,7 +180,7 @@ mod tests {
                 world.send(&[7_u8; 2], 0, 1)
             })
             .unwrap();
-        // What was given up receives nothing.
+        // An abandoned receive takes no message.
         world.send(&[8_u8; 2], 0, 2).unwrap();
         world.scope(|scope| scope.irecv(&mut last, 0, 2).map(drop)).unwrap();
         assert_eq!([outer, inner, last], [[7; 2], [0; 2], [8; 2]]);

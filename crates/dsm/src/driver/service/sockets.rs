@@ -83,7 +83,7 @@ struct SocketPeer {
     link: MessageStream,
     /// The last message that was sent to it.
     sent: u32,
-    /// Whether it hears this rank's multicasts, as far as its last datagrams say.
+    /// Its last datagrams have said that this rank's multicasts reach it.
     hears: bool,
     /// Whether this rank has heard one of it.
     heard: bool,

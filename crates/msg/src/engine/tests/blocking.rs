@@ -147,7 +147,7 @@ fn a_wait_for_next_takes_results_but_no_errors() {
     }
     for ((id, _), tag) in receives.iter().zip([1, 0, 7]) {
         assert_eq!(b.wait_for_next(*id), Some(Received { source: 0, tag, bytes: 1 }));
-        assert_eq!(b.wait_for_next(*id), None, "it is no more");
+        assert_eq!(b.wait_for_next(*id), None, "it is freed");
     }
     let bytes = receives.map(|(_, memory)| memory.to_vec()[0]);
     assert_eq!(bytes, [1, 0, 7]);

@@ -68,15 +68,16 @@ pub struct Posted {
 impl Posted {
     /// The rest of the command after `taken` bytes have landed.
     pub fn rest(&self, taken: usize) -> Command<'_> {
-        Command {
+        let whole = Command {
             total: self.total,
-            offset: self.offset + taken as u64,
+            offset: self.offset,
             granularity: self.granularity,
             route: self.route,
-            credited: self.credited && taken == 0,
+            credited: self.credited,
             passes: self.passes,
-            ..Command::send(self.destination, self.protocol, self.header, &self.payload[taken..])
-        }
+            ..Command::send(self.destination, self.protocol, self.header, &self.payload)
+        };
+        whole.rest(taken)
     }
 }
 

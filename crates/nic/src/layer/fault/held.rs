@@ -49,12 +49,7 @@ impl HeldCommand {
 
 /// The command `frame` with the payload that remains after `taken` bytes.
 pub(super) fn after<'a>(frame: &Command<'a>, payload: &'a [u8], taken: usize) -> Command<'a> {
-    Command {
-        payload: &payload[taken..],
-        offset: frame.offset + taken as u64,
-        credited: frame.credited && taken == 0,
-        ..*frame
-    }
+    Command { payload, ..*frame }.rest(taken)
 }
 
 /// The completion event of a held command that failed, if its sender asked for one.
