@@ -201,6 +201,8 @@ pub struct Links {
     /// To whom the packets in the slots go.
     bound: Vec<Host>,
     free: Vec<usize>,
+    /// Whether short packets go from slots as well.
+    follows_all: bool,
 }
 
 impl Links {
@@ -225,6 +227,7 @@ impl Links {
             slots,
             bound: vec![own; SLOTS],
             free: (0..SLOTS).rev().collect(),
+            follows_all: false,
         })
     }
 
@@ -336,7 +339,7 @@ impl Links {
         const SHORT: usize = 256;
         let whole = HEADER + length;
         let all = [&header[..]].into_iter().chain(parts.iter().copied());
-        if whole <= SHORT.min(self.endpoint.inject_size()) {
+        if !self.follows_all && whole <= SHORT.min(self.endpoint.inject_size()) {
             let (mut bytes, mut end) = ([0; SHORT], 0);
             for part in all {
                 bytes[end..end + part.len()].copy_from_slice(part);
@@ -519,8 +522,14 @@ impl Links {
         self.table.acknowledge(host);
     }
 
+    /// From now on [`Self::is_still`] counts short packets too: else a provider takes them and says
+    /// no more of them, and an endpoint that is closed may take them along.
+    pub fn follow_all(&mut self) {
+        self.follows_all = true;
+    }
+
     /// Whether nothing of its own is under way: no packet in the provider, none held, no credit
-    /// owed.
+    /// owed. A short packet that the provider has taken is not counted ([`Self::follow_all`]).
     pub fn is_still(&self) -> bool {
         self.endpoint.in_flight() == 0 && self.table.is_still()
     }

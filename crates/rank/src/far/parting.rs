@@ -14,15 +14,18 @@ use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
 use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
+use hikyaku_ofi::link::Links;
 use hikyaku_shm::ShmPort;
 
 use super::memory::FarWait;
 use super::{Far, NAP, SENDS, wire};
 
-/// How long a rank that leaves waits for the answer of one that has left too and serves memory.
+/// How long a rank that leaves waits for the answer of one that has left too and serves memory, and
+/// for the provider to send its own.
 const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
 
-/// How long the provider gets to send what it has taken, if others leave too.
+/// How long the provider gets at least, if others leave too: its kernel may still send what it has
+/// called sent.
 const FLUSH: Time = Time::from_nanoseconds(5_000_000);
 
 /// The place in the own region of one bit for each rank. A bit is set when its rank no longer uses
@@ -47,6 +50,7 @@ impl Far {
     /// Leaves: tells all others, and waits until they know, have left or have died.
     pub(crate) fn leave(&mut self, near: &mut ShmPort) {
         self.state.is_leaving = true;
+        self.links.follow_all();
         self.progress(near);
         let others = self.to_be_told(near);
         let (mut unsaid, mut open) = (others.clone(), others.clone());
@@ -131,13 +135,17 @@ impl Far {
     }
 
     /// Lets the provider send what it has taken: a rank that leaves as well waits for the answer
-    /// to its own last word. Of what was for others they have said that it came.
+    /// to its own last word, for ever if nobody tells it of ends. Of what was for others they have
+    /// said that it came.
     fn say_last_words(&mut self, near: &mut ShmPort) {
         if !self.state.peers.known().iter().any(|peer| peer.left.is_some()) {
             return;
         }
-        let end = near.now() + FLUSH;
-        while near.now() < end {
+        let start = near.now();
+        let is_due = |links: &Links, now| {
+            now < start + FLUSH || !links.is_still() && now < start + LAST_WORD
+        };
+        while is_due(&self.links, near.now()) {
             if !self.progress(near) {
                 near.park(Some(near.now() + NAP));
             }
