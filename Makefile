@@ -26,7 +26,8 @@ MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bi
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all unit built longest first second documented loom python programs \
-	mpich-suite soak mutants bench lint fmt tidy clippy doc deny advisories clean
+	longest-at-length first-at-length second-at-length between-hosts mpi4py mpich-suite soak mutants \
+	bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,20 +62,30 @@ test: built ## run every test in short: unit, conformance, kill, soak, tidy, Pyt
 PROGRAMS := 2000
 
 # The same programs of tests as above, chosen from the whole workspace so that no feature of a
-# dependency changes and nothing is built twice. Only loom's models need a build of their own.
-test-all: LIMIT := 3600
-test-all: loom ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce, mpi4py
-	@scripts/setup.sh rust cc c++ python3 cmake pkg-config
+# dependency changes and nothing is built twice, and side by side as above. Only loom's models need a
+# build of their own.
+test-all: loom built ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce, mpi4py
 	@scripts/setup.sh libfabric || echo "without libfabric its tests are skipped, and say so"
-	HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
-		cargo $(LIMITED) test --locked --workspace --no-fail-fast \
-		--test endpoint --test explore --test fabric --test faults --test hosts --test layout --test link --test many --test mpi --test mutants \
-		--test processes --test programs --test results --test soak
-	HIKYAKU_LONG=1 cargo $(LIMITED) test --locked --workspace --lib far::conformance::layer
-	HIKYAKU_LONG=1 cargo $(LIMITED) test --locked --workspace --lib far::providers -- \
-		--nocapture --test-threads 1
-	scripts/python.sh $(TARGET)/python
-	HIKYAKU_LONG=1 timeout --foreground $(LIMIT) \
+	+@$(call BESIDE,longest-at-length mpi4py first-at-length between-hosts second-at-length)
+
+AT_LENGTH = $(ALONE) HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
+	cargo $(LIMITED) test --locked --workspace --no-fail-fast
+longest-at-length:
+	$(AT_LENGTH) --test processes
+
+first-at-length second-at-length:
+	$(AT_LENGTH) --test endpoint --test explore --test fabric --test faults --test hosts --test layout \
+		--test link --test many --test mpi --test mutants --test processes --test programs \
+		--test results --test soak
+
+# Providers whose threads never sleep leave the others the processor.
+between-hosts:
+	SHARED_TESTS= nice $(AT_LENGTH) --lib -- \
+		far::conformance::layer far::providers --nocapture
+
+mpi4py:
+	$(ALONE) scripts/python.sh $(TARGET)/python
+	$(ALONE) HIKYAKU_LONG=1 timeout --foreground $(LIMIT) \
 		$(TARGET)/python/bin/python -m pytest tests/mpi4py/test_suite.py
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.

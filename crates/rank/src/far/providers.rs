@@ -18,6 +18,9 @@ const OTHERS: &str = "HIKYAKU_TEST_LIBFABRICS";
 /// Asks the test [`offered`] for its answer.
 const ASKED: &str = "HIKYAKU_TEST_OFFERED";
 
+/// Seconds that tests by a provider may take. One whose threads never sleep takes a minute alone.
+const LIMIT: &str = "600";
+
 /// Has providers choose keys, as those of devices do.
 const AS_DEVICES: &str = "HIKYAKU_TEST_AS_DEVICES";
 
@@ -44,8 +47,9 @@ fn run(provider: &str, release: Option<&Path>, words: &[&str]) -> (bool, String)
 }
 
 fn this_program(words: &[&str]) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(words).args(["--nocapture", "--test-threads=2"]).env_remove("HIKYAKU_LONG");
+    let mut command = Command::new("timeout");
+    command.args(["--foreground", LIMIT]).arg(env::current_exe().unwrap()).args(words);
+    command.args(["--nocapture", "--test-threads=2"]).env_remove("HIKYAKU_LONG");
     command
 }
 
@@ -94,7 +98,7 @@ fn conforms(provider: &str) {
             continue;
         }
         let (passed, told) = run(provider, release, &["far::conformance", "--skip", "layers"]);
-        assert!(passed, "{provider} of {}: {told}", said[0]);
+        assert!(passed, "{provider} of {}, in {LIMIT} s at most: {told}", said[0]);
         println!("{provider} of {}: passed", said[0]);
     }
 }
