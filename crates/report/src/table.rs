@@ -5,6 +5,9 @@ use unicode_width::UnicodeWidthStr;
 use crate::text::{escape, one_line};
 use crate::unit::Unit;
 
+/// Columns of a cell that a page does not break.
+const SHORT: usize = 18;
+
 /// The colour of a word in a page. The word says the same: colour alone carries no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
@@ -213,21 +216,28 @@ impl Table {
 
     /// The table as an HTML `table` element without its caption, which the page numbers.
     pub(crate) fn to_html(&self) -> String {
-        let class = |c: usize| if self.is_numeric(c) { " class=\"n\"" } else { "" };
+        let numeric = |c: usize| if self.is_numeric(c) { " class=\"n\"" } else { "" };
+        // A name or a number with its unit is not broken.
+        let class = |c: usize, text: &str| match numeric(c) {
+            "" if text.width() <= SHORT => " class=\"short\"",
+            class => class,
+        };
         let mut out = String::from("<table><thead><tr>");
         for c in 0..self.width() {
-            out += &format!("<th scope=\"col\"{}>{}</th>", class(c), escape(self.title(c)));
+            out += &format!("<th scope=\"col\"{}>{}</th>", numeric(c), escape(self.title(c)));
         }
         out += "</tr></thead><tbody>\n";
         for row in &self.rows {
             out += "<tr>";
             for c in 0..self.width() {
-                let text = escape(&row.get(c).map(Cell::display).unwrap_or_default());
+                let text = row.get(c).map(Cell::display).unwrap_or_default();
+                let class = class(c, &text);
+                let text = escape(&text);
                 out += &match row.get(c) {
                     Some(Cell::Toned(_, tone)) => {
                         format!("<td><span class=\"tone {}\">{text}</span></td>", tone.class())
                     }
-                    _ => format!("<td{}>{text}</td>", class(c)),
+                    _ => format!("<td{class}>{text}</td>"),
                 };
             }
             out += "</tr>\n";
@@ -377,7 +387,11 @@ mod tests {
     fn html_is_escaped_and_numbers_are_marked() {
         let html = sample().to_html();
         assert!(html.contains("<td class=\"n\">78.2 ns</td>"));
-        assert!(html.contains("<td>飛脚, &quot;x&quot;</td>"));
+        assert!(html.contains("<td class=\"short\">飛脚, &quot;x&quot;</td>"));
+        let long = Cell::from("more words than fit");
+        let mut table = Table::new("", ["what"]);
+        table.push([long]);
+        assert!(table.to_html().contains("<td>more words than fit</td>"));
         assert!(html.contains("<th scope=\"col\" class=\"n\">size</th>"));
     }
 }
