@@ -80,7 +80,8 @@ fn write_function(
         Some(object) => Object::of(object).map_or("", |object| handle_type(object)).to_owned(),
     };
     let body = body(function, table, &name, large);
-    writeln!(text, "#[inline(always)]\nfn {name}({typed}) -> {result} {{\n{body}\n}}")?;
+    // One body, to which both names jump: what catches panics is inlined where it is called once.
+    writeln!(text, "#[inline(never)]\nextern \"C\" fn {name}({typed}) -> {result} {{\n{body}\n}}")?;
     for prefix in ["MPI_", "PMPI_"] {
         writeln!(
             text,

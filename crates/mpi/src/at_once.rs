@@ -109,13 +109,15 @@ impl<T: Operation> AtOnce<T> {
         }
         let given = operation.given();
         let mut landing = operation.landing();
+        // What is done at once is one word: a result that is moved about costs as much as the rest.
         let done = match operation.begin(&ranks, given.as_deref(), landing.bytes()) {
-            Begun::Done(done) => done,
+            Begun::Done(Ok(())) => Ok(()),
+            Begun::Done(Err(error)) => Err(Failure::from(error)),
             Begun::Waits(future) => wait(comm, future),
         };
         comm.inner.drop_left_overs();
         landing.finish();
-        Ok(done?)
+        done
     }
 
     /// The operation as a future.
@@ -208,8 +210,8 @@ fn run_in_pieces<T: Operation>(operation: &T, ranks: &Ranks<'_>) -> Result<(), F
 }
 
 #[inline(never)]
-fn wait<F: Future>(comm: &Comm, future: F) -> F::Output {
-    comm.inner.drive(future)
+fn wait(comm: &Comm, future: impl Future<Output = Ended>) -> Result<(), Failure> {
+    Ok(comm.inner.drive(future)?)
 }
 
 /// MPI_Barrier.

@@ -347,6 +347,11 @@ fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     }
 }
 
+#[cold]
+fn not_defined(op: Predefined, what: &str) -> Failure {
+    Failure::new(Class::Op, format!("{op:?} is not defined for {what}"))
+}
+
 /// A reduction of elements of a type.
 #[derive(Debug, Clone)]
 pub(crate) struct Reducing<D: Dialect> {
@@ -365,16 +370,12 @@ impl<D: Dialect> Reducing<D> {
         }
         let kernel = match (op, datatype.basic()) {
             (Op::Predefined(op), Some(basic)) => {
-                let found = kernel(op, basic);
-                Some(found.ok_or_else(|| {
-                    let text = format!("{op:?} is not defined for {}", basic.name());
-                    Failure::new(Class::Op, text)
-                })?)
+                let Some(found) = kernel(op, basic) else {
+                    return Err(not_defined(op, basic.name()));
+                };
+                Some(found)
             }
-            (Op::Predefined(op), None) => {
-                let text = format!("{op:?} is not defined for derived datatypes");
-                return Err(Failure::new(Class::Op, text));
-            }
+            (Op::Predefined(op), None) => return Err(not_defined(op, "derived datatypes")),
             (Op::Own { .. }, _) => None,
         };
         Ok(Reducing { dialect: PhantomData, op, datatype: Rc::clone(datatype), kernel })
@@ -506,13 +507,18 @@ impl Operand {
 
 impl<D: Dialect> Mpi<D> {
     /// The operation of a handle.
+    #[inline(always)]
     pub fn op(&self, handle: D::Handle) -> Result<Op, Failure> {
         let number = D::number(Object::Op, handle);
         if let Some(op) = Predefined::of_number(number.0) {
             return Ok(Op::Predefined(op));
         }
-        let own = self.state.ops.get(number);
-        own.map(|op| *op).ok_or_else(|| self.no_such(Object::Op, number))
+        Ok(*self.own_op(number)?)
+    }
+
+    #[inline(never)]
+    fn own_op(&self, number: Handle) -> Result<Rc<Op>, Failure> {
+        self.state.ops.get(number).ok_or_else(|| self.no_such(Object::Op, number))
     }
 
     /// MPI_Op_create.

@@ -71,7 +71,11 @@ impl<P: Port> Engine<P> {
         selector: Selector,
     ) -> RequestId {
         let stage = ReceiveStage::Posted;
-        let receive = || Receive { selector, room, buffer, stage, abandoned: false };
+        // Word by word, as for `Received::copied`.
+        let Selector { source, tag, context } = selector;
+        let selector = || Selector { source, tag, context };
+        let receive =
+            || Receive { selector: selector(), room, buffer, stage, abandoned: false };
         self.requests.insert(|| RequestState::Receive(receive()))
     }
 
