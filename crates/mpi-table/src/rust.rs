@@ -213,10 +213,23 @@ fn collective(
     let can_be_over = matches!(base, "Barrier" | "Bcast" | "Allgather" | "Allreduce");
     let copies = copies.join(", ");
     let lists = (&*names, &*copies, &*request);
-    let among = act(verb, &method, can_be_over, lists);
+    let mut among = act(verb, &method, can_be_over, lists);
+    if verb == Verb::Run && matches!(base, "Allgather" | "Allreduce") {
+        among = format!("{} else {{ {among} }}", at_once(&own, &method));
+    }
     // What two groups do together is described apart.
     let between = act(verb, &format!("inter_{method}"), false, lists);
     format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
+}
+
+/// What is tried before an operation is described, which has types and a communicator of its own.
+fn at_once(arguments: &[&Argument], method: &str) -> String {
+    let lent = arguments.iter().map(|it| match it.kind {
+        Kind::Handle(Object::Type | Object::Comm) => format!("&{}", ident(it.name)),
+        _ => ident(it.name),
+    });
+    let lent = lent.collect::<Vec<_>>().join(", ");
+    format!("if let Some(done) = mpi.{method}_at_once({lent}) {{ done }}")
 }
 
 /// What a verb does with a described operation; `can_be_over`: at once, before there is a future.

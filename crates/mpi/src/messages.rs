@@ -451,7 +451,8 @@ impl<D: Dialect> Mpi<D> {
         if let Some(received) = there {
             return self.add_received(received, &request);
         }
-        let started = comm.inner.engine().borrow_mut().start_recv(place.to_receive(), from);
+        let make = || place.to_receive();
+        let started = comm.inner.engine().borrow_mut().start_recv_made(place.len(), make, from);
         let id = started.map_err(|error| comm.inner.explained(error))?;
         self.add_receive(comm, id, &request)
     }

@@ -104,7 +104,7 @@ impl Predefined {
         Predefined::Nothing,
     ];
 
-    fn combination(self) -> Combination {
+    pub(crate) fn combination(self) -> Combination {
         match self {
             Predefined::Sum => Combination::SUM,
             Predefined::Product => Combination::PRODUCT,
@@ -297,7 +297,7 @@ macro_rules! pairs {
 
 /// What an operation does to elements of a basic type; `None`: the standard has no such pair, or
 /// the type is not computed with here.
-fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
+pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     match op {
         Predefined::Replace => return Some(|left, right| right.copy_from_slice(left)),
         Predefined::Nothing => return Some(|_, _| {}),
@@ -347,6 +347,19 @@ fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     }
 }
 
+/// What elements of a type of the standard are, as far as ranks can compare it.
+pub(crate) fn element_of(basic: Basic) -> Element {
+    match (basic.class(), basic.size()) {
+        (Kind::Float, 4) => Element::of::<f32>(),
+        (Kind::Float, 8) => Element::of::<f64>(),
+        (Kind::Signed, 4) => Element::of::<i32>(),
+        (Kind::Signed, 8) => Element::of::<i64>(),
+        (Kind::Unsigned, 4) => Element::of::<u32>(),
+        (Kind::Unsigned, 8) => Element::of::<u64>(),
+        _ => Element::BYTE,
+    }
+}
+
 #[cold]
 fn not_defined(op: Predefined, what: &str) -> Failure {
     Failure::new(Class::Op, format!("{op:?} is not defined for {what}"))
@@ -388,15 +401,7 @@ impl<D: Dialect> Reducing<D> {
 
     /// What the elements are, as far as ranks can compare it.
     pub(crate) fn element(&self) -> Element {
-        match self.datatype.basic().map(|basic| (basic.class(), basic.size())) {
-            Some((Kind::Float, 4)) => Element::of::<f32>(),
-            Some((Kind::Float, 8)) => Element::of::<f64>(),
-            Some((Kind::Signed, 4)) => Element::of::<i32>(),
-            Some((Kind::Signed, 8)) => Element::of::<i64>(),
-            Some((Kind::Unsigned, 4)) => Element::of::<u32>(),
-            Some((Kind::Unsigned, 8)) => Element::of::<u64>(),
-            _ => Element::BYTE,
-        }
+        self.datatype.basic().map_or(Element::BYTE, element_of)
     }
 
     /// What a command queue computes for it; `None`: only this rank can.

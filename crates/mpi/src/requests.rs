@@ -406,11 +406,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     #[inline(always)]
-    fn add_entry(
-        &self,
-        entry: impl FnOnce() -> Entry,
-        into: &HandleAt<D>,
-    ) -> Result<(), Failure> {
+    fn add_entry(&self, entry: impl FnOnce() -> Entry, into: &HandleAt<D>) -> Result<(), Failure> {
         into.set(self.state.requests.add_made(entry)?);
         Ok(())
     }

@@ -290,6 +290,8 @@ mod tests {
             None => Err(Failure::argument("none")),
         });
         assert!(failed.is_err());
+        assert!(slots.remove(handles[0]).is_some() && slots.remove(handles[2]).is_some());
+        assert!(slots.is_empty(), "nothing stays in a free place");
     }
 
     #[test]

@@ -102,10 +102,24 @@ impl Plain {
         self.buffer.bytes_mut(self.length)
     }
 
+    /// How many.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.length
+    }
+
     /// Its bytes for a receive that goes on after this call.
     #[inline(always)]
     pub(crate) fn to_receive(self) -> RecvBuffer {
         self.buffer.to_receive(self.length)
+    }
+
+    /// Copies its data to another one of the same length, unless that is the same memory.
+    #[inline(always)]
+    pub(crate) fn copy_to(self, other: Plain) {
+        if self.buffer != other.buffer {
+            other.bytes_mut().copy_from_slice(self.bytes());
+        }
     }
 }
 

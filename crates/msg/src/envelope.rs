@@ -39,8 +39,8 @@ pub struct Received {
 }
 
 impl Received {
-    /// The same, moved word by word: as a whole it waits until its words have left the store buffer,
-    /// where messages that were just sent are before them.
+    /// The same, moved word by word: as a whole it waits until its words have left the store
+    /// buffer, where messages that were just sent are before them.
     #[inline(always)]
     pub fn copied(&self) -> Received {
         let Received { source, tag, bytes } = *self;

@@ -210,8 +210,8 @@ impl Communicator {
     #[inline(always)]
     pub fn told_at_once(&self, received: Received) -> Received {
         match self.members() {
-            None => received,
-            Some(members) => members.told(received),
+            None => received.copied(),
+            Some(members) => members.told(received.copied()),
         }
     }
 
