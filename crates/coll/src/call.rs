@@ -28,11 +28,6 @@ use crate::turns::LineTurn;
 
 /// An operation that was called at this rank and is not over.
 pub(crate) struct Call<'g, G: Group> {
-    inner: CallGroup<'g, G>,
-}
-
-/// What an algorithm sees of its call.
-struct CallGroup<'g, G: Group> {
     group: &'g G,
     made: Made,
     number: u32,
@@ -90,7 +85,7 @@ impl<'g, G: Group> Call<'g, G> {
         let algorithm = (!lines).then_some(index as u8);
         let made = Made { call: signature.element(group.element()), algorithm };
         let number = group.open(made);
-        Call { inner: CallGroup::new(group, made, number, index) }
+        Call::numbered(group, made, number, index)
     }
 
     /// The same for a call by lines. If they are free, `act` does what can be done without waiting:
@@ -105,22 +100,22 @@ impl<'g, G: Group> Call<'g, G> {
         let made = Made { call: signature.element(group.element()), algorithm: None };
         let Some(number) = group.next_on_lines() else {
             let number = group.open(made);
-            return Begun::Waits(Call { inner: CallGroup::new(group, made, number, index) });
+            return Begun::Waits(Call::numbered(group, made, number, index));
         };
-        let call = Call { inner: CallGroup::new(group, made, number, index) };
-        call.inner.is_open.set(false);
-        match act(&Team::of_all(&call.inner)) {
+        let call = Call::numbered(group, made, number, index);
+        call.is_open.set(false);
+        match act(&Team::of_all(&call)) {
             Some(Ok(result)) => {
-                call.inner.ending.set(None);
+                call.ending.set(None);
                 group.pass(made);
                 Begun::Done(Ok(result))
             }
             Some(failed) => {
-                call.inner.end_with(&failed);
+                call.end_with(&failed);
                 Begun::Done(failed)
             }
             None => {
-                call.inner.open();
+                call.open();
                 Begun::Waits(call)
             }
         }
@@ -143,7 +138,7 @@ impl<'g, G: Group> Call<'g, G> {
     where
         A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
     {
-        let inner = &self.inner;
+        let inner = &self;
         let team = Team::of_all(inner);
         let mut algorithm = pin!(algorithm(&team));
         // Dropped before the algorithm: the others hear why before its messages are withdrawn.
@@ -173,7 +168,7 @@ impl<'g, G: Group> Call<'g, G> {
 }
 
 /// Closes a call when it is dropped.
-struct Close<'c, 'g, G: Group>(&'c CallGroup<'g, G>);
+struct Close<'c, 'g, G: Group>(&'c Call<'g, G>);
 
 impl<G: Group> Drop for Close<'_, '_, G> {
     #[inline]
@@ -182,10 +177,11 @@ impl<G: Group> Drop for Close<'_, '_, G> {
     }
 }
 
-impl<'g, G: Group> CallGroup<'g, G> {
+impl<'g, G: Group> Call<'g, G> {
+    /// The call of this number, where it stays: moving it costs as much as to make it.
     #[inline(always)]
-    fn new(group: &'g G, made: Made, number: u32, index: usize) -> CallGroup<'g, G> {
-        CallGroup {
+    fn numbered(group: &'g G, made: Made, number: u32, index: usize) -> Call<'g, G> {
+        Call {
             group,
             made,
             number,
@@ -201,7 +197,7 @@ impl<'g, G: Group> CallGroup<'g, G> {
     }
 }
 
-impl<G: Group> CallGroup<'_, G> {
+impl<G: Group> Call<'_, G> {
     /// How it ends from now on.
     #[inline(always)]
     fn end_with<R>(&self, result: &Result<R, Failure<G>>) {
@@ -278,7 +274,7 @@ impl<G: Group> CallGroup<'_, G> {
 impl<G: Group> Drop for Call<'_, G> {
     #[inline]
     fn drop(&mut self) {
-        self.inner.close();
+        self.close();
     }
 }
 
@@ -297,7 +293,7 @@ fn ending_of<G: Group>(failure: &Failure<G>) -> OperationEnding {
 
 /// The ranks an algorithm runs among: all of the group, or some of them, numbered from 0.
 pub(crate) struct Team<'c, G: Group> {
-    call: &'c CallGroup<'c, G>,
+    call: &'c Call<'c, G>,
     rank: u32,
     size: u32,
     /// Ranks of the group in the order of their numbers here; `None`: all.
@@ -306,7 +302,7 @@ pub(crate) struct Team<'c, G: Group> {
 
 impl<'c, G: Group> Team<'c, G> {
     #[inline]
-    fn of_all(call: &'c CallGroup<'c, G>) -> Team<'c, G> {
+    fn of_all(call: &'c Call<'c, G>) -> Team<'c, G> {
         Team { call, rank: call.group.rank(), size: call.group.size(), members: None }
     }
 

@@ -708,10 +708,14 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         into: &mut [u8],
     ) -> Result<Option<u64>, MsgError> {
         let group = self.group()?;
-        self.endpoint.with_port(|port| {
-            let Some(contribution) = port.contribution(group, place)? else { return Ok(None) };
-            port.load_contribution(group, place, &contribution, from, into);
-            Ok(Some(contribution.word()))
+        // By reference: it is looked at where it was found.
+        self.endpoint.with_port(|port| match &port.contribution(group, place) {
+            Ok(Some(contribution)) => {
+                port.load_contribution(group, place, contribution, from, into);
+                Ok(Some(contribution.word()))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err((*error).into()),
         })
     }
 

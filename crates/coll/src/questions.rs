@@ -35,7 +35,7 @@ use std::cell::{Cell, RefCell};
 use hikyaku_nic::time::Time;
 
 use crate::error::Cause;
-use crate::names::{Named, is_of_call, sequence_of};
+use crate::names::{Named, Operation, is_of_call, sequence_of};
 use crate::signature::Signature;
 
 /// How long a rank waits before it asks. Ranks of one call are rarely apart for so long, and who
@@ -156,13 +156,29 @@ impl Asked {
 /// What a rank has called in a group lately, and the questions about what it has not called yet.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    made: [Cell<Option<(u32, Made)>>; REMEMBERED],
+    made: [Remembered; REMEMBERED],
     early: RefCell<Vec<(u32, Question)>>,
+}
+
+/// A call that was made, and its number: apart, so that what is noted of each call is not put
+/// together first.
+#[derive(Debug)]
+struct Remembered {
+    number: Cell<Option<u32>>,
+    made: Cell<Made>,
+}
+
+impl Remembered {
+    fn get(&self) -> Option<(u32, Made)> {
+        Some((self.number.get()?, self.made.get()))
+    }
 }
 
 impl Default for Questions {
     fn default() -> Self {
-        Questions { made: std::array::from_fn(|_| Cell::new(None)), early: RefCell::default() }
+        let nothing = Made { call: Signature::new(Operation::Barrier), algorithm: None };
+        let empty = |_| Remembered { number: Cell::new(None), made: Cell::new(nothing) };
+        Questions { made: std::array::from_fn(empty), early: RefCell::default() }
     }
 }
 
@@ -170,7 +186,9 @@ impl Questions {
     /// A call is made. `true`: somebody has asked something already.
     #[inline]
     pub(crate) fn make(&self, number: u32, made: Made) -> bool {
-        self.made[number as usize % REMEMBERED].set(Some((number, made)));
+        let place = &self.made[number as usize % REMEMBERED];
+        place.number.set(Some(number));
+        place.made.set(made);
         !self.early.borrow().is_empty()
     }
 

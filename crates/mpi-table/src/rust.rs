@@ -80,7 +80,8 @@ fn write_function(
         Some(object) => Object::of(object).map_or("", |object| handle_type(object)).to_owned(),
     };
     let body = body(function, table, &name, large);
-    writeln!(text, "#[inline(always)]\nfn {name}({typed}) -> {result} {{\n{body}\n}}")?;
+    // One body, to which both names jump: what catches panics is inlined where it is called once.
+    writeln!(text, "#[inline(never)]\nextern \"C\" fn {name}({typed}) -> {result} {{\n{body}\n}}")?;
     for prefix in ["MPI_", "PMPI_"] {
         writeln!(
             text,
@@ -212,10 +213,23 @@ fn collective(
     let can_be_over = matches!(base, "Barrier" | "Bcast" | "Allgather" | "Allreduce");
     let copies = copies.join(", ");
     let lists = (&*names, &*copies, &*request);
-    let among = act(verb, &method, can_be_over, lists);
+    let mut among = act(verb, &method, can_be_over, lists);
+    if verb == Verb::Run && matches!(base, "Allgather" | "Allreduce") {
+        among = format!("{} else {{ {among} }}", at_once(&own, &method));
+    }
     // What two groups do together is described apart.
     let between = act(verb, &format!("inter_{method}"), false, lists);
     format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
+}
+
+/// What is tried before an operation is described, which has types and a communicator of its own.
+fn at_once(arguments: &[&Argument], method: &str) -> String {
+    let lent = arguments.iter().map(|it| match it.kind {
+        Kind::Handle(Object::Type | Object::Comm) => format!("&{}", ident(it.name)),
+        _ => ident(it.name),
+    });
+    let lent = lent.collect::<Vec<_>>().join(", ");
+    format!("if let Some(done) = mpi.{method}_at_once({lent}) {{ done }}")
 }
 
 /// What a verb does with a described operation; `can_be_over`: at once, before there is a future.

@@ -12,19 +12,20 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_coll::{
-    self as coll, Begun, CollError, Element, begin_allgather, begin_allreduce, begin_barrier,
-    begin_broadcast,
+    self as coll, Begun, CollError, Element, Reduction, begin_allgather, begin_allreduce,
+    begin_barrier, begin_broadcast,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
 use hikyaku_rank::{Error, RankPort};
 
+use crate::collectives::Given;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
-use crate::operations::{Reducing, choices_of};
+use crate::operations::{Op, Reducing, choices_of, element_of, kernel};
 use crate::parts::unless_put;
-use crate::raw::HandleAt;
+use crate::raw::{Buffer, HandleAt};
 use crate::requests::{Outcome, Request, Round, starts};
 use crate::runtime::Mpi;
 use crate::types::{Area, Landing};
@@ -109,13 +110,9 @@ impl<T: Operation> AtOnce<T> {
         }
         let given = operation.given();
         let mut landing = operation.landing();
-        let done = match operation.begin(&ranks, given.as_deref(), landing.bytes()) {
-            Begun::Done(done) => done,
-            Begun::Waits(future) => wait(comm, future),
-        };
-        comm.inner.drop_left_overs();
+        let done = end(comm, operation.begin(&ranks, given.as_deref(), landing.bytes()));
         landing.finish();
-        Ok(done?)
+        done
     }
 
     /// The operation as a future.
@@ -176,6 +173,58 @@ impl<T: Operation> Round for Kept<T> {
     }
 }
 
+/// Blocking ones of data without gaps, which nothing has to describe.
+impl<D: Dialect> Mpi<D> {
+    /// MPI_Allreduce by an operation of the standard. `None`: [`Mpi::allreduce`] says what it is.
+    #[inline(always)]
+    pub fn allreduce_at_once(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: &Given,
+        op: Op,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let datatype = datatype.as_ref().ok()?;
+        let Op::Predefined(op) = op else { return None };
+        let (basic, place) = (datatype.basic()?, Area::plain(into, count, datatype)?);
+        let combine = kernel(op, basic)?;
+        if !out.is_in_place::<D>() {
+            Area::plain(out, count, datatype)?.copy_to(place);
+        }
+        let (combination, width) = (op.combination(), datatype.size().max(1));
+        let reduction = Reduction { combine, commutative: true, width, combination };
+        let ranks = comm.inner.group().waiting().with_elements(element_of(basic));
+        let by = comm.inner.choices().allreduce;
+        Some(end(comm, begin_allreduce(&ranks, by, place.bytes_mut(), reduction)))
+    }
+
+    /// MPI_Allgather. `None`: [`Mpi::allgather`] says what it is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn allgather_at_once(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: &Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: &Given,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let elements = in_count.checked_mul(comm.inner.size().into())?;
+        let all = Area::plain(into, elements, in_type.as_ref().ok()?)?;
+        let given = match out.is_in_place::<D>() {
+            true => None,
+            false => Some(Area::plain(out, out_count, out_type.as_ref().ok()?)?.bytes()),
+        };
+        let ranks = comm.inner.group().waiting();
+        let by = comm.inner.choices().allgather;
+        Some(end(comm, begin_allgather(&ranks, by, given, all.bytes_mut())))
+    }
+}
+
 #[expect(private_bounds, reason = "made here alone")]
 impl<D: Dialect> Mpi<D> {
     /// Keeps what describes an operation, to be started: as [`Mpi::keep`], or by session queues.
@@ -207,9 +256,22 @@ fn run_in_pieces<T: Operation>(operation: &T, ranks: &Ranks<'_>) -> Result<(), F
     Ok(done?)
 }
 
+/// The end of a blocking one. What is done at once is one word: a result that is moved about costs
+/// as much as the rest.
+#[inline(always)]
+fn end(comm: &Comm, begun: Begun<Ended, impl Future<Output = Ended>>) -> Result<(), Failure> {
+    let done = match begun {
+        Begun::Done(Ok(())) => Ok(()),
+        Begun::Done(Err(error)) => Err(Failure::from(error)),
+        Begun::Waits(future) => wait(comm, future),
+    };
+    comm.inner.drop_left_overs();
+    done
+}
+
 #[inline(never)]
-fn wait<F: Future>(comm: &Comm, future: F) -> F::Output {
-    comm.inner.drive(future)
+fn wait(comm: &Comm, future: impl Future<Output = Ended>) -> Result<(), Failure> {
+    Ok(comm.inner.drive(future)?)
 }
 
 /// MPI_Barrier.

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use crate::callbacks;
 use crate::communicators::Comm;
-use crate::dialect::{Dialect, Handle, Object};
+use crate::dialect::{Dialect, Handle, Object, Status};
 use crate::failure::{Class, Failure};
-use crate::raw::{HandleAt, Out, TextAt};
+use crate::raw::{HandleAt, Out, StatusesAt, TextAt};
 use crate::runtime::{Mpi, Scope};
 use crate::sessions::Session;
 
@@ -410,5 +410,48 @@ impl Codes {
 impl Default for Codes {
     fn default() -> Codes {
         Codes::new()
+    }
+}
+
+/// What comes of several operations, as it is told to the program.
+pub(crate) struct Results<D: Dialect> {
+    statuses: StatusesAt<D>,
+    pub(crate) count: usize,
+    failed: Option<Failure>,
+}
+
+impl<D: Dialect> Results<D> {
+    pub(crate) fn new(statuses: StatusesAt<D>) -> Results<D> {
+        Results { statuses, count: 0, failed: None }
+    }
+
+    /// Writes what came of the next one.
+    #[inline]
+    pub(crate) fn push(&mut self, outcome: Result<Status, Failure>) {
+        match outcome {
+            Ok(status) if self.failed.is_none() => self.statuses.set(self.count, status),
+            Ok(status) => self.statuses.set(self.count, Status { error: Some(0), ..status }),
+            Err(failure) => self.push_failure(failure),
+        }
+        self.count += 1;
+    }
+
+    /// One has failed: each status says of its operation whether it has.
+    #[cold]
+    fn push_failure(&mut self, failure: Failure) {
+        if self.failed.is_none() {
+            (0..self.count).for_each(|at| self.statuses.set_error(at, 0));
+        }
+        let (error, status) = (code_of::<D>(&failure), failure.received.unwrap_or(Status::EMPTY));
+        self.statuses.set(self.count, Status { error: Some(error), ..status });
+        self.failed.get_or_insert(failure);
+    }
+
+    /// An error if one has failed.
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        match self.failed {
+            None => Ok(()),
+            Some(failure) => Err(failure.of_class(Class::InStatus).with_code(None)),
+        }
     }
 }

@@ -5,7 +5,8 @@
 
 use std::rc::Rc;
 
-use hikyaku_msg::{Envelope, Received, RecvBuffer, RequestId, Selector, SendMode};
+use hikyaku_msg::{Engine, Envelope, Received, RecvBuffer, RequestId, Selector, SendMode};
+use hikyaku_rank::RankPort;
 
 use crate::communicators::Comm;
 use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
@@ -91,6 +92,27 @@ fn no_rank(comm: &Comm, rank: i32) -> Failure {
     Failure::new(Class::Rank, text)
 }
 
+/// Sends a message of data without gaps if that needs no request, and there is room at once. The
+/// result is a `bool`, for the reason in [`hikyaku_msg::Engine::send_directly`].
+#[inline(always)]
+fn send_at_once(comm: &Comm, to: &Envelope, data: &[u8], mode: SendMode) -> bool {
+    comm.inner.engine().borrow_mut().send_directly(data, to, mode)
+}
+
+/// Receives a message of data without gaps if it is there, by one of the engine's functions, and so
+/// without a request. `None`: it is not, as far as is known.
+#[inline(always)]
+fn receive_at_once(
+    comm: &Comm,
+    from: &Selector,
+    into: &mut [u8],
+    by: impl FnOnce(&mut Engine<RankPort>, &mut [u8], u32, u32, i32) -> Option<u64>,
+) -> Option<Received> {
+    let (source, tag) = (from.source?, from.tag?);
+    let bytes = by(&mut comm.inner.engine().borrow_mut(), into, source, from.context, tag)?;
+    Some(comm.inner.told_at_once(Received { source, tag, bytes }))
+}
+
 impl Outgoing {
     #[inline(always)]
     pub(crate) fn new(
@@ -105,7 +127,6 @@ impl Outgoing {
     }
 
     /// Sends it.
-    #[inline(always)]
     fn send(&self, comm: &Comm, mode: SendMode) -> Result<(), Failure> {
         let Some(to) = self.to else { return Ok(()) };
         if comm.inner.tasks().are_over() && !self.area.is_scattered() {
@@ -115,14 +136,6 @@ impl Outgoing {
         }
         let state = self.start(comm, mode)?;
         wait_for(comm, state).map(drop)
-    }
-
-    /// Sends it if it has room at once, and so needs no request.
-    #[inline(always)]
-    fn send_at_once(&self, comm: &Comm, mode: SendMode) -> bool {
-        let (Some(to), Some(memory)) = (&self.to, self.area.memory()) else { return false };
-        let data = memory.bytes(self.area.len());
-        comm.inner.engine().borrow_mut().send_directly(data, to, mode)
     }
 
     /// Starts it.
@@ -165,35 +178,17 @@ impl Incoming {
     }
 
     /// Receives it.
-    #[inline(always)]
     fn receive(&self, comm: &Comm) -> Result<Status, Failure> {
         let Some(from) = self.from else { return Ok(Status::OF_NOBODY) };
-        if let Some(memory) = self.area.memory() {
+        if let Some(memory) = self.area.memory()
+            && comm.inner.tasks().are_over()
+        {
             let into = memory.bytes_mut(self.area.len());
-            if comm.inner.tasks().are_over() {
-                let received = comm.inner.engine().borrow_mut().recv(into, from);
-                return Ok(status_of(comm.inner.told(received)?));
-            }
-            if let (Some(source), Some(tag)) = (from.source, from.tag) {
-                let mut engine = comm.inner.engine().borrow_mut();
-                if let Some(bytes) = engine.recv_at_once(into, source, from.context, tag) {
-                    let received = Ok(Received { source, tag, bytes });
-                    return Ok(status_of(comm.inner.told(received)?));
-                }
-            }
+            let received = comm.inner.engine().borrow_mut().recv(into, from);
+            return Ok(status_of(comm.inner.told(received)?));
         }
         let state = self.start(comm)?;
         wait_for(comm, state)
-    }
-
-    /// Receives it if it is there, and so needs no request. `None`: it is not, as far as is known.
-    #[inline(always)]
-    fn receive_at_once(&self, comm: &Comm) -> Option<Received> {
-        let (from, memory) = (self.from?, self.area.memory()?);
-        let (source, tag, into) = (from.source?, from.tag?, memory.bytes_mut(self.area.len()));
-        let mut engine = comm.inner.engine().borrow_mut();
-        let bytes = engine.recv_if_there(into, source, from.context, tag)?;
-        Some(Received { source, tag, bytes })
     }
 
     /// Starts it.
@@ -281,7 +276,7 @@ macro_rules! sends {
         impl<D: Dialect> Mpi<D> {
             $(
                 #[doc = concat!("MPI_", $name, ".")]
-                #[inline]
+                #[inline(always)]
                 pub fn $blocking(
                     &self,
                     buffer: Buffer,
@@ -291,11 +286,19 @@ macro_rules! sends {
                     tag: i32,
                     comm: Rc<Comm>,
                 ) -> Result<(), Failure> {
-                    Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?.send(&comm, $mode)
+                    let to = envelope(&comm, dest, tag)?;
+                    if let (Some(to), Some(place)) = (&to, Area::plain(buffer, count, &datatype))
+                        && comm.inner.tasks().are_over()
+                        && send_at_once(&comm, to, place.bytes(), $mode)
+                    {
+                        return Ok(());
+                    }
+                    send((buffer, count, &datatype), to, &comm, $mode)
                 }
 
                 #[doc = concat!("The same, left in flight: MPI_I", stringify!($blocking), ".")]
                 #[allow(clippy::too_many_arguments)]
+                #[inline(always)]
                 pub fn $started(
                     &self,
                     buffer: Buffer,
@@ -306,11 +309,13 @@ macro_rules! sends {
                     comm: Rc<Comm>,
                     request: HandleAt<D>,
                 ) -> Result<(), Failure> {
-                    let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
-                    if message.send_at_once(&comm, $mode) {
+                    let to = envelope(&comm, dest, tag)?;
+                    if let (Some(to), Some(place)) = (&to, Area::plain(buffer, count, &datatype))
+                        && send_at_once(&comm, to, place.bytes(), $mode)
+                    {
                         return self.add_complete(&request);
                     }
-                    self.start_send(&message, comm, $mode, &request)
+                    self.start_send((buffer, count, &datatype), to, comm, $mode, &request)
                 }
 
                 #[doc = concat!("The same, to be started: MPI_", $name, "_init.")]
@@ -335,6 +340,27 @@ macro_rules! sends {
     };
 }
 
+/// Sends a message that cannot be sent at once.
+#[inline(never)]
+fn send(
+    (buffer, count, datatype): (Buffer, i64, &Type),
+    to: Option<Envelope>,
+    comm: &Comm,
+    mode: SendMode,
+) -> Result<(), Failure> {
+    Outgoing { area: Area::new(buffer, count, datatype)?, to }.send(comm, mode)
+}
+
+/// Receives a message that is not there yet.
+#[inline(never)]
+fn receive(
+    (buffer, count, datatype): (Buffer, i64, &Type),
+    from: Option<Selector>,
+    comm: &Comm,
+) -> Result<Status, Failure> {
+    Incoming { area: Area::new(buffer, count, datatype)?, from }.receive(comm)
+}
+
 sends! {
     (SendMode::Standard, send, isend, send_init, "Send");
     (SendMode::Synchronous, ssend, issend, ssend_init, "Ssend");
@@ -346,11 +372,13 @@ impl<D: Dialect> Mpi<D> {
     #[inline(never)]
     fn start_send(
         &self,
-        message: &Outgoing,
+        (buffer, count, datatype): (Buffer, i64, &Type),
+        to: Option<Envelope>,
         comm: Rc<Comm>,
         mode: SendMode,
         request: &HandleAt<D>,
     ) -> Result<(), Failure> {
+        let message = Outgoing { area: Area::new(buffer, count, datatype)?, to };
         match message.start(&comm, mode)? {
             State::Done(_) => self.add_complete(request),
             state => self.add_message(comm, state, request),
@@ -361,10 +389,12 @@ impl<D: Dialect> Mpi<D> {
     #[inline(never)]
     fn start_receive(
         &self,
-        message: &Incoming,
+        (buffer, count, datatype): (Buffer, i64, &Type),
+        from: Option<Selector>,
         comm: Rc<Comm>,
         request: &HandleAt<D>,
     ) -> Result<(), Failure> {
+        let message = Incoming { area: Area::new(buffer, count, datatype)?, from };
         match message.post(&comm)? {
             Some((id, None)) => self.add_receive(comm, id, request),
             Some((id, staged)) => {
@@ -379,7 +409,7 @@ impl<D: Dialect> Mpi<D> {
 #[allow(clippy::too_many_arguments)]
 impl<D: Dialect> Mpi<D> {
     /// MPI_Recv.
-    #[inline]
+    #[inline(always)]
     pub fn recv(
         &self,
         buffer: Buffer,
@@ -390,11 +420,19 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
-        let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
-        status.tell(message.receive(&comm))
+        let from = selector(&comm, source, tag)?;
+        if let (Some(from), Some(place)) = (&from, Area::plain(buffer, count, &datatype))
+            && let Some(received) =
+                receive_at_once(&comm, from, place.bytes_mut(), Engine::recv_at_once)
+        {
+            status.set(0, status_of(received));
+            return Ok(());
+        }
+        status.tell(receive((buffer, count, &datatype), from, &comm))
     }
 
     /// MPI_Irecv.
+    #[inline(always)]
     pub fn irecv(
         &self,
         buffer: Buffer,
@@ -405,11 +443,18 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
-        if let Some(received) = message.receive_at_once(&comm) {
-            return self.add_received(&comm, received, &request);
+        let from = selector(&comm, source, tag)?;
+        let Some((from, place)) = from.zip(Area::plain(buffer, count, &datatype)) else {
+            return self.start_receive((buffer, count, &datatype), from, comm, &request);
+        };
+        let there = receive_at_once(&comm, &from, place.bytes_mut(), Engine::recv_if_there);
+        if let Some(received) = there {
+            return self.add_received(received, &request);
         }
-        self.start_receive(&message, comm, &request)
+        let make = || place.to_receive();
+        let started = comm.inner.engine().borrow_mut().start_recv_made(place.len(), make, from);
+        let id = started.map_err(|error| comm.inner.explained(error))?;
+        self.add_receive(comm, id, &request)
     }
 
     /// MPI_Recv_init.

@@ -104,7 +104,7 @@ impl Predefined {
         Predefined::Nothing,
     ];
 
-    fn combination(self) -> Combination {
+    pub(crate) fn combination(self) -> Combination {
         match self {
             Predefined::Sum => Combination::SUM,
             Predefined::Product => Combination::PRODUCT,
@@ -297,7 +297,7 @@ macro_rules! pairs {
 
 /// What an operation does to elements of a basic type; `None`: the standard has no such pair, or
 /// the type is not computed with here.
-fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
+pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     match op {
         Predefined::Replace => return Some(|left, right| right.copy_from_slice(left)),
         Predefined::Nothing => return Some(|_, _| {}),
@@ -347,6 +347,24 @@ fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     }
 }
 
+/// What elements of a type of the standard are, as far as ranks can compare it.
+pub(crate) fn element_of(basic: Basic) -> Element {
+    match (basic.class(), basic.size()) {
+        (Kind::Float, 4) => Element::of::<f32>(),
+        (Kind::Float, 8) => Element::of::<f64>(),
+        (Kind::Signed, 4) => Element::of::<i32>(),
+        (Kind::Signed, 8) => Element::of::<i64>(),
+        (Kind::Unsigned, 4) => Element::of::<u32>(),
+        (Kind::Unsigned, 8) => Element::of::<u64>(),
+        _ => Element::BYTE,
+    }
+}
+
+#[cold]
+fn not_defined(op: Predefined, what: &str) -> Failure {
+    Failure::new(Class::Op, format!("{op:?} is not defined for {what}"))
+}
+
 /// A reduction of elements of a type.
 #[derive(Debug, Clone)]
 pub(crate) struct Reducing<D: Dialect> {
@@ -365,16 +383,12 @@ impl<D: Dialect> Reducing<D> {
         }
         let kernel = match (op, datatype.basic()) {
             (Op::Predefined(op), Some(basic)) => {
-                let found = kernel(op, basic);
-                Some(found.ok_or_else(|| {
-                    let text = format!("{op:?} is not defined for {}", basic.name());
-                    Failure::new(Class::Op, text)
-                })?)
+                let Some(found) = kernel(op, basic) else {
+                    return Err(not_defined(op, basic.name()));
+                };
+                Some(found)
             }
-            (Op::Predefined(op), None) => {
-                let text = format!("{op:?} is not defined for derived datatypes");
-                return Err(Failure::new(Class::Op, text));
-            }
+            (Op::Predefined(op), None) => return Err(not_defined(op, "derived datatypes")),
             (Op::Own { .. }, _) => None,
         };
         Ok(Reducing { dialect: PhantomData, op, datatype: Rc::clone(datatype), kernel })
@@ -387,15 +401,7 @@ impl<D: Dialect> Reducing<D> {
 
     /// What the elements are, as far as ranks can compare it.
     pub(crate) fn element(&self) -> Element {
-        match self.datatype.basic().map(|basic| (basic.class(), basic.size())) {
-            Some((Kind::Float, 4)) => Element::of::<f32>(),
-            Some((Kind::Float, 8)) => Element::of::<f64>(),
-            Some((Kind::Signed, 4)) => Element::of::<i32>(),
-            Some((Kind::Signed, 8)) => Element::of::<i64>(),
-            Some((Kind::Unsigned, 4)) => Element::of::<u32>(),
-            Some((Kind::Unsigned, 8)) => Element::of::<u64>(),
-            _ => Element::BYTE,
-        }
+        self.datatype.basic().map_or(Element::BYTE, element_of)
     }
 
     /// What a command queue computes for it; `None`: only this rank can.
@@ -506,13 +512,18 @@ impl Operand {
 
 impl<D: Dialect> Mpi<D> {
     /// The operation of a handle.
+    #[inline(always)]
     pub fn op(&self, handle: D::Handle) -> Result<Op, Failure> {
         let number = D::number(Object::Op, handle);
         if let Some(op) = Predefined::of_number(number.0) {
             return Ok(Op::Predefined(op));
         }
-        let own = self.state.ops.get(number);
-        own.map(|op| *op).ok_or_else(|| self.no_such(Object::Op, number))
+        Ok(*self.own_op(number)?)
+    }
+
+    #[inline(never)]
+    fn own_op(&self, number: Handle) -> Result<Rc<Op>, Failure> {
+        self.state.ops.get(number).ok_or_else(|| self.no_such(Object::Op, number))
     }
 
     /// MPI_Op_create.

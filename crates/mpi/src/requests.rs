@@ -11,7 +11,7 @@ use hikyaku_rank::TaskId;
 
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
-use crate::errors::code_of;
+use crate::errors::Results;
 use crate::failure::{Class, Failure};
 use crate::generalised::Generalised;
 use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
@@ -135,10 +135,26 @@ impl Staged {
 }
 
 impl Entry {
-    /// Whether it is a message for which no [`Request`] was made.
+    /// What came of a message that is complete, or arrives within a few polls. `None`: it does
+    /// not, or has failed, or is another request.
     #[inline(always)]
-    fn is_message(&self) -> bool {
-        !matches!(self, Entry::Request(_))
+    fn at_once(&self) -> Option<Status> {
+        match self {
+            Entry::Received(received) => Some(status_of(received.copied())),
+            Entry::Message(Message { comm, id, is_receive }) => {
+                let received = comm.inner.wait_for_next(*id)?;
+                Some(if *is_receive { status_of(received) } else { Status::EMPTY })
+            }
+            Entry::Request(_) => None,
+        }
+    }
+
+    /// A message for which no [`Request`] was made.
+    fn message(&self) -> Option<Message> {
+        match self {
+            Entry::Message(message) => Some(message.clone()),
+            _ => None,
+        }
     }
 
     /// Whether its operation has not been complete.
@@ -386,12 +402,12 @@ impl<D: Dialect> Mpi<D> {
         request: Rc<Request>,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.add_entry(Entry::Request(request), into)
+        self.add_entry(|| Entry::Request(request), into)
     }
 
     #[inline(always)]
-    fn add_entry(&self, entry: Entry, into: &HandleAt<D>) -> Result<(), Failure> {
-        into.set(self.state.requests.add(entry)?);
+    fn add_entry(&self, entry: impl FnOnce() -> Entry, into: &HandleAt<D>) -> Result<(), Failure> {
+        into.set(self.state.requests.add_made(entry)?);
         Ok(())
     }
 
@@ -403,7 +419,7 @@ impl<D: Dialect> Mpi<D> {
         id: RequestId,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.add_entry(Entry::Message(Message { comm, id, is_receive: true }), into)
+        self.add_entry(|| Entry::Message(Message { comm, id, is_receive: true }), into)
     }
 
     /// Gives a message that was started a handle.
@@ -416,18 +432,17 @@ impl<D: Dialect> Mpi<D> {
         let State::Message { id, is_receive, staged: None } = state else {
             return self.add_request(Request::new(comm, state), into);
         };
-        self.add_entry(Entry::Message(Message { comm, id, is_receive }), into)
+        self.add_entry(|| Entry::Message(Message { comm, id, is_receive }), into)
     }
 
     /// Gives a message that was received at once a handle.
     #[inline(always)]
     pub(crate) fn add_received(
         &self,
-        comm: &Comm,
         received: Received,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.add_entry(Entry::Received(comm.inner.told(Ok(received))?), into)
+        self.add_entry(|| Entry::Received(received.copied()), into)
     }
 
     /// Gives the handle of an operation that is complete, with nothing to tell: all have one
@@ -496,25 +511,34 @@ impl<D: Dialect> Mpi<D> {
 
     /// Waits for the request of a handle, the first of `open` that the program waits for, which is
     /// one less then.
-    #[inline(always)]
     fn finish(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
-        // A message has its handle no more while it is waited for: nobody else may use it.
-        let outcome = match self.state.requests.remove_if(handle.get(), Entry::is_message) {
-            Some(Entry::Received(received)) => Ok(status_of(received)),
-            Some(Entry::Message(message)) => {
-                let result = message.comm.inner.wait_for(message.id, *open);
-                message.outcome(result)
-            }
-            _ => return self.finish_request(handle, open),
-        };
+        match self.finish_at_once(handle, open) {
+            Some(status) => Ok(status),
+            None => self.finish_later(handle, open),
+        }
+    }
+
+    /// The same of a message that arrives within a few polls. Nothing but the status of the message
+    /// leaves it, and that in registers: parts that are stored one by one and loaded as one wait in
+    /// the store buffer, behind the messages that were just sent.
+    #[inline(always)]
+    fn finish_at_once(&self, handle: &HandleAt<D>, open: &mut u32) -> Option<Status> {
+        let status = self.state.requests.remove_if(handle.get(), Entry::at_once)?;
         *open = open.saturating_sub(1);
         handle.set_null();
-        outcome
+        Some(status)
     }
 
     #[inline(never)]
-    fn finish_request(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
+    fn finish_later(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
         let number = handle.get();
+        // A message has its handle no more while it is waited for: nobody else may use it.
+        if let Some(message) = self.state.requests.remove_if(number, Entry::message) {
+            let result = message.comm.inner.wait_for(message.id, *open);
+            *open = open.saturating_sub(1);
+            handle.set_null();
+            return message.outcome(result);
+        }
         let Some(request) = self.request_of(number)? else { return Ok(Status::EMPTY) };
         let is_active = request.is_active();
         let outcome = request.wait(*open);
@@ -589,14 +613,17 @@ impl<D: Dialect> Mpi<D> {
         let mut results = Results::new(statuses);
         for at in 0..count {
             let handle = handles.at(at);
-            results.push(match handle.get() {
-                Handle::REQUEST_NULL => Ok(Status::EMPTY),
-                number if number == complete => {
-                    handle.set_null();
-                    Ok(Status::EMPTY)
-                }
-                _ => self.finish(&handle, &mut open),
-            });
+            let number = handle.get();
+            if number == Handle::REQUEST_NULL {
+                results.push(Ok(Status::EMPTY));
+            } else if number == complete {
+                handle.set_null();
+                results.push(Ok(Status::EMPTY));
+            } else if let Some(status) = self.finish_at_once(&handle, &mut open) {
+                results.push(Ok(status));
+            } else {
+                results.push(self.finish_later(&handle, &mut open));
+            }
         }
         results.end()
     }
@@ -951,48 +978,5 @@ impl<D: Dialect> Mpi<D> {
             results.push(request.as_ref().map_or(Ok(Status::EMPTY), |request| request.result()));
         }
         results.end()
-    }
-}
-
-/// What comes of several operations, as it is told to the program.
-struct Results<D: Dialect> {
-    statuses: StatusesAt<D>,
-    count: usize,
-    failed: Option<Failure>,
-}
-
-impl<D: Dialect> Results<D> {
-    fn new(statuses: StatusesAt<D>) -> Results<D> {
-        Results { statuses, count: 0, failed: None }
-    }
-
-    /// Writes what came of the next one.
-    #[inline]
-    fn push(&mut self, outcome: Outcome) {
-        match outcome {
-            Ok(status) if self.failed.is_none() => self.statuses.set(self.count, status),
-            Ok(status) => self.statuses.set(self.count, Status { error: Some(0), ..status }),
-            Err(failure) => self.push_failure(failure),
-        }
-        self.count += 1;
-    }
-
-    /// One has failed: each status says of its operation whether it has.
-    #[cold]
-    fn push_failure(&mut self, failure: Failure) {
-        if self.failed.is_none() {
-            (0..self.count).for_each(|at| self.statuses.set_error(at, 0));
-        }
-        let (error, status) = (code_of::<D>(&failure), failure.received.unwrap_or(Status::EMPTY));
-        self.statuses.set(self.count, Status { error: Some(error), ..status });
-        self.failed.get_or_insert(failure);
-    }
-
-    /// An error if one has failed.
-    fn end(self) -> Result<(), Failure> {
-        match self.failed {
-            None => Ok(()),
-            Some(failure) => Err(failure.of_class(Class::InStatus).with_code(None)),
-        }
     }
 }

@@ -57,18 +57,18 @@ impl<V> Places<V> {
         self.all.get(at).filter(|place| place.generation == generation)?.value.as_ref()
     }
 
-    /// The value of a place, which is free from here on, if `act` says so of it.
+    /// What `act` makes of the value of a place, which is free from here on unless that is nothing.
     #[inline(always)]
-    fn remove_if(
+    fn remove_if<R>(
         &mut self,
         (at, generation): (usize, u32),
-        act: impl FnOnce(&V) -> bool,
-    ) -> Option<V> {
+        act: impl FnOnce(&mut Option<V>) -> Option<R>,
+    ) -> Option<R> {
         let place = self.all.get_mut(at).filter(|place| place.generation == generation)?;
-        let value = place.value.take_if(|value| act(value))?;
+        let found = act(&mut place.value)?;
         place.generation = (generation + 1) % (1 << GENERATION_BITS);
         self.give_back(at as u32);
-        Some(value)
+        Some(found)
     }
 
     #[inline(always)]
@@ -126,13 +126,19 @@ impl<V: Clone> Slots<V> {
     /// There are a million already.
     #[inline(always)]
     pub(crate) fn add(&self, value: V) -> Result<Handle, Failure> {
+        self.add_made(|| value)
+    }
+
+    /// The same of an object that is made in its place.
+    #[inline(always)]
+    pub(crate) fn add_made(&self, make: impl FnOnce() -> V) -> Result<Handle, Failure> {
         let mut places = self.places.borrow_mut();
         let at = places.place(self.object)?;
         let place = &mut places.all[at as usize];
         // So that nothing is dropped here: this is of every message in flight.
         match &mut place.value {
             Some(_) => unreachable!("a free place is empty"),
-            empty => *empty = Some(value),
+            empty => *empty = Some(make()),
         }
         let object = (self.object as u32) << OBJECT_SHIFT;
         Ok(Handle(object | OURS | place.generation << PLACE_BITS | at))
@@ -180,14 +186,24 @@ impl<V: Clone> Slots<V> {
 
     /// Takes the handle away from an object.
     pub(crate) fn remove(&self, handle: Handle) -> Option<V> {
-        self.remove_if(handle, |_| true)
+        let place = self.place_of(handle)?;
+        self.places.borrow_mut().remove_if(place, Option::take)
     }
 
-    /// The same if `act` says so of the object.
+    /// What `act` finds of an object, whose handle is taken away if it finds something. The object
+    /// is not moved: most are in parts that were stored one by one a moment ago.
     #[inline(always)]
-    pub(crate) fn remove_if(&self, handle: Handle, act: impl FnOnce(&V) -> bool) -> Option<V> {
+    pub(crate) fn remove_if<R>(
+        &self,
+        handle: Handle,
+        act: impl FnOnce(&V) -> Option<R>,
+    ) -> Option<R> {
         let place = self.place_of(handle)?;
-        self.places.borrow_mut().remove_if(place, act)
+        self.places.borrow_mut().remove_if(place, |value| {
+            let found = act(value.as_ref()?)?;
+            *value = None;
+            Some(found)
+        })
     }
 
     /// Whether none has a handle.
@@ -258,9 +274,10 @@ mod tests {
     fn objects_are_taken_where_they_fit_and_looked_at_in_order() {
         let slots = Slots::new(Object::Request);
         let handles = [3, 4, 5].map(|value| slots.add(value).unwrap());
-        assert_eq!(slots.remove_if(handles[1], |value| *value == 3), None);
-        assert_eq!(slots.remove_if(handles[1], |value| *value == 4), Some(4));
-        assert_eq!(slots.remove_if(handles[1], |_| true), None);
+        let twice = |wanted| move |value: &i32| (*value == wanted).then_some(2 * value);
+        assert_eq!(slots.remove_if(handles[1], twice(3)), None);
+        assert_eq!(slots.remove_if(handles[1], twice(4)), Some(8));
+        assert_eq!(slots.remove_if(handles[1], twice(4)), None);
         let mut seen = Vec::new();
         let looked = slots.each(handles.into_iter(), |_, value| {
             seen.push(value.copied());
@@ -273,6 +290,8 @@ mod tests {
             None => Err(Failure::argument("none")),
         });
         assert!(failed.is_err());
+        assert!(slots.remove(handles[0]).is_some() && slots.remove(handles[2]).is_some());
+        assert!(slots.is_empty(), "nothing stays in a free place");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use hikyaku_coll::{Part, Place};
-use hikyaku_msg::{PACKET, Scattered};
+use hikyaku_msg::{PACKET, RecvBuffer, Scattered};
 
 use crate::attributes::Attributes;
 use crate::datatype::{Basic, Cursor, Datatype};
@@ -82,6 +82,47 @@ pub(crate) struct Area {
     spread: Option<(Datatype, u64)>,
 }
 
+/// The memory of elements whose data follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plain {
+    buffer: Buffer,
+    length: usize,
+}
+
+impl Plain {
+    /// Its bytes.
+    #[inline(always)]
+    pub(crate) fn bytes<'a>(self) -> &'a [u8] {
+        self.buffer.bytes(self.length)
+    }
+
+    /// Its bytes, to be written.
+    #[inline(always)]
+    pub(crate) fn bytes_mut<'a>(self) -> &'a mut [u8] {
+        self.buffer.bytes_mut(self.length)
+    }
+
+    /// How many.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.length
+    }
+
+    /// Its bytes for a receive that goes on after this call.
+    #[inline(always)]
+    pub(crate) fn to_receive(self) -> RecvBuffer {
+        self.buffer.to_receive(self.length)
+    }
+
+    /// Copies its data to another one of the same length, unless that is the same memory.
+    #[inline(always)]
+    pub(crate) fn copy_to(self, other: Plain) {
+        if self.buffer != other.buffer {
+            other.bytes_mut().copy_from_slice(self.bytes());
+        }
+    }
+}
+
 impl Area {
     /// No elements.
     pub(crate) const NOTHING: Area = Area { buffer: Buffer::NULL, length: 0, spread: None };
@@ -91,7 +132,9 @@ impl Area {
     pub(crate) fn new(buffer: Buffer, elements: i64, datatype: &Type) -> Result<Area, Failure> {
         let length = datatype.bytes(elements)?;
         if !datatype.is_plain.get() {
-            return Area::spread(buffer, elements as u64, datatype, length);
+            let elements = elements as u64;
+            let placement = Placement::checked(buffer, elements, datatype, length)?;
+            return Ok(Area::placed(placement, (buffer, elements), length));
         }
         if !buffer.is_memory() && length > 0 {
             return Err(buffer.not_memory(length));
@@ -99,32 +142,26 @@ impl Area {
         Ok(Area { buffer, length, spread: None })
     }
 
-    #[cold]
-    fn spread(
-        buffer: Buffer,
-        elements: u64,
-        datatype: &Type,
-        length: usize,
-    ) -> Result<Area, Failure> {
-        let datatype = &datatype.datatype;
-        if !datatype.is_committed() {
-            return Err(Failure::new(Class::Type, "the datatype was not committed"));
-        }
-        // MPI_BOTTOM is right: displacements may be addresses.
-        if !buffer.is_memory() && buffer.address() != 0 && length > 0 {
-            return Err(buffer.not_memory(length));
-        }
-        // Now, and not while its data are moved: they are more than can be addressed.
-        Cursor::new(datatype, elements)?;
-        Ok(Area::of(buffer, (datatype, elements), length))
+    /// The same of data that follow each other. `None`: they do not, or it fails.
+    #[inline(always)]
+    pub(crate) fn plain(buffer: Buffer, elements: i64, datatype: &Type) -> Option<Plain> {
+        let length = usize::try_from(elements).ok()?.checked_mul(datatype.size)?;
+        let is_here = buffer.is_memory() || length == 0;
+        (datatype.is_plain.get() && is_here).then_some(Plain { buffer, length })
     }
 
     fn of(buffer: Buffer, (datatype, elements): (&Datatype, u64), length: usize) -> Area {
-        if let Some((at, bytes)) = datatype.program().as_block(elements) {
-            debug_assert_eq!(bytes, length as u64);
-            return Area { buffer: buffer.at(at), length, spread: None };
+        Area::placed(Placement::of(buffer, datatype, elements), (buffer, elements), length)
+    }
+
+    #[inline(always)]
+    fn placed(placement: Placement, (buffer, elements): (Buffer, u64), length: usize) -> Area {
+        match placement {
+            Placement::Block(buffer) => Area { buffer, length, spread: None },
+            Placement::Spread(datatype) => {
+                Area { buffer, length, spread: Some((datatype, elements)) }
+            }
         }
-        Area { buffer, length, spread: Some((datatype.clone(), elements)) }
     }
 
     /// One of so many equal blocks, of which it was made.
@@ -289,6 +326,45 @@ impl Area {
     #[inline]
     pub(crate) fn memory(&self) -> Option<Buffer> {
         self.spread.is_none().then_some(self.buffer)
+    }
+}
+
+/// How elements lie whose data may have gaps. It fits two registers, so that an area is not made of
+/// what was stored in parts a moment ago.
+enum Placement {
+    /// One after the other, from here on.
+    Block(Buffer),
+    /// As the type says.
+    Spread(Datatype),
+}
+
+impl Placement {
+    #[cold]
+    #[inline(never)]
+    fn checked(
+        buffer: Buffer,
+        elements: u64,
+        datatype: &Type,
+        length: usize,
+    ) -> Result<Placement, Failure> {
+        let datatype = &datatype.datatype;
+        if !datatype.is_committed() {
+            return Err(Failure::new(Class::Type, "the datatype was not committed"));
+        }
+        // MPI_BOTTOM is right: displacements may be addresses.
+        if !buffer.is_memory() && buffer.address() != 0 && length > 0 {
+            return Err(buffer.not_memory(length));
+        }
+        // Now, and not while its data are moved: they are more than can be addressed.
+        Cursor::new(datatype, elements)?;
+        Ok(Placement::of(buffer, datatype, elements))
+    }
+
+    fn of(buffer: Buffer, datatype: &Datatype, elements: u64) -> Placement {
+        match datatype.program().as_block(elements) {
+            Some((at, _)) => Placement::Block(buffer.at(at)),
+            None => Placement::Spread(datatype.clone()),
+        }
     }
 }
 

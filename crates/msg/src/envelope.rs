@@ -38,6 +38,16 @@ pub struct Received {
     pub bytes: u64,
 }
 
+impl Received {
+    /// The same, moved word by word: as a whole it waits until its words have left the store
+    /// buffer, where messages that were just sent are before them.
+    #[inline(always)]
+    pub fn copied(&self) -> Received {
+        let Received { source, tag, bytes } = *self;
+        Received { source, tag, bytes }
+    }
+}
+
 /// When a send is complete (MPI 5.0 §3.4).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SendMode {

@@ -140,15 +140,28 @@ impl<T: Keyed> MatchQueue<T> {
         if self.index.is_some() {
             return self.remove_indexed(place);
         }
-        // Two neighbours that are one rank send in the other order than it receives.
-        let entry = if place == 1 && self.entries.len() > 1 {
-            self.entries.swap(0, 1);
-            self.entries.pop_front()??
-        } else {
-            self.entries.remove(place)??
-        };
+        let entry = self.entries.remove(place)??;
         self.count -= 1;
         Some(entry)
+    }
+
+    /// The same without what was there; whether there was something.
+    #[inline(always)]
+    pub(crate) fn discard(&mut self, place: usize) -> bool {
+        if place > 1 || self.index.is_some() {
+            return self.remove_behind(place).is_some();
+        }
+        let Some(first) = self.entries.pop_front() else { return false };
+        if place == 1 {
+            // Two neighbours that are one rank send in the other order than it receives.
+            let Some(second) = self.entries.front_mut() else {
+                self.entries.push_front(first);
+                return false;
+            };
+            *second = first;
+        }
+        self.count -= 1;
+        true
     }
 
     fn remove_indexed(&mut self, place: usize) -> Option<T> {
@@ -270,12 +283,17 @@ mod tests {
             }
             assert_eq!(line.remove(place), Some(list.remove(place)));
             assert_eq!(line.remove(3), None);
+            assert!(line.discard(place.min(2)) && !line.discard(2));
+            list.remove(place.min(2));
+            assert_eq!((line.front(), line.count), (list.first(), 2));
             assert_eq!(line.drain().collect::<Vec<_>>(), list);
         }
         let mut one = MatchQueue::default();
         one.push(TestEntry(1, 0));
         assert_eq!(one.remove(1), None);
+        assert!(!one.discard(1));
         assert_eq!(one.remove(0), Some(TestEntry(1, 0)));
+        assert!(!one.discard(0) && one.is_empty());
     }
 
     #[test]

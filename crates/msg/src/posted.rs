@@ -113,18 +113,10 @@ impl PostedReceives {
         Some((at, line.get(at)?.id))
     }
 
-    /// Removes the oldest receive that names this source.
-    #[inline(always)]
-    pub(crate) fn take_first(&mut self, source: Rank) {
-        self.take_at(source, 0);
-    }
-
     /// Removes a receive that names this source, by its place.
     #[inline(always)]
     pub(crate) fn take_at(&mut self, source: Rank, at: usize) {
-        if self.by_source[source as usize].remove(at).is_some() {
-            self.count -= 1;
-        }
+        self.count -= usize::from(self.by_source[source as usize].discard(at));
     }
 
     /// Whether a receive may take a message of this source.

@@ -206,6 +206,15 @@ impl Communicator {
         }
     }
 
+    /// A message that was received, as it is told to the program.
+    #[inline(always)]
+    pub fn told_at_once(&self, received: Received) -> Received {
+        match self.members() {
+            None => received.copied(),
+            Some(members) => members.told(received.copied()),
+        }
+    }
+
     /// An error of the engine as it is told to the program.
     pub fn explained(&self, error: MsgError) -> MsgError {
         self.members().map_or(error, |members| members.explained(error))

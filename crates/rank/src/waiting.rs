@@ -173,6 +173,17 @@ impl Communicator {
         self.wait_for_long(id, open)
     }
 
+    /// The result of a request that has succeeded or does within a few polls, as it is told to the
+    /// program. `None`: [`Communicator::wait_for`] finds out.
+    #[inline(always)]
+    pub fn wait_for_next(&self, id: RequestId) -> Option<hikyaku_msg::Received> {
+        if !self.tasks().are_over() {
+            return None;
+        }
+        let received = self.engine().borrow_mut().wait_for_next(id)?;
+        Some(self.told_at_once(received))
+    }
+
     #[inline(never)]
     fn wait_for_long(&self, id: RequestId, open: u32) -> Result<hikyaku_msg::Received, MsgError> {
         if self.tasks().are_over() {

@@ -322,7 +322,7 @@ impl<P: Port> Engine<P> {
         let source = match self.requests.get(id)? {
             RequestState::Receive(receive) => receive.selector.source?,
             RequestState::Done(Ok(received)) => {
-                let received = *received;
+                let received = received.copied();
                 self.requests.release(id);
                 return Some(received);
             }
@@ -359,23 +359,26 @@ impl<P: Port> Engine<P> {
     ) -> Option<(RequestId, Received)> {
         match self.take_for(source, first, polls) {
             Short::Taken(length) => {
-                self.posted.take_first(source);
+                self.posted.take_at(source, 0);
                 Some((first.id, self.note_taken(source, first.bits, length as u64)))
             }
-            Short::Differs(found) => self.take_posted_behind(source, found),
+            Short::Differs(bits) => {
+                let (id, length) = self.take_posted_behind(source, bits)?;
+                Some((id, self.note_taken(source, bits, length)))
+            }
             Short::Nothing | Short::Other => None,
         }
     }
 
-    /// The same where the message of these match bits is next.
+    /// The same where the message of these match bits is next: its request and length.
     #[inline(never)]
-    fn take_posted_behind(&mut self, source: Rank, bits: u64) -> Option<(RequestId, Received)> {
+    fn take_posted_behind(&mut self, source: Rank, bits: u64) -> Option<(RequestId, u64)> {
         let (at, id) = self.posted.first_for(source, bits)?;
         let Short::Taken(length) = self.take_for(source, PostedPlace { id, bits }, 1) else {
             return None;
         };
         self.posted.take_at(source, at);
-        Some((id, self.note_taken(source, bits, length as u64)))
+        Some((id, length as u64))
     }
 
     /// Takes a message of a source into the memory of a posted receive.

@@ -64,11 +64,11 @@ impl<P: Port> Engine<P> {
     /// An error if a receive without a message here needs a dead rank.
     #[inline(always)]
     pub(super) fn check_alive(&self, selector: &Selector) -> Result<(), MsgError> {
-        if self.first_failure.is_none() { Ok(()) } else { self.check_each_alive(selector) }
+        if self.first_failure.is_none() { Ok(()) } else { self.check_each_alive(*selector) }
     }
 
     #[cold]
-    fn check_each_alive(&self, selector: &Selector) -> Result<(), MsgError> {
+    fn check_each_alive(&self, selector: Selector) -> Result<(), MsgError> {
         let failure = match selector.source {
             Some(source) => self.sources[source as usize].failed,
             None => self.failure_in(selector.context),

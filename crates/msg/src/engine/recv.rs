@@ -27,7 +27,21 @@ impl<P: Port> Engine<P> {
         buffer: RecvBuffer,
         selector: Selector,
     ) -> Result<RequestId, MsgError> {
-        self.open_recv(buffer.len(), Some(buffer), selector)
+        self.start_recv_made(buffer.len(), || buffer, selector)
+    }
+
+    /// The same of a buffer of `room` bytes that is made where it stays.
+    ///
+    /// # Errors
+    /// As [`Engine::start_recv`].
+    #[inline(always)]
+    pub fn start_recv_made(
+        &mut self,
+        room: usize,
+        make: impl FnOnce() -> RecvBuffer,
+        selector: Selector,
+    ) -> Result<RequestId, MsgError> {
+        self.open_recv(room, || Some(make()), selector)
     }
 
     /// Starts a receive of a message of up to `room` bytes. The message stays where it lands until
@@ -40,24 +54,25 @@ impl<P: Port> Engine<P> {
         room: usize,
         selector: Selector,
     ) -> Result<RequestId, MsgError> {
-        self.open_recv(room, None, selector)
+        self.open_recv(room, || None, selector)
     }
 
     #[inline(always)]
     fn open_recv(
         &mut self,
         room: usize,
-        buffer: Option<RecvBuffer>,
+        make: impl FnOnce() -> Option<RecvBuffer>,
         selector: Selector,
     ) -> Result<RequestId, MsgError> {
         self.check_selector(&selector)?;
+        // What is called here has a copy: the selector stays in registers otherwise.
         if !self.unexpected.is_empty()
-            && let Some(entry) = self.unexpected.take(&selector)
+            && let Some(entry) = self.unexpected.take(&{ selector })
         {
-            return Ok(self.open_matched(room, buffer, selector, entry));
+            return Ok(self.open_matched(room, make(), selector, entry));
         }
         self.check_alive(&selector)?;
-        let id = self.new_receive(room, buffer, selector);
+        let id = self.new_receive(room, make, selector);
         self.posted.push(&selector, id);
         self.needs_more = true;
         Ok(id)
@@ -67,12 +82,13 @@ impl<P: Port> Engine<P> {
     fn new_receive(
         &mut self,
         room: usize,
-        buffer: Option<RecvBuffer>,
+        make: impl FnOnce() -> Option<RecvBuffer>,
         selector: Selector,
     ) -> RequestId {
-        let stage = ReceiveStage::Posted;
-        let receive = || Receive { selector, room, buffer, stage, abandoned: false };
-        self.requests.insert(|| RequestState::Receive(receive()))
+        self.requests.insert(|| {
+            let (buffer, stage) = (make(), ReceiveStage::Posted);
+            RequestState::Receive(Receive { selector, room, buffer, stage, abandoned: false })
+        })
     }
 
     /// A receive whose message has already arrived.
@@ -91,7 +107,7 @@ impl<P: Port> Engine<P> {
             let result = self.take_entry(entry, into);
             return self.requests.insert(|| RequestState::Done(result));
         }
-        let id = self.new_receive(room, buffer, selector);
+        let id = self.new_receive(room, || buffer, selector);
         self.match_entry(id, entry);
         id
     }
