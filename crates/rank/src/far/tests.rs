@@ -203,6 +203,7 @@ fn windows_of_ranks_that_have_left_are_given_back() {
     }
     while windows(&first) != [LAYOUT.window; 2] {
         first.progress(&mut near);
+        second.progress(&mut far);
         assert!(start.elapsed() < PATIENCE);
     }
     std::thread::scope(|scope| {
