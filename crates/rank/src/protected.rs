@@ -12,10 +12,13 @@
 //!   meet         a window at all ranks, or at none
 //! ```
 //!
-//! Nobody waits but in meetings, and a meeting ends with an error where a rank has died.
+//! A rank that is quick hands over for the round after while another has still to take: it takes
+//! that too. Nobody waits but in meetings, and a meeting ends with an error where a rank has died.
 //!
 //! In virtual time one thread lands what all ranks write, so there the parts are in the job's
 //! memory. Ranks of other hosts ask the owner, which looks into its tables.
+
+use std::ops::Range;
 
 use hikyaku_nic::fabric::{Key, Rights};
 use hikyaku_shm::{ExpectedPart, HandError, Inbox, ProtectedFile, ProtectedMemory};
@@ -46,9 +49,9 @@ impl Access {
     }
 }
 
-/// Descriptors that all ranks together have under way at a time: the kernel counts them for the
-/// user, and refuses more than a process may have open.
-const UNDER_WAY: u32 = 256;
+/// Descriptors that all ranks together hand over in a round. The kernel counts those under way for
+/// the user, and refuses more than a process may have open; there are those of two rounds at most.
+const A_ROUND: u32 = if cfg!(test) { 4 } else { 256 };
 
 /// Words that a rank tells besides those of every window: key for reading, offset, inbox.
 const MORE: usize = 6;
@@ -135,8 +138,8 @@ impl<'c> Making<'c> {
         }
         self.file = Some(file);
         let (_, peers) = self.rounds();
-        let inbox = self.book(|book| book.open_inbox(peers as usize));
-        self.inbox = Some(inbox.map_err(|reason| self.not_handed(communicator.rank(), reason))?);
+        let inbox = self.book(|book| book.open_inbox(2 * peers as usize));
+        self.inbox = Some(inbox.map_err(|reason| not_handed(communicator.rank(), reason))?);
         Ok(())
     }
 
@@ -150,10 +153,6 @@ impl<'c> Making<'c> {
 
     fn job_rank(&self, rank: u32) -> Result<u32, Error> {
         Ok(self.communicator.in_job(rank)?)
-    }
-
-    fn not_handed(&self, rank: u32, reason: HandError) -> Error {
-        WindowError::NotHanded { rank, reason }.into()
     }
 
     fn note(&mut self, step: Result<(), Error>) {
@@ -214,7 +213,7 @@ impl<'c> Making<'c> {
     /// How many rounds there are, and to how many ranks each hands over in one.
     fn rounds(&self) -> (u32, u32) {
         let ranks = self.communicator.size();
-        let peers = (UNDER_WAY / ranks).max(1);
+        let peers = (A_ROUND / ranks).max(1);
         ((ranks - 1).div_ceil(peers), peers)
     }
 
@@ -233,16 +232,11 @@ impl<'c> Making<'c> {
                 let taken = self.take(access, distances);
                 self.note(taken);
             }
-            if rounds > 0 {
-                self.meet();
-            }
+            self.meet();
             if access == Access::Write {
                 let sealed = self.seal();
                 self.note(sealed);
             }
-        }
-        if rounds > 0 {
-            self.meet();
         }
     }
 
@@ -264,7 +258,7 @@ impl<'c> Making<'c> {
     }
 
     /// Hands this rank's part to those so far after it that have this access.
-    fn hand(&self, access: Access, distances: std::ops::Range<u32>) -> Result<(), Error> {
+    fn hand(&self, access: Access, distances: Range<u32>) -> Result<(), Error> {
         let own = self.communicator.rank();
         let Some(file) = self.file.as_ref().filter(|_| self.failure.is_none()) else {
             return Ok(());
@@ -277,19 +271,30 @@ impl<'c> Making<'c> {
             let Some(job) = self.near(to)? else { continue };
             let inbox = (job, self.offers[to as usize].inbox);
             self.book(|book| book.hand(file, inbox, access == Access::Write))
-                .map_err(|reason| self.not_handed(to, reason))?;
+                .map_err(|reason| not_handed(to, reason))?;
         }
         Ok(())
     }
 
     /// Takes the parts of those so far before this rank that have given it this access.
-    fn take(&mut self, access: Access, distances: std::ops::Range<u32>) -> Result<(), Error> {
-        let (own, ranks) = (self.communicator.rank(), self.communicator.size());
+    fn take(&mut self, access: Access, distances: Range<u32>) -> Result<(), Error> {
         if self.failure.is_some() {
             return Ok(());
         }
-        let (Some(window), Some(inbox)) = (&self.window, &self.inbox) else { return Ok(()) };
-        let (mut expected, mut numbers) = (Vec::new(), Vec::new());
+        let due = self.expected(access, distances)?;
+        let expected = self.expected(access, 1..self.communicator.size())?;
+        let (Some(window), Some(inbox)) = (&mut self.window, &self.inbox) else { return Ok(()) };
+        window.protected.extend(due.iter().map(|part| (part.owner, part.offset)));
+        let mut engine = self.communicator.engine().borrow_mut();
+        let taken = engine.port_mut().beyond_mut().take(inbox, &expected, &due);
+        drop(engine);
+        taken.map_err(|(owner, reason)| not_handed(self.communicator.number(owner), reason))
+    }
+
+    /// The parts that this rank is to be given, for this access, by those so far before it.
+    fn expected(&self, access: Access, distances: Range<u32>) -> Result<Vec<ExpectedPart>, Error> {
+        let (own, ranks) = (self.communicator.rank(), self.communicator.size());
+        let mut expected = Vec::new();
         for distance in distances {
             let from = (own + ranks - distance) % ranks;
             let offer = &self.offers[from as usize];
@@ -297,20 +302,12 @@ impl<'c> Making<'c> {
                 continue;
             }
             let Some(owner) = self.near(from)? else { continue };
-            let length = window.bytes_of(from).ok_or(WindowError::Refused { rank: from })?;
+            let length = self.window.as_ref().and_then(|window| window.bytes_of(from));
+            let length = length.ok_or(WindowError::Refused { rank: from })?;
             let (offset, writable) = (offer.offset, access == Access::Write);
             expected.push(ExpectedPart { owner, offset, length, writable });
-            numbers.push(from);
         }
-        let taken = self.book(|book| book.take(inbox, &expected));
-        let kept = expected.iter().map(|part| (part.owner, part.offset));
-        if let Some(window) = &mut self.window {
-            window.protected.extend(kept);
-        }
-        taken.map_err(|(owner, reason)| {
-            let at = expected.iter().position(|part| part.owner == owner);
-            self.not_handed(at.map_or(own, |at| numbers[at]), reason)
-        })
+        Ok(expected)
     }
 
     fn seal(&self) -> Result<(), Error> {
@@ -318,7 +315,7 @@ impl<'c> Making<'c> {
             return Ok(());
         };
         let own = self.communicator.rank();
-        self.book(|book| book.seal(file)).map_err(|reason| self.not_handed(own, reason))
+        self.book(|book| book.seal(file)).map_err(|reason| not_handed(own, reason))
     }
 
     fn finish(self) -> Result<ByteWindow, Error> {
@@ -330,6 +327,10 @@ impl<'c> Making<'c> {
             }
         }
     }
+}
+
+fn not_handed(rank: u32, reason: HandError) -> Error {
+    WindowError::NotHanded { rank, reason }.into()
 }
 
 impl Offer {
@@ -351,5 +352,65 @@ impl Offer {
             inbox: long(4),
             access: (0..ranks).map(access).collect::<Option<_>>()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::thread;
+
+    use hikyaku_coll::Choices;
+    use hikyaku_shm::{JobConfig, open_all};
+
+    use super::*;
+
+    /// Runs a program on every rank of a job.
+    fn on_ranks(ranks: u32, program: impl Fn(Communicator) + Sync) {
+        let ports = open_all(&JobConfig::new(ranks, ranks)).unwrap();
+        thread::scope(|scope| {
+            for port in ports {
+                let program = &program;
+                scope.spawn(move || program(Communicator::over(port, Choices::default())));
+            }
+        });
+    }
+
+    /// Each hands over to one other in a round here: those that are quick are a round ahead.
+    #[test]
+    fn parts_go_round_by_round_where_ranks_are_many() {
+        on_ranks(5, |all| {
+            for _ in 0..4 {
+                let access = |rank| [Access::Read, Access::Write][(rank % 2) as usize];
+                let window = all.protected_window(3, 8, access).unwrap();
+                for rank in 0..5 {
+                    let may = all.rank() % 2 == 1 || rank == all.rank();
+                    let done = window.put(rank, 1, &[all.rank() as u8; 8]);
+                    assert_eq!(done.is_ok(), may, "{done:?}");
+                    window.get(rank, 0, &mut [0; 24]).unwrap();
+                }
+                assert_eq!(window.protected.len(), 5);
+                all.share(&[0]).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn an_offer_that_makes_no_sense_is_none() {
+        let key = Key { context: hikyaku_nic::fabric::ContextId(1), index: 1, generation: 1 };
+        let key = key.to_bits();
+        let mut words = vec![0; OFFER];
+        words.extend([key as u32, (key >> 32) as u32, 8, 0, 9, 0, 0b10_01_00]);
+        let offer = Offer::read(&words, 3).unwrap();
+        assert_eq!(offer.access, [Access::None, Access::Read, Access::Write]);
+        assert_eq!((offer.offset, offer.inbox, offer.for_reading.to_bits()), (8, 9, key));
+        assert!(Offer::read(&words, 17).is_none(), "too few accesses");
+        assert!(Offer::read(&words[..OFFER + 2], 0).is_none());
+        words[OFFER + MORE] = 3;
+        assert!(Offer::read(&words, 3).is_none(), "there is no such access");
+        words[OFFER + MORE] = 0;
+        words[OFFER] = u32::MAX;
+        assert!(Offer::read(&words, 3).is_none(), "nor such a key");
     }
 }

@@ -172,39 +172,42 @@ impl ProtectedMemory {
             for_reading = open_for_reading(&file.file)?;
             for_reading.as_fd()
         };
-        let offset = file.offset.to_ne_bytes();
+        let name = [u64::from(self.rank), file.offset].map(u64::to_ne_bytes);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let handed = [file_handed];
         let fits = control.push(SendAncillaryMessage::ScmRights(&handed));
         debug_assert!(fits);
         let flags = SendFlags::NOSIGNAL;
-        let sent = sendmsg(&socket, &[IoSlice::new(&offset)], &mut control, flags);
+        let sent = sendmsg(&socket, &[IoSlice::new(name.as_flattened())], &mut control, flags);
         sent.map_err(system("send by")).map(drop)
     }
 
-    /// Takes what others have handed over, all of which is there by now.
+    /// Takes what others have handed over. What is `due` is there by now, and some of the rest of
+    /// what is expected may be.
     ///
     /// # Errors
-    /// Of the first rank whose part is not as it must be, or not there.
+    /// Of the first rank whose part is not as it must be, or due and not there.
     pub fn take(
         &mut self,
         inbox: &Inbox,
         expected: &[ExpectedPart],
+        due: &[ExpectedPart],
     ) -> Result<(), (Rank, HandError)> {
         for _ in 0..expected.len() + STRANGERS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Ok(socket) = accept_with(&inbox.socket, flags) else { break };
             let Ok(process) = peer_process(&socket) else { continue };
-            let Some((offset, file)) = receive(&socket) else { continue };
+            let Some((name, file)) = receive(&socket) else { continue };
             let named = |part: &&ExpectedPart| {
-                part.offset == offset && self.check_process(part.owner, process).is_ok()
+                name == [u64::from(part.owner), part.offset]
+                    && self.check_process(part.owner, process).is_ok()
             };
             let Some(part) = expected.iter().find(named) else { continue };
             let mapping = map(&file, part).map_err(|error| (part.owner, error))?;
             self.parts.insert((part.owner, part.offset), mapping);
         }
-        let missing = expected.iter().find(|part| !self.has(part.owner, part.offset, part.length));
+        let missing = due.iter().find(|part| !self.has(part.owner, part.offset, part.length));
         missing.map_or(Ok(()), |part| Err((part.owner, HandError::Missing)))
     }
 
@@ -274,19 +277,20 @@ fn open_for_reading(file: &OwnedFd) -> Result<OwnedFd, HandError> {
     rustix::fs::open(path, flags, Mode::empty()).map_err(system("open for reading what goes by"))
 }
 
-/// What came by a connection: the offset of a part, and its file.
-fn receive(socket: &OwnedFd) -> Option<(u64, OwnedFd)> {
-    let mut offset = [0; 8];
+/// What came by a connection: owner and offset of a part, and its file.
+fn receive(socket: &OwnedFd) -> Option<([u64; 2], OwnedFd)> {
+    let mut name = [[0; 8]; 2];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut into = [IoSliceMut::new(&mut offset)];
+    let mut into = [IoSliceMut::new(name.as_flattened_mut())];
     let received = recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
     let mut files = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(files) => Some(files),
         _ => None,
     });
     let file = files.next()?.next()?;
-    (received.bytes == size_of::<u64>()).then(|| (u64::from_ne_bytes(offset), file))
+    let is_whole = received.bytes == name.as_flattened().len();
+    is_whole.then(|| (name.map(u64::from_ne_bytes), file))
 }
 
 /// Maps a part that came. Its owner can no longer make it shorter.
@@ -326,7 +330,8 @@ mod tests {
         let inbox = other.open_inbox(1).unwrap();
         owner.hand(&file, (1, inbox.number()), writable).unwrap();
         let offset = file.offset();
-        other.take(&inbox, &[ExpectedPart { owner: 0, offset, length, writable }]).unwrap();
+        let part = [ExpectedPart { owner: 0, offset, length, writable }];
+        other.take(&inbox, &part, &part).unwrap();
         (owner, other, offset)
     }
 
@@ -365,7 +370,7 @@ mod tests {
         owner.hand(&file, (1, inbox.number()), true).unwrap();
         let offset = file.offset();
         let part = ExpectedPart { owner: 0, offset, length: 100, writable: true };
-        let error = other.take(&inbox, &[part]).unwrap_err();
+        let error = other.take(&inbox, &[part], &[]).unwrap_err();
         let refused = HandError::System { what: "map what came by", errno: Errno::PERM };
         assert_eq!(error, (0, refused));
         let again = format!("/proc/self/fd/{}", file.file.as_raw_fd());
@@ -381,13 +386,15 @@ mod tests {
         let file = owner.make(4096).unwrap();
         let part = ExpectedPart { owner: 0, offset: file.offset(), length: 4096, writable: true };
         let inbox = other.open_inbox(1).unwrap();
-        assert_eq!(other.take(&inbox, &[part]), Err((0, HandError::Missing)));
+        assert_eq!(other.take(&inbox, &[part], &[]), Ok(()));
+        let take = |other: &mut ProtectedMemory, part| other.take(&inbox, &[part], &[part]);
+        assert_eq!(take(&mut other, part), Err((0, HandError::Missing)));
         owner.hand(&file, (1, inbox.number()), true).unwrap();
         let longer = ExpectedPart { length: 4097, ..part };
-        assert_eq!(other.take(&inbox, &[longer]), Err((0, HandError::Malformed)));
+        assert_eq!(take(&mut other, longer), Err((0, HandError::Malformed)));
         owner.hand(&file, (1, inbox.number()), true).unwrap();
         let another = ExpectedPart { offset: part.offset + MOST_BYTES, ..part };
-        assert_eq!(other.take(&inbox, &[another]), Err((0, HandError::Missing)));
+        assert_eq!(take(&mut other, another), Err((0, HandError::Missing)));
         let number = inbox.number();
         drop(inbox);
         let gone = owner.hand(&file, (1, number), true).unwrap_err();

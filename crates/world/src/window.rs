@@ -90,7 +90,7 @@ impl World {
     /// Within a host each part is memory of its own, which other ranks have mapped for reading, for
     /// both or not at all. So a rank that does not keep to the library, and writes where it may
     /// not, ends by a signal of its own and harms nobody. The job's memory, by which messages go,
-    /// remains common to all ranks (`docs/protection.md`).
+    /// remains common to all ranks (`docs/api.md` lists it).
     ///
     /// ```
     /// # let world = hikyaku::World::init()?;
