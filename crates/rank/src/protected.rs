@@ -156,8 +156,14 @@ impl<'c> Making<'c> {
     }
 
     fn note(&mut self, step: Result<(), Error>) {
-        if let Err(error) = step {
-            self.failure.get_or_insert(error);
+        let Err(error) = step else { return };
+        match &self.failure {
+            // That a rank did not take part is for what a meeting says next: it has died.
+            None | Some(Error::Window(_)) if !matches!(error, Error::Window(_)) => {
+                self.failure = Some(error);
+            }
+            None => self.failure = Some(error),
+            Some(_) => {}
         }
     }
 

@@ -201,20 +201,21 @@ pub(crate) fn hostile(world: &World, way: &str) -> Result<(), Error> {
             }
             assert!(is_in(&part, &data));
             println!("unharmed");
-            std::process::exit(0);
+            say_out(&last, me);
+            until_the_launcher_ends_it()
         }
         (1, _) if way == "scribble" => {
             say_out(&last, me);
-            loop {
-                // Until the launcher ends it.
-                std::thread::park();
-            }
+            until_the_launcher_ends_it()
         }
         (2, _) if way == "scribble" => {
             while !is_in(&last, &[OUT; 2]) {
                 std::thread::yield_now();
             }
             scribble();
+            while !is_in(&last, &[OUT]) {
+                std::thread::yield_now();
+            }
             store(std::ptr::without_provenance_mut(8));
             Ok(())
         }
@@ -264,6 +265,12 @@ fn is_in(part: &Mapped, data: &[u64]) -> bool {
     let mut bytes = vec![0; 8 * data.len()];
     memory.read_exact_at(&mut bytes, part.start as u64).unwrap();
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).eq(data.iter().copied())
+}
+
+fn until_the_launcher_ends_it() -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Says that this rank is in no call of the library any more.
