@@ -1,9 +1,9 @@
 //! The fabric between processes of one host.
 //!
-//! A job's memory is one anonymous file (memfd), besides that of protected windows. The launcher makes it, the ranks inherit it
-//! or open it through `/proc`, and each maps it once. Nothing is named under `/dev/shm`, and
-//! nothing stays when the last process has ended, in any way. The rings in it and the rules of
-//! their use are nic's; this crate is the machine under them.
+//! A job's memory is one anonymous file (memfd), besides that of protected windows. The launcher
+//! makes it, the ranks inherit it or open it through `/proc`, and each maps it once. Nothing is
+//! named under `/dev/shm`, and nothing stays when the last process has ended, in any way. The rings
+//! in it and the rules of their use are nic's; this crate is the machine under them.
 //!
 //! ```text
 //!   job        the launcher's handle: create, environment, deaths, waits

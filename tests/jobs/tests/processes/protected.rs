@@ -14,7 +14,7 @@ fn cj_06_each_rank_may_do_what_the_owner_lets_it() {
 /// is what it was, and the others are told of a rank that died.
 #[test]
 fn cj_06_a_reader_that_writes_ends_by_itself_and_harms_nobody() {
-    let end = job(3, &["protected-hostile", "read-only"]).run();
+    let end = job(3, &["protected", "read-only"]).run();
     assert_eq!((end.code, end.stdout.as_str()), (Some(139), "unharmed\n"), "{}", end.stderr);
     let verdict = end.stderr.lines().find_map(|line| line.strip_prefix("launch: rank 1 (pid "));
     let (pid, said) = verdict.unwrap().split_once(") ").unwrap();
@@ -27,7 +27,7 @@ fn cj_06_a_reader_that_writes_ends_by_itself_and_harms_nobody() {
 /// window: it has none of those that it may not use.
 #[test]
 fn cj_05_a_rank_that_overwrites_all_it_can_does_not_reach_a_part() {
-    let end = job(3, &["protected-hostile", "scribble"]).run();
+    let end = job(3, &["protected", "scribble"]).run();
     assert_eq!((end.code, end.stdout.as_str()), (Some(139), "unharmed\n"), "{}", end.stderr);
     assert!(end.stderr.contains("was killed by signal 11 (SIGSEGV)"), "{}", end.stderr);
 }

@@ -76,8 +76,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "lone" => lone::run(world, number(word(1)) as usize)?,
         "lone-broadcast" => lone::broadcast(world, number(word(1)) as usize)?,
         "offloaded" => offloaded::run(world)?,
-        "protected" => protected::run(world, number(word(1)))?,
-        "protected-hostile" => protected::hostile(world, word(1).unwrap())?,
+        "protected" => protected::run(world, word(1).unwrap())?,
         "mixed" => {
             mixed::run(world, number(word(1)), number(word(2)), number(word(3)) as usize)?;
         }

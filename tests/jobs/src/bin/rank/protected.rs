@@ -40,12 +40,13 @@ fn check<T>(outcome: &Result<T, Error>, may: bool) {
     }
 }
 
-/// What a hostile rank writes everywhere, and what a rank says that has left the library.
+/// What a hostile rank writes everywhere, and what ranks say past the library.
 const OVER: u64 = 0xa5a5_a5a5_a5a5_a5a5;
-const OUT: u64 = 0x6f75_7421;
+const SAID: u64 = 0x7361_6964;
 
-/// Every call on every part, so many times with windows of their own.
-pub(crate) fn run(world: &World, times: u64) -> Result<(), Error> {
+/// Every call on every part, so many times with windows of their own; or a rank that is hostile.
+pub(crate) fn run(world: &World, times: &str) -> Result<(), Error> {
+    let Ok(times) = times.parse::<u32>() else { return hostile(world, times) };
     world.barrier()?;
     let files = own_files();
     for _ in 0..times {
@@ -150,7 +151,7 @@ fn parts(window: &Window<'_, u64>, me: u32) -> Result<(Vec<Mapped>, u64), Error>
 /// - `read-only`: rank 1 asks the kernel to let it write, and writes.
 /// - `scribble`: rank 2, which has nothing of it, overwrites all that it has mapped for writing and
 ///   shares with others, and then writes where nothing is.
-pub(crate) fn hostile(world: &World, way: &str) -> Result<(), Error> {
+fn hostile(world: &World, way: &str) -> Result<(), Error> {
     let me = world.rank();
     let access = |rank| match (me, rank) {
         (0, 1) => Access::Read,
@@ -181,39 +182,19 @@ pub(crate) fn hostile(world: &World, way: &str) -> Result<(), Error> {
             assert!(is_in(&part, &data));
             heard.map(drop)
         }
-        (1, Some(part)) if way == "read-only" => {
-            assert_eq!(part.access, "r--s");
-            let start = std::ptr::with_exposed_provenance_mut::<u64>(part.start);
-            let both = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: a mapping of this process, whose contents nobody has borrowed.
-            let asked = unsafe { mprotect(start.cast(), part.end - part.start, both) };
-            assert_eq!(asked, Err(rustix::io::Errno::ACCESS));
-            store(start);
-            Ok(())
-        }
-        (0, Some(part)) => {
-            say_out(&last, me);
-            // From here on the job's memory cannot be relied on, nor the library.
-            let is_header = |one: &Mapped| one.name == "/memfd:hikyaku" && one.offset == 0;
-            let header = mappings().into_iter().find(is_header).unwrap();
-            while !is_in(&header, &[OVER]) {
-                std::thread::yield_now();
-            }
-            assert!(is_in(&part, &data));
-            println!("unharmed");
-            say_out(&last, me);
-            until_the_launcher_ends_it()
-        }
+        (1, Some(part)) if way == "read-only" => write_at(&part),
+        (0, Some(part)) => watch(&part, &data, &last),
         (1, _) if way == "scribble" => {
-            say_out(&last, me);
+            say(&last, me);
             until_the_launcher_ends_it()
         }
         (2, _) if way == "scribble" => {
-            while !is_in(&last, &[OUT; 2]) {
+            while !is_in(&last, &[SAID; 2]) {
                 std::thread::yield_now();
             }
             scribble();
-            while !is_in(&last, &[OUT]) {
+            say(&last, me);
+            while !is_in(&last, &[SAID]) {
                 std::thread::yield_now();
             }
             store(std::ptr::without_provenance_mut(8));
@@ -221,6 +202,34 @@ pub(crate) fn hostile(world: &World, way: &str) -> Result<(), Error> {
         }
         _ => world.recv(&mut [0u8], 0, 7).map(drop),
     }
+}
+
+/// Writes a mapping that is for reading.
+fn write_at(part: &Mapped) -> Result<(), Error> {
+    assert_eq!(part.access, "r--s");
+    let start = std::ptr::with_exposed_provenance_mut::<u64>(part.start);
+    let both = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: a mapping of this process, whose contents nobody has borrowed.
+    let asked = unsafe { mprotect(start.cast(), part.end - part.start, both) };
+    assert_eq!(asked, Err(rustix::io::Errno::ACCESS));
+    store(start);
+    Ok(())
+}
+
+/// Looks whether the own part is what it was once the job's memory is overwritten. From then on
+/// that cannot be relied on, nor the library.
+fn watch(part: &Mapped, data: &[u64], last: &Mapped) -> ! {
+    say(last, 0);
+    while !is_in(last, &[OVER, OVER, SAID]) {
+        std::thread::yield_now();
+    }
+    let is_header = |one: &Mapped| one.name == "/memfd:hikyaku" && one.offset == 0;
+    let header = mappings().into_iter().find(is_header).unwrap();
+    assert!(is_in(&header, &[OVER; 8]), "it has not been overwritten");
+    assert!(is_in(part, data));
+    println!("unharmed");
+    say(last, 0);
+    until_the_launcher_ends_it()
 }
 
 /// Stores a word where this process may not.
@@ -273,9 +282,9 @@ fn until_the_launcher_ends_it() -> ! {
     }
 }
 
-/// Says that this rank is in no call of the library any more.
-fn say_out(last: &Mapped, me: u32) {
+/// Says in the last rank's part that this one is as far as it must be for another to go on.
+fn say(last: &Mapped, me: u32) {
     let memory = fs::OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
     let place = last.start as u64 + 8 * u64::from(me);
-    memory.write_all_at(&OUT.to_ne_bytes(), place).unwrap();
+    memory.write_all_at(&SAID.to_ne_bytes(), place).unwrap();
 }

@@ -8,8 +8,9 @@ use hikyaku::{ANY_SOURCE, Access, Error, Layout, Op, PostError, Window, World};
 use hikyaku_jobs::Random;
 
 /// Runs until something fails. In the programs `ping-pong`, `allreduce`, `groups`, `alltoallw`,
-/// `large`, `blocked`, `neighbours`, `window`, `protected` and `persistent` every rank depends on every other,
-/// directly or through others that do; in `full` all depend on rank 0 and it on nobody.
+/// `large`, `blocked`, `neighbours`, `window`, `protected` and `persistent` every rank depends on
+/// every other, directly or through others that do; in `full` all depend on rank 0 and it on
+/// nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
