@@ -5,6 +5,7 @@ use hikyaku_coll::topology::TopologyError;
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{ContextError, PostError};
 use hikyaku_nic::region::RegionError;
+use hikyaku_shm::HandError;
 use thiserror::Error;
 
 use crate::create::CreationError;
@@ -87,6 +88,14 @@ pub enum WindowError {
     Closed {
         /// The rank.
         rank: u32,
+    },
+    /// The memory of a protected window did not get from one rank to another.
+    #[error("the window's memory cannot be shared with rank {rank}: {reason}")]
+    NotHanded {
+        /// The other rank.
+        rank: u32,
+        /// Why.
+        reason: HandError,
     },
     /// Elements that a rank's part of a window does not have.
     #[error(

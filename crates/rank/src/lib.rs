@@ -30,6 +30,7 @@ mod landing;
 mod launchers;
 pub mod persistent;
 mod port;
+mod protected;
 mod rank;
 mod share;
 mod tasks;
@@ -45,12 +46,15 @@ pub use far::FarMemory;
 pub use foreign::Foreign;
 pub use frequent::RingMoves;
 pub use hikyaku_ofi::Error as FarError;
-pub use hikyaku_shm::{AttachError, ForkedProcess, JobError, SharedHeap, View, own_host_name};
+pub use hikyaku_shm::{
+    AttachError, ForkedProcess, HandError, JobError, SharedHeap, View, own_host_name,
+};
 pub use init::{InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
 pub use intercommunicator::{Bridge, GroupExchange, GroupTurn, Intercommunicator};
 pub use landing::LandingError;
 pub use launchers::LauncherError;
 pub use port::RankPort;
+pub use protected::Access;
 pub use rank::{Observer, Rank};
 pub use share::{MOST_WORDS, heard_own};
 pub use tasks::{Task, TaskId, Tasks};

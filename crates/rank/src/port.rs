@@ -13,7 +13,7 @@ use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, StoreCounts};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
-use hikyaku_shm::{Nap, ShmPort};
+use hikyaku_shm::{Nap, ProtectedMemory, ShmPort};
 
 use crate::far::{self, Far};
 use crate::frequent::{FrequentSources, RingMoves};
@@ -76,6 +76,11 @@ impl RankPort {
     /// How many were given so.
     pub fn ring_moves(&self) -> RingMoves {
         self.frequent.as_deref().map(FrequentSources::moves).unwrap_or_default()
+    }
+
+    /// The memory apart from the job's that this rank has.
+    pub(crate) fn beyond_mut(&mut self) -> &mut ProtectedMemory {
+        self.near.inner_mut().beyond_mut()
     }
 
     /// How long payloads were stored for ranks of this host.

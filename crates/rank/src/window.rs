@@ -14,7 +14,7 @@ use std::mem::ManuallyDrop;
 use hikyaku_msg::{Blocked, MsgError};
 use hikyaku_nic::fabric::{
     Activity, Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member,
-    MemoryPort, Name, Notification, Port, PostError, RemoteAddress, Rights, Space, Wait,
+    MemoryPort, Name, Notification, Port, PostError, Rank, RemoteAddress, Rights, Space, Wait,
 };
 use hikyaku_nic::region::RegionBuffer;
 
@@ -31,19 +31,24 @@ const PARTING_LOOKS: u32 = 1000;
 pub struct ByteWindow {
     communicator: Communicator,
     context: ContextId,
-    key: Key,
-    /// Never looked into: peers may be writing. `None` once it is given back.
+    /// Of this rank's part, as far as it is not taken back.
+    keys: Vec<Key>,
+    /// Never looked into: peers may be writing. `None` if it is protected, or given back.
     memory: Option<RegionBuffer>,
-    parts: Vec<WindowPart>,
+    pub(crate) parts: Vec<WindowPart>,
     /// Size of an element, bytes.
     element: usize,
+    /// The protected memory that this rank has for it, by owner and offset.
+    pub(crate) protected: Vec<(Rank, u64)>,
 }
 
 /// One rank's part of a window.
 #[derive(Debug, Clone, Copy)]
-struct WindowPart {
-    key: Key,
-    elements: u64,
+pub(crate) struct WindowPart {
+    pub(crate) key: Key,
+    pub(crate) elements: u64,
+    /// What this rank may do there.
+    pub(crate) granted: Rights,
 }
 
 impl Communicator {
@@ -68,47 +73,57 @@ impl Communicator {
     pub fn window(&self, length: usize, element: usize) -> Result<ByteWindow, Error> {
         let mine = self.open_window(length, element);
         let offer = match &mine {
-            Ok(window) => {
-                let halves = |word: u64| [word as u32, (word >> 32) as u32];
-                let [key, elements] = [window.key.to_bits(), length as u64].map(halves);
-                [1, key[0], key[1], elements[0], elements[1], u32::from(window.context.0)]
-            }
+            Ok(window) => window.offer(length),
             Err(_) => [0; OFFER],
         };
         let offers = self.share(&offer)?;
         let mut window = mine?;
         let (parts, members) = read_offers(&offers, |rank| self.in_job(rank))?;
-        window.parts = parts;
-        self.engine().borrow_mut().port_mut().connect(window.context, &members)?;
+        window.connect(parts, &members)?;
         Ok(window)
     }
 
     /// This rank's part of a window, registered.
     fn open_window(&self, length: usize, element: usize) -> Result<ByteWindow, Error> {
+        let memory = self.zeros(length, element)?;
+        let (offset, bytes) = (memory.offset(), (length * element) as u64);
+        let window = self.open_part((offset, bytes), element, &[Rights::ALL])?;
+        Ok(window.of_memory(memory))
+    }
+
+    /// Region memory of zeros.
+    pub(crate) fn zeros(&self, length: usize, element: usize) -> Result<RegionBuffer, Error> {
         let mut memory = self.allocate(length, element)?;
         memory.fill(0);
-        let bytes = (length * element) as u64;
-        let mut engine = self.engine().borrow_mut();
-        let port = engine.port_mut();
-        let context = port.open_context()?;
-        let key = match port.register(context, memory.offset(), bytes, Rights::ALL) {
-            Ok(key) => key,
-            Err(error) => {
-                // It has just been opened and is empty.
-                port.close_context(context)?;
-                return Err(error.into());
-            }
-        };
-        let (memory, parts) = (Some(memory), Vec::new());
-        Ok(ByteWindow { communicator: self.clone(), context, key, memory, parts, element })
+        Ok(memory)
+    }
+
+    /// A window of memory that this rank has already, at an offset and so long: a segment and a key
+    /// for each of these rights.
+    pub(crate) fn open_part(
+        &self,
+        (offset, bytes): (u64, u64),
+        element: usize,
+        rights: &[Rights],
+    ) -> Result<ByteWindow, Error> {
+        let context = self.engine().borrow_mut().port_mut().open_context()?;
+        let (communicator, keys, parts) = (self.clone(), Vec::new(), Vec::new());
+        let (memory, protected) = (None, Vec::new());
+        let mut window =
+            ByteWindow { communicator, context, keys, memory, parts, element, protected };
+        for rights in rights {
+            let mut engine = self.engine().borrow_mut();
+            window.keys.push(engine.port_mut().register(context, offset, bytes, *rights)?);
+        }
+        Ok(window)
     }
 }
 
 /// Words that a rank tells of its part: whether there is one, key, elements, context.
-const OFFER: usize = 6;
+pub(crate) const OFFER: usize = 6;
 
 /// The parts and members of a window out of what the ranks offered.
-fn read_offers(
+pub(crate) fn read_offers(
     offers: &[Vec<u32>],
     in_job: impl Fn(u32) -> Result<u32, MsgError>,
 ) -> Result<(Vec<WindowPart>, Vec<Member>), Error> {
@@ -121,16 +136,52 @@ fn read_offers(
         let Some((Some(key), elements, Ok(context))) = offer else {
             return Err(WindowError::Refused { rank }.into());
         };
-        parts.push(WindowPart { key, elements });
+        parts.push(WindowPart { key, elements, granted: Rights::ALL });
         members.push(Member { rank: in_job(rank)?, context: ContextId(context) });
     }
     Ok((parts, members))
 }
 
 impl ByteWindow {
+    /// What this rank tells of its part of so many elements.
+    pub(crate) fn offer(&self, length: usize) -> [u32; OFFER] {
+        let Some(key) = self.keys.first() else { return [0; OFFER] };
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let [key, elements] = [key.to_bits(), length as u64].map(halves);
+        [1, key[0], key[1], elements[0], elements[1], u32::from(self.context.0)]
+    }
+
+    /// The same window, which keeps the memory of its part.
+    pub(crate) fn of_memory(mut self, memory: RegionBuffer) -> ByteWindow {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// Bytes of the part of a rank, as it has said.
+    pub(crate) fn bytes_of(&self, rank: u32) -> Option<u64> {
+        self.parts.get(rank as usize)?.elements.checked_mul(self.element as u64)
+    }
+
+    /// The key of this rank's part for these rights, by their place.
+    pub(crate) fn key(&self, place: usize) -> Option<Key> {
+        self.keys.get(place).copied()
+    }
+
+    /// Takes in what all ranks have offered.
+    pub(crate) fn connect(
+        &mut self,
+        parts: Vec<WindowPart>,
+        members: &[Member],
+    ) -> Result<(), Error> {
+        self.parts = parts;
+        let mut engine = self.communicator.engine().borrow_mut();
+        Ok(engine.port_mut().connect(self.context, members)?)
+    }
+
     /// How many elements this rank's part has.
     pub fn len(&self) -> usize {
-        self.memory.as_ref().map_or(0, |memory| memory.len() / self.element.max(1))
+        let own = self.parts.get(self.communicator.rank() as usize);
+        own.map_or(0, |part| part.elements as usize)
     }
 
     /// Whether this rank's part has none.
@@ -151,7 +202,7 @@ impl ByteWindow {
     /// # Errors
     /// There is no such rank or place, or the rank has dropped its window or died.
     pub fn put(&self, rank: u32, index: usize, data: &[u8]) -> Result<(), Error> {
-        let target = self.address(rank, index, data.len() / self.element.max(1))?;
+        let target = self.address(rank, index, data.len() / self.element.max(1), Rights::WRITE)?;
         let command = Command::put(target, data);
         self.carry_out("put", rank, |port| port.post(&command).map(drop))
     }
@@ -161,7 +212,7 @@ impl ByteWindow {
     /// # Errors
     /// As [`ByteWindow::put`].
     pub fn get(&self, rank: u32, index: usize, into: &mut [u8]) -> Result<(), Error> {
-        let from = self.address(rank, index, into.len() / self.element.max(1))?;
+        let from = self.address(rank, index, into.len() / self.element.max(1), Rights::READ)?;
         self.carry_out("get", rank, |port| port.get(from, into))
     }
 
@@ -178,8 +229,9 @@ impl ByteWindow {
         (signal, at): (&ByteWindow, usize),
         value: u64,
     ) -> Result<(), Error> {
-        let target = self.address(rank, index, data.len() / self.element.max(1))?;
-        let notification = Notification::Word { address: signal.address(rank, at, 1)?, value };
+        let target = self.address(rank, index, data.len() / self.element.max(1), Rights::WRITE)?;
+        let address = signal.address(rank, at, 1, Rights::WRITE)?;
+        let notification = Notification::Word { address, value };
         let command = Command { notification, ..Command::put(target, data) };
         self.carry_out("put_signal", rank, |port| port.post(&command).map(drop))
     }
@@ -197,12 +249,13 @@ impl ByteWindow {
         let mut signalled: BTreeSet<u32> = BTreeSet::new();
         let mut commands = Vec::with_capacity(puts.len());
         for (rank, index, data) in puts.iter().rev() {
-            let target = self.address(*rank, *index, data.len() / self.element.max(1))?;
+            let count = data.len() / self.element.max(1);
+            let target = self.address(*rank, *index, count, Rights::WRITE)?;
             let mut command = Command::put(target, data);
             if let Some((words, at, value)) = signal
                 && signalled.insert(*rank)
             {
-                let address = words.address(*rank, at, 1)?;
+                let address = words.address(*rank, at, 1, Rights::WRITE)?;
                 command.notification = Notification::Word { address, value };
             }
             commands.push(command);
@@ -235,7 +288,11 @@ impl ByteWindow {
         (integer, operation): (Integer, AtomicOp),
         operand: u64,
     ) -> Result<u64, Error> {
-        let target = self.address(rank, index, 1)?;
+        let rights = match operation {
+            AtomicOp::Load => Rights::READ,
+            _ => Rights::ATOMIC,
+        };
+        let target = self.address(rank, index, 1, rights)?;
         let atomic = Atomic { target, integer, operation, operand, result: None };
         self.carry_out(name_of(operation), rank, |port| port.fetch(&atomic))
     }
@@ -278,8 +335,15 @@ impl ByteWindow {
         Ok((member, self.parts[rank as usize]))
     }
 
-    /// Where `count` elements from `index` on are, if the rank is still there.
-    fn address(&self, rank: u32, index: usize, count: usize) -> Result<RemoteAddress, Error> {
+    /// Where `count` elements from `index` on are, if the rank is still there and this one may do
+    /// what is wanted.
+    fn address(
+        &self,
+        rank: u32,
+        index: usize,
+        count: usize,
+        wanted: Rights,
+    ) -> Result<RemoteAddress, Error> {
         let (member, part) = self.part(rank)?;
         let departures = self.communicator.engine().borrow().port().departures();
         if departures > 0 {
@@ -289,6 +353,10 @@ impl ByteWindow {
         if !inside {
             let elements = part.elements;
             return Err(WindowError::Outside { rank, index, count, elements }.into());
+        }
+        if !part.granted.contains(wanted) {
+            let fault = Fault::Rights { wanted, granted: part.granted };
+            return Err(PostError::Protection { rank: member.rank, fault }.into());
         }
         let offset = (index * self.element) as u64;
         Ok(RemoteAddress { rank: member.rank, space: Space::Segment(part.key), offset })
@@ -347,7 +415,16 @@ impl ByteWindow {
                 // A forked child has a copy of the window, which its parent goes on using.
                 return Err(ContextError::NotOpen(self.context));
             }
-            answer = engine.port_mut().deregister(self.key);
+            let port = engine.port_mut();
+            answer = Ok(());
+            while let Some(key) = self.keys.last() {
+                answer = port.deregister(*key);
+                if answer.is_err() {
+                    break;
+                }
+                self.keys.pop();
+            }
+            self.protected.drain(..).for_each(|(owner, at)| port.beyond_mut().let_go(owner, at));
             match answer {
                 Err(ContextError::Busy { .. }) if look < looks => {
                     drop(engine);

@@ -165,3 +165,33 @@ pub enum AttachError {
         errno: Errno,
     },
 }
+
+/// Why protected memory did not get from one rank to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum HandError {
+    /// The operating system refused a step.
+    #[error("cannot {what} the socket between the ranks: {errno}")]
+    System {
+        /// The step.
+        what: &'static str,
+        /// The error.
+        errno: Errno,
+    },
+    /// The other end is another process than the one that joined as the rank.
+    #[error(
+        "process {found} is at the other end of the socket, and the rank is process {expected}: \
+             ranks of one host have to be in one PID namespace for that"
+    )]
+    Stranger {
+        /// The process there, 0 if it cannot be seen from here.
+        found: u32,
+        /// The rank's.
+        expected: u32,
+    },
+    /// What came is no file of the size that was said, or not sealed.
+    #[error("what came is not the memory that was said")]
+    Malformed,
+    /// Nothing came.
+    #[error("it was not handed over")]
+    Missing,
+}

@@ -7,9 +7,9 @@ use std::time::Duration;
 use hikyaku_nic::fabric::{
     DeathCause, GroupError, Name, PostError, Rank, RemoteAddress, RingId, Space, Wake,
 };
-use hikyaku_nic::hosted::{Conductor, Host, Registry, Rest, Sleeper};
+use hikyaku_nic::hosted::{Conductor, Host, HostBeyond, Registry, Rest, Sleeper};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
-use hikyaku_nic::ring::LongStores;
+use hikyaku_nic::ring::{Bytes, LongStores};
 use hikyaku_nic::segment::{Segment, SegmentLayout};
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use hikyaku_nic::time::Time;
@@ -24,6 +24,7 @@ use crate::header::{Beacon, JobEnd};
 use crate::kernel_copy;
 use crate::mapping::Mapping;
 use crate::plan::Hosts;
+use crate::protected::ProtectedMemory;
 use crate::region::JobRegion;
 use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
 use crate::watch::{Watch, WatchError};
@@ -89,6 +90,7 @@ pub struct ShmHost {
     conducted: Option<Box<Conducted>>,
     /// The other ranks here, if no launcher of ours watches them.
     others: RefCell<Option<Watch>>,
+    protected: ProtectedMemory,
 }
 
 impl ShmHost {
@@ -109,6 +111,7 @@ impl ShmHost {
         let conducted = region.mapping.is_conducted();
         let mut host = ShmHost {
             conducted: None,
+            protected: ProtectedMemory::new(Arc::clone(&region), rank),
             region,
             rank,
             process: ForkedProcess::this(),
@@ -305,6 +308,16 @@ impl ShmHost {
             Ok(()) => KernelReach::No(Errno::SRCH),
             Err(errno) => KernelReach::No(errno),
         }
+    }
+
+    /// These bytes, of a region or beyond.
+    #[inline]
+    fn bytes(&self, at: RemoteAddress, length: usize, to_write: bool) -> Option<Bytes<'_>> {
+        let region = self.mapping().bytes(at.rank, at.offset, length);
+        region.or_else(|| {
+            let (part, at) = self.protected.find(at.rank, at.offset)?;
+            part.bytes(at, length, to_write)
+        })
     }
 
     fn out_of_bounds(address: RemoteAddress, length: usize) -> PostError {
@@ -579,6 +592,10 @@ unsafe impl Host for ShmHost {
             Space::Region => self
                 .mapping()
                 .read(rank, offset, into)
+                .or_else(|| {
+                    let (part, at) = self.protected.find(rank, offset)?;
+                    part.read(at, into)
+                })
                 .ok_or_else(|| ShmHost::out_of_bounds(from, into.len())),
             Space::Process => kernel_copy::read(self.reach(rank)?, offset, into)
                 .map_err(|errno| ShmHost::copy_failed(from, into.len(), errno)),
@@ -589,10 +606,12 @@ unsafe impl Host for ShmHost {
     fn write(&self, to: RemoteAddress, payload: &[u8], way: LongStores) -> Result<(), PostError> {
         let RemoteAddress { rank, space, offset } = to;
         match space {
-            Space::Region => self
-                .mapping()
-                .write(rank, offset, payload, way)
-                .ok_or_else(|| ShmHost::out_of_bounds(to, payload.len())),
+            Space::Region => {
+                let bytes = self.bytes(to, payload.len(), true);
+                let bytes = bytes.ok_or_else(|| ShmHost::out_of_bounds(to, payload.len()))?;
+                bytes.write(0, payload, way);
+                Ok(())
+            }
             Space::Process => kernel_copy::write(self.reach(rank)?, offset, payload)
                 .map_err(|errno| ShmHost::copy_failed(to, payload.len(), errno)),
             Space::Segment(_) | Space::Register(_) => Err(unresolved()),
@@ -606,12 +625,22 @@ unsafe impl Host for ShmHost {
         if !to.offset.is_multiple_of(8) {
             return Err(PostError::Unsupported("notify at an address that is not 8-byte aligned"));
         }
-        let written = self.mapping().write_word(to.rank, to.offset, value);
-        written.ok_or_else(|| ShmHost::out_of_bounds(to, 8))
+        let word = self.word64(to.rank, to.offset);
+        word.ok_or_else(|| ShmHost::out_of_bounds(to, 8))?.store(value, Ordering::Release);
+        Ok(())
     }
 
     fn region_bytes(&self) -> u64 {
         self.mapping().plan().region_bytes as u64
+    }
+
+    fn has_beyond(&self, rank: Rank, offset: u64, length: u64) -> bool {
+        self.protected.has(rank, offset, length)
+    }
+
+    fn load_beyond(&self, rank: Rank, offset: u64, size: u64) -> Option<u64> {
+        let (part, at) = self.protected.find(rank, offset)?;
+        part.load(at, size)
     }
 
     #[inline]
@@ -626,20 +655,26 @@ unsafe impl Host for ShmHost {
             return Err(PostError::Unsupported("copy between ranks outside of their regions"));
         }
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-        let places = ((from.rank, from.offset), (to.rank, to.offset));
-        let copied = self.mapping().copy(places.0, places.1, bytes, way);
-        copied.map_err(|rank| {
-            let address = if rank == from.rank { from } else { to };
-            ShmHost::out_of_bounds(address, bytes)
-        })
+        let part = |at, to_write| {
+            self.bytes(at, bytes, to_write).ok_or_else(|| ShmHost::out_of_bounds(at, bytes))
+        };
+        let origin = part(from, false)?;
+        part(to, true)?.copy(0, origin, way);
+        Ok(())
     }
 
     fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
-        self.mapping().word32(rank, offset)
+        self.mapping().word32(rank, offset).or_else(|| {
+            let (part, at) = self.protected.find(rank, offset)?;
+            part.word32(at)
+        })
     }
 
     fn word64(&self, rank: Rank, offset: u64) -> Option<&AtomicU64> {
-        self.mapping().word64(rank, offset)
+        self.mapping().word64(rank, offset).or_else(|| {
+            let (part, at) = self.protected.find(rank, offset)?;
+            part.word64(at)
+        })
     }
 
     fn copies_from(&self, space: Space) -> Option<usize> {
@@ -672,6 +707,14 @@ unsafe impl Host for ShmHost {
     #[inline]
     fn is_conducted(&self) -> bool {
         ShmHost::is_conducted(self)
+    }
+}
+
+impl HostBeyond for ShmHost {
+    type Beyond = ProtectedMemory;
+
+    fn beyond_mut(&mut self) -> &mut ProtectedMemory {
+        &mut self.protected
     }
 }
 

@@ -1,9 +1,9 @@
 //! The fabric between processes of one host.
 //!
-//! All of a job's memory is one anonymous file (memfd). The launcher makes it, the ranks inherit it
-//! or open it through `/proc`, and each maps it once. Nothing is named under `/dev/shm`, and
-//! nothing stays when the last process has ended, in any way. The rings in it and the rules of
-//! their use are nic's; this crate is the machine under them.
+//! A job's memory is one anonymous file (memfd), besides that of protected windows. The launcher
+//! makes it, the ranks inherit it or open it through `/proc`, and each maps it once. Nothing is
+//! named under `/dev/shm`, and nothing stays when the last process has ended, in any way. The rings
+//! in it and the rules of their use are nic's; this crate is the machine under them.
 //!
 //! ```text
 //!   job        the launcher's handle: create, environment, deaths, waits
@@ -14,6 +14,7 @@
 //!   cgroup     what the control group allows
 //!   barrier    a memory barrier on all processors, made by the sleeper
 //!   region     buffers that peers reach by one copy
+//!   protected  memory that only some ranks have, in files of its own
 //!   heap       the program's large allocations, in its region
 //!   view       another rank's region bytes, in place
 //!   kernel_copy  one copy from and to any address of a peer, if the system allows it
@@ -43,6 +44,7 @@ mod limits;
 mod mapping;
 mod memory;
 mod plan;
+mod protected;
 mod region;
 mod view;
 mod wait;
@@ -53,7 +55,7 @@ use hikyaku_nic::layer::FaultInjector;
 pub use attach::{attach, attach_to, take_inherited_socket};
 pub use cgroup::cpu_quota;
 pub use conducted::{CostBySize, Handed, InterfaceHost, LineCosts, Stage, Tally};
-pub use error::{AttachError, JobError};
+pub use error::{AttachError, HandError, JobError};
 pub use fork::{ForkedProcess, around_forks};
 pub use header::{COUNTS, JobEnd};
 pub use heap::SharedHeap;
@@ -64,6 +66,7 @@ pub use job::{
 };
 pub use limits::limits_on;
 pub use plan::{Hosts, JobConfig};
+pub use protected::{ExpectedPart, Inbox, ProtectedFile, ProtectedMemory};
 pub use view::View;
 pub use wait::{sleep_while, wake_one};
 pub use watch::{Watch, WatchError};

@@ -7,7 +7,7 @@
 //! which any contents and concurrent writers of other processes are allowed. Peers share region
 //! bytes by design, so these are only copied, never borrowed, except by the buffer that owns them.
 
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use rustix::mm::{
 };
 
 use crate::conducted::{SendProgress, TurnLine, log_at};
+use crate::fork::ForkedProcess;
 use crate::header::{Card, JobHeader, RankNote};
 use crate::plan::{HOSTS_AT, MemoryPlan, names_at};
 use crate::region::TakenRange;
@@ -266,7 +267,7 @@ impl Mapping {
     }
 
     /// These bytes of a rank's region, if all are inside.
-    fn bytes(&self, rank: Rank, offset: u64, length: usize) -> Option<Bytes<'_>> {
+    pub(crate) fn bytes(&self, rank: Rank, offset: u64, length: usize) -> Option<Bytes<'_>> {
         let start = self.region(rank, offset, length)?;
         // SAFETY: the range is inside the region, which is mapped as long as `self`.
         Some(unsafe { Bytes::new(start, length) })
@@ -291,19 +292,6 @@ impl Mapping {
     ) -> Option<()> {
         self.bytes(rank, offset, payload.len())?.write(0, payload, way);
         Some(())
-    }
-
-    /// Copies from one rank's region to another's. If out of bounds, returns the rank concerned.
-    pub(crate) fn copy(
-        &self,
-        from: (Rank, u64),
-        to: (Rank, u64),
-        length: usize,
-        way: LongStores,
-    ) -> Result<(), Rank> {
-        let origin = self.bytes(from.0, from.1, length).ok_or(from.0)?;
-        self.bytes(to.0, to.1, length).ok_or(to.0)?.copy(0, origin, way);
-        Ok(())
     }
 
     /// Four bytes of a rank's region; `None` if outside or misaligned.
@@ -376,6 +364,138 @@ impl Drop for Mapping {
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.plan.total) };
         debug_assert!(unmapped.is_ok());
     }
+}
+
+/// A file of its own, whole, as this process has mapped it. Unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct FileMapping {
+    start: NonNull<u8>,
+    length: usize,
+    writable: bool,
+    /// The process that mapped it. A forked child does not have it.
+    process: ForkedProcess,
+}
+
+// SAFETY: as for `Mapping`.
+unsafe impl Send for FileMapping {}
+
+// SAFETY: as for `Mapping`.
+unsafe impl Sync for FileMapping {}
+
+impl FileMapping {
+    /// Maps a file, which is `length` bytes long and sealed.
+    pub(crate) fn new(
+        file: impl AsFd,
+        length: usize,
+        writable: bool,
+    ) -> Result<FileMapping, Errno> {
+        let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, 0) }?;
+        let start = NonNull::new(start.cast()).expect("mmap answers an address or an error");
+        let mapping = FileMapping { start, length, writable, process: ForkedProcess::this() };
+        // SAFETY: the range is ours, and the advice changes neither contents nor protection.
+        unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxDontFork) }?;
+        Ok(mapping)
+    }
+
+    /// Whether so many bytes at an offset are inside.
+    pub(crate) fn is_inside(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.length as u64)
+    }
+
+    fn place(&self, offset: u64, length: usize) -> Option<NonNull<u8>> {
+        let inside = self.is_inside(offset, length as u64);
+        // SAFETY: inside the mapping, by the check.
+        inside.then(|| unsafe { self.start.add(offset as usize) })
+    }
+
+    /// These bytes, if all are inside and may be written, in case they are to be.
+    pub(crate) fn bytes(&self, offset: u64, length: usize, to_write: bool) -> Option<Bytes<'_>> {
+        let start = self.place(offset, length).filter(|_| self.writable || !to_write)?;
+        // SAFETY: the range is inside the mapping, which stays as long as `self`. It is writable
+        // where the caller stores anything, who has said so.
+        Some(unsafe { Bytes::new(start, length) })
+    }
+
+    /// Copies out of it; `None` if out of bounds.
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Option<()> {
+        let origin = self.place(offset, into.len())?;
+        // SAFETY: the range is inside the mapping.
+        unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
+        Some(())
+    }
+
+    /// Four bytes that may be written; `None` if they may not, are outside or misaligned.
+    pub(crate) fn word32(&self, offset: u64) -> Option<&AtomicU32> {
+        let place = self.aligned(offset, 4).filter(|_| self.writable)?;
+        // SAFETY: four aligned bytes inside the mapping, which stays as long as `self`; peers
+        // change them by atomic operations and copies only.
+        Some(unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) })
+    }
+
+    /// Eight bytes that may be written; `None` if they may not, are outside or misaligned.
+    pub(crate) fn word64(&self, offset: u64) -> Option<&AtomicU64> {
+        let place = self.aligned(offset, 8).filter(|_| self.writable)?;
+        // SAFETY: as for `word32`, with eight bytes.
+        Some(unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) })
+    }
+
+    /// An integer of so many bytes, which need not be writable. An atomic's load may write.
+    pub(crate) fn load(&self, offset: u64, size: u64) -> Option<u64> {
+        let place = self.aligned(offset, size)?;
+        let value = match size {
+            // SAFETY: four aligned bytes inside the mapping, of which any are a number.
+            4 => u64::from(unsafe { place.cast::<u32>().read_volatile() }),
+            // SAFETY: as above, with eight.
+            8 => unsafe { place.cast::<u64>().read_volatile() },
+            _ => return None,
+        };
+        fence(Ordering::SeqCst);
+        Some(value)
+    }
+
+    fn aligned(&self, offset: u64, size: u64) -> Option<NonNull<u8>> {
+        self.place(offset, size as usize).filter(|_| offset.is_multiple_of(size))
+    }
+
+    /// Asks the kernel for the right to write.
+    #[cfg(test)]
+    pub(crate) fn make_writable(&self) -> Result<(), Errno> {
+        let access = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
+        // SAFETY: the range is ours, and stays readable.
+        unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.length, access) }
+    }
+}
+
+impl Drop for FileMapping {
+    fn drop(&mut self) {
+        if !self.process.is_this() {
+            // Something else may be there in a forked child.
+            return;
+        }
+        // SAFETY: mapped in `new` with this length; every reference into it borrows from `self`.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// The process at the other end of a connection, as it was when it connected or began to listen;
+/// 0 if it cannot be seen from here.
+pub(crate) fn peer_process(socket: impl AsFd) -> Result<u32, Errno> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let into = std::ptr::from_mut(&mut found).cast();
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `length` bytes into `found`, which is so long and plain.
+    let done = unsafe {
+        libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut length)
+    };
+    if done == 0 {
+        return Ok(found.pid.unsigned_abs());
+    }
+    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 /// The half of a counter that a futex compares: the low one, which changes with each increment.

@@ -68,7 +68,7 @@ pub(crate) fn create(plan: &MemoryPlan) -> Result<OwnedFd, JobError> {
             return Err(JobError::Limit { limit_name, wanted: total, limit });
         }
     }
-    let memory = anonymous_file().map_err(system("create"))?;
+    let memory = anonymous_file("hikyaku").map_err(system("create"))?;
     rustix::fs::ftruncate(&memory, total).map_err(system("size"))?;
     for (at, length) in plan.committed() {
         commit(&memory, at, length).map_err(system("commit"))?;
@@ -163,11 +163,26 @@ pub(crate) fn check(config: &JobConfig) -> Result<(), JobError> {
     Err(JobError::NoMemory { ranks, wanted, available, fitting: fitting(config, available) })
 }
 
-fn anonymous_file() -> Result<OwnedFd, Errno> {
+/// Makes memory apart from a job's: an anonymous file of whole pages, committed, of fixed size.
+pub(crate) fn create_own(bytes: u64) -> Result<OwnedFd, Errno> {
+    if available().is_some_and(|free| free < bytes) {
+        return Err(Errno::NOMEM);
+    }
+    if limits_on(Resource::Fsize).current.is_some_and(|limit| limit < bytes) {
+        return Err(Errno::FBIG);
+    }
+    let file = anonymous_file("hikyaku-window")?;
+    rustix::fs::ftruncate(&file, bytes)?;
+    commit(&file, 0, bytes)?;
+    rustix::fs::fcntl_add_seals(&file, SEALS)?;
+    Ok(file)
+}
+
+fn anonymous_file(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
-    match rustix::fs::memfd_create("hikyaku", flags | MemfdFlags::NOEXEC_SEAL) {
+    match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Linux before 6.3 does not know the flag, and newer ones may require it.
-        Err(Errno::INVAL) => rustix::fs::memfd_create("hikyaku", flags),
+        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         done => done,
     }
 }

@@ -81,6 +81,11 @@ impl JobRegion {
         self.mapping.region_range(self.rank)
     }
 
+    /// The inode of the job's memory.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
     /// Whether this is not a forked child of the process that made it.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process.is_this()

@@ -71,7 +71,9 @@ pub use hikyaku_nic::hosted::StoreCounts;
 pub use hikyaku_nic::time::Time;
 #[doc(hidden)]
 pub use hikyaku_rank::Inside;
-pub use hikyaku_rank::{CreationError, NotALimit, RingMoves, SharedHeap, UnmatchedLimit};
+pub use hikyaku_rank::{
+    Access, CreationError, HandError, NotALimit, RingMoves, SharedHeap, UnmatchedLimit,
+};
 pub use landing::{Landing, LandingRing};
 pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};

@@ -19,6 +19,7 @@ use std::marker::PhantomData;
 use std::mem::size_of;
 
 use hikyaku_nic::fabric::{AtomicOp, Integer};
+use hikyaku_rank::Access;
 
 use crate::error::Error;
 use crate::scalar::Scalar;
@@ -78,6 +79,38 @@ impl World {
     /// then [`WindowError::Refused`](crate::WindowError::Refused). A rank is gone.
     pub fn window<T: Scalar>(&self, length: usize) -> Result<Window<'_, T>, Error> {
         let bytes = self.communicator().window(length, size_of::<T>())?;
+        Ok(Window { bytes, world: self, element: PhantomData })
+    }
+}
+
+impl World {
+    /// [`World::window`] each part of which only those ranks have that may use it: `access` says
+    /// what each other rank may do with this one's part. A rank may do anything with its own.
+    ///
+    /// Within a host each part is memory of its own, which other ranks have mapped for reading, for
+    /// both or not at all. So a rank that does not keep to the library, and writes where it may
+    /// not, ends by a signal of its own and harms nobody. The job's memory, by which messages go,
+    /// remains common to all ranks (`docs/api.md` lists it).
+    ///
+    /// ```
+    /// # let world = hikyaku::World::init()?;
+    /// use hikyaku::Access;
+    /// // The first rank writes everybody's part, and the others may look.
+    /// let access = |rank| if rank == 0 { Access::Write } else { Access::Read };
+    /// let plan = world.protected_window::<f64>(8, access)?;
+    /// plan.put(0, 3, &[1.5])?;
+    /// # assert_eq!(plan.local()?[3], 1.5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`World::window`], or [`WindowError::NotHanded`](crate::WindowError::NotHanded).
+    pub fn protected_window<T: Scalar>(
+        &self,
+        length: usize,
+        access: impl Fn(u32) -> Access,
+    ) -> Result<Window<'_, T>, Error> {
+        let bytes = self.communicator().protected_window(length, size_of::<T>(), access)?;
         Ok(Window { bytes, world: self, element: PhantomData })
     }
 }

@@ -144,6 +144,22 @@ pub unsafe trait Host {
     /// Bytes of each rank's region.
     fn region_bytes(&self) -> u64;
 
+    /// Whether this process has so many bytes of a rank at an offset beyond its region: memory that
+    /// only some ranks have ([`HostBeyond`]). It may have them for reading only.
+    #[cold]
+    fn has_beyond(&self, rank: Rank, offset: u64, length: u64) -> bool {
+        let _ = (rank, offset, length);
+        false
+    }
+
+    /// An aligned integer of so many bytes beyond a rank's region, which this process may only
+    /// read.
+    #[cold]
+    fn load_beyond(&self, rank: Rank, offset: u64, size: u64) -> Option<u64> {
+        let _ = (rank, offset, size);
+        None
+    }
+
     /// Copies `length` bytes from one rank's region to another's; neither need be this rank's. For
     /// running command queues. Nothing is copied unless both are inside.
     ///
@@ -205,4 +221,13 @@ pub unsafe trait Host {
         let _ = (from, index, put);
         None
     }
+}
+
+/// A host with memory beyond the regions, which only some ranks have.
+pub trait HostBeyond: Host {
+    /// The book of it.
+    type Beyond;
+
+    /// What this process has of it.
+    fn beyond_mut(&mut self) -> &mut Self::Beyond;
 }

@@ -52,7 +52,7 @@ pub use conduct::{
     Posted, Shipped,
 };
 pub use group::AwaitedStep;
-pub use host::Host;
+pub use host::{Host, HostBeyond};
 pub use registry::{RankLine, Registry};
 pub use rest::{Rest, Sleeper};
 pub use stores::StoreCounts;
@@ -179,6 +179,14 @@ impl<H: Host> HostedPort<H> {
     /// The host.
     pub fn host(&self) -> &H {
         &self.host
+    }
+
+    /// The memory beyond the regions that this process has.
+    pub fn beyond_mut(&mut self) -> &mut H::Beyond
+    where
+        H: HostBeyond,
+    {
+        self.host.beyond_mut()
     }
 
     /// Starts a wait for something that is no event, such as a word of memory. The wait spins

@@ -74,7 +74,8 @@ impl<H: Host> MemoryPort for HostedPort<H> {
         rights: Rights,
     ) -> Result<Key, ContextError> {
         let region = self.host.region_bytes();
-        if offset.checked_add(length).is_none_or(|end| end > region) {
+        let own = RemoteAddress { rank: self.rank, space: Space::Region, offset };
+        if self.within_region(own, length).is_err() {
             return Err(ContextError::NotInRegion { offset, length, region });
         }
         self.book.register(context, Extent { base: offset, length }, rights, &self.own)
@@ -273,7 +274,13 @@ impl<H: Host> HostedPort<H> {
             _ => Rights::ATOMIC,
         };
         let place = self.locate_word(atomic.target, size, rights)?;
-        let old = change(self.word(place, size)?, atomic);
+        let old = match self.word(place, size) {
+            Ok(word) => change(word, atomic),
+            Err(error) if atomic.operation == AtomicOp::Load => {
+                self.host.load_beyond(place.rank, place.offset, size).ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        };
         match result {
             Some(SharedWord::Short(word)) => word.store(old as u32, Ordering::Release),
             Some(SharedWord::Long(word)) => word.store(old, Ordering::Release),
@@ -354,7 +361,11 @@ impl<H: Host> HostedPort<H> {
         match address.space {
             Space::Process => Err(PostError::Unsupported("reach a process on another host")),
             Space::Register(_) => Ok(None),
-            Space::Region => self.within_region(address, length).map(|()| Some(address.offset)),
+            // What is beyond it is opened by keys only.
+            Space::Region if !self.is_in_region(address.offset, length) => {
+                Err(outside(address.rank, address.offset, length))
+            }
+            Space::Region => Ok(Some(address.offset)),
             Space::Segment(_) => Ok(Some(self.locate(address, length, rights)?.offset)),
         }
     }
@@ -402,9 +413,13 @@ impl<H: Host> HostedPort<H> {
 
     pub(super) fn within_region(&self, place: RemoteAddress, length: u64) -> Result<(), PostError> {
         let RemoteAddress { rank, offset, .. } = place;
-        let end = offset.checked_add(length);
-        let inside = end.is_some_and(|end| end <= self.host.region_bytes());
-        if inside { Ok(()) } else { Err(outside(rank, offset, length)) }
+        let there = self.is_in_region(offset, length) || self.host.has_beyond(rank, offset, length);
+        if there { Ok(()) } else { Err(outside(rank, offset, length)) }
+    }
+
+    #[inline]
+    fn is_in_region(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.host.region_bytes())
     }
 
     /// Announces that this rank is about to access the memory of these ranks.

@@ -71,7 +71,7 @@ impl<'m> Bytes<'m> {
     /// An area of `length` bytes from `start`.
     ///
     /// # Safety
-    /// They stay mapped, readable and writable for `'m`.
+    /// They stay mapped and readable for `'m`, and writable if anything is stored in the area.
     pub unsafe fn new(start: NonNull<u8>, length: usize) -> Bytes<'m> {
         Bytes { start, length, memory: PhantomData }
     }

@@ -15,7 +15,7 @@ use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
 use super::*;
 use crate::persistent::Neighbours;
 use crate::shared::{Parts, Protocol, SharedOptions};
-use crate::{ANY_SOURCE, Granularity, Op};
+use crate::{ANY_SOURCE, Access, Granularity, Op};
 
 /// Runs a program on every rank of a job, whose host `of` says. Skipped without libfabric.
 fn on_hosts(of: &[u32], program: impl Fn(World, &[Job]) + Sync) {
@@ -356,6 +356,33 @@ fn windows_reach_other_hosts() {
             assert!(there == data);
             assert_eq!(count.load(0, 0).unwrap(), 20 * u64::from(size));
             assert!(window.put(next, LENGTH - 1, &[1, 2]).is_err());
+            world.barrier().unwrap();
+        });
+    }
+}
+
+/// Those of the own host by what they have mapped, those of others by the owner's tables.
+#[test]
+fn cj_06_protected_windows_reach_other_hosts() {
+    for of in SHAPES {
+        on_hosts(of, |world, _| {
+            let (own, size) = (world.rank(), world.size());
+            let next = (own + 1) % size;
+            let access = |rank| if (rank + 1) % size == own { Access::Write } else { Access::Read };
+            let window = world.protected_window::<u64>(10, access).unwrap();
+            assert_eq!(window.fetch_add(next, 1, 5), Ok(0));
+            window.put(next, 2, &[u64::from(own); 3]).unwrap();
+            world.barrier().unwrap();
+            for rank in (0..size).filter(|rank| *rank != own) {
+                let before = u64::from((rank + size - 1) % size);
+                let mut there = [9; 6];
+                window.get(rank, 0, &mut there).unwrap();
+                assert_eq!(there, [0, 5, before, before, before, 0]);
+                assert_eq!(window.load(rank, 2), Ok(before));
+                let may = rank == next;
+                assert_eq!(window.put(rank, 9, &[1]).is_ok(), may);
+                assert_eq!(window.swap(rank, 9, 1).is_ok(), may);
+            }
             world.barrier().unwrap();
         });
     }

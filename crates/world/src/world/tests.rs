@@ -8,13 +8,14 @@ use std::thread;
 use hikyaku_coll::{Choices, CollError, Group};
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::DeathCause;
+use hikyaku_nic::layer::Layer as _;
 use hikyaku_rank::CreationError;
 use hikyaku_shm::{JobConfig, open_all};
 
 use super::*;
 use crate::shared::SharedError;
 use crate::topology::Reorder;
-use crate::{ANY_SOURCE, ANY_TAG, Op};
+use crate::{ANY_SOURCE, ANY_TAG, Access, Op, WindowError};
 
 /// Runs a program on every rank of a job; 0 ranks a node: all on one.
 fn on_ranks(ranks: u32, per_node: u32, program: impl Fn(World) + Sync) {
@@ -333,6 +334,63 @@ fn windows_of_some_ranks_are_reached_by_number() {
         part.barrier().unwrap();
         drop(window);
         part.barrier().unwrap();
+    });
+}
+
+/// How many parts of protected windows a rank has mapped.
+fn parts(world: &World) -> usize {
+    world.engine().borrow_mut().port_mut().inner_mut().beyond_mut().parts()
+}
+
+#[test]
+fn protected_windows_of_some_ranks_are_reached_by_number() {
+    on_ranks(4, 0, |world| {
+        let part = world.split(world.rank() / 2, -(world.rank() as i32)).unwrap().unwrap();
+        let access = if part.rank() == 0 { Access::Read } else { Access::Write };
+        let window = part.protected_window::<u64>(1, |_| access).unwrap();
+        let other = 1 - part.rank();
+        let done = window.put(other, 0, &[7]);
+        assert_eq!(done.is_ok(), part.rank() == 0, "{done:?}");
+        part.barrier().unwrap();
+        assert_eq!(window.local().unwrap(), [if part.rank() == 0 { 0 } else { 7 }]);
+        assert_eq!((window.load(other, 0).unwrap(), parts(&world)), (u64::from(other == 1) * 7, 2));
+        part.barrier().unwrap();
+        drop(window);
+        assert_eq!(parts(&world), 0);
+        part.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_protected_window_that_a_rank_cannot_make_is_none_at_any() {
+    on_ranks(3, 0, |world| {
+        let length = if world.rank() == 1 { 1 << 40 } else { 5 };
+        let error = world.protected_window::<u64>(length, |_| Access::Read).unwrap_err();
+        match world.rank() {
+            1 => assert!(matches!(error, Error::Memory(_)), "{error}"),
+            _ => assert_eq!(error, WindowError::Refused { rank: 1 }.into()),
+        }
+        assert_eq!(parts(&world), 0);
+        // All is as before.
+        let again = world.protected_window::<u64>(2, |_| Access::Write).unwrap();
+        again.put((world.rank() + 1) % 3, 1, &[3]).unwrap();
+        world.barrier().unwrap();
+        assert_eq!(again.local().unwrap(), [0, 3]);
+        world.barrier().unwrap();
+    });
+}
+
+/// The others do not wait for it, however far the window has come.
+#[test]
+fn a_rank_that_dies_while_a_protected_window_is_made_is_an_error() {
+    on_ranks(3, 0, |world| {
+        world.barrier().unwrap();
+        if world.rank() == 1 {
+            return die(world);
+        }
+        let error = world.protected_window::<u64>(2, |_| Access::Write).unwrap_err();
+        assert!(is_death_of(&error, 1), "{error}");
+        assert_eq!(parts(&world), 0);
     });
 }
 

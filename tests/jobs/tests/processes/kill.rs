@@ -27,7 +27,7 @@ const IN_TIME: Duration = Duration::from_secs(4);
 /// How long the survivors have, seconds: enough that one that gets no processor is no hang.
 const GRACE: &str = "2";
 
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
     "ping-pong",
     "allreduce",
     "groups",
@@ -36,6 +36,7 @@ const PROGRAMS: [&str; 10] = [
     "blocked",
     "neighbours",
     "window",
+    "protected",
     "persistent",
     "full",
 ];

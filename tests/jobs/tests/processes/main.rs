@@ -11,6 +11,7 @@ mod heap;
 mod keepers;
 mod kill;
 mod kill_one;
+mod protected;
 mod restricted;
 mod scribble;
 mod survivors;

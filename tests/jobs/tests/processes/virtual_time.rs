@@ -44,6 +44,12 @@ fn ip_13_frequent_senders_get_rings_by_themselves_in_virtual_time() {
     run(&job.variable("HIKYAKU_JOBS_KEEP_RINGS", "1"));
 }
 
+/// One thread lands what all write, and the tables say what each may do.
+#[test]
+fn cj_06_each_rank_may_do_what_the_owner_lets_it_in_virtual_time() {
+    run(&simulated(4, &["protected", "1"]));
+}
+
 fn every_call(ranks_per_node: u32) {
     let some = [2, 3, 5];
     for ranks in [1, 2, 3, 5, 8].into_iter().filter(|ranks| at_length() || some.contains(ranks)) {

@@ -19,6 +19,7 @@ mod large;
 mod lone;
 mod mixed;
 mod offloaded;
+mod protected;
 mod ring;
 mod scribbled;
 mod staged;
@@ -75,6 +76,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "lone" => lone::run(world, number(word(1)) as usize)?,
         "lone-broadcast" => lone::broadcast(world, number(word(1)) as usize)?,
         "offloaded" => offloaded::run(world)?,
+        "protected" => protected::run(world, word(1).unwrap())?,
         "mixed" => {
             mixed::run(world, number(word(1)), number(word(2)), number(word(3)) as usize)?;
         }

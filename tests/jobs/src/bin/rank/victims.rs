@@ -4,12 +4,13 @@ use std::hint::spin_loop;
 
 use hikyaku::persistent::{Exchange, Neighbours, Scheme, StagedExchange};
 use hikyaku::topology::{Cartesian, Neighbourhood, Reorder};
-use hikyaku::{ANY_SOURCE, Error, Layout, Op, PostError, Window, World};
+use hikyaku::{ANY_SOURCE, Access, Error, Layout, Op, PostError, Window, World};
 use hikyaku_jobs::Random;
 
 /// Runs until something fails. In the programs `ping-pong`, `allreduce`, `groups`, `alltoallw`,
-/// `large`, `blocked`, `neighbours`, `window` and `persistent` every rank depends on every other,
-/// directly or through others that do; in `full` all depend on rank 0 and it on nobody.
+/// `large`, `blocked`, `neighbours`, `window`, `protected` and `persistent` every rank depends on
+/// every other, directly or through others that do; in `full` all depend on rank 0 and it on
+/// nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
@@ -32,12 +33,18 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
             "blocked" => blocked(world)?,
             "neighbours" => neighbours(world, ring.as_ref(), turn)?,
             "window" => signals(world, &window, turn)?,
+            "protected" => drop(world.protected_window::<u64>(100, protected)?),
             "persistent" => persistent.turn()?,
             "full" => full(world)?,
             other => panic!("there is no program {other}"),
         }
     }
     Ok(())
+}
+
+/// Some of each kind.
+fn protected(rank: u32) -> Access {
+    [Access::Read, Access::Write, Access::None][rank as usize % 3]
 }
 
 /// What the environment may have done by a group of all ranks.

@@ -1,0 +1,433 @@
+//! Protected memory: a file of its own, which only those ranks have that may use it.
+//!
+//! The job's memory is mapped by all of its processes, for writing. A rank that keeps to the
+//! library is checked against the tables of whom it writes to; one that does not can write
+//! anywhere. So what is to be safe from such a rank is another anonymous file, and the kernel
+//! checks what each process may do with it:
+//!
+//! ```text
+//!   owner                                 writers              readers           others
+//!   make, commit, seal its size, map
+//!   hand over the descriptor  ──────────► map for both
+//!   ... all writers have mapped it
+//!   seal against further writers
+//!   hand over one opened for reading  ──────────────────────► map for reading    nothing
+//!   close                                 close                close
+//! ```
+//!
+//! After the seal nobody gets a mapping for writing any more, by whatever descriptor. What stays
+//! are mappings: no descriptor, and no limit on how many such windows a process has.
+//!
+//! A descriptor goes by a connection of a Unix domain socket (`SCM_RIGHTS`), whose address is
+//! abstract: that needs no file, no privilege and no set-up. To open it through `/proc` would give
+//! it to whoever asks, and `pidfd_getfd` needs the right to trace the peer, which Yama and
+//! containers refuse. The kernel tells both ends who the other is, and only the process that is the
+//! rank counts. A connection is made and written to without waiting for who takes it, since its
+//! queue has room: the callers hand over, meet, and take.
+//!
+//! A part is addressed by its owner's rank and an offset beyond every region.
+
+use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::region::RegionError;
+use rustix::fs::{Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recvmsg, sendmsg, socket_with,
+};
+
+use crate::error::HandError;
+use crate::mapping::{FileMapping, peer_process};
+use crate::memory::{self, SEALS};
+use crate::region::JobRegion;
+use crate::wait;
+
+/// The bit of an offset that says that it is beyond the regions; below it are a part's number and
+/// the offset in the part.
+const BEYOND: u64 = 1 << 63;
+
+/// Where the number of a part starts in an offset.
+const NUMBER_AT: u32 = 40;
+
+/// The most bytes of a part, and the most parts that a rank makes.
+const MOST_BYTES: u64 = 1 << NUMBER_AT;
+const MOST_PARTS: u64 = BEYOND >> NUMBER_AT;
+
+/// Connections of strangers that are looked at besides those that are expected.
+const STRANGERS: usize = 64;
+
+/// The protected memory that a process has, its own rank's and that of others.
+#[derive(Debug)]
+pub struct ProtectedMemory {
+    region: Arc<JobRegion>,
+    rank: Rank,
+    /// How many parts this rank has made.
+    made: u64,
+    parts: BTreeMap<(Rank, u64), FileMapping>,
+}
+
+/// A part of this rank while it is handed over. Once it is dropped nobody gets it any more.
+#[derive(Debug)]
+pub struct ProtectedFile {
+    file: OwnedFd,
+    offset: u64,
+}
+
+/// Where others hand their parts to this rank.
+#[derive(Debug)]
+pub struct Inbox {
+    socket: OwnedFd,
+    number: u64,
+}
+
+/// A part that another rank is to have handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedPart {
+    /// Whose it is.
+    pub owner: Rank,
+    /// Its offset.
+    pub offset: u64,
+    /// Bytes of it.
+    pub length: u64,
+    /// Whether this rank may write it.
+    pub writable: bool,
+}
+
+impl ProtectedFile {
+    /// The offset by which ranks name its first byte.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+impl Inbox {
+    /// What others have to know to find it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl ProtectedMemory {
+    /// None, of this rank.
+    pub(crate) fn new(region: Arc<JobRegion>, rank: Rank) -> ProtectedMemory {
+        ProtectedMemory { region, rank, made: 0, parts: BTreeMap::new() }
+    }
+
+    /// Makes a part of zeros that only this process has.
+    ///
+    /// # Errors
+    /// There is no memory for it, or no descriptor.
+    pub fn make(&mut self, length: u64) -> Result<ProtectedFile, RegionError> {
+        let refused =
+            |errno: Errno| RegionError::NoMemory { wanted: length, code: errno.raw_os_error() };
+        let bytes = file_bytes(length).ok_or(refused(Errno::OVERFLOW))?;
+        if self.made >= MOST_PARTS {
+            return Err(refused(Errno::OVERFLOW));
+        }
+        let file = memory::create_own(bytes).map_err(refused)?;
+        let mapping = FileMapping::new(&file, bytes as usize, true).map_err(refused)?;
+        let offset = BEYOND | self.made << NUMBER_AT;
+        self.made += 1;
+        self.parts.insert((self.rank, offset), mapping);
+        Ok(ProtectedFile { file, offset })
+    }
+
+    /// Opens a place where others hand over to this rank, so many at a time.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open_inbox(&self, room: usize) -> Result<Inbox, HandError> {
+        let socket = new_socket()?;
+        let number = wait::monotonic();
+        bind(&socket, &self.address(self.rank, number)?).map_err(system("bind"))?;
+        let room = i32::try_from(room).unwrap_or(i32::MAX);
+        listen(&socket, room).map_err(system("listen at"))?;
+        Ok(Inbox { socket, number })
+    }
+
+    /// Hands a part of this rank's to another, which has an inbox of this number.
+    ///
+    /// # Errors
+    /// The system's, or the inbox is not that rank's.
+    pub fn hand(
+        &self,
+        file: &ProtectedFile,
+        (to, inbox): (Rank, u64),
+        writable: bool,
+    ) -> Result<(), HandError> {
+        let socket = new_socket()?;
+        connect(&socket, &self.address(to, inbox)?).map_err(system("connect to"))?;
+        self.check_process(to, peer_process(&socket).map_err(system("examine"))?)?;
+        let for_reading;
+        let file_handed = if writable {
+            file.file.as_fd()
+        } else {
+            for_reading = open_for_reading(&file.file)?;
+            for_reading.as_fd()
+        };
+        let name = [u64::from(self.rank), file.offset].map(u64::to_ne_bytes);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let handed = [file_handed];
+        let fits = control.push(SendAncillaryMessage::ScmRights(&handed));
+        debug_assert!(fits);
+        let flags = SendFlags::NOSIGNAL;
+        let sent = sendmsg(&socket, &[IoSlice::new(name.as_flattened())], &mut control, flags);
+        sent.map_err(system("send by")).map(drop)
+    }
+
+    /// Takes what others have handed over. What is `due` is there by now, and some of the rest of
+    /// what is expected may be.
+    ///
+    /// # Errors
+    /// Of the first rank whose part is not as it must be, or due and not there.
+    pub fn take(
+        &mut self,
+        inbox: &Inbox,
+        expected: &[ExpectedPart],
+        due: &[ExpectedPart],
+    ) -> Result<(), (Rank, HandError)> {
+        for _ in 0..expected.len() + STRANGERS {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(socket) = accept_with(&inbox.socket, flags) else { break };
+            let Ok(process) = peer_process(&socket) else { continue };
+            let Some((name, file)) = receive(&socket) else { continue };
+            let named = |part: &&ExpectedPart| {
+                name == [u64::from(part.owner), part.offset]
+                    && self.check_process(part.owner, process).is_ok()
+            };
+            let Some(part) = expected.iter().find(named) else { continue };
+            let mapping = map(&file, part).map_err(|error| (part.owner, error))?;
+            self.parts.insert((part.owner, part.offset), mapping);
+        }
+        let missing = due.iter().find(|part| !self.has(part.owner, part.offset, part.length));
+        missing.map_or(Ok(()), |part| Err((part.owner, HandError::Missing)))
+    }
+
+    /// Bars further mappings of a part for writing. All writers have mapped it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn seal(&self, file: &ProtectedFile) -> Result<(), HandError> {
+        let last = SealFlags::SEAL;
+        match rustix::fs::fcntl_add_seals(&file.file, SealFlags::FUTURE_WRITE | last) {
+            // Linux before 5.1 has no such seal; there a reader could open the file once more.
+            Err(Errno::INVAL) => rustix::fs::fcntl_add_seals(&file.file, last),
+            done => done,
+        }
+        .map_err(system("seal"))
+    }
+
+    /// Lets go of a part, this rank's or another's: whoever else has it keeps it.
+    pub fn let_go(&mut self, owner: Rank, offset: u64) {
+        self.parts.remove(&(owner, offset));
+    }
+
+    /// How many parts this process has.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether this process has these bytes.
+    pub(crate) fn has(&self, rank: Rank, offset: u64, length: u64) -> bool {
+        self.find(rank, offset).is_some_and(|(part, at)| part.is_inside(at, length))
+    }
+
+    /// The part in which an offset is, and where in it.
+    #[inline]
+    pub(crate) fn find(&self, rank: Rank, offset: u64) -> Option<(&FileMapping, u64)> {
+        let at = offset % MOST_BYTES;
+        (offset & BEYOND != 0).then(|| self.parts.get(&(rank, offset - at)))?.map(|part| (part, at))
+    }
+
+    fn address(&self, rank: Rank, number: u64) -> Result<SocketAddrUnix, HandError> {
+        let name = format!("hikyaku-{:x}-{rank}-{number:x}", self.region.inode());
+        SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(system("name"))
+    }
+
+    /// Checks that a process is the one that has joined as a rank.
+    fn check_process(&self, rank: Rank, found: u32) -> Result<(), HandError> {
+        let expected = self.region.mapping.registry().pid(rank);
+        if found == expected { Ok(()) } else { Err(HandError::Stranger { found, expected }) }
+    }
+}
+
+/// Bytes of the file of a part of `length` bytes.
+fn file_bytes(length: u64) -> Option<u64> {
+    let page = rustix::param::page_size() as u64;
+    length.max(1).checked_next_multiple_of(page).filter(|bytes| *bytes <= MOST_BYTES)
+}
+
+fn new_socket() -> Result<OwnedFd, HandError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(system("make"))
+}
+
+/// The same file by a descriptor that cannot write.
+fn open_for_reading(file: &OwnedFd) -> Result<OwnedFd, HandError> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(system("open for reading what goes by"))
+}
+
+/// What came by a connection: owner and offset of a part, and its file.
+fn receive(socket: &OwnedFd) -> Option<([u64; 2], OwnedFd)> {
+    let mut name = [[0; 8]; 2];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(name.as_flattened_mut())];
+    let received = recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
+    let mut files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let file = files.next()?.next()?;
+    let is_whole = received.bytes == name.as_flattened().len();
+    is_whole.then(|| (name.map(u64::from_ne_bytes), file))
+}
+
+/// Maps a part that came. Its owner can no longer make it shorter.
+fn map(file: &OwnedFd, part: &ExpectedPart) -> Result<FileMapping, HandError> {
+    let bytes = file_bytes(part.length).ok_or(HandError::Malformed)?;
+    let found = rustix::fs::fstat(file).map_err(system("examine what came by"))?.st_size;
+    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| HandError::Malformed)?;
+    if u64::try_from(found) != Ok(bytes) || !seals.contains(SEALS) {
+        return Err(HandError::Malformed);
+    }
+    FileMapping::new(file, bytes as usize, part.writable).map_err(system("map what came by"))
+}
+
+fn system(what: &'static str) -> impl Fn(Errno) -> HandError {
+    move |errno| HandError::System { what, errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::open_all;
+    use crate::plan::JobConfig;
+
+    /// The books of two ranks of this process.
+    fn two() -> (Vec<crate::ShmPort>, [ProtectedMemory; 2]) {
+        let ports = open_all(&JobConfig::new(2, 2)).unwrap();
+        let book = |rank: usize| {
+            ProtectedMemory::new(Arc::clone(ports[rank].host().region()), rank as Rank)
+        };
+        let books = [book(0), book(1)];
+        (ports, books)
+    }
+
+    fn hand_over(length: u64, writable: bool) -> (ProtectedMemory, ProtectedMemory, u64) {
+        let (_ports, [mut owner, mut other]) = two();
+        let file = owner.make(length).unwrap();
+        let inbox = other.open_inbox(1).unwrap();
+        owner.hand(&file, (1, inbox.number()), writable).unwrap();
+        let offset = file.offset();
+        let part = [ExpectedPart { owner: 0, offset, length, writable }];
+        other.take(&inbox, &part, &part).unwrap();
+        (owner, other, offset)
+    }
+
+    #[test]
+    fn who_may_write_shares_the_bytes_with_the_owner() {
+        let (owner, other, offset) = hand_over(5000, true);
+        let [mine, theirs] = [&owner, &other].map(|book| book.find(0, offset + 8).unwrap());
+        theirs.0.word64(theirs.1).unwrap().store(7, hikyaku_nic::sync::Ordering::Relaxed);
+        let mut found = [0; 8];
+        mine.0.read(mine.1, &mut found).unwrap();
+        assert_eq!(found, 7u64.to_ne_bytes());
+        assert!(other.has(0, offset, 8192) && !other.has(0, offset, 8193));
+        assert!(other.find(1, offset).is_none() && other.find(0, 8).is_none());
+    }
+
+    #[test]
+    fn cj_06_who_may_read_has_no_way_to_write() {
+        let (mut owner, other, offset) = hand_over(4096, false);
+        let (part, at) = other.find(0, offset).unwrap();
+        assert!(part.word64(at).is_none() && part.word32(at).is_none());
+        assert!(part.bytes(at, 8, true).is_none() && part.bytes(at, 8, false).is_some());
+        assert_eq!(part.load(at, 8), Some(0));
+        assert_eq!(part.make_writable(), Err(Errno::ACCESS), "the kernel says no as well");
+        owner.let_go(0, offset);
+        assert_eq!(part.load(at, 8), Some(0), "whoever has it keeps it");
+        assert_eq!((owner.parts(), other.parts()), (0, 1));
+    }
+
+    /// Not even by a descriptor that may write, or one that is opened again.
+    #[test]
+    fn after_the_seal_nobody_becomes_a_writer() {
+        let (_ports, [mut owner, mut other]) = two();
+        let file = owner.make(100).unwrap();
+        owner.seal(&file).unwrap();
+        let inbox = other.open_inbox(1).unwrap();
+        owner.hand(&file, (1, inbox.number()), true).unwrap();
+        let offset = file.offset();
+        let part = ExpectedPart { owner: 0, offset, length: 100, writable: true };
+        let error = other.take(&inbox, &[part], &[]).unwrap_err();
+        let refused = HandError::System { what: "map what came by", errno: Errno::PERM };
+        assert_eq!(error, (0, refused));
+        let again = format!("/proc/self/fd/{}", file.file.as_raw_fd());
+        let again = rustix::fs::open(again, OFlags::RDWR, Mode::empty()).unwrap();
+        assert_eq!(rustix::io::pwrite(&again, &[1], 0), Err(Errno::PERM));
+        assert_eq!(FileMapping::new(&again, 4096, true).unwrap_err(), Errno::PERM);
+        assert_eq!(rustix::fs::ftruncate(&again, 0), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn what_does_not_come_or_is_not_as_said_is_an_error() {
+        let (_ports, [mut owner, mut other]) = two();
+        let file = owner.make(4096).unwrap();
+        let part = ExpectedPart { owner: 0, offset: file.offset(), length: 4096, writable: true };
+        let inbox = other.open_inbox(1).unwrap();
+        assert_eq!(other.take(&inbox, &[part], &[]), Ok(()));
+        let take = |other: &mut ProtectedMemory, part| other.take(&inbox, &[part], &[part]);
+        assert_eq!(take(&mut other, part), Err((0, HandError::Missing)));
+        owner.hand(&file, (1, inbox.number()), true).unwrap();
+        let longer = ExpectedPart { length: 4097, ..part };
+        assert_eq!(take(&mut other, longer), Err((0, HandError::Malformed)));
+        owner.hand(&file, (1, inbox.number()), true).unwrap();
+        let another = ExpectedPart { offset: part.offset + MOST_BYTES, ..part };
+        assert_eq!(take(&mut other, another), Err((0, HandError::Missing)));
+        let number = inbox.number();
+        drop(inbox);
+        let gone = owner.hand(&file, (1, number), true).unwrap_err();
+        assert_eq!(gone, HandError::System { what: "connect to", errno: Errno::CONNREFUSED });
+    }
+
+    /// One that could be made shorter would kill whoever reads it.
+    #[test]
+    fn a_file_whose_size_is_not_sealed_is_refused() {
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("hikyaku", flags).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        let part = ExpectedPart { owner: 0, offset: BEYOND, length: 1, writable: false };
+        assert_eq!(map(&file, &part).unwrap_err(), HandError::Malformed);
+    }
+
+    #[test]
+    fn only_the_process_that_is_the_rank_is_given_anything() {
+        let (ports, [mut owner, other]) = two();
+        let file = owner.make(1).unwrap();
+        let inbox = other.open_inbox(1).unwrap();
+        ports[0].host().mapping().registry().set_pid(1, 1);
+        let stranger = HandError::Stranger { found: std::process::id(), expected: 1 };
+        assert_eq!(owner.hand(&file, (1, inbox.number()), true), Err(stranger));
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_refused() {
+        let (_ports, [mut owner, _]) = two();
+        for (length, errno) in [(MOST_BYTES + 1, Errno::OVERFLOW), (MOST_BYTES, Errno::NOMEM)] {
+            let error = owner.make(length).unwrap_err();
+            assert_eq!(error, RegionError::NoMemory { wanted: length, code: errno.raw_os_error() });
+        }
+        assert_eq!(owner.parts(), 0);
+    }
+}
