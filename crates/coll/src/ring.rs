@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Piece p of step s is sent on in step s + 1, so two pieces a block keep the network and the
-//! processor at work at the same time. A piece is combined while it is in the caches, and what comes
-//! needs no more room than two of them.
+//! processor at work at the same time. A piece is combined while it is in the caches, and what
+//! comes needs no more room than two of them.
 
 use std::ops::Range;
 
@@ -23,9 +23,9 @@ use crate::reduction::Reduction;
 use crate::rounds::starts;
 use crate::scratch::Scratch;
 
-/// Bytes that are exchanged at a time: short for the caches and for what sockets hold, long against
-/// what it costs to begin. Between two hosts an exchange of 256 KiB takes 83 us and one of 512 KiB
-/// 160 or 330.
+/// Bytes that are exchanged at a time: short for the caches and for what sockets hold, long
+/// against what it costs to begin. Between two hosts an exchange of 256 KiB takes 83 us and one of
+/// 512 KiB in two pieces at once 160 or 330.
 const PIECE: usize = 256 << 10;
 
 /// Most pieces of a block. They are longer if it is long.
@@ -62,9 +62,9 @@ impl Pieces<'_> {
 
 /// Combines one block at each rank: that of the rank `ahead` further on.
 ///
-/// In step s a rank sends the block of the rank s before that one on, and combines what comes for the
-/// one before. A block is combined along one way round, so whoever gets it gets the same bits; but it
-/// starts at a different rank for each block, so the reduction must be commutative.
+/// In step s a rank sends the block of the rank s before that one on, and combines what comes for
+/// the one before. A block is combined along one way round, so whoever gets it gets the same bits;
+/// but it starts at a different rank for each block, so the reduction must be commutative.
 pub(crate) async fn reduce_round<G, D, F>(
     team: &Team<'_, G>,
     data: &mut D,

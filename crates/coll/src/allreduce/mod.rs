@@ -3,7 +3,7 @@
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
 //! | recursive-doubling | log2 n exchanges of m, two messages more if n is no power of two | |
-//! | ring | 2 (n - 1) exchanges of m / n, at first in pieces | commutative reductions; for large m |
+//! | ring | 2 (n - 1) exchanges of m / n, at first in pieces | commutative ones; for large m |
 //! | two-level | a reduce and a broadcast within the node, and between nodes as the first | |
 //! | lines | a look at all of the node; between nodes as the first | needs shared lines |
 //! | read | copies of 2 m (n - 1) / n out of others' memory | needs lines of one node |

@@ -23,9 +23,9 @@ use hikyaku_shm::ShmPort;
 
 use super::Far;
 
-/// Bytes of a piece, and how many there are room for in a fetch. Two of 256 KiB under way each way at
-/// once sometimes stop sockets for as long as they take: an exchange of 2 x 512 KiB took 160 us or
-/// 330, and with pieces of 128 KiB takes 185.
+/// Bytes of a piece, and how many there are room for in a fetch. Two of 256 KiB under way each way
+/// at once sometimes stop sockets for as long as they take: an exchange of 2 x 512 KiB took 160 us
+/// or 330, and with pieces of 128 KiB takes 185.
 const PIECE: usize = 128 << 10;
 const PIECES: usize = 8;
 
