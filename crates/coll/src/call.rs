@@ -514,6 +514,22 @@ impl<'c, G: Group> Team<'c, G> {
         sent.and(received)
     }
 
+    /// The same where either may be missing.
+    pub(crate) async fn exchange_some(
+        &self,
+        part: Option<Part<'_, G::Byte>>,
+        to: u32,
+        place: Option<Place<'_, G::Byte>>,
+        from: u32,
+    ) -> Result<(), Failure<G>> {
+        match (part, place) {
+            (Some(part), Some(place)) => self.exchange_parts(part, to, place, from).await,
+            (Some(part), None) => self.send_part(part, to).await,
+            (None, Some(place)) => self.recv_part(place, from).await,
+            (None, None) => Ok(()),
+        }
+    }
+
     /// Moves a part of this rank's for itself. One with gaps is not for an algorithm to move.
     pub(crate) fn move_part(
         &self,

@@ -62,6 +62,7 @@ mod read;
 pub mod reduce;
 pub mod reduce_scatter;
 mod reduction;
+mod ring;
 mod rounds;
 pub mod scan;
 pub mod scatter;

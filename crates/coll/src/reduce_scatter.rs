@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | reduce-then-scatter | a reduce of n m and a scatter | any reduction |
 //! | pairwise | n - 1 exchanges of m | commutative reductions |
-//! | ring | n - 1 exchanges of m with neighbours | commutative reductions |
+//! | ring | n - 1 exchanges of m with neighbours, in pieces | commutative reductions |
 //! | read | n - 1 copies of m out of others' memory | the same; needs lines on one node |
 
 use std::future::Future;
@@ -17,6 +17,7 @@ use crate::names::Operation;
 use crate::part::{Place, whole_parts};
 use crate::reduce::binomial as reduce;
 use crate::reduction::Reduction;
+use crate::ring::reduce_round;
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
 use crate::scatter::{Algorithm as Scatter, flat as scatter};
 use crate::scratch::Scratch;
@@ -160,18 +161,7 @@ async fn ring<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     blocks: &BlockPlaces,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
-    team.require(reduction.commutative, "needs a commutative reduction")?;
-    let size = team.size();
-    let (next, previous) = (team.after(1), team.before(1));
-    let longest = (0..size).map(|rank| blocks.length(rank)).max().unwrap_or(0);
-    let mut scratch = Scratch::new(longest);
-    for step in 1..size {
-        let goes = blocks.range(team.before(step));
-        let comes = blocks.range(team.before(step + 1));
-        let part = &mut scratch.bytes()[..comes.len()];
-        team.exchange(&data[goes], next, part, previous).await?;
-        (reduction.combine)(part, &mut data[comes]);
-    }
+    reduce_round(team, data, blocks, 0, reduction).await?;
     into.copy_from_slice(&data[blocks.range(team.rank())]);
     Ok(())
 }

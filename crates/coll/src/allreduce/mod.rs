@@ -3,7 +3,7 @@
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
 //! | recursive-doubling | log2 n exchanges of m, two messages more if n is no power of two | |
-//! | ring | 2 (n - 1) exchanges of m / n | commutative reductions; for large m |
+//! | ring | 2 (n - 1) exchanges of m / n, at first in pieces | commutative ones; for large m |
 //! | two-level | a reduce and a broadcast within the node, and between nodes as the first | |
 //! | lines | a look at all of the node; between nodes as the first | needs shared lines |
 //! | read | copies of 2 m (n - 1) / n out of others' memory | needs lines of one node |
@@ -27,8 +27,8 @@ use crate::names::Operation;
 use crate::part::{Data, Place};
 use crate::reduce::binomial as reduce;
 use crate::reduction::Reduction;
-use crate::rounds::{NEEDS_LINES, Stop, starts};
-use crate::scratch::Scratch;
+use crate::ring::reduce_round;
+use crate::rounds::{NEEDS_LINES, Stop};
 use crate::select;
 use crate::signature::Signature;
 
@@ -195,41 +195,16 @@ where
     D: Data<G::Byte> + ?Sized,
     F: FnMut(&[G::Byte], &mut [G::Byte]),
 {
-    team.require(reduction.commutative, "needs a commutative reduction")?;
     let size = team.size();
     let blocks = BlockPlaces::even(data.length(), reduction.width, size);
+    reduce_round(team, data, &blocks, 1, reduction).await?;
     let (next, previous) = (team.after(1), team.before(1));
-    let mut scratch = Scratch::new(blocks.length(0));
-    for step in 0..size - 1 {
-        let (goes, comes) = (blocks.range(team.before(step)), team.before(step + 1));
-        let part = &mut scratch.bytes()[..blocks.length(comes)];
-        let place = Place::Whole(&mut *part);
-        team.exchange_parts(data.part(goes), next, place, previous).await?;
-        combine_into(data, blocks.offset(comes), part, reduction);
-    }
     for step in 0..size - 1 {
         let (goes, comes) = (team.before((step + size - 1) % size), team.before(step));
         let (goes, comes) = data.disjoint(blocks.range(goes), blocks.range(comes));
         team.exchange_parts(goes, next, comes, previous).await?;
     }
     Ok(())
-}
-
-/// Combines `left` with the data from `at` on.
-fn combine_into<B, D: Data<B> + ?Sized, F: FnMut(&[B], &mut [B])>(
-    data: &mut D,
-    at: usize,
-    left: &[B],
-    reduction: &mut Reduction<F>,
-) {
-    let (width, mut packet) = (reduction.width, Vec::new());
-    let piece = (data.at_a_time() / width * width).max(width);
-    for from in starts(left.len(), piece) {
-        let to = left.len().min(from.saturating_add(piece));
-        let right = data.change(at + from..at + to, &mut packet);
-        (reduction.combine)(&left[from..to], right);
-        data.settle(at + from, &packet);
-    }
 }
 
 /// Allreduce in two levels: within each node to its first rank, between those, and back.

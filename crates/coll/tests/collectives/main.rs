@@ -15,6 +15,7 @@ mod left_overs;
 mod lengths;
 mod network;
 mod oracle;
+mod pieces;
 mod random;
 mod reading;
 mod rounds;
