@@ -105,8 +105,12 @@ impl<P: Port> Engine<P> {
         self.statistics.unexpected_less(entry.bytes());
         let UnexpectedEntry { source, bits, total, body, .. } = entry;
         self.consumed(source);
-        if let EntryBody::Eager { mut parts, .. } = body {
+        if let EntryBody::Eager { mut parts, kind, .. } = body {
+            let began = self.begin_put(kind);
             parts.deliver(&mut self.port, into);
+            if let Some(put) = began {
+                self.note_put(source, put);
+            }
         }
         self.statistics.received(total.min(into.len() as u64));
         outcome(source, bits, total, into.len())
@@ -119,7 +123,7 @@ impl<P: Port> Engine<P> {
         self.consumed(source);
         match body {
             EntryBody::Announced(rts) => self.begin_rendezvous(id, source, bits, rts),
-            EntryBody::Eager { arrived, parts } => {
+            EntryBody::Eager { arrived, parts, kind } => {
                 if arrived < total
                     && let Some(assembling) = &mut self.sources[source as usize].assembling
                 {
@@ -134,7 +138,7 @@ impl<P: Port> Engine<P> {
                     copied: 0,
                     streamed: false,
                     lender: None,
-                    began: None,
+                    began: self.begin_put(kind),
                     parts,
                 };
                 self.set_incoming(id, incoming);
@@ -171,6 +175,7 @@ impl<P: Port> Engine<P> {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &receive.stage else { return };
         let (source, began, lender) = (incoming.source, incoming.began, incoming.lender);
+        let streamed = incoming.streamed;
         let result = incoming.outcome(receive.room);
         self.statistics.received(incoming.total.min(receive.room as u64));
         self.requests.finish(id, result);
@@ -178,7 +183,9 @@ impl<P: Port> Engine<P> {
             let outcome = MessageOutcome::Consumed;
             self.post_control(source, Control::Finish { sender, outcome });
         }
-        if let Some((kind, chosen, began)) = began {
+        if let (Some(put), false) = (began, streamed) {
+            self.note_put(source, put);
+        } else if let Some((kind, chosen, began)) = began {
             let gone = if lender.is_some() { Way::Read } else { Way::Ring };
             self.note_way(source, kind, (chosen, gone), began);
         }
