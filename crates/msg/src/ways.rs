@@ -130,6 +130,10 @@ const TOLD: u8 = 4;
 /// choose: an announcement more costs a quarter of 64 KiB.
 pub(crate) const PUTS: u8 = 64;
 
+/// Of those the last ones are timed, after one that says when the next began: two readings of the
+/// clock, and what is made of them, take a twentieth of 64 KiB between near cores.
+const TIMED: u8 = 8;
+
 /// The fastest way costs at most this many eighths more than what was known: one interruption says
 /// little.
 const RISE: u64 = 10;
@@ -220,6 +224,8 @@ struct LengthClass {
     to_tell: u8,
     /// How many messages to the other end are still put into its ring, as it has asked.
     to_put: u8,
+    /// How many of those that this end has asked for have not come.
+    to_come: u8,
     /// The messages that were added up since the last whole block.
     block: WayBlock,
     /// Nanoseconds of all messages, and those that tries have lost.
@@ -341,10 +347,11 @@ impl Ways {
     /// announced when another way may be chosen.
     pub(crate) fn puts(&mut self, kind: MessageKind) -> u8 {
         let class = self.class(kind);
-        class.attempt.map_or(PUTS, |attempt| {
+        class.to_come = class.attempt.map_or(PUTS, |attempt| {
             let noted = attempt.blocks * BLOCK + class.block.messages;
             (TRIES * BLOCK).saturating_sub(noted + 1).max(1) as u8
-        })
+        });
+        class.to_come
     }
 
     /// The other end asks for its next messages of a kind, by its [`MessageKind::word`], to be put.
@@ -363,13 +370,14 @@ impl Ways {
         left.is_some()
     }
 
-    /// Why the other end puts messages of this kind.
-    pub(crate) fn why_put(&mut self, kind: MessageKind) -> WayReason {
+    /// A message of this kind that was put has come. Returns why, and whether it is to be timed.
+    pub(crate) fn begin_put(&mut self, kind: MessageKind) -> (WayReason, bool) {
         let class = self.class(kind);
+        class.to_come = class.to_come.saturating_sub(1);
         match (class.attempt, class.taken) {
-            (Some(Attempt { way: Way::Put, .. }), _) => WayReason::Tried,
-            (None, Some(Way::Put)) => WayReason::Fastest,
-            _ => WayReason::Late,
+            (Some(Attempt { way: Way::Put, .. }), _) => (WayReason::Tried, true),
+            (None, Some(Way::Put)) => (WayReason::Fastest, class.to_come <= TIMED),
+            _ => (WayReason::Late, true),
         }
     }
 
@@ -388,14 +396,23 @@ impl Ways {
         let nanoseconds = (now - self.last).nanoseconds().clamp(1, most);
         self.last = now;
         let class = self.class(kind);
-        class.all = class.all.saturating_add(nanoseconds);
+        // Of the puts one in eight is timed, and stands for the others.
+        let others = match class.attempt {
+            None if way == Way::Put => u64::from(PUTS / TIMED),
+            _ => 1,
+        };
+        class.all = class.all.saturating_add(nanoseconds.saturating_mul(others));
         class.took[way as usize].at = class.all;
         match class.attempt {
             Some(attempt) if attempt.way == way => class.count_try(nanoseconds, length),
             // It was chosen before the trial began.
             Some(_) => return,
-            // It was put because its receiver is late.
-            None if way == Way::Put && class.taken != Some(Way::Put) => return,
+            // It was put because its receiver is late, or follows others that were not timed.
+            None if way == Way::Put
+                && (class.taken != Some(Way::Put) || class.to_come == TIMED) =>
+            {
+                return;
+            }
             None => {}
         }
         if let Some(cost) = class.block.add(way, nanoseconds, length) {
@@ -756,7 +773,9 @@ mod tests {
     struct Putting {
         sender: Ways,
         receiver: Ways,
+        now: Time,
         announced: u32,
+        timed: u32,
     }
 
     impl Putting {
@@ -768,7 +787,9 @@ mod tests {
             let before = self.announced;
             for _ in 0..messages {
                 let is_put = self.sender.is_put(Self::KIND);
+                let mut is_timed = true;
                 let way = if is_put {
+                    is_timed = self.receiver.begin_put(Self::KIND).1;
                     Way::Put
                 } else {
                     self.announced += 1;
@@ -780,8 +801,12 @@ mod tests {
                     way
                 };
                 let span = took[way as usize] + if is_put || way != Way::Put { 0 } else { 2 };
-                let began = self.receiver.last;
-                self.receiver.note(Self::KIND, way, began, began + micros(span));
+                let began = self.now;
+                self.now = began + micros(span);
+                if is_timed {
+                    self.timed += u32::from(is_put);
+                    self.receiver.note(Self::KIND, way, began, self.now);
+                }
             }
             messages - (self.announced - before)
         }
@@ -794,6 +819,7 @@ mod tests {
         assert_eq!(tried, BLOCK * TRIES - 1, "all of a try but the one that is announced");
         let put = ends.carry(10_000, [50, 60, 70, 40]);
         assert!((9500..10_000).contains(&put), "{put}");
+        assert!((put / 10..put / 5).contains(&ends.timed), "{}", ends.timed);
         // They become slow: at once.
         ends.carry(200, [50, 60, 70, 90]);
         assert_eq!(ends.carry(20, [50, 60, 70, 90]), 0);
@@ -807,7 +833,7 @@ mod tests {
         let mut ends = Putting::default();
         ends.carry(1000, [50, 60, 70, 80]);
         assert!(ends.sender.put_next(Putting::KIND.word(), PUTS));
-        assert_eq!(ends.receiver.why_put(Putting::KIND), WayReason::Late);
+        assert_eq!(ends.receiver.begin_put(Putting::KIND), (WayReason::Late, true));
         assert_eq!(ends.carry(u32::from(PUTS) + 10, [50, 60, 70, 1]), u32::from(PUTS));
         assert_eq!(ends.receiver.choose(Putting::KIND, None, false).0, Way::Ring);
         assert!(!ends.sender.put_next(2 << 8, PUTS) && !ends.sender.put_next(16, PUTS));

@@ -91,7 +91,7 @@ impl<P: Port> Engine<P> {
     fn eager_matched(&mut self, id: RequestId, landed: Landed) {
         let arrived = landed.len() as u64;
         let Landed { source, protocol, header: bits, total, data, .. } = landed;
-        let began = self.begin_put(put_kind(protocol, total));
+        let began = self.begin_put(source, put_kind(protocol, total));
         let receive = self.requests.receive_mut(id);
         if let Some(Receive { buffer: Some(buffer), room, .. }) = receive
             && arrived == total
@@ -101,8 +101,8 @@ impl<P: Port> Engine<P> {
             let copied = deliver(&mut self.port, data, into);
             self.statistics.received(copied as u64);
             self.requests.complete(id, result);
-            if let Some(put) = began {
-                self.note_put(source, put);
+            if let Some((kind, way, began)) = began {
+                self.note_way(source, kind, (way, way), began);
             }
             return;
         }

@@ -106,10 +106,10 @@ impl<P: Port> Engine<P> {
         let UnexpectedEntry { source, bits, total, body, .. } = entry;
         self.consumed(source);
         if let EntryBody::Eager { mut parts, kind, .. } = body {
-            let began = self.begin_put(kind);
+            let began = self.begin_put(source, kind);
             parts.deliver(&mut self.port, into);
-            if let Some(put) = began {
-                self.note_put(source, put);
+            if let Some((kind, way, began)) = began {
+                self.note_way(source, kind, (way, way), began);
             }
         }
         self.statistics.received(total.min(into.len() as u64));
@@ -138,7 +138,7 @@ impl<P: Port> Engine<P> {
                     copied: 0,
                     streamed: false,
                     lender: None,
-                    began: self.begin_put(kind),
+                    began: self.begin_put(source, kind),
                     parts,
                 };
                 self.set_incoming(id, incoming);
@@ -183,10 +183,12 @@ impl<P: Port> Engine<P> {
             let outcome = MessageOutcome::Consumed;
             self.post_control(source, Control::Finish { sender, outcome });
         }
-        if let (Some(put), false) = (began, streamed) {
-            self.note_put(source, put);
-        } else if let Some((kind, chosen, began)) = began {
-            let gone = if lender.is_some() { Way::Read } else { Way::Ring };
+        if let Some((kind, chosen, began)) = began {
+            let gone = match (lender, streamed) {
+                (Some(_), _) => Way::Read,
+                (None, true) => Way::Ring,
+                (None, false) => Way::Put,
+            };
             self.note_way(source, kind, (chosen, gone), began);
         }
     }

@@ -142,21 +142,27 @@ impl<P: Port> Engine<P> {
         self.sources[source as usize].ways.get_or_insert_default().put_next(kind, messages)
     }
 
-    /// A message that was put is taken into its receive's memory from now on.
+    /// A message that was put is taken into its receive's memory from now on: counts it, and says
+    /// since when if it is to be timed.
     #[inline]
-    pub(super) fn begin_put(&self, kind: Option<MessageKind>) -> Option<(MessageKind, Way, Time)> {
-        kind.map(|kind| (kind, Way::Put, self.port.now()))
+    pub(super) fn begin_put(
+        &mut self,
+        source: Rank,
+        kind: Option<MessageKind>,
+    ) -> Option<(MessageKind, Way, Time)> {
+        kind.and_then(|kind| self.count_put(source, kind))
     }
 
-    /// Notes what a message that was put has taken.
-    pub(super) fn note_put(&mut self, source: Rank, (kind, way, began): (MessageKind, Way, Time)) {
-        let ways = &mut self.sources[source as usize].ways;
-        let why = match self.config.long_messages {
-            LongMessages::By(_) => WayReason::Asked,
-            LongMessages::Fastest => ways.get_or_insert_default().why_put(kind),
+    #[inline(never)]
+    fn count_put(&mut self, source: Rank, kind: MessageKind) -> Option<(MessageKind, Way, Time)> {
+        let (why, is_timed) = match self.config.long_messages {
+            LongMessages::By(_) => (WayReason::Asked, true),
+            LongMessages::Fastest => {
+                self.sources[source as usize].ways.get_or_insert_default().begin_put(kind)
+            }
         };
-        self.tally().chose(kind.length, way, why);
-        self.note_way(source, kind, (way, way), began);
+        self.tally().chose(kind.length, Way::Put, why);
+        is_timed.then(|| (kind, Way::Put, self.port.now()))
     }
 
     /// Notes what a way has taken: the one that was chosen, and the one that was gone.
