@@ -861,7 +861,9 @@ mod tests {
         carry(&mut ways, 100, [100, 50, 100]);
         let more = |length| MessageKind { length, ..KIND };
         assert_eq!(ways.choose(more((2 << 20) - 1), None, false).0, Way::Read, "the same class");
-        for other in [more(2 << 20), MessageKind { is_shared: true, ..KIND }] {
+        let (shared, eager) = ((true, false), (false, true));
+        let differs = |(is_shared, is_eager)| MessageKind { is_shared, is_eager, ..KIND };
+        for other in [more(2 << 20), differs(shared), differs(eager)] {
             let unknown = ways.choose(other, None, false);
             assert_eq!(unknown, (Way::Both, WayReason::Tried), "nothing is known");
         }
