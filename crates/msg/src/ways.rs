@@ -9,7 +9,7 @@
 //! One way has no announcement, so the receiver has to ask for it before: [`Way::Put`], of the next
 //! messages of a class, [`PUTS`] or those of a try. Then one is announced again, by which the
 //! receiver may choose anew. Announcement, answer and choice cost a flip of lines each. 64 KiB one
-//! way by the ring took 2.2 us between near cores of an EPYC, put 1.8 (far: 4.8 and 3.8); exchanges
+//! way by the ring took 2.2 us between near cores of an EPYC, put 1.8 (far: 4.9 and 4.1); exchanges
 //! of 2 x 64 KiB 6.5 and 5.6. That the receiver asks, and not the sender measures, has a reason:
 //! the sender of a put is done when it has stored, and knows nothing of what the loads cost.
 
@@ -128,7 +128,7 @@ const TOLD: u8 = 4;
 
 /// So many messages are put into the ring before one is announced again, so that the receiver can
 /// choose: an announcement more costs a quarter of 64 KiB.
-pub(crate) const PUTS: u8 = 64;
+const PUTS: u8 = 64;
 
 /// Of those the last ones are timed, after one that says when the next began: two readings of the
 /// clock, and what is made of them, take a twentieth of 64 KiB between near cores.
@@ -343,11 +343,12 @@ impl Ways {
         class.taken.map(|way| Trial { way, number: Trial::NONE })
     }
 
-    /// How many messages after this one, by [`Way::Put`], are to be put: so that the next one is
+    /// How many messages after this one are to be put: in a try so many that the next one is
     /// announced when another way may be chosen.
     pub(crate) fn puts(&mut self, kind: MessageKind) -> u8 {
         let class = self.class(kind);
-        class.to_come = class.attempt.map_or(PUTS, |attempt| {
+        let attempt = class.attempt.filter(|attempt| attempt.way == Way::Put);
+        class.to_come = attempt.map_or(PUTS, |attempt| {
             let noted = attempt.blocks * BLOCK + class.block.messages;
             (TRIES * BLOCK).saturating_sub(noted + 1).max(1) as u8
         });
@@ -374,10 +375,11 @@ impl Ways {
     pub(crate) fn begin_put(&mut self, kind: MessageKind) -> (WayReason, bool) {
         let class = self.class(kind);
         class.to_come = class.to_come.saturating_sub(1);
+        let is_among_last = class.to_come <= TIMED;
         match (class.attempt, class.taken) {
             (Some(Attempt { way: Way::Put, .. }), _) => (WayReason::Tried, true),
-            (None, Some(Way::Put)) => (WayReason::Fastest, class.to_come <= TIMED),
-            _ => (WayReason::Late, true),
+            (None, Some(Way::Put)) => (WayReason::Fastest, is_among_last),
+            _ => (WayReason::Late, is_among_last),
         }
     }
 

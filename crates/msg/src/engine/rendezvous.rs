@@ -31,7 +31,7 @@ use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend, decode_put_nex
 use crate::request::{Announced, PartialMessage, ReceiveStage, RequestId, SendStage, outcome};
 use crate::tally::{WayReason, WayTally};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
-use crate::ways::{LongMessages, MessageKind, PUTS, Way};
+use crate::ways::{LongMessages, MessageKind, Way};
 
 /// Limit of one direct read. The kernel's own limit is just below 2 GiB.
 const READ_BYTES: usize = 1 << 30;
@@ -128,12 +128,10 @@ impl<P: Port> Engine<P> {
             return;
         };
         let is_late = state.late.read(is_late(rts.announced, rts.total, ways.last(), now));
-        let messages = match way {
-            Way::Put => ways.puts(kind),
-            _ if is_late => PUTS,
-            _ => return,
-        };
-        self.post_control(source, Control::PutNext { kind: kind.word(), messages });
+        if way == Way::Put || is_late {
+            let messages = ways.puts(kind);
+            self.post_control(source, Control::PutNext { kind: kind.word(), messages });
+        }
     }
 
     /// Handles a PUT_NEXT. `false`: it is invalid.
