@@ -4,10 +4,11 @@
 //! it. If that computes meanwhile, the message waits, and the sender that waits for its send too.
 //! In a landing ring it would be there, and the sender free. So a receiver that came late again
 //! and again asks for the next ones to be put into its ring ([`Way::Put`](crate::ways::Way::Put)),
-//! until one is announced again. Between two ranks, near cores of an EPYC, by requests: a rank whose
-//! neighbour starts late and then computes for 50 us had 2 x 16 KiB of shared memory 51 us after
-//! that start, 1.1 now, and 2 x 64 KiB of its own 62 us, 12 now; a program that computes between
-//! start and wait spent 13 us in calls for 2 x 64 KiB, 6.2 now (all by `hikyaku bench late`).
+//! until one is announced again. Between two ranks, near cores of an EPYC, by requests: a rank
+//! whose neighbour starts late and then computes for 50 us had 2 x 16 KiB of shared memory 51 us
+//! after that start, 1.1 now, and 2 x 64 KiB of its own 62 us, 12 now; a program that computes
+//! between start and wait spent 13 us in calls for 2 x 64 KiB, 6.2 now (all by `hikyaku bench
+//! late`).
 
 use hikyaku_nic::time::Time;
 
