@@ -19,11 +19,16 @@ pub struct SenderChoice {
 
 impl SenderChoice {
     /// Posts a send as chosen. Of a message of several parts each has records of its own.
+    #[inline]
     pub(crate) fn post<P: Port>(
         self,
         port: &mut P,
         command: &Command<'_>,
     ) -> Result<usize, PostError> {
+        if self == SenderChoice::default() {
+            // Without a copy of the command: messages of 1 KiB pay for each store.
+            return port.post(command);
+        }
         let command = &Command { route: self.route, ..*command };
         let is_whole = command.offset == 0 && command.total == command.payload.len() as u64;
         if self.granularity == Granularity::PerMessage && is_whole {

@@ -2,23 +2,22 @@
 //!
 //! A message that its receiver reads out of the sender's memory moves when the receiver comes to
 //! it. If that computes meanwhile, the message waits, and the sender that waits for its send too.
-//! In a landing ring it would be there, and the sender free. So a receiver says when it came late,
-//! and the next messages of that sender that fit the eager limit are put into the ring, until one
-//! is announced again. Between two ranks, near cores of an EPYC, by requests: a rank whose
-//! neighbour starts late and then computes for 50 us had 2 x 16 KiB of shared memory 51 us after
-//! that start, 1.1 now, and 2 x 64 KiB of its own 62 us, 12 now; a program that computes between
-//! start and wait spent 13 us in calls for 2 x 64 KiB, 6.2 now (all by `hikyaku bench late`).
+//! In a landing ring it would be there, and the sender free. So a receiver that came late again
+//! and again asks for the next ones to be put into its ring ([`Way::Put`](crate::ways::Way::Put)),
+//! until one is announced again. Between two ranks, near cores of an EPYC, by requests: a rank
+//! whose neighbour starts late and then computes for 50 us had 2 x 16 KiB of shared memory 51 us
+//! after that start, 1.1 now, and 2 x 64 KiB of its own 62 us, 12 now; a program that computes
+//! between start and wait spent 13 us in calls for 2 x 64 KiB, 6.2 now (all by `hikyaku bench
+//! late`).
 
 use hikyaku_nic::time::Time;
 
-/// What one of whom it was said adds to the score; each message that was read takes one off.
-const SAID: u8 = 3;
+/// What a message to which the receiver came late adds to its score; each one that it reads takes
+/// one off.
+const CAME: u8 = 3;
 
-/// From this score on messages are put into the ring.
+/// From this score on it asks for puts.
 const LATE: u8 = 4;
-
-/// Messages that are put into the ring before one is announced again.
-const PUT: u8 = 64;
 
 /// Lateness that is none: so much, and a nanosecond for two bytes, half of what the slowest copy
 /// moves.
@@ -27,33 +26,21 @@ const SOON: u64 = 10_000;
 /// Nanoseconds of a stamp.
 const STAMP: u64 = 1000;
 
-/// What a sender knows of one receiver.
+/// How often a rank has come late to messages of one source.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LateReceiver {
+pub(crate) struct Lateness {
     score: u8,
-    to_put: u8,
 }
 
-impl LateReceiver {
-    /// Whether the next message, which it could read, is put into its ring.
-    #[inline]
-    pub(crate) fn takes_from_ring(&mut self) -> bool {
-        let left = self.to_put.checked_sub(1);
-        self.to_put = left.unwrap_or(0);
-        left.is_some()
-    }
-
-    /// It says that it came late to a message, which it has not read yet.
-    pub(crate) fn came_late(&mut self) {
-        self.score = (self.score + SAID).min(LATE + 1);
-        if self.score > LATE {
-            self.to_put = PUT;
+impl Lateness {
+    /// Takes in a message that this rank reads. Returns whether the next ones are better put.
+    pub(crate) fn read(&mut self, is_late: bool) -> bool {
+        if is_late {
+            self.score = (self.score + CAME).min(LATE + 1);
         }
-    }
-
-    /// It reads a message.
-    pub(crate) fn reads(&mut self) {
+        let is_often = is_late && self.score > LATE;
         self.score = self.score.saturating_sub(1);
+        is_often
     }
 }
 
@@ -75,28 +62,20 @@ pub(crate) fn is_late(announced: u32, bytes: u64, last: Time, now: Time) -> bool
 mod tests {
     use super::*;
 
-    fn put(receiver: &mut LateReceiver) -> u32 {
-        (0..).take_while(|_| receiver.takes_from_ring()).count() as u32
-    }
-
     #[test]
-    fn who_comes_late_again_and_again_takes_from_the_ring() {
-        let mut receiver = LateReceiver::default();
-        let mut read = |late: &[bool]| {
-            for late in late {
-                if *late {
-                    receiver.came_late();
-                }
-                receiver.reads();
-            }
-            put(&mut receiver)
-        };
-        assert_eq!(read(&[true]), 0, "once is an accident");
-        assert_eq!(read(&[false, false, true]), 0);
-        assert_eq!(read(&[true]), u32::from(PUT));
-        assert_eq!(read(&[true]), u32::from(PUT), "the one that is announced comes late again");
-        assert_eq!(read(&[false, true]), u32::from(PUT));
-        assert_eq!(read(&[false, false, false, false, true]), 0, "it has been there for long");
+    fn who_comes_late_again_and_again_asks_for_puts() {
+        let mut receiver = Lateness::default();
+        let mut read = |late: &[bool]| late.iter().fold(false, |_, it| receiver.read(*it));
+        for (late, asks, why) in [
+            (&[true][..], false, "once is an accident"),
+            (&[false, false, true], false, "neither is this often"),
+            (&[true], true, "twice in a row"),
+            (&[true], true, "the one that is announced comes late again"),
+            (&[false, true], true, "in time once only"),
+            (&[false, false, false, false, true], false, "in time for long"),
+        ] {
+            assert_eq!(read(late), asks, "{why}");
+        }
     }
 
     #[test]

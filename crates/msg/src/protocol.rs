@@ -11,7 +11,9 @@
 //!   FIN          sender's request     outcome                            no
 //!   CANCEL       sender's request     none                               no
 //!   ABORT        receiver's request   none                               no
-//!   LATE         sender's request     none                               no
+//!   PUT          match bits           as EAGER, of what was to be put    first part
+//!   PUT_SHARED   match bits           the same, of shared memory         first part
+//!   PUT_NEXT     kind, how many       none                               no
 //!   NOTE         match bits           a note, or its last piece          no
 //!   NOTE_PART    match bits           a piece of a note                  no
 //! ```
@@ -25,7 +27,7 @@
 use hikyaku_nic::fabric::{INLINE_BYTES, JointCopy, LentAddress, Rank, RemoteAddress, Space};
 
 use crate::request::RequestId;
-use crate::ways::{Trial, Way};
+use crate::ways::{MessageKind, Trial, Way};
 
 /// A message or the next part of one.
 pub(crate) const EAGER: u8 = 1;
@@ -37,8 +39,12 @@ pub(crate) const RTS: u8 = 3;
 pub(crate) const CTS: u8 = 4;
 /// Copy a part of the message to its receiver, which copies the rest.
 pub(crate) const JOIN: u8 = 11;
-/// The receiver has come late to what it reads: it will say CTS, JOIN or FIN next.
-pub(crate) const LATE: u8 = 12;
+/// Put your next messages of a kind into my ring, instead of announcing them.
+pub(crate) const PUT_NEXT: u8 = 12;
+/// An eager message of a kind that is announced otherwise, out of memory of the sender's process.
+pub(crate) const PUT: u8 = 13;
+/// The same out of memory that ranks share.
+pub(crate) const PUT_SHARED: u8 = 14;
 /// A part of a message that its receiver has cleared.
 pub(crate) const DATA: u8 = 5;
 /// The receiver needs no more of a message.
@@ -72,6 +78,9 @@ pub(crate) struct ReadyToSend {
 }
 
 const RTS_BYTES: usize = 40;
+
+/// Bits of the header of a PUT_NEXT that say how many; the kind is above them.
+const PUTS_BITS: u32 = 8;
 
 /// The third word of an RTS: the space in bits 0..8, a [`Trial`]'s way in 16..24 and its number in
 /// 24..32, when it was announced in 32..64.
@@ -167,8 +176,8 @@ pub(crate) enum Control {
     Join { sender: u64, copy: JointCopy },
     /// The message is finished.
     Finish { sender: u64, outcome: MessageOutcome },
-    /// I have come late to your message.
-    Late { sender: u64 },
+    /// Put your next messages of a kind ([`MessageKind::word`]), so many.
+    PutNext { kind: u64, messages: u8 },
     /// Withdraw my message.
     Cancel { sender: RequestId },
     /// No more data for your request.
@@ -200,7 +209,7 @@ impl Control {
             Control::ClearToSend { .. }
             | Control::Join { .. }
             | Control::Finish { .. }
-            | Control::Late { .. }
+            | Control::PutNext { .. }
             | Control::Note { .. } => true,
             Control::Cancel { .. } | Control::Abort { .. } => false,
         }
@@ -227,7 +236,9 @@ impl Control {
                 payload[..8].copy_from_slice(&(outcome as u64).to_le_bytes());
                 (FIN, sender, 8)
             }
-            Control::Late { sender } => (LATE, sender, 0),
+            Control::PutNext { kind, messages } => {
+                (PUT_NEXT, kind << PUTS_BITS | u64::from(messages), 0)
+            }
             Control::Cancel { sender } => (CANCEL, sender.word(), 0),
             Control::Abort { receiver } => (ABORT, receiver, 0),
             Control::Note { bits, payload: piece, length, last } => {
@@ -237,6 +248,28 @@ impl Control {
         };
         ControlPacket { protocol, header, payload, length }
     }
+}
+
+/// The kind of a PUT_NEXT, and how many messages.
+pub(crate) fn decode_put_next(header: u64) -> (u64, u8) {
+    (header >> PUTS_BITS, header as u8)
+}
+
+/// Whether a protocol is that of an eager message.
+#[inline(always)]
+pub(crate) fn is_eager(protocol: u8) -> bool {
+    matches!(protocol, EAGER | EAGER_READY | PUT | PUT_SHARED)
+}
+
+/// The kind of an eager message that could have been announced.
+#[inline(always)]
+pub(crate) fn put_kind(protocol: u8, length: u64) -> Option<MessageKind> {
+    let is_shared = match protocol {
+        PUT => false,
+        PUT_SHARED => true,
+        _ => return None,
+    };
+    Some(MessageKind { length, is_shared, is_eager: true })
 }
 
 /// The receiver's request and the bytes wanted of a CTS.
@@ -279,7 +312,7 @@ mod tests {
         #[test]
         fn an_announcement_survives_the_wire(
             total: u64, request: u64, offset: u64, key: u64, space in 0..4, ready: bool,
-            tried in 0..4_usize, number: u8, announced: u32
+            tried in 0..5_usize, number: u8, announced: u32
         ) {
             let (address, lent) = match space {
                 0 => (None, None),
@@ -317,6 +350,9 @@ mod tests {
             let packet = Control::Finish { sender: 3, outcome }.packet();
             assert_eq!(decode_finish(packet.payload()), Some(outcome));
         }
+        let packet = Control::PutNext { kind: 0x103, messages: 200 }.packet();
+        assert_eq!(packet.protocol, PUT_NEXT);
+        assert_eq!(decode_put_next(packet.header), (0x103, 200));
         assert_eq!(decode_finish(&[2, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

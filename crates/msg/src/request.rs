@@ -107,7 +107,7 @@ pub(crate) enum SendBody {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendStage {
     /// Eager, in the outbox: `posted` bytes were posted.
-    Eager { posted: u64, ready: bool },
+    Eager { posted: u64, protocol: u8 },
     /// Its RTS is in the outbox.
     Announce { address: Option<(Space, u64)>, ready: bool },
     /// Its RTS was posted.

@@ -13,6 +13,7 @@ use crate::envelope::{Selector, any_tag_key};
 use crate::line::{Keyed, MatchQueue};
 use crate::parcel::{MessagePart, MessageParts};
 use crate::protocol::ReadyToSend;
+use crate::ways::MessageKind;
 
 /// A message without a matching receive.
 #[derive(Debug)]
@@ -29,7 +30,8 @@ pub(crate) struct UnexpectedEntry {
 #[derive(Debug)]
 pub(crate) enum EntryBody {
     /// The first `arrived` bytes. Only the last entry of a source may be incomplete.
-    Eager { arrived: u64, parts: MessageParts },
+    /// `kind`: that of one that was put.
+    Eager { arrived: u64, parts: MessageParts, kind: Option<MessageKind> },
     /// An announcement; the sender holds the bytes.
     Announced(ReadyToSend),
 }
@@ -100,9 +102,9 @@ impl UnexpectedMessages {
     pub(crate) fn grow(&mut self, source: Rank, part: MessagePart) -> Grown {
         let queue = self.by_source.get_mut(source as usize);
         match queue.and_then(|queue| queue.line.back_mut()) {
-            Some(UnexpectedEntry { total, body: EntryBody::Eager { arrived, parts }, .. })
-                if *arrived < *total =>
-            {
+            Some(UnexpectedEntry {
+                total, body: EntryBody::Eager { arrived, parts, .. }, ..
+            }) if *arrived < *total => {
                 *arrived += part.len() as u64;
                 parts.push(part);
                 if *arrived == *total { Grown::Complete } else { Grown::Partial }
@@ -273,7 +275,7 @@ mod tests {
             source,
             bits,
             0,
-            EntryBody::Eager { arrived: 0, parts: MessageParts::default() },
+            EntryBody::Eager { arrived: 0, parts: MessageParts::default(), kind: None },
         );
     }
 

@@ -5,6 +5,13 @@
 //! changes while a job runs. So the receiver, which chooses, measures: for each source and class of
 //! lengths it keeps what each way took, takes the fastest, and tries the others now and then, for
 //! at most a hundredth of the time that the messages of the class take.
+//!
+//! One way has no announcement, so the receiver has to ask for it before: [`Way::Put`], of the next
+//! messages of a class, [`PUTS`] or those of a try. Then one is announced again, by which the
+//! receiver may choose anew. Announcement, answer and choice cost a flip of lines each. 64 KiB one
+//! way by the ring took 2.2 us between near cores of an EPYC, put 1.8 (far: 4.9 and 4.1); exchanges
+//! of 2 x 64 KiB 6.5 and 5.6. That the receiver asks, and not the sender measures, has a reason:
+//! the sender of a put is done when it has stored, and knows nothing of what the loads cost.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,11 +32,18 @@ pub enum Way {
     Read,
     /// Both copy, from opposite ends.
     Both,
+    /// Through the landing ring, without an announcement. For messages up to the eager limit, after
+    /// their receiver has asked for it.
+    Put,
 }
 
 impl Way {
     /// All ways.
-    pub const ALL: [Way; 3] = [Way::Ring, Way::Read, Way::Both];
+    pub const ALL: [Way; 4] = [Way::Ring, Way::Read, Way::Both, Way::Put];
+
+    /// The order in which they are tried first. The rings last: they are the slowest where ranks
+    /// share memory or processors.
+    const TRIED: [Way; 4] = [Way::Both, Way::Read, Way::Ring, Way::Put];
 
     /// How messages go by it.
     pub(crate) fn in_words(self) -> &'static str {
@@ -37,6 +51,7 @@ impl Way {
             Way::Ring => "through rings",
             Way::Read => "copied by the receiver",
             Way::Both => "copied by both ends",
+            Way::Put => "put into rings",
         }
     }
 }
@@ -53,7 +68,7 @@ pub enum LongMessages {
 
 /// A text that is no [`LongMessages`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{given}` is no way of long messages: give auto, ring, read or both")]
+#[error("`{given}` is no way of long messages: give auto, ring, read, both or put")]
 pub struct NotAWay {
     given: String,
 }
@@ -62,11 +77,12 @@ impl LongMessages {
     /// The variable of the environment that chooses it.
     pub const VARIABLE: &'static str = "HIKYAKU_LONG_MESSAGES";
 
-    const NAMES: [(&'static str, LongMessages); 4] = [
+    const NAMES: [(&'static str, LongMessages); 5] = [
         ("auto", LongMessages::Fastest),
         ("ring", LongMessages::By(Way::Ring)),
         ("read", LongMessages::By(Way::Read)),
         ("both", LongMessages::By(Way::Both)),
+        ("put", LongMessages::By(Way::Put)),
     ];
 }
 
@@ -110,6 +126,14 @@ const TRIES_SHARE: u64 = 100;
 /// After a message of the other end, so many messages to it say what is taken of its own.
 const TOLD: u8 = 4;
 
+/// So many messages are put into the ring before one is announced again, so that the receiver can
+/// choose: an announcement more costs a quarter of 64 KiB.
+const PUTS: u8 = 64;
+
+/// Of those the last ones are timed, after one that says when the next began: two readings of the
+/// clock, and what is made of them, take a twentieth of 64 KiB between near cores.
+const TIMED: u8 = 8;
+
 /// The fastest way costs at most this many eighths more than what was known: one interruption says
 /// little.
 const RISE: u64 = 10;
@@ -130,12 +154,25 @@ pub(crate) struct MessageKind {
     pub(crate) length: u64,
     /// Whether the sender has them in memory that ranks share, where a copy needs no kernel.
     pub(crate) is_shared: bool,
+    /// Whether the whole message may be put into the ring without an announcement.
+    pub(crate) is_eager: bool,
 }
 
 impl MessageKind {
     /// The kind of a message of which the receiver takes `length` bytes at this address.
-    pub(crate) fn new(length: u64, address: Option<(Space, u64)>) -> MessageKind {
-        MessageKind { length, is_shared: matches!(address, Some((Space::Region, _))) }
+    pub(crate) fn new(length: u64, address: Option<(Space, u64)>, is_eager: bool) -> MessageKind {
+        MessageKind { length, is_shared: matches!(address, Some((Space::Region, _))), is_eager }
+    }
+
+    /// Messages that may be put and those that may not are of different classes, also where they
+    /// are about as long.
+    fn class(self) -> usize {
+        (class_of(self.length) + usize::from(!self.is_eager)).min(CLASSES - 1)
+    }
+
+    /// The kind as a number that fits two bytes.
+    pub(crate) fn word(self) -> u64 {
+        self.class() as u64 | u64::from(self.is_shared) << 8
     }
 }
 
@@ -176,7 +213,7 @@ impl Trial {
 /// What is known of messages of about one length.
 #[derive(Debug, Clone, Copy, Default)]
 struct LengthClass {
-    took: [Took; 3],
+    took: [Took; 4],
     /// The way that is taken when none is tried.
     taken: Option<Way>,
     attempt: Option<Attempt>,
@@ -185,6 +222,10 @@ struct LengthClass {
     followed: u8,
     /// To how many messages the other end is still told what is taken: it sends some, too.
     to_tell: u8,
+    /// How many messages to the other end are still put into its ring, as it has asked.
+    to_put: u8,
+    /// How many of those that this end has asked for have not come.
+    to_come: u8,
     /// The messages that were added up since the last whole block.
     block: WayBlock,
     /// Nanoseconds of all messages, and those that tries have lost.
@@ -258,6 +299,7 @@ impl Ways {
         other: Option<Trial>,
         yields: bool,
     ) -> (Way, WayReason) {
+        let other = other.filter(|it| it.way != Way::Put || kind.is_eager);
         let class = self.class(kind);
         class.to_tell = TOLD;
         let (taken, tried) = match other {
@@ -273,14 +315,20 @@ impl Ways {
             }
         }
         if class.attempt.is_none()
-            && let Some(way) = class.next_trial()
+            && let Some(way) = class.next_trial(kind.is_eager)
         {
             // Not `Trial::NONE`.
             class.trials = class.trials % u8::MAX + 1;
             class.attempt = Some(Attempt::new(way, true));
         }
         match class.attempt {
-            Some(Attempt { way, .. }) => (way, WayReason::Tried),
+            Some(Attempt { way, .. }) => {
+                if way != Way::Put {
+                    // The other end is told of a try by what is announced.
+                    class.to_put = 0;
+                }
+                (way, WayReason::Tried)
+            }
             None => (class.take(taken.filter(|_| yields)), WayReason::Fastest),
         }
     }
@@ -295,6 +343,46 @@ impl Ways {
         class.taken.map(|way| Trial { way, number: Trial::NONE })
     }
 
+    /// How many messages after this one are to be put: in a try so many that the next one is
+    /// announced when another way may be chosen.
+    pub(crate) fn puts(&mut self, kind: MessageKind) -> u8 {
+        let class = self.class(kind);
+        let attempt = class.attempt.filter(|attempt| attempt.way == Way::Put);
+        class.to_come = attempt.map_or(PUTS, |attempt| {
+            let noted = attempt.blocks * BLOCK + class.block.messages;
+            (TRIES * BLOCK).saturating_sub(noted + 1).max(1) as u8
+        });
+        class.to_come
+    }
+
+    /// The other end asks for its next messages of a kind, by its [`MessageKind::word`], to be put.
+    /// `false`: there is no such kind.
+    pub(crate) fn put_next(&mut self, kind: u64, messages: u8) -> bool {
+        let classes = usize::try_from(kind >> 8).ok().and_then(|at| self.classes.get_mut(at));
+        let class = classes.and_then(|classes| classes.get_mut((kind & 0xff) as usize));
+        class.map(|class| class.to_put = messages).is_some()
+    }
+
+    /// Whether the next message of this kind to the other end is put.
+    pub(crate) fn is_put(&mut self, kind: MessageKind) -> bool {
+        let to_put = &mut self.class(kind).to_put;
+        let left = to_put.checked_sub(1);
+        *to_put = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// A message of this kind that was put has come. Returns why, and whether it is to be timed.
+    pub(crate) fn begin_put(&mut self, kind: MessageKind) -> (WayReason, bool) {
+        let class = self.class(kind);
+        class.to_come = class.to_come.saturating_sub(1);
+        let is_among_last = class.to_come <= TIMED;
+        match (class.attempt, class.taken) {
+            (Some(Attempt { way: Way::Put, .. }), _) => (WayReason::Tried, true),
+            (None, Some(Way::Put)) => (WayReason::Fastest, is_among_last),
+            _ => (WayReason::Late, is_among_last),
+        }
+    }
+
     /// Notes a message, carried from `began` to `now`.
     ///
     /// What a way costs is not over when the message is there: the program finds its data in the
@@ -304,16 +392,29 @@ impl Ways {
     /// 35 (EPYC). And messages that travel together do not count their time twice.
     pub(crate) fn note(&mut self, kind: MessageKind, way: Way, began: Time, now: Time) {
         let length = kind.length;
-        let most = (now - began).nanoseconds().max(1).saturating_mul(4);
+        // The copy of what was put is one half: its sender has stored it before.
+        let most = if way == Way::Put { 8 } else { 4 };
+        let most = (now - began).nanoseconds().max(1).saturating_mul(most);
         let nanoseconds = (now - self.last).nanoseconds().clamp(1, most);
         self.last = now;
         let class = self.class(kind);
-        class.all = class.all.saturating_add(nanoseconds);
+        // Of the puts one in eight is timed, and stands for the others.
+        let others = match class.attempt {
+            None if way == Way::Put => u64::from(PUTS / TIMED),
+            _ => 1,
+        };
+        class.all = class.all.saturating_add(nanoseconds.saturating_mul(others));
         class.took[way as usize].at = class.all;
         match class.attempt {
             Some(attempt) if attempt.way == way => class.count_try(nanoseconds, length),
             // It was chosen before the trial began.
             Some(_) => return,
+            // It was put because its receiver is late, or follows others that were not timed.
+            None if way == Way::Put
+                && (class.taken != Some(Way::Put) || class.to_come == TIMED) =>
+            {
+                return;
+            }
             None => {}
         }
         if let Some(cost) = class.block.add(way, nanoseconds, length) {
@@ -327,7 +428,7 @@ impl Ways {
     }
 
     fn class(&mut self, kind: MessageKind) -> &mut LengthClass {
-        &mut self.classes[usize::from(kind.is_shared)][class_of(kind.length)]
+        &mut self.classes[usize::from(kind.is_shared)][kind.class()]
     }
 }
 
@@ -352,15 +453,14 @@ impl WayBlock {
 impl LengthClass {
     /// The way to be tried now: one that is not known, or, if there is time for it, the one that
     /// was not taken for longest.
-    fn next_trial(&self) -> Option<Way> {
-        // The ring last: it is the slowest where ranks share memory or processors.
-        let mut all = Way::ALL.into_iter().rev();
-        let unknown = all.find(|way| !self.took[*way as usize].is_known);
+    fn next_trial(&self, is_eager: bool) -> Option<Way> {
+        let mut all = Way::TRIED.into_iter().filter(|way| is_eager || *way != Way::Put);
+        let unknown = all.clone().find(|way| !self.took[*way as usize].is_known);
         if unknown.is_some() || self.tries.saturating_mul(TRIES_SHARE) >= self.all {
             return unknown;
         }
-        let others = Way::ALL.into_iter().filter(|way| *way != self.fastest());
-        others.min_by_key(|way| self.took[*way as usize].at)
+        let fastest = self.fastest();
+        all.by_ref().filter(|way| *way != fastest).min_by_key(|way| self.took[*way as usize].at)
     }
 
     /// The way to take: that of the other end, or the one in use, unless another is better.
@@ -418,7 +518,11 @@ impl LengthClass {
     }
 
     fn fastest(&self) -> Way {
-        let cost = |way: &Way| self.took[*way as usize].estimate;
+        // What cannot be put is never measured.
+        let cost = |way: &Way| match self.took[*way as usize].estimate {
+            0 if *way == Way::Put => u64::MAX,
+            estimate => estimate,
+        };
         Way::ALL.into_iter().min_by_key(cost).unwrap_or(Way::Ring)
     }
 }
@@ -433,11 +537,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// All messages here are of 1 MiB.
-    const KIND: MessageKind = MessageKind { length: 1 << 20, is_shared: false };
+    /// Most messages here are of 1 MiB, which no ring takes unannounced.
+    const KIND: MessageKind = MessageKind { length: 1 << 20, is_shared: false, is_eager: false };
 
     /// Messages until each way has been tried.
-    const FIRST: u32 = BLOCK * TRIES * Way::ALL.len() as u32;
+    const FIRST: u32 = BLOCK * TRIES * 3;
 
     fn micros(span: u64) -> Time {
         Time::from_nanoseconds(span * 1000)
@@ -448,7 +552,7 @@ mod tests {
     }
 
     fn fastest(ways: &Ways) -> Way {
-        ways.classes[0][class_of(KIND.length)].fastest()
+        ways.classes[0][KIND.class()].fastest()
     }
 
     /// Carries `messages` on a machine where the ways take so many microseconds. Returns how often
@@ -666,13 +770,102 @@ mod tests {
         assert_eq!(ways.choose(KIND, other, true).0, Way::Read);
     }
 
+    /// The two ends of messages that may be put: what the sender knows, and the receiver.
+    #[derive(Default)]
+    struct Putting {
+        sender: Ways,
+        receiver: Ways,
+        now: Time,
+        announced: u32,
+        timed: u32,
+    }
+
+    impl Putting {
+        const KIND: MessageKind = MessageKind { length: 64 << 10, is_eager: true, ..KIND };
+
+        /// Carries `messages` where the ways take so many microseconds, and a put that is announced
+        /// two more. Returns how many were put.
+        fn carry(&mut self, messages: u32, took: [u64; 4]) -> u32 {
+            let before = self.announced;
+            for _ in 0..messages {
+                let is_put = self.sender.is_put(Self::KIND);
+                let mut is_timed = true;
+                let way = if is_put {
+                    is_timed = self.receiver.begin_put(Self::KIND).1;
+                    Way::Put
+                } else {
+                    self.announced += 1;
+                    let (way, _) = self.receiver.choose(Self::KIND, None, false);
+                    if way == Way::Put {
+                        let puts = self.receiver.puts(Self::KIND);
+                        assert!(self.sender.put_next(Self::KIND.word(), puts));
+                    }
+                    way
+                };
+                let span = took[way as usize] + if is_put || way != Way::Put { 0 } else { 2 };
+                let began = self.now;
+                self.now = began + micros(span);
+                if is_timed {
+                    self.timed += u32::from(is_put);
+                    self.receiver.note(Self::KIND, way, began, self.now);
+                }
+            }
+            messages - (self.announced - before)
+        }
+    }
+
+    #[test]
+    fn puts_are_asked_for_where_they_are_the_fastest() {
+        let mut ends = Putting::default();
+        let tried = ends.carry(BLOCK * TRIES * 4, [50, 60, 70, 40]);
+        assert_eq!(tried, BLOCK * TRIES - 1, "all of a try but the one that is announced");
+        let put = ends.carry(10_000, [50, 60, 70, 40]);
+        assert!((9500..10_000).contains(&put), "{put}");
+        assert!((put / 10..put / 5).contains(&ends.timed), "{}", ends.timed);
+        // They become slow: at once.
+        ends.carry(200, [50, 60, 70, 90]);
+        assert_eq!(ends.carry(20, [50, 60, 70, 90]), 0);
+        // And fast, as soon as they are tried.
+        ends.carry(10_000, [50, 60, 70, 30]);
+        assert!(ends.carry(1000, [50, 60, 70, 30]) > 950);
+    }
+
+    #[test]
+    fn what_lateness_puts_says_nothing_of_other_ways() {
+        let mut ends = Putting::default();
+        ends.carry(1000, [50, 60, 70, 80]);
+        assert!(ends.sender.put_next(Putting::KIND.word(), PUTS));
+        assert_eq!(ends.receiver.begin_put(Putting::KIND), (WayReason::Late, true));
+        assert_eq!(ends.carry(u32::from(PUTS) + 10, [50, 60, 70, 1]), u32::from(PUTS));
+        assert_eq!(ends.receiver.choose(Putting::KIND, None, false).0, Way::Ring);
+        assert!(!ends.sender.put_next(2 << 8, PUTS) && !ends.sender.put_next(16, PUTS));
+    }
+
+    #[test]
+    fn who_tries_another_way_announces_its_own_messages() {
+        let mut ways = Ways::default();
+        assert!(ways.put_next(Putting::KIND.word(), PUTS));
+        assert!(ways.is_put(Putting::KIND));
+        assert_eq!(ways.choose(Putting::KIND, None, false), (Way::Both, WayReason::Tried));
+        assert!(!ways.is_put(Putting::KIND), "the other end has to be told");
+        // What the ring does not take is neither tried nor taken.
+        let told = |number| Some(Trial { way: Way::Put, number });
+        for other in [told(1), told(Trial::NONE)] {
+            assert_ne!(ways.choose(KIND, other, true).0, Way::Put);
+        }
+        carry(&mut ways, 10_000, [100, 50, 100]);
+        assert_eq!(ways.classes[0][KIND.class()].took[Way::Put as usize].at, 0);
+    }
+
     #[test]
     fn lengths_have_classes_and_any_length_one() {
         let mut ways = Ways::default();
         carry(&mut ways, 100, [100, 50, 100]);
         let more = |length| MessageKind { length, ..KIND };
         assert_eq!(ways.choose(more((2 << 20) - 1), None, false).0, Way::Read, "the same class");
-        for other in [more(2 << 20), MessageKind { is_shared: true, ..KIND }] {
+        let (shared, eager) = ((true, false), (false, true));
+        let differs = |(is_shared, is_eager)| MessageKind { is_shared, is_eager, ..KIND };
+        for other in [more(2 << 20), differs(shared), differs(eager)] {
             let unknown = ways.choose(other, None, false);
             assert_eq!(unknown, (Way::Both, WayReason::Tried), "nothing is known");
         }
@@ -692,7 +885,7 @@ mod tests {
         let error = "kernel".parse::<LongMessages>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`kernel` is no way of long messages: give auto, ring, read or both"
+            "`kernel` is no way of long messages: give auto, ring, read, both or put"
         );
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct JobHeader {
 struct Counts([[AtomicU64; 32]; COUNTS / 32]);
 
 /// How many words that is.
-pub const COUNTS: usize = 320;
+pub const COUNTS: usize = 480;
 
 /// How a rank ends the job that has said why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

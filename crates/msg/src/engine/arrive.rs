@@ -9,8 +9,8 @@ use super::{Engine, PartTarget};
 use crate::error::MsgError;
 use crate::parcel::{MessagePart, MessageParts, deliver};
 use crate::protocol::{
-    ABORT, CANCEL, CTS, DATA, EAGER, EAGER_READY, FIN, JOIN, LATE, NOTE, NOTE_PART, RTS,
-    ReadyToSend, decode_clear_to_send, decode_finish, decode_join,
+    ABORT, CANCEL, CTS, DATA, EAGER_READY, FIN, JOIN, NOTE, NOTE_PART, PUT_NEXT, RTS, ReadyToSend,
+    decode_clear_to_send, decode_finish, decode_join, is_eager, put_kind,
 };
 use crate::request::{PartialMessage, Receive, ReceiveStage, RequestId, outcome};
 use crate::unexpected::{EntryBody, Grown, UnexpectedEntry};
@@ -36,16 +36,16 @@ impl<P: Port> Engine<P> {
             return self.drop_malformed(landed.data);
         };
         let whole = landed.offset == 0 && landed.len() as u64 == landed.total;
-        let eager = matches!(landed.protocol, EAGER | EAGER_READY);
+        let eager = is_eager(landed.protocol);
         if source.failed.is_some() && !(eager && whole) {
             // The rest of it will not arrive.
             return self.drop_stray(landed.data);
         }
         match landed.protocol {
-            EAGER | EAGER_READY if landed.offset == 0 => self.eager_first(landed, whole),
-            EAGER | EAGER_READY => self.eager_next(landed),
+            _ if eager && landed.offset == 0 => self.eager_first(landed, whole),
+            _ if eager => self.eager_next(landed),
             DATA => self.data(landed),
-            RTS | CTS | JOIN | FIN | LATE | CANCEL | ABORT | NOTE | NOTE_PART => {
+            RTS | CTS | JOIN | FIN | PUT_NEXT | CANCEL | ABORT | NOTE | NOTE_PART => {
                 self.control(landed);
             }
             _ => self.drop_malformed(landed.data),
@@ -74,8 +74,9 @@ impl<P: Port> Engine<P> {
             None => {
                 self.statistics.unexpected_more(1, length);
                 self.statistics.ready_unposted += u64::from(landed.protocol == EAGER_READY);
+                let kind = put_kind(landed.protocol, total);
                 let parts = MessageParts::one(landed.data.into());
-                let body = EntryBody::Eager { arrived: length, parts };
+                let body = EntryBody::Eager { arrived: length, parts, kind };
                 self.unexpected.push(source, bits, total, body);
                 PartTarget::Unexpected
             }
@@ -89,7 +90,8 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     fn eager_matched(&mut self, id: RequestId, landed: Landed) {
         let arrived = landed.len() as u64;
-        let Landed { source, header: bits, total, data, .. } = landed;
+        let Landed { source, protocol, header: bits, total, data, .. } = landed;
+        let began = self.begin_put(source, put_kind(protocol, total));
         let receive = self.requests.receive_mut(id);
         if let Some(Receive { buffer: Some(buffer), room, .. }) = receive
             && arrived == total
@@ -98,7 +100,11 @@ impl<P: Port> Engine<P> {
             let result = outcome(source, bits, total, *room);
             let copied = deliver(&mut self.port, data, into);
             self.statistics.received(copied as u64);
-            return self.requests.complete(id, result);
+            self.requests.complete(id, result);
+            if let Some((kind, way, began)) = began {
+                self.note_way(source, kind, (way, way), began);
+            }
+            return;
         }
         let incoming = PartialMessage {
             source,
@@ -109,7 +115,7 @@ impl<P: Port> Engine<P> {
             copied: 0,
             streamed: false,
             lender: None,
-            began: None,
+            began,
             parts: MessageParts::one(data.into()),
         };
         self.set_incoming(id, incoming);
@@ -209,7 +215,7 @@ impl<P: Port> Engine<P> {
             CTS => decode_clear_to_send(payload)
                 .is_some_and(|(receiver, want)| self.cleared(source, header, receiver, want)),
             JOIN => decode_join(source, payload).is_some_and(|copy| self.joined(header, &copy)),
-            LATE => self.came_late(source, header),
+            PUT_NEXT => self.asked_for_puts(source, header),
             FIN => {
                 decode_finish(payload).is_some_and(|outcome| self.finished(source, header, outcome))
             }

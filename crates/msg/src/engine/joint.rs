@@ -13,7 +13,7 @@ use super::Engine;
 use crate::envelope::tag_of;
 use crate::protocol::Control;
 use crate::request::{Announced, Joint, ReceiveStage, RequestId, SendStage};
-use crate::ways::{MessageKind, Way};
+use crate::ways::Way;
 
 /// Rounds of a retreat that only spin, and rounds after which it is announced.
 const SPINS: u32 = 1 << 10;
@@ -69,7 +69,7 @@ impl<P: Port> Engine<P> {
             Ok(false) => false,
             Ok(true) => {
                 self.joint = None;
-                let kind = MessageKind::new(copy.length, rts.address);
+                let kind = self.kind_of(&rts, copy.length);
                 self.note_way(source, kind, (Way::Both, Way::Both), began);
                 self.statistics.joint_copies += 1;
                 self.finish_rendezvous(id, &announced, copy.length);

@@ -45,7 +45,7 @@ use crate::config::{EngineConfig, of_each_rank};
 use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector, context_of};
 use crate::error::MsgError;
-use crate::late::LateReceiver;
+use crate::late::Lateness;
 use crate::members::Members;
 use crate::notes::{Answerer, Notes};
 use crate::outbox::Outbox;
@@ -137,8 +137,8 @@ struct SourceState {
     read_refused: bool,
     /// What the ways of its long messages have taken; `None`: there were none.
     ways: Option<Box<Ways>>,
-    /// Whether it is late to read what this rank sends.
-    late: LateReceiver,
+    /// How often this rank comes late to read what it sends.
+    late: Lateness,
     failed: Option<PeerFailure>,
 }
 
@@ -181,7 +181,7 @@ impl<P: Port> Engine<P> {
             held_up: false,
             read_refused: false,
             ways: None,
-            late: LateReceiver::default(),
+            late: Lateness::default(),
             failed: None,
         };
         let initial = source().credit.initial();

@@ -68,7 +68,7 @@ impl<P: GroupPort> Engine<P> {
             self.statistics.sent(bytes.len() as u64);
         }
         let began = (part > 0).then(|| {
-            let stage = SendStage::Eager { posted: part as u64, ready: false };
+            let stage = SendStage::Eager { posted: part as u64, protocol: EAGER };
             let total = bytes.len() as u64;
             self.queue_send(&envelope(members[done]), total, SendBody::Detached, stage)
         });

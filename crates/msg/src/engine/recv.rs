@@ -121,8 +121,12 @@ impl<P: Port> Engine<P> {
         self.statistics.unexpected_less(entry.bytes());
         let UnexpectedEntry { source, bits, total, body, .. } = entry;
         self.consumed(source);
-        if let EntryBody::Eager { mut parts, .. } = body {
+        if let EntryBody::Eager { mut parts, kind, .. } = body {
+            let began = self.begin_put(source, kind);
             parts.deliver(&mut self.port, into);
+            if let Some((kind, way, began)) = began {
+                self.note_way(source, kind, (way, way), began);
+            }
         }
         self.statistics.received(total.min(into.len() as u64));
         outcome(source, bits, total, into.len())
@@ -135,7 +139,7 @@ impl<P: Port> Engine<P> {
         self.consumed(source);
         match body {
             EntryBody::Announced(rts) => self.begin_rendezvous(id, source, bits, rts),
-            EntryBody::Eager { arrived, parts } => {
+            EntryBody::Eager { arrived, parts, kind } => {
                 if arrived < total
                     && let Some(assembling) = &mut self.sources[source as usize].assembling
                 {
@@ -150,7 +154,7 @@ impl<P: Port> Engine<P> {
                     copied: 0,
                     streamed: false,
                     lender: None,
-                    began: None,
+                    began: self.begin_put(source, kind),
                     parts,
                 };
                 self.set_incoming(id, incoming);
@@ -187,6 +191,7 @@ impl<P: Port> Engine<P> {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &receive.stage else { return };
         let (source, began, lender) = (incoming.source, incoming.began, incoming.lender);
+        let streamed = incoming.streamed;
         let result = incoming.outcome(receive.room);
         self.statistics.received(incoming.total.min(receive.room as u64));
         self.requests.finish(id, result);
@@ -195,7 +200,11 @@ impl<P: Port> Engine<P> {
             self.post_control(source, Control::Finish { sender, outcome });
         }
         if let Some((kind, chosen, began)) = began {
-            let gone = if lender.is_some() { Way::Read } else { Way::Ring };
+            let gone = match (lender, streamed) {
+                (Some(_), _) => Way::Read,
+                (None, true) => Way::Ring,
+                (None, false) => Way::Put,
+            };
             self.note_way(source, kind, (chosen, gone), began);
         }
     }

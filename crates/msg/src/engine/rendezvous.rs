@@ -27,7 +27,7 @@ use crate::buffer::RecvBuffer;
 use crate::error::MsgError;
 use crate::late::is_late;
 use crate::parcel::MessageParts;
-use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend};
+use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend, decode_put_next};
 use crate::request::{Announced, PartialMessage, ReceiveStage, RequestId, SendStage, outcome};
 use crate::tally::{WayReason, WayTally};
 use crate::unexpected::{EntryBody, UnexpectedEntry};
@@ -63,10 +63,12 @@ impl<P: Port> Engine<P> {
             return self.clear(id, &announced, want, None);
         }
         let (way, why) = self.choose_way(source, &rts, want);
-        let (kind, began) = (MessageKind::new(want, rts.address), self.port.now());
-        self.say_if_late(source, &rts, began);
+        let (kind, began) = (self.kind_of(&rts, want), self.port.now());
+        self.ask_for_puts(source, &rts, (kind, way), began);
+        // What is to be put was announced this time: so it streams, and counts as a put.
+        let is_ring = matches!(way, Way::Ring | Way::Put);
         if let Some(lent) = rts.lent
-            && way != Way::Ring
+            && !is_ring
             && self.fetch(id, &announced, (lent, want), (kind, way, began))
         {
             return self.tally().chose(want, Way::Read, why);
@@ -74,15 +76,15 @@ impl<P: Port> Engine<P> {
         if way == Way::Both && rts.lent.is_none() && self.begin_joint(id, announced, want, began) {
             return self.tally().chose(want, Way::Both, why);
         }
-        if way != Way::Ring && self.read_directly(id, source, &rts, want) {
+        if !is_ring && self.read_directly(id, source, &rts, want) {
             self.tally().chose(want, Way::Read, why);
             // Also if both ends were chosen and could not: that is what choosing them takes.
             self.note_way(source, kind, (way, Way::Read), began);
             return self.finish_rendezvous(id, &announced, want);
         }
-        let why = if way == Way::Ring { why } else { WayReason::Only };
+        let why = if is_ring { why } else { WayReason::Only };
         self.tally().chose(want, Way::Ring, why);
-        self.clear(id, &announced, want, (way == Way::Ring).then_some((kind, way, began)));
+        self.clear(id, &announced, want, is_ring.then_some((kind, way, began)));
     }
 
     /// The way for a message, and why.
@@ -98,32 +100,67 @@ impl<P: Port> Engine<P> {
         match self.config.long_messages {
             LongMessages::By(way) => (way, WayReason::Asked),
             LongMessages::Fastest => {
-                let ways = state.ways.get_or_insert_default();
-                ways.choose(MessageKind::new(want, rts.address), rts.trial, source < self.rank)
+                let kind = self.kind_of(rts, want);
+                let ways = self.sources[source as usize].ways.get_or_insert_default();
+                ways.choose(kind, rts.trial, source < self.rank)
             }
         }
     }
 
-    /// Tells the sender of a message that could have been in the ring for long.
-    fn say_if_late(&mut self, source: Rank, rts: &ReadyToSend, now: Time) {
-        let fits = rts.total <= self.config.eager_limit as u64;
-        if rts.address.is_some() && fits && !self.capabilities.virtual_time {
-            let last = self.sources[source as usize].ways.as_ref().map(|ways| ways.last());
-            if is_late(rts.announced, rts.total, last.unwrap_or_default(), now) {
-                self.post_control(source, Control::Late { sender: rts.request });
-            }
+    /// The kind of an announced message of which this rank takes `want` bytes.
+    pub(super) fn kind_of(&self, rts: &ReadyToSend, want: u64) -> MessageKind {
+        let is_eager = rts.lent.is_none() && rts.total <= self.config.eager_limit as u64;
+        MessageKind::new(want, rts.address, is_eager)
+    }
+
+    /// Asks the sender of a message to put the next ones, if that is the way chosen for them or
+    /// this one could have been in the ring for long.
+    fn ask_for_puts(
+        &mut self,
+        source: Rank,
+        rts: &ReadyToSend,
+        (kind, way): (MessageKind, Way),
+        now: Time,
+    ) {
+        let state = &mut self.sources[source as usize];
+        // Ways are compared in real time only, unless one is asked for.
+        let (Some(ways), true) = (&mut state.ways, kind.is_eager && rts.address.is_some()) else {
+            return;
+        };
+        let is_late = state.late.read(is_late(rts.announced, rts.total, ways.last(), now));
+        if way == Way::Put || is_late {
+            let messages = ways.puts(kind);
+            self.post_control(source, Control::PutNext { kind: kind.word(), messages });
         }
     }
 
-    /// Handles a LATE. `false`: it is invalid.
-    pub(super) fn came_late(&mut self, source: Rank, sender: u64) -> bool {
-        let send = self.requests.send_mut(RequestId::from_word(sender));
-        match send.filter(|send| send.destination == source).map(|send| send.stage) {
-            Some(SendStage::Announced { .. }) => self.sources[source as usize].late.came_late(),
-            Some(_) => return false,
-            None => self.statistics.stray += 1,
-        }
-        true
+    /// Handles a PUT_NEXT. `false`: it is invalid.
+    pub(super) fn asked_for_puts(&mut self, source: Rank, header: u64) -> bool {
+        let (kind, messages) = decode_put_next(header);
+        self.sources[source as usize].ways.get_or_insert_default().put_next(kind, messages)
+    }
+
+    /// A message that was put is taken into its receive's memory from now on: counts it, and says
+    /// since when if it is to be timed.
+    #[inline]
+    pub(super) fn begin_put(
+        &mut self,
+        source: Rank,
+        kind: Option<MessageKind>,
+    ) -> Option<(MessageKind, Way, Time)> {
+        kind.and_then(|kind| self.count_put(source, kind))
+    }
+
+    #[inline(never)]
+    fn count_put(&mut self, source: Rank, kind: MessageKind) -> Option<(MessageKind, Way, Time)> {
+        let (why, is_timed) = match self.config.long_messages {
+            LongMessages::By(_) => (WayReason::Asked, true),
+            LongMessages::Fastest => {
+                self.sources[source as usize].ways.get_or_insert_default().begin_put(kind)
+            }
+        };
+        self.tally().chose(kind.length, Way::Put, why);
+        is_timed.then(|| (kind, Way::Put, self.port.now()))
     }
 
     /// Notes what a way has taken: the one that was chosen, and the one that was gone.
@@ -240,7 +277,6 @@ impl<P: Port> Engine<P> {
             return true;
         }
         send.stage = SendStage::Stream { receiver, sent: 0, want };
-        self.sources[source as usize].late.reads();
         self.take_back(id);
         self.outbox.lane(source).streams.push_back(id);
         self.pump_lane(source);
@@ -256,10 +292,7 @@ impl<P: Port> Engine<P> {
             return true;
         };
         match (send.stage, outcome) {
-            (SendStage::Announced { .. }, MessageOutcome::Consumed) => {
-                self.sources[source as usize].late.reads();
-                self.finish_send(id);
-            }
+            (SendStage::Announced { .. }, MessageOutcome::Consumed) => self.finish_send(id),
             (SendStage::Announced { cancelling: true }, MessageOutcome::Withdrawn) => {
                 self.take_back(id);
                 self.requests.finish(id, Err(MsgError::Cancelled));

@@ -10,10 +10,12 @@ use crate::envelope::{Envelope, Received, SendMode, context_of, tag_of};
 use crate::error::MsgError;
 use crate::late::stamp;
 use crate::notes::{NOTE_MOST, pieces};
-use crate::protocol::{Control, ControlPacket, DATA, EAGER, EAGER_READY, RTS, ReadyToSend};
+use crate::protocol::{
+    Control, ControlPacket, DATA, EAGER, EAGER_READY, PUT, PUT_SHARED, RTS, ReadyToSend,
+};
 use crate::request::{RequestId, RequestState, Send, SendBody, SendStage};
 use crate::traffic::TrafficCounts;
-use crate::ways::MessageKind;
+use crate::ways::{LongMessages, MessageKind, Way};
 
 /// The result of one post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,20 @@ enum Push {
     Packet,
     /// Nothing was taken.
     Nothing,
+}
+
+/// How a message leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carriage {
+    /// It is announced, with where its receiver may read it.
+    Announced(Option<(Space, u64)>),
+    /// At once, by this protocol.
+    Eager(u8),
+}
+
+/// The protocol of an eager message.
+fn eager(ready: bool) -> u8 {
+    if ready { EAGER_READY } else { EAGER }
 }
 
 impl<P: Port> Engine<P> {
@@ -84,7 +100,7 @@ impl<P: Port> Engine<P> {
         let (total, ready) = (data.len() as u64, mode == SendMode::Ready);
         let stage = match mode == SendMode::Synchronous || data.len() > self.config.eager_limit {
             true => SendStage::Announce { address: None, ready },
-            false => SendStage::Eager { posted: 0, ready },
+            false => SendStage::Eager { posted: 0, protocol: eager(ready) },
         };
         let body = SendBody::Packed(Box::new(data));
         let id = self.queue_send(&envelope, total, body, stage);
@@ -228,10 +244,10 @@ impl<P: Port> Engine<P> {
         }
         let ready = mode == SendMode::Ready;
         let total = bytes.len() as u64;
-        let stage = match self.rendezvous(bytes, destination, mode, expose) {
-            Some(address) => SendStage::Announce { address, ready },
-            None if self.outbox.is_clear(destination) => {
-                let posted = match self.post_eager(bytes, &envelope, ready) {
+        let stage = match self.carriage(bytes, destination, mode, expose) {
+            Carriage::Announced(address) => SendStage::Announce { address, ready },
+            Carriage::Eager(protocol) if self.outbox.is_clear(destination) => {
+                let posted = match self.post_eager(bytes, &envelope, protocol) {
                     Ok(posted) if posted == total => {
                         self.count_sent(destination, envelope.bits(), total);
                         return Ok(None);
@@ -240,9 +256,9 @@ impl<P: Port> Engine<P> {
                     Err(PostError::Full { .. }) => 0,
                     Err(error) => return Err(refusal(error)),
                 };
-                SendStage::Eager { posted, ready }
+                SendStage::Eager { posted, protocol }
             }
-            None => SendStage::Eager { posted: 0, ready },
+            Carriage::Eager(protocol) => SendStage::Eager { posted: 0, protocol },
         };
         if let (SendStage::Eager { .. }, Some(traffic)) = (stage, &mut self.traffic) {
             traffic.held_up(destination, envelope.bits());
@@ -270,9 +286,8 @@ impl<P: Port> Engine<P> {
         &mut self,
         bytes: &[u8],
         envelope: &Envelope,
-        ready: bool,
+        protocol: u8,
     ) -> Result<u64, PostError> {
-        let protocol = if ready { EAGER_READY } else { EAGER };
         let command = Command {
             credited: true,
             ..Command::send(envelope.destination, protocol, envelope.bits(), bytes)
@@ -283,21 +298,42 @@ impl<P: Port> Engine<P> {
         taken.map(|taken| taken as u64)
     }
 
-    /// Whether a message is sent by rendezvous, and then where its receiver may read it.
-    fn rendezvous(
+    /// Whether a message is announced or sent at once.
+    fn carriage(
         &mut self,
         bytes: &[u8],
         destination: Rank,
         mode: SendMode,
         expose: bool,
-    ) -> Option<Option<(Space, u64)>> {
+    ) -> Carriage {
         let must = mode == SendMode::Synchronous || bytes.len() > self.config.eager_limit;
         let address = if expose { self.exposed(bytes, destination) } else { None };
-        let late = &mut self.sources[destination as usize].late;
-        if !must && address.is_some() && late.takes_from_ring() {
-            return None;
+        let ready = mode == SendMode::Ready;
+        match address {
+            address if must => Carriage::Announced(address),
+            None => Carriage::Eager(eager(ready)),
+            Some(at) => {
+                let kind = MessageKind::new(bytes.len() as u64, address, true);
+                match self.is_put(destination, kind) {
+                    // Ready ones are counted at their receiver, as such only.
+                    true if ready => Carriage::Eager(EAGER_READY),
+                    true if at.0 == Space::Region => Carriage::Eager(PUT_SHARED),
+                    true => Carriage::Eager(PUT),
+                    false => Carriage::Announced(address),
+                }
+            }
         }
-        (must || address.is_some()).then_some(address)
+    }
+
+    /// Whether the next message of this kind is put into its receiver's ring.
+    fn is_put(&mut self, destination: Rank, kind: MessageKind) -> bool {
+        match self.config.long_messages {
+            LongMessages::By(way) => way == Way::Put && !self.capabilities.virtual_time,
+            LongMessages::Fastest => {
+                let ways = self.sources[destination as usize].ways.as_mut();
+                ways.is_some_and(|ways| ways.is_put(kind))
+            }
+        }
     }
 
     /// The address where `destination` may read these bytes, if that may be faster than streaming.
@@ -393,26 +429,21 @@ impl<P: Port> Engine<P> {
         let Some(send) = self.requests.send_mut(id) else { return Push::Over };
         let (destination, bits, total) = (send.destination, send.bits, send.total);
         match send.stage {
-            SendStage::Eager { posted, ready } => {
+            SendStage::Eager { posted, protocol } => {
                 let Some(rest) = send.bytes_from(posted) else { return Push::Nothing };
                 let offered = rest.len();
                 let command = Command {
                     total,
                     offset: posted,
                     credited: posted == 0,
-                    ..Command::send(
-                        destination,
-                        if ready { EAGER_READY } else { EAGER },
-                        bits,
-                        rest,
-                    )
+                    ..Command::send(destination, protocol, bits, rest)
                 };
                 let choice = self.choices.get(&destination).copied().unwrap_or_default();
                 let port = (&mut self.port, choice);
                 match post_counted(port, &mut self.traffic, &command, bits) {
                     Ok(taken) => {
                         let posted = posted + taken as u64;
-                        send.stage = SendStage::Eager { posted, ready };
+                        send.stage = SendStage::Eager { posted, protocol };
                         self.pushed(id, taken, offered, posted == total)
                     }
                     Err(error) => self.not_pushed(id, error),
@@ -421,7 +452,9 @@ impl<P: Port> Engine<P> {
             SendStage::Announce { address, ready } => {
                 let (request, lent) = (id.word(), send.lent);
                 let ways = self.sources[destination as usize].ways.as_mut();
-                let trial = ways.and_then(|ways| ways.trial(MessageKind::new(total, address)));
+                let is_eager = total <= self.config.eager_limit as u64;
+                let kind = MessageKind::new(total, address, is_eager);
+                let trial = ways.and_then(|ways| ways.trial(kind));
                 // In virtual time no clock decides how messages go.
                 let is_timed = address.is_some() && !self.capabilities.virtual_time;
                 let announced = if is_timed { stamp(self.port.now()) } else { 0 };

@@ -79,7 +79,7 @@ fn long_messages_arrive_where_the_kernel_will_not_copy() {
     }
     let end = job(2, &["copies"]).variable("HIKYAKU_LONG_MESSAGES", "kernel").run();
     let said = "HIKYAKU_LONG_MESSAGES: `kernel` is no way of long messages: give auto, ring, \
-                read or both";
+                read, both or put";
     assert!(end.code != Some(0) && end.stderr.contains(said), "{}", end.stderr);
     filtered(&["calls", "2", "matching"]).succeed();
     // Collectives that were to read go on in another way.

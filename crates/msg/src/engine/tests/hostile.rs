@@ -41,7 +41,6 @@ fn control_packets_of_no_request_are_counted() {
     let packets = [
         Control::Finish { sender: 12345, outcome: MessageOutcome::Consumed },
         Control::Finish { sender: u64::MAX, outcome: MessageOutcome::Withdrawn },
-        Control::Late { sender: 12345 },
         Control::Abort { receiver: 9 },
         Control::Cancel { sender: RequestId::from_word(8) },
         Control::ClearToSend { sender: 77, receiver: RequestId::from_word(1), want: 10 },
@@ -53,7 +52,11 @@ fn control_packets_of_no_request_are_counted() {
     }
     inject(&mut a, DATA, 5, &[1; 100]);
     settle(&mut [&mut a, &mut b]);
-    assert_eq!(b.statistics().stray, 7);
+    assert_eq!(b.statistics().stray, 6);
+    let packet = Control::PutNext { kind: 12345, messages: 1 }.packet();
+    inject(&mut a, packet.protocol, packet.header, packet.payload());
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(b.statistics().malformed, 1, "there is no such kind of messages");
     assert_working(&mut a, &mut b);
     assert_clean(&b);
 }

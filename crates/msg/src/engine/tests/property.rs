@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::engine::CancelOutcome;
 use crate::testing::{engines, pattern, settle, tight};
+use crate::{LongMessages, Way};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -22,6 +23,7 @@ enum Step {
     Progress { at: Rank, budget: u8 },
     Full { at: Rank, posts: u32 },
     Part { at: Rank, bytes: Option<usize> },
+    Carry { at: Rank, ways: LongMessages },
 }
 
 /// Long enough for a message to identify itself.
@@ -48,8 +50,11 @@ fn step(ranks: u32, wild: bool) -> impl Strategy<Value = Step> {
             .prop_map(|(at, source, tag)| Step::Receive { at, source, tag }),
         4 => (rank.clone(), 1..4u8).prop_map(|(at, budget)| Step::Progress { at, budget }),
         1 => (rank.clone(), 1..4u32).prop_map(|(at, posts)| Step::Full { at, posts }),
-        1 => (rank, prop::option::of(40..200usize))
+        1 => (rank.clone(), prop::option::of(40..200usize))
             .prop_map(|(at, bytes)| Step::Part { at, bytes }),
+        1 => (rank, prop::option::of(prop::sample::select(&Way::ALL[..]))).prop_map(|(at, way)| {
+            Step::Carry { at, ways: way.map_or(LongMessages::Fastest, LongMessages::By) }
+        }),
     ]
 }
 
@@ -115,6 +120,11 @@ impl World {
             Step::Full { at, posts } => {
                 self.ranks[at as usize].port_mut().rules().full = posts;
             }
+            // From now on its memory can be reached, and its mind changes.
+            Step::Carry { at, ways } => {
+                self.ranks[at as usize].port_mut().rules().process = true;
+                self.ranks[at as usize].carry_long_messages(ways);
+            }
             Step::Part { at, bytes } => self.ranks[at as usize].port_mut().rules().part = bytes,
         }
         self.collect();
@@ -163,6 +173,8 @@ impl World {
             let outcome = self.ranks[posted.at as usize].cancel(posted.request.0);
             assert_eq!(outcome, CancelOutcome::Cancelled);
         }
+        // What says that a message was read finds room, too.
+        self.ranks.iter_mut().for_each(|engine| engine.port_mut().rules().full = 0);
         settle(&mut self.ranks.iter_mut().collect::<Vec<_>>());
         for sent in &self.sent {
             assert!(self.ranks[sent.from as usize].test(sent.id).unwrap().is_ok());

@@ -7,6 +7,7 @@ use hikyaku_nic::time::Time;
 use super::*;
 use crate::config::EngineConfig;
 use crate::testing::{Rules, pair, pattern, ports_of, run, settle, tight};
+use crate::{LongMessages, Way};
 
 /// Sends a long message from `a` to `b` and checks that it arrives.
 fn exchange(a: &mut Engine<Unruly>, b: &mut Engine<Unruly>, length: usize, posted_first: bool) {
@@ -58,6 +59,49 @@ fn what_a_late_receiver_could_read_is_put_into_its_ring() {
         sent_at_once
     });
     assert_eq!(sent_at_once, [vec![false, false, true, true], vec![]]);
+}
+
+/// Sends the same message again and again. Returns how often it was complete at once at its sender.
+fn put_again_and_again(ways: LongMessages, times: usize) -> (usize, Engine<Unruly>) {
+    const LENGTH: usize = 8 << 10;
+    let config = EngineConfig { long_messages: ways, ..EngineConfig::default() };
+    let mut both = ports_of(&hikyaku_nic::loopback::LoopbackConfig::for_ranks(2)).into_iter();
+    let mut engine = || Engine::new(both.next().unwrap(), config);
+    let (mut a, mut b) = (engine(), engine());
+    a.port_mut().rules().process = true;
+    let mut at_once = 0;
+    for round in 0..times {
+        // Posted before, after, and in between; a whole packet, and several.
+        let bytes = pattern(LENGTH << (round % 4), round);
+        b.port_mut().rules().part = (round % 3 == 0).then_some(1000);
+        a.port_mut().rules().part = b.port_mut().rules().part;
+        let early = (round % 2 == 0).then(|| irecv(&mut b, bytes.len(), from(0, 0)));
+        let sent = isend(&mut a, &bytes, to(1, 0));
+        at_once += usize::from(a.requests.is_done(sent));
+        b.progress();
+        let receive = early.unwrap_or_else(|| irecv(&mut b, bytes.len(), from(0, 0)));
+        settle(&mut [&mut a, &mut b]);
+        assert!(a.test(sent).unwrap().is_ok());
+        assert!(taken(&mut b, receive).unwrap().1 == bytes);
+    }
+    assert_clean(&a);
+    assert_clean(&b);
+    (at_once, b)
+}
+
+#[test]
+fn messages_are_put_where_that_is_asked_for_or_tried() {
+    let (at_once, b) = put_again_and_again(LongMessages::By(Way::Put), 40);
+    let said = b.way_tally().unwrap().to_string();
+    assert_eq!(at_once + 14, 40, "those in parts wait for their receiver");
+    assert_eq!(said.matches("10 put into rings").count(), 4, "{said}");
+    assert_eq!(said.matches("10 as asked for").count(), 4, "{said}");
+    let (_, b) = put_again_and_again(LongMessages::By(Way::Read), 40);
+    assert!(!b.way_tally().unwrap().to_string().contains("put"));
+    // One of each try is announced, and goes through the ring.
+    let (_, b) = put_again_and_again(LongMessages::Fastest, 160);
+    let said = b.way_tally().unwrap().to_string();
+    assert_eq!(said.matches(" put into rings (").count(), 4, "{said}");
 }
 
 #[test]
