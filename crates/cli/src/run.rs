@@ -115,8 +115,8 @@ pub(crate) struct RunArguments {
 
     /// Say at the end which ways the long messages of all ranks have taken, how often and why
     ///
-    /// A line for each class of lengths, and one on landing rings that were given to frequent
-    /// senders, on standard error. Ranks that were killed are not counted.
+    /// A line for each class of lengths, and one on landing and status rings that were given to
+    /// frequent senders, on standard error. Ranks that were killed are not counted.
     #[arg(long)]
     stats: bool,
 
@@ -426,8 +426,10 @@ mod tests {
     fn counts_of_stores_and_landing_rings_are_lines_of_their_own() {
         let mut counts = vec![0; WayTally::WORDS];
         assert_eq!(counted(&counts), "no long messages");
-        counts.extend(RingMoves { given: 5, taken_back: 2 }.words());
-        let rings = "landing rings: 5 given to frequent senders, 2 of them another's";
+        let moves = RingMoves { given: 5, taken_back: 2, status_given: 7, status_taken_back: 1 };
+        counts.extend(moves.words());
+        let rings =
+            "landing rings: 5 given to frequent senders, 2 of them another's; status rings: 7, 1";
         assert_eq!(counted(&counts), format!("no long messages\n{rings}"));
         let stores = StoreCounts::of_words(&[3, 4, 1]);
         counts.extend(stores.words());

@@ -39,6 +39,12 @@
 
 use crate::sync::{AtomicU64, Line, Ordering, fence};
 
+/// In the word of attention: a sender found no room.
+pub const HELD_UP: u64 = 1;
+
+/// In the word of attention: a rank wants this one to post to the status ring that its table says.
+pub const ASKED_TO_FOLLOW: u64 = 2;
+
 /// How a sleeping rank is woken.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -49,7 +55,7 @@ pub struct Doorbell {
     pub wakes: Line<AtomicU64>,
     /// The latest arrival time used; see `hosted::send`. Written by senders.
     pub arrivals: Line<AtomicU64>,
-    /// Nonzero when a sender found no room. Set by senders, cleared by the rank.
+    /// What the rank shall look at: [`HELD_UP`], [`ASKED_TO_FOLLOW`]. Set by others, cleared by it.
     pub attention: Line<AtomicU64>,
 }
 

@@ -8,8 +8,8 @@
 //!               SegmentEntry × segments × contexts         (rank)
 //!               QueuePointers × queues                                     (all)
 //!               CommandSlot × queue_slots × queues                         (rank)
-//!               StatusControl × status_rings
-//!               Slot × status_slots × status_rings
+//!               StatusControl × (status_rings + spare ones)
+//!               Slot × status_slots × status_rings, and those of the spare ones
 //!               RingControl × rings landing ring pointers: the AMT
 //!               ring_bytes × rings  payload
 //!               Awaited             the group member that the rank waits for   (rank)
@@ -57,7 +57,8 @@ pub struct SegmentLayout {
     /// the rank itself posts for all sources elsewhere.
     pub posters: u32,
     /// Status rings. With at least as many as ranks each source has a private one; with fewer,
-    /// source `s` shares ring `s % status_rings`.
+    /// source `s` starts in ring `s % status_rings`, which it shares, and there are
+    /// [spare](SegmentLayout::spare_status) ones.
     pub status_rings: u32,
     /// Slots of each status ring; a power of two, more than twice as many as its sources.
     pub status_slots: u32,
@@ -111,9 +112,12 @@ const PACKET_BYTES: u32 = 8 << 10;
 /// The ring of planned segments that sources without one of their own share.
 const SHARED_RING: RingId = 0;
 
-/// Most private rings that a rank with shared ones has to give, unless a plan says otherwise. They
-/// take addresses; memory only when they are given.
+/// Most private rings that a rank with shared ones has to give, unless a plan says otherwise. Those
+/// for payload take addresses; memory only when they are given. Status rings are short.
 const SPARE_RINGS: u32 = 16;
+
+/// Slots of each status ring that a rank has to give: as many as each of 16 ranks has.
+const SPARE_STATUS_SLOTS: u32 = 32;
 
 /// So many ranks have a landing ring for each source at every rank; more share.
 const FEW_RANKS: u32 = 16;
@@ -292,6 +296,20 @@ impl SegmentLayout {
         self.ranks.div_ceil(self.status_rings).min(self.posters)
     }
 
+    /// Status rings beside the first ones: private, and nobody's until the rank gives them to a
+    /// source. There are none where each source has its own.
+    #[inline]
+    pub fn spare_status(&self) -> u32 {
+        spare_rings(self.status_rings, self.ranks)
+    }
+
+    /// Slots of all status rings before one: those of the first ones, then those of the spare ones.
+    fn status_slots_before(&self, ring: u32) -> usize {
+        let (first, spare) = (ring.min(self.status_rings), ring.saturating_sub(self.status_rings));
+        let slots = |rings: u32, each: u32| rings as usize * each as usize;
+        slots(first, self.status_slots) + slots(spare, SPARE_STATUS_SLOTS)
+    }
+
     /// Where the lines of sources start in a segment, and where they end.
     pub fn lines_at(&self) -> (usize, usize) {
         let at = Offsets::of(self);
@@ -378,9 +396,9 @@ impl Offsets {
         let commands = queues + layout.queues as usize * size_of::<QueuePointers>();
         let slots = layout.queues as usize * layout.queue_slots as usize;
         let status = (commands + slots * size_of::<CommandSlot>()).next_multiple_of(ALIGN);
-        let lanes = layout.status_rings as usize;
-        let slots = status + lanes * size_of::<StatusControl>();
-        let rings = slots + lanes * layout.status_slots as usize * size_of::<Slot>();
+        let lanes = layout.status_rings + layout.spare_status();
+        let slots = status + lanes as usize * size_of::<StatusControl>();
+        let rings = slots + layout.status_slots_before(lanes) * size_of::<Slot>();
         let payload =
             (rings + layout.rings as usize * size_of::<RingControl>()).next_multiple_of(4096);
         let awaited =
@@ -419,6 +437,8 @@ impl Offsets {
 pub struct SourceLine {
     /// Ring index plus one; zero is unmapped.
     ring: AtomicU64,
+    /// The spare status ring that the source is to post to; zero is the ring in which it starts.
+    status: AtomicU64,
     /// Credited messages that the source may have sent in total.
     credit: AtomicU64,
     /// What loads of its long payloads take, by class and by how they were stored; zero is unknown.
@@ -437,6 +457,18 @@ impl SourceLine {
     /// Directs this source to a ring; `None` unmaps it.
     pub fn set_ring(&self, ring: Option<RingId>) {
         self.ring.store(ring.map_or(0, |id| u64::from(id) + 1), Ordering::Release);
+    }
+
+    /// The spare status ring that this source is to post to; zero: that in which it starts.
+    #[inline]
+    pub fn status(&self) -> u64 {
+        // Acquire: the source sees how far that ring has been read.
+        self.status.load(Ordering::Acquire)
+    }
+
+    /// Directs this source to a spare status ring, or back by zero.
+    pub fn set_status(&self, ring: u64) {
+        self.status.store(ring, Ordering::Release);
     }
 
     /// Credited messages that the source may have sent in total.
@@ -613,19 +645,21 @@ impl<'m> Segment<'m> {
     /// A status ring. It must exist.
     #[inline]
     pub fn status(&self, ring: u32) -> StatusRing<'m> {
-        assert!(ring < self.layout.status_rings);
-        let ring = ring as usize;
-        let at = self.at.slots + ring * self.layout.status_slots as usize * size_of::<Slot>();
+        let layout = self.layout;
+        assert!(ring < layout.status_rings + layout.spare_status());
+        let (count, senders) = match ring < layout.status_rings {
+            true => (layout.status_slots, layout.status_senders()),
+            false => (SPARE_STATUS_SLOTS, 1),
+        };
+        let at = self.at.slots + layout.status_slots_before(ring) * size_of::<Slot>();
         // SAFETY: `at` and the slots after it are inside the segment by construction of
         // `SegmentLayout`.
         let first = unsafe { self.base.add(at) }.cast::<Slot>();
         // SAFETY: the slots are mapped for 'm; a `Slot` is made of atomics, for which any bytes
         // are valid and concurrent writers allowed; `SegmentLayout` aligned them to a cache line.
-        let slots = unsafe {
-            std::slice::from_raw_parts(first.as_ptr(), self.layout.status_slots as usize)
-        };
-        let control = self.part(self.at.status + ring * size_of::<StatusControl>());
-        StatusRing::new(control, slots, self.layout.status_senders())
+        let slots = unsafe { std::slice::from_raw_parts(first.as_ptr(), count as usize) };
+        let control = self.part(self.at.status + ring as usize * size_of::<StatusControl>());
+        StatusRing::new(control, slots, senders)
     }
 
     /// A landing ring. It must exist.
@@ -760,10 +794,10 @@ mod tests {
         for (ranks, ring, kibibytes) in [
             (2, 256 << 10, 800),
             (16, 64 << 10, 1_300),
-            (17, 64 << 10, 800),
-            (512, 64 << 10, 920),
-            (513, 32 << 10, 800),
-            (1_024, 32 << 10, 960),
+            (17, 64 << 10, 840),
+            (512, 64 << 10, 960),
+            (513, 32 << 10, 840),
+            (1_024, 32 << 10, 1_000),
             (4_096, 32 << 10, 2_500),
         ] {
             let layout = SegmentLayout::for_ranks(ranks);
@@ -872,10 +906,17 @@ mod tests {
                     count(layout.queues, layout.queue_slots) * size_of::<CommandSlot>(),
                     at.status,
                 ),
-                (at.status, layout.status_rings as usize * size_of::<StatusControl>(), at.slots),
+                (
+                    at.status,
+                    count(layout.status_rings + layout.spare_status(), 1)
+                        * size_of::<StatusControl>(),
+                    at.slots,
+                ),
                 (
                     at.slots,
-                    count(layout.status_rings, layout.status_slots) * size_of::<Slot>(),
+                    (count(layout.status_rings, layout.status_slots)
+                        + count(layout.spare_status(), SPARE_STATUS_SLOTS))
+                        * size_of::<Slot>(),
                     at.rings,
                 ),
                 (at.rings, layout.rings as usize * size_of::<RingControl>(), at.payload),

@@ -51,6 +51,8 @@ pub enum StatusKind {
     Put = 3,
     /// Nothing: the command of this reserved slot failed.
     Void = 4,
+    /// Nothing: the last record of its source in this status ring (`hosted/follow.rs`).
+    Moved = 5,
 }
 
 impl StatusKind {
@@ -60,6 +62,7 @@ impl StatusKind {
             2 => Some(StatusKind::Ring),
             3 => Some(StatusKind::Put),
             4 => Some(StatusKind::Void),
+            5 => Some(StatusKind::Moved),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ mod hostile;
 mod hostile_regions;
 mod loom;
 mod loom_doorbell;
+mod loom_follow;
 mod loom_joint;
 mod loom_lines;
 mod loom_queue;

@@ -31,6 +31,7 @@ enum JobStep {
     Poll,
     Release(prop::sample::Index),
     Route { source: Rank, ring: RingId },
+    Status { source: Rank, gives: bool, looks: bool },
     Grant { source: Rank, messages: u64 },
 }
 
@@ -42,6 +43,8 @@ fn steps(rings: u32) -> impl Strategy<Value = Vec<JobStep>> {
         4 => Just(JobStep::Poll),
         3 => any::<prop::sample::Index>().prop_map(JobStep::Release),
         1 => (source.clone(), 0..rings).prop_map(|(source, ring)| JobStep::Route { source, ring }),
+        2 => (source.clone(), any::<bool>(), any::<bool>())
+            .prop_map(|(source, gives, looks)| JobStep::Status { source, gives, looks }),
         1 => (source, 0..30u64).prop_map(|(source, messages)| JobStep::Grant { source, messages }),
     ];
     prop::collection::vec(step, 1..120)
@@ -110,6 +113,16 @@ impl Oracle {
                     assert!(self.routes.contains(&ring), "a private ring of another source's");
                 }
                 assert_eq!(self.ports[0].route_of(source), Some(self.routes[source as usize]));
+            }
+            JobStep::Status { source, gives, looks } => {
+                if !gives {
+                    self.ports[0].take_status(source);
+                } else if self.ports[0].shares_status(source) {
+                    assert!(self.ports[0].give_status(source), "there is one for each");
+                }
+                if looks {
+                    assert!(self.ports[source as usize].poll().is_none());
+                }
             }
             JobStep::Grant { source, messages } => {
                 self.ports[0].grant(source, messages);
@@ -367,12 +380,13 @@ proptest! {
     #[test]
     fn a_stamp_reads_as_written(
         lap in any::<u16>(),
-        kind in 0..4usize,
+        kind in 0..5usize,
         protocol in any::<u8>(),
         length in any::<u8>(),
         source in 0..MAX_RANKS,
     ) {
-        let kind = [StatusKind::Inline, StatusKind::Ring, StatusKind::Put, StatusKind::Void][kind];
+        let some = [StatusKind::Inline, StatusKind::Ring, StatusKind::Put];
+        let kind = *some.get(kind).unwrap_or(&[StatusKind::Void, StatusKind::Moved][kind % 2]);
         let stamp = Stamp::new(lap, kind, protocol, length, source);
         prop_assert_eq!((stamp.lap(), stamp.kind()), (lap, Some(kind)));
         prop_assert_eq!((stamp.protocol(), stamp.length()), (protocol, length));

@@ -1,7 +1,7 @@
-//! Frequent sources get landing rings of their own, by themselves (paper 000 §4: memory follows
-//! partners, not ranks).
+//! Frequent sources get landing and status rings of their own, by themselves (paper 000 §4: memory
+//! follows partners, not ranks).
 //!
-//! A rank of a job whose sources start in shared rings has private ones to give. Who sends often it
+//! A rank of a job whose sources start in shared rings has private ones to give, of either kind. Who sends often it
 //! learns without a look at messages: it renews the credit of each source when some of its messages
 //! have been received, and a grant is a count of them.
 //!
@@ -18,6 +18,9 @@
 //! theirs: nothing goes to and fro. Messages are counted and no clock is read: in virtual time the
 //! same run moves the same sources. How a ring changes hands with messages in flight is in `nic`'s
 //! `hosted/route.rs`.
+//!
+//! Status rings go by the same rules, but for the packets: each message has a record. An owner goes
+//! when it next looks; its ring is for whoever is frequent after that (`hosted/follow.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,37 +42,47 @@ const QUIET: u64 = 64 * MESSAGES;
 /// bytes takes no room in any.
 const PACKETS: u32 = 32;
 
-/// How many landing rings ranks have given to frequent sources, by themselves.
+/// How many rings ranks have given to frequent sources, by themselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RingMoves {
-    /// Rings given.
+    /// Landing rings given.
     pub given: u64,
     /// Those of them that were taken from another source, which shares again.
     pub taken_back: u64,
+    /// Status rings given.
+    pub status_given: u64,
+    /// Sources of them that were asked to share again.
+    pub status_taken_back: u64,
 }
 
 impl RingMoves {
     /// Words that hold it.
-    pub const WORDS: usize = 2;
+    pub const WORDS: usize = 4;
 
     /// The counts, which may be added to those of another rank.
     pub fn words(self) -> [u64; RingMoves::WORDS] {
-        [self.given, self.taken_back]
+        [self.given, self.taken_back, self.status_given, self.status_taken_back]
     }
 
     /// The reverse of [`RingMoves::words`]. Missing words are zeros.
     pub fn of_words(words: &[u64]) -> RingMoves {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
-        RingMoves { given: word(0), taken_back: word(1) }
+        RingMoves {
+            given: word(0),
+            taken_back: word(1),
+            status_given: word(2),
+            status_taken_back: word(3),
+        }
     }
 }
 
 impl fmt::Display for RingMoves {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RingMoves { given, taken_back } = self;
+        let RingMoves { given, taken_back, status_given, status_taken_back } = self;
         write!(
             f,
-            "landing rings: {given} given to frequent senders, {taken_back} of them another's"
+            "landing rings: {given} given to frequent senders, {taken_back} of them another's; \
+             status rings: {status_given}, {status_taken_back}"
         )
     }
 }
@@ -114,11 +127,11 @@ struct Gift {
 }
 
 impl FrequentSources {
-    /// For a rank with so many rings, of which the first are shared.
-    fn new(shared: RingId, rings: RingId, credit: u32) -> FrequentSources {
+    /// For a rank with so many shared landing rings, and so many beside them.
+    fn new(shared: RingId, spare: RingId, credit: u32) -> FrequentSources {
         FrequentSources {
             shared,
-            owners: vec![None; rings.saturating_sub(shared) as usize],
+            owners: vec![None; spare as usize],
             credit: credit.into(),
             messages: 0,
             known: BTreeMap::new(),
@@ -131,8 +144,9 @@ impl FrequentSources {
     pub(crate) fn of(port: &ShmPort) -> Option<FrequentSources> {
         let (host, layout) = (port.inner().host(), port.inner().host().layout());
         let shared = layout.shared_rings();
-        let moves = host.moves_rings() && shared > 0 && layout.rings > shared;
-        moves.then(|| FrequentSources::new(shared, layout.rings, layout.credit))
+        let spare = if shared > 0 { layout.rings - shared } else { 0 };
+        let moves = host.moves_rings() && spare + layout.spare_status() > 0;
+        moves.then(|| FrequentSources::new(shared, spare, layout.credit))
     }
 
     /// How many rings were given.
@@ -146,7 +160,9 @@ impl FrequentSources {
             return;
         }
         let packets = port.inner_mut().take_from_shared(source);
-        let Some(gift) = self.note(source, messages, packets) else { return };
+        let Some(packets) = self.note(source, messages, packets) else { return };
+        self.give_status(port, source);
+        let Some(gift) = self.gift(source, packets) else { return };
         if let Some(owner) = gift.from
             && port.route(owner, Some(self.first_ring(owner))).is_err()
         {
@@ -171,7 +187,8 @@ impl FrequentSources {
     /// Puts one source on a shared ring to which the library had given a private one: of several
     /// that which was looked at longest ago. Whether there was one.
     pub(crate) fn take_one_back(&mut self, port: &mut ShmPort) -> bool {
-        let Some(owner) = self.quietest() else { return false };
+        let owners = self.owners.iter().flatten().copied();
+        let Some(owner) = self.quietest(owners) else { return false };
         self.leave_to_program(Some(owner));
         port.route(owner, Some(self.first_ring(owner))).is_ok()
     }
@@ -180,8 +197,26 @@ impl FrequentSources {
         source % self.shared
     }
 
-    /// Notes what a source may send in all, and its packets in shared rings since the last time.
-    fn note(&mut self, source: Rank, granted: u64, packets: u32) -> Option<Gift> {
+    /// A status ring for a frequent source, unless it has one: a free one, or, when it is frequent
+    /// again, that of a source that was quiet.
+    fn give_status(&mut self, port: &mut ShmPort, source: Rank) {
+        let nic = port.inner_mut();
+        if !nic.shares_status(source) {
+            return;
+        }
+        if nic.give_status(source) {
+            self.moves.status_given += 1;
+        } else if let Some(owner) =
+            self.quietest(nic.status_owners()).filter(|it| self.is_quiet(*it))
+            && nic.take_status(owner)
+        {
+            self.moves.status_taken_back += 1;
+        }
+    }
+
+    /// Notes what a source may send in all, and its packets in shared rings since the last time. If
+    /// it is frequent: how many packets that were since it was last looked at.
+    fn note(&mut self, source: Rank, granted: u64, packets: u32) -> Option<u32> {
         let is_new = !self.known.contains_key(&source);
         let known = self.known.entry(source).or_default();
         let before = if is_new { self.credit } else { known.granted };
@@ -199,17 +234,22 @@ impl FrequentSources {
             return None;
         }
         let all = self.messages - known.since;
-        let is_frequent = all <= FREQUENT * known.messages && known.packets >= PACKETS;
+        let (is_frequent, packets) = (all <= FREQUENT * known.messages, known.packets);
         (known.since, known.messages, known.packets) = (self.messages, 0, 0);
-        if !is_frequent || self.owners.contains(&Some(source)) {
+        is_frequent.then_some(packets)
+    }
+
+    /// A landing ring for a frequent source with so many packets.
+    fn gift(&self, source: Rank, packets: u32) -> Option<Gift> {
+        if packets < PACKETS || self.owners.contains(&Some(source)) {
             return None;
         }
         let free = self.owners.iter().position(Option::is_none);
         if let Some(free) = free {
             return Some(Gift { ring: self.shared + free as RingId, source, from: None });
         }
-        let is_quiet = |owner: &Rank| self.messages - self.seen(*owner) > QUIET;
-        let owner = self.quietest().filter(is_quiet)?;
+        let owners = self.owners.iter().flatten().copied();
+        let owner = self.quietest(owners).filter(|owner| self.is_quiet(*owner))?;
         let place = self.owners.iter().position(|other| *other == Some(owner))?;
         Some(Gift { ring: self.shared + place as RingId, source, from: Some(owner) })
     }
@@ -221,8 +261,12 @@ impl FrequentSources {
         self.moves.taken_back += u64::from(gift.from.is_some());
     }
 
-    fn quietest(&self) -> Option<Rank> {
-        self.owners.iter().flatten().copied().min_by_key(|owner| (self.seen(*owner), *owner))
+    fn quietest(&self, owners: impl Iterator<Item = Rank>) -> Option<Rank> {
+        owners.min_by_key(|owner| (self.seen(*owner), *owner))
+    }
+
+    fn is_quiet(&self, owner: Rank) -> bool {
+        self.messages - self.seen(owner) > QUIET
     }
 
     /// How many messages had come when a source was last looked at.
@@ -239,7 +283,18 @@ mod tests {
 
     /// Two shared rings and two to give.
     fn few() -> FrequentSources {
-        FrequentSources::new(2, 4, CREDIT)
+        FrequentSources::new(2, 2, CREDIT)
+    }
+
+    /// A landing ring for a source that may send so many messages and has landed these packets.
+    fn look(
+        sources: &mut FrequentSources,
+        source: Rank,
+        granted: u64,
+        packets: u32,
+    ) -> Option<Gift> {
+        let packets = sources.note(source, granted, packets)?;
+        sources.gift(source, packets)
     }
 
     /// So many messages of a source, and as many packets in shared rings unless it has a ring.
@@ -247,7 +302,7 @@ mod tests {
         let known = sources.known.get(&source);
         let granted = known.map_or(CREDIT.into(), |known| known.granted) + messages;
         let shares = !sources.owners.contains(&Some(source));
-        let gift = sources.note(source, granted, if shares { messages as u32 } else { 0 });
+        let gift = look(sources, source, granted, if shares { messages as u32 } else { 0 });
         gift.inspect(|gift| sources.settle(*gift))
     }
 
@@ -274,7 +329,7 @@ mod tests {
     #[test]
     fn ip_13_short_messages_need_no_ring() {
         let mut sources = few();
-        let mut come = |grant: u64, packets| sources.note(9, 256 + MESSAGES * grant, packets);
+        let mut come = |grant: u64, packets| look(&mut sources, 9, 256 + MESSAGES * grant, packets);
         assert!((1..100).all(|grant| come(grant, PACKETS - 1).is_none()));
         assert_eq!(come(100, PACKETS), Some(gift(2, 9, None)));
     }
@@ -299,7 +354,8 @@ mod tests {
         let mut sources = few();
         let gifts = grants(&mut sources, (0..1000).map(|at| at % 30));
         assert_eq!(gifts, [gift(2, 0, None), gift(3, 1, None)]);
-        assert_eq!(sources.moves(), RingMoves { given: 2, taken_back: 0 });
+        let moves = RingMoves { given: 2, ..RingMoves::default() };
+        assert_eq!(sources.moves(), moves);
     }
 
     #[test]
@@ -310,22 +366,26 @@ mod tests {
         assert_eq!(grants(&mut sources, [8; (QUIET / MESSAGES) as usize - 2]), []);
         assert_eq!(grants(&mut sources, [8]), [gift(2, 8, Some(5))]);
         assert_eq!(grants(&mut sources, [5, 5]), [gift(3, 5, Some(7))], "and back");
-        assert_eq!(sources.moves(), RingMoves { given: 4, taken_back: 2 });
+        let moves = RingMoves { given: 4, taken_back: 2, ..RingMoves::default() };
+        assert_eq!(sources.moves(), moves);
     }
 
     #[test]
     fn ip_13_what_the_program_directs_is_not_the_librarys() {
         let mut sources = few();
         grants(&mut sources, [5, 5, 7, 7]);
-        assert_eq!(sources.quietest(), Some(5));
+        let quietest =
+            |sources: &FrequentSources| sources.quietest(sources.owners.iter().flatten().copied());
+        assert_eq!(quietest(&sources), Some(5));
         sources.leave_to_program(Some(5));
-        assert_eq!((sources.quietest(), sources.ended), (Some(7), true));
+        assert_eq!((quietest(&sources), sources.ended), (Some(7), true));
     }
 
     #[test]
     fn counts_go_to_words_and_back() {
-        let moves = RingMoves { given: 5, taken_back: 2 };
-        let said = "landing rings: 5 given to frequent senders, 2 of them another's";
+        let moves = RingMoves { given: 5, taken_back: 2, status_given: 7, status_taken_back: 1 };
+        let said = "landing rings: 5 given to frequent senders, 2 of them another's; \
+                    status rings: 7, 1";
         assert_eq!(moves.to_string(), said);
         assert_eq!(RingMoves::of_words(&moves.words()), moves);
         assert_eq!(RingMoves::of_words(&[]), RingMoves::default());

@@ -5,6 +5,7 @@
 
 use super::stores::{self, sampled_way};
 use super::{Host, HostedPort};
+use crate::doorbell::ASKED_TO_FOLLOW;
 use crate::fabric::{
     Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Port, Rank, RingId,
     RingSlice, Short,
@@ -36,6 +37,9 @@ impl<H: Host> HostedPort<H> {
             self.clock = self.clock.max(time);
             let event = self.decode(lane, stamp);
             self.consume_record(lane);
+            if event.is_none() && stamp.kind() == Some(StatusKind::Moved) {
+                self.source_moved(lane, stamp.source());
+            }
             if event.is_some() {
                 self.account(event.as_ref());
                 return event;
@@ -52,7 +56,7 @@ impl<H: Host> HostedPort<H> {
         header: u64,
         into: &mut [u8],
     ) -> Short {
-        let id = lane_of(source, self.lanes.len());
+        let id = self.lane_of(source);
         let lane = &self.lanes[id];
         let head = lane.head;
         let Some(stamp) = lane.ring.peek(head) else {
@@ -212,7 +216,7 @@ impl<H: Host> HostedPort<H> {
                 length: status.word(head, DATA),
                 offset: status.word(head, DATA + 1),
             })),
-            Some(StatusKind::Void) => None,
+            Some(StatusKind::Void | StatusKind::Moved) => None,
             None => Some(Event::Malformed { source }),
         }
     }
@@ -339,7 +343,9 @@ impl<H: Host> HostedPort<H> {
     /// Reports each sender that found no room, and publishes the room there is at once.
     fn attend(&mut self) {
         let own = self.own;
-        own.doorbell().attention.swap(0, Ordering::AcqRel);
+        if own.doorbell().attention.swap(0, Ordering::AcqRel) & ASKED_TO_FOLLOW != 0 {
+            self.follow_all();
+        }
         self.eager = true;
         self.idle = 0;
         for lane in &mut self.lanes {
@@ -426,13 +432,6 @@ impl<H: Host> HostedPort<H> {
             self.repairs.push_back(repair);
         }
     }
-}
-
-/// The status ring of a source. The division is for shared rings only.
-#[inline]
-pub(super) fn lane_of(source: Rank, lanes: usize) -> usize {
-    let source = source as usize;
-    if source < lanes { source } else { source % lanes }
 }
 
 /// Copies an inline message out of its record. `None`: it does not fit, or is invalid.

@@ -12,7 +12,6 @@
 //! The second rule is for private status rings. There a sender's count follows its records, so a
 //! receiver that sees the count sees the records: a missing one was overwritten.
 
-use super::arrive::lane_of;
 use super::{Host, HostedPort};
 use crate::fabric::{DeathCause, Event, PeerFailure, Rank, Wake};
 use crate::sync::Ordering;
@@ -87,7 +86,7 @@ impl<H: Host> HostedPort<H> {
 
     /// Whether a source has posted a record that is missing.
     fn has_lost_record(&self, source: Rank) -> bool {
-        let lane = &self.lanes[lane_of(source, self.lanes.len())];
+        let lane = &self.lanes[self.lane_of(source)];
         if !lane.ring.is_private() {
             return false;
         }

@@ -7,6 +7,7 @@
 
 use super::send::elsewhere;
 use super::{Host, HostedPort};
+use crate::doorbell::HELD_UP;
 use crate::fabric::{
     Atomic, Command, FullCause, Notification, Operation, PostError, Rank, RemoteAddress, Space,
 };
@@ -53,7 +54,7 @@ impl<H: Host> HostedPort<H> {
             let line = self.own.sender(source);
             let times = line.held_up.load(Ordering::Relaxed).wrapping_add(1);
             line.held_up.store(times, Ordering::Relaxed);
-            self.own.doorbell().attention.store(1, Ordering::Release);
+            self.own.doorbell().attention.fetch_or(HELD_UP, Ordering::Release);
         }
     }
 

@@ -4,6 +4,7 @@
 //! ```text
 //!   rest.rs     waiting while other threads of the rank use the port
 //!   send.rs     source table → room? → claim → store → commit → status record → wake
+//!   follow.rs   status rings that follow frequent sources
 //!   land.rs     what comes from other hosts, landed by its receiver
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
@@ -28,6 +29,7 @@ mod audit;
 mod conduct;
 mod copy;
 mod counter;
+mod follow;
 mod group;
 mod host;
 mod land;
@@ -72,7 +74,7 @@ use group::Groups;
 use mail::Mailboxes;
 use queue::Queues;
 use repair::Repair;
-use state::{OwnRing, PeerEntry, StatusLane};
+use state::{OwnRing, PeerEntry, SpareStatus, StatusLane};
 
 /// A port over memory that all ranks reach.
 #[derive(Debug)]
@@ -82,7 +84,9 @@ pub struct HostedPort<H: Host> {
     /// This rank's own segment.
     own: Segment<'static>,
     peers: ByRank<PeerEntry>,
+    /// The status rings that are read: the first ones, then those spare ones whose owners post.
     lanes: Vec<StatusLane>,
+    spare_status: Vec<SpareStatus>,
     /// The latest arrival time sent or received: a Lamport clock.
     clock: u64,
     rings: Vec<OwnRing>,
@@ -128,18 +132,23 @@ impl<H: Host> HostedPort<H> {
         };
         let own = segment(this);
         let layout = own.layout();
+        let lane = |source: Rank| (source % layout.status_rings) as usize;
         // What comes from a rank of another host is landed here, as that source. There may be very
         // many of them: what is kept of each is made when something comes.
         let entry = |rank| {
             // Nobody else loads what a rank stores for itself.
             let own = (rank == this).then(LongStores::default);
-            PeerEntry::new(segment(rank), this, host.long_stores().or(own))
+            let entry = PeerEntry::new(segment(rank), this, host.long_stores().or(own));
+            PeerEntry { lane: lane(rank), ..entry }
         };
         let peers = match (0..layout.ranks).all(|rank| host.is_here(rank)) {
             true => Vec::from_iter((0..layout.ranks).map(entry)).into(),
             false => {
                 let stores = Some(LongStores::default());
-                let blank = move |source| PeerEntry::new(own, source, stores);
+                let blank = move |source| {
+                    let entry = PeerEntry::new(own, source, stores);
+                    PeerEntry { lane: lane(source), ..entry }
+                };
                 let mut peers = ByRank::few(layout.ranks, blank);
                 for rank in (0..layout.ranks).filter(|rank| host.is_here(*rank)) {
                     peers[rank as usize] = entry(rank);
@@ -155,6 +164,7 @@ impl<H: Host> HostedPort<H> {
             own,
             peers,
             lanes: (0..layout.status_rings).map(|id| StatusLane::new(own.status(id))).collect(),
+            spare_status: vec![SpareStatus::default(); layout.spare_status() as usize],
             clock: 0,
             rings: rings.collect(),
             shared: layout.shared_rings(),

@@ -62,13 +62,14 @@ impl<H: Host> HostedPort<H> {
             self.consume_record(lane);
             return true;
         }
-        let past = |(lane, mark): (&StatusLane, &u64)| match lane.ring.is_private() {
+        let past = |marks: &[u64], id, lane: &StatusLane| match lane.ring.is_private() {
             true => lane.ring.peek(lane.head).is_none(),
-            false => lane.head >= *mark,
+            false => marks.get(id).is_none_or(|mark| lane.head >= *mark),
         };
         let read = |repair: &Repair| {
-            let records = repair.records.as_ref();
-            records.is_some_and(|marks| self.lanes.iter().zip(marks).all(past))
+            let mut lanes = self.lanes.iter().enumerate();
+            let marks = repair.records.as_ref();
+            marks.is_some_and(|marks| lanes.all(|(id, lane)| past(marks, id, lane)))
         };
         let Some(done) = self.repairs.iter().position(read) else {
             // A record may have been published since, or a live source's is about to be.
@@ -88,10 +89,16 @@ impl<H: Host> HostedPort<H> {
     fn hole(&self) -> Option<usize> {
         let settled = || self.repairs.iter().filter(|repair| repair.records.is_some());
         let dead = |id: usize, head| settled().any(|repair| head < repair.holes[id]);
-        let mut lanes = self.lanes.iter().enumerate();
+        let mut lanes = self.first_lanes().enumerate();
         lanes.find_map(|(id, lane)| {
             (dead(id, lane.head) && lane.ring.peek(lane.head).is_none()).then_some(id)
         })
+    }
+
+    /// The status rings in which sources start. They have no other places meanwhile, and the spare
+    /// ones have no holes.
+    fn first_lanes(&self) -> impl Iterator<Item = &StatusLane> {
+        self.lanes.iter().take(self.own.layout().status_rings as usize)
     }
 
     /// Records reserved in each shared status ring. A count further than a ring's length from the
@@ -101,7 +108,7 @@ impl<H: Host> HostedPort<H> {
             let ahead = lane.ring.reserved().wrapping_sub(lane.head);
             lane.head + if ahead <= lane.ring.capacity() as u64 { ahead } else { 0 }
         };
-        self.lanes.iter().map(reserved).collect()
+        self.first_lanes().map(reserved).collect()
     }
 
     /// Drops the ranks that have finished the post they were in, or died in it.

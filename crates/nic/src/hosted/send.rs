@@ -1,7 +1,7 @@
 //! Posting: the steps of the receive controller, taken by the sender (paper 000 §3).
 
 use super::{Host, HostedPort, PeerEntry};
-use crate::doorbell::Doorbell;
+use crate::doorbell::{Doorbell, HELD_UP};
 use crate::fabric::{
     Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Operation, PostError, Rank,
     RemoteAddress, RingId, Route,
@@ -103,10 +103,14 @@ impl<H: Host> HostedPort<H> {
         credited: bool,
     ) -> Result<(), PostError> {
         let rank = self.rank;
-        let allowed = credited
+        let direct = credited
+            && destination < self.size
             && !self.is_conducted()
-            && self.host.is_here(destination)
-            && self.peers.get_mut(destination as usize).is_some_and(|peer| peer.allow(rank));
+            && self.host.is_here(destination);
+        if direct {
+            self.as_post(destination).follow();
+        }
+        let allowed = direct && self.peers[destination as usize].allow(rank);
         if allowed && self.post_fast(destination, protocol, header, payload) {
             return Ok(());
         }
@@ -161,7 +165,7 @@ impl<H: Host> HostedPort<H> {
         let status = post.peer.status;
         post.begin();
         let index = status.reserve(&mut post.peer.poster);
-        post.peer.uncredited += 1;
+        post.peer.uncredited = post.peer.uncredited.wrapping_add(1);
         let body = [header, post.arrival_time(), length, offset];
         status.publish(index, StatusKind::Put, protocol, 0, rank, &body);
         post.end();
@@ -173,9 +177,9 @@ impl<H: Host> HostedPort<H> {
 /// One post in progress: the sender's interface talking to the target's.
 pub(super) struct Post<'p, H: Host> {
     host: &'p H,
-    rank: u32,
-    peer: &'p mut PeerEntry,
-    target: Segment<'static>,
+    pub(super) rank: u32,
+    pub(super) peer: &'p mut PeerEntry,
+    pub(super) target: Segment<'static>,
     /// The port's arrival clock.
     clock: &'p mut u64,
 }
@@ -183,6 +187,7 @@ pub(super) struct Post<'p, H: Host> {
 impl<H: Host> Post<'_, H> {
     #[inline]
     pub(super) fn send(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
+        self.follow();
         if !self.has_credit(command) {
             return Err(self.hold_up(command, FullCause::Credit));
         }
@@ -201,7 +206,8 @@ impl<H: Host> Post<'_, H> {
         };
         // Credit pays for one of its records.
         let records = self.peer.poster.posted - before;
-        self.peer.uncredited += records.saturating_sub(u64::from(command.credited));
+        let uncredited = records.saturating_sub(u64::from(command.credited));
+        self.peer.uncredited = self.peer.uncredited.wrapping_add(uncredited);
         self.admitted();
         self.ring_doorbell(command.destination);
         Ok(taken)
@@ -220,7 +226,8 @@ impl<H: Host> Post<'_, H> {
     /// Counts a message that another port lands.
     pub(super) fn count(&mut self, credited: bool) {
         self.peer.poster.posted += 1;
-        self.peer.uncredited += u64::from(!credited);
+        let uncredited = self.peer.uncredited.wrapping_add(u64::from(!credited));
+        self.peer.uncredited = uncredited;
     }
 
     /// Counts an attempt that a full status ring refuses.
@@ -444,7 +451,7 @@ impl<H: Host> Post<'_, H> {
             line.held_up.store(times, Ordering::Relaxed);
             let waiting = line.waiting.load(Ordering::Relaxed) | H::WAITS_AS;
             line.waiting.store(waiting, Ordering::Release);
-            self.target.doorbell().attention.store(1, Ordering::Release);
+            self.target.doorbell().attention.fetch_or(HELD_UP, Ordering::Release);
             self.ring_doorbell(command.destination);
         }
         PostError::Full { destination: command.destination, cause }
@@ -459,19 +466,19 @@ impl<H: Host> Post<'_, H> {
     }
 
     #[inline]
-    fn arrival_time(&mut self) -> u64 {
+    pub(super) fn arrival_time(&mut self) -> u64 {
         arrival_time(self.target.doorbell(), self.clock)
     }
 
     /// Between `begin` and `end` this source may hold a claim that nothing announces yet.
     #[inline]
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let odd = self.peer.epoch + 1;
         self.target.sender(self.rank).epoch.store(odd, Ordering::Relaxed);
     }
 
     #[inline]
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.peer.epoch += 2;
         self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Release);
     }

@@ -16,6 +16,8 @@ pub(super) struct PeerEntry {
     pub(super) target: Segment<'static>,
     /// The status ring of the peer that we post to.
     pub(super) status: StatusRing<'static>,
+    /// What its table said when that was chosen.
+    pub(super) status_entry: u64,
     pub(super) poster: Poster,
     /// Limit of posted records for the fast path of inline messages. Up to it there is room and
     /// credit, the status ring is private, and the peer is in order. Any fault sets it to zero.
@@ -24,7 +26,8 @@ pub(super) struct PeerEntry {
     pub(super) ring: Option<RingId>,
     pub(super) ring_head: u64,
     /// How many credited messages the peer allows in all, and how many posted records were not
-    /// credited. Credited messages are the difference: the rarer change is the one counted.
+    /// credited. Credited messages are the difference, modulo 2^64: the rarer change is the one
+    /// counted. So is a move to another status ring, where records have other numbers.
     pub(super) credit: u64,
     pub(super) uncredited: u64,
     /// Our epoch at the peer between posts: even.
@@ -39,6 +42,8 @@ pub(super) struct PeerEntry {
     pub(super) seen_held_up: u64,
     /// Whether it is queued in `held_up`.
     pub(super) is_in_held_up: bool,
+    /// Which of our status rings it posts to: its place in `HostedPort::lanes`.
+    pub(super) lane: usize,
     /// Records of it in shared landing rings, since this was last asked.
     pub(super) from_shared: u32,
     /// How long payloads are stored for it.
@@ -57,6 +62,19 @@ pub(super) struct StatusLane {
     pub(super) publish_at: u64,
     /// Full posts seen so far.
     pub(super) seen_full: u64,
+    /// Of a spare ring: which it is, and whose.
+    pub(super) spare: Option<(usize, Rank)>,
+}
+
+/// A spare status ring of ours.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SpareStatus {
+    /// The source that it was given to, which posts there as soon as it has seen that.
+    pub(super) owner: Option<Rank>,
+    /// The source has been seen there.
+    pub(super) is_open: bool,
+    /// Its next record, while it is nobody's.
+    pub(super) head: u64,
 }
 
 /// One of our landing rings.
@@ -86,6 +104,7 @@ impl PeerEntry {
         PeerEntry {
             target,
             status: target.status(rank % layout.status_rings),
+            status_entry: 0,
             poster: Poster::default(),
             allowed: 0,
             ring: None,
@@ -98,6 +117,7 @@ impl PeerEntry {
             granted: credit,
             seen_held_up: 0,
             is_in_held_up: false,
+            lane: 0,
             from_shared: 0,
             stores: PeerStores::new(stores),
             loads: Default::default(),
@@ -115,25 +135,22 @@ impl PeerEntry {
         if self.sent() >= self.credit {
             self.credit = self.target.source(rank).credit();
         }
-        self.allowed = self.status.limit(&self.poster).min(self.credit + self.uncredited);
+        self.allowed =
+            self.status.limit(&self.poster).min(self.credit.wrapping_add(self.uncredited));
         self.poster.posted < self.allowed
     }
 
     /// Credited messages sent to it.
     #[inline]
     pub(super) fn sent(&self) -> u64 {
-        self.poster.posted - self.uncredited
+        self.poster.posted.wrapping_sub(self.uncredited)
     }
 }
 
 impl StatusLane {
     pub(super) fn new(ring: StatusRing<'static>) -> StatusLane {
-        StatusLane {
-            ring,
-            head: 0,
-            publish_at: ring.capacity() as u64 / PUBLISH_PARTS,
-            seen_full: 0,
-        }
+        let publish_at = ring.capacity() as u64 / PUBLISH_PARTS;
+        StatusLane { ring, head: 0, publish_at, seen_full: 0, spare: None }
     }
 
     /// Publishes to the senders how far the ring has been read. If they are `eager` for room, does

@@ -102,8 +102,7 @@ impl<'m> StatusRing<'m> {
         if tail.wrapping_sub(poster.head) < limit {
             return true;
         }
-        // Acquire: the receiver's reads of freed slots come before our stores.
-        poster.head = self.control.head.load(Ordering::Acquire);
+        poster.head = self.head();
         tail.wrapping_sub(poster.head) < limit
     }
 
@@ -211,6 +210,12 @@ impl<'m> StatusRing<'m> {
     pub fn free(&self, head: u64) {
         // Release: the receiver's reads of the slots come before their reuse.
         self.control.head.store(head, Ordering::Release);
+    }
+
+    /// How far the ring has been read, as the receiver has published it.
+    pub fn head(&self) -> u64 {
+        // Acquire: the receiver's reads of freed slots come before our stores.
+        self.control.head.load(Ordering::Acquire)
     }
 
     /// Records ever reserved in a shared ring; 0 in a private one, where only the sender knows. A

@@ -1,0 +1,201 @@
+//! Status rings that follow frequent sources (paper 000 §4: infrequent partners share).
+//!
+//! Beyond 16 ranks sources share status rings, and each record costs them an atomic addition and an
+//! epoch. A rank has some private ones beside them, to give to sources that send often. A source
+//! goes there, and back, by itself, when it has seen what the table says:
+//!
+//! ```text
+//!   owner                                     source
+//!   -----                                     ------
+//!   head of the spare ring, entry = ring ──►  seen at a post that is not of the fast path
+//!                                             last record in the ring so far: `Moved`
+//!   `Moved` read: the new ring is read, too   further records in the new ring, from its head on
+//!
+//!   entry = 0, attention                 ──►  the same, the other way
+//!   `Moved` read: the ring is nobody's
+//! ```
+//!
+//! Nothing is reordered. A record in the ring so far may stand behind one of another source that is
+//! not published yet; a rank that read the new ring by then would take the later record first. So
+//! it reads a ring from the `Moved` on that precedes all records there. A ring that has been left
+//! is empty, since its one source has said that nothing will follow: the next one begins where it
+//! ended. The fast path reads no table for all that. `tests/loom_follow.rs` explores it, and shows
+//! that a ring read at once is read too early.
+//!
+//! Sources on other hosts land by this rank's own hand, and in virtual time the conductor lands
+//! them: they stay where they are. So does the ring of a rank that has died.
+
+use super::send::Post;
+use super::state::{SpareStatus, StatusLane};
+use super::{Host, HostedPort};
+use crate::doorbell::ASKED_TO_FOLLOW;
+use crate::fabric::{Event, PeerState, Rank};
+use crate::ring::Poster;
+use crate::sync::Ordering;
+use crate::wire::StatusKind;
+
+impl<H: Host> Post<'_, H> {
+    /// Posts from now on to the status ring that the target's table says.
+    #[inline]
+    pub(super) fn follow(&mut self) {
+        let entry = self.target.source(self.rank).status();
+        if entry != self.peer.status_entry {
+            self.change_status(entry);
+        }
+    }
+
+    #[cold]
+    fn change_status(&mut self, entry: u64) {
+        let layout = self.target.layout();
+        let spare =
+            u64::from(layout.status_rings)..u64::from(layout.status_rings + layout.spare_status());
+        let ring = match entry {
+            0 => self.rank % layout.status_rings,
+            _ if spare.contains(&entry) => entry as u32,
+            // A broken peer's.
+            _ => return,
+        };
+        let before = self.peer.status;
+        if !before.has_room(&mut self.peer.poster) {
+            return;
+        }
+        let next = self.target.status(ring);
+        let (sent, head) = (self.peer.sent(), next.head());
+        if next.is_private() {
+            // For the audit, before the target reads the ring: where it begins nothing is missing.
+            self.target.sender(self.rank).posted.store(head, Ordering::Release);
+        }
+        self.begin();
+        let index = before.reserve(&mut self.peer.poster);
+        let body = [0, self.arrival_time()];
+        before.publish(index, StatusKind::Moved, 0, 0, self.rank, &body);
+        self.end();
+        self.peer.poster = Poster { posted: head, head };
+        self.peer.uncredited = head.wrapping_sub(sent);
+        self.peer.allowed = 0;
+        (self.peer.status, self.peer.status_entry) = (next, entry);
+    }
+}
+
+impl<H: Host> HostedPort<H> {
+    /// Whether a source shares its status ring with others and may have one of its own.
+    pub fn shares_status(&self, source: Rank) -> bool {
+        let may = source < self.size && source != self.rank && !self.host.is_conducted();
+        may && !self.spare_status.is_empty()
+            && self.host.is_here(source)
+            && self.spare_place(source).is_none()
+    }
+
+    /// Gives a source that [shares](HostedPort::shares_status) a status ring of its own, if one is
+    /// nobody's. Whether there was one.
+    pub fn give_status(&mut self, source: Rank) -> bool {
+        let mut spare = self.spare_status.iter_mut().enumerate();
+        let Some((place, free)) = spare.find(|(_, spare)| spare.owner.is_none()) else {
+            return false;
+        };
+        free.owner = Some(source);
+        let head = free.head;
+        let ring = self.own.layout().status_rings + place as u32;
+        self.own.status(ring).free(head);
+        self.own.source(source).set_status(ring.into());
+        true
+    }
+
+    /// The sources to which spare status rings were given and that were not asked to share again,
+    /// but for those that will never leave theirs.
+    pub fn status_owners(&self) -> impl Iterator<Item = Rank> {
+        let asked = |rank| self.own.source(rank).status() == 0;
+        let is_there = |rank| matches!(self.host.state_of(rank), PeerState::Running);
+        let owners = self.spare_status.iter().filter_map(|spare| spare.owner);
+        owners.filter(move |owner| is_there(*owner) && !asked(*owner))
+    }
+
+    /// Asks a source to share again; one that has not been seen in its ring yet, to go there first.
+    /// Its ring is nobody's when it has left. Whether it was asked that.
+    pub fn take_status(&mut self, source: Rank) -> bool {
+        let Some(place) = self.spare_place(source) else { return false };
+        let is_open = self.spare_status[place].is_open;
+        if is_open {
+            self.own.source(source).set_status(0);
+        }
+        // Only what sends reads the table, and this source is quiet.
+        let doorbell = self.peers[source as usize].target.doorbell();
+        doorbell.attention.fetch_or(ASKED_TO_FOLLOW, Ordering::AcqRel);
+        is_open
+    }
+
+    fn spare_place(&self, source: Rank) -> Option<usize> {
+        self.spare_status.iter().position(|spare| spare.owner == Some(source))
+    }
+
+    /// The place of a source's status ring among those that are read.
+    #[inline(always)]
+    pub(super) fn lane_of(&self, source: Rank) -> usize {
+        let source = source as usize;
+        match self.spare_status.is_empty() && source < self.lanes.len() {
+            true => source,
+            false => self.peers.get(source).map_or(0, |peer| peer.lane),
+        }
+    }
+
+    /// Goes to the status rings that the tables of others say.
+    #[cold]
+    pub(super) fn follow_all(&mut self) {
+        for rank in 0..self.size {
+            if self.host.is_here(rank)
+                && rank != self.rank
+                && self.peers[rank as usize].failed.is_none()
+            {
+                self.as_post(rank).follow();
+            }
+        }
+    }
+
+    /// A record of a status ring said that it is its source's last one there.
+    #[cold]
+    pub(super) fn source_moved(&mut self, lane: usize, source: Rank) {
+        let moved = match self.lanes[lane].spare {
+            None => self.open_spare(lane, source),
+            Some((place, owner)) if owner == source => self.close_spare(lane, place, source),
+            Some(_) => None,
+        };
+        if moved.is_none() {
+            self.events.push_back(Event::Malformed { source });
+        }
+    }
+
+    /// Reads a source's own ring from now on.
+    fn open_spare(&mut self, lane: usize, source: Rank) -> Option<()> {
+        let place = self.spare_place(source)?;
+        let spare = &mut self.spare_status[place];
+        if spare.is_open || self.peers.get(source as usize)?.lane != lane {
+            return None;
+        }
+        spare.is_open = true;
+        let ring = self.own.status(self.own.layout().status_rings + place as u32);
+        let mut opened = StatusLane { spare: Some((place, source)), ..StatusLane::new(ring) };
+        (opened.head, opened.seen_full) = (spare.head, ring.full());
+        opened.publish(self.eager);
+        self.peers[source as usize].lane = self.lanes.len();
+        self.lanes.push(opened);
+        Some(())
+    }
+
+    /// A source shares again, and what was its own ring is nobody's.
+    fn close_spare(&mut self, lane: usize, place: usize, source: Rank) -> Option<()> {
+        // A broken peer leaves unasked.
+        if self.own.source(source).status() != 0 {
+            return None;
+        }
+        let closed = self.lanes.swap_remove(lane);
+        self.spare_status[place] = SpareStatus { head: closed.head, ..SpareStatus::default() };
+        self.peers[source as usize].lane = (source % self.own.layout().status_rings) as usize;
+        if let Some((_, owner)) = self.lanes.get(lane).and_then(|lane| lane.spare) {
+            self.peers[owner as usize].lane = lane;
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
