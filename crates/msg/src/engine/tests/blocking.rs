@@ -103,7 +103,7 @@ fn who_asks_again_and_again_in_vain_is_to_give_way_where_others_need_the_process
         let asked: Vec<bool> = (0..6)
             .map(|_| {
                 assert_eq!(b.test(id), None);
-                b.is_in_vain()
+                b.found_nothing()
             })
             .collect();
         let due = |at| crowded && at >= 3;
@@ -111,7 +111,7 @@ fn who_asks_again_and_again_in_vain_is_to_give_way_where_others_need_the_process
         // Something that comes ends that.
         a.send(&[1], to(1, 9), SendMode::Standard).unwrap();
         assert_eq!(b.test(id), None);
-        assert!(!b.is_in_vain());
+        assert!(!b.found_nothing());
     }
 }
 

@@ -1,7 +1,8 @@
 //! Random programs of sends and receives, stepped in one thread, against MPI's rules.
 //!
 //! A program is a list of operations of two to four ranks in a job so small that rings, status
-//! rings and credit are full all the time. Whatever the interleaving:
+//! rings and credit are full all the time. Ranks change now and then by which ways they carry long
+//! messages. Whatever the interleaving:
 //!
 //! - every message is received exactly once, unchanged, by a receive that its envelope fits;
 //! - of two messages from one rank to another that fit the same receive, the earlier one is not
@@ -12,21 +13,54 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::LongMessages;
 use crate::engine::CancelOutcome;
 use crate::testing::{engines, pattern, settle, tight};
+use crate::ways::Way;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Send { from: Rank, to: Rank, tag: i32, length: usize, mode: SendMode },
-    Receive { at: Rank, source: Option<Rank>, tag: Option<i32> },
-    Progress { at: Rank, budget: u8 },
-    Full { at: Rank, posts: u32 },
-    Part { at: Rank, bytes: Option<usize> },
+    Send {
+        from: Rank,
+        to: Rank,
+        tag: i32,
+        length: usize,
+        mode: SendMode,
+    },
+    Receive {
+        at: Rank,
+        source: Option<Rank>,
+        tag: Option<i32>,
+    },
+    Progress {
+        at: Rank,
+        budget: u8,
+    },
+    Full {
+        at: Rank,
+        posts: u32,
+    },
+    Part {
+        at: Rank,
+        bytes: Option<usize>,
+    },
+    /// The rank carries long messages by other ways from now on.
+    Ways {
+        at: Rank,
+        ways: LongMessages,
+    },
 }
 
 /// Long enough for a message to identify itself.
 const LENGTHS: [usize; 7] = [4, 48, 49, 200, 600, 601, 3000];
 const ROOM: usize = 3000;
+
+const WAYS: [LongMessages; 4] = [
+    LongMessages::Fastest,
+    LongMessages::By(Way::Ring),
+    LongMessages::By(Way::Read),
+    LongMessages::By(Way::Both),
+];
 
 fn step(ranks: u32, wild: bool) -> impl Strategy<Value = Step> {
     let rank = 0..ranks;
@@ -48,8 +82,9 @@ fn step(ranks: u32, wild: bool) -> impl Strategy<Value = Step> {
             .prop_map(|(at, source, tag)| Step::Receive { at, source, tag }),
         4 => (rank.clone(), 1..4u8).prop_map(|(at, budget)| Step::Progress { at, budget }),
         1 => (rank.clone(), 1..4u32).prop_map(|(at, posts)| Step::Full { at, posts }),
-        1 => (rank, prop::option::of(40..200usize))
+        1 => (rank.clone(), prop::option::of(40..200usize))
             .prop_map(|(at, bytes)| Step::Part { at, bytes }),
+        1 => (rank, prop::sample::select(&WAYS[..])).prop_map(|(at, ways)| Step::Ways { at, ways }),
     ]
 }
 
@@ -116,6 +151,7 @@ impl World {
                 self.ranks[at as usize].port_mut().rules().full = posts;
             }
             Step::Part { at, bytes } => self.ranks[at as usize].port_mut().rules().part = bytes,
+            Step::Ways { at, ways } => self.ranks[at as usize].carry_long_messages(ways),
         }
         self.collect();
     }
@@ -223,6 +259,10 @@ fn content(which: usize, length: usize) -> Vec<u8> {
 
 fn run(ranks: u32, steps: &[Step]) -> (World, usize) {
     let mut world = World { ranks: engines(ranks), sent: Vec::new(), posted: Vec::new() };
+    // Messages of odd ranks can be read where they are.
+    for engine in world.ranks.iter_mut().skip(1).step_by(2) {
+        engine.port_mut().rules().process = true;
+    }
     steps.iter().for_each(|step| world.run(step));
     world.check_bounds();
     let receives = world.posted.len();
