@@ -96,9 +96,9 @@ fn a_crowded_rank_looks_once_before_it_parks() {
 
 #[test]
 fn who_asks_again_and_again_in_vain_is_to_give_way_where_others_need_the_processor() {
-    let (mut a, mut b) = pair();
-    let (id, _memory) = irecv(&mut b, 2, from(0, 1));
     for crowded in [false, true] {
+        let (mut a, mut b) = pair();
+        let (id, _memory) = irecv(&mut b, 2, from(0, 1));
         b.port_mut().rules().crowded = crowded;
         let asked: Vec<bool> = (0..6)
             .map(|_| {
