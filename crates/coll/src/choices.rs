@@ -8,7 +8,7 @@ use crate::algorithms::{
 };
 use crate::names::Operation;
 
-/// Algorithms that somebody has chosen by name; `None`: the table decides.
+/// Algorithms chosen by name; `None`: the table decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Choices {
     /// For [`crate::barrier()`].

@@ -280,7 +280,7 @@ pub trait Group {
         Ok(false)
     }
 
-    /// The system has refused somebody a copy: [`Group::expose`] gives no such address any more.
+    /// The system has refused a rank a copy: [`Group::expose`] gives no such address any more.
     fn note_refusal(&self) {}
 
     /// The error of a facility that is not there.

@@ -29,7 +29,7 @@
 //!   commutative is done in the order of the ranks exactly.
 //! - Every message is received with the length that it must have. If it has another, if a rank
 //!   died, or if a rank drops its future, every rank that is still in the operation is told and
-//!   ends with an error: a mistake of one is nobody's hang.
+//!   ends with an error: a mistake of one rank makes no rank hang.
 //! - Nothing is skipped for want of bytes: ranks that disagree whether there is anything to do
 //!   find out.
 //! - Memory per rank grows with the number of ranks only where the result or the arguments do.

@@ -1,8 +1,8 @@
 //! Questions: how ranks that call different things by messages learn that from each other.
 //!
-//! The tags of such calls differ, so nobody takes the other's messages, and all wait. A rank that
-//! has waited for long in a call asks other ranks whether they have made the same. So does one that
-//! sees a message of the same number with another tag, at once:
+//! The tags of such calls differ, so neither side takes the other's messages, and all wait. A rank
+//! that has waited for long in a call asks other ranks whether they have made the same. So does one
+//! that sees a message of the same number with another tag, at once:
 //!
 //! ```text
 //!   rank 0   call 7: barrier ──20 ms──► question ─┐        ┌─► error
@@ -183,7 +183,7 @@ impl Default for Questions {
 }
 
 impl Questions {
-    /// A call is made. `true`: somebody has asked something already.
+    /// A call is made. `true`: another rank has asked something already.
     #[inline]
     pub(crate) fn make(&self, number: u32, made: Made) -> bool {
         let place = &self.made[number as usize % REMEMBERED];

@@ -10,7 +10,7 @@
 //! and nobody takes those for the result.
 //!
 //! Every rank sees what every rank has said. So all know alike whether they read at all, and
-//! whether the system has refused it to somebody: then all go on in the other way.
+//! whether the system has refused any of them: then all take the other way.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -127,7 +127,7 @@ impl<G: Group> MatesMemory<'_, '_, G> {
         self.reach
     }
 
-    /// Waits until all have read what they want for the last time. `false`: somebody was refused.
+    /// Waits until all have read what they want for the last time. `false`: a copy was refused.
     pub(crate) async fn end(self) -> Result<bool, Stop<G>> {
         if !self.all_have_read().await? {
             return Ok(false);
@@ -144,11 +144,11 @@ impl<G: Group> MatesMemory<'_, '_, G> {
         Ok(true)
     }
 
-    /// Waits until all have read what they want for now. `false`: somebody was refused.
+    /// Waits until all have read what they want for now. `false`: a copy was refused.
     pub(crate) async fn all_have_read(&self) -> Result<bool, Stop<G>> {
         let rounds = self.rounds;
         let nothing = [G::Byte::default(); ADDRESS];
-        // Who has read says an address again, which is not all zeros.
+        // A rank that has read repeats an address, which is not all zeros.
         let own = self.addresses.first().filter(|_| !self.is_refused.get());
         let own = *own.unwrap_or(&nothing);
         rounds.meet(&own).await?;

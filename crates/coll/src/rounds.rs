@@ -267,7 +267,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
 
     #[cold]
     fn disagrees(&self, place: usize, said: Option<u64>) -> Failure<G> {
-        // The root of a broadcast does not look at others. Who is in another call took another
+        // The root of a broadcast does not look at others. A rank in another call took another
         // number of rounds before.
         let same = said.is_some_and(|said| Signature::is_same_number(said, self.word));
         let said = said.and_then(Signature::of_word);

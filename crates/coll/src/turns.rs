@@ -96,7 +96,7 @@ impl Passed {
     }
 }
 
-/// What one rank knows of who has the lines.
+/// What one rank knows about which call holds the lines.
 #[derive(Debug, Default)]
 pub struct LineTurns {
     /// Calls that use the lines, in their order.

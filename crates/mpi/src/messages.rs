@@ -599,9 +599,10 @@ impl<D: Dialect> Mpi<D> {
                 found.map(|it| comm.inner.told(Ok(it))).transpose()?.map(status_of)
             }
         };
-        flag.set_flag(found.is_some());
-        let Some(found) = found else { return self.found_nothing() };
-        status.set(0, found);
+        self.tell_found(flag, found.is_some())?;
+        if let Some(found) = found {
+            status.set(0, found);
+        }
         Ok(())
     }
 
@@ -668,13 +669,10 @@ impl<D: Dialect> Mpi<D> {
         comm.inner.attend();
         let probed = comm.inner.engine().borrow_mut().probe(from);
         let found = probed.map_err(|error| comm.inner.explained(error))?;
-        flag.set_flag(found.is_some());
+        self.tell_found(flag, found.is_some())?;
         match found {
             Some(found) => status.set(0, self.matched(&comm, found, &message)?),
-            None => {
-                message.set_null();
-                self.found_nothing()?;
-            }
+            None => message.set_null(),
         }
         Ok(())
     }

@@ -565,10 +565,10 @@ impl<D: Dialect> Mpi<D> {
                 let result = message.comm.inner.test(message.id);
                 result.map(|result| message.outcome(result))
             }
-            _ => return self.test_request(&handle, &flag, &status),
+            _ => return self.test_request(&handle, flag, &status),
         };
-        flag.set_flag(outcome.is_some());
-        let Some(outcome) = outcome else { return self.found_nothing() };
+        self.tell_found(flag, outcome.is_some())?;
+        let Some(outcome) = outcome else { return Ok(()) };
         self.state.requests.remove(number);
         handle.set_null();
         status.tell(outcome)
@@ -577,7 +577,7 @@ impl<D: Dialect> Mpi<D> {
     fn test_request(
         &self,
         handle: &HandleAt<D>,
-        flag: &Out<i32>,
+        flag: Out<i32>,
         status: &StatusesAt<D>,
     ) -> Result<(), Failure> {
         let Some(request) = self.request_of(handle.get())? else {
@@ -586,8 +586,8 @@ impl<D: Dialect> Mpi<D> {
             return Ok(());
         };
         let outcome = request.look();
-        flag.set_flag(outcome.is_some());
-        let Some(outcome) = outcome else { return self.found_nothing() };
+        self.tell_found(flag, outcome.is_some())?;
+        let Some(outcome) = outcome else { return Ok(()) };
         status.tell(self.end_request(&request, handle, outcome))
     }
 
@@ -639,11 +639,8 @@ impl<D: Dialect> Mpi<D> {
         let requests = self.requests_of(&handles, count)?;
         // Every one is looked at, so that all move.
         let open = requests.iter().flatten().filter(|request| !request.is_complete()).count();
-        flag.set_flag(open == 0);
-        if open > 0 {
-            return self.found_nothing();
-        }
-        self.waitall(count, handles, statuses)
+        self.tell_found(flag, open == 0)?;
+        if open > 0 { Ok(()) } else { self.waitall(count, handles, statuses) }
     }
 
     /// One of those that are active that is complete: of messages, the first that was.
@@ -699,16 +696,12 @@ impl<D: Dialect> Mpi<D> {
         let requests = self.requests_of(&handles, count)?;
         let none = !requests.iter().flatten().any(|request| request.is_active());
         let found = Self::find_complete(&requests);
-        flag.set_flag(none || found.is_some());
         index.set(UNDEFINED);
-        match found {
-            Some(found) => self.tell_one(&handles, found, index, &status),
-            None if none => {
-                status.set(0, Status::EMPTY);
-                Ok(())
-            }
-            None => self.found_nothing(),
+        self.tell_found(flag, none || found.is_some())?;
+        if none {
+            status.set(0, Status::EMPTY);
         }
+        found.map_or(Ok(()), |found| self.tell_one(&handles, found, index, &status))
     }
 
     fn tell_one(
@@ -767,15 +760,19 @@ impl<D: Dialect> Mpi<D> {
         }
         found.set(results.count as i32);
         if results.count == 0 {
-            self.found_nothing()?;
+            self.rank()?.found_nothing();
         }
         results.end()
     }
 
-    /// A call that does not wait has found nothing ([`hikyaku_rank::Communicator::found_nothing`]).
-    #[cold]
-    pub(crate) fn found_nothing(&self) -> Result<(), Failure> {
-        self.rank()?.found_nothing();
+    /// Sets the flag of a call that does not wait; one that has found nothing may give the
+    /// processor away ([`hikyaku_rank::Communicator::found_nothing`]).
+    #[inline]
+    pub(crate) fn tell_found(&self, flag: Out<i32>, is_found: bool) -> Result<(), Failure> {
+        flag.set_flag(is_found);
+        if !is_found {
+            self.rank()?.found_nothing();
+        }
         Ok(())
     }
 
@@ -808,8 +805,8 @@ impl<D: Dialect> Mpi<D> {
             return Ok(());
         };
         let is_complete = request.is_complete();
-        flag.set_flag(is_complete);
-        if is_complete { status.tell(request.result()) } else { self.found_nothing() }
+        self.tell_found(flag, is_complete)?;
+        if is_complete { status.tell(request.result()) } else { Ok(()) }
     }
 
     /// MPI_Request_free. What is in flight goes on.

@@ -12,7 +12,7 @@
 //! at a time: no copy of a message is made.
 //!
 //! Views may be moved to another thread, and with them an engine that holds some: the promise is
-//! about the bytes and when they are used, and not about who uses them. The engine moves as a
+//! about the bytes and when they are used, not about which thread uses them. The engine moves as a
 //! whole, so at any time one thread has it.
 
 use std::fmt;
@@ -175,7 +175,7 @@ pub struct RecvBuffer {
 }
 
 // SAFETY: the maker promised the bytes to the holder of the view alone, and it is not `Clone`:
-// whoever moves it to another thread moves that right with it.
+// moving it to another thread moves that right with it.
 unsafe impl Send for RecvBuffer {}
 
 impl RecvBuffer {

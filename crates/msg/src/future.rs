@@ -44,7 +44,7 @@ pub struct RecvFuture<'e, 'b, P: Port> {
 }
 
 /// A message of scattered data in progress, either way. Its request has the data from the first
-/// poll to the end: whoever made them has promised their memory for as long.
+/// poll to the end: their maker has promised their memory for that long.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct ScatteredFuture<'e, P: Port> {

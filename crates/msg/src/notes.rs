@@ -32,7 +32,7 @@ const OF_A_SOURCE: u32 = 1 << 16;
 /// Answers notes of a context as they arrive, whatever the rank waits in.
 pub trait Answerer: fmt::Debug + Send {
     /// What all ranks of the context are told, by a note of the same tag; `None`: nothing. The note
-    /// that has arrived stays for whoever takes it out.
+    /// that has arrived stays until it is taken out.
     fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>>;
 }
 

@@ -716,7 +716,7 @@ mod tests {
         assert_eq!(next(&mut ways), Way::Ring);
         (0..TOLD).for_each(|_| assert_eq!(ways.trial(KIND), told));
         assert_eq!(ways.trial(KIND), None, "nothing has come since");
-        // The other one takes it, and goes on to try ways; who has the lower number does not.
+        // The other one takes it, and goes on to try ways; the rank with the lower number does not.
         let mut other = Ways::default();
         carry(&mut other, 1000, [100, 50, 100]);
         let mut chosen = |yields| {

@@ -68,7 +68,7 @@ pub struct SegmentLayout {
     pub rings: u32,
     /// The rings in which sources land at first, source `s` in ring `s % first_rings`. With as many
     /// as ranks each source has a private one; with fewer they are shared. Rings beyond them are
-    /// private, and nobody's until the rank gives them to a source.
+    /// private, and unused until the rank gives them to a source.
     pub first_rings: u32,
     /// Bytes of each landing ring; a power of two.
     pub ring_bytes: u32,
@@ -148,7 +148,7 @@ pub struct MemberCounter {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct CounterState {
-    /// The count that the rank waits for: whoever reaches it wakes the rank.
+    /// The count that the rank waits for: the sender that reaches it wakes the rank.
     pub wanted: AtomicU64,
     /// Additions that it has made to all counters together, from the group's first round on.
     pub added: AtomicU64,

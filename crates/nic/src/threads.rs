@@ -56,7 +56,7 @@ impl Gate {
 
     #[cold]
     fn enter_later(&self, sleep: impl Fn(&AtomicU32, u32)) {
-        // Who has slept cannot know whether it was the only one.
+        // A thread that has slept cannot know whether it was the only one.
         while self.0.swap(WANTED, Ordering::Acquire) != FREE {
             if !self.is_free_soon() {
                 sleep(&self.0, WANTED);
@@ -85,7 +85,7 @@ impl Gate {
         }
     }
 
-    /// Whether others want to go in. For who is inside.
+    /// Whether others want to go in. For callers inside.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed) == WANTED

@@ -127,8 +127,8 @@ pub(crate) fn here() -> PyResult<Rc<PythonRank>> {
     });
     let rank = match found {
         _ if FORKED.load(Ordering::Relaxed) => {
-            Err("this process was forked from a rank and is none itself: use hikyaku.spawn, or \
-             multiprocessing with the start method 'spawn'")
+            Err("this process was forked from a rank and is not a rank itself: use \
+             hikyaku.spawn, or multiprocessing with the start method 'spawn'")
         }
         Some(found) => found,
         None if JOINED.load(Ordering::Relaxed) => Err(
@@ -204,6 +204,14 @@ impl PythonRank {
     pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<PythonComm>> {
         let found = self.communicators.borrow().get(number).cloned().flatten();
         found.ok_or_else(|| Error::new_err("this communicator has been freed, or never was"))
+    }
+
+    /// After a call that does not wait and has found nothing.
+    #[cold]
+    pub(crate) fn found_nothing(&self) {
+        if let Ok(world) = self.communicator(0) {
+            world.at(&GateGuard::enter()).found_nothing();
+        }
     }
 
     /// Takes a communicator in, and the one for objects beside it; its number.
@@ -377,7 +385,7 @@ impl PythonRank {
         }
     }
 
-    /// Whether a request is done; one that is no more is.
+    /// Whether a request is done. One that no longer exists counts as done.
     pub(crate) fn is_done(&self, id: u64) -> bool {
         let requests = self.requests.borrow();
         requests.get(&id).is_none_or(|entry| matches!(entry.stage, RequestStage::Done(_)))

@@ -55,7 +55,11 @@ impl Request {
         if !rank.is_done(self.id) {
             rank.poll_all();
         }
-        Ok(rank.is_done(self.id))
+        let is_done = rank.is_done(self.id);
+        if !is_done {
+            rank.found_nothing();
+        }
+        Ok(is_done)
     }
 
     /// Give it up: a receive takes no message any more, a send that has not begun is not sent.

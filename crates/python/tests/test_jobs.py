@@ -47,6 +47,51 @@ def test_options_of_the_command(job):
     assert "at least one rank" in job(0, source).stderr
 
 
+def test_ranks_that_poll_on_one_processor_give_it_away(job):
+    # One that kept it until its time is over would ask thousands of times in each round.
+    ended = job(
+        3,
+        """
+        import os
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+        import hikyaku, numpy
+        world = hikyaku.world()
+        right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        heard, rounds = numpy.empty(1, "i8"), 50
+
+        def vain(begin, test):
+            world.barrier()
+            found_nothing = 0
+            for number in range(rounds):
+                request = begin(number)
+                while not test(request):
+                    found_nothing += 1
+            return found_nothing // rounds
+
+        def message(number):
+            request = world.irecv(heard, left, 1)
+            world.send(numpy.array([number]), right, 1)
+            return request
+
+        def probed(number):
+            world.send(numpy.array([number]), right, 2)
+
+        def found(_):
+            there = world.iprobe(left, 2)
+            if there:
+                world.recv(heard, left, 2)
+            return there
+
+        counts = [
+            vain(message, lambda request: request.test()),
+            vain(probed, found),
+        ]
+        assert max(counts) < 200, counts
+        """,
+    )
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
 def test_the_program_of_the_package_has_all_commands():
     words = [sys.executable, "-m", "hikyaku", "--help"]
     told = subprocess.run(words, capture_output=True, text=True, timeout=60)

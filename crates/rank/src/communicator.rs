@@ -151,7 +151,7 @@ impl Communicator {
         self
     }
 
-    /// The same ranks, with an error for whoever uses them.
+    /// The same ranks; using them is an error.
     pub fn broken(&self, error: MsgError) -> Communicator {
         let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
         Communicator { members, collectives: Rc::default(), ..self.clone() }

@@ -316,7 +316,7 @@ mod tests {
         let said = other_build(c"/lib/x.so".to_owned(), &other).to_string();
         assert!(said.contains("/lib/x.so") && said.contains(build()), "{said}");
         let same = ask(build());
-        // SAFETY: boxed for whoever asks.
+        // SAFETY: boxed for the library that asks.
         let found = unsafe { Box::from_raw(same.communicator.cast::<Communicator>()) };
         assert!(std::rc::Rc::ptr_eq(&found.rank, &joined.rank));
         std::thread::spawn(move || assert_eq!(ask(build()).has_joined, 0)).join().unwrap();

@@ -165,7 +165,7 @@ impl Intercommunicator {
         &self.local
     }
 
-    /// The ranks of the other group, for messages to them and from them. This rank is none of them.
+    /// The ranks of the other group, for messages to and from them. This rank is not among them.
     pub fn others(&self) -> &Communicator {
         &self.others
     }
@@ -346,7 +346,7 @@ impl Communicator {
         self.engine().borrow().rank()
     }
 
-    /// The same context with ranks that this one exchanges messages with and is none of.
+    /// The same context with ranks of another group, with which this rank exchanges messages.
     fn with_others(&self, ranks: Vec<u32>) -> Result<Communicator, Error> {
         let node_of = |rank| self.engine().borrow().port().node_of(rank);
         let members = Members::of_others(ranks, node_of);

@@ -1,7 +1,7 @@
 //! One rank of a job, in bytes: what every front end stands on.
 //!
 //! ```text
-//!   world (Rust), later mpi        types, scopes, guards, names
+//!   world (Rust), mpi              types, scopes, guards, names
 //!            |     \
 //!            |     dsm             shared variables
 //!            |     /

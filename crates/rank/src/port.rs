@@ -492,20 +492,11 @@ impl Port for RankPort {
             return self.near.post_chain(chain);
         }
         for (done, command) in chain.iter().enumerate() {
-            let mut bytes = 0;
-            loop {
-                match self.post(&command.rest(bytes)) {
-                    Ok(taken) => bytes += taken,
-                    Err(error) => {
-                        if let Some(far) = &mut self.far {
-                            far.fail_in_chain(command, error);
-                        }
-                        return Err(ChainError { done, bytes, error });
-                    }
+            if let Err((bytes, error)) = command.post_whole(|rest| self.post(rest)) {
+                if let Some(far) = &mut self.far {
+                    far.fail_in_chain(command, error);
                 }
-                if bytes >= command.payload.len() || command.operation == Operation::Nop {
-                    break;
-                }
+                return Err(ChainError { done, bytes, error });
             }
         }
         Ok(())

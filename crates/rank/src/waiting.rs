@@ -146,7 +146,7 @@ impl Communicator {
     /// milliseconds, and be told nothing new.
     #[cold]
     pub fn found_nothing(&self) {
-        if self.engine().borrow().is_in_vain() {
+        if self.engine().borrow_mut().found_nothing() {
             std::thread::yield_now();
         }
     }

@@ -52,7 +52,7 @@ pub(crate) struct WindowPart {
 }
 
 impl Communicator {
-    /// Region memory for so many elements; its contents are left over from somebody else.
+    /// Region memory for so many elements; its contents are left over from an earlier use.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -467,7 +467,7 @@ impl Drop for ByteWindow {
     fn drop(&mut self) {
         let memory = self.memory.take();
         if self.part_with().is_err() {
-            // Somebody may still write there: better lost than given to somebody else.
+            // A rank may still write there: the memory is leaked rather than reused.
             let _lost = ManuallyDrop::new(memory);
         }
     }

@@ -216,7 +216,7 @@ extern "C" fn size_of(start: *mut u8) -> usize {
     with_heap(|heap| heap.taken.get(&start.addr()).map(|it| it.len())).flatten().unwrap_or(0)
 }
 
-/// Frees a buffer of the heap. What is none ends the process, as with the C library.
+/// Frees a buffer of the heap. Any other pointer ends the process, as with the C library.
 extern "C" fn free(start: *mut u8) {
     if INSIDE.get() {
         // In another handler of this fork: it stays, since the buffers are being copied.

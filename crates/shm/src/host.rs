@@ -64,6 +64,10 @@ impl RankWaker {
     }
 }
 
+/// Questions whether a rank has company, before all have announced themselves, for which they are
+/// counted once.
+const QUESTIONS: u32 = 64;
+
 /// A rank's place in a job.
 #[derive(Debug)]
 pub struct ShmHost {
@@ -75,7 +79,9 @@ pub struct ShmHost {
     /// The wakes counted before the caller last polled.
     seen: u64,
     waiting: Waiter,
-    company: Company,
+    company: Cell<Company>,
+    /// Questions about the company before it was settled.
+    asked: Cell<u32>,
     quota: Option<u32>,
     mask: Mask,
     /// Waits that became long, sleeps, and sleeps that timed out.
@@ -118,7 +124,8 @@ impl ShmHost {
             origin,
             seen: 0,
             waiting: Waiter::new(patience.among(here)),
-            company,
+            company: Cell::new(company),
+            asked: Cell::new(0),
             quota,
             mask,
             long_waits: 0,
@@ -227,10 +234,16 @@ impl ShmHost {
             self.mask = mask;
             self.announce();
         }
+        self.count_announced();
+    }
+
+    /// Counts the ranks that have announced themselves until now.
+    fn count_announced(&self) {
         let config = &self.mapping().plan().config;
         let here = (0..config.ranks).filter(|rank| config.is_here(*rank));
         let masks = here.filter_map(|rank| self.mapping().note(rank).mask());
-        self.company = Company::count(&self.mask, self.quota, self.company.ranks, masks);
+        let ranks = self.company.get().ranks;
+        self.company.set(Company::count(&self.mask, self.quota, ranks, masks));
     }
 
     fn sleep(&mut self, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake {
@@ -411,7 +424,7 @@ impl ShmHost {
         if deadline.is_some_and(|deadline| self.now() >= deadline) {
             return Err(Wake::Deadline);
         }
-        match self.waiting.next(idle, &self.company, wait::monotonic) {
+        match self.waiting.next(idle, &self.company.get(), wait::monotonic) {
             WaitStage::Spin => std::hint::spin_loop(),
             stage => return Ok(stage),
         }
@@ -440,8 +453,18 @@ impl ShmHost {
     fn count_company_sometimes(&mut self) {
         self.long_waits += 1;
         self.look_after_others();
-        if !self.company.is_settled() || self.long_waits.is_power_of_two() {
+        if !self.company.get().is_settled() || self.long_waits.is_power_of_two() {
             self.count_company();
+        }
+    }
+
+    /// A rank that polls, and so never waits for long, learns of others by its questions.
+    #[cold]
+    fn count_as_asked(&self) {
+        let asked = self.asked.get();
+        self.asked.set(asked.wrapping_add(1));
+        if asked.is_multiple_of(QUESTIONS) {
+            self.count_announced();
         }
     }
 
@@ -680,7 +703,7 @@ unsafe impl Host for ShmHost {
     fn copies_from(&self, space: Space) -> Option<usize> {
         match space {
             // In virtual time the result must not depend on which ranks have announced themselves.
-            Space::Region if self.conducted.is_some() || self.company.is_crowded() => {
+            Space::Region if self.conducted.is_some() || self.company.get().is_crowded() => {
                 Some(CROWDED_REGION_FROM)
             }
             Space::Region => Some(REGION_FROM),
@@ -701,7 +724,10 @@ unsafe impl Host for ShmHost {
 
     #[inline]
     fn is_crowded(&self) -> bool {
-        self.company.is_crowded()
+        if !self.company.get().is_settled() {
+            self.count_as_asked();
+        }
+        self.company.get().is_crowded()
     }
 
     #[inline]
@@ -782,7 +808,10 @@ mod tests {
         let alone = open_all(&JobConfig::new(1, 1)).unwrap().remove(0);
         let heap = vec![7; PROCESS_FROM];
         assert_eq!(alone.copies_from(Space::Region), Some(REGION_FROM));
-        let mut port = open_all(&JobConfig::new(cpus + 1, 1)).unwrap().pop().unwrap();
+        let mut ports = open_all(&JobConfig::new(cpus + 1, 1)).unwrap();
+        // It was the first, and has not waited since.
+        assert!((0..=QUESTIONS).any(|_| ports[0].is_crowded()));
+        let mut port = ports.pop().unwrap();
         assert_eq!(port.copies_from(Space::Region), Some(CROWDED_REGION_FROM));
         assert_eq!((alone.is_crowded(), port.is_crowded()), (false, true));
         assert_eq!(port.expose(&heap[1..]), None);

@@ -307,6 +307,12 @@ impl World {
         self.communicator.unreported(poll)
     }
 
+    /// After a call that does not wait and has found nothing, of this crate or of one above it.
+    #[doc(hidden)]
+    pub fn found_nothing(&self) {
+        self.communicator.found_nothing();
+    }
+
     /// This rank, `0..size`.
     pub fn rank(&self) -> u32 {
         self.communicator.rank()
@@ -500,7 +506,7 @@ impl World {
         self.communicator.attend();
         let found = self.engine().borrow_mut().probe(selector).transpose();
         if found.is_none() {
-            self.communicator.found_nothing();
+            self.found_nothing();
         }
         let found = found.map(|found| self.communicator.told(found)).transpose()?;
         Ok(found.map(Received::from))

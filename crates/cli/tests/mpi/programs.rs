@@ -167,6 +167,11 @@ fn functions_that_mpi_3_removed() {
 }
 
 #[test]
+fn ranks_that_poll_on_one_processor_give_it_away() {
+    alone("polling");
+}
+
+#[test]
 fn attributes_for_the_fortran_library_of_mpich() {
     alone("fortran_attributes");
 }

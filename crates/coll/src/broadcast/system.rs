@@ -7,7 +7,7 @@
 //!
 //! In the paper the system software of each node passes the data on along crossbars, three
 //! transfers in all; here a rank passes it to the next of its line, and the first of a line is
-//! whoever got it in the dimension before.
+//! the ranks that got it in the dimension before.
 
 use crate::call::Team;
 use crate::error::Failure;

@@ -70,7 +70,7 @@ pub fn plan(
 }
 
 /// Each incoming edge with an outgoing edge to the same rank, as far as there are; what is left,
-/// in pairs of whoever is left.
+/// in pairs of the ranks that are left.
 ///
 /// Any pairs would be right. Those of one neighbour touch only his queue and ours.
 fn pairs(sources: &[Rank], destinations: &[Rank]) -> Vec<(Option<usize>, Option<usize>)> {

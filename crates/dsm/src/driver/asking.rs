@@ -36,7 +36,11 @@ impl Variable {
         }
         self.look_around();
         // With some protocols the owner must answer first.
-        Asking::new(self, part, kind, Patience::Try)?.finish(None)
+        let entry = Asking::new(self, part, kind, Patience::Try)?.finish(None)?;
+        if entry.is_none() {
+            self.found_nothing();
+        }
+        Ok(entry)
     }
 
     /// Acquires a part if its turn comes within `limit`.

@@ -59,7 +59,7 @@ pub(super) struct DirectDriver {
     process: ForkedProcess,
     /// The process that may take the fast path. None with fault injection: then a variable is
     /// mostly acquired step by step.
-    goes_short_in: ForkedProcess,
+    fast_in: ForkedProcess,
     /// Operations in place take real time: time is not virtual.
     at_hand: bool,
     /// [`Direct::most_steps`].
@@ -94,7 +94,7 @@ impl DirectDriver {
         let parts = RefCell::new((0..sizes.parts).map(part).collect());
         let (departed, moved) = (RefCell::default(), Cell::default());
         let process = ForkedProcess::this();
-        let goes_short_in = if memory.injector().is_some() { ForkedProcess::NONE } else { process };
+        let fast_in = if memory.injector().is_some() { ForkedProcess::NONE } else { process };
         let at_hand = memory.is_near(sizes.geometry.rank);
         let (given, most_steps) = (Some(given), Direct::most_steps(&sizes.geometry));
         DirectDriver {
@@ -104,7 +104,7 @@ impl DirectDriver {
             departed,
             moved,
             process,
-            goes_short_in,
+            fast_in,
             at_hand,
             most_steps,
         }
@@ -161,7 +161,7 @@ impl DirectDriver {
         if !state.near {
             return self.enter_kept(state, part, kind).map(Ok);
         }
-        if !self.goes_short(state) {
+        if !self.is_fast(state) {
             return None;
         }
         let words = self.memory.at_hand(part, state.home, state.at);
@@ -209,7 +209,7 @@ impl DirectDriver {
     /// Whether words of this rank's node may be changed on the fast path.
     #[inline]
     fn is_at_hand(&self) -> bool {
-        self.at_hand && (self.goes_short_in.is_this() || self.goes_short_in_trouble())
+        self.at_hand && (self.fast_in.is_this() || self.is_fast_with_faults())
     }
 
     /// Continues on the slow path. The rank has the turn and waits for no other rank.
@@ -234,15 +234,15 @@ impl DirectDriver {
 
     /// Whether the fast path may be taken.
     #[inline]
-    fn goes_short(&self, state: &PartState) -> bool {
-        state.near && (self.goes_short_in.is_this() || self.goes_short_in_trouble())
+    fn is_fast(&self, state: &PartState) -> bool {
+        state.near && (self.fast_in.is_this() || self.is_fast_with_faults())
     }
 
     #[cold]
     #[inline(never)]
-    fn goes_short_in_trouble(&self) -> bool {
+    fn is_fast_with_faults(&self) -> bool {
         self.process.is_this()
-            && self.memory.injector().is_some_and(|injector| injector.goes_short())
+            && self.memory.injector().is_some_and(|injector| injector.takes_fast_path())
     }
 
     /// Releases a part on the fast path; `false`: it must be released step by step.
@@ -253,7 +253,7 @@ impl DirectDriver {
         if !state.near {
             return self.leave_kept(state, part);
         }
-        if !self.goes_short(state) {
+        if !self.is_fast(state) {
             return false;
         }
         let words = self.memory.at_hand(part, state.home, state.at);
@@ -305,13 +305,13 @@ impl DirectDriver {
     ) -> Result<CallOutcome, Error> {
         match self.memory.injector() {
             None => self.drive_by::<false>(rank, part, answer, extent),
-            Some(_) => self.drive_in_trouble(rank, part, answer, extent()),
+            Some(_) => self.drive_with_faults(rank, part, answer, extent()),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn drive_in_trouble(
+    fn drive_with_faults(
         &self,
         rank: &Communicator,
         part: u64,
@@ -322,7 +322,7 @@ impl DirectDriver {
     }
 
     #[inline(always)]
-    fn drive_by<const TROUBLE: bool>(
+    fn drive_by<const FAULTS: bool>(
         &self,
         rank: &Communicator,
         part: u64,
@@ -338,11 +338,11 @@ impl DirectDriver {
                 Action::Access(word, op) => {
                     let place = (part, state.home, state.at);
                     let access = (word, op);
-                    match TROUBLE {
+                    match FAULTS {
                         false => self.memory.access(rank.engine(), &departed.1, place, access),
                         true => {
                             let engine = rank.engine();
-                            self.memory.access_in_trouble(engine, &departed.1, place, access)
+                            self.memory.access_with_faults(engine, &departed.1, place, access)
                         }
                     }
                 }

@@ -145,7 +145,7 @@ impl Injector {
     }
 
     /// Whether an unlocked variable is acquired, or released, on the fast path this time.
-    pub(super) fn goes_short(&self) -> bool {
+    pub(super) fn takes_fast_path(&self) -> bool {
         self.below(4) == 0
     }
 

@@ -347,7 +347,7 @@ impl VariableMemory {
     }
 
     /// [`VariableMemory::access`] after a rest.
-    pub(super) fn access_in_trouble(
+    pub(super) fn access_with_faults(
         &self,
         engine: &EngineCell,
         departed: &Departed,

@@ -270,6 +270,12 @@ impl Variable {
         }
     }
 
+    /// A request that does not wait has found that another rank is first.
+    #[cold]
+    pub(super) fn found_nothing(&self) {
+        self.rank.found_nothing();
+    }
+
     /// Waits a moment for a part. `turn` counts the waits of one request.
     #[inline]
     pub(super) fn rest(&self, (part, kind): (u64, AccessKind), turn: u32, until: Option<Time>) {

@@ -262,7 +262,7 @@ impl<P: Port> Engine<P> {
                         return None;
                     }
                 }
-                // This receive may need who is held up: the slow path relieves.
+                // This receive may need a source that is held up: the slow path relieves it.
                 None if !self.outbox.is_empty() || self.holds_up_somebody() => return None,
                 // It is time to check for departed and waiting ranks: the slow path does.
                 None if self.park() == Wake::Slept => return None,

@@ -112,6 +112,8 @@ pub struct Engine<P: Port> {
     idle_rounds: u32,
     /// Times with something to do.
     turns: u64,
+    /// Calls in a row that did not wait and found nothing, and `turns` at the last of them.
+    vain: (u64, u32),
     /// Counts what may concern every thread of the rank.
     news: u64,
     /// What the thread that polls now has polled in vain, if that is to be noted.
@@ -217,6 +219,7 @@ impl<P: Port> Engine<P> {
             early_looks: EarlyLooks::default(),
             idle_rounds: 0,
             turns: 0,
+            vain: (0, 0),
             news: 0,
             wanted: None,
         }

@@ -176,7 +176,7 @@ impl<P: Port> Engine<P> {
         Ok(())
     }
 
-    /// Answers the latest note, if its context has somebody who does.
+    /// Answers the latest note, if its context has an answerer.
     pub(super) fn answer_note(&mut self, bits: u64) {
         let Some(answering) = self.answerers.get_mut(&context_of(bits)) else { return };
         let answer = answering.answerer.answer(tag_of(bits), self.notes.latest());

@@ -30,7 +30,7 @@ pub(super) const GONE_ROUNDS: u32 = 64;
 const ALONE_ROUNDS: u32 = 256;
 
 /// Calls in vain in a row after which one that does not wait gives its processor away.
-const IN_VAIN_ROUNDS: u32 = 4;
+const VAIN_CALLS: u32 = 4;
 
 /// Longest sleep of a wait for what may wake nobody: memory to change, datagrams, room.
 pub const MEMORY_SLEEP: Time = Time::from_nanoseconds(1_000_000);
@@ -38,7 +38,7 @@ pub const MEMORY_SLEEP: Time = Time::from_nanoseconds(1_000_000);
 /// How a wait sleeps when there is nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Until a rank wakes this one: whoever brings what is waited for does.
+    /// Until a rank wakes this one: the rank that brings what is waited for does.
     Doorbell,
     /// For [`MEMORY_SLEEP`] at most: memory of others changes, and perhaps nobody wakes this rank.
     Memory,
@@ -184,7 +184,7 @@ impl<P: Port> Engine<P> {
             if self.progress() {
                 alone_rounds = 0;
                 busy_rounds = busy_rounds.saturating_add(1);
-                // Who is served soon pays nothing for it.
+                // A wait that ends soon pays nothing for it.
                 if busy_rounds >= LONG_ROUNDS {
                     let new = || Blocked::new(Wait { open, ..self.wait_of(ids[0]) });
                     let blocked = blocked.get_or_insert_with(new);
@@ -254,11 +254,14 @@ impl<P: Port> Engine<P> {
         waiting.next().map(|(destination, _)| destination)
     }
 
-    /// Whether calls that do not wait have found nothing for some time, and whoever they look for
-    /// may need this processor.
-    #[inline]
-    pub fn is_in_vain(&self) -> bool {
-        self.idle_rounds >= IN_VAIN_ROUNDS && self.port.is_crowded()
+    /// Notes that a call that does not wait has found nothing. Whether that was so several times
+    /// in a row, without an event in between, and whoever it looks for may need this processor.
+    // Counted here, not by `idle_rounds`: what looks at memory alone makes no round.
+    pub fn found_nothing(&mut self) -> bool {
+        let (turns, calls) = self.vain;
+        let calls = if turns == self.turns { calls.saturating_add(1) } else { 1 };
+        self.vain = (self.turns, calls);
+        calls >= VAIN_CALLS && self.port.is_crowded()
     }
 
     /// Makes progress, or waits a little. For callers that poll something themselves.

@@ -1,6 +1,6 @@
 //! Commands: what a program asks its interface to do.
 
-use super::{Atomic, Get, Key, Rank, Reply, RingId};
+use super::{Atomic, Get, Key, PostError, Rank, Reply, RingId};
 
 /// What a command asks the interfaces to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,23 @@ impl<'a> Command<'a> {
             offset: self.offset + taken as u64,
             credited: self.credited && taken == 0,
             ..self
+        }
+    }
+
+    /// Posts the whole command, in as many parts as `post` takes.
+    ///
+    /// # Errors
+    /// How many bytes of the payload were taken, and why no more.
+    pub fn post_whole(
+        &self,
+        mut post: impl FnMut(&Command<'_>) -> Result<usize, PostError>,
+    ) -> Result<(), (usize, PostError)> {
+        let mut taken = 0;
+        loop {
+            taken += post(&self.rest(taken)).map_err(|error| (taken, error))?;
+            if taken >= self.payload.len() || self.operation == Operation::Nop {
+                return Ok(());
+            }
         }
     }
 

@@ -144,7 +144,7 @@ pub struct RingSlice {
     pub(crate) position: u64,
     /// Bytes of payload.
     pub(crate) length: u32,
-    /// Who has stored them in which way, if their load is to be timed.
+    /// Which source has stored them, and how, if their load is to be timed.
     pub(crate) sample: Option<(Rank, LongStores)>,
 }
 

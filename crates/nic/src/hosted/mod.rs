@@ -62,8 +62,8 @@ use stores::Storing;
 
 use crate::by_rank::ByRank;
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, GroupPort, Name, Operation, PeerState, Port,
-    PostError, Rank, RingId, RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, Event, GroupPort, Name, PeerState, Port, PostError, Rank,
+    RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::ring::LongStores;
 use crate::segment::Segment;
@@ -258,14 +258,8 @@ impl<H: Host> HostedPort<H> {
                 answer.map_err(|error| self.cut_chain(command, (done, 0), error))?;
                 continue;
             }
-            let mut bytes = 0;
-            while bytes < command.payload.len() || bytes == 0 {
-                let taken = self.execute(&command.rest(bytes));
-                bytes += taken.map_err(|error| self.cut_chain(command, (done, bytes), error))?;
-                if command.payload.is_empty() || command.operation == Operation::Nop {
-                    break;
-                }
-            }
+            let posted = command.post_whole(|rest| self.execute(rest));
+            posted.map_err(|(bytes, error)| self.cut_chain(command, (done, bytes), error))?;
         }
         Ok(())
     }

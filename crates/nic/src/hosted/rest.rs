@@ -84,7 +84,7 @@ macro_rules! unseen {
 pub(super) use unseen;
 
 impl<H: Host> HostedPort<H> {
-    /// The number of a wait among those since the last event; `None`: somebody is held up.
+    /// The number of a wait among those since the last event; `None`: a source is held up.
     #[inline]
     pub(super) fn begin_wait_number(&mut self) -> Option<u32> {
         let idle = self.idle;

@@ -9,7 +9,7 @@
 //! them that is `k + 1` rings, where a ring a pair is one for every rank. The paper gives each
 //! partner a ring. With less memory than that some partners share, and may hold each other up.
 //!
-//! Values only: who reads and writes the files is elsewhere.
+//! Values only: reading and writing the files is done elsewhere.
 
 mod growth;
 mod trace;

@@ -1,4 +1,4 @@
-//! A trace: who has sent how much to whom in a run.
+//! A trace: how much each rank has sent to each other rank in a run.
 //!
 //! ```text
 //!   hikyaku trace 1
@@ -140,7 +140,7 @@ impl SentRows {
     }
 }
 
-/// Who has sent how much to whom.
+/// How much each rank has sent to each other rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficTrace {
     ranks: u32,

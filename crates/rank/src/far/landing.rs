@@ -29,7 +29,7 @@ pub(super) struct LandingState {
     pub(super) parting: Vec<Rank>,
     pub(super) departures: u64,
     pub(super) lending: Lending,
-    /// Packets that are none, and sends that the tables refuse.
+    /// Malformed packets, and sends that the tables refuse.
     pub(super) refused: u64,
     /// This rank leaves, and reads nothing any more.
     pub(super) is_leaving: bool,

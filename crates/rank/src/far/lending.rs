@@ -211,7 +211,7 @@ impl Lending {
         let Some(fetch) = self.fetches.get_mut(room) else { return };
         let Some(message) = &mut fetch.of else { return };
         let Piece::Asked(length) = fetch.pieces[piece] else { return };
-        // One of a message before, whose source has died, is nobody's.
+        // A piece of an earlier message, whose source has died, is dropped.
         if u32::from(fetch.number) != token >> 16 {
             return;
         }

@@ -310,7 +310,7 @@ impl Far {
     ///
     /// A look is a call of the kernel, so that a spin of the near side's count takes long. Others
     /// may need the processor meanwhile, ranks of other hosts too where these share a machine: so
-    /// who has looked gives way in place of spinning.
+    /// a rank that has looked yields instead of spinning.
     pub(crate) fn begin_rest(
         &mut self,
         near: &mut ShmPort,

@@ -123,7 +123,7 @@ impl Far {
             && self.kept.iter().any(|kept| !kept.is_over_for(near, rank))
     }
 
-    /// Nobody reads messages any more: whoever sends needs the room to go on.
+    /// No call reads messages any more: senders need the room to go on.
     fn discard(&mut self, near: &mut ShmPort) {
         while let Some(event) = near.poll() {
             if let Some(Event::Landed(landed)) = self.filter(event)

@@ -54,7 +54,7 @@ impl FarPeer {
         }
     }
 
-    /// It has died: what has come of a message is nobody's. Whether that was known.
+    /// It has died: a message that has come in part is dropped. Returns whether that was known.
     pub(super) fn fail(&mut self, failure: PeerFailure) -> bool {
         self.gathered = Vec::new();
         self.failed.replace(failure).is_some()

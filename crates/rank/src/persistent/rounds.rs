@@ -56,7 +56,7 @@ enum RoundState {
 #[derive(Debug, Clone, Copy)]
 struct Waited {
     looks: u32,
-    /// When it was last looked for whoever is gone.
+    /// When the round last checked for dead neighbours.
     looked: Time,
     /// Looks are few: in virtual time a rank looks again only when it has been woken for it.
     is_rare: bool,
@@ -68,7 +68,7 @@ impl Waited {
         Waited { looks: 0, looked: world.now(), is_rare }
     }
 
-    /// Whether it should be looked for whoever is gone.
+    /// Whether the round should check for dead neighbours now.
     fn is_time(&mut self, port: &impl Port) -> bool {
         if port.departures() != 0 || self.looks.is_multiple_of(GONE_LOOKS) || self.is_rare {
             return true;

@@ -383,7 +383,7 @@ fn tell(
         let told = ServedEnd {
             peer: end.rank,
             bytes: end.bytes(),
-            // A second place that nobody may use before the first is free is none.
+            // A second place that cannot be used before the first is free would be of no use.
             at: if double && !alone { [places[0]; 2] } else { *places },
             queue: *address,
             ready: program.ready,

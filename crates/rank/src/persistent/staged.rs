@@ -1,4 +1,4 @@
-//! Exchanges between buffers in ordinary memory, by way of places in the receiver's region.
+//! Exchanges between buffers in ordinary memory, through places in the receiver's region.
 //!
 //! ```text
 //!   start   READY-TO-RECV is there: straight into the receiver's place

@@ -44,7 +44,10 @@ impl Collective<'_> {
     /// As [`Collective::wait`].
     pub fn test(self) -> Result<Result<(), Self>, Error> {
         match self.scope.end_collective(self.id, false) {
-            None => Ok(Err(self)),
+            None => {
+                self.scope.world.found_nothing();
+                Ok(Err(self))
+            }
             Some(result) => result.map(Ok),
         }
     }

@@ -192,14 +192,17 @@ impl<B> Persistent<B> {
     /// # Errors
     /// As [`Persistent::wait`].
     pub fn test(&mut self) -> Result<bool, Error> {
-        if self.is_lent() {
-            return self.session_ended(false).map_or(Ok(false), |ended| ended.map(|()| true));
-        }
-        let Some(id) = self.task else { return Ok(true) };
-        match self.world.communicator().test_task(id) {
-            None => Ok(false),
-            Some(result) => self.ended(result).map(|()| true),
-        }
+        let ended = if self.is_lent() {
+            self.session_ended(false)
+        } else {
+            let Some(id) = self.task else { return Ok(true) };
+            self.world.communicator().test_task(id).map(|result| self.ended(result))
+        };
+        let Some(ended) = ended else {
+            self.world.found_nothing();
+            return Ok(false);
+        };
+        ended.map(|()| true)
     }
 
     /// The buffers: after a wait, the result.

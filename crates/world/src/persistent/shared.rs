@@ -20,7 +20,7 @@ pub struct Exchange<T: Scalar> {
     /// There until it is dropped.
     buffers: Option<Buffers<T>>,
     /// Others' variables are served as long as it is there.
-    _world: World,
+    world: World,
 }
 
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl<T: Scalar> Exchange<T> {
             place,
         )?;
         let rounds = Rounds::new(world.communicator().clone(), wiring);
-        Ok(Exchange { rounds, buffers: Some(buffers), _world: world })
+        Ok(Exchange { rounds, buffers: Some(buffers), world })
     }
 
     /// The buffers, if they are the program's now.
@@ -207,8 +207,9 @@ impl<T: Scalar> Exchange<T> {
     #[inline]
     pub fn test(&mut self) -> Result<bool, Error> {
         let complete = self.rounds.test()?;
-        if complete {
-            self.take()?;
+        match complete {
+            true => self.take()?,
+            false => self.world.found_nothing(),
         }
         Ok(complete)
     }

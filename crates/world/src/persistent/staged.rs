@@ -18,7 +18,7 @@ pub struct StagedExchange<T: Scalar> {
     /// Elements that the buffers must have.
     needed: (usize, usize),
     /// Others' variables are served as long as it is there.
-    _world: World,
+    world: World,
     element: PhantomData<T>,
 }
 
@@ -61,7 +61,7 @@ impl<T: Scalar> StagedExchange<T> {
             checked,
             share,
         )?;
-        Ok(StagedExchange { rounds, needed, _world: world, element: PhantomData })
+        Ok(StagedExchange { rounds, needed, world, element: PhantomData })
     }
 
     /// Starts a round with the elements of `data` (MPI_Start). It may be changed at once.
@@ -91,8 +91,9 @@ impl<T: Scalar> StagedExchange<T> {
     pub fn test_into(&mut self, data: &mut [T]) -> Result<bool, Error> {
         check_length(data.len(), self.needed.1)?;
         let complete = self.rounds.test()?;
-        if complete {
-            self.rounds.take(bytemuck::cast_slice_mut(data))?;
+        match complete {
+            true => self.rounds.take(bytemuck::cast_slice_mut(data))?,
+            false => self.world.found_nothing(),
         }
         Ok(complete)
     }

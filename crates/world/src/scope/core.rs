@@ -17,7 +17,7 @@ use crate::world::{Received, World};
 /// The part of a scope that its requests refer to. Covariant in the world's lifetime, so a
 /// reference to it needs one lifetime only, and one word.
 pub(crate) struct Core<'world> {
-    pub(super) world: &'world World,
+    pub(crate) world: &'world World,
     /// What nobody has waited for yet.
     pub(super) open: RefCell<VecDeque<Open>>,
     /// Exchanges started so far: their names.

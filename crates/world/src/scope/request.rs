@@ -116,7 +116,7 @@ impl<'scope> Request<'scope> {
         let communicator = self.core.world.communicator();
         match communicator.test(id) {
             None => {
-                communicator.found_nothing();
+                self.core.world.found_nothing();
                 Ok(Err(self))
             }
             Some(result) => {

@@ -40,7 +40,10 @@ impl NeighbourRequest<'_> {
     /// As [`NeighbourRequest::wait`].
     pub fn test(self) -> Result<Result<(), Self>, Error> {
         match self.scope.end_exchange(self.name, false) {
-            None => Ok(Err(self)),
+            None => {
+                self.scope.world.found_nothing();
+                Ok(Err(self))
+            }
             Some(result) => result.map(Ok),
         }
     }

@@ -177,8 +177,8 @@ fn shared_on(protocol: &str, faults: Option<&str>, (ranks, ranks_per_node): (u32
     assert_eq!(cases.succeed(), "");
 }
 
-/// The same in trouble: on nodes of one rank and of two, and on one.
-fn shared_in_trouble(protocol: &str) {
+/// The same with injected faults: on nodes of one rank and of two, and on one.
+fn shared_with_faults(protocol: &str) {
     for (ranks, ranks_per_node) in [(1, 0), (2, 0), (2, 1), (3, 2), (4, 1), (5, 2), (5, 0)] {
         let seed = (100 * ranks + ranks_per_node).to_string();
         shared_on(protocol, Some(&seed), (ranks, ranks_per_node));
@@ -201,13 +201,13 @@ fn fg_15_shared_variables_by_udp_with_datagrams_lost_doubled_and_overtaken() {
 }
 
 #[test]
-fn shared_variables_by_direct_in_trouble() {
-    shared_in_trouble("direct");
+fn shared_variables_by_direct_with_faults() {
+    shared_with_faults("direct");
 }
 
 #[test]
-fn shared_variables_by_fagus_in_trouble() {
-    shared_in_trouble("fagus");
+fn shared_variables_by_fagus_with_faults() {
+    shared_with_faults("fagus");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Machines that do not give what one is used to: few descriptors, no copies between
 //! processes, no threads, no `/dev/null`, no network, no host name.
 
+use std::fs;
 use std::process::Command;
 
 use hikyaku_jobs::Job;
@@ -25,6 +26,20 @@ fn few_open_files_are_enough_or_are_named() {
     assert!(end.stderr.starts_with("launch: 8 ranks need "), "{}", end.stderr);
     let expected = " open files and the limit is 40: raise it (ulimit -n) or run fewer ranks\n";
     assert!(end.stderr.ends_with(expected), "{}", end.stderr);
+}
+
+/// A rank that kept its processor until its time is over would ask thousands of times a round.
+#[test]
+fn ranks_that_poll_on_one_processor_give_it_away() {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let first = list.trim().split(['-', ',']).next().unwrap();
+    let said = job(3, &["polling"]).within(&["taskset", "-c", first]).succeed();
+    assert_eq!(said.lines().count(), 3 * 8, "{said}");
+    for line in said.lines() {
+        let (_, vain) = line.split_once(' ').unwrap();
+        assert!(vain.parse::<u64>().unwrap() < 200, "{said}");
+    }
 }
 
 /// Has system calls refused and becomes the launcher. The first word says which: `copies`

@@ -20,7 +20,7 @@ const RUNS: [u32; 2] = [100, 20];
 const RUNS_OF_THE_PAPERS: [u32; 2] = [30, 10];
 
 /// With faults as well.
-const RUNS_IN_TROUBLE: [u32; 2] = [20, 7];
+const RUNS_WITH_FAULTS: [u32; 2] = [20, 7];
 
 /// With ranks that have hardly begun.
 const RUNS_AT_THE_START: [u32; 2] = [60, 15];
@@ -44,7 +44,7 @@ struct Deaths {
     runs: u32,
     after: Range<u64>,
     /// Whether there are faults as well, by the number of the run.
-    trouble: bool,
+    faults: bool,
     /// The number of the first run.
     first: u32,
 }
@@ -52,7 +52,7 @@ struct Deaths {
 impl Deaths {
     fn by(protocol: &'static str, [many, few]: [u32; 2]) -> Deaths {
         let runs = if at_length() { many } else { few };
-        Deaths { protocol, runs, after: IN_THE_MIDDLE, trouble: false, first: 0 }
+        Deaths { protocol, runs, after: IN_THE_MIDDLE, faults: false, first: 0 }
     }
 }
 
@@ -73,8 +73,8 @@ fn shared_variables_survive_deaths_by_udp() {
 
 /// Ranks that rest anywhere between two steps are killed anywhere between two steps.
 #[test]
-fn shared_variables_survive_deaths_in_trouble() {
-    let by = |protocol| Deaths { trouble: true, ..Deaths::by(protocol, RUNS_IN_TROUBLE) };
+fn shared_variables_survive_deaths_with_faults() {
+    let by = |protocol| Deaths { faults: true, ..Deaths::by(protocol, RUNS_WITH_FAULTS) };
     survive_all_kinds(PROTOCOLS.map(by));
 }
 
@@ -151,7 +151,7 @@ fn a_variable_can_be_written_again_soon_after_its_holder_was_killed() {
 
 /// Runs one job with one death in it; gives what the survivors said.
 fn one_death(deaths: &Deaths, number: u32) -> String {
-    let Deaths { protocol, after, trouble, .. } = deaths;
+    let Deaths { protocol, after, faults, .. } = deaths;
     let mut random = Random::new(u64::from(number) + 77);
     let ranks = 2 + random.below(3) as u32;
     let ranks_per_node = random.below(3) as u32;
@@ -161,12 +161,12 @@ fn one_death(deaths: &Deaths, number: u32) -> String {
     );
     let about = format!(
         "{protocol}, run {number}: rank {victim} of {ranks}, {ranks_per_node} a node, {delay:?}, \
-         trouble: {trouble}"
+         faults: {faults}"
     );
 
     let job = job(ranks, &["survive"]).ranks_per_node(ranks_per_node);
     let job = job.variable("HIKYAKU_SHARED", protocol);
-    let seed = if *trouble { number.to_string() } else { String::new() };
+    let seed = if *faults { number.to_string() } else { String::new() };
     let job = job.variable("HIKYAKU_SHARED_FAULTS", &seed);
     let survivors = kill_one(job, ranks, victim, delay, &about);
     let mut made = Vec::new();

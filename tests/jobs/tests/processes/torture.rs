@@ -1,6 +1,6 @@
-//! Shared variables in trouble: ranks rest between any two steps of a protocol, commands are
-//! refused, contents come in pieces, letters and datagrams late; and everything that always has to
-//! hold does.
+//! Shared variables with injected faults: ranks rest between any two steps of a protocol, commands
+//! are refused, contents come in pieces, letters and datagrams late; and everything that always has
+//! to hold does.
 //!
 //! That wrong protocols are noticed so is shown in `crates/world/src/shared/wrong.rs`.
 
@@ -31,16 +31,16 @@ fn torture(protocol: &str, [many, few]: [&str; 2]) {
 }
 
 #[test]
-fn fg_01_fg_10_fg_14_everything_holds_by_direct_in_trouble() {
+fn fg_01_fg_10_fg_14_everything_holds_by_direct_with_faults() {
     torture("direct", ["600", "150"]);
 }
 
 #[test]
-fn fg_01_fg_10_fg_14_everything_holds_by_fagus_in_trouble() {
+fn fg_01_fg_10_fg_14_everything_holds_by_fagus_with_faults() {
     torture("fagus", ["300", "80"]);
 }
 
 #[test]
-fn fg_01_fg_10_fg_14_everything_holds_by_udp_in_trouble() {
+fn fg_01_fg_10_fg_14_everything_holds_by_udp_with_faults() {
     torture("udp", ["100", "40"]);
 }

@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn fg_15_letters_to_all_come_once_and_in_order_in_trouble() {
+    fn fg_15_letters_to_all_come_once_and_in_order_with_faults() {
         for seed in 1..4 {
             println!("seed {seed}");
             let all = ranks(4, Some(seed));

@@ -19,6 +19,7 @@ mod large;
 mod lone;
 mod mixed;
 mod offloaded;
+mod polling;
 mod protected;
 mod ring;
 mod scribbled;
@@ -57,6 +58,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "broadcasts" => crowded::broadcasts(world, number(word(1)), number(word(2)) as usize)?,
         "until-a-death" => crowded::until_a_death(world, number(word(1)) as usize)?,
         "leave" => crowded::leave(world)?,
+        "polling" => polling::run(world)?,
         "halves" => halves::run(world)?,
         "hold" => crowded::hold(world, word(1).unwrap())?,
         "wait-in" => crowded::wait_in(world, word(1).unwrap())?,
