@@ -1,9 +1,9 @@
 //! A source that goes from a shared status ring to a private one and back, under every interleaving
 //! that loom can make.
 //!
-//! Run with `make loom`. As in `loom.rs` the code of the rings is the production code; the steps are
-//! those of `hosted/follow.rs`. A model whose owner reads the private ring at once shows what the
-//! last record is for.
+//! Run with `make loom`. As in `loom.rs` the code of the rings is the production code; the steps
+//! are those of `hosted/follow.rs`. A model whose owner reads the private ring at once shows what
+//! the last record is for.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]

@@ -1,9 +1,9 @@
 //! Frequent sources get landing and status rings of their own, by themselves (paper 000 §4: memory
 //! follows partners, not ranks).
 //!
-//! A rank of a job whose sources start in shared rings has private ones to give, of either kind. Who sends often it
-//! learns without a look at messages: it renews the credit of each source when some of its messages
-//! have been received, and a grant is a count of them.
+//! A rank of a job whose sources start in shared rings has private ones to give, of either kind. It
+//! learns which sources send often without a look at messages: it renews the credit of each source
+//! when some of its messages have been received, and a grant is a count of them.
 //!
 //! ```text
 //!   64 messages of a source, or more, ...

@@ -1,3 +1,6 @@
+//! Sources that move to spare status rings and back, in one process: order, credit, room, and peers
+//! that break the rules.
+
 use super::*;
 use crate::fabric::{Event, Port};
 use crate::loopback::{LoopbackConfig, LoopbackPort, open};

@@ -94,10 +94,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "recover" => survivors::recover(world)?,
         "deadlock" => world.recv(&mut [0u8], 1 - world.rank(), 7).map(drop)?,
         "spin" => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
-        "spin-beside" => match world.rank() {
-            0 => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
-            _ => world.recv(&mut [0u8], 0, 7).map(drop)?,
-        },
+        "spin-beside" => spin_beside(world)?,
         "end" => return ends::run(world, word(1).unwrap()),
         "forked" => return forked::run(world),
         "ring" => ring::run(world, number(word(1)))?,
@@ -112,6 +109,15 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         other => panic!("there is no program {other}"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first rank polls for a message that never comes, the others wait for one.
+fn spin_beside(world: &World) -> Result<(), Error> {
+    match world.rank() {
+        0 => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
+        _ => world.recv(&mut [0u8], 0, 7).map(drop)?,
+    }
+    Ok(())
 }
 
 /// The least that a job does: all ranks come, and have one sum.
