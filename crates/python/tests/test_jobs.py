@@ -88,6 +88,8 @@ def test_ranks_that_poll_on_one_processor_give_it_away(job):
         ]
         assert max(counts) < 200, counts
         """,
+        "--bind",
+        "none",
     )
     assert (ended.stderr, ended.returncode) == ("", 0)
 
