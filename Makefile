@@ -26,7 +26,7 @@ MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bi
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all unit built longest first second documented loom python programs \
-	longest-at-length first-at-length second-at-length between-hosts mpi4py mpich-suite soak mutants \
+	at-length between-hosts mpi4py mpich-suite soak mutants \
 	bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
@@ -53,32 +53,31 @@ demo: ## solve the heat equation on 4 ranks in Rust, C and Python, write out/hea
 # virtual time. The longest program begins at once, and two targets share the others. What a target
 # says comes when it ends.
 BESIDE = export SHARED_TESTS=$$(mktemp -d); \
-	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(1); \
+	$(MAKE) --no-print-directory --jobs=$(1) --keep-going --output-sync=target $(2); \
 	code=$$?; rm -r "$$SHARED_TESTS"; exit $$code
 test: built ## run every test in short: unit, conformance, kill, soak, tidy, Python (10 minutes)
-	+@$(call BESIDE,longest python first second documented)
+	+@$(call BESIDE,3,longest python first second documented)
 
 # Random programs of the long test: half for real, half in virtual time on every machine.
 PROGRAMS := 2000
 
 # The same programs of tests as above, chosen from the whole workspace so that no feature of a
-# dependency changes and nothing is built twice, and side by side as above. Only loom's models need a
-# build of their own.
+# dependency changes and nothing is built twice. At length they keep both processors busy: those that
+# look for their own time to pass run one after the other, beside what is patient. Only loom's models
+# need a build of their own.
 test-all: loom built ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce, mpi4py
 	@scripts/setup.sh libfabric || echo "without libfabric its tests are skipped, and say so"
-	+@$(call BESIDE,longest-at-length mpi4py first-at-length between-hosts second-at-length)
+	+@$(call BESIDE,2,at-length mpi4py between-hosts)
 
 AT_LENGTH = $(ALONE) HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
 	cargo $(LIMITED) test --locked --workspace --no-fail-fast
-longest-at-length:
-	$(AT_LENGTH) --test processes
-
-first-at-length second-at-length:
+at-length between-hosts mpi4py: LIMIT := 1800
+at-length:
 	$(AT_LENGTH) --test endpoint --test explore --test fabric --test faults --test hosts --test layout \
 		--test link --test many --test mpi --test mutants --test processes --test programs \
 		--test results --test soak
 
-# Providers whose threads never sleep leave the others the processor.
+# Some providers have threads that never sleep.
 between-hosts:
 	SHARED_TESTS= nice $(AT_LENGTH) --lib -- \
 		far::conformance::layer far::providers --nocapture
@@ -98,7 +97,7 @@ programs: ## run COUNT fresh random programs, and jobs with faults (default: 2,0
 		cargo test --locked -p hikyaku-jobs --no-fail-fast --test programs --test faults
 
 unit: built
-	+@$(call BESIDE,longest first second documented)
+	+@$(call BESIDE,3,longest first second documented)
 
 built:
 	@scripts/setup.sh rust cc c++ python3 cmake pkg-config

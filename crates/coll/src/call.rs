@@ -138,26 +138,26 @@ impl<'g, G: Group> Call<'g, G> {
     where
         A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
     {
-        let inner = &self;
-        let team = Team::of_all(inner);
+        let call = &self;
+        let team = Team::of_all(call);
         let mut algorithm = pin!(algorithm(&team));
         // Dropped before the algorithm: the others hear why before its messages are withdrawn.
-        let close = Close(inner);
+        let close = Close(call);
         let mut done = None;
         let result = poll_fn(|context| {
-            let before = inner.group.reported_waits();
+            let before = call.group.reported_waits();
             if done.is_none() {
                 match algorithm.as_mut().poll(context) {
-                    Poll::Pending => return inner.waits(before),
+                    Poll::Pending => return call.waits(before),
                     // One that was withdrawn, for a reason that was told before.
                     Poll::Ready(Err(CollError::Message(error))) => {
-                        return Poll::Ready(Err(inner.told().unwrap_or(CollError::Message(error))));
+                        return Poll::Ready(Err(call.told().unwrap_or(CollError::Message(error))));
                     }
                     Poll::Ready(ended) => done = Some(ended),
                 }
             }
-            if matches!(done, Some(Ok(_))) && inner.group.is_in_doubt(inner.number) {
-                return inner.waits(before);
+            if matches!(done, Some(Ok(_))) && call.group.is_in_doubt(call.number) {
+                return call.waits(before);
             }
             done.take().map_or(Poll::Pending, Poll::Ready)
         })
