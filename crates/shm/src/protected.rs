@@ -27,6 +27,7 @@
 //!
 //! A part is addressed by its owner's rank and an offset beyond every region.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -85,6 +86,8 @@ pub struct ProtectedFile {
 pub struct Inbox {
     socket: OwnedFd,
     number: u64,
+    /// Connections by which nothing has come yet.
+    early: RefCell<Vec<OwnedFd>>,
 }
 
 /// A part that another rank is to have handed over.
@@ -149,7 +152,7 @@ impl ProtectedMemory {
         bind(&socket, &self.address(self.rank, number)?).map_err(system("bind"))?;
         let room = i32::try_from(room).unwrap_or(i32::MAX);
         listen(&socket, room).map_err(system("listen at"))?;
-        Ok(Inbox { socket, number })
+        Ok(Inbox { socket, number, early: RefCell::default() })
     }
 
     /// Hands a part of this rank's to another, which has an inbox of this number.
@@ -194,11 +197,23 @@ impl ProtectedMemory {
         expected: &[ExpectedPart],
         due: &[ExpectedPart],
     ) -> Result<(), (Rank, HandError)> {
+        let mut waiting = Vec::new();
         for _ in 0..expected.len() + STRANGERS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(socket) = accept_with(&inbox.socket, flags) else { break };
+            let early = inbox.early.borrow_mut().pop();
+            let Ok(socket) = early.map_or_else(|| accept_with(&inbox.socket, flags), Ok) else {
+                break;
+            };
             let Ok(process) = peer_process(&socket) else { continue };
-            let Some((name, file)) = receive(&socket) else { continue };
+            let received = match receive(&socket) {
+                // Its sender, a round ahead, has connected and sends now.
+                Err(Errno::AGAIN) => {
+                    waiting.push(socket);
+                    continue;
+                }
+                received => received.ok().flatten(),
+            };
+            let Some((name, file)) = received else { continue };
             let named = |part: &&ExpectedPart| {
                 name == [u64::from(part.owner), part.offset]
                     && self.check_process(part.owner, process).is_ok()
@@ -207,6 +222,7 @@ impl ProtectedMemory {
             let mapping = map(&file, part).map_err(|error| (part.owner, error))?;
             self.parts.insert((part.owner, part.offset), mapping);
         }
+        inbox.early.borrow_mut().append(&mut waiting);
         let missing = due.iter().find(|part| !self.has(part.owner, part.offset, part.length));
         missing.map_or(Ok(()), |part| Err((part.owner, HandError::Missing)))
     }
@@ -278,19 +294,19 @@ fn open_for_reading(file: &OwnedFd) -> Result<OwnedFd, HandError> {
 }
 
 /// What came by a connection: owner and offset of a part, and its file.
-fn receive(socket: &OwnedFd) -> Option<([u64; 2], OwnedFd)> {
+fn receive(socket: &OwnedFd) -> Result<Option<([u64; 2], OwnedFd)>, Errno> {
     let mut name = [[0; 8]; 2];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(name.as_flattened_mut())];
-    let received = recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
+    let received = recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let mut files = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(files) => Some(files),
         _ => None,
     });
-    let file = files.next()?.next()?;
+    let file = files.next().and_then(|mut files| files.next());
     let is_whole = received.bytes == name.as_flattened().len();
-    is_whole.then(|| (name.map(u64::from_ne_bytes), file))
+    Ok(file.filter(|_| is_whole).map(|file| (name.map(u64::from_ne_bytes), file)))
 }
 
 /// Maps a part that came. Its owner can no longer make it shorter.
