@@ -144,7 +144,7 @@ impl<G: Group> MatesMemory<'_, '_, G> {
         Ok(true)
     }
 
-    /// Waits until all have read what they want for now. `false`: a copy was refused.
+    /// Waits until all have read what this step needs. `false`: a copy was refused.
     pub(crate) async fn all_have_read(&self) -> Result<bool, Stop<G>> {
         let rounds = self.rounds;
         let nothing = [G::Byte::default(); ADDRESS];

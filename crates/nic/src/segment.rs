@@ -296,6 +296,12 @@ impl SegmentLayout {
         self.ranks.div_ceil(self.status_rings).min(self.posters)
     }
 
+    /// The status ring in which a source starts.
+    #[inline]
+    pub(crate) fn first_status(&self, source: Rank) -> u32 {
+        source % self.status_rings
+    }
+
     /// Status rings beside the first ones: private, and nobody's until the rank gives them to a
     /// source. There are none where each source has its own.
     #[inline]

@@ -187,8 +187,7 @@ impl FrequentSources {
     /// Puts one source on a shared ring to which the library had given a private one: of several
     /// that which was looked at longest ago. Whether there was one.
     pub(crate) fn take_one_back(&mut self, port: &mut ShmPort) -> bool {
-        let owners = self.owners.iter().flatten().copied();
-        let Some(owner) = self.quietest(owners) else { return false };
+        let Some(owner) = self.quietest(self.owners()) else { return false };
         self.leave_to_program(Some(owner));
         port.route(owner, Some(self.first_ring(owner))).is_ok()
     }
@@ -248,8 +247,7 @@ impl FrequentSources {
         if let Some(free) = free {
             return Some(Gift { ring: self.shared + free as RingId, source, from: None });
         }
-        let owners = self.owners.iter().flatten().copied();
-        let owner = self.quietest(owners).filter(|owner| self.is_quiet(*owner))?;
+        let owner = self.quietest(self.owners()).filter(|owner| self.is_quiet(*owner))?;
         let place = self.owners.iter().position(|other| *other == Some(owner))?;
         Some(Gift { ring: self.shared + place as RingId, source, from: Some(owner) })
     }
@@ -259,6 +257,11 @@ impl FrequentSources {
         self.owners[(gift.ring - self.shared) as usize] = Some(gift.source);
         self.moves.given += 1;
         self.moves.taken_back += u64::from(gift.from.is_some());
+    }
+
+    /// The sources with landing rings of their own.
+    fn owners(&self) -> impl Iterator<Item = Rank> {
+        self.owners.iter().flatten().copied()
     }
 
     fn quietest(&self, owners: impl Iterator<Item = Rank>) -> Option<Rank> {
@@ -374,8 +377,7 @@ mod tests {
     fn ip_13_what_the_program_directs_is_not_the_librarys() {
         let mut sources = few();
         grants(&mut sources, [5, 5, 7, 7]);
-        let quietest =
-            |sources: &FrequentSources| sources.quietest(sources.owners.iter().flatten().copied());
+        let quietest = |sources: &FrequentSources| sources.quietest(sources.owners());
         assert_eq!(quietest(&sources), Some(5));
         sources.leave_to_program(Some(5));
         assert_eq!((quietest(&sources), sources.ended), (Some(7), true));

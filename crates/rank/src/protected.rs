@@ -157,13 +157,10 @@ impl<'c> Making<'c> {
 
     fn note(&mut self, step: Result<(), Error>) {
         let Err(error) = step else { return };
-        match &self.failure {
-            // That a rank did not take part is for what a meeting says next: it has died.
-            None | Some(Error::Window(_)) if !matches!(error, Error::Window(_)) => {
-                self.failure = Some(error);
-            }
-            None => self.failure = Some(error),
-            Some(_) => {}
+        // What a window says of a rank gives way to what a meeting says next: that it has died.
+        let gives_way = |error: &Error| matches!(error, Error::Window(_));
+        if self.failure.as_ref().is_none_or(|first| gives_way(first) && !gives_way(&error)) {
+            self.failure = Some(error);
         }
     }
 
@@ -340,7 +337,7 @@ fn not_handed(rank: u32, reason: HandError) -> Error {
 }
 
 impl Offer {
-    /// `None`: it makes no sense.
+    /// What a rank has told, of so many ranks. `None`: malformed.
     fn read(words: &[u32], ranks: usize) -> Option<Offer> {
         let more = words.get(OFFER..OFFER + MORE)?;
         let long = |at: usize| u64::from(more[at + 1]) << 32 | u64::from(more[at]);

@@ -31,7 +31,7 @@ const PARTING_LOOKS: u32 = 1000;
 pub struct ByteWindow {
     communicator: Communicator,
     context: ContextId,
-    /// Of this rank's part, as far as it is not taken back.
+    /// The keys of this rank's part that are still registered.
     keys: Vec<Key>,
     /// Never looked into: peers may be writing. `None` if it is protected, or given back.
     memory: Option<RegionBuffer>,

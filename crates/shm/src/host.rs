@@ -617,7 +617,7 @@ unsafe impl Host for ShmHost {
                 .read(rank, offset, into)
                 .or_else(|| {
                     let (part, at) = self.protected.find(rank, offset)?;
-                    part.read(at, into)
+                    part.bytes(at, into.len(), false).map(|bytes| bytes.load(0, into))
                 })
                 .ok_or_else(|| ShmHost::out_of_bounds(from, into.len())),
             Space::Process => kernel_copy::read(self.reach(rank)?, offset, into)

@@ -16,7 +16,7 @@ use hikyaku_nic::doorbell::Doorbell;
 use hikyaku_nic::fabric::{DeathCause, Rank};
 use hikyaku_nic::hosted::{RankLine, Registry};
 use hikyaku_nic::region::{RegionBuffer, RegionOwner};
-use hikyaku_nic::ring::{Bytes, LongStores};
+use hikyaku_nic::ring::Bytes;
 use hikyaku_nic::segment::Segment;
 use hikyaku_nic::sync::{AtomicU32, AtomicU64, Line, Ordering, fence};
 use rustix::io::Errno;
@@ -282,18 +282,6 @@ impl Mapping {
         Some(())
     }
 
-    /// Copies to a rank's region; `None` if out of bounds.
-    pub(crate) fn write(
-        &self,
-        rank: Rank,
-        offset: u64,
-        payload: &[u8],
-        way: LongStores,
-    ) -> Option<()> {
-        self.bytes(rank, offset, payload.len())?.write(0, payload, way);
-        Some(())
-    }
-
     /// Four bytes of a rank's region; `None` if outside or misaligned.
     pub(crate) fn word32(&self, rank: Rank, offset: u64) -> Option<&AtomicU32> {
         let place = self.region(rank, offset, 4).filter(|_| offset.is_multiple_of(4))?;
@@ -307,12 +295,6 @@ impl Mapping {
         let place = self.region(rank, offset, 8).filter(|_| offset.is_multiple_of(8))?;
         // SAFETY: as for `word32`, with eight bytes.
         Some(unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) })
-    }
-
-    /// Stores an aligned word in a rank's region after all earlier writes; `None` if out of bounds.
-    pub(crate) fn write_word(&self, rank: Rank, offset: u64, value: u64) -> Option<()> {
-        self.word64(rank, offset)?.store(value, Ordering::Release);
-        Some(())
     }
 
     /// The buffer of an allocated range of a rank's region.
@@ -417,14 +399,6 @@ impl FileMapping {
         // SAFETY: the range is inside the mapping, which stays as long as `self`. It is writable
         // where the caller stores anything, who has said so.
         Some(unsafe { Bytes::new(start, length) })
-    }
-
-    /// Copies out of it; `None` if out of bounds.
-    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Option<()> {
-        let origin = self.place(offset, into.len())?;
-        // SAFETY: the range is inside the mapping.
-        unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
-        Some(())
     }
 
     /// Four bytes that may be written; `None` if they may not, are outside or misaligned.

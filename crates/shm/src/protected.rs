@@ -357,7 +357,7 @@ mod tests {
         let [mine, theirs] = [&owner, &other].map(|book| book.find(0, offset + 8).unwrap());
         theirs.0.word64(theirs.1).unwrap().store(7, hikyaku_nic::sync::Ordering::Relaxed);
         let mut found = [0; 8];
-        mine.0.read(mine.1, &mut found).unwrap();
+        mine.0.bytes(mine.1, 8, false).unwrap().load(0, &mut found);
         assert_eq!(found, 7u64.to_ne_bytes());
         assert!(other.has(0, offset, 8192) && !other.has(0, offset, 8193));
         assert!(other.find(1, offset).is_none() && other.find(0, 8).is_none());

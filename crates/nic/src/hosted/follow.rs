@@ -50,7 +50,7 @@ impl<H: Host> Post<'_, H> {
         let spare =
             u64::from(layout.status_rings)..u64::from(layout.status_rings + layout.spare_status());
         let ring = match entry {
-            0 => self.rank % layout.status_rings,
+            0 => layout.first_status(self.rank),
             _ if spare.contains(&entry) => entry as u32,
             // A broken peer's.
             _ => return,
@@ -189,7 +189,7 @@ impl<H: Host> HostedPort<H> {
         }
         let closed = self.lanes.swap_remove(lane);
         self.spare_status[place] = SpareStatus { head: closed.head, ..SpareStatus::default() };
-        self.peers[source as usize].lane = (source % self.own.layout().status_rings) as usize;
+        self.peers[source as usize].lane = self.own.layout().first_status(source) as usize;
         if let Some((_, owner)) = self.lanes.get(lane).and_then(|lane| lane.spare) {
             self.peers[owner as usize].lane = lane;
         }

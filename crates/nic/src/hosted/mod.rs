@@ -132,23 +132,20 @@ impl<H: Host> HostedPort<H> {
         };
         let own = segment(this);
         let layout = own.layout();
-        let lane = |source: Rank| (source % layout.status_rings) as usize;
         // What comes from a rank of another host is landed here, as that source. There may be very
         // many of them: what is kept of each is made when something comes.
         let entry = |rank| {
             // Nobody else loads what a rank stores for itself.
             let own = (rank == this).then(LongStores::default);
-            let entry = PeerEntry::new(segment(rank), this, host.long_stores().or(own));
-            PeerEntry { lane: lane(rank), ..entry }
+            let stores = host.long_stores().or(own);
+            PeerEntry::new(segment(rank), this, layout.first_status(rank), stores)
         };
         let peers = match (0..layout.ranks).all(|rank| host.is_here(rank)) {
             true => Vec::from_iter((0..layout.ranks).map(entry)).into(),
             false => {
                 let stores = Some(LongStores::default());
-                let blank = move |source| {
-                    let entry = PeerEntry::new(own, source, stores);
-                    PeerEntry { lane: lane(source), ..entry }
-                };
+                let blank =
+                    move |source| PeerEntry::new(own, source, layout.first_status(source), stores);
                 let mut peers = ByRank::few(layout.ranks, blank);
                 for rank in (0..layout.ranks).filter(|rank| host.is_here(*rank)) {
                     peers[rank as usize] = entry(rank);

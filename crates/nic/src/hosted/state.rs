@@ -97,13 +97,14 @@ impl PeerEntry {
     pub(super) fn new(
         target: Segment<'static>,
         rank: Rank,
+        lane: u32,
         stores: Option<LongStores>,
     ) -> PeerEntry {
         let layout = target.layout();
         let credit = u64::from(layout.credit);
         PeerEntry {
             target,
-            status: target.status(rank % layout.status_rings),
+            status: target.status(layout.first_status(rank)),
             status_entry: 0,
             poster: Poster::default(),
             allowed: 0,
@@ -117,7 +118,7 @@ impl PeerEntry {
             granted: credit,
             seen_held_up: 0,
             is_in_held_up: false,
-            lane: 0,
+            lane: lane as usize,
             from_shared: 0,
             stores: PeerStores::new(stores),
             loads: Default::default(),

@@ -12,7 +12,7 @@ use hikyaku_nic::hosted::{ActionOutbox, Host, Registry, Shipped};
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::ring::LongStores;
 use hikyaku_nic::segment::Segment;
-use hikyaku_nic::sync::{AtomicU32, AtomicU64};
+use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 
 use super::stage::CopyBounds;
@@ -126,7 +126,8 @@ unsafe impl Host for InterfaceHost {
         }
         let length = payload.len() as u64;
         let outside = PostError::OutOfBounds { rank, offset, length };
-        self.mapping.write(rank, offset, payload, way).ok_or(outside)
+        self.mapping.bytes(rank, offset, payload.len()).ok_or(outside)?.write(0, payload, way);
+        Ok(())
     }
 
     fn write_word(&self, to: RemoteAddress, value: u64) -> Result<(), PostError> {
@@ -134,8 +135,10 @@ unsafe impl Host for InterfaceHost {
         if space != Space::Region || self.bounds.is_over() {
             return Err(not_an_interfaces());
         }
-        let written = self.mapping.write_word(rank, offset, value);
-        written.ok_or(PostError::OutOfBounds { rank, offset, length: 8 })
+        let word = self.mapping.word64(rank, offset);
+        let word = word.ok_or(PostError::OutOfBounds { rank, offset, length: 8 })?;
+        word.store(value, Ordering::Release);
+        Ok(())
     }
 
     fn region_bytes(&self) -> u64 {

@@ -66,25 +66,16 @@ fn calls(world: &World) -> Result<(), Error> {
     world.barrier()?;
     for owner in 0..world.size() {
         let place = 4 * me as usize;
-        let (reads, writes) = match access(owner, me) {
-            Access::None => (false, false),
-            Access::Read => (true, false),
-            Access::Write => (true, true),
-        };
         let mine = [u64::from(me) + 1, 2];
+        let (reads, writes, expected) = match access(owner, me) {
+            Access::None => (false, false, [7; 2]),
+            Access::Read => (true, false, [0; 2]),
+            Access::Write => (true, true, mine),
+        };
         check(&window.put(owner, place, &mine), writes);
         let mut found = [7; 2];
         check(&window.get(owner, place, &mut found), reads);
-        assert_eq!(
-            found,
-            if writes {
-                mine
-            } else if reads {
-                [0; 2]
-            } else {
-                [7; 2]
-            }
-        );
+        assert_eq!(found, expected);
         check(&window.load(owner, place), reads);
         let added = window.fetch_add(owner, place, 10);
         check(&added, writes);
@@ -172,7 +163,7 @@ fn hostile(world: &World, way: &str) -> Result<(), Error> {
         Some(parts.swap_remove(at))
     };
     let (first, last) = (of(0), of(2).unwrap());
-    assert_eq!(first.is_some(), me < 2, "who has it mapped");
+    assert_eq!(first.is_some(), me < 2, "only the owner and its reader have the part mapped");
     world.barrier()?;
     match (me, first) {
         (0, Some(part)) if way == "read-only" => {
@@ -282,7 +273,7 @@ fn until_the_launcher_ends_it() -> ! {
     }
 }
 
-/// Says in the last rank's part that this one is as far as it must be for another to go on.
+/// Tells the other ranks, in the last one's part, that this one has taken its next step.
 fn say(last: &Mapped, me: u32) {
     let memory = fs::OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
     let place = last.start as u64 + 8 * u64::from(me);
