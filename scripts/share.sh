@@ -9,4 +9,7 @@ set -eu
 limit=$1
 shift
 [ -z "${SHARED_TESTS:-}" ] || mkdir "$SHARED_TESTS/$(basename "$1")" 2>/dev/null || exit 0
-exec timeout --foreground "$limit" "$@"
+code=0
+timeout --foreground "$limit" "$@" || code=$?
+[ "$code" -ne 124 ] || echo "ended after $limit s: $*" >&2
+exit "$code"

@@ -373,7 +373,10 @@ impl Drop for ShmHost {
         }
         if std::thread::panicking() {
             // A rank that panics has not left in order. The launcher reports its end to its peers
-            // when the process has ended.
+            // when the process has ended; where ranks are threads of one process, nobody does.
+            if self.shares_process() {
+                self.fail(self.rank, DeathCause::Unknown);
+            }
             return;
         }
         if let Some(conducted) = &self.conducted {
@@ -471,6 +474,14 @@ impl ShmHost {
     /// The process that is the rank.
     pub fn process(&self) -> ForkedProcess {
         self.process
+    }
+
+    /// Whether another rank is a thread of this process.
+    fn shares_process(&self) -> bool {
+        let (registry, own) = (self.mapping().registry(), std::process::id());
+        let config = &self.mapping().plan().config;
+        let mut here = (0..config.ranks).filter(|rank| config.is_here(*rank));
+        here.any(|rank| rank != self.rank && registry.pid(rank) == own)
     }
 
     /// What wakes this rank from any thread of its process.

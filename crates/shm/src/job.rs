@@ -476,6 +476,19 @@ mod tests {
         });
     }
 
+    /// No launcher tells of the end of a rank that is a thread.
+    #[test]
+    fn a_thread_that_panics_is_a_rank_that_died() {
+        let (mut alive, dying) = sleepy_pair(&JobConfig::new(2, 2));
+        let ended = thread::spawn(move || {
+            let _owned = dying;
+            std::panic::resume_unwind(Box::new("no message of it"));
+        });
+        assert!(ended.join().is_err());
+        let Some(Event::PeerFailed(failure)) = alive.poll() else { panic!("nobody died") };
+        assert_eq!((failure.rank, failure.cause), (1, DeathCause::Unknown));
+    }
+
     #[test]
     fn rings_beyond_memory_are_refused_at_no_cost() {
         let mut config = JobConfig::new(1000, 1000);

@@ -28,6 +28,20 @@ fn on_hosts_by(of: &[u32], choices: Choices, program: impl Fn(World, &[Job]) + S
     on_hosts_as(&JobConfig::new(ranks, ranks), of, choices, program);
 }
 
+/// Tells all hosts of a rank that panics: what waits for it ends.
+struct Ends<'j> {
+    rank: u32,
+    jobs: &'j [Job],
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.jobs.iter().for_each(|job| _ = job.mark_dead(self.rank, DeathCause::Unknown));
+        }
+    }
+}
+
 /// The same with these sizes.
 fn on_hosts_as(
     config: &JobConfig,
@@ -51,6 +65,7 @@ fn on_hosts_as(
         for port in opened {
             let (program, jobs) = (&program, &jobs[..]);
             scope.spawn(move || {
+                let _ends = Ends { rank: port.rank(), jobs };
                 let rank = Communicator::over(port, choices);
                 program(World::over(rank, Settings::default()), jobs);
             });
@@ -637,8 +652,8 @@ fn an_exchange_ends_with_a_neighbour_of_another_host() {
             let _never_leaves = std::mem::ManuallyDrop::new((world, exchange));
             return;
         }
-        exchange.start_from(&data).unwrap();
-        let error = exchange.wait_into(&mut data).unwrap_err();
+        let waited = exchange.start_from(&data).and_then(|()| exchange.wait_into(&mut data));
+        let error = waited.unwrap_err();
         let Error::Message(MsgError::PeerFailed(failure)) = &error else { panic!("{error}") };
         assert_eq!(failure.rank, 1);
     });
