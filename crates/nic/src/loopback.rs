@@ -170,7 +170,12 @@ impl LoopbackHost {
 
 impl Drop for LoopbackHost {
     fn drop(&mut self) {
-        self.job.registry().leave(self.rank);
+        // A rank is a thread here, and one that panics has not left in order.
+        if std::thread::panicking() {
+            self.fail(self.rank, DeathCause::Unknown);
+        } else {
+            self.job.registry().leave(self.rank);
+        }
     }
 }
 

@@ -9,7 +9,8 @@ fn programs_on_hosts_are_right() {
     for (count, per_host) in [(2, 2), (4, 2), (4, 1)] {
         for (program, rounds) in [("ring", "5"), ("halo", "20"), ("queue", "3"), ("sums", "10")] {
             let about = format!("{program} on {count} hosts with {per_host} ranks each");
-            let ended = Started::new(&net, count, per_host, &["apart", program, rounds]).end();
+            let words = ["apart", program, rounds];
+            let ended = Started::patiently(&net, count, per_host, &words, 60.0).end();
             assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""), "{about}");
             assert_eq!(ended.lines, ["right"], "{about}");
             net.wait_for_silence(&about);

@@ -12,7 +12,7 @@ use hikyaku_jobs::process::Process;
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
-/// How long a host may be silent in these tests, seconds. Less than the default, to be quick.
+/// How long a host may be silent where one falls silent, seconds. Less than the default, to be quick.
 pub(super) const HOST_TIMEOUT: f64 = 2.0;
 
 /// How long a job may take that does not end by itself, seconds.
@@ -42,15 +42,28 @@ pub(super) struct Ended {
 }
 
 impl Started {
-    /// Starts so many ranks on each of the first hosts, with these words for the program `rank`.
+    /// Starts so many ranks on each of the first hosts, with these words for the program `rank`. A
+    /// host may be silent for a while.
     pub(super) fn new(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
+        Started::patiently(net, hosts, per_host, words, HOST_TIMEOUT)
+    }
+
+    /// The same with another time that a host may be silent, seconds: on a busy machine each is at
+    /// times.
+    pub(super) fn patiently(
+        net: &Net,
+        hosts: u32,
+        per_host: u32,
+        words: &[&str],
+        host_timeout: f64,
+    ) -> Started {
         let before = net.on(0);
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]).arg(LAUNCH);
         command.args([(hosts * per_host).to_string().as_str(), "0", LIMIT, RANK]).args(words);
         command.env("HIKYAKU_JOBS_HOSTS", net.places(hosts, per_host));
         command.env("HIKYAKU_JOBS_AGENT", env!("CARGO_BIN_EXE_reach"));
-        command.env("HIKYAKU_JOBS_HOST_TIMEOUT", HOST_TIMEOUT.to_string());
+        command.env("HIKYAKU_JOBS_HOST_TIMEOUT", host_timeout.to_string());
         command.env("HIKYAKU_JOBS_GRACE", "10").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
         let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = pass_lines(launcher.stdout.take().unwrap());
