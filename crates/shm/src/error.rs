@@ -101,15 +101,15 @@ pub enum AttachError {
         /// Its file descriptor.
         fd: i32,
     },
-    /// The launcher is of another version.
+    /// The launcher is built of other source text.
     #[error(
-        "this program speaks version {ours} of the shared memory and `hikyaku run` version \
-             {theirs}: build both from the same release"
+        "this program's hikyaku is build {ours:016x} and that of `hikyaku run` build \
+             {theirs:016x}: build both from the same source"
     )]
     Version {
-        /// This program's version.
+        /// This program's build.
         ours: u64,
-        /// The launcher's version.
+        /// The launcher's build.
         theirs: u64,
     },
     /// The rank is not one of the job's.

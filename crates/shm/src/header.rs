@@ -20,8 +20,13 @@ use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig, names_at};
 /// "hikyaku" and a zero, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
-/// Must change with anything in this crate or in nic that two processes must agree on.
-pub(crate) const VERSION: u64 = 9;
+/// Two processes must agree on what is in this crate and in nic: a sum of their source text
+/// (`build/main.rs`). A number that is raised by hand was forgotten once, and a launcher read of
+/// ranks built an hour earlier that they wait for nothing.
+pub(crate) const VERSION: u64 = match u64::from_str_radix(env!("HIKYAKU_SHARED_MEMORY"), 10) {
+    Ok(version) => version,
+    Err(_) => panic!("the build script writes a number"),
+};
 
 /// Describes the job.
 #[derive(Debug, Default)]
@@ -91,7 +96,7 @@ pub(crate) struct JobFacts {
 pub(crate) enum NotAJob {
     /// It is too short, has another magic, or is invalid.
     Foreign,
-    /// It was written by another version.
+    /// It was written by a build of other source text, whose [`VERSION`] this is.
     Version(u64),
 }
 
@@ -334,7 +339,7 @@ mod tests {
             parse(&words, (Vec::new(), Vec::new()))
         };
         assert_eq!(with(0, 1), Err(NotAJob::Foreign));
-        assert_eq!(with(1, VERSION + 1), Err(NotAJob::Version(VERSION + 1)));
+        assert_eq!(with(1, !VERSION), Err(NotAJob::Version(!VERSION)));
         assert_eq!(with(2, u64::MAX), Err(NotAJob::Foreign));
         assert_eq!(with(4, 0), Err(NotAJob::Foreign));
     }

@@ -12,7 +12,8 @@ use hikyaku_jobs::process::Process;
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
-/// How long a host may be silent where one falls silent, seconds. Less than the default, to be quick.
+/// How long a host may be silent where one falls silent, seconds. Less than the default, to be
+/// quick.
 pub(super) const HOST_TIMEOUT: f64 = 2.0;
 
 /// How long a job may take that does not end by itself, seconds.
