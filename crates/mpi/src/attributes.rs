@@ -228,7 +228,7 @@ impl<D: Dialect> Mpi<D> {
             // Every rank may use the files of its host.
             IO => D::rank_out(crate::dialect::ANY_SOURCE),
             HOST => D::rank_out(crate::dialect::PROC_NULL),
-            WTIME_IS_GLOBAL => 1,
+            WTIME_IS_GLOBAL => self.rank()?.has_one_clock().into(),
             LAST_USED_CODE => self.state.codes.borrow().last::<D>(),
             UNIVERSE_SIZE => self.rank()?.size() as i32,
             APPNUM => self.rank()?.program(),

@@ -191,7 +191,8 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// MPI_Wtime: seconds since some moment. In virtual time those are the machine's.
+/// MPI_Wtime: seconds since some moment, which is the same for all ranks of a host. In virtual time
+/// those are the machine's.
 pub fn wtime<D: Dialect>() -> f64 {
     let mut seconds = 0.0;
     call::<D>("MPI_Wtime", None, |mpi| {

@@ -358,8 +358,14 @@ impl Communicator {
         self.messages().nodes()
     }
 
-    /// The job's clock: the same for all ranks of a host.
+    /// The job's clock: the same for all ranks of a host. Those of two hosts have nothing to do
+    /// with each other.
     pub fn now(&self) -> Time {
         self.engine().borrow().port().now()
+    }
+
+    /// Whether [`Communicator::now`] is one clock for all ranks of the job.
+    pub fn has_one_clock(&self) -> bool {
+        !self.engine().borrow().port().spans_hosts()
     }
 }

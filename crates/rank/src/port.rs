@@ -213,6 +213,11 @@ impl RankPort {
 /// dies: a rank of another host then asks one that is left of its host. On this rank's own host it
 /// is used in place.
 impl RankPort {
+    /// Whether the job has several hosts.
+    pub fn spans_hosts(&self) -> bool {
+        self.far.is_some()
+    }
+
     /// Whether a rank is of another host.
     #[inline]
     pub fn is_far(&self, rank: Rank) -> bool {

@@ -49,6 +49,12 @@ pub(crate) fn pixels(text: &str, size: f64) -> f64 {
     text.width() as f64 * size * 0.56
 }
 
+/// The same in bold, where capitals are much wider than other letters.
+pub(crate) fn bold_pixels(text: &str, size: f64) -> f64 {
+    let capitals = text.chars().filter(|letter| letter.is_uppercase()).count();
+    (text.width() as f64 * 0.6 + capitals as f64 * 0.2) * size
+}
+
 /// `text` cut to at most `width` pixels, with an ellipsis where it was cut.
 pub(crate) fn shorten(text: &str, size: f64, width: f64) -> String {
     if pixels(text, size) <= width {
@@ -108,6 +114,14 @@ mod tests {
         assert_eq!(escape("a\0b\u{1b}[31m"), "a\u{FFFD}b\u{FFFD}[31m");
         assert_eq!(escape("飛脚 ← é\n"), "飛脚 ← é\n");
         assert_eq!(one_line("a\nb\u{1b}c\u{9b}d"), "a b\u{FFFD}c\u{FFFD}d");
+    }
+
+    /// Widths in DejaVu Sans Bold, the widest face that pages meet; labels have 6 pixels to spare.
+    #[test]
+    fn bold_names_have_the_room_that_they_need() {
+        for (name, width) in [("DIMMnet", 61.0), ("UDP", 29.0), ("ONE2ALL-SYS", 93.0)] {
+            assert!(bold_pixels(name, 12.0) + 6.0 > width, "{name}");
+        }
     }
 
     #[test]

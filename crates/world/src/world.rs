@@ -349,7 +349,8 @@ impl World {
         self.engine().borrow().statistics()
     }
 
-    /// The job's clock: the same for all ranks of a host.
+    /// The job's clock: the same for all ranks of a host. Those of two hosts have nothing to do
+    /// with each other: take times by one rank's clock, from behind a barrier.
     pub fn now(&self) -> Time {
         self.engine().borrow().port().now()
     }

@@ -206,6 +206,7 @@ macro_rules! conformance_between_hosts {
             protection: cj_06_what_is_outside_of_a_segment_is_an_error_at_the_sender,
             protection: cj_06_a_stale_or_invented_key_opens_nothing,
             protection: cj_06_what_cannot_be_registered_is_refused,
+            protection: cj_07_commands_write_memory_and_no_table,
             atomic: cj_11_atomic_operations_do_what_they_say,
             atomic: cj_11_a_get_brings_bytes_and_says_so,
             atomic: cj_12_outstanding_completions_are_limited,

@@ -2,7 +2,8 @@
 
 use hikyaku_nic::fabric::{
     Advance, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member, MemoryPort,
-    Notification, PostError, REGISTERS, RegisterValue, RemoteAddress, Rights, Space,
+    Notification, Port, PostError, REGISTERS, RegisterValue, RemoteAddress, Rights, RingPort,
+    Space,
 };
 
 use crate::access::{Area, atomic, fetch, get, register};
@@ -243,4 +244,43 @@ pub fn cj_06_what_cannot_be_registered_is_refused<H: Harness>(harness: &H) {
         assert_eq!(port.set_address_register(context, 0, Some(value)), Err(error));
     }
     assert_eq!(port.address_register(context, 0), Ok(None));
+}
+
+/// Whoever may write all that a rank can register writes none of its tables: what is read there
+/// says the same, and messages land as before. (Past the library it can, where ranks share memory.)
+pub fn cj_07_commands_write_memory_and_no_table<H: Harness>(harness: &H) {
+    let setup = Setup::private(2);
+    let mut job = Job::open(harness, &setup);
+    let port = job.port(0);
+    let context = port.open_context().expect("a context is free");
+    let key = port.register(context, 0, setup.region_bytes as u64, Rights::ALL);
+    let segment = key.expect("the whole region can be registered");
+    let value = RegisterValue { segment, offset: 64, advance: Advance::Hold };
+    port.set_address_register(context, 1, Some(value)).expect("it points inside");
+    let member = Member { rank: 1, context: ContextId(0) };
+    port.connect(context, &[member]).expect("the member can be");
+    let tables = |job: &mut Job<'_, H>| {
+        let port = job.port(0);
+        let rings = (0..setup.layout.rings).map(|ring| port.ring(ring)).collect::<Vec<_>>();
+        let routes = [0, 1].map(|source| port.route_of(source));
+        let registers = [0, 1].map(|which| port.address_register(context, which));
+        (rings, routes, registers, port.member(context, 0))
+    };
+    let before = tables(&mut job);
+    let at = |offset: usize| {
+        let space = Space::Segment(segment);
+        RemoteAddress { rank: 0, space, offset: offset as u64 }
+    };
+    for offset in (0..setup.region_bytes).step_by(1024) {
+        job.send(1, &Command::put(at(offset), &[0xff; 1024]));
+    }
+    let mut written = [0; 8];
+    for offset in [0, setup.region_bytes - 8] {
+        get(&mut job, 1, at(offset), &mut written).expect("it may be read");
+        assert_eq!(written, [0xff; 8]);
+    }
+    assert_eq!(tables(&mut job), before);
+    let payload = pattern(7, 200);
+    job.send(1, &Command::send(0, 0, 0, &payload));
+    assert_eq!(job.take(0).expect("it has landed").bytes, payload);
 }

@@ -9,10 +9,13 @@
 //! The first process of a host is `reach serve`: who reaches hosts by `reach` reaches them over the
 //! wire, so that a cut cable cuts off the launcher's daemons as well. Nothing has a name outside
 //! of these spaces, and all of it is gone with the test's process.
+//!
+//! Nor do hosts know each other's clocks: those that programs measure by (`CLOCK_MONOTONIC`) are
+//! [days](APART) apart. Linux before 5.6 has one for all.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +26,9 @@ use crate::process::{self, Process};
 
 /// Where hosts listen for what they are to run.
 pub const PORT: u16 = 7070;
+
+/// By how much the clock of each host is ahead of that of the one before, seconds.
+const APART: u64 = 1_000_000;
 
 /// How long what happens at once may take on a busy machine. Reached only by failing tests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,8 +104,11 @@ impl Net {
 
     fn add(&mut self, host: u32, reach: &str) -> Result<(), String> {
         let script = format!("hostname host{host}; ip link set lo up; exec {reach} serve");
-        let flags =
+        let ahead = (u64::from(host) * APART).to_string();
+        let clock = ["--time", "--monotonic", &ahead, "--boottime", &ahead];
+        let spaces =
             ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+        let flags = [&spaces[..], if has_clocks() { &clock } else { &[] }].concat();
         let space = Space::new(&flags, &script)?;
         let outer = space.0.id();
         let children = format!("/proc/{outer}/task/{outer}/children");
@@ -123,8 +132,10 @@ impl Net {
     /// The words before a command that has to run on a host.
     pub fn on(&self, host: u32) -> Vec<String> {
         let first = self.hosts[host as usize].first.to_string();
-        let words = ["nsenter", "--target", &first, "--net", "--uts", "--mount", "--pid", "--"];
-        words.map(str::to_owned).into()
+        let enter = ["nsenter", "--target", &first, "--net", "--uts", "--mount", "--pid"];
+        let clock: &[&str] = if has_clocks() { &["--time"] } else { &[] };
+        let words = [&enter[..], clock, &["--"]].concat();
+        words.into_iter().map(str::to_owned).collect()
     }
 
     /// What runs on a host, but for its first process and what has ended.
@@ -189,7 +200,12 @@ pub fn address(host: u32) -> String {
     format!("10.77.0.{}", host + 1)
 }
 
-/// The time by a clock that all processes of this machine share.
+/// Whether the system can give processes a clock of their own.
+fn has_clocks() -> bool {
+    Path::new("/proc/self/ns/time").exists()
+}
+
+/// The time by a clock that all processes of this machine share, those of all hosts too.
 pub fn now() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap()
+    Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap()
 }

@@ -6,7 +6,7 @@ use super::mark::{Colour, marker, path, thin};
 use super::{Drawing, LABEL, extent, finish, nothing_to_draw};
 use crate::svg::Svg;
 use crate::table::{Cell, Table};
-use crate::text::pixels;
+use crate::text::bold_pixels;
 
 /// The form of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -348,7 +348,7 @@ fn end_labels<'a>(
     width: f64,
     height: f64,
 ) -> Option<EndLabels<'a>> {
-    let longest = named.iter().map(|s| pixels(&s.series.name, LABEL)).fold(0.0, f64::max);
+    let longest = named.iter().map(|s| bold_pixels(&s.series.name, LABEL)).fold(0.0, f64::max);
     if named.is_empty() || named.len() > MOST_DIRECT || longest > width * 0.22 {
         return None;
     }

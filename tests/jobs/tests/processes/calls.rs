@@ -233,3 +233,9 @@ fn without_a_launcher() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), text.as_str()), (Some(0), ""));
 }
+
+/// What each rank times behind a barrier is no longer than since the last one has come to it.
+#[test]
+fn cp_16_clocks_start_behind_a_barrier_when_the_last_has_come() {
+    assert_eq!(job(4, &["apart", "clocks", "5"]).succeed(), "right\n");
+}

@@ -2,6 +2,8 @@
 //!
 //! With 0 rounds they go on until something fails.
 
+use std::time::{Duration, Instant};
+
 use hikyaku::{ANY_SOURCE, Error, Op, World};
 use hikyaku_jobs::net::now;
 
@@ -14,6 +16,7 @@ pub(crate) fn run(world: &World, program: &str, rounds: u64) -> Result<(), Error
             "halo" => halo(world, round)?,
             "queue" => queue(world)?,
             "sums" => sums(world, round)?,
+            "clocks" => clocks(world)?,
             other => panic!("there is no program {other}"),
         }
         round += 1;
@@ -105,6 +108,29 @@ fn sums(world: &World, round: u64) -> Result<(), Error> {
         assert!(sum.iter().all(|&it| it == size * (size - 1) / 2 + size * round));
     }
     world.barrier()
+}
+
+/// How much later each rank comes than the one before.
+const LATER: Duration = Duration::from_millis(5);
+
+/// Ranks come one after another to a barrier, behind which each times a broadcast by its own clock,
+/// which may have nothing to do with the others'. All this is since the last one came.
+fn clocks(world: &World) -> Result<(), Error> {
+    let begun = Instant::now();
+    while begun.elapsed() < LATER * world.rank() {
+        std::thread::yield_now();
+    }
+    let came = now().as_nanos() as u64;
+    world.barrier()?;
+    let start = world.now();
+    world.broadcast(&mut [7u8; 1024], 0)?;
+    let measured = world.now() - start;
+    let end = now().as_nanos() as u64;
+    let mut last = [came];
+    world.allreduce(&mut last, Op::Max)?;
+    let (measured, since) = (measured.nanoseconds(), end - last[0]);
+    assert!(measured <= since, "rank {}: {measured} ns, and {since} ns", world.rank());
+    Ok(())
 }
 
 /// Every rank waits for `victim`, which waits for its neighbour; says what it was told and when.
