@@ -81,7 +81,7 @@ impl MailboxNetwork {
             marked: 0,
             handed_over: 0,
             counts: [0; 3],
-            chance: Chance(seed),
+            chance: Chance::new(seed),
         }
     }
 
