@@ -613,12 +613,14 @@ impl<'c, G: Group> Team<'c, G> {
         Err(CollError::Uneven { operation, what, elements, size: self.size })
     }
 
-    /// An argument that only the root may leave out, because it is in its place already.
-    pub(crate) fn unless_in_place<T>(
+    /// A rank's own part: only the root, which is checked too, may leave it out, because it is in
+    /// its place already.
+    pub(crate) fn check_own<T>(
         &self,
         given: Option<T>,
         root: u32,
     ) -> Result<Option<T>, Failure<G>> {
+        self.check_root(root)?;
         if given.is_some() || self.rank == root {
             return Ok(given);
         }

@@ -69,7 +69,7 @@ where
         algorithm as usize,
     );
     call.run(async move |team| {
-        check(team, mine, root)?;
+        team.check_own(mine, root)?;
         let at_root = team.rank() == root;
         if at_root {
             team.share("the buffer for all parts", into.length())?;
@@ -118,22 +118,13 @@ pub fn gatherv_parts<'a, G: Group>(
     let signature = Signature::new(Operation::Gather).root(root);
     let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
-        let mine = check(team, mine, root)?;
+        let mine = team.check_own(mine, root)?;
         if team.rank() == root {
             let needed = team.size() as usize;
             team.check_argument("the list of blocks, one a rank,", blocks.len(), needed)?;
         }
         flat(team, algorithm, mine, blocks, root).await
     })
-}
-
-fn check<G: Group, T>(
-    team: &Team<'_, G>,
-    mine: Option<T>,
-    root: u32,
-) -> Result<Option<T>, Failure<G>> {
-    team.check_root(root)?;
-    team.unless_in_place(mine, root)
 }
 
 /// Everybody to the root: all receives at once, or one after the other. Elsewhere than at the root

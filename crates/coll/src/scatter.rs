@@ -70,7 +70,7 @@ where
         algorithm as usize,
     );
     call.run(async move |team| {
-        let mut into = check(team, into, root)?;
+        let mut into = team.check_own(into, root)?;
         let at_root = team.rank() == root;
         if at_root {
             team.share("the array of all parts", all.length())?;
@@ -119,22 +119,13 @@ pub fn scatterv_parts<'a, G: Group>(
     let signature = Signature::new(Operation::Scatter).root(root);
     let call = Call::new(group, signature, algorithm as usize);
     call.run(async move |team| {
-        let into = check(team, into, root)?;
+        let into = team.check_own(into, root)?;
         if team.rank() == root {
             let needed = team.size() as usize;
             team.check_argument("the list of blocks, one a rank,", blocks.len(), needed)?;
         }
         flat(team, algorithm, blocks, into, root).await
     })
-}
-
-fn check<G: Group, T>(
-    team: &Team<'_, G>,
-    into: Option<T>,
-    root: u32,
-) -> Result<Option<T>, Failure<G>> {
-    team.check_root(root)?;
-    team.unless_in_place(into, root)
 }
 
 /// From the root to each rank, directly: by one chain, or one send after the other. Elsewhere than

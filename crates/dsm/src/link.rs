@@ -286,40 +286,35 @@ impl MessageStream {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::*;
+    use hikyaku_nic::random::Random;
 
-    fn chance(state: &mut u64, below: u64) -> u64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        (*state >> 11) % below
-    }
+    use super::*;
 
     #[test]
     fn messages_arrive_once_and_in_order() {
         for seed in 1..200_u64 {
             println!("seed {seed}");
-            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut random = Random::new(seed);
             let (mut a, mut b) = (MessageStream::default(), MessageStream::default());
             let (mut air, mut heard, mut now) = (Vec::new(), Vec::new(), 1);
             let mut said = 0_u32;
             while heard.len() < 200 {
-                now += chance(&mut state, 2_000_000);
-                if said < 200 && chance(&mut state, 2) == 0 {
-                    let length = chance(&mut state, 40_000) as usize;
+                now += random.below(2_000_000);
+                if said < 200 && random.below(2) == 0 {
+                    let length = random.place(40_000);
                     let message = [&said.to_le_bytes()[..], &vec![7; length]].concat();
                     a.send(message);
                     said += 1;
                 }
                 for (to, end) in [(1, &mut a), (0, &mut b)] {
                     while let Some((number, expected, message)) = end.poll(now) {
-                        let copies = [0, 1, 1, 1, 2][chance(&mut state, 5) as usize];
+                        let copies = [0, 1, 1, 1, 2][random.place(5)];
                         let datagram = (to, number, expected, message.to_vec());
                         (0..copies).for_each(|_| air.push(datagram.clone()));
                     }
                 }
-                while !air.is_empty() && chance(&mut state, 3) > 0 {
-                    let at = chance(&mut state, air.len() as u64) as usize;
+                while !air.is_empty() && random.below(3) > 0 {
+                    let at = random.place(air.len());
                     let (to, number, expected, message) = air.swap_remove(at);
                     let end = if to == 1 { &mut b } else { &mut a };
                     end.arrive(number, expected, &message, |message| {

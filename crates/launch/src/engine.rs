@@ -12,22 +12,17 @@
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
     time::{Duration, Instant},
 };
 
 use hikyaku_shm::JobEnd;
-use rustix::{
-    buffer::spare_capacity,
-    event::{Timespec, epoll},
-    io::Errno,
-    process::{Signal, getpid, kill_process},
-};
+use rustix::process::{Signal, getpid, kill_process};
 
 use super::{
     JobOutcome, Launch, LaunchError,
     crew::{Crew, News, RankExit},
     ending::Ending,
+    events::EventSet,
     interrupts::Interrupts,
     orphans::Orphans,
     outputs::{OutputFailure, Outputs},
@@ -53,7 +48,7 @@ pub(super) struct JobEngine<C> {
     besides: Option<String>,
     /// When an interrupted job's last output is given up, once all its ranks have ended.
     last_words: Option<Duration>,
-    events: OwnedFd,
+    events: EventSet,
     start: Instant,
 }
 
@@ -133,16 +128,12 @@ impl<C: Crew> JobEngine<C> {
         ranks: u32,
     ) -> io::Result<JobEngine<C>> {
         let Prepared { outputs, interrupts, orphans, start } = prepared;
-        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let watch = |fd, token| {
-            let data = epoll::EventData::new_u64(token);
-            epoll::add(&events, fd, data, epoll::EventFlags::IN)
-        };
-        outputs.changes().try_for_each(|fd| watch(fd, WRITTEN))?;
+        let events = EventSet::new()?;
+        outputs.changes().try_for_each(|fd| events.add(fd, WRITTEN))?;
         if let Some(interrupts) = &interrupts {
-            watch(interrupts.as_fd(), SIGNALS)?;
+            events.add(interrupts, SIGNALS)?;
         }
-        watch(crew.as_fd(), CREW)?;
+        events.add(&crew, CREW)?;
         let mut supervisor = Supervisor::new(launch.timeout, launch.grace);
         (0..ranks).for_each(|_| supervisor.handle_start());
         let desk = NewsDesk { supervisor, outputs, ended_lately: false, lost: None, refused: None };
@@ -198,16 +189,9 @@ impl<C: Crew> JobEngine<C> {
 
     /// Waits for something to happen, or for the next deadline, and takes it in.
     fn turn(&mut self) -> io::Result<()> {
-        let mut events = Vec::with_capacity(8);
         let left = self.deadline().map(|deadline| deadline.saturating_sub(self.now()));
-        // A limit the kernel cannot count to is no limit for now; the next turn asks again.
-        let left = left.and_then(|left| Timespec::try_from(left.min(A_DAY)).ok());
-        match epoll::wait(&self.events, spare_capacity(&mut events), left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in &events {
-            match event.data.u64() {
+        for token in self.events.wait(left)? {
+            match token {
                 SIGNALS => self.handle_signals(),
                 WRITTEN => self.handle_written(),
                 _ => {
@@ -361,6 +345,3 @@ impl<C: Crew> JobEngine<C> {
         self.start.elapsed()
     }
 }
-
-/// Longest single wait.
-const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -11,12 +11,11 @@ use std::{
 };
 
 use rustix::{
-    buffer::spare_capacity,
-    event::{Timespec, epoll},
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
 };
 
+use super::events::EventSet;
 use super::lines::{Assembler, OutputSource};
 
 /// How long the beginning of a line may wait for its end before a person sees it on a terminal:
@@ -34,7 +33,7 @@ pub(super) struct Intake {
     first: u32,
     /// Whether lines without an end are shown after a while.
     interactive: bool,
-    ready: OwnedFd,
+    ready: EventSet,
     pipes: Vec<Option<Pipe>>,
     buffer: Vec<u8>,
 }
@@ -56,7 +55,7 @@ enum Read {
 
 impl Intake {
     pub(super) fn new(stream: usize, first: u32, interactive: bool) -> io::Result<Intake> {
-        let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let ready = EventSet::new()?;
         let (pipes, buffer) = (Vec::new(), vec![0; 64 * 1024]);
         Ok(Intake { stream, first, interactive, ready, pipes, buffer })
     }
@@ -64,8 +63,7 @@ impl Intake {
     /// Adds the next rank's pipe.
     pub(super) fn add(&mut self, fd: OwnedFd) -> io::Result<()> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
-        let data = epoll::EventData::new_u64(self.pipes.len() as u64);
-        epoll::add(&self.ready, &fd, data, epoll::EventFlags::IN)?;
+        self.ready.add(&fd, self.pipes.len() as u64)?;
         let assembler = Assembler::default();
         self.pipes.push(Some(Pipe { fd, assembler, held_since: None }));
         Ok(())
@@ -77,13 +75,8 @@ impl Intake {
         now: Duration,
         mut pass: impl FnMut(OutputSource, &[u8]),
     ) -> io::Result<()> {
-        let mut events = Vec::with_capacity(64);
-        match epoll::wait(&self.ready, spare_capacity(&mut events), Some(&Timespec::default())) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in &events {
-            let index = usize::try_from(event.data.u64()).expect("it was made from an index");
+        for token in self.ready.ready()? {
+            let index = usize::try_from(token).expect("it was made from an index");
             self.read(index, now, &mut pass);
         }
         Ok(())

@@ -18,6 +18,7 @@
 //! ```text
 //!   engine ─┬─ supervisor   when the job is over and why         (pure)
 //!           ├─ outputs ── lines (pure), sink                     where ranks' output goes
+//!           ├─ events        a set of descriptors to wait for
 //!           ├─ interrupts   signals to the launcher
 //!           ├─ orphans      descendants that left their group
 //!           └─ crew         the ranks, as a trait
@@ -36,6 +37,7 @@ mod crew;
 mod ending;
 mod engine;
 mod error;
+mod events;
 mod heap;
 pub mod hosts;
 mod intake;

@@ -9,16 +9,12 @@ use std::{
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_shm::{JobEnd, limits_on};
-use rustix::{
-    buffer::spare_capacity,
-    event::{Timespec, epoll},
-    io::Errno,
-    process::{Pid, Resource, Rlimit, Signal, setrlimit},
-};
+use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
 
 use super::{
     JobMemory, Launch, LaunchError, Program,
     crew::{Crew, News, RankExit, Tell},
+    events::EventSet,
     intake::Intake,
     placement::cpus_of,
     ranks::RankProcesses,
@@ -48,7 +44,7 @@ pub(super) struct LocalRanks<'a> {
     pump: Option<Pump>,
     pidfds: Vec<Option<OwnedFd>>,
     waiting: Vec<String>,
-    events: OwnedFd,
+    events: EventSet,
 }
 
 /// What is started here, and with what.
@@ -75,7 +71,7 @@ impl<'a> LocalRanks<'a> {
         first: u32,
         interactive: [bool; 2],
     ) -> io::Result<LocalRanks<'a>> {
-        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let events = EventSet::new()?;
         let intakes =
             [Intake::new(0, first, interactive[0])?, Intake::new(1, first, interactive[1])?];
         let local = LocalRanks {
@@ -88,8 +84,8 @@ impl<'a> LocalRanks<'a> {
             waiting: Vec::new(),
             events,
         };
-        local.watch(&local.intakes[0], STREAM[0])?;
-        local.watch(&local.intakes[1], STREAM[1])?;
+        local.events.add(&local.intakes[0], STREAM[0])?;
+        local.events.add(&local.intakes[1], STREAM[1])?;
         Ok(local)
     }
 
@@ -123,7 +119,7 @@ impl<'a> LocalRanks<'a> {
                 .start(environment, stdin, cpus)
                 .map_err(|error| error.at(rank, &program.program))?;
             let ended = self.ranks.add(spawned.pid).map_err(system)?;
-            self.watch(&ended, u64::from(index)).map_err(|error| system(error.into()))?;
+            self.events.add(&ended, u64::from(index)).map_err(|error| system(error.into()))?;
             self.pidfds.push(Some(ended));
             self.memory.mark_started(rank, spawned.pid.as_raw_pid().unsigned_abs());
             for (intake, pipe) in self.intakes.iter_mut().zip(spawned.outputs) {
@@ -162,15 +158,11 @@ impl<'a> LocalRanks<'a> {
         self.ranks.pid(index).as_raw_pid().unsigned_abs()
     }
 
-    fn watch(&self, fd: impl AsFd, token: u64) -> Result<(), Errno> {
-        epoll::add(&self.events, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
-    }
-
     fn handle_end(&mut self, token: u64, tell: &mut Tell<'_>) -> io::Result<()> {
         let index = u32::try_from(token).expect("it was made from an index");
         let Some(ending) = self.ranks.take_ending(index)? else { return Ok(()) };
         if let Some(pidfd) = self.pidfds[index as usize].take() {
-            epoll::delete(&self.events, pidfd)?;
+            self.events.remove(pidfd)?;
         }
         let (rank, pid) = (self.first + index, self.pid(index));
         let (left, end) = (self.memory.has_left(rank), self.memory.end());
@@ -180,7 +172,7 @@ impl<'a> LocalRanks<'a> {
 
     fn run_pump(&mut self, now: Duration) -> io::Result<()> {
         let Some(pump) = &mut self.pump else { return Ok(()) };
-        if !pump.run(self.events.as_fd(), TERMINAL, now)? {
+        if !pump.run(&self.events, TERMINAL, now)? {
             self.pump = None;
         }
         Ok(())
@@ -211,14 +203,8 @@ impl Crew for LocalRanks<'_> {
     /// The kernel lists ready descriptors in the order in which they became ready, so ranks are
     /// seen to end in the order in which they did.
     fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
-        let mut events = Vec::with_capacity(64);
-        let at_once = Timespec::default();
-        match epoll::wait(&self.events, spare_capacity(&mut events), Some(&at_once)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in &events {
-            match event.data.u64() {
+        for token in self.events.ready()? {
+            match token {
                 TERMINAL => self.run_pump(now)?,
                 token => match STREAM.iter().position(|stream| *stream == token) {
                     Some(stream) => self.intakes[stream]
@@ -249,8 +235,8 @@ impl Crew for LocalRanks<'_> {
 
     fn set_reading(&mut self, stream: usize, wanted: bool) -> io::Result<()> {
         match wanted {
-            true => self.watch(&self.intakes[stream], STREAM[stream])?,
-            false => epoll::delete(&self.events, &self.intakes[stream])?,
+            true => self.events.add(&self.intakes[stream], STREAM[stream])?,
+            false => self.events.remove(&self.intakes[stream])?,
         }
         Ok(())
     }
@@ -287,7 +273,7 @@ impl Crew for LocalRanks<'_> {
 
     fn finish(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
         if let Some(mut pump) = self.pump.take() {
-            pump.stop(self.events.as_fd())?;
+            pump.stop(&self.events)?;
         }
         for intake in &mut self.intakes {
             intake.finish(now, |source, piece| tell(News::Output { source, piece }));

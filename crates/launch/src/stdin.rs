@@ -9,13 +9,12 @@
 use std::{
     fs::File,
     io::{self, IsTerminal},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     process::Stdio,
     time::Duration,
 };
 
 use rustix::{
-    event::epoll,
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
     pipe::{PipeFlags, pipe_with},
@@ -23,7 +22,7 @@ use rustix::{
     termios::tcgetpgrp,
 };
 
-use super::LaunchError;
+use super::{LaunchError, events::EventSet};
 
 /// How often a launcher in the background looks whether it was brought to the foreground, of
 /// which the kernel sends no word.
@@ -76,19 +75,14 @@ enum InputEnd {
 impl Pump {
     /// Moves what can be moved and registers for what it waits for next. `false`: the terminal or
     /// rank 0 has ended the conversation, drop the pump.
-    pub(super) fn run(
-        &mut self,
-        epoll: BorrowedFd<'_>,
-        token: u64,
-        now: Duration,
-    ) -> io::Result<bool> {
+    pub(super) fn run(&mut self, events: &EventSet, token: u64, now: Duration) -> io::Result<bool> {
         let goes_on = match self.watched {
             Some(InputEnd::Terminal) => !self.in_foreground() || self.read(),
             Some(InputEnd::Pipe) => self.write(),
             None => true,
         };
         if !goes_on {
-            self.stop(epoll)?;
+            self.stop(events)?;
             return Ok(false);
         }
         let next = match (self.pending.is_empty(), self.in_foreground()) {
@@ -97,7 +91,7 @@ impl Pump {
             (true, false) => None,
         };
         self.look_at = next.is_none().then_some(now + LOOK_EVERY);
-        self.watch(epoll, token, next)?;
+        self.watch(events, token, next)?;
         Ok(true)
     }
 
@@ -105,8 +99,8 @@ impl Pump {
     ///
     /// Closing the descriptors would not do: the kernel forgets a terminal only when nobody has it
     /// open any more.
-    pub(super) fn stop(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
-        self.watch(epoll, 0, None)
+    pub(super) fn stop(&mut self, events: &EventSet) -> io::Result<()> {
+        self.watch(events, 0, None)
     }
 
     /// When `run` is due even if nothing is ready.
@@ -140,33 +134,21 @@ impl Pump {
         }
     }
 
-    fn watch(
-        &mut self,
-        epoll: BorrowedFd<'_>,
-        token: u64,
-        next: Option<InputEnd>,
-    ) -> io::Result<()> {
+    fn watch(&mut self, events: &EventSet, token: u64, next: Option<InputEnd>) -> io::Result<()> {
         if next == self.watched {
             return Ok(());
         }
-        if let Some(end) = self.watched.take() {
-            epoll::delete(epoll, self.end(end))?;
+        match self.watched.take() {
+            Some(InputEnd::Terminal) => events.remove(&self.terminal)?,
+            Some(InputEnd::Pipe) => events.remove(&self.pipe)?,
+            None => {}
         }
-        if let Some(end) = next {
-            let flags = match end {
-                InputEnd::Terminal => epoll::EventFlags::IN,
-                InputEnd::Pipe => epoll::EventFlags::OUT,
-            };
-            epoll::add(epoll, self.end(end), epoll::EventData::new_u64(token), flags)?;
+        match next {
+            Some(InputEnd::Terminal) => events.add(&self.terminal, token)?,
+            Some(InputEnd::Pipe) => events.add_to_write(&self.pipe, token)?,
+            None => {}
         }
         self.watched = next;
         Ok(())
-    }
-
-    fn end(&self, end: InputEnd) -> BorrowedFd<'_> {
-        match end {
-            InputEnd::Terminal => self.terminal.as_fd(),
-            InputEnd::Pipe => self.pipe.as_fd(),
-        }
     }
 }

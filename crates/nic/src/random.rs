@@ -4,6 +4,16 @@
 //! into the seed splits off a stream. Each part of a simulation takes a stream of its own, named by
 //! a key, so that the draws of one part do not shift what another part sees.
 
+/// The golden ratio in 64 bits, SplitMix64's step: multiples of it are spread evenly.
+pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A word of a word, one to one, in which every bit depends on every bit (SplitMix64's end).
+pub fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
 /// A deterministic stream of random numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Random {
@@ -25,16 +35,18 @@ impl Random {
 
     /// The next 64 random bits.
     pub fn word(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
+        self.state = self.state.wrapping_add(GOLDEN);
+        mix(self.state)
     }
 
     /// A number of `0..bound`; 0 if `bound` is 0. The bias is below `bound / 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// An index into `length` elements; 0 if there are none.
+    pub fn place(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
     }
 
     /// True with a probability of `thousandths` in a thousand.
@@ -73,7 +85,7 @@ mod tests {
         let mut random = Random::new(7);
         let mut seen = [0u32; 6];
         for _ in 0..6_000 {
-            seen[random.below(6) as usize] += 1;
+            seen[random.place(6)] += 1;
         }
         assert!(seen.iter().all(|&count| (850..1150).contains(&count)), "{seen:?}");
         assert_eq!(random.below(0), 0);

@@ -284,11 +284,6 @@ impl Communicator {
         ContextEndpoint::new(self.engine(), self.context).among(self.members())
     }
 
-    /// Messages of this communicator, for exchanges that number their tags themselves.
-    pub fn messages_as_group(&self) -> Group<'_, RankPort> {
-        Group::new(self.messages(), &self.collectives)
-    }
-
     /// The context of messages between neighbours, if it has a topology. Their exchanges number
     /// their tags.
     pub fn neighbour_context(&self) -> u32 {

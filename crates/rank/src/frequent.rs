@@ -26,8 +26,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use hikyaku_nic::fabric::{Rank, RingId, RingPort};
-use hikyaku_nic::layer::Layer;
-use hikyaku_shm::ShmPort;
+use hikyaku_nic::hosted::{Host, HostedPort};
+use hikyaku_nic::segment::SegmentLayout;
 
 /// After so many messages of a source it is looked at.
 const MESSAGES: u64 = 64;
@@ -140,13 +140,12 @@ impl FrequentSources {
         }
     }
 
-    /// Those of a port, if its job has shared rings and others to give, and moves sources.
-    pub(crate) fn of(port: &ShmPort) -> Option<FrequentSources> {
-        let (host, layout) = (port.inner().host(), port.inner().host().layout());
+    /// Those of a job whose segments lie so, if it has shared rings and others to give.
+    pub(crate) fn of(layout: &SegmentLayout) -> Option<FrequentSources> {
         let shared = layout.shared_rings();
         let spare = if shared > 0 { layout.rings - shared } else { 0 };
-        let moves = host.moves_rings() && spare + layout.spare_status() > 0;
-        moves.then(|| FrequentSources::new(shared, spare, layout.credit))
+        let has_spare = spare + layout.spare_status() > 0;
+        has_spare.then(|| FrequentSources::new(shared, spare, layout.credit))
     }
 
     /// How many rings were given.
@@ -155,11 +154,16 @@ impl FrequentSources {
     }
 
     /// A source may send so many messages in all. Gives it a ring if it sends often.
-    pub(crate) fn granted(&mut self, port: &mut ShmPort, source: Rank, messages: u64) {
+    pub(crate) fn granted(
+        &mut self,
+        port: &mut HostedPort<impl Host>,
+        source: Rank,
+        messages: u64,
+    ) {
         if self.ended {
             return;
         }
-        let packets = port.inner_mut().take_from_shared(source);
+        let packets = port.take_from_shared(source);
         let Some(packets) = self.note(source, messages, packets) else { return };
         self.give_status(port, source);
         let Some(gift) = self.gift(source, packets) else { return };
@@ -186,7 +190,7 @@ impl FrequentSources {
 
     /// Puts one source on a shared ring to which the library had given a private one: of several
     /// that which was looked at longest ago. Whether there was one.
-    pub(crate) fn take_one_back(&mut self, port: &mut ShmPort) -> bool {
+    pub(crate) fn take_one_back(&mut self, port: &mut HostedPort<impl Host>) -> bool {
         let Some(owner) = self.quietest(self.owners()) else { return false };
         self.leave_to_program(Some(owner));
         port.route(owner, Some(self.first_ring(owner))).is_ok()
@@ -198,16 +202,15 @@ impl FrequentSources {
 
     /// A status ring for a frequent source, unless it has one: a free one, or, when it is frequent
     /// again, that of a source that was quiet.
-    fn give_status(&mut self, port: &mut ShmPort, source: Rank) {
-        let nic = port.inner_mut();
-        if !nic.shares_status(source) {
+    fn give_status(&mut self, port: &mut HostedPort<impl Host>, source: Rank) {
+        if !port.shares_status(source) {
             return;
         }
-        if nic.give_status(source) {
+        if port.give_status(source) {
             self.moves.status_given += 1;
         } else if let Some(owner) =
-            self.quietest(nic.status_owners()).filter(|it| self.is_quiet(*it))
-            && nic.take_status(owner)
+            self.quietest(port.status_owners()).filter(|it| self.is_quiet(*it))
+            && port.take_status(owner)
         {
             self.moves.status_taken_back += 1;
         }

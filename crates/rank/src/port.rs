@@ -70,7 +70,9 @@ impl RankPort {
 
     /// From here on frequent sources get landing rings of their own, if the job has some to give.
     pub(crate) fn move_rings(&mut self) {
-        self.frequent = FrequentSources::of(&self.near).map(Box::new);
+        let host = self.near.host();
+        let sources = if host.moves_rings() { FrequentSources::of(host.layout()) } else { None };
+        self.frequent = sources.map(Box::new);
     }
 
     /// How many were given so.
@@ -98,7 +100,7 @@ impl RankPort {
     /// Takes back one of the rings that frequent sources got by themselves. Whether there was one.
     pub(crate) fn take_ring_back(&mut self) -> bool {
         let frequent = self.frequent.as_mut();
-        frequent.is_some_and(|frequent| frequent.take_one_back(&mut self.near))
+        frequent.is_some_and(|frequent| frequent.take_one_back(self.near.inner_mut()))
     }
 
     /// The far side, if a rank is there.
@@ -389,7 +391,7 @@ impl Layer for RankPort {
 /// Copies between ranks of a node, and fetches from other hosts.
 impl CopyPort for RankPort {
     fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> Option<LentAddress> {
-        self.far_of(to).and_then(|(far, near)| far.lend(near, name, bytes))
+        self.far_of(to).and_then(|(far, near)| far.lend(near.now(), name, bytes))
     }
 
     fn take_back(&mut self, name: u64) {
@@ -400,7 +402,7 @@ impl CopyPort for RankPort {
 
     fn fetch_lent(&mut self, lent: (Rank, LentAddress), length: u64, message: (u8, u64)) -> bool {
         let far = self.far_of(lent.0);
-        far.is_some_and(|(far, near)| far.fetch_lent(near, lent, length, message))
+        far.is_some_and(|(far, near)| far.fetch_lent(near.now(), lent, length, message))
     }
 
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
@@ -557,7 +559,7 @@ impl Port for RankPort {
     fn grant(&mut self, source: Rank, messages: u64) {
         self.near.grant(source, messages);
         if let Some(frequent) = &mut self.frequent {
-            frequent.granted(&mut self.near, source, messages);
+            frequent.granted(self.near.inner_mut(), source, messages);
         }
         if let Some(far) = &mut self.far {
             far.grant(source, messages);

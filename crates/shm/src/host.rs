@@ -8,6 +8,7 @@ use hikyaku_nic::fabric::{
     DeathCause, GroupError, Name, PostError, Rank, RemoteAddress, RingId, Space, Wake,
 };
 use hikyaku_nic::hosted::{Conductor, Host, HostBeyond, Registry, Rest, Sleeper};
+use hikyaku_nic::random;
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::ring::{Bytes, LongStores};
 use hikyaku_nic::segment::{Segment, SegmentLayout};
@@ -391,8 +392,8 @@ impl Drop for ShmHost {
 
 /// A value that distinguishes this process from others.
 fn beacon_value(pid: u32, rank: Rank) -> u64 {
-    let mixed = wait::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
-    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+    let word = wait::monotonic() ^ u64::from(pid) << 40 ^ u64::from(rank) << 20;
+    random::mix(word) | 1
 }
 
 /// Whether the kernel copies between processes at all. Success within this process does not prove

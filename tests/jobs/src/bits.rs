@@ -7,25 +7,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use hikyaku_nic::random::{GOLDEN, mix};
+
 /// The table.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bits.txt");
 
 /// What the table's lines of digests begin with.
 const DIGESTS: &str = "bits";
 
-/// Steps of 64-bit words: the golden ratio, so that words of neighbours have nothing in common.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Makes any word of a word (the end of SplitMix64).
-fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
-
 /// The word of a place of a rank.
 fn word(rank: u32, place: usize) -> u64 {
-    (u64::from(rank) << 40).wrapping_add(place as u64 + 1).wrapping_mul(STEP)
+    (u64::from(rank) << 40).wrapping_add(place as u64 + 1).wrapping_mul(GOLDEN)
 }
 
 /// What a rank gives: 53 bits of either sign times 2^-32 to 2^31, so that sums in another order

@@ -27,7 +27,7 @@ impl Random {
     /// A number below `bound`, which is not 0. The bias is `bound` / 2^64.
     pub fn below(&mut self, bound: usize) -> usize {
         assert_ne!(bound, 0, "there is no number below 0");
-        self.0.below(bound as u64) as usize
+        self.0.place(bound)
     }
 
     /// One of these.

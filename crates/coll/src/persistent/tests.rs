@@ -6,6 +6,7 @@
 //! receiver has said that there is a place for it. That the model notices wrong constants is shown
 //! with each of them one off (TF-12).
 
+use hikyaku_nic::random::Random;
 use proptest::prelude::*;
 
 use super::{QueueLimits, QueueProgram, QueueStep, Scheme, plan};
@@ -71,8 +72,7 @@ struct Model {
     data: Vec<u64>,
     /// Data that has arrived, by edge.
     arrived: Vec<u64>,
-    /// The state of the generator.
-    random: u64,
+    random: Random,
 }
 
 impl Model {
@@ -102,7 +102,7 @@ impl Model {
             data: vec![0; list.len()],
             arrived: vec![0; list.len()],
             edges: list,
-            random: seed,
+            random: Random::new(seed),
         };
         model.give_second_places(job.ahead);
         model
@@ -121,14 +121,6 @@ impl Model {
                 self.ready[at] += 1;
             }
         }
-    }
-
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
     }
 
     /// Whether a rank's wait of its last round returns.
@@ -170,7 +162,7 @@ impl Model {
                 let whole = all && self.started.iter().all(|started| *started == rounds);
                 return if whole { Ok(()) } else { Err(Wrong::Stuck) };
             }
-            let which = self.next_random() as usize % actions.len();
+            let which = self.random.place(actions.len());
             match actions.swap_remove(which) {
                 Action::Start(rank) => {
                     if !self.is_whole(rank) {

@@ -10,11 +10,10 @@ use hikyaku_coll::{
     alltoallv, alltoallv_in_place, barrier, broadcast, exscan, gather, gatherv, reduce,
     reduce_scatter, reduce_scatter_block, scan, scatter, scatterv,
 };
-
+use hikyaku_nic::random::Random;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::random::Random;
 use crate::scattered;
 
 /// Addition of bytes.
@@ -108,8 +107,8 @@ impl Case {
     /// `elements` elements of `rank`, another lot for each `lot`.
     pub(crate) fn data(&self, rank: u32, lot: u32, elements: usize) -> Vec<u8> {
         let seed = self.seed ^ (u64::from(rank) << 32) ^ u64::from(lot);
-        let mut random = Random(seed);
-        (0..elements * WIDTH).map(|_| random.draw() as u8).collect()
+        let mut random = Random::new(seed);
+        (0..elements * WIDTH).map(|_| random.word() as u8).collect()
     }
 
     pub(crate) fn own(&self, rank: u32) -> Vec<u8> {
@@ -118,8 +117,8 @@ impl Case {
 
     /// Elements that `rank` has in an operation in which ranks have different ones.
     pub(crate) fn count(&self, rank: u32) -> usize {
-        let mut random = Random(self.seed ^ 0xC0 ^ u64::from(rank));
-        random.below(3) * random.below(self.elements + 1)
+        let mut random = Random::new(self.seed ^ 0xC0 ^ u64::from(rank));
+        random.place(3) * random.place(self.elements + 1)
     }
 
     /// Elements that go from one rank to another.

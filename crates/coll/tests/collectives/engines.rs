@@ -9,9 +9,8 @@ use hikyaku_msg::{Blocked, ContextEndpoint, Engine, EngineConfig, LongMessages};
 use hikyaku_nic::fabric::{Activity, DeathCause, Wait};
 use hikyaku_nic::layer::{FaultInjector, Faults, Layer};
 use hikyaku_nic::loopback::{self, LoopbackConfig, LoopbackPort};
+use hikyaku_nic::random::Random;
 use hikyaku_nic::segment::SegmentLayout;
-
-use crate::random::Random;
 
 /// Rounds in which every rank was polled, after which a test is taken to stand still.
 const MOST_ROUNDS: u32 = 1_000_000;
@@ -102,12 +101,12 @@ pub(crate) fn run_engines<R>(
         engines.iter().map(|engine| Box::pin(body(engine))).collect();
     let mut results: Vec<Option<R>> = futures.iter().map(|_| None).collect();
     let mut context = Context::from_waker(Waker::noop());
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut blocked: Vec<Blocked> =
         results.iter().map(|_| Blocked::new(Wait::new(Activity::Collective))).collect();
     let mut rounds = 0;
     while results.iter().any(Option::is_none) {
-        let start = random.below(results.len());
+        let start = random.place(results.len());
         for rank in (start..results.len()).chain(0..start) {
             if results[rank].is_none()
                 && let Poll::Ready(result) = futures[rank].as_mut().poll(&mut context)

@@ -293,7 +293,10 @@ fn wrong_arguments_are_errors_at_the_rank_that_gives_them_and_told_to_the_others
         ]
     );
     for at in [0, 1, 3, 4, 5, 6, 7, 8] {
-        assert!(line(1, at).ends_with("rank 0 gave up: its own call failed there"), "{at}");
+        let told = line(1, at);
+        // The root of the scatter may have sent everything before it is told.
+        let is_over = at == 3 && told.is_empty();
+        assert!(is_over || told.ends_with("rank 0 gave up: its own call failed there"), "{at}");
     }
 }
 

@@ -16,7 +16,6 @@ mod lengths;
 mod network;
 mod oracle;
 mod pieces;
-mod random;
 mod reading;
 mod rounds;
 mod scattered;

@@ -20,9 +20,8 @@ use hikyaku_coll::{
     Notice, OperationEnding,
 };
 use hikyaku_msg::join_all;
+use hikyaku_nic::random::Random;
 use thiserror::Error;
-
-use crate::random::Random;
 
 /// What can go wrong here.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -167,7 +166,7 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
     let size = setup.nodes.len();
     let state = Rc::new(RefCell::new(State {
         setup: setup.clone(),
-        random: Random(setup.seed),
+        random: Random::new(setup.seed),
         messages: (0..size * size).map(|_| VecDeque::new()).collect(),
         receives: (0..size * size).map(|_| VecDeque::new()).collect(),
         notices: vec![Vec::new(); size],
@@ -193,10 +192,10 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
     let mut results: Vec<Option<R>> = (0..size).map(|_| None).collect();
     let mut polls = vec![0; size];
     let mut context = Context::from_waker(Waker::noop());
-    let mut order = Random(!setup.seed);
+    let mut order = Random::new(!setup.seed);
     while futures.iter().any(Option::is_some) {
         let before = state.borrow().events;
-        let start = order.below(size);
+        let start = order.place(size);
         for rank in (start..size).chain(0..start) {
             let Some(future) = &mut futures[rank] else { continue };
             if order.below(4) == 0 && state.borrow().events != before {

@@ -3,18 +3,18 @@
 use std::cell::Cell;
 
 use hikyaku_coll::{CollError, Facilities};
+use hikyaku_nic::random::Random;
 use proptest::prelude::*;
 
 use crate::case::{Case, What, cases, everything};
 use crate::network::{Node, Setup, run};
-use crate::random::Random;
 
 pub(crate) const ALL: Facilities =
     Facilities { counter: true, multicast_counter: true, multicast: true, sync: true, lines: true };
 
 /// Nodes of ranks: one, a rank each, blocks, or dealt out at random.
 pub(crate) fn nodes(size: u32, kind: u32, seed: u64) -> Vec<u32> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let block = 1 + random.below(4) as u32;
     let node = |rank: u32| match kind {
         0 => 0,

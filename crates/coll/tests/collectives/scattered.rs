@@ -6,9 +6,9 @@
 use hikyaku_coll::alltoallw::Algorithm;
 use hikyaku_coll::{Failure, Group, alltoallw, alltoallw_in_place};
 use hikyaku_msg::Layout;
+use hikyaku_nic::random::Random;
 
 use crate::case::{Case, WIDTH};
-use crate::random::Random;
 
 /// What a byte is that no part names.
 const HOLE: u8 = 0xEE;
@@ -25,13 +25,13 @@ struct Parts {
 impl Parts {
     /// Parts of so many elements, laid out in one of four ways drawn from `seed`.
     fn of(counts: &[usize], seed: u64) -> Parts {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let ranks = counts.len();
-        match random.below(4) {
+        match random.place(4) {
             0 => Parts::in_a_row(counts, (0..ranks).collect(), 0),
-            1 => Parts::in_a_row(counts, (0..ranks).rev().collect(), random.below(9)),
+            1 => Parts::in_a_row(counts, (0..ranks).rev().collect(), random.place(9)),
             2 => Parts::columns(counts),
-            _ => Parts::backwards(counts, random.below(3)),
+            _ => Parts::backwards(counts, random.place(3)),
         }
     }
 

@@ -1,21 +1,19 @@
-//! A seeded random generator for tests: it decides the order of steps, nothing more (SplitMix64:
-//! Steele, Lea, Flood 2014).
+//! A seeded random generator for tests: it decides the order of steps, nothing more.
 
-/// The state of the generator.
-pub(crate) struct Chance(pub(crate) u64);
+use hikyaku_nic::random::Random;
+
+/// The generator. Its numbers are remainders, so that a seed goes on naming the walk that it named
+/// when it found something.
+pub(crate) struct Chance(Random);
 
 impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+    pub(crate) fn new(seed: u64) -> Chance {
+        Chance(Random::new(seed))
     }
 
     /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.0.word() % end
     }
 
     /// An index into `length` elements.

@@ -274,7 +274,7 @@ fn a_head_that_passes_no_dead_rank_is_caught() {
 
 /// Ranks that each request the variable some times, one request in three to write.
 fn crowd(ranks: u32, ranks_per_node: u32, seed: u64) -> DirectCase {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let mut want = || (if chance.below(3) == 0 { Write } else { Read }, Patience::Wait);
     let wants = (0..ranks).map(|_| (0..5).map(|_| want()).collect()).collect();
     DirectCase { wants, ..case(ranks_per_node) }
@@ -330,7 +330,7 @@ fn sixty_four_nodes_with_deaths_and_cancels() {
 #[test]
 fn keepers_may_die_and_be_asked_at_any_time() {
     for seed in 1..=40 {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         let mut wants = |count: usize, reads: u64| {
             let mut want = || if chance.below(reads) == 0 { Read } else { Write };
             (0..count).map(|_| (want(), Patience::Wait)).collect::<Vec<_>>()
@@ -351,7 +351,7 @@ fn keepers_may_die_and_be_asked_at_any_time() {
 
 /// Rank 0, at home, acquires and releases without pause; the others are far.
 fn beside_a_hurry(broken: Option<Break>, seed: u64) -> DirectCase {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let mut want = || (if chance.below(3) == 0 { Write } else { Read }, Patience::Wait);
     let mut wants: Vec<Vec<_>> = (0..64).map(|_| (0..12).map(|_| want()).collect()).collect();
     wants[0] = vec![(Write, Patience::Wait); 20_000];

@@ -30,7 +30,7 @@ pub(crate) struct Walked {
 
 /// Walks until every request is answered.
 pub(crate) fn walk(case: &DirectCase, near: Option<usize>, seed: u64) -> Result<Walked, String> {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let mut model = Model::new(case);
     let ranks = case.wants.len();
     // When each rank's operation takes effect.

@@ -6,15 +6,14 @@
 
 use std::{
     io::{self, Write},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     time::{Duration, Instant},
 };
 
 use hikyaku_nic::fabric::Name;
 use hikyaku_shm::{Hosts as HostsOfMemory, Job, JobConfig};
 use rustix::{
-    buffer::spare_capacity,
-    event::{PollFd, PollFlags, Timespec, epoll, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::Signal,
 };
@@ -31,6 +30,7 @@ use super::{
 use crate::{
     LaunchError,
     crew::{Crew, News, Tell},
+    events::EventSet,
     interrupts::Interrupts,
     local::{LocalRanks, Start, allow_files},
     orphans::Orphans,
@@ -143,7 +143,7 @@ struct Daemon {
     /// Addresses of ranks here and on the hosts behind, for the launcher.
     cards: CardGathering,
     phase: DaemonPhase,
-    events: OwnedFd,
+    events: EventSet,
     start: Instant,
 }
 
@@ -158,14 +158,10 @@ enum DaemonPhase {
 
 impl Daemon {
     fn new(plan: HostPlan, decoder: Decoder) -> io::Result<Daemon> {
-        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let watch = |fd: &dyn AsFd, token| {
-            let data = epoll::EventData::new_u64(token);
-            epoll::add(&events, fd, data, epoll::EventFlags::IN)
-        };
+        let events = EventSet::new()?;
         let (interrupts, orphans) = (Interrupts::catch()?, Orphans::adopt()?);
-        watch(&io::stdin(), LAUNCHER)?;
-        watch(&interrupts, SIGNALS)?;
+        events.add(io::stdin(), LAUNCHER)?;
+        events.add(&interrupts, SIGNALS)?;
         let up = OutputSink::new(io::stdout().as_fd().try_clone_to_owned()?.into())?;
         let mut daemon = Daemon {
             up,
@@ -192,8 +188,7 @@ impl Daemon {
             let _ = allow_files(behind.end - behind.start);
             match DaemonLinks::start(&daemon.plan, behind.clone(), Duration::ZERO) {
                 Ok(links) => {
-                    let data = epoll::EventData::new_u64(LINKS);
-                    epoll::add(&daemon.events, &links, data, epoll::EventFlags::IN)?;
+                    daemon.events.add(&links, LINKS)?;
                     daemon.links = Some(links);
                 }
                 Err(error) => daemon.report_lost(behind, &error.to_string()),
@@ -228,9 +223,7 @@ impl Daemon {
         let start =
             Start { launch: &launch, programs: &programs, count, stdin, files, allowed, variables };
         local.start(start, || false)?;
-        let data = epoll::EventData::new_u64(LOCAL);
-        epoll::add(&self.events, &local, data, epoll::EventFlags::IN)
-            .map_err(|errno| system(errno.into()))?;
+        self.events.add(&local, LOCAL).map_err(|errno| system(errno.into()))?;
         self.tell(&Frame::Started(local.pids()));
         if self.plan.places.len() > 1 {
             self.without_card = ranks.collect();
@@ -289,15 +282,9 @@ impl Daemon {
 
     /// Waits for something to happen, or for the next deadline, and takes it in.
     fn turn(&mut self, local: &mut Option<LocalRanks<'_>>, job: &Job) -> io::Result<()> {
-        let mut events = Vec::with_capacity(8);
         let left = self.deadline(local.as_ref()).saturating_sub(self.now());
-        let left = Timespec::try_from(left).ok();
-        match epoll::wait(&self.events, spare_capacity(&mut events), left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in &events {
-            match event.data.u64() {
+        for token in self.events.wait(Some(left))? {
+            match token {
                 LAUNCHER => self.read(local, job)?,
                 LINKS => self.run_links(DaemonLinks::handle_ready)?,
                 SIGNALS => self.handle_signals(local.as_ref()),
@@ -495,7 +482,7 @@ impl Daemon {
 
     fn run_input(&mut self) -> io::Result<()> {
         let Some(input) = &mut self.input else { return Ok(()) };
-        if let Some(taken) = input.run(self.events.as_fd(), INPUT)? {
+        if let Some(taken) = input.run(&self.events, INPUT)? {
             self.tell(&Frame::TookInput(taken));
         }
         Ok(())

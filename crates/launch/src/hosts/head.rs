@@ -4,18 +4,13 @@
 use std::{
     io,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_shm::JobEnd;
-use rustix::{
-    buffer::spare_capacity,
-    event::{Timespec, epoll},
-    io::Errno,
-    process::{Pid, Signal},
-};
+use rustix::process::{Pid, Signal};
 
 use super::{
     cards::CardGathering,
@@ -27,6 +22,7 @@ use super::{
 use crate::{
     LaunchError,
     crew::{Crew, News, RankExit, Tell},
+    events::EventSet,
     lines::OutputSource as Writer,
 };
 
@@ -72,7 +68,7 @@ pub(super) struct HostRanks {
     left: Vec<u32>,
     left_since: Option<Duration>,
     now: Duration,
-    events: OwnedFd,
+    events: EventSet,
 }
 
 /// A host as far as is known.
@@ -99,11 +95,9 @@ impl HostRanks {
     pub(super) fn start(plan: HostPlan, now: Duration) -> Result<HostRanks, LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the launch", source };
         let count = u32::try_from(plan.places.len()).expect("there are at most MAX_RANKS");
-        let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|it| system(it.into()))?;
+        let events = EventSet::new().map_err(system)?;
         let links = DaemonLinks::start(&plan, 0..count, now)?;
-        let data = epoll::EventData::new_u64(LINKS);
-        epoll::add(&events, &links, data, epoll::EventFlags::IN)
-            .map_err(|errno| system(errno.into()))?;
+        events.add(&links, LINKS).map_err(|errno| system(errno.into()))?;
         let host = |host| HostState { ranks: plan.ranks_of(host), ..HostState::default() };
         let hosts: Vec<HostState> = (0..count).map(host).collect();
         let total = hosts.last().map_or(0, |last| last.ranks.end);
@@ -131,7 +125,7 @@ impl HostRanks {
     fn run_input(&mut self) -> io::Result<()> {
         let links = &mut self.links;
         let send = |frame| links.send(0, &frame);
-        self.input.run(self.events.as_fd(), (INPUT, TERMINAL), self.now, send)
+        self.input.run(&self.events, (INPUT, TERMINAL), self.now, send)
     }
 
     fn take_in(&mut self, news: LinkNews, tell: &mut Tell<'_>) -> io::Result<()> {
@@ -186,7 +180,7 @@ impl HostRanks {
                 }
             }
             Frame::TookInput(count) if host == 0 => {
-                self.input.handle_taken(self.events.as_fd(), count)?;
+                self.input.handle_taken(&self.events, count)?;
                 self.run_input()?;
             }
             Frame::Said(line) => {
@@ -274,14 +268,8 @@ impl AsFd for HostRanks {
 impl Crew for HostRanks {
     fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
         self.now = now;
-        let mut events = Vec::with_capacity(4);
-        let at_once = Timespec::default();
-        match epoll::wait(&self.events, spare_capacity(&mut events), Some(&at_once)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in &events {
-            if event.data.u64() != LINKS {
+        for token in self.events.ready()? {
+            if token != LINKS {
                 self.run_input()?;
                 continue;
             }

@@ -4,19 +4,20 @@
 use std::{
     collections::VecDeque,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     process::Stdio,
     time::Duration,
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, epoll, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
     pipe::{PipeFlags, pipe_with},
 };
 
 use super::frame::Frame;
+use crate::events::EventSet;
 use crate::stdin::{Pump, input_of_terminal};
 
 /// Bytes that were read and not taken by the rank, at most.
@@ -50,13 +51,13 @@ impl InputSource {
     /// Reads what there is and there is room for, and registers for what it waits for next.
     pub(super) fn run(
         &mut self,
-        epoll: BorrowedFd<'_>,
+        events: &EventSet,
         (own, terminal): (u64, u64),
         now: Duration,
         mut send: impl FnMut(Frame),
     ) -> io::Result<()> {
         if let Some(pump) = &mut self.pump
-            && !pump.run(epoll, terminal, now)?
+            && !pump.run(events, terminal, now)?
         {
             // Closes the pipe, so that its end comes after what is in it.
             self.pump = None;
@@ -75,25 +76,21 @@ impl InputSource {
             self.in_flight += count;
             send(Frame::Input(bytes));
             if count == 0 {
-                self.close(epoll)?;
+                self.close(events)?;
             }
         }
         let wanted = self.from.is_some() && self.in_flight < WINDOW && !self.is_file;
-        self.watch(epoll, own, wanted)
+        self.watch(events, own, wanted)
     }
 
     /// The rank has taken so many bytes, or takes no more.
-    pub(super) fn handle_taken(
-        &mut self,
-        epoll: BorrowedFd<'_>,
-        count: Option<u32>,
-    ) -> io::Result<()> {
+    pub(super) fn handle_taken(&mut self, events: &EventSet, count: Option<u32>) -> io::Result<()> {
         match count {
             Some(count) => {
                 self.in_flight = self.in_flight.saturating_sub(count as usize);
                 Ok(())
             }
-            None => self.close(epoll),
+            None => self.close(events),
         }
     }
 
@@ -102,25 +99,25 @@ impl InputSource {
         self.pump.as_ref().and_then(Pump::poll_deadline)
     }
 
-    fn close(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+    fn close(&mut self, events: &EventSet) -> io::Result<()> {
         if let Some(mut pump) = self.pump.take() {
-            pump.stop(epoll)?;
+            pump.stop(events)?;
         }
-        self.watch(epoll, 0, false)?;
+        self.watch(events, 0, false)?;
         self.from = None;
         Ok(())
     }
 
-    fn watch(&mut self, epoll: BorrowedFd<'_>, token: u64, wanted: bool) -> io::Result<()> {
+    fn watch(&mut self, events: &EventSet, token: u64, wanted: bool) -> io::Result<()> {
         let Some(from) = &self.from else { return Ok(()) };
         if wanted == self.watched {
             return Ok(());
         }
         self.watched = wanted;
         if !wanted {
-            return Ok(epoll::delete(epoll, from)?);
+            return Ok(events.remove(from)?);
         }
-        match epoll::add(epoll, from, epoll::EventData::new_u64(token), epoll::EventFlags::IN) {
+        match events.add(from, token) {
             // A file: what `run` leaves in it is read when the rank has taken something.
             Err(Errno::PERM) => {
                 (self.is_file, self.watched) = (true, false);
@@ -162,11 +159,7 @@ impl InputTarget {
 
     /// Writes what the rank takes, and registers if it takes no more for now. Says how many bytes
     /// that were, or that it takes none any more.
-    pub(super) fn run(
-        &mut self,
-        epoll: BorrowedFd<'_>,
-        token: u64,
-    ) -> io::Result<Option<Option<u32>>> {
+    pub(super) fn run(&mut self, events: &EventSet, token: u64) -> io::Result<Option<Option<u32>>> {
         let Some(to) = &self.to else { return Ok(None) };
         let mut taken = 0;
         let mut is_open = true;
@@ -184,10 +177,9 @@ impl InputTarget {
         let wanted = is_open && !self.pending.is_empty();
         if wanted != self.watched {
             self.watched = wanted;
-            let data = epoll::EventData::new_u64(token);
             match wanted {
-                true => epoll::add(epoll, to, data, epoll::EventFlags::OUT)?,
-                false => epoll::delete(epoll, to)?,
+                true => events.add_to_write(to, token)?,
+                false => events.remove(to)?,
             }
         }
         if !is_open || self.ended && self.pending.is_empty() {

@@ -21,8 +21,6 @@ use std::{
 };
 
 use rustix::{
-    buffer::spare_capacity,
-    event::{Timespec, epoll},
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
     pipe::{PipeFlags, pipe_with},
@@ -38,8 +36,8 @@ use super::{
     tree::parts,
 };
 use crate::{
-    LaunchError, Program, ending::Ending, intake::Intake, ranks::RankProcesses, sink::OutputSink,
-    spawn::Recipe,
+    LaunchError, Program, ending::Ending, events::EventSet, intake::Intake, ranks::RankProcesses,
+    sink::OutputSink, spawn::Recipe,
 };
 
 /// How long a daemon may take to greet. Agents that reach nobody say so themselves, and sooner.
@@ -79,7 +77,7 @@ pub(super) struct DaemonLinks {
     errors: Intake,
     plan: HostPlan,
     beat_at: Duration,
-    events: OwnedFd,
+    events: EventSet,
 }
 
 struct DaemonLink {
@@ -119,7 +117,7 @@ impl DaemonLinks {
         now: Duration,
     ) -> Result<DaemonLinks, LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the other hosts", source };
-        let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|it| system(it.into()))?;
+        let events = EventSet::new().map_err(system)?;
         let errors = Intake::new(1, 0, false).map_err(system)?;
         let mut links = DaemonLinks {
             agents: RankProcesses::default(),
@@ -129,7 +127,7 @@ impl DaemonLinks {
             beat_at: now + beat(plan),
             events,
         };
-        links.watch(&links.errors, ERRORS).map_err(|it| system(it.into()))?;
+        links.events.add(&links.errors, ERRORS).map_err(|it| system(it.into()))?;
         let is_own = |host: u32| plan.places[host as usize].is_own;
         for hosts in parts(hosts, is_own) {
             links.add(hosts, now)?;
@@ -154,8 +152,8 @@ impl DaemonLinks {
         let nonblocking = fcntl_getfl(&from).map(|flags| flags | OFlags::NONBLOCK);
         nonblocking
             .and_then(|flags| fcntl_setfl(&from, flags))
-            .and_then(|()| self.watch(&from, 2 * number))
-            .and_then(|()| self.watch(&pidfd, 2 * number + 1))
+            .and_then(|()| self.events.add(&from, 2 * number))
+            .and_then(|()| self.events.add(&pidfd, 2 * number + 1))
             .map_err(|errno| system(errno.into()))?;
         self.errors.add(errors).map_err(system)?;
         self.links.push(DaemonLink {
@@ -268,14 +266,8 @@ impl DaemonLinks {
         now: Duration,
         tell: &mut TellLink<'_>,
     ) -> io::Result<()> {
-        let mut events = Vec::with_capacity(64);
-        let at_once = Timespec::default();
-        match epoll::wait(&self.events, spare_capacity(&mut events), Some(&at_once)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in &events {
-            match event.data.u64() {
+        for token in self.events.ready()? {
+            match token {
                 ERRORS => self.read_errors(now, tell)?,
                 token if token % 2 == 0 => self.read((token / 2) as usize, now, tell)?,
                 token => self.handle_end((token / 2) as usize, now, tell)?,
@@ -320,7 +312,7 @@ impl DaemonLinks {
         };
         if count == 0 {
             if let Some(from) = link.from.take() {
-                epoll::delete(&self.events, from)?;
+                self.events.remove(from)?;
             }
             link.down_at = Some(if link.ended.is_some() { now } else { now + LAST_WORDS });
             return Ok(());
@@ -427,7 +419,7 @@ impl DaemonLinks {
         let Some(ending) = self.agents.take_ending(index)? else { return Ok(()) };
         let link = &mut self.links[number];
         if let Some(pidfd) = link.pidfd.take() {
-            epoll::delete(&self.events, pidfd)?;
+            self.events.remove(pidfd)?;
         }
         link.ended = Some(ending);
         // Something that it has started may hold the channel open.
@@ -465,7 +457,7 @@ impl DaemonLinks {
         self.agents.send_to(number, Signal::KILL);
         if let Some(from) = link.from.take() {
             // Fails for one that is not there.
-            let _ = epoll::delete(&self.events, from);
+            let _ = self.events.remove(from);
         }
         if link.open == 0 {
             return;
@@ -479,10 +471,6 @@ impl DaemonLinks {
         let lost = if was == LinkPhase::Up { "lost host" } else { "no daemon on host" };
         let reason = format!("{lost} {name}{behind}: {what}");
         tell(LinkNews::Lost(link.hosts.clone(), reason));
-    }
-
-    fn watch(&self, fd: impl AsFd, token: u64) -> Result<(), Errno> {
-        epoll::add(&self.events, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
     }
 }
 

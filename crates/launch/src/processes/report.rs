@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hikyaku_nic::time::Time;
 use hikyaku_shm::Tally;
-use hikyaku_sim::engine::{Trace, TraceRecord};
+use hikyaku_sim::engine::Trace;
 use hikyaku_sim::port::RankTraffic;
 
 use crate::JobOutcome;
@@ -73,17 +73,5 @@ impl VirtualReport {
     /// Calls served a second of real time.
     pub fn calls_per_second(&self) -> f64 {
         self.calls() as f64 / self.wall.as_secs_f64().max(1e-9)
-    }
-
-    /// The trace as bytes: equal for two runs that did the same. Five little-endian words a record:
-    /// time in picoseconds, kind, who, whom, what.
-    pub fn trace_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.trace.records().len() * 40);
-        for TraceRecord { time, kind, who, whom, what } in self.trace.records() {
-            let words =
-                [time.picoseconds(), *kind as u64, u64::from(*who), u64::from(*whom), *what];
-            words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        }
-        bytes
     }
 }

@@ -15,11 +15,10 @@
 
 use std::collections::BTreeMap;
 
-use hikyaku_nic::fabric::{Event, Landed, Landing, LentAddress, Port, Rank, RingSlice};
+use hikyaku_nic::fabric::{Event, Landed, Landing, LentAddress, Rank, RingSlice};
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::Links;
 use hikyaku_ofi::{LentMemory, PostResult, Region, Remote};
-use hikyaku_shm::ShmPort;
 
 use super::Far;
 
@@ -256,11 +255,11 @@ impl Lending {
 
 impl Far {
     /// [`CopyPort::lend`](hikyaku_nic::fabric::CopyPort::lend).
-    pub(crate) fn lend(&mut self, near: &ShmPort, name: u64, bytes: &[u8]) -> Option<LentAddress> {
+    pub(crate) fn lend(&mut self, now: Time, name: u64, bytes: &[u8]) -> Option<LentAddress> {
         if bytes.len() < LEND_FROM || !self.links.lends() {
             return None;
         }
-        self.state.lending.busy_until = near.now() + BUSY;
+        self.state.lending.busy_until = now + BUSY;
         let lent = self.links.lend(name, bytes).ok()?;
         let Remote { address, key } = lent.remote();
         let is_new = self.state.lending.lent.insert(name, lent).is_none();
@@ -275,7 +274,7 @@ impl Far {
     /// [`CopyPort::fetch_lent`](hikyaku_nic::fabric::CopyPort::fetch_lent).
     pub(crate) fn fetch_lent(
         &mut self,
-        near: &ShmPort,
+        now: Time,
         (from, lent): (Rank, LentAddress),
         length: u64,
         told: (u8, u64),
@@ -283,7 +282,7 @@ impl Far {
         let is_there = self.links.is_connected(from) && !self.state.peers.is_gone(from);
         let begun = is_there && self.state.lending.begin(&self.links, (from, lent), length, told);
         if begun {
-            self.state.lending.busy_until = near.now() + BUSY;
+            self.state.lending.busy_until = now + BUSY;
             self.state.lending.ask(&mut self.links);
         }
         begun

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use hikyaku::{Layout, Reducer};
+use hikyaku_nic::random::GOLDEN;
 
 use crate::Random;
 use crate::pattern::{key, message};
@@ -217,7 +218,7 @@ impl Work {
     /// This rank's words, or another's, at these places.
     fn terms(&self, rank: u32, places: Range<usize>) -> Vec<u64> {
         let name = key(self.call.name, &[u64::from(rank), self.round]);
-        let word = |at: usize| (name ^ (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 3;
+        let word = |at: usize| (name ^ (at as u64).wrapping_mul(GOLDEN)) >> 3;
         places.map(word).collect()
     }
 

@@ -2,6 +2,7 @@
 
 use hikyaku_nic::fabric::{Activity, Port, Unmatched, Wait};
 use hikyaku_nic::plan::{RankFlow, TrafficKind};
+use hikyaku_nic::random::Random;
 
 use super::*;
 use crate::config::EngineConfig;
@@ -272,14 +273,6 @@ fn flush_does_not_wait_for_departed_ranks() {
     assert_eq!(b.port().rank(), 1);
 }
 
-/// A sequence of numbers that is the same at every rank (xorshift64).
-fn next(state: &mut u64) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    (*state >> 32) as usize
-}
-
 #[test]
 fn threads_may_receive_out_of_order() {
     // Each round every rank sends more than credit and ring hold, and receives it in another order:
@@ -288,11 +281,12 @@ fn threads_may_receive_out_of_order() {
     let lengths = [0, 8, 48, 100, 600, 601, 2500];
     let evacuations = run(tight(4), |mut engine| {
         let me = engine.rank() as usize;
-        let mut state = 0x9E37_79B9_7F4A_7C15;
+        // The same numbers at every rank.
+        let mut random = Random::new(1);
         for round in 0..100 {
-            let shift = next(&mut state) % 4;
-            let sizes: Vec<_> = (0..BATCH).map(|_| lengths[next(&mut state) % 7]).collect();
-            let first = next(&mut state) % BATCH;
+            let shift = random.place(4);
+            let sizes: Vec<_> = (0..BATCH).map(|_| lengths[random.place(7)]).collect();
+            let first = random.place(BATCH);
             let (target, source) = ((me + shift) % 4, (me + 4 - shift) % 4);
             let sends: Vec<_> = (0..BATCH)
                 .map(|n| {
