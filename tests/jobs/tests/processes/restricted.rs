@@ -106,6 +106,28 @@ fn long_messages_arrive_where_the_kernel_will_not_copy() {
     }
 }
 
+/// One body over a table of lengths, alignments and kinds of memory, carried in each way, and where
+/// the kernel refuses: what arrives is the same.
+#[test]
+fn each_way_carries_every_length_and_alignment() {
+    for (way, expected) in
+        [("ring", "0 0"), ("read", "1 0"), ("both", "_ 1"), ("put", "_ _"), ("auto", "_ _")]
+    {
+        let carried = job(2, &["carried"]).variable("HIKYAKU_LONG_MESSAGES", way);
+        let fits = |said: &str| {
+            let mut both = said.split_whitespace().zip(expected.split_whitespace());
+            both.all(|(is, should)| should == "_" || is == should)
+        };
+        // Memory that ranks share is copied without the kernel, so that both ways are seen.
+        let said = carried.succeed();
+        assert!(fits(&said), "{way}: {said}");
+        if ["read", "both"].contains(&way) {
+            let said = carried.within(&["python3", "-c", REFUSING, "copies"]).succeed();
+            assert!(fits(&said), "{way}, refused: {said}");
+        }
+    }
+}
+
 /// A control group with the time of one processor, below this process's own.
 struct OneProcessor(PathBuf);
 
