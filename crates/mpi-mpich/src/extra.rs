@@ -5,9 +5,15 @@
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 
-use hikyaku_mpi::{Dialect, Object, Out};
+use hikyaku_mpi::{Call, Class, Dialect, Object, Out};
 
 use crate::dialect::{File, Handle, Status, This};
+
+/// The function that Fortran's form of it is called as.
+static GET_ATTRIBUTE: Call = Call {
+    name: "MPI_Comm_get_attr",
+    arguments: &[("comm", Class::Comm), ("comm_keyval", Class::Keyval)],
+};
 
 /// A constant that is a pointer: it is compared and never followed.
 #[derive(Debug)]
@@ -73,7 +79,7 @@ extern "C" fn MPII_Comm_get_attr(
 ) -> c_int {
     let is_predefined = key & !0xf == PREDEFINED;
     let key = if is_predefined { (key - 1) | 1 } else { key };
-    let code = hikyaku_mpi::call::<This>("MPI_Comm_get_attr", Some((Object::Comm, comm)), |mpi| {
+    let code = hikyaku_mpi::call::<This>(&GET_ATTRIBUTE, Some((Object::Comm, comm)), |mpi| {
         let comm = mpi.comm(comm).map_err(|it| it.named("comm"))?;
         let value = Out::new(value, "attribute_val")?;
         mpi.comm_get_attr(comm, This::keyval(key), value, Out::new(flag, "flag")?)

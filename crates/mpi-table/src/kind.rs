@@ -200,14 +200,20 @@ impl Object {
         }
     }
 
-    /// What messages call it.
-    pub(crate) fn in_words(self) -> &'static str {
+    /// The class of error of a handle that names none.
+    pub(crate) fn class(self) -> &'static str {
         match self {
-            Object::Comm => "communicator",
-            Object::Info => "info object",
-            Object::Errhandler => "error handler",
-            Object::Op => "operation",
-            other => other.finder(),
+            Object::Message => "Request",
+            Object::Comm => "Comm",
+            Object::Group => "Group",
+            Object::Type => "Type",
+            Object::Op => "Op",
+            Object::Request => "Request",
+            Object::Info => "Info",
+            Object::Errhandler => "Errhandler",
+            Object::Win => "Win",
+            Object::File => "File",
+            Object::Session => "Session",
         }
     }
 

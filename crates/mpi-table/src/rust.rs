@@ -132,7 +132,7 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
         return value(function, result);
     }
     if !function.is_built {
-        return format!("    hikyaku_mpi::unsupported::<D>(\"MPI_{name}\", {scope})");
+        return format!("    hikyaku_mpi::unsupported::<D>({}, {scope})", described(name, &[]));
     }
     let passed = |argument: &Argument| pass(argument, large);
     let all: Vec<&Argument> = function.arguments.iter().collect();
@@ -149,8 +149,18 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
         if scope == "None" && !function.is_always_allowed() { "mpi.needs_mpi()?; " } else { "" };
     // By value: what a closure borrows is stored twice, by this call and by what catches panics.
     format!(
-        "    hikyaku_mpi::call::<D>(\"MPI_{name}\", {scope}, move |mpi| {{ {needs}{mpi}{form} }})"
+        "    hikyaku_mpi::call::<D>({}, {scope}, move |mpi| {{ {needs}{mpi}{form} }})",
+        described(name, &function.arguments)
     )
+}
+
+/// What is known of a function where a call of it has failed.
+fn described(name: &str, arguments: &[Argument]) -> String {
+    let listed = arguments
+        .iter()
+        .filter_map(|it| Some(format!("(\"{}\", hikyaku_mpi::Class::{})", it.name, it.class()?)));
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    format!("&hikyaku_mpi::Call {{ name: \"MPI_{name}\", arguments: &[{listed}] }}")
 }
 
 /// Hints are not used, but must be there.
@@ -394,6 +404,9 @@ mod tests {
     fn what_is_not_built_says_so() {
         let (mut send, _) = built("Ssend");
         send.is_built = false;
-        assert!(functions(&[send]).contains("unsupported::<D>(\"MPI_Ssend\", Some((Object::Comm"));
+        assert!(
+            functions(&[send])
+                .contains("unsupported::<D>(&hikyaku_mpi::Call { name: \"MPI_Ssend\"")
+        );
     }
 }

@@ -174,9 +174,9 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(out, out_count, out_type, is_root)?;
+        let mine = own_part::<D>(out, out_count, out_type, is_root, Failure::sent)?;
         let all = match is_root {
-            true => Area::new(into, for_all(&comm, in_count)?, &*in_type?)?,
+            true => Area::received(into, for_all(&comm, in_count)?, &*in_type?)?,
             false => Area::NOTHING,
         };
         let mpi = *self;
@@ -211,9 +211,10 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(out, out_count, out_type, is_root)?;
+        let mine = own_part::<D>(out, out_count, out_type, is_root, Failure::sent)?;
         let places = match is_root {
-            true => blocks(&comm, into, (counts, displacements), &*in_type?)?,
+            true => blocks(&comm, into, (counts, displacements), &*in_type?)
+                .map_err(Failure::received)?,
             false => Vec::new(),
         };
         let mpi = *self;
@@ -248,9 +249,9 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(into, in_count, in_type, is_root)?;
+        let mine = own_part::<D>(into, in_count, in_type, is_root, Failure::received)?;
         let all = match is_root {
-            true => Area::new(out, for_all(&comm, out_count)?, &*out_type?)?,
+            true => Area::sent(out, for_all(&comm, out_count)?, &*out_type?)?,
             false => Area::NOTHING,
         };
         let mpi = *self;
@@ -289,9 +290,11 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(into, in_count, in_type, is_root)?;
+        let mine = own_part::<D>(into, in_count, in_type, is_root, Failure::received)?;
         let parts = match is_root {
-            true => blocks(&comm, out, (counts, displacements), &*out_type?)?,
+            true => {
+                blocks(&comm, out, (counts, displacements), &*out_type?).map_err(Failure::sent)?
+            }
             false => Vec::new(),
         };
         let mpi = *self;
@@ -329,8 +332,8 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<AtOnce<Allgather>> {
-        let mine = own_part::<D>(out, out_count, out_type, true)?;
-        let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
+        let mine = own_part::<D>(out, out_count, out_type, true, Failure::sent)?;
+        let all = Area::received(into, for_all(&comm, in_count)?, &*in_type?)?;
         Ok(AtOnce(Allgather { comm, mine, all }))
     }
 
@@ -347,8 +350,9 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mine = own_part::<D>(out, out_count, out_type, true)?;
-        let places = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+        let mine = own_part::<D>(out, out_count, out_type, true, Failure::sent)?;
+        let places =
+            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?;
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().allgather;
@@ -372,10 +376,10 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let all = Area::new(into, for_all(&comm, in_count)?, &*in_type?)?;
+        let all = Area::received(into, for_all(&comm, in_count)?, &*in_type?)?;
         let parts = match out.is_in_place::<D>() {
             true => None,
-            false => Some(Area::new(out, for_all(&comm, out_count)?, &*out_type?)?),
+            false => Some(Area::sent(out, for_all(&comm, out_count)?, &*out_type?)?),
         };
         let mpi = *self;
         Ok(async move {
@@ -412,10 +416,14 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let places = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+        let places =
+            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?;
         let parts = match out.is_in_place::<D>() {
             true => None,
-            false => Some(blocks(&comm, out, (out_counts, out_displacements), &*out_type?)?),
+            false => Some(
+                blocks(&comm, out, (out_counts, out_displacements), &*out_type?)
+                    .map_err(Failure::sent)?,
+            ),
         };
         Ok(exchange(comm, parts, places))
     }
@@ -434,11 +442,14 @@ impl<D: Dialect> Mpi<D> {
         in_types: Handles<D>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let places = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)?;
+        let places = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)
+            .map_err(Failure::received)?;
         let given = (out_counts, out_displacements);
         let parts = match out.is_in_place::<D>() {
             true => None,
-            false => Some(blocks_of_types(self, &comm, out, given, &out_types)?),
+            false => {
+                Some(blocks_of_types(self, &comm, out, given, &out_types).map_err(Failure::sent)?)
+            }
         };
         Ok(exchange(comm, parts, places))
     }
@@ -453,10 +464,10 @@ impl<D: Dialect> Mpi<D> {
         op: Op,
     ) -> Result<(Area, Area, Reducing<D>), Failure> {
         let reducing = Reducing::<D>::new(op, datatype)?;
-        let into = Area::new(into, count, datatype)?;
+        let into = Area::received(into, count, datatype)?;
         let from = match out.is_in_place::<D>() {
             true => into.clone(),
-            false => Area::new(out, count, datatype)?,
+            false => Area::sent(out, count, datatype)?,
         };
         Ok((from, into, reducing))
     }
@@ -566,9 +577,9 @@ impl<D: Dialect> Mpi<D> {
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
         let in_place = out.is_in_place::<D>();
-        let from = if in_place { into } else { out };
-        let from = Area::new(from, for_all(&comm, count)?, &datatype)?;
-        let into = Area::new(into, count, &datatype)?;
+        let all = if in_place { into } else { out };
+        let into = Area::received(into, count, &datatype)?;
+        let from = Area::sent(all, for_all(&comm, count)?, &datatype)?;
         let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).reduce_scatter;
@@ -595,11 +606,11 @@ impl<D: Dialect> Mpi<D> {
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
         let counts = counts.all(comm.inner.size() as usize, "recvcounts")?;
-        let from = if out.is_in_place::<D>() { into } else { out };
-        let from = Area::new(from, counts.iter().sum(), &datatype)?;
+        let all = if out.is_in_place::<D>() { into } else { out };
         let own = counts[comm.inner.rank() as usize];
         let lengths: Result<Vec<usize>, _> = counts.iter().map(|it| datatype.bytes(*it)).collect();
-        let (into, lengths) = (Area::new(into, own, &datatype)?, lengths?);
+        let (into, lengths) = (Area::received(into, own, &datatype)?, lengths?);
+        let from = Area::sent(all, counts.iter().sum(), &datatype)?;
         let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).reduce_scatter;
@@ -614,24 +625,26 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// What a rank gives; `None`: it is in its place already, which `may_be` so.
+/// What a rank gives; `None`: it is in its place already, which `may_be` so. `of_side` says of a
+/// failure what it is about.
 #[inline(always)]
 pub(crate) fn own_part<D: Dialect>(
     buffer: Buffer,
     count: i64,
     datatype: Given,
     may_be: bool,
+    of_side: fn(Failure) -> Failure,
 ) -> Result<Option<Area>, Failure> {
     if buffer.is_in_place::<D>() {
         return match may_be {
             true => Ok(None),
-            false => Err(Failure::new(
+            false => Err(of_side(Failure::new(
                 Class::Buffer,
                 "MPI_IN_PLACE is for the root alone: this rank has to give its own part",
-            )),
+            ))),
         };
     }
-    Area::new(buffer, count, &*datatype?).map(Some)
+    Area::of_side(buffer, count, &*datatype?, of_side).map(Some)
 }
 
 /// Blocks of any kind from all to all.

@@ -339,7 +339,7 @@ impl<D: Dialect> Mpi<D> {
             0.. => Some(color as u32),
             _ => {
                 let text = format!("the color {color} is negative, and not MPI_UNDEFINED");
-                return Err(Failure::argument(text));
+                return Err(Failure::argument(text).named("color"));
             }
         };
         self.split(&comm, color, key, &into)
@@ -395,7 +395,7 @@ impl<D: Dialect> Mpi<D> {
             TYPE_HW_UNGUIDED => None,
             other => {
                 let text = format!("there is no split by type {other} here");
-                return Err(Failure::argument(text));
+                return Err(Failure::argument(text).named("split_type"));
             }
         };
         self.split(&comm, color, key, &into)

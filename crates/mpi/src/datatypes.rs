@@ -250,7 +250,9 @@ impl<D: Dialect> Mpi<D> {
     pub fn type_match_size(&self, class: i32, size: i32, into: HandleAt<D>) -> Result<(), Failure> {
         let classes = [TypeClass::Integer, TypeClass::Real, TypeClass::Complex, TypeClass::Logical];
         let at = D::TYPE_CLASSES.iter().position(|other| *other == class);
-        let at = at.ok_or_else(|| Failure::argument(format!("{class} is no class of types")))?;
+        let at = at.ok_or_else(|| {
+            Failure::argument(format!("{class} is no class of types")).named("typeclass")
+        })?;
         into.set(self.handle_of(Datatype::match_size(classes[at], size.into())?)?);
         Ok(())
     }
@@ -479,7 +481,8 @@ impl<D: Dialect> Mpi<D> {
             let what = ["integers", "addresses", "large counts", "datatypes"][at];
             let (room, length) = (rooms[at], lengths[at]);
             let text = format!("there is room for {room} {what}, and there are {length}");
-            return Err(Failure::argument(text));
+            let argument = ["integers", "addresses", "large_counts", "datatypes"][at];
+            return Err(Failure::argument(text).named(&format!("max_{argument}")));
         }
         integers.check(lengths[0], "array_of_integers")?;
         addresses.check(lengths[1], "array_of_addresses")?;
@@ -529,7 +532,7 @@ impl<D: Dialect> Mpi<D> {
         position: NumberAt,
         _: Rc<Comm>,
     ) -> Result<(), Failure> {
-        let area = Area::new(from, count, &datatype)?;
+        let area = Area::new(from, count, &datatype).map_err(|it| it.of_buffer("inbuf"))?;
         let (start, end) = window(position.get(), area.len(), length(room, "outsize")?)?;
         into.needed(end, "outbuf")?.bytes_mut(end)[start..].copy_from_slice(&area.data());
         position.set(end as i64);
@@ -548,7 +551,7 @@ impl<D: Dialect> Mpi<D> {
         datatype: Rc<Type>,
         _: Rc<Comm>,
     ) -> Result<(), Failure> {
-        let area = Area::new(into, count, &datatype)?;
+        let area = Area::new(into, count, &datatype).map_err(|it| it.of_buffer("outbuf"))?;
         let (start, end) = window(position.get(), area.len(), length(room, "insize")?)?;
         area.put(&from.needed(end, "inbuf")?.bytes(end)[start..]);
         position.set(end as i64);
@@ -582,7 +585,7 @@ impl<D: Dialect> Mpi<D> {
         external32(&representation)?;
         let room = length(room, "outsize")?;
         let (mut at, into) = (start_of(position.get())?, into.needed(room, "outbuf")?);
-        Area::new(from, count, &datatype)?;
+        Area::new(from, count, &datatype).map_err(|it| it.of_buffer("inbuf"))?;
         let (count, into) = (elements(count)? as u64, into.bytes_mut(room));
         from.pack_external(count, &datatype.datatype, (into, &mut at))?;
         position.set(at as i64);
@@ -604,7 +607,7 @@ impl<D: Dialect> Mpi<D> {
         external32(&representation)?;
         let room = length(room, "insize")?;
         let (mut at, from) = (start_of(position.get())?, from.needed(room, "inbuf")?);
-        Area::new(into, count, &datatype)?;
+        Area::new(into, count, &datatype).map_err(|it| it.of_buffer("outbuf"))?;
         let (count, from) = (elements(count)? as u64, from.bytes(room));
         into.unpack_external(count, &datatype.datatype, (from, &mut at))?;
         position.set(at as i64);
@@ -646,7 +649,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn free_mem(&self, memory: Buffer) -> Result<(), Failure> {
         let found = self.state.memory.borrow_mut().remove(&memory.address());
         let text = "this memory does not come from MPI_Alloc_mem, or was freed";
-        found.map(drop).ok_or_else(|| Failure::new(Class::Base, text))
+        found.map(drop).ok_or_else(|| Failure::new(Class::Base, text).named("base"))
     }
 }
 
@@ -665,7 +668,7 @@ fn order_of<D: Dialect>(order: i32) -> Result<Order, Failure> {
     match D::ORDERS.iter().position(|other| *other == order) {
         Some(0) => Ok(Order::C),
         Some(_) => Ok(Order::Fortran),
-        None => Err(Failure::argument(format!("{order} is no order of arrays"))),
+        None => Err(Failure::argument(format!("{order} is no order of arrays")).named("order")),
     }
 }
 
@@ -674,7 +677,10 @@ fn distribution_of<D: Dialect>(distribution: i64) -> Result<Distribution, Failur
         Some(0) => Ok(Distribution::None),
         Some(1) => Ok(Distribution::Block),
         Some(2) => Ok(Distribution::Cyclic),
-        _ => Err(Failure::argument(format!("{distribution} is no distribution of arrays"))),
+        _ => {
+            let text = format!("{distribution} is no distribution of arrays");
+            Err(Failure::argument(text).named("array_of_distribs"))
+        }
     }
 }
 
@@ -709,7 +715,7 @@ fn window(position: i64, length: usize, room: usize) -> Result<(usize, usize), F
     let end = start.checked_add(length).filter(|end| *end <= room);
     let end = end.ok_or_else(|| {
         let text = format!("{length} bytes from {position} on do not fit into {room}");
-        Failure::new(Class::Truncate, text)
+        Failure::new(Class::Truncate, text).named("position")
     })?;
     Ok((start, end))
 }
@@ -724,7 +730,7 @@ fn external32(representation: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let text = format!("there is no representation `{representation}`, only external32");
-    Err(Failure::argument(text))
+    Err(Failure::argument(text).named("datarep"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use hikyaku_nic::fabric::Port;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::errors::Handler;
-use crate::failure::{Class, Failure};
+use crate::failure::{Call, Class, Failure};
 use crate::info::Info;
 use crate::raw::{Buffer, HandleAt, NumberAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase, call};
@@ -195,7 +195,7 @@ impl<D: Dialect> Mpi<D> {
 /// those are the machine's.
 pub fn wtime<D: Dialect>() -> f64 {
     let mut seconds = 0.0;
-    call::<D>("MPI_Wtime", None, |mpi| {
+    call::<D>(&Call { name: "MPI_Wtime", arguments: &[] }, None, |mpi| {
         seconds = match mpi.rank() {
             Ok(rank) => rank.now().nanoseconds() as f64 * 1e-9,
             Err(_) => started().elapsed().as_secs_f64(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::callbacks;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status};
-use crate::failure::{Class, Failure};
+use crate::failure::{Call, Class, Failure};
 use crate::raw::{HandleAt, Out, StatusesAt, TextAt};
 use crate::runtime::{Mpi, Scope};
 use crate::sessions::Session;
@@ -79,7 +79,7 @@ impl fmt::Display for Scoped {
 impl<D: Dialect> Mpi<D> {
     /// A call has failed: its error handler is told.
     #[cold]
-    pub(crate) fn raise(&self, name: &str, scope: Scope<D>, failure: &Failure) -> i32 {
+    pub(crate) fn raise(&self, call: &Call, scope: Scope<D>, failure: &Failure) -> i32 {
         let scoped = match scope {
             Some((Object::Comm, handle)) => self.comm(handle).ok().map(Scoped::Comm),
             Some((Object::Session, handle)) => self.session(handle).ok().map(Scoped::Session),
@@ -97,16 +97,16 @@ impl<D: Dialect> Mpi<D> {
             (Handler::Own(_, function), Some(scoped)) => {
                 callbacks::handle_error::<D>(function, scoped.owner(), code);
             }
-            (_, scoped) => self.end(name, scoped.as_ref(), failure),
+            (_, scoped) => self.end(call, scoped.as_ref(), failure),
         }
         code
     }
 
     /// Ends all, with one line that says why.
-    fn end(&self, name: &str, scoped: Option<&Scoped>, failure: &Failure) -> ! {
+    fn end(&self, call: &Call, scoped: Option<&Scoped>, failure: &Failure) -> ! {
         let class = failure.class.text();
         let place = scoped.map_or(String::new(), ToString::to_string);
-        let line = format!("{place}{name}: {failure} ({class})");
+        let line = format!("{place}{}: {} ({class})", call.name, call.explain(failure));
         self.end_job(&line, D::class_out(failure.class).clamp(1, 255), false)
     }
 
@@ -158,7 +158,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    fn call_handler(&self, scoped: Scoped, name: &str, code: i32) -> Result<(), Failure> {
+    fn call_handler(&self, scoped: Scoped, name: &'static str, code: i32) -> Result<(), Failure> {
         match scoped.handler() {
             Handler::Return => Ok(()),
             Handler::Own(_, function) => {
@@ -170,7 +170,7 @@ impl<D: Dialect> Mpi<D> {
                     D::class(code).unwrap_or(Class::Other),
                     format!("the program called the error handler with code {code}"),
                 );
-                self.end(name, Some(&scoped), &failure)
+                self.end(&Call { name, arguments: &[] }, Some(&scoped), &failure)
             }
         }
     }
@@ -296,10 +296,11 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Add_error_string.
     pub fn add_error_string(&self, code: i32, text: String) -> Result<(), Failure> {
         if text.len() >= MAX_ERROR_STRING {
-            return Err(Failure::argument(format!(
-                "a string of {} bytes is longer than the {MAX_ERROR_STRING} that there are for it",
+            let text = format!(
+                "{} bytes are more than the {MAX_ERROR_STRING} that there are for it",
                 text.len()
-            )));
+            );
+            return Err(Failure::argument(text).named("string"));
         }
         self.state.codes.borrow_mut().find_mut::<D>(code)?.text = text;
         Ok(())

@@ -112,12 +112,88 @@ pub struct Reason {
     pub class: Class,
     /// Why, in a line.
     pub text: String,
+    /// What it is about, of a call that has two of a kind.
+    pub(crate) side: Option<Side>,
     /// The communicator that it is about, if no argument of the call says so: that of a request.
     pub(crate) comm: Option<Handle>,
     /// What is known of the message that was received nevertheless: it was too long.
     pub(crate) received: Option<Status>,
     /// The code that a function of the program has returned, if that is why.
     pub code: Option<i32>,
+}
+
+/// One of the two sides of a call that sends and receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// What goes out.
+    Sent,
+    /// What comes in.
+    Received,
+}
+
+impl Side {
+    /// Whether an argument of this name is of this side.
+    fn has(self, argument: &str) -> bool {
+        match self {
+            Side::Sent => ["send", "sdispls", "dest"].iter().any(|it| argument.starts_with(it)),
+            Side::Received => {
+                ["recv", "rdispls", "source"].iter().any(|it| argument.starts_with(it))
+            }
+        }
+    }
+}
+
+/// A function as programs call it.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments that a value can be wrong for, and the class of error that this is.
+    pub arguments: &'static [(&'static str, Class)],
+}
+
+impl Call {
+    /// Why it has failed, by the name of the argument that is wrong, as far as that is known: it is
+    /// looked up here, and not where the value is checked, so that right calls pay nothing for it.
+    pub(crate) fn explain(&self, failure: &Failure) -> String {
+        let is_of_side = |name: &str| failure.side.is_none_or(|side| side.has(name));
+        let one = |fits: &dyn Fn(&(&str, Class)) -> bool| {
+            let all: Vec<&str> =
+                self.arguments.iter().filter(|it| fits(it)).map(|it| it.0).collect();
+            let of_side: Vec<&str> = all.iter().copied().filter(|it| is_of_side(it)).collect();
+            match (&all[..], &of_side[..]) {
+                ([name], _) | (_, [name]) => Some(*name),
+                _ => None,
+            }
+        };
+        let text = &failure.text;
+        // A list of one side has a name that is longer than what both are checked by.
+        let quoted = text.strip_prefix('`').and_then(|rest| rest.split_once('`'));
+        if let Some((short, rest)) = quoted {
+            let is_whole = self.arguments.iter().any(|(name, _)| *name == short);
+            let found = one(&|(name, _)| is_long_form(name, short)).filter(|_| !is_whole);
+            return found.map_or(text.clone(), |name| format!("`{name}`{rest}"));
+        }
+        let is_said = |(name, class): &(&str, Class)| {
+            *class == failure.class && text.split(|it| !is_of_name(it)).any(|word| word == *name)
+        };
+        if self.arguments.iter().any(is_said) {
+            return text.clone();
+        }
+        let found = one(&|(_, class)| *class == failure.class);
+        found.map_or(text.clone(), |name| format!("`{name}`: {text}"))
+    }
+}
+
+/// Whether the name of an argument is another one with what it is of before it.
+fn is_long_form(name: &str, short: &str) -> bool {
+    let before = name.strip_suffix(short).unwrap_or("");
+    ["send", "recv", "s", "r"].contains(&before) || before.ends_with('_')
+}
+
+/// Whether names of arguments have this character.
+fn is_of_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
 }
 
 impl fmt::Display for Failure {
@@ -145,7 +221,14 @@ impl Failure {
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Failure {
         let text = text.into();
-        Failure(Box::new(Reason { class, text, comm: None, received: None, code: None }))
+        Failure(Box::new(Reason {
+            class,
+            text,
+            side: None,
+            comm: None,
+            received: None,
+            code: None,
+        }))
     }
 
     /// The same, of a request of this communicator.
@@ -167,6 +250,26 @@ impl Failure {
     pub(crate) fn with_code(mut self, code: Option<i32>) -> Failure {
         self.code = code;
         self
+    }
+
+    /// The same, of what goes out.
+    #[cold]
+    pub(crate) fn sent(mut self) -> Failure {
+        self.side = Some(Side::Sent);
+        self
+    }
+
+    /// The same, of what comes in.
+    #[cold]
+    pub(crate) fn received(mut self) -> Failure {
+        self.side = Some(Side::Received);
+        self
+    }
+
+    /// The same, of the buffer of this name if it is about a buffer.
+    #[cold]
+    pub(crate) fn of_buffer(self, argument: &str) -> Failure {
+        if self.class == Class::Buffer { self.named(argument) } else { self }
     }
 
     /// There is no room for something.
@@ -290,6 +393,36 @@ mod tests {
         }
         assert_eq!(Class::Truncate as i32, 15);
         assert_eq!(Class::ProcAborted as i32, 58);
+    }
+
+    #[test]
+    fn a_failure_names_the_argument_that_is_wrong() {
+        let call = Call {
+            name: "MPI_Alltoallv",
+            arguments: &[
+                ("sendbuf", Class::Buffer),
+                ("sendcounts", Class::Count),
+                ("sdispls", Class::Arg),
+                ("recvbuf", Class::Buffer),
+                ("recvcounts", Class::Count),
+                ("rdispls", Class::Arg),
+                ("comm", Class::Comm),
+            ],
+        };
+        let wrong = |class| Failure::new(class, "it is wrong");
+        for (failure, expected) in [
+            (wrong(Class::Comm), "`comm`: it is wrong"),
+            (wrong(Class::Buffer).sent(), "`sendbuf`: it is wrong"),
+            (wrong(Class::Count).received(), "`recvcounts`: it is wrong"),
+            // Nobody knows which.
+            (wrong(Class::Count), "it is wrong"),
+            (wrong(Class::Other), "it is wrong"),
+            (Failure::null("displs").received(), "`rdispls` is a null pointer"),
+            (Failure::null("comm"), "`comm` is a null pointer"),
+            (Failure::new(Class::Comm, "the comm is wrong"), "the comm is wrong"),
+        ] {
+            assert_eq!(call.explain(&failure), expected);
+        }
     }
 
     #[test]

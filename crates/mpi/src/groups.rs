@@ -25,14 +25,15 @@ impl Group {
         self.ranks.iter().position(|other| *other == rank)
     }
 
-    /// The ranks of a list of numbers, each once.
-    fn chosen(&self, numbers: &[i64]) -> Result<Vec<u32>, Failure> {
+    /// The ranks of a list of numbers, each once, that the argument of this name has.
+    fn chosen(&self, numbers: &[i64], argument: &str) -> Result<Vec<u32>, Failure> {
         let mut chosen = Vec::with_capacity(numbers.len());
         for number in numbers {
             let rank = usize::try_from(*number).ok().and_then(|at| self.ranks.get(at)).copied();
-            let rank = rank.ok_or_else(|| no_rank(*number, self.ranks.len()))?;
+            let rank = rank.ok_or_else(|| no_rank(*number, self.ranks.len()).named(argument))?;
             if chosen.contains(&rank) {
-                return Err(Failure::new(Class::Rank, format!("rank {number} is given twice")));
+                let text = format!("rank {number} is given twice");
+                return Err(Failure::new(Class::Rank, text).named(argument));
             }
             chosen.push(rank);
         }
@@ -127,7 +128,7 @@ impl<D: Dialect> Mpi<D> {
                 continue;
             }
             let rank = usize::try_from(number).ok().and_then(|at| one.ranks.get(at));
-            let rank = rank.ok_or_else(|| no_rank(number, one.ranks.len()))?;
+            let rank = rank.ok_or_else(|| no_rank(number, one.ranks.len()).named("ranks1"))?;
             into.set(at, other.place(*rank).map_or(UNDEFINED.into(), |place| place as i64));
         }
         Ok(())
@@ -175,7 +176,7 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let numbers = ranks.all(crate::raw::length(count, "n")?, "ranks")?;
-        self.add_group(group.chosen(&numbers)?, &into)
+        self.add_group(group.chosen(&numbers, "ranks")?, &into)
     }
 
     /// MPI_Group_excl.
@@ -187,7 +188,7 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let numbers = ranks.all(crate::raw::length(count, "n")?, "ranks")?;
-        self.without(&group, &group.chosen(&numbers)?, &into)
+        self.without(&group, &group.chosen(&numbers, "ranks")?, &into)
     }
 
     fn without(&self, group: &Group, left: &[u32], into: &HandleAt<D>) -> Result<(), Failure> {
@@ -203,7 +204,7 @@ impl<D: Dialect> Mpi<D> {
         ranges: Numbers,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.add_group(group.chosen(&in_ranges(count, ranges)?)?, &into)
+        self.add_group(group.chosen(&in_ranges(count, ranges)?, "ranges")?, &into)
     }
 
     /// MPI_Group_range_excl.
@@ -214,7 +215,7 @@ impl<D: Dialect> Mpi<D> {
         ranges: Numbers,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.without(&group, &group.chosen(&in_ranges(count, ranges)?)?, &into)
+        self.without(&group, &group.chosen(&in_ranges(count, ranges)?, "ranges")?, &into)
     }
 }
 
@@ -227,7 +228,7 @@ fn in_ranges(count: i32, ranges: Numbers) -> Result<Vec<i64>, Failure> {
         let ends = step == 0 || (last - first) / step < 0;
         if ends {
             let text = format!("the range from {first} to {last} in steps of {step} has no end");
-            return Err(Failure::argument(text));
+            return Err(Failure::argument(text).named("ranges"));
         }
         numbers.extend((0..=(last - first) / step).map(|at| first + at * step));
     }
@@ -253,9 +254,9 @@ mod tests {
     fn a_group_is_compared_and_chosen_from_by_place() {
         let group = |ranks: &[u32]| Group { ranks: ranks.to_vec() };
         let one = group(&[5, 3, 8]);
-        assert_eq!(one.chosen(&[2, 0]).unwrap(), [8, 5]);
+        assert_eq!(one.chosen(&[2, 0], "ranks").unwrap(), [8, 5]);
         for wrong in [&[3][..], &[-1], &[1, 1]] {
-            assert_eq!(one.chosen(wrong).unwrap_err().class, Class::Rank);
+            assert_eq!(one.chosen(wrong, "ranks").unwrap_err().class, Class::Rank);
         }
         assert_eq!(one.compare(&group(&[5, 3, 8])), IDENT);
         assert_eq!(one.compare(&group(&[3, 5, 8])), SIMILAR);

@@ -129,7 +129,7 @@ impl<D: Dialect> Mpi<D> {
         let key = checked(key)?;
         if value.is_empty() || value.len() > MAX_VALUE {
             let text = format!("a value has 1 to {MAX_VALUE} bytes, and this one {}", value.len());
-            return Err(Failure::new(Class::InfoValue, text));
+            return Err(Failure::new(Class::InfoValue, text).named("value"));
         }
         needed(info)?.set(key, value);
         Ok(())
@@ -234,7 +234,7 @@ pub(crate) fn needed(info: Option<Rc<Info>>) -> Result<Rc<Info>, Failure> {
 fn checked(key: String) -> Result<String, Failure> {
     if key.is_empty() || key.len() > MAX_KEY {
         let text = format!("a key has 1 to {MAX_KEY} bytes, and this one {}", key.len());
-        return Err(Failure::new(Class::InfoKey, text));
+        return Err(Failure::new(Class::InfoKey, text).named("key"));
     }
     Ok(key)
 }

@@ -213,9 +213,11 @@ impl<D: Dialect> Mpi<D> {
         let mut parcels = Parcels::default();
         match Part::of(&comm, root)? {
             Part::None => {}
-            Part::Root => parcels.into = parts(&comm, into, in_count, in_type)?,
+            Part::Root => {
+                parcels.into = parts(&comm, into, in_count, in_type).map_err(Failure::received)?;
+            }
             Part::With(root) => {
-                parcels.out.push((root, Area::new(out, out_count, &*out_type?)?));
+                parcels.out.push((root, Area::sent(out, out_count, &*out_type?)?));
             }
         }
         exchanged(comm, parcels)
@@ -238,11 +240,12 @@ impl<D: Dialect> Mpi<D> {
         match Part::of(&comm, root)? {
             Part::None => {}
             Part::Root => {
-                let places = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+                let places = blocks(&comm, into, (counts, displacements), &*in_type?)
+                    .map_err(Failure::received)?;
                 parcels.into = numbered(places);
             }
             Part::With(root) => {
-                parcels.out.push((root, Area::new(out, out_count, &*out_type?)?));
+                parcels.out.push((root, Area::sent(out, out_count, &*out_type?)?));
             }
         }
         exchanged(comm, parcels)
@@ -263,9 +266,11 @@ impl<D: Dialect> Mpi<D> {
         let mut parcels = Parcels::default();
         match Part::of(&comm, root)? {
             Part::None => {}
-            Part::Root => parcels.out = parts(&comm, out, out_count, out_type)?,
+            Part::Root => {
+                parcels.out = parts(&comm, out, out_count, out_type).map_err(Failure::sent)?;
+            }
             Part::With(root) => {
-                parcels.into.push((root, Area::new(into, in_count, &*in_type?)?));
+                parcels.into.push((root, Area::received(into, in_count, &*in_type?)?));
             }
         }
         exchanged(comm, parcels)
@@ -288,11 +293,12 @@ impl<D: Dialect> Mpi<D> {
         match Part::of(&comm, root)? {
             Part::None => {}
             Part::Root => {
-                let places = blocks(&comm, out, (counts, displacements), &*out_type?)?;
+                let places = blocks(&comm, out, (counts, displacements), &*out_type?)
+                    .map_err(Failure::sent)?;
                 parcels.out = numbered(places);
             }
             Part::With(root) => {
-                parcels.into.push((root, Area::new(into, in_count, &*in_type?)?));
+                parcels.into.push((root, Area::received(into, in_count, &*in_type?)?));
             }
         }
         exchanged(comm, parcels)
@@ -309,9 +315,9 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mine = Area::new(out, out_count, &*out_type?)?;
+        let mine = Area::sent(out, out_count, &*out_type?)?;
         let out = (0..comm.inner.size()).map(|to| (to, mine.clone())).collect();
-        let into = parts(&comm, into, in_count, in_type)?;
+        let into = parts(&comm, into, in_count, in_type).map_err(Failure::received)?;
         exchanged(comm, Parcels { out, into })
     }
 
@@ -327,9 +333,11 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mine = Area::new(out, out_count, &*out_type?)?;
+        let mine = Area::sent(out, out_count, &*out_type?)?;
         let out = (0..comm.inner.size()).map(|to| (to, mine.clone())).collect();
-        let into = numbered(blocks(&comm, into, (counts, displacements), &*in_type?)?);
+        let into = numbered(
+            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?,
+        );
         exchanged(comm, Parcels { out, into })
     }
 
@@ -344,8 +352,8 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let out = parts(&comm, out, out_count, out_type)?;
-        let into = parts(&comm, into, in_count, in_type)?;
+        let out = parts(&comm, out, out_count, out_type).map_err(Failure::sent)?;
+        let into = parts(&comm, into, in_count, in_type).map_err(Failure::received)?;
         exchanged(comm, Parcels { out, into })
     }
 
@@ -362,8 +370,10 @@ impl<D: Dialect> Mpi<D> {
         in_type: Given,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let out = blocks(&comm, out, (out_counts, out_displacements), &*out_type?)?;
-        let into = blocks(&comm, into, (counts, displacements), &*in_type?)?;
+        let out = blocks(&comm, out, (out_counts, out_displacements), &*out_type?)
+            .map_err(Failure::sent)?;
+        let into =
+            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?;
         exchanged(comm, Parcels { out: numbered(out), into: numbered(into) })
     }
 
@@ -381,8 +391,9 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let given = (out_counts, out_displacements);
-        let out = blocks_of_types(self, &comm, out, given, &out_types)?;
-        let into = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)?;
+        let out = blocks_of_types(self, &comm, out, given, &out_types).map_err(Failure::sent)?;
+        let into = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)
+            .map_err(Failure::received)?;
         exchanged(comm, Parcels { out: numbered(out), into: numbered(into) })
     }
 
@@ -401,10 +412,10 @@ impl<D: Dialect> Mpi<D> {
         let (mut from, mut parcels, mut reducing) = (None, Parcels::default(), None);
         match part {
             Part::None => {}
-            Part::Root => parcels.into.push((0, Area::new(into, count, &*datatype?)?)),
+            Part::Root => parcels.into.push((0, Area::received(into, count, &*datatype?)?)),
             Part::With(_) => {
                 let datatype = datatype?;
-                from = Some(Area::new(out, count, &datatype)?);
+                from = Some(Area::sent(out, count, &datatype)?);
                 reducing = Some(Reducing::<D>::new(op, &datatype)?);
             }
         }
@@ -433,7 +444,8 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
-        let (from, into) = (Area::new(out, count, &datatype)?, Area::new(into, count, &datatype)?);
+        let (from, into) =
+            (Area::sent(out, count, &datatype)?, Area::received(into, count, &datatype)?);
         Ok(async move {
             let groups = comm.groups_of()?;
             let by = groups.exchange();
@@ -488,10 +500,10 @@ impl<D: Dialect> Mpi<D> {
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
-        let from = Area::new(out, counts.iter().sum(), &datatype)?;
+        let from = Area::sent(out, counts.iter().sum(), &datatype)?;
         let own = counts[comm.local().rank() as usize];
         let lengths: Result<Vec<usize>, _> = counts.iter().map(|it| datatype.bytes(*it)).collect();
-        let (into, lengths) = (Area::new(into, own, &datatype)?, lengths?);
+        let (into, lengths) = (Area::received(into, own, &datatype)?, lengths?);
         Ok(async move {
             let groups = comm.groups_of()?;
             let by = groups.exchange();

@@ -52,7 +52,7 @@ pub use dialect::{
 };
 pub use environment::{aint_add, aint_diff, wtick, wtime};
 pub use errors::Handling;
-pub use failure::{Class, Failure};
+pub use failure::{Call, Class, Failure, Side};
 pub use groups::Group;
 pub use info::Info;
 pub use operations::{Op, Predefined};

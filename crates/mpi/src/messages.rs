@@ -37,15 +37,15 @@ type PostedReceive = (RequestId, Option<Box<Staged>>);
 #[inline(always)]
 fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
     if tag < 0 {
-        return Err(no_tag(tag));
+        return Err(no_tag(tag).sent());
     }
     match dest {
         PROC_NULL => Ok(None),
         0.. => {
-            let destination = known(comm, dest)?;
+            let destination = known(comm, dest, Failure::sent)?;
             Ok(Some(Envelope { destination, context: comm.inner.context(), tag }))
         }
-        _ => Err(no_rank(comm, dest)),
+        _ => Err(no_rank(comm, dest).sent()),
     }
 }
 
@@ -60,26 +60,26 @@ fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Fail
     let tag = match tag {
         0.. => Some(tag),
         ANY_TAG => None,
-        _ => return Err(no_tag(tag)),
+        _ => return Err(no_tag(tag).received()),
     };
     let source = match source {
         PROC_NULL => return Ok(None),
         ANY_SOURCE => None,
         0.. => {
-            known(comm, source)?;
+            known(comm, source, Failure::received)?;
             Some(source as u32)
         }
-        _ => return Err(no_rank(comm, source)),
+        _ => return Err(no_rank(comm, source).received()),
     };
     let source = comm.inner.source_in_job(source)?;
     Ok(Some(Selector { source, tag, context: comm.inner.context() }))
 }
 
-/// The rank in the job of a rank that exists.
+/// The rank in the job of a rank that exists; `of_side` says of a failure what it is about.
 #[inline(always)]
-fn known(comm: &Comm, rank: i32) -> Result<u32, Failure> {
+fn known(comm: &Comm, rank: i32, of_side: fn(Failure) -> Failure) -> Result<u32, Failure> {
     if rank as u32 >= comm.inner.size() {
-        return Err(no_rank(comm, rank));
+        return Err(of_side(no_rank(comm, rank)));
     }
     Ok(comm.inner.in_job(rank as u32)?)
 }
@@ -123,7 +123,7 @@ impl Outgoing {
         comm: &Comm,
     ) -> Result<Outgoing, Failure> {
         let to = envelope(comm, dest, tag)?;
-        Ok(Outgoing { area: Area::new(buffer, count, datatype)?, to })
+        Ok(Outgoing { area: Area::sent(buffer, count, datatype)?, to })
     }
 
     /// Sends it.
@@ -174,7 +174,7 @@ impl Incoming {
         comm: &Comm,
     ) -> Result<Incoming, Failure> {
         let from = selector(comm, source, tag)?;
-        Ok(Incoming { area: Area::new(buffer, count, datatype)?, from })
+        Ok(Incoming { area: Area::received(buffer, count, datatype)?, from })
     }
 
     /// Receives it.
@@ -348,7 +348,7 @@ fn send(
     comm: &Comm,
     mode: SendMode,
 ) -> Result<(), Failure> {
-    Outgoing { area: Area::new(buffer, count, datatype)?, to }.send(comm, mode)
+    Outgoing { area: Area::sent(buffer, count, datatype)?, to }.send(comm, mode)
 }
 
 /// Receives a message that is not there yet.
@@ -358,7 +358,7 @@ fn receive(
     from: Option<Selector>,
     comm: &Comm,
 ) -> Result<Status, Failure> {
-    Incoming { area: Area::new(buffer, count, datatype)?, from }.receive(comm)
+    Incoming { area: Area::received(buffer, count, datatype)?, from }.receive(comm)
 }
 
 sends! {
@@ -378,7 +378,7 @@ impl<D: Dialect> Mpi<D> {
         mode: SendMode,
         request: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Outgoing { area: Area::new(buffer, count, datatype)?, to };
+        let message = Outgoing { area: Area::sent(buffer, count, datatype)?, to };
         match message.start(&comm, mode)? {
             State::Done(_) => self.add_complete(request),
             state => self.add_message(comm, state, request),
@@ -394,7 +394,7 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
         request: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Incoming { area: Area::new(buffer, count, datatype)?, from };
+        let message = Incoming { area: Area::received(buffer, count, datatype)?, from };
         match message.post(&comm)? {
             Some((id, None)) => self.add_receive(comm, id, request),
             Some((id, staged)) => {

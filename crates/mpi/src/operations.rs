@@ -568,7 +568,9 @@ impl<D: Dialect> Mpi<D> {
         op: Op,
     ) -> Result<(), Failure> {
         let reducing = Reducing::<D>::new(op, &datatype)?;
-        let (from, into) = (Area::new(from, count, &datatype)?, Area::new(into, count, &datatype)?);
+        let of =
+            |buffer, name| Area::new(buffer, count, &datatype).map_err(|it| it.of_buffer(name));
+        let (from, into) = (of(from, "inbuf")?, of(into, "inoutbuf")?);
         let mut result = into.landing();
         reducing.combine(&from.data(), result.bytes());
         result.finish();

@@ -30,7 +30,7 @@ use crate::buffered::Outbox;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::errors::{Codes, Handler};
-use crate::failure::{Class, Failure};
+use crate::failure::{Call, Class, Failure};
 use crate::groups::Group;
 use crate::info::Info;
 use crate::messages::Matched;
@@ -262,7 +262,7 @@ pub type Scope<D> = Option<(Object, <D as Dialect>::Handle)>;
 /// Does what a function is for; its error code.
 #[inline(always)]
 pub fn call<D: Dialect>(
-    name: &'static str,
+    call: &'static Call,
     scope: Scope<D>,
     body: impl FnOnce(&Mpi<D>) -> Result<(), Failure>,
 ) -> i32 {
@@ -271,16 +271,16 @@ pub fn call<D: Dialect>(
         Mpi { state: &PROCESS.state, is_large: false, is_waiting: false, dialect: PhantomData };
     match catch_unwind(AssertUnwindSafe(|| body(&mpi))) {
         Ok(Ok(())) => 0,
-        Ok(Err(failure)) => mpi.raise(name, scope, &failure),
-        Err(panic) => mpi.raise(name, scope, &of_panic(&*panic)),
+        Ok(Err(failure)) => mpi.raise(call, scope, &failure),
+        Err(panic) => mpi.raise(call, scope, &of_panic(&*panic)),
     }
 }
 
 /// The error code of a function that is not built.
 #[cold]
-pub fn unsupported<D: Dialect>(name: &'static str, scope: Scope<D>) -> i32 {
-    let text = format!("hikyaku does not have {name} yet");
-    call::<D>(name, scope, |_| Err(Failure::new(Class::UnsupportedOperation, text)))
+pub fn unsupported<D: Dialect>(of: &'static Call, scope: Scope<D>) -> i32 {
+    let text = format!("hikyaku does not have {} yet", of.name);
+    call::<D>(of, scope, |_| Err(Failure::new(Class::UnsupportedOperation, text)))
 }
 
 /// A handle from a number of Fortran's (MPI 5.0 §20.4): the same number.

@@ -132,7 +132,8 @@ impl<D: Dialect> Mpi<D> {
             Some(_) => Ok(vec![rank.whole().rank()]),
             None => {
                 let sets = SETS.join(" and ");
-                Err(Failure::argument(format!("there is no process set `{name}`, but {sets}")))
+                let text = format!("there is no process set `{name}`, but {sets}");
+                Err(Failure::argument(text).named("pset_name"))
             }
         }
     }

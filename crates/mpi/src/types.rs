@@ -130,14 +130,47 @@ impl Area {
     /// So many elements of a type.
     #[inline(always)]
     pub(crate) fn new(buffer: Buffer, elements: i64, datatype: &Type) -> Result<Area, Failure> {
-        let length = datatype.bytes(elements)?;
+        Area::of_side(buffer, elements, datatype, |failure| failure)
+    }
+
+    /// The same of what goes out.
+    #[inline(always)]
+    pub(crate) fn sent(buffer: Buffer, elements: i64, datatype: &Type) -> Result<Area, Failure> {
+        Area::of_side(buffer, elements, datatype, Failure::sent)
+    }
+
+    /// The same of what comes in.
+    #[inline(always)]
+    pub(crate) fn received(
+        buffer: Buffer,
+        elements: i64,
+        datatype: &Type,
+    ) -> Result<Area, Failure> {
+        Area::of_side(buffer, elements, datatype, Failure::received)
+    }
+
+    /// The same; `of_side` says of a failure what it is about. Told here, and not of the result,
+    /// which is large: to look at that again costs a right call some ten instructions.
+    #[inline(always)]
+    pub(crate) fn of_side(
+        buffer: Buffer,
+        elements: i64,
+        datatype: &Type,
+        of_side: fn(Failure) -> Failure,
+    ) -> Result<Area, Failure> {
+        let length = match datatype.bytes(elements) {
+            Ok(length) => length,
+            Err(failure) => return Err(of_side(failure)),
+        };
         if !datatype.is_plain.get() {
             let elements = elements as u64;
-            let placement = Placement::checked(buffer, elements, datatype, length)?;
-            return Ok(Area::placed(placement, (buffer, elements), length));
+            return match Placement::checked(buffer, elements, datatype, length) {
+                Ok(placement) => Ok(Area::placed(placement, (buffer, elements), length)),
+                Err(failure) => Err(of_side(failure)),
+            };
         }
         if !buffer.is_memory() && length > 0 {
-            return Err(buffer.not_memory(length));
+            return Err(of_side(buffer.not_memory(length)));
         }
         Ok(Area { buffer, length, spread: None })
     }

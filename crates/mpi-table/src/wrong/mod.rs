@@ -51,7 +51,7 @@ pub fn wrong_calls(table: &[Function]) -> String {
         }
     }
     let Trials { calls, rows, .. } = trials;
-    format!("{calls}\nconst struct trial trials[] = {{\n{rows}{{0, 0, 0, 0, 0, 0}}}};\n")
+    format!("{calls}\nconst struct trial trials[] = {{\n{rows}{{0, 0, 0, 0, 0}}}};\n")
 }
 
 /// What is written: functions that make one call each, and a table of them.
@@ -67,7 +67,7 @@ impl Trials {
     fn add_all(&mut self, form: Form<'_>) {
         let alone = first(ALONE, form.function, "", "");
         let class = if alone.is_some() { "NOT_RUN" } else { "MPI_SUCCESS" };
-        self.add(form, ["", ""], None, class);
+        self.add(form, "", None, class);
         for (at, argument) in form.function.arguments.iter().enumerate() {
             for wrong in values::wrong(form, argument) {
                 let said = first(INSTEAD, form.function, argument.name, wrong.how);
@@ -75,20 +75,13 @@ impl Trials {
                 self.calls.extend(said.map(|row| format!("/* {} */\n", row.why)));
                 if class != "-" {
                     let what = format!("{} {}", argument.name, wrong.how.replace('"', "'"));
-                    let said = [what.as_str(), values::word(argument)];
-                    self.add(form, said, Some((at, &wrong.value)), &format!("MPI_{class}"));
+                    self.add(form, &what, Some((at, &wrong.value)), &format!("MPI_{class}"));
                 }
             }
         }
     }
 
-    fn add(
-        &mut self,
-        form: Form<'_>,
-        [what, word]: [&str; 2],
-        wrong: Option<(usize, &str)>,
-        class: &str,
-    ) {
+    fn add(&mut self, form: Form<'_>, what: &str, wrong: Option<(usize, &str)>, class: &str) {
         let value = |(at, argument): (usize, &Argument)| match wrong {
             Some((other, value)) if other == at => value.to_owned(),
             _ => values::right(form, argument, wrong.is_none() || class == "MPI_SUCCESS"),
@@ -102,7 +95,7 @@ impl Trials {
         let _ = writeln!(self.calls, "static int t{number}(void) {{ {body} }}");
         let _ = writeln!(
             self.rows,
-            "    {{\"{name}\", \"{what}\", \"{word}\", {class}, t{number}, {}}},",
+            "    {{\"{name}\", \"{what}\", {class}, t{number}, {}}},",
             u8::from(is_early)
         );
         self.count += 1;
@@ -133,7 +126,7 @@ mod tests {
             "MPI_Send(in, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_SELF)",
             "MPI_Send(in, -1, MPI_INT, 0, 7, MPI_COMM_SELF)",
             "MPI_Send_c(in, 1, freed.type, 0, 7, MPI_COMM_SELF)",
-            "{\"MPI_Send\", \"tag negative\", \"tag\", MPI_ERR_TAG, ",
+            "{\"MPI_Send\", \"tag negative\", MPI_ERR_TAG, ",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -302,25 +302,3 @@ fn class(object: Object) -> &'static str {
         Object::Session => "ERR_SESSION",
     }
 }
-
-/// How the line of a failure may call an argument, if not by its name.
-pub(super) fn word(argument: &Argument) -> &'static str {
-    match argument.kind {
-        Kind::Count | Kind::CountsIn => "count",
-        Kind::Int | Kind::Wide if argument.name.ends_with("count") => "count",
-        Kind::DisplacementsIn | Kind::AddressesIn => "displs",
-        Kind::HandlesIn(Object::Type) => "type",
-        Kind::Function(_) => "_fn",
-        Kind::Rank => "rank",
-        Kind::Root => "root",
-        Kind::Tag => "tag",
-        Kind::Keyval | Kind::KeyvalInOut => "key of attributes",
-        Kind::Code => "error code",
-        Kind::BufferIn | Kind::BufferOut | Kind::BufferInOut | Kind::Memory => "buffer",
-        Kind::Handle(object) | Kind::HandleOrNull(object) | Kind::HandleInOut(object) => {
-            object.in_words()
-        }
-        Kind::HandlesIn(object) | Kind::HandlesInOut(object) => object.in_words(),
-        _ => argument.name,
-    }
-}

@@ -107,7 +107,7 @@ pub enum DatatypeError {
         size: i64,
     },
     /// No Fortran kind has so many digits or so large exponents.
-    #[error("no Fortran {what} kind has precision {precision:?} and range {range:?}")]
+    #[error("no Fortran {what} kind has {}", digits(*precision, *range))]
     NoSuchKind {
         /// What kind of number.
         what: &'static str,
@@ -144,4 +144,11 @@ pub enum DatatypeError {
         /// Where it cannot be represented.
         what: &'static str,
     },
+}
+
+/// The decimal digits that were asked for, of a precision and of an exponent range.
+fn digits(precision: Option<i64>, range: Option<i64>) -> String {
+    let named = [("precision p", precision), ("range r", range)];
+    let given = named.iter().filter_map(|(name, digits)| Some(format!("{name} = {}", (*digits)?)));
+    given.collect::<Vec<_>>().join(" and ")
 }

@@ -13,11 +13,17 @@ use crate::info::Info;
 use crate::raw::{self, HandleAt, Numbers, Out, length};
 use crate::runtime::Mpi;
 
-/// Numbers that cannot be negative, with the class of the error if one is.
-fn unsigned(numbers: &[i64], class: Class, what: &str) -> Result<Vec<u32>, Failure> {
+/// Numbers of an argument that cannot be negative, with the class of the error if one is.
+fn unsigned(
+    numbers: &[i64],
+    class: Class,
+    (argument, what): (&str, &str),
+) -> Result<Vec<u32>, Failure> {
     let number = |(at, number): (usize, &i64)| {
-        u32::try_from(*number)
-            .map_err(|_| Failure::new(class, format!("{what} {at} is {number}: it is negative")))
+        u32::try_from(*number).map_err(|_| {
+            let text = format!("{what} {at} is {number}: it is negative");
+            Failure::new(class, text).named(argument)
+        })
     };
     numbers.iter().enumerate().map(number).collect()
 }
@@ -29,7 +35,7 @@ fn dimensions(
     periods: &Numbers,
 ) -> Result<(Vec<u32>, Vec<bool>), Failure> {
     let ndims = raw::dimensions(ndims)?;
-    let dims = unsigned(&dims.all(ndims, "dims")?, Class::Dims, "dimension")?;
+    let dims = unsigned(&dims.all(ndims, "dims")?, Class::Dims, ("dims", "dimension"))?;
     let periods = periods.all(ndims, "periods")?;
     Ok((dims, periods.iter().map(|wraps| *wraps != 0).collect()))
 }
@@ -41,9 +47,10 @@ fn adjacency(
     edges: &Numbers,
 ) -> Result<(Vec<u32>, Vec<u32>), Failure> {
     let nodes = length(nnodes, "nnodes")?;
-    let index = unsigned(&index.all(nodes, "indx")?, Class::Topology, "the index at node")?;
+    let index =
+        unsigned(&index.all(nodes, "indx")?, Class::Topology, ("indx", "the index at node"))?;
     let most = index.iter().max().copied().unwrap_or(0);
-    let edges = unsigned(&edges.all(most as usize, "edges")?, Class::Rank, "neighbour")?;
+    let edges = unsigned(&edges.all(most as usize, "edges")?, Class::Rank, ("edges", "neighbour"))?;
     Ok((index, edges))
 }
 
@@ -86,11 +93,13 @@ impl Weights {
     }
 
     /// A rank or weight that is negative.
-    fn check(&self, ranks: &[i64]) -> Result<(), Failure> {
-        unsigned(ranks, Class::Rank, "the rank of edge")?;
+    fn check(&self, ranks: &[i64], [ends, weights]: [&str; 2]) -> Result<(), Failure> {
+        unsigned(ranks, Class::Rank, (ends, "the rank of edge"))?;
         match self {
             Weights::None => Ok(()),
-            Weights::Some(weights) => unsigned(weights, Class::Arg, "the weight of edge").map(drop),
+            Weights::Some(given) => {
+                unsigned(given, Class::Arg, (weights, "the weight of edge")).map(drop)
+            }
         }
     }
 }
@@ -210,8 +219,8 @@ impl<D: Dialect> Mpi<D> {
         let how = Edges { reorder: reorder != 0, weighted: said };
         let (ins, outs) = (in_weights.edges(&sources), out_weights.edges(&destinations));
         let agreed = comm.one_group()?.agree_on_adjacent(ins.into_iter(), outs.into_iter(), how);
-        in_weights.check(&sources)?;
-        out_weights.check(&destinations)?;
+        in_weights.check(&sources, ["sources", "sourceweights"])?;
+        out_weights.check(&destinations, ["destinations", "destweights"])?;
         if mixed {
             let text = "MPI_UNWEIGHTED was given for sources or destinations, and not for both";
             return Err(Failure::argument(text));
@@ -235,7 +244,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let n = length(n, "n")?;
         let sources = sources.all(n, "sources")?;
-        let degrees = unsigned(&degrees.all(n, "degrees")?, Class::Arg, "degree")?;
+        let degrees = unsigned(&degrees.all(n, "degrees")?, Class::Arg, ("degrees", "degree"))?;
         let total = degrees.iter().map(|degree| *degree as usize).sum();
         let destinations = destinations.all(total, "destinations")?;
         let weights = Weights::read(&weights, total, "weights")?;
@@ -247,8 +256,8 @@ impl<D: Dialect> Mpi<D> {
         let numbers = from.iter().map(|source| u32::try_from(*source).unwrap_or(u32::MAX));
         let named = numbers.zip(weights.edges(&destinations));
         let agreed = comm.one_group()?.agree_on_edges(named, how);
-        unsigned(&from, Class::Rank, "the source of edge")?;
-        weights.check(&destinations)?;
+        unsigned(&from, Class::Rank, ("sources", "the source of edge"))?;
+        weights.check(&destinations, ["destinations", "weights"])?;
         self.add_distributed(&comm, agreed?, own, &into)
     }
 

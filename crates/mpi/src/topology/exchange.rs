@@ -120,9 +120,12 @@ fn sides<D: Dialect>(
 ) -> Result<(Side<'_>, Side<'_>), Failure> {
     let topology = comm.topology()?;
     topology.usable.clone()?;
-    if out.is_in_place::<D>() || into.is_in_place::<D>() {
-        let text = "MPI_IN_PLACE is not for what neighbours exchange";
-        return Err(Failure::new(Class::Buffer, text));
+    let text = "MPI_IN_PLACE is not for what neighbours exchange";
+    if out.is_in_place::<D>() {
+        return Err(Failure::new(Class::Buffer, text).sent());
+    }
+    if into.is_in_place::<D>() {
+        return Err(Failure::new(Class::Buffer, text).received());
     }
     let (sources, destinations) = (&topology.links.sources, &topology.links.destinations);
     Ok((Side { links: destinations, buffer: out }, Side { links: sources, buffer: into }))
@@ -295,8 +298,8 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
         let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.even(out_count, out_type, false)?;
-        let ins = incoming.even(in_count, in_type, true)?;
+        let outs = outgoing.even(out_count, out_type, false).map_err(Failure::sent)?;
+        let ins = incoming.even(in_count, in_type, true).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
@@ -313,8 +316,9 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
         let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.even(out_count, out_type, false)?;
-        let ins = incoming.displaced((counts, displacements), in_type)?;
+        let outs = outgoing.even(out_count, out_type, false).map_err(Failure::sent)?;
+        let ins =
+            incoming.displaced((counts, displacements), in_type).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
@@ -330,8 +334,8 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
         let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.even(out_count, out_type, true)?;
-        let ins = incoming.even(in_count, in_type, true)?;
+        let outs = outgoing.even(out_count, out_type, true).map_err(Failure::sent)?;
+        let ins = incoming.even(in_count, in_type, true).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
@@ -349,8 +353,10 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
         let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.displaced((out_counts, out_displacements), out_type)?;
-        let ins = incoming.displaced((counts, displacements), in_type)?;
+        let outs =
+            outgoing.displaced((out_counts, out_displacements), out_type).map_err(Failure::sent)?;
+        let ins =
+            incoming.displaced((counts, displacements), in_type).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
@@ -368,8 +374,11 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
         let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.typed(self, (out_counts, out_displacements), &out_types)?;
-        let ins = incoming.typed(self, (counts, displacements), &in_types)?;
+        let outs = outgoing
+            .typed(self, (out_counts, out_displacements), &out_types)
+            .map_err(Failure::sent)?;
+        let ins =
+            incoming.typed(self, (counts, displacements), &in_types).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 }

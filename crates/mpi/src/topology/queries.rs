@@ -44,16 +44,15 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Dims_create.
     pub fn dims_create(&self, nodes: i32, ndims: i32, at: NumbersAt) -> Result<(), Failure> {
         self.world()?;
-        let wrong = |text| Failure::new(Class::Dims, text);
+        let wrong = |argument, text: String| Failure::new(Class::Dims, text).named(argument);
         let ndims = raw::dimensions(ndims)?;
-        let nodes = u32::try_from(nodes)
-            .ok()
-            .filter(|nodes| *nodes > 0)
-            .ok_or_else(|| wrong(format!("{nodes} nodes cannot be divided among dimensions")))?;
+        let nodes = u32::try_from(nodes).ok().filter(|nodes| *nodes > 0).ok_or_else(|| {
+            wrong("nnodes", format!("{nodes} nodes cannot be divided among dimensions"))
+        })?;
         let given = at.to_read().all(ndims, "dims")?;
         let extent = |extent: &i64| {
             u32::try_from(*extent)
-                .map_err(|_| wrong(format!("a dimension is {extent}: it is negative")))
+                .map_err(|_| wrong("dims", format!("a dimension is {extent}: it is negative")))
         };
         let mut dims = given.iter().map(extent).collect::<Result<Vec<u32>, _>>()?;
         coll::dims_create(nodes, &mut dims)?;
@@ -122,7 +121,9 @@ impl<D: Dialect> Mpi<D> {
         let dimension = usize::try_from(direction).map_err(|_| {
             Failure::new(Class::Dims, format!("the direction is {direction}: it is negative"))
         })?;
-        let shift = grid.shift(comm.inner.rank(), dimension, displacement.into())?;
+        let shift = grid
+            .shift(comm.inner.rank(), dimension, displacement.into())
+            .map_err(|it| Failure::from(it).named("direction"))?;
         let number = |rank: Option<u32>| rank.map_or(PROC_NULL, |rank| rank as i32);
         source.set(number(shift.source));
         destination.set(number(shift.destination));

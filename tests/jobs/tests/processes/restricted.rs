@@ -2,6 +2,8 @@
 //! processes, no threads, no `/dev/null`, no network, no host name.
 
 use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hikyaku_jobs::Job;
@@ -102,6 +104,86 @@ fn long_messages_arrive_where_the_kernel_will_not_copy() {
         let variable = format!("HIKYAKU_COLL_{operation}");
         filtered(&["divided", "1", "collective: "]).variable(&variable, "read").succeed();
     }
+}
+
+/// One body over a table of lengths, alignments and kinds of memory, carried in each way, and where
+/// the kernel refuses: what arrives is the same.
+#[test]
+fn each_way_carries_every_length_and_alignment() {
+    for (way, expected) in
+        [("ring", "0 0"), ("read", "1 0"), ("both", "_ 1"), ("put", "_ _"), ("auto", "_ _")]
+    {
+        let carried = job(2, &["carried"]).variable("HIKYAKU_LONG_MESSAGES", way);
+        let fits = |said: &str| {
+            let mut both = said.split_whitespace().zip(expected.split_whitespace());
+            both.all(|(is, should)| should == "_" || is == should)
+        };
+        // Memory that ranks share is copied without the kernel, so that both ways are seen.
+        let said = carried.succeed();
+        assert!(fits(&said), "{way}: {said}");
+        if ["read", "both"].contains(&way) {
+            let said = carried.within(&["python3", "-c", REFUSING, "copies"]).succeed();
+            assert!(fits(&said), "{way}, refused: {said}");
+        }
+    }
+}
+
+/// A control group with the time of one processor, below this process's own.
+struct OneProcessor(PathBuf);
+
+impl OneProcessor {
+    /// `None`: this process may not make one.
+    fn new() -> Option<OneProcessor> {
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let unique = format!("hikyaku-one-processor-{}", std::process::id());
+        groups.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            let (mount, files) = match controllers {
+                "" => ("/sys/fs/cgroup", &[("cpu.max", "100000 100000")][..]),
+                _ if controllers.split(',').any(|it| it == "cpu") => (
+                    "/sys/fs/cgroup/cpu",
+                    &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "100000")][..],
+                ),
+                _ => return None,
+            };
+            let group = Path::new(mount).join(path.trim_start_matches('/')).join(&unique);
+            fs::create_dir(&group).ok()?;
+            let group = OneProcessor(group);
+            // Dropped, and so removed, if it has no such files.
+            let is_limited = |(file, text): &(&str, &str)| {
+                let file = group.0.join(file);
+                file.exists() && fs::write(file, text).is_ok()
+            };
+            files.iter().all(is_limited).then_some(group)
+        })
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Two ranks have two processors, and the time of one: they behave as on one.
+#[test]
+fn ranks_with_the_time_of_one_processor_are_crowded() {
+    let Some(group) = OneProcessor::new() else {
+        // Not by a macro, whose words the harness keeps to itself.
+        let said = "skipped: no control group with a limit of processor time can be made here";
+        let _ = writeln!(std::io::stderr(), "{said}");
+        return;
+    };
+    let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+    let group = group.0.to_str().unwrap();
+    // Ranks that share a processor copy 8 KiB where they lie, others put them into the ring.
+    let one = job(2, &["one-from-shared", "8192"]).variable("HIKYAKU_LONG_MESSAGES", "read");
+    assert_eq!(one.clone().within(&["sh", "-c", enter, group]).succeed(), "1\n");
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        assert_eq!(one.succeed(), "0\n");
+    }
+    job(3, &["calls", "1", "matching"]).within(&["sh", "-c", enter, group]).succeed();
 }
 
 #[test]

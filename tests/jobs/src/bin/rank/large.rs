@@ -34,6 +34,20 @@ pub(crate) fn copies(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
+/// One message from memory that ranks share; says whether its receiver copied it out of there.
+/// Ranks that have too few processors do so from a smaller length on than others.
+pub(crate) fn one_from_shared(world: &World, length: usize) -> Result<(), Error> {
+    let mut shared = world.alloc(length)?;
+    if world.rank() == 0 {
+        fill(5, &mut shared);
+        return world.send(&shared, 1, 0);
+    }
+    world.recv(&mut shared, 0, 0)?;
+    check(5, &shared);
+    println!("{}", world.statistics().direct_reads);
+    Ok(())
+}
+
 /// Long messages of all ranks to the first at the same time, after many short ones, so that rings
 /// are used up at odd places; ranks leave as soon as their part is away.
 pub(crate) fn to_one(world: &World) -> Result<(), Error> {

@@ -8,6 +8,7 @@
 mod apart;
 mod bits;
 mod calls;
+mod carried;
 mod crowded;
 mod ends;
 mod flood;
@@ -74,6 +75,8 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "landing-chosen" => landing::chosen(world)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
+        "carried" => carried::run(world)?,
+        "one-from-shared" => large::one_from_shared(world, number(word(1)) as usize)?,
         "to-one" => large::to_one(world)?,
         "lone" => lone::run(world, number(word(1)) as usize)?,
         "lone-broadcast" => lone::broadcast(world, number(word(1)) as usize)?,
