@@ -18,8 +18,8 @@ const OTHERS: &str = "HIKYAKU_TEST_LIBFABRICS";
 /// Asks the test [`offered`] for its answer.
 const ASKED: &str = "HIKYAKU_TEST_OFFERED";
 
-/// Has `udp;ofi_rxd` tested, where the machine does nothing else: on a busy one a message has been
-/// lost, after datagrams were dropped for want of room (release 1.17; by whom is not known).
+/// Has `udp;ofi_rxd` tested, where the machine does nothing else: on a busy one release 1.17 hands
+/// over messages with the length of others, which are dropped.
 const LOSSY: &str = "HIKYAKU_TEST_RXD";
 
 /// Seconds that tests by a provider may take. One whose threads never sleep takes a minute alone.
