@@ -288,8 +288,8 @@ impl Endpoint {
         LentMemory::new(&self.domain, &self.handle, name, bytes)
     }
 
-    /// Whether other memory that is lent by a name is where the first was: it is not if the provider
-    /// chooses keys, or peers count by this process's addresses.
+    /// Whether other memory that is lent by a name is where the first was: it is not if the
+    /// provider chooses keys, or peers count by this process's addresses.
     pub fn replaces_lent(&self) -> bool {
         !self.domain.has_mr_mode(mr_mode::PROV_KEY | mr_mode::VIRT_ADDR)
     }

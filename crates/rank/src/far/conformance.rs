@@ -488,6 +488,7 @@ fn a_send_dropped_while_it_is_fetched_arrives_whole() {
                     thread::yield_now();
                 }
             };
+            flags.0.store(1, Ordering::Release);
             drop(receive);
             result.map(|_| into)
         });

@@ -145,11 +145,11 @@ fn an_abandoned_loan_outlasts_whoever_fetches_it() {
                 }
             });
             a.abandon(send);
-            assert!(a.port_mut().rules().lent.is_empty());
-            assert_clean(&a);
             is_over.store(1, Ordering::Release);
             other.join().unwrap();
         });
+        assert!(a.port_mut().rules().lent.is_empty());
+        assert_clean(&a);
         settle(&mut [&mut a, &mut b]);
         if let Some((id, _)) = receive {
             let error = MsgError::Abandoned { source_rank: 0, tag: 0 };
