@@ -46,6 +46,8 @@ pub(crate) struct Rules {
     pub(crate) announced: Option<Wait>,
     /// Memory can be lent to the fabric, by which nobody fetches it.
     pub(crate) lends: bool,
+    /// The fabric chooses the keys of what is lent.
+    pub(crate) keys_are_chosen: bool,
     /// What is lent, by name: from which address on, and the bytes.
     pub(crate) lent: BTreeMap<u64, (usize, Vec<u8>)>,
 }
@@ -173,6 +175,15 @@ impl CopyPort for Unruly {
 
     fn take_back(&mut self, name: u64) {
         self.rules().lent.remove(&name);
+    }
+
+    fn replace_lent(&mut self, to: Rank, name: u64, copy: &[u8]) -> bool {
+        let can = !self.rules().keys_are_chosen;
+        if can {
+            self.take_back(name);
+            self.lend(to, name, copy);
+        }
+        can
     }
 
     fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {

@@ -400,6 +400,10 @@ impl CopyPort for RankPort {
         }
     }
 
+    fn replace_lent(&mut self, to: Rank, name: u64, copy: &[u8]) -> bool {
+        self.far_of(to).is_some_and(|(far, near)| far.replace_lent(near, name, copy))
+    }
+
     fn fetch_lent(&mut self, lent: (Rank, LentAddress), length: u64, message: (u8, u64)) -> bool {
         let far = self.far_of(lent.0);
         far.is_some_and(|(far, near)| far.fetch_lent(near.now(), lent, length, message))

@@ -1,10 +1,15 @@
 //! Cancelling operations: on request, and when a future is dropped.
 
 use hikyaku_nic::fabric::Port;
+use hikyaku_nic::time::Time;
 
+use super::wait::{Blocked, Pace};
 use super::{Engine, PartTarget};
 use crate::protocol::{Control, MessageOutcome};
 use crate::request::{ReceiveStage, RequestId, RequestState, SendBody, SendStage};
+
+/// Longest wait for a rank that may fetch memory which is to be the program's again.
+const LAST_READ: Time = Time::from_nanoseconds(5_000_000_000);
 
 /// The result of a request to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,22 +90,38 @@ impl<P: Port> Engine<P> {
             SendStage::Announced { .. } => {
                 let body = std::mem::replace(&mut send.body, SendBody::Detached);
                 send.abandoned = true;
-                if send.lent.is_some()
-                    && let SendBody::Borrowed(buffer) = body
-                {
+                let mut is_read = send.lent.is_some();
+                if is_read && let SendBody::Borrowed(buffer) = body {
                     // The receiver may be fetching it.
                     let kept = buffer.as_slice().to_vec();
-                    self.port.take_back(id.word());
-                    send.lent = self.port.lend(destination, id.word(), &kept);
+                    is_read = !self.port.replace_lent(destination, id.word(), &kept);
                     send.body = SendBody::Owned(kept);
                 }
                 self.cancel(id);
+                if is_read {
+                    self.outlast(id);
+                }
             }
             SendStage::Stream { receiver, .. } => {
                 self.forget(id);
                 self.post_control(destination, Control::Abort { receiver });
             }
         }
+    }
+
+    /// Waits until the receiver of an abandoned message has fetched it or says that it does not:
+    /// the fabric opens no copy by the key that the receiver has. It has to call the library for
+    /// that. One that does not, or has a receive in a future that is not polled, is not waited for
+    /// longer than [`LAST_READ`]: its fetch fails, and it takes this rank for lost.
+    #[cold]
+    fn outlast(&mut self, id: RequestId) {
+        let end = self.port.now() + LAST_READ;
+        let mut blocked = Blocked::new(self.wait_of(id));
+        while self.requests.get(id).is_some() && self.port.now() < end {
+            self.pass(&mut blocked, Pace::Doorbell);
+        }
+        self.awake(&blocked);
+        self.take_back(id);
     }
 
     fn abandon_receive(&mut self, id: RequestId) {

@@ -272,7 +272,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// The wait to announce for this request.
-    fn wait_of(&self, id: RequestId) -> Wait {
+    pub(super) fn wait_of(&self, id: RequestId) -> Wait {
         let (activity, peer, tag) = match self.requests.get(id) {
             Some(RequestState::Send(send)) => {
                 (Activity::Send, Some(send.destination), Some(tag_of(send.bits)))

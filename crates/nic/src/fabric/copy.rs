@@ -66,6 +66,13 @@ pub trait CopyPort {
         let _ = name;
     }
 
+    /// Lends a copy in place of bytes that were lent by a name: who fetches these goes on with the
+    /// copy, as if nothing had changed. `false`: not possible; nothing has changed.
+    fn replace_lent(&mut self, to: Rank, name: u64, copy: &[u8]) -> bool {
+        let _ = (to, name, copy);
+        false
+    }
+
     /// Starts to fetch the first bytes that a rank of another host lends. They arrive as parts of a
     /// message of that rank, in order, with this protocol and header. `false`: not possible now.
     fn fetch_lent(

@@ -121,6 +121,10 @@ macro_rules! pass_copies_through {
             self.$port.take_back(name);
         }
 
+        fn replace_lent(&mut self, to: Rank, name: u64, copy: &[u8]) -> bool {
+            self.$port.replace_lent(to, name, copy)
+        }
+
         fn fetch_lent(
             &mut self,
             lent: (Rank, $crate::fabric::LentAddress),

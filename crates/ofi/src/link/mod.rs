@@ -396,6 +396,12 @@ impl Links {
         self.endpoint.lend(name ^ (secret >> 1), bytes)
     }
 
+    /// Whether other memory may be lent by a name under which some is read:
+    /// [`Endpoint::replaces_lent`].
+    pub fn replaces_lent(&self) -> bool {
+        self.endpoint.replaces_lent()
+    }
+
     /// Takes in what has come and hands it to `land`, what was held first. Returns whether there
     /// was anything. `land` may be called for the packets of one window of each source.
     pub fn progress(

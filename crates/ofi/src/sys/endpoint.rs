@@ -13,7 +13,7 @@ use libc::iovec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag};
+use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag, mr_mode};
 use super::info::{NO_CONTEXT, Survey};
 use super::memory::{LentMemory, PeerAccess, Region, Registered, Remote};
 use super::object::{Domain, OpenObject};
@@ -286,6 +286,12 @@ impl Endpoint {
     /// name, unless the provider chooses keys. Only if [`Self::lends`].
     pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
         LentMemory::new(&self.domain, &self.handle, name, bytes)
+    }
+
+    /// Whether other memory that is lent by a name is where the first was: it is not if the
+    /// provider chooses keys, or peers count by this process's addresses.
+    pub fn replaces_lent(&self) -> bool {
+        !self.domain.has_mr_mode(mr_mode::PROV_KEY | mr_mode::VIRT_ADDR)
     }
 
     fn registered(&self, bytes: usize, access: PeerAccess) -> Result<Registered, Error> {

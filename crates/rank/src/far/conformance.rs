@@ -4,11 +4,17 @@
 //! The bodies drive all ranks of a job in one thread. An operation on memory of another host waits
 //! for its target, so a thread beside makes progress at the ranks that nobody uses just then.
 
+use std::cell::RefCell;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hikyaku_conformance::{Harness, Setup, layered};
+use hikyaku_msg::{
+    Engine, EngineConfig, Envelope, LongMessages, RecvFuture, Selector, SendFuture, SendMode, Way,
+};
 use hikyaku_nic::fabric::{
     Atomic, Capabilities, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId,
     Contribution, CopyPort, DeathCause, Event, FullCause, FullPolicy, GroupError, GroupId,
@@ -19,6 +25,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::layer::Faults;
 use hikyaku_nic::region::{RegionBuffer, RegionError};
+use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
 use hikyaku_ofi::link::LaneCounts;
@@ -237,6 +244,7 @@ impl CopyPort for SharedPort {
         read(&mut, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
         lend(&mut, to: Rank, name: u64, bytes: &[u8]) -> Option<LentAddress>;
         take_back(&mut, name: u64);
+        replace_lent(&mut, to: Rank, name: u64, copy: &[u8]) -> bool;
         fetch_lent(&mut, lent: (Rank, LentAddress), length: u64, message: (u8, u64)) -> bool;
         open_joint(&mut, into: &[u8]) -> Option<JointCopy>;
         read_jointly(&mut, from: RemoteAddress, into: &mut [u8], copy: &JointCopy)
@@ -449,6 +457,53 @@ fn lent_memory_is_fetched_whole() {
     }
     assert!(fetched == bytes, "other bytes");
     sender.take_back(7);
+}
+
+/// A send that is dropped while its receiver fetches it arrives as it was, whoever chooses the keys
+/// of what is lent, and whatever is written there next.
+#[test]
+fn a_send_dropped_while_it_is_fetched_arrives_whole() {
+    const LENGTH: usize = 8 << 20;
+    let config = EngineConfig { long_messages: LongMessages::By(Way::Read), ..Default::default() };
+    let mut engines =
+        FAR.open(&Setup::private(2)).into_iter().map(|port| Engine::new(port, config));
+    let [sender, receiver] = [(); 2].map(|()| RefCell::new(engines.next().unwrap()));
+    let mut bytes: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
+    let expected = bytes.clone();
+    let (is_fetched, is_dropped) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut context = Context::from_waker(Waker::noop());
+    thread::scope(|scope| {
+        let flags = (&is_fetched, &is_dropped);
+        let received = scope.spawn(move || {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut into = vec![0; LENGTH];
+            let from = Selector { source: Some(0), tag: Some(0), context: 1 };
+            let mut receive = RecvFuture::new(&receiver, &mut into, from);
+            let result = loop {
+                if let Poll::Ready(result) = Pin::new(&mut receive).poll(&mut context) {
+                    break result;
+                }
+                flags.0.store(receiver.borrow().statistics().direct_reads, Ordering::Release);
+                while flags.0.load(Ordering::Relaxed) > 0 && flags.1.load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+            };
+            flags.0.store(1, Ordering::Release);
+            drop(receive);
+            result.map(|_| into)
+        });
+        let to = Envelope { destination: 1, context: 1, tag: 0 };
+        let mut send = SendFuture::new(&sender, &bytes, to, SendMode::Standard).exposing();
+        let mut is_sent = false;
+        while !is_sent && is_fetched.load(Ordering::Acquire) == 0 {
+            is_sent = Pin::new(&mut send).poll(&mut context).is_ready();
+        }
+        is_dropped.store(1, Ordering::Release);
+        drop(send);
+        bytes.fill(0xEE);
+        let received = received.join().unwrap().unwrap();
+        assert!(received == expected, "other bytes");
+    });
 }
 
 /// At length also behind the layers, with each kind of fault.

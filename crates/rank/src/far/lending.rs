@@ -271,6 +271,17 @@ impl Far {
         self.state.lending.lent.remove(&name);
     }
 
+    /// [`CopyPort::replace_lent`](hikyaku_nic::fabric::CopyPort::replace_lent).
+    pub(crate) fn replace_lent(&mut self, near: &ShmPort, name: u64, copy: &[u8]) -> bool {
+        let can = self.links.replaces_lent();
+        if can {
+            self.take_back(name);
+            // Without memory for it what is under way fails at the peer.
+            self.lend(near, name, copy);
+        }
+        can
+    }
+
     /// [`CopyPort::fetch_lent`](hikyaku_nic::fabric::CopyPort::fetch_lent).
     pub(crate) fn fetch_lent(
         &mut self,

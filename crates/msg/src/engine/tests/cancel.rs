@@ -1,5 +1,7 @@
 //! Cancelling and abandoning operations.
 
+use hikyaku_nic::sync::{AtomicU64, Ordering};
+
 use super::*;
 use crate::engine::CancelOutcome;
 use crate::testing::{engines, pair, pattern, settle};
@@ -121,6 +123,39 @@ fn an_abandoned_announcement_ends_its_receive() {
         }
         assert_eq!(b.probe(any()), Ok(None));
         assert_clean(&a);
+        assert_clean(&b);
+    }
+}
+
+/// Where no copy can be lent by the same key, the receiver is done with the memory on return.
+#[test]
+fn an_abandoned_loan_outlasts_whoever_fetches_it() {
+    for matched in [false, true] {
+        let (mut a, mut b) = pair();
+        a.port_mut().rules().lends = true;
+        a.port_mut().rules().keys_are_chosen = true;
+        let send = isend(&mut a, &pattern(3000, 1), to(1, 0));
+        assert_eq!(a.port_mut().rules().lent.len(), 1);
+        let receive = matched.then(|| irecv(&mut b, 3000, from(0, 0)));
+        let is_over = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while is_over.load(Ordering::Acquire) == 0 {
+                    b.idle();
+                }
+            });
+            a.abandon(send);
+            is_over.store(1, Ordering::Release);
+            other.join().unwrap();
+        });
+        assert!(a.port_mut().rules().lent.is_empty());
+        assert_clean(&a);
+        settle(&mut [&mut a, &mut b]);
+        if let Some((id, _)) = receive {
+            let error = MsgError::Abandoned { source_rank: 0, tag: 0 };
+            assert_eq!(b.test(id), Some(Err(error)));
+        }
+        assert_eq!(b.probe(any()), Ok(None));
         assert_clean(&b);
     }
 }
