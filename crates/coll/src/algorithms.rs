@@ -156,6 +156,8 @@ pub(crate) mod alltoall {
         Chained = "chained",
         /// Several parts in one message at doubling distances (Bruck et al. 1997).
         Bruck = "bruck",
+        /// Everyone writes its parts to its lines, and reads its own of all others'.
+        Lines = "lines",
         /// Each rank copies its parts out of all others' memory.
         Read = "read",
     }

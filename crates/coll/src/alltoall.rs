@@ -7,7 +7,8 @@
 //! | pairwise | n - 1 exchanges of m, one after the other | no more than one message to anybody |
 //! | chained | n - 1 messages of m, all at once | one start-up |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
-//! | read | n - 1 copies of m out of others' memory | equal parts; needs lines on one node |
+//! | lines | a look at all | equal parts, all ranks on one node, which has lines; for short ones |
+//! | read | n - 1 copies of m out of others' memory | the same; for large m |
 //!
 //! Parts that do not lie in one piece are for [`crate::alltoallw()`].
 
@@ -16,17 +17,20 @@ use std::ops::Range;
 
 use hikyaku_msg::join;
 
-use crate::call::{Call, Team};
+use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Part, Place, Source, whole_parts, whole_places};
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
 
 pub use crate::algorithms::alltoall::Algorithm;
+
+/// All parts of a rank go by lines in pieces of this part of the longest contribution.
+const PIECES: usize = 4;
 
 /// Bytes of a block that are exchanged at a time where what comes replaces what goes: large against
 /// the cost of a message.
@@ -70,30 +74,73 @@ where
     S: Source<G::Byte> + ?Sized,
     D: Data<G::Byte> + ?Sized,
 {
-    let size = group.size();
-    let length = data.length() / size as usize;
-    let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
+    let length = data.length() / group.size() as usize;
+    let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let table = || select::for_alltoall(group, length);
     let algorithm = select::resolve(group, algorithm, needs_lines, table);
     let signature = Signature::new(Operation::Alltoall).bytes(data.length());
-    let call = Call::new_on(group, signature, algorithm as usize, needs_lines(&algorithm));
+    let begun = if algorithm == Algorithm::Lines {
+        let act = |team: &Team<'_, G>| match check(team, data, into) {
+            Ok(length) => at_once(team, data, into, length),
+            Err(failure) => Some(Err(failure)),
+        };
+        Call::on_lines(group, signature, algorithm as usize, act)
+    } else {
+        let by_lines = needs_lines(&algorithm);
+        Begun::Waits(Call::new_on(group, signature, algorithm as usize, by_lines))
+    };
+    match begun {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, data, into)),
+    }
+    .end()
+}
+
+/// Checks the arguments. Bytes of a part.
+#[inline]
+fn check<G, S, D>(team: &Team<'_, G>, data: &S, into: &D) -> Result<usize, Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let length = team.share("the array of parts to send", data.length())?;
+    let what = "the array of parts to receive, in bytes,";
+    team.check_argument(what, into.length(), data.length())?;
+    Ok(length)
+}
+
+async fn start<G, S, D>(
+    call: Call<'_, G>,
+    algorithm: Algorithm,
+    data: &S,
+    into: &mut D,
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     call.run(async move |team| {
-        let length = team.share("the array of parts to send", data.length())?;
-        let what = "the array of parts to receive, in bytes,";
-        team.check_argument(what, into.length(), data.length())?;
+        let (length, size) = (check(team, data, into)?, team.size());
         let mut algorithm = algorithm;
-        if algorithm == Algorithm::Read {
-            match read(team, data, into, length).await {
-                Ok(true) => return Ok(()),
-                Ok(false) | Err(Stop::Lost) => {}
-                Err(Stop::Failed(failure)) => return Err(failure),
-            }
-            algorithm = select::for_alltoall(group, length);
+        let done = match algorithm {
+            Algorithm::Lines => lines(team, data, into, length).await.map(|()| true),
+            Algorithm::Read => read(team, data, into, length).await,
+            _ => Ok(false),
+        };
+        match done {
+            Ok(true) => return Ok(()),
+            Ok(false) | Err(Stop::Lost) => {}
+            Err(Stop::Failed(failure)) => return Err(failure),
+        }
+        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
+            algorithm = select::for_alltoall_by_messages(team.group(), length);
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {
             Algorithm::Bruck => bruck(team, data, into, length).await,
-            Algorithm::Read => team.require(false, NEEDS_LINES),
+            Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
             Algorithm::Pairwise | Algorithm::Chained => {
                 put_own(team, data, into, length);
                 let parts = data.cut(length, size);
@@ -101,6 +148,7 @@ where
             }
         }
     })
+    .await
 }
 
 /// The same with lengths of each pair's own (MPI_Alltoallv): rank `s` gets block `s`
@@ -337,6 +385,78 @@ where
         memory.read_into(place, own, into, place * length..(place + 1) * length)?;
     }
     memory.end().await
+}
+
+/// All-to-all by lines: everybody writes all its parts, everybody reads its own of all others'.
+///
+/// Parts of `length` bytes. If they are long, a round has a piece of each.
+async fn lines<G, S, D>(
+    team: &Team<'_, G>,
+    data: &S,
+    into: &mut D,
+    length: usize,
+) -> Result<(), Stop<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let rounds = LineRounds::begin(team).await?;
+    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    team.require(rounds.size <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
+    let piece = (rounds.part(PIECES, 1) / rounds.size).max(1);
+    let (mut pieces, mut packet) = (Vec::new(), Vec::new());
+    for from in starts(length, piece) {
+        let to = length.min(from + piece);
+        // The parts of all, as one contribution.
+        pieces.resize((to - from) * rounds.size, G::Byte::default());
+        for place in 0..rounds.size {
+            let part = place * length;
+            pieces[..].copy(place * (to - from), data, part + from..part + to);
+        }
+        rounds.meet(&pieces).await?;
+        let mut collect = |place: usize| {
+            let part = place * length;
+            let room = into.room(part + from..part + to, &mut packet);
+            rounds.read(place, rounds.place * (to - from), room)?;
+            into.settle(part + from, &packet);
+            Ok(())
+        };
+        rounds.finish(rounds.others().try_for_each(&mut collect))?;
+    }
+    put_own(team, data, into, length);
+    Ok(())
+}
+
+/// The same without waiting, if it is one piece and all are there.
+#[inline(always)]
+fn at_once<G, S, D>(
+    team: &Team<'_, G>,
+    data: &S,
+    into: &mut D,
+    length: usize,
+) -> Option<Result<(), Failure<G>>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let rounds = LineRounds::at_once(team)?;
+    let (data, into) = (data.whole()?, into.whole_mut()?);
+    if length > rounds.part(PIECES, 1) / rounds.size {
+        return None;
+    }
+    let own = rounds.place * length;
+    let mut collect = || {
+        into[own..own + length].copy_from_slice(&data[own..own + length]);
+        rounds.others().try_for_each(|place| {
+            rounds.read(place, own, &mut into[place * length..(place + 1) * length])
+        })
+    };
+    match rounds.try_meet(data) {
+        Ok(met) => met.map(|_| rounds.finish(collect())),
+        Err(failure) => Some(Err(failure)),
+    }
 }
 
 /// Moves this rank's part of `length` bytes for itself.

@@ -162,9 +162,9 @@ impl Choices {
             allgather: self.allgather.filter(|by| {
                 !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
             }),
-            alltoall: self
-                .alltoall
-                .filter(|by| !matches!(by, alltoall::Algorithm::Bruck | alltoall::Algorithm::Read)),
+            alltoall: self.alltoall.filter(|by| {
+                matches!(by, alltoall::Algorithm::Pairwise | alltoall::Algorithm::Chained)
+            }),
             ..self
         }
     }
@@ -183,7 +183,9 @@ impl Choices {
             allgather: self.allgather.filter(|by| {
                 !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
             }),
-            alltoall: self.alltoall.filter(|by| *by != alltoall::Algorithm::Read),
+            alltoall: self
+                .alltoall
+                .filter(|by| !matches!(by, alltoall::Algorithm::Lines | alltoall::Algorithm::Read)),
             reduce_scatter: self.reduce_scatter.filter(|by| *by != reduce_scatter::Algorithm::Read),
             ..self
         }

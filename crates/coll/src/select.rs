@@ -24,6 +24,8 @@ use crate::group::{Facilities, Group, Network};
 use crate::mates::Mates;
 use crate::names::Operation;
 
+use hikyaku_nic::ring::LINE_BYTES;
+
 /// From so many bytes on the ring beats recursive doubling: the copies count, not the messages.
 const RING_FROM: usize = 64 << 10;
 
@@ -59,6 +61,9 @@ const AT_ONCE_RANKS: u32 = 1024;
 /// Shortest part, bytes, for which ranks on nodes of their own scatter a reduction round the ring;
 /// below, the number of steps counts and not the bytes.
 const SCATTER_RING_FROM: usize = 4 << 10;
+
+/// Up to so many bytes of a rank for all, alltoall goes by lines.
+const ALLTOALL_LINES_UP_TO: usize = 64 << 10;
 
 /// What the program named, unless that needs lines and they are lost: then what `table` says.
 #[inline]
@@ -226,6 +231,16 @@ pub(crate) fn for_allgatherv(group: &impl Group, bytes: usize) -> allgather::Alg
 }
 
 pub(crate) fn for_alltoall(group: &impl Group, part: usize) -> alltoall::Algorithm {
+    let size = group.size() as usize;
+    let is_short = size <= LINE_BYTES && part.saturating_mul(size) <= ALLTOALL_LINES_UP_TO;
+    if is_short && lines(group) && group.mates().is_some_and(Mates::are_all) {
+        return alltoall::Algorithm::Lines;
+    }
+    for_alltoall_by_messages(group, part)
+}
+
+/// As [`for_barrier_by_messages`].
+pub(crate) fn for_alltoall_by_messages(group: &impl Group, part: usize) -> alltoall::Algorithm {
     if part <= BRUCK_UP_TO && group.size() >= MANY_RANKS {
         alltoall::Algorithm::Bruck
     } else {

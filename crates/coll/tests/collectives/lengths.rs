@@ -29,7 +29,8 @@ fn every_algorithm_runs_on_terabytes_that_are_not_there() {
             let mut all = vec![(); HUGE * size];
             allgather(node, Some(*algorithm), Some(&[(); HUGE]), &mut all).await.unwrap();
         }
-        let by_messages = |by: &&alltoall::Algorithm| **by != alltoall::Algorithm::Read;
+        use alltoall::Algorithm as Parted;
+        let by_messages = |by: &&Parted| !matches!(by, Parted::Lines | Parted::Read);
         for algorithm in alltoall::Algorithm::ALL.iter().filter(by_messages) {
             let (data, mut into) = (vec![(); HUGE * size], vec![(); HUGE * size]);
             alltoall(node, Some(*algorithm), &data, &mut into).await.unwrap();

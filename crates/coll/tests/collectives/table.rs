@@ -111,7 +111,7 @@ fn tables_choose_what_the_interface_does_itself() {
 
 #[test]
 fn lines_are_chosen_where_they_are_faster() {
-    use Operation::{Allgather, Allreduce, Barrier, Broadcast, Gather};
+    use Operation::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather};
     let lines = Facilities { lines: true, ..NOTHING };
     for (operation, size, lie, name) in [
         (Barrier, 2, One, "lines"),
@@ -124,5 +124,10 @@ fn lines_are_chosen_where_they_are_faster() {
         (Allreduce, 1, One, "recursive-doubling"),
     ] {
         assert_eq!(choice(operation, size, lie, lines, 1 << 20), name, "{operation:?} of {size}");
+    }
+    // Not of long parts, or of more ranks than a line has bytes.
+    for (size, bytes, name) in [(4, 4 << 10, "lines"), (4, 1 << 20, "chained"), (256, 256, "bruck")]
+    {
+        assert_eq!(choice(Alltoall, size, One, lines, bytes), name, "{size} ranks, {bytes} B");
     }
 }
