@@ -156,6 +156,8 @@ pub(crate) mod alltoall {
         Chained = "chained",
         /// Several parts in one message at doubling distances (Bruck et al. 1997).
         Bruck = "bruck",
+        /// What a node's ranks have for another node in one message.
+        TwoLevel = "two-level",
         /// Each rank copies its parts out of all others' memory.
         Read = "read",
     }

@@ -162,9 +162,9 @@ impl Choices {
             allgather: self.allgather.filter(|by| {
                 !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
             }),
-            alltoall: self
-                .alltoall
-                .filter(|by| !matches!(by, alltoall::Algorithm::Bruck | alltoall::Algorithm::Read)),
+            alltoall: self.alltoall.filter(|by| {
+                matches!(by, alltoall::Algorithm::Pairwise | alltoall::Algorithm::Chained)
+            }),
             ..self
         }
     }
@@ -348,6 +348,8 @@ mod tests {
         let left = choices.for_unequal_parts();
         assert_eq!((left.gather, left.scatter, left.alltoall), (None, None, None));
         assert_eq!(left.allreduce, choices.allreduce);
+        choices.choose_written("alltoall=two-level").unwrap();
+        assert_eq!(choices.for_unequal_parts().alltoall, None);
         let left = choices.for_ordered();
         assert_eq!((left.allreduce, left.reduce_scatter), (None, None));
         assert_eq!(left.gather, choices.gather);
