@@ -256,6 +256,39 @@ fn cp_06_puts_of_a_chain_land_when_they_arrive_and_are_answered_once() {
 }
 
 #[test]
+fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
+    let put = |rank, offset, is_last| {
+        let to = RemoteAddress { rank, space: Space::Region, offset };
+        Deed::Put(ChainedPut { to, word: None, is_last, payload: vec![7; 8] })
+    };
+    // No memory is there.
+    let nowhere = u64::MAX / 2;
+    let chain = |deeds: Vec<Deed>| {
+        let deeds = deeds.into_iter().map(|deed| (0, deed)).collect();
+        ScriptTurn { deeds, after: 0, request: ConductorRequest::Answers(2) }
+    };
+    let first = vec![
+        chain(vec![
+            put(1, 0, false),
+            put(2, 0, false),
+            put(1, nowhere, false),
+            put(2, nowhere, true),
+            put(1, 0, true),
+        ]),
+        // The next chain has its own.
+        chain(vec![put(1, 0, true), put(2, nowhere, true)]),
+        chain(vec![put(1, 0, true), put(2, 0, true)]),
+        turn(0, ConductorRequest::Leave),
+    ];
+    let leaves = || vec![turn(0, ConductorRequest::Leave)];
+    let (ended, seen, _) = conduct(vec![first, leaves(), leaves()]);
+    assert_eq!(ended, Ok(()));
+    let answers: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.2).collect();
+    let refused = ConductorAnswer::Refused;
+    assert_eq!(answers, [GO_ON, refused(2), refused(1), GO_ON]);
+}
+
+#[test]
 fn a_command_of_no_rank_takes_no_time() {
     let travel = |from, to| ConductorRequest::Travel { from, to, bytes: 1 };
     let first = vec![

@@ -8,6 +8,7 @@
 mod apart;
 mod bits;
 mod calls;
+mod closing;
 mod crowded;
 mod ends;
 mod flood;
@@ -54,6 +55,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         }
         "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
         "bits" => bits::run(world, words)?,
+        "closing" => closing::run(world, number(word(1)))?,
         "crowded" => crowded::run(world, words)?,
         "broadcasts" => crowded::broadcasts(world, number(word(1)), number(word(2)) as usize)?,
         "until-a-death" => crowded::until_a_death(world, number(word(1)) as usize)?,
