@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use hikyaku_nic::fabric::{FullCause, Granularity, Rank, RemoteAddress, Route, Space};
+use hikyaku_nic::fabric::{FullCause, Granularity, MemoryPort, Rank, RemoteAddress, Route, Space};
 use hikyaku_nic::hosted::{
     ActionOutbox, ChainedPut, ConductorAnswer, ConductorRequest, Deed, HostedPort, Posted,
 };
@@ -111,13 +111,18 @@ type Turns = Vec<(Rank, u64, ConductorAnswer)>;
 /// Conducts the scripts on a network of 1 µs and 1 GB/s; returns its end, and the turns.
 fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Records) {
     let ranks = scripts.len() as u32;
-    let (ended, seen, records, _) = conduct_on(scripts, |simulation| {
+    let (ended, seen, records, _) = conduct_on(scripts, plain(ranks));
+    (ended, seen, records)
+}
+
+/// A network of 1 µs and 1 GB/s.
+fn plain(ranks: u32) -> impl FnOnce(&Simulation) -> Rc<dyn Carrier> {
+    move |simulation| {
         let rate = Rate::bytes_per_second(1e9);
         let model = LogGp::new(ranks, LogGpParameters { latency: ns(1000), gap: Time::ZERO, rate });
         let network = Network::new(simulation, Box::new(model));
         PlainInterface::new(simulation, network, PacketFormat::WHOLE)
-    });
-    (ended, seen, records)
+    }
 }
 
 /// What was recorded, and when.
@@ -128,11 +133,19 @@ fn conduct_on(
     scripts: Vec<Vec<ScriptTurn>>,
     carrier: impl FnOnce(&Simulation) -> Rc<dyn Carrier>,
 ) -> (Result<(), Ended>, Turns, Records, u64) {
-    let ranks = scripts.len() as u32;
+    let ports = loopback::open(&loopback::LoopbackConfig::for_ranks(scripts.len() as u32)).unwrap();
+    conduct_over(ports, scripts, carrier)
+}
+
+/// The same with ports of the caller.
+fn conduct_over(
+    ports: Vec<LoopbackPort>,
+    scripts: Vec<Vec<ScriptTurn>>,
+    carrier: impl FnOnce(&Simulation) -> Rc<dyn Carrier>,
+) -> (Result<(), Ended>, Turns, Records, u64) {
     let simulation = Simulation::new(0);
     simulation.trace().records_on(1000);
     let carrier = carrier(&simulation);
-    let ports = loopback::open(&loopback::LoopbackConfig::for_ranks(ranks)).unwrap();
     let seen = TurnLog::default();
     let script = Script {
         ports: RefCell::new(ports.into_iter().map(Some).collect()),
@@ -273,7 +286,7 @@ fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
             put(2, 0, false),
             put(1, nowhere, false),
             put(2, nowhere, true),
-            put(1, 0, true),
+            put(1, 8, true),
         ]),
         // The next chain has its own.
         chain(vec![put(1, 0, true), put(2, nowhere, true)]),
@@ -281,11 +294,18 @@ fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
         turn(0, ConductorRequest::Leave),
     ];
     let leaves = || vec![turn(0, ConductorRequest::Leave)];
-    let (ended, seen, _) = conduct(vec![first, leaves(), leaves()]);
+    let mut ports = loopback::open(&loopback::LoopbackConfig::for_ranks(4)).unwrap();
+    let mut beside = ports.pop().unwrap();
+    let (ended, seen, ..) = conduct_over(ports, vec![first, leaves(), leaves()], plain(3));
     assert_eq!(ended, Ok(()));
     let answers: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.2).collect();
     let refused = ConductorAnswer::Refused;
     assert_eq!(answers, [GO_ON, refused(2), refused(1), GO_ON]);
+    // Nothing was written behind what was refused.
+    let mut written = [0; 16];
+    let from = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+    beside.get(from, &mut written).unwrap();
+    assert_eq!(written, [7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
