@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | pairwise | n - 1 exchanges of m, one after the other | no more than one message to anybody |
 //! | chained | n - 1 messages of m, all at once | one start-up |
-//! | two-level | three rounds of messages, between nodes one for all ranks | equal parts; for short ones |
+//! | two-level | between two nodes one message each way, and 2 in a node | equal, short parts |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
 //! | read | n - 1 copies of m out of others' memory | equal parts; needs lines on one node |
 //!

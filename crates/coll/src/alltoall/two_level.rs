@@ -1,15 +1,15 @@
 //! All-to-all in two levels: what the ranks of one node have for those of another is one message.
 //!
 //! ```text
-//!   collect    each rank gives each mate the part for it, and the parts for the nodes that the mate
-//!              speaks with
-//!   carry      each rank sends to each node that it speaks with all that its node has for that node
+//!   collect    each rank gives each mate the part for it, and the parts for the nodes that the
+//!              mate speaks with
+//!   carry      each rank sends to each node that it speaks with all that its node has for it
 //!   hand out   each rank gives each mate the parts that have come for it
 //! ```
 //!
-//! Between two nodes of k ranks one message goes each way instead of k². The ranks of a node divide
-//! the other nodes among them, so that each has a share of the messages. But each part is sent three
-//! times, twice within a node: for parts that are short against the cost of a message between nodes.
+//! Between two nodes of k ranks one message goes each way instead of k². The ranks of a node
+//! divide the other nodes among them, so that each has a share of the messages. But each part is
+//! sent three times, twice within a node: for parts that are short against the cost of a message.
 
 use std::iter::once;
 
@@ -78,8 +78,8 @@ where
     Ok(collected)
 }
 
-/// What each node that this rank speaks with has for this node: of each of its ranks a part for each
-/// of this one's.
+/// What each node that this rank speaks with has for this node: of each of its ranks a part for
+/// each of this one's.
 async fn carry<G: Group>(
     team: &Team<'_, G>,
     speakers: &Speakers,

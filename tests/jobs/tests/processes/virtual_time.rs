@@ -50,7 +50,7 @@ fn cj_06_each_rank_may_do_what_the_owner_lets_it_in_virtual_time() {
     run(&simulated(4, &["protected", "1"]));
 }
 
-/// By when the window is closed the chain is refused as it is posted, while it is under way, or not.
+/// By when the window is closed, the chain is refused when it is posted, under way, or not at all.
 #[test]
 fn cp_06_a_chain_into_a_window_that_is_closed_meanwhile_is_refused() {
     let refused = |computing: u64| {

@@ -136,8 +136,8 @@ pub enum ConductorAnswer {
     GoOn,
     /// Nothing is in flight to any rank: check everything, and say what you wait for.
     LookAround,
-    /// To [`ConductorRequest::Answers`]: the put of this number, counted in the chain from 0, is the
-    /// first that its target has refused. Those behind it to the same rank were not written either.
+    /// To [`ConductorRequest::Answers`]: the put of this number, counted in the chain from 0, is
+    /// the first that its target has refused. Those behind it to the same rank were not written.
     Refused(u32),
 }
 
