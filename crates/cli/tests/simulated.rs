@@ -244,6 +244,27 @@ fn times_by_hand() {
     assert!(all_to_all >= ns(15 * 300 + 1_000 + 200) && all_to_all <= ns(15 * 500 + 1_000));
 }
 
+/// Paper 002, future work: one message between two nodes for all of their ranks.
+#[test]
+fn short_parts_between_nodes_of_several_ranks_go_faster_together() {
+    let end = |algorithm, bytes: usize| {
+        let (model, config) = simple(32);
+        let program = move |rank| async move {
+            let (parts, mut all) = (vec![(); 32 * bytes], vec![(); 32 * bytes]);
+            alltoall(&SimulatedRank::<()>::new(rank), Some(algorithm), &parts, &mut all).await
+        };
+        let config = JobConfig { ranks_per_node: 8, ..config };
+        let report = run(model, config, program).expect("no deadlock");
+        assert!(report.results.iter().all(Result::is_ok));
+        report.end
+    };
+    use alltoall::Algorithm::{Chained, Pairwise, TwoLevel};
+    for one_by_one in [Chained, Pairwise] {
+        let (alone, together) = (end(one_by_one, 8), end(TwoLevel, 8));
+        assert!(alone > together + together, "{alone} and {together}");
+    }
+}
+
 #[test]
 fn cj_15_the_switches_do_a_barrier_on_a_machine_that_has_them() {
     let run = |machine: &str, ranks: u32, apart: u64| {

@@ -158,6 +158,8 @@ pub(crate) mod alltoall {
         Bruck = "bruck",
         /// Everyone writes its parts to its lines, and reads its own of all others'.
         Lines = "lines",
+        /// What a node's ranks have for another node in one message.
+        TwoLevel = "two-level",
         /// Each rank copies its parts out of all others' memory.
         Read = "read",
     }

@@ -350,6 +350,8 @@ mod tests {
         let left = choices.for_unequal_parts();
         assert_eq!((left.gather, left.scatter, left.alltoall), (None, None, None));
         assert_eq!(left.allreduce, choices.allreduce);
+        choices.choose_written("alltoall=two-level").unwrap();
+        assert_eq!(choices.for_unequal_parts().alltoall, None);
         let left = choices.for_ordered();
         assert_eq!((left.allreduce, left.reduce_scatter), (None, None));
         assert_eq!(left.gather, choices.gather);

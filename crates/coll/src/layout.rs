@@ -1,6 +1,25 @@
 //! Which ranks share a node.
 
+use std::collections::BTreeMap;
+
 use crate::group::Group;
+
+/// The ranks of each node, in order; the nodes are in the order of their first ranks. And which of
+/// them is this rank's.
+pub(crate) fn nodes(group: &impl Group) -> (Vec<Vec<u32>>, usize) {
+    let (mut nodes, mut seen, mut own) = (Vec::new(), BTreeMap::new(), 0);
+    for rank in 0..group.size() {
+        let place = *seen.entry(group.node_of(rank)).or_insert(nodes.len());
+        if place == nodes.len() {
+            nodes.push(Vec::new());
+        }
+        nodes[place].push(rank);
+        if rank == group.rank() {
+            own = place;
+        }
+    }
+    (nodes, own)
+}
 
 /// The ranks of this rank's node, and one rank of each node: as lines have them, if the group can
 /// have lines. Else made by asking for every rank's node: for algorithms that want it, on jobs

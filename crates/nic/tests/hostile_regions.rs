@@ -289,7 +289,9 @@ impl Conductor for RegionHost {
         false
     }
 
-    fn end_chain(&mut self) {}
+    fn end_chain(&mut self) -> Option<u32> {
+        None
+    }
 
     fn awaits_landing(&mut self, _to: Rank) -> bool {
         false

@@ -401,7 +401,7 @@ impl CopyPort for RankPort {
     }
 
     fn replace_lent(&mut self, to: Rank, name: u64, copy: &[u8]) -> bool {
-        self.far_of(to).is_some_and(|(far, near)| far.replace_lent(near, name, copy))
+        self.far_of(to).is_some_and(|(far, near)| far.replace_lent(near.now(), name, copy))
     }
 
     fn fetch_lent(&mut self, lent: (Rank, LentAddress), length: u64, message: (u8, u64)) -> bool {

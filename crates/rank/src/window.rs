@@ -241,6 +241,7 @@ impl ByteWindow {
     ///
     /// # Errors
     /// As [`ByteWindow::put_signal`], of the first put that has one; those before it were written.
+    /// Those behind it may have been, at other ranks: never at the same one, and no signal of that.
     pub fn put_chain(
         &self,
         puts: &[(u32, usize, &[u8])],

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use hikyaku_nic::fabric::{FullCause, Granularity, Rank, RemoteAddress, Route, Space};
+use hikyaku_nic::fabric::{FullCause, Granularity, MemoryPort, Rank, RemoteAddress, Route, Space};
 use hikyaku_nic::hosted::{
     ActionOutbox, ChainedPut, ConductorAnswer, ConductorRequest, Deed, HostedPort, Posted,
 };
@@ -111,13 +111,18 @@ type Turns = Vec<(Rank, u64, ConductorAnswer)>;
 /// Conducts the scripts on a network of 1 µs and 1 GB/s; returns its end, and the turns.
 fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Records) {
     let ranks = scripts.len() as u32;
-    let (ended, seen, records, _) = conduct_on(scripts, |simulation| {
+    let (ended, seen, records, _) = conduct_on(scripts, plain(ranks));
+    (ended, seen, records)
+}
+
+/// A network of 1 µs and 1 GB/s.
+fn plain(ranks: u32) -> impl FnOnce(&Simulation) -> Rc<dyn Carrier> {
+    move |simulation| {
         let rate = Rate::bytes_per_second(1e9);
         let model = LogGp::new(ranks, LogGpParameters { latency: ns(1000), gap: Time::ZERO, rate });
         let network = Network::new(simulation, Box::new(model));
         PlainInterface::new(simulation, network, PacketFormat::WHOLE)
-    });
-    (ended, seen, records)
+    }
 }
 
 /// What was recorded, and when.
@@ -128,11 +133,19 @@ fn conduct_on(
     scripts: Vec<Vec<ScriptTurn>>,
     carrier: impl FnOnce(&Simulation) -> Rc<dyn Carrier>,
 ) -> (Result<(), Ended>, Turns, Records, u64) {
-    let ranks = scripts.len() as u32;
+    let ports = loopback::open(&loopback::LoopbackConfig::for_ranks(scripts.len() as u32)).unwrap();
+    conduct_over(ports, scripts, carrier)
+}
+
+/// The same with ports of the caller.
+fn conduct_over(
+    ports: Vec<LoopbackPort>,
+    scripts: Vec<Vec<ScriptTurn>>,
+    carrier: impl FnOnce(&Simulation) -> Rc<dyn Carrier>,
+) -> (Result<(), Ended>, Turns, Records, u64) {
     let simulation = Simulation::new(0);
     simulation.trace().records_on(1000);
     let carrier = carrier(&simulation);
-    let ports = loopback::open(&loopback::LoopbackConfig::for_ranks(ranks)).unwrap();
     let seen = TurnLog::default();
     let script = Script {
         ports: RefCell::new(ports.into_iter().map(Some).collect()),
@@ -253,6 +266,46 @@ fn cp_06_puts_of_a_chain_land_when_they_arrive_and_are_answered_once() {
     assert!((2000..2100).contains(&second), "{second}");
     assert_eq!(own, [0, answer, answer, answer + 5000]);
     assert_eq!(arrivals.len(), 5, "each chain is answered once");
+}
+
+#[test]
+fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
+    let put = |rank, offset, is_last| {
+        let to = RemoteAddress { rank, space: Space::Region, offset };
+        Deed::Put(ChainedPut { to, word: None, is_last, payload: vec![7; 8] })
+    };
+    // No memory is there.
+    let nowhere = u64::MAX / 2;
+    let chain = |deeds: Vec<Deed>| {
+        let deeds = deeds.into_iter().map(|deed| (0, deed)).collect();
+        ScriptTurn { deeds, after: 0, request: ConductorRequest::Answers(2) }
+    };
+    let first = vec![
+        chain(vec![
+            put(1, 0, false),
+            put(2, 0, false),
+            put(1, nowhere, false),
+            put(2, nowhere, true),
+            put(1, 8, true),
+        ]),
+        // The next chain has its own.
+        chain(vec![put(1, 0, true), put(2, nowhere, true)]),
+        chain(vec![put(1, 0, true), put(2, 0, true)]),
+        turn(0, ConductorRequest::Leave),
+    ];
+    let leaves = || vec![turn(0, ConductorRequest::Leave)];
+    let mut ports = loopback::open(&loopback::LoopbackConfig::for_ranks(4)).unwrap();
+    let mut beside = ports.pop().unwrap();
+    let (ended, seen, ..) = conduct_over(ports, vec![first, leaves(), leaves()], plain(3));
+    assert_eq!(ended, Ok(()));
+    let answers: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.2).collect();
+    let refused = ConductorAnswer::Refused;
+    assert_eq!(answers, [GO_ON, refused(2), refused(1), GO_ON]);
+    // Nothing was written behind what was refused.
+    let mut written = [0; 16];
+    let from = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+    beside.get(from, &mut written).unwrap();
+    assert_eq!(written, [7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

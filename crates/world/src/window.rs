@@ -197,6 +197,7 @@ impl<T: Scalar> Window<'_, T> {
     ///
     /// # Errors
     /// As [`Window::put_signal`], of the first put that has one; those before it were written.
+    /// Those behind it may have been, at other ranks: never at the same one, and no signal of that.
     pub fn put_chain(
         &self,
         puts: &[(u32, usize, &[T])],

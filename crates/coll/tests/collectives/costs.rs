@@ -11,12 +11,21 @@ use crate::oracle::ALL;
 /// What each of `size` ranks starts in one operation.
 fn counts(size: u32, body: impl AsyncFn(&Node<u8>)) -> Vec<Counts> {
     let nodes = (0..size).map(|rank| rank / 4).collect();
+    counted(nodes, body, Node::counts)
+}
+
+/// What each rank has started in the end, with ranks on these nodes.
+fn counted<R>(
+    nodes: Vec<u32>,
+    body: impl AsyncFn(&Node<u8>),
+    count: impl Fn(&Node<u8>) -> R,
+) -> Vec<R> {
     let setup = Setup { seed: 1, nodes, facilities: ALL, death: None };
-    let count = async |node: &Node<u8>| {
+    let body = async |node: &Node<u8>| {
         body(node).await;
-        node.counts()
+        count(node)
     };
-    run(&setup, count).into_iter().flatten().collect()
+    run(&setup, body).into_iter().flatten().collect()
 }
 
 fn messages(counts: &[Counts]) -> Vec<usize> {
@@ -113,6 +122,29 @@ fn cp_06_cp_12_chains_are_one_command() {
     assert_eq!(scattered(scatter::Algorithm::Chained), (7, 1));
     assert_eq!(scattered(scatter::Algorithm::Linear), (7, 7));
     assert_eq!(scattered(scatter::Algorithm::Binomial), (3, 3));
+}
+
+/// Paper 002, future work: what the ranks of a node have for those of another is one message.
+#[test]
+fn two_nodes_exchange_one_message_each_way() {
+    let between = |nodes: &[u32], algorithm| {
+        let size = nodes.len();
+        let body = async move |node: &Node<u8>| {
+            let (data, mut into) = (vec![1; 3 * size], vec![0; 3 * size]);
+            alltoall(node, Some(algorithm), &data, &mut into).await.unwrap();
+            assert_eq!(into, data);
+        };
+        counted(nodes.to_vec(), body, |node| node.between_nodes())
+    };
+    use alltoall::Algorithm::{Chained, TwoLevel};
+    let fours: Vec<u32> = (0..16).map(|rank| rank / 4).collect();
+    assert_eq!(between(&fours, Chained), [12; 16]);
+    // Each rank but the last of each node speaks with one of the three others.
+    assert_eq!(between(&fours, TwoLevel), [1, 1, 1, 0].repeat(4));
+    // Nodes of 1, 5 and 2 ranks that do not follow each other.
+    let mixed = between(&[1, 0, 1, 2, 1, 1, 2, 1], TwoLevel);
+    assert_eq!(mixed, [1, 2, 1, 1, 0, 0, 1, 0]);
+    assert_eq!(between(&[3; 4], TwoLevel), [0; 4]);
 }
 
 #[test]

@@ -120,8 +120,9 @@ struct State<B> {
     dead: Vec<bool>,
     /// Whether a copy was refused, so that nobody shows its memory any more.
     is_refused: bool,
-    /// What each rank has started.
+    /// What each rank has started, and how many of its messages go to other nodes.
     counts: Vec<Counts>,
+    between_nodes: Vec<usize>,
     numbers: u64,
     /// Grows whenever anything happens.
     events: u64,
@@ -144,6 +145,8 @@ impl<B> State<B> {
 
     fn push(&mut self, from: u32, to: u32, tag: i32, payload: Vec<B>) -> u64 {
         let (lane, number) = (self.lane(from, to), self.number());
+        let [one, other] = [from, to].map(|rank| self.setup.nodes[rank as usize]);
+        self.between_nodes[from as usize] += usize::from(one != other);
         self.counts[from as usize].messages += 1;
         self.counts[from as usize].bytes += payload.len();
         self.messages[lane].push_back(Message { number, tag, payload });
@@ -179,6 +182,7 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
         dead: vec![false; size],
         is_refused: false,
         counts: vec![Counts::default(); size],
+        between_nodes: vec![0; size],
         numbers: 0,
         events: 0,
     }));
@@ -230,6 +234,11 @@ impl<B: Copy + Default + 'static> Node<B> {
     /// What this rank has started so far.
     pub(crate) fn counts(&self) -> Counts {
         self.state.borrow().counts[self.rank as usize]
+    }
+
+    /// How many messages this rank has sent to other nodes so far.
+    pub(crate) fn between_nodes(&self) -> usize {
+        self.state.borrow().between_nodes[self.rank as usize]
     }
 
     /// Tells all others of the end of lines.

@@ -263,7 +263,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
     fn set_chained(&mut self, is_open: bool) {
         match self.host.conductor() {
             Some(conductor) if is_open => conductor.begin_chain(),
-            Some(conductor) => conductor.end_chain(),
+            Some(conductor) => _ = conductor.end_chain(),
             None => {}
         }
     }

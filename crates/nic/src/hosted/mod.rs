@@ -62,8 +62,8 @@ use stores::Storing;
 
 use crate::by_rank::ByRank;
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, GroupPort, Name, PeerState, Port, PostError, Rank,
-    RingId, RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, Event, Name, PeerState, Port, PostError, Rank, RingId,
+    RingSlice, Short, Space, Wait, Wake,
 };
 use crate::ring::LongStores;
 use crate::segment::Segment;
@@ -248,17 +248,22 @@ impl<H: Host> HostedPort<H> {
         self.doorbells
     }
 
-    fn execute_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
-        for (done, command) in chain.iter().enumerate() {
-            let carried = self.hand_off_put(command, &chain[done + 1..]);
-            if let Some(answer) = carried {
-                answer.map_err(|error| self.cut_chain(command, (done, 0), error))?;
-                continue;
-            }
-            let posted = command.post_whole(|rest| self.execute(rest));
-            posted.map_err(|(bytes, error)| self.cut_chain(command, (done, bytes), error))?;
+    /// Executes the commands of a chain from the one at `first` on, one after the other.
+    fn execute_chain(&mut self, chain: &[Command<'_>], first: usize) -> Result<(), ChainError> {
+        for (done, command) in chain.iter().enumerate().skip(first) {
+            self.execute_link(command, done)?;
         }
         Ok(())
+    }
+
+    /// Executes the command at `done` of a chain.
+    pub(super) fn execute_link(
+        &mut self,
+        command: &Command<'_>,
+        done: usize,
+    ) -> Result<(), ChainError> {
+        let posted = command.post_whole(|rest| self.execute(rest));
+        posted.map_err(|(bytes, error)| self.cut_chain(command, (done, bytes), error))
     }
 }
 
@@ -318,10 +323,7 @@ impl<H: Host> Port for HostedPort<H> {
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
         self.doorbells += 1;
-        GroupPort::set_chained(self, true);
-        let answer = self.execute_chain(chain);
-        GroupPort::set_chained(self, false);
-        answer
+        if self.is_conducted() { self.conduct_chain(chain) } else { self.execute_chain(chain, 0) }
     }
 
     #[inline]

@@ -272,12 +272,12 @@ impl Far {
     }
 
     /// [`CopyPort::replace_lent`](hikyaku_nic::fabric::CopyPort::replace_lent).
-    pub(crate) fn replace_lent(&mut self, near: &ShmPort, name: u64, copy: &[u8]) -> bool {
+    pub(crate) fn replace_lent(&mut self, now: Time, name: u64, copy: &[u8]) -> bool {
         let can = self.links.replaces_lent();
         if can {
             self.take_back(name);
             // Without memory for it what is under way fails at the peer.
-            self.lend(near, name, copy);
+            self.lend(now, name, copy);
         }
         can
     }

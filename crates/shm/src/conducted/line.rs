@@ -188,7 +188,8 @@ impl TurnLine {
         }
         let answer = match self.answer.load(Ordering::Relaxed) {
             0 => ConductorAnswer::GoOn,
-            _ => ConductorAnswer::LookAround,
+            1 => ConductorAnswer::LookAround,
+            number => ConductorAnswer::Refused((number - 2) as u32),
         };
         (Time::from_picoseconds(self.time.load(Ordering::Relaxed)), answer)
     }
@@ -198,6 +199,7 @@ impl TurnLine {
         let number = match answer {
             ConductorAnswer::GoOn => 0,
             ConductorAnswer::LookAround => 1,
+            ConductorAnswer::Refused(number) => u64::from(number) + 2,
         };
         self.answer.store(number, Ordering::Relaxed);
         self.time.store(now.picoseconds(), Ordering::Relaxed);
@@ -343,7 +345,10 @@ mod tests {
 
     #[test]
     fn an_answer_comes_with_the_turn() {
-        for answer in [ConductorAnswer::GoOn, ConductorAnswer::LookAround] {
+        let refused = [0, 1, u32::MAX].map(ConductorAnswer::Refused);
+        for answer in
+            [ConductorAnswer::GoOn, ConductorAnswer::LookAround].into_iter().chain(refused)
+        {
             let line = TurnLine::default();
             line.ask(ConductorRequest::CatchUp, Time::ZERO, &line);
             line.give(Time::from_nanoseconds(3), answer);

@@ -421,19 +421,24 @@ impl Conductor for Conducted {
         true
     }
 
-    fn end_chain(&mut self) {
+    fn end_chain(&mut self) -> Option<u32> {
         // Where it was cut, the last put to a rank is still to come: none of its bytes ask.
         let unanswered = self.chain.as_mut().map(|chain| std::mem::take(&mut chain.unanswered));
         for target in unanswered.into_iter().flatten() {
             self.log_put(&Command::put(target, &[]), true);
         }
-        let Some(OpenChain { answers, .. }) = self.chain.take() else { return };
-        if answers > 0 {
-            self.enter_call();
-            self.polls.set(0);
-            self.ask(ConductorRequest::Answers(answers));
-            self.spend(self.costs.look);
-            self.leave_call();
+        let OpenChain { answers, .. } = self.chain.take()?;
+        if answers == 0 {
+            return None;
+        }
+        self.enter_call();
+        self.polls.set(0);
+        let answer = self.ask(ConductorRequest::Answers(answers));
+        self.spend(self.costs.look);
+        self.leave_call();
+        match answer {
+            ConductorAnswer::Refused(number) => Some(number),
+            _ => None,
         }
     }
 

@@ -81,6 +81,8 @@ struct ConductedRank {
     turns: u64,
     /// The number of turns of all when it parked last.
     parked_at: u64,
+    /// It waits for the answers to a chain.
+    chains: bool,
     /// It did something before its last request, or computes until its turn.
     busy: bool,
     computed: Time,
@@ -143,6 +145,7 @@ impl<R: Ranks> MachineConductor<R> {
             woken: false,
             turns: 0,
             parked_at: 0,
+            chains: false,
             busy: false,
             computed: Time::ZERO,
             traffic: RankTraffic::default(),
@@ -402,6 +405,7 @@ impl<R: Ranks> ConductorState<R> {
                 self.dispatch(time, RankParcel::new(from, to, content));
             }
             ConductorRequest::Answers(puts) => {
+                self.state(rank, |state| state.chains = true);
                 self.await_parcels(rank, puts);
                 self.arrived_for(rank, 0);
             }
@@ -426,17 +430,18 @@ impl<R: Ranks> ConductorState<R> {
 
     /// So many parcels have arrived that a rank waits for, or will.
     fn arrived_for(&self, rank: Rank, parcels: u32) {
-        let is_over = self.state(rank, |state| {
+        let over = self.state(rank, |state| {
             state.awaited -= i64::from(parcels);
             let is_over = state.status == RankStatus::Travelling && state.awaited <= 0;
-            if is_over {
+            is_over.then(|| {
                 state.status = RankStatus::Ready;
-            }
-            is_over
+                (state.traffic.now, std::mem::take(&mut state.chains))
+            })
         });
-        if is_over {
-            let at = self.state(rank, |state| state.traffic.now);
-            self.set_due(rank, at, ConductorAnswer::GoOn);
+        if let Some((at, ends_chain)) = over {
+            let refused = if ends_chain { self.parcels.borrow_mut().end_chain(rank) } else { None };
+            let answer = refused.map_or(ConductorAnswer::GoOn, ConductorAnswer::Refused);
+            self.set_due(rank, at, answer);
         }
     }
 
@@ -468,7 +473,8 @@ impl<R: Ranks> ConductorState<R> {
             }
             Deed::Put(put) if put.to.rank < ranks => {
                 let to = put.to.rank;
-                self.dispatch(at, RankParcel::new(rank, to, ParcelContent::Chained(put)));
+                let number = self.parcels.borrow_mut().count_put(rank);
+                self.dispatch(at, RankParcel::new(rank, to, ParcelContent::Chained(put, number)));
             }
             Deed::Send(posted) if posted.destination < ranks => {
                 let (to, is_copy) = (posted.destination, posted.copy);
@@ -546,7 +552,7 @@ impl<R: Ranks> ConductorState<R> {
             let parcels = self.parcels.borrow();
             let RankParcel { from, to, content, .. } = parcels.moving.get(key)?;
             let at_once = matches!(content, ParcelContent::Run(_) | ParcelContent::Announce { .. });
-            let by_hand = matches!(content, ParcelContent::Send(..) | ParcelContent::Chained(_));
+            let by_hand = matches!(content, ParcelContent::Send(..) | ParcelContent::Chained(..));
             (*from, *to, content.bytes(), at_once, by_hand)
         };
         if at_once {
@@ -598,7 +604,7 @@ impl<R: Ranks> ConductorState<R> {
         };
         match parcel.content {
             ParcelContent::Trip { rank, .. } => self.arrived_for(rank, 1),
-            ParcelContent::Chained(put) => self.land_chained(from, &put),
+            ParcelContent::Chained(put, number) => self.land_chained(from, &put, number),
             ParcelContent::Run(queue) => self.run_queue(queue),
             ParcelContent::Put(shipped) => {
                 let mut ports = self.ports.borrow_mut();
@@ -625,9 +631,15 @@ impl<R: Ranks> ConductorState<R> {
     }
 
     /// Lands a put of a chain; the answer to its last one to a rank travels back.
-    fn land_chained(&self, from: Rank, put: &ChainedPut) {
-        // An error: the target has changed its tables since the post, and the put is lost.
-        let _ = self.ports.borrow_mut()[from as usize].land_chained(put);
+    fn land_chained(&self, from: Rank, put: &ChainedPut, number: u32) {
+        // Real chains are cut at an error, so that no word announces data that is not there.
+        if !self.parcels.borrow().has_refused_put(from, put.to.rank) {
+            // An error: the target has changed its tables since the post.
+            let landed = self.ports.borrow_mut()[from as usize].land_chained(put);
+            if landed.is_err() {
+                self.parcels.borrow_mut().refuse_put(from, put.to.rank, number);
+            }
+        }
         self.attend_outbox();
         if put.word.is_some() {
             // Its rank may have polled the word just before, and be about to wait for it.

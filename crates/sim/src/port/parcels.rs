@@ -16,8 +16,8 @@ pub(super) enum ParcelContent {
     /// The record of a command that was carried out: the command has travelled, so this takes no
     /// time.
     Announce { protocol: u8, header: u64, length: u64, offset: u64 },
-    /// A put of a chain.
-    Chained(ChainedPut),
+    /// A put of a chain, and its number there.
+    Chained(ChainedPut, u32),
     /// A rank that waits for its command to arrive, or for the answer.
     Trip { rank: Rank, bytes: u64 },
     /// A put of a command queue.
@@ -34,7 +34,7 @@ impl ParcelContent {
         match self {
             ParcelContent::Send(posted, taken) => (posted.payload.len() - taken) as u64,
             ParcelContent::Put(shipped) => shipped.payload.len() as u64,
-            ParcelContent::Chained(put) => put.payload.len() as u64,
+            ParcelContent::Chained(put, _) => put.payload.len() as u64,
             ParcelContent::Trip { bytes, .. } => *bytes,
             ParcelContent::Announce { .. } | ParcelContent::Refusal(..) | ParcelContent::Run(_) => {
                 0
@@ -81,6 +81,17 @@ pub(super) struct JobParcels {
     /// By target: refused parcels that are with their senders until the target has had a turn.
     kept: BTreeMap<Rank, Vec<RankParcel>>,
     refusals: u64,
+    /// By source: its chain, until all of it was answered.
+    chains: BTreeMap<Rank, ChainUnderWay>,
+}
+
+/// The puts of a chain that are under way.
+#[derive(Debug, Default)]
+struct ChainUnderWay {
+    /// How many there are.
+    puts: u32,
+    /// The ranks that have refused one, and the number of the first to each.
+    refused: BTreeMap<Rank, u32>,
 }
 
 /// A path, on which parcels keep their order: from one source to one target, with a path of their
@@ -195,6 +206,29 @@ impl JobParcels {
             self.refused.remove(&way);
         }
         last
+    }
+
+    /// The number of a rank's next put in its chain.
+    pub(super) fn count_put(&mut self, from: Rank) -> u32 {
+        let chain = self.chains.entry(from).or_default();
+        chain.puts += 1;
+        chain.puts - 1
+    }
+
+    /// A target has refused a put of a chain.
+    pub(super) fn refuse_put(&mut self, from: Rank, to: Rank, number: u32) {
+        let chain = self.chains.entry(from).or_default();
+        chain.refused.entry(to).or_insert(number);
+    }
+
+    /// Whether a target has refused a put of a rank's chain.
+    pub(super) fn has_refused_put(&self, from: Rank, to: Rank) -> bool {
+        self.chains.get(&from).is_some_and(|chain| chain.refused.contains_key(&to))
+    }
+
+    /// All of a rank's chain was answered; the number of its first put that was refused.
+    pub(super) fn end_chain(&mut self, from: Rank) -> Option<u32> {
+        self.chains.remove(&from)?.refused.into_values().min()
     }
 
     /// The paths on which parcels wait for room at a rank; those that pass others first.

@@ -65,9 +65,13 @@ fn what_is_chosen_holds_for_calls_of_the_program() {
     let own = ["windows: ", "shared: counts", "topologies: ", "neighbours: ", "persistent: rings"];
     // Three ranks cannot broadcast by a binary tree, nor gather parts of any lengths by the other.
     let gathers = ["collective: gather"];
+    let exchanges =
+        ["together: all to all", "together: in a scope", "together: persistent of every kind"];
     for (variable, algorithm, programs) in [
         ("HIKYAKU_COLL_BROADCAST", "binary-tree", &[][..]),
         ("HIKYAKU_COLL_GATHER", "binomial", &gathers),
+        // A node of two ranks and one of one; blocking, started and persistent calls.
+        ("HIKYAKU_COLL_ALLTOALL", "two-level", &exchanges),
     ] {
         for case in own.iter().chain(programs) {
             let cases = job(3, &["calls", "1", case]).ranks_per_node(2);

@@ -50,6 +50,21 @@ fn cj_06_each_rank_may_do_what_the_owner_lets_it_in_virtual_time() {
     run(&simulated(4, &["protected", "1"]));
 }
 
+/// By when the window is closed, the chain is refused when it is posted, under way, or not at all.
+#[test]
+fn cp_06_a_chain_into_a_window_that_is_closed_meanwhile_is_refused() {
+    let refused = |computing: u64| {
+        let job = simulated(3, &["closing", &computing.to_string()]).ranks_per_node(1);
+        let output = job.succeed();
+        let said = |word| output.lines().any(|line| line == word);
+        assert_ne!(said("refused"), said("written"), "{output}");
+        said("refused")
+    };
+    let answers: Vec<bool> = (0..12).map(|step| refused(400 * step)).collect();
+    assert!(answers.is_sorted_by(|one, next| one >= next), "{answers:?}");
+    assert_eq!((answers[0], answers[11]), (true, false), "{answers:?}");
+}
+
 fn every_call(ranks_per_node: u32) {
     let some = [2, 3, 5];
     for ranks in [1, 2, 3, 5, 8].into_iter().filter(|ranks| at_length() || some.contains(ranks)) {

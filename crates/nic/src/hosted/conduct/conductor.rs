@@ -30,8 +30,10 @@ pub trait Conductor {
     /// so much.
     fn carry_put(&mut self, put: &Command<'_>, is_last: bool) -> bool;
 
-    /// Ends the chain: returns when its puts have landed and the last ones were answered.
-    fn end_chain(&mut self);
+    /// Ends the chain: returns when its puts have landed and the last ones were answered. Answers
+    /// the first that its target has refused, by its number among those carried. Those behind it to
+    /// the same rank were not written either.
+    fn end_chain(&mut self) -> Option<u32>;
 
     /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it has.
     fn awaits_landing(&mut self, to: Rank) -> bool;

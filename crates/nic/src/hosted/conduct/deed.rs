@@ -82,7 +82,8 @@ impl Posted {
 }
 
 /// A put of a chain with a copy of its payload. Its target's tables were asked when it was posted,
-/// and are asked again when it lands: a segment that was closed meanwhile stays as it is.
+/// and are asked again when it lands: a segment that was closed meanwhile stays as it is, and the
+/// answer says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainedPut {
     /// Where it lands.
@@ -135,13 +136,16 @@ pub enum ConductorAnswer {
     GoOn,
     /// Nothing is in flight to any rank: check everything, and say what you wait for.
     LookAround,
+    /// To [`ConductorRequest::Answers`]: the put of this number, counted in the chain from 0, is
+    /// the first that its target has refused. Those behind it to the same rank were not written.
+    Refused(u32),
 }
 
 impl ConductorAnswer {
     /// The result of [`Port::park`](crate::fabric::Port::park).
     pub fn wake(self) -> Wake {
         match self {
-            ConductorAnswer::GoOn => Wake::Look,
+            ConductorAnswer::GoOn | ConductorAnswer::Refused(_) => Wake::Look,
             ConductorAnswer::LookAround => Wake::Slept,
         }
     }

@@ -35,8 +35,8 @@ pub use deed::{
 
 use super::{Host, HostedPort};
 use crate::fabric::{
-    Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Notification, Operation, PostError,
-    Rank, RemoteAddress, Reply, Space,
+    ChainError, Command, FullCause, FullPolicy, Granularity, GroupPort, INLINE_BYTES, Notification,
+    Operation, PostError, Rank, RemoteAddress, Reply, Space,
 };
 
 /// Bytes on the wire of a request without payload, a reply or an acknowledgement.
@@ -89,9 +89,39 @@ impl<H: Host> HostedPort<H> {
         Ok(taken)
     }
 
+    /// A chain in virtual time: its puts are under way together.
+    pub(super) fn conduct_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
+        let mut carried = Vec::new();
+        self.set_chained(true);
+        let posted = self.hand_off_chain(chain, &mut carried);
+        let refused = self.host.conductor().and_then(|conductor| conductor.end_chain());
+        match refused.and_then(|number| carried.get(number as usize)) {
+            // What was refused on arrival is refused again, with the error of a single put.
+            Some(place) => self.execute_chain(chain, *place),
+            None => posted,
+        }
+    }
+
+    /// Hands off the puts of a chain and executes its other commands; `carried` gets the places of
+    /// the puts.
+    fn hand_off_chain(
+        &mut self,
+        chain: &[Command<'_>],
+        carried: &mut Vec<usize>,
+    ) -> Result<(), ChainError> {
+        for (done, command) in chain.iter().enumerate() {
+            match self.hand_off_put(command, &chain[done + 1..]) {
+                Some(Ok(())) => carried.push(done),
+                Some(Err(error)) => return Err(self.cut_chain(command, (done, 0), error)),
+                None => self.execute_link(command, done)?,
+            }
+        }
+        Ok(())
+    }
+
     /// A put of a chain in virtual time, with the commands `rest` behind it: its tables are checked
     /// now and when it lands. `None`: it is no such put, and is executed like a single command.
-    pub(super) fn hand_off_put(
+    fn hand_off_put(
         &mut self,
         put: &Command<'_>,
         rest: &[Command<'_>],

@@ -17,8 +17,19 @@ fn length(source: u32, number: u64) -> usize {
     }
 }
 
+/// The program that these words name.
+pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
+    match words[0].as_str() {
+        "landing-moves" => moves(world, super::number(words.get(1))),
+        "landing-follows" => follows(world),
+        "landing-past" => past_a_flood(world),
+        "landing-chosen" => chosen(world),
+        other => panic!("there is no program {other}"),
+    }
+}
+
 /// Draws moves by this seed, one before each message that it receives.
-pub(crate) fn moves(world: &World, seed: u64) -> Result<(), Error> {
+fn moves(world: &World, seed: u64) -> Result<(), Error> {
     let (own, mut data) = (world.rank(), vec![0; LONGEST]);
     if own != 0 {
         for number in 0..COUNT {
@@ -63,7 +74,7 @@ pub(crate) fn moves(world: &World, seed: u64) -> Result<(), Error> {
 
 /// Of the messages of each round most are of rank 1, and later of rank 2. Rank 0 finds them in
 /// rings of their own then, and all others in shared ones, unless senders stay where they are.
-pub(crate) fn follows(world: &World) -> Result<(), Error> {
+fn follows(world: &World) -> Result<(), Error> {
     const ROUNDS: u64 = 80;
     let (own, mut data) = (world.rank(), [0; 1000]);
     let stays = std::env::var_os("HIKYAKU_JOBS_KEEP_RINGS").is_some();
@@ -100,7 +111,7 @@ pub(crate) fn follows(world: &World) -> Result<(), Error> {
 
 /// Rank 1 floods rank 0, which then hears of it from rank 2: by a message that has room only in a
 /// ring of its own, which it gets.
-pub(crate) fn past_a_flood(world: &World) -> Result<(), Error> {
+fn past_a_flood(world: &World) -> Result<(), Error> {
     const LENGTH: usize = 4096;
     let window = world.window::<u64>(1)?;
     let mut data = vec![0; LENGTH];
@@ -152,7 +163,7 @@ pub(crate) fn past_a_flood(world: &World) -> Result<(), Error> {
 
 /// What senders choose: rank 3, that a message of four packets leaves one record, so that it lands
 /// whole or not at all; and rank 4, another ring than the table of rank 0 has for it.
-pub(crate) fn chosen(world: &World) -> Result<(), Error> {
+fn chosen(world: &World) -> Result<(), Error> {
     const PACKET: usize = 4096;
     let window = world.window::<u64>(2)?;
     if world.rank() == 0 {

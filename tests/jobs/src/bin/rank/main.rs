@@ -9,6 +9,7 @@ mod apart;
 mod bits;
 mod calls;
 mod carried;
+mod closing;
 mod crowded;
 mod ends;
 mod flood;
@@ -55,6 +56,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         }
         "calls" => calls::run(world, number(word(1)), word(2).map_or("", String::as_str))?,
         "bits" => bits::run(world, words)?,
+        "closing" => closing::run(world, number(word(1)))?,
         "crowded" => crowded::run(world, words)?,
         "broadcasts" => crowded::broadcasts(world, number(word(1)), number(word(2)) as usize)?,
         "until-a-death" => crowded::until_a_death(world, number(word(1)) as usize)?,
@@ -69,10 +71,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "flood-behind" => flood::behind(world)?,
         "flood-past" => flood::past(world)?,
         "flood-before" => flood::before(world)?,
-        "landing-moves" => landing::moves(world, number(word(1)))?,
-        "landing-follows" => landing::follows(world)?,
-        "landing-past" => landing::past_a_flood(world)?,
-        "landing-chosen" => landing::chosen(world)?,
+        name if name.starts_with("landing-") => landing::run(world, words)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
         "carried" => carried::run(world)?,

@@ -6,11 +6,14 @@
 //! |---|---|---|
 //! | pairwise | n - 1 exchanges of m, one after the other | no more than one message to anybody |
 //! | chained | n - 1 messages of m, all at once | one start-up |
+//! | two-level | between two nodes one message each way, and 2 in a node | equal, short parts |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
 //! | lines | a look at all | equal parts, all ranks on one node, which has lines; for short ones |
 //! | read | n - 1 copies of m out of others' memory | the same; for large m |
 //!
 //! Parts that do not lie in one piece are for [`crate::alltoallw()`].
+
+mod two_level;
 
 use std::future::Future;
 use std::ops::Range;
@@ -140,6 +143,7 @@ where
         }
         match algorithm {
             Algorithm::Bruck => bruck(team, data, into, length).await,
+            Algorithm::TwoLevel => two_level::two_level(team, data, into, length).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
             Algorithm::Pairwise | Algorithm::Chained => {
                 put_own(team, data, into, length);
@@ -155,7 +159,8 @@ where
 /// of `parts` of rank `r` in its block `r` of `into`, which is as long.
 ///
 /// # Errors
-/// As [`alltoall()`]; and Bruck's algorithm, in which ranks would have to know others' lengths.
+/// As [`alltoall()`]; and the algorithms in which ranks would have to know others' lengths, `bruck`
+/// and `two-level`.
 pub fn alltoallv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
