@@ -78,7 +78,7 @@ pub use allgather::{
 pub use allreduce::{allreduce, allreduce_scattered, begin_allreduce};
 pub use alltoall::{
     alltoall, alltoall_in_place, alltoall_in_place_scattered, alltoall_scattered, alltoallv,
-    alltoallv_in_place, alltoallv_in_place_scattered, alltoallv_parts,
+    alltoallv_in_place, alltoallv_in_place_scattered, alltoallv_parts, begin_alltoall,
 };
 pub use alltoallw::{alltoallw, alltoallw_in_place};
 pub use barrier::{barrier, begin_barrier, open_barrier};

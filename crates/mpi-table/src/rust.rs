@@ -224,7 +224,7 @@ fn collective(
     let copies = copies.join(", ");
     let lists = (&*names, &*copies, &*request);
     let mut among = act(verb, &method, can_be_over, lists);
-    if verb == Verb::Run && matches!(base, "Allgather" | "Allreduce") {
+    if verb == Verb::Run && matches!(base, "Allgather" | "Allreduce" | "Alltoall") {
         among = format!("{} else {{ {among} }}", at_once(&own, &method));
     }
     // What two groups do together is described apart.

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use hikyaku_coll::{
     self as coll, Begun, CollError, Element, Reduction, begin_allgather, begin_allreduce,
-    begin_barrier, begin_broadcast,
+    begin_alltoall, begin_barrier, begin_broadcast,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
@@ -222,6 +222,32 @@ impl<D: Dialect> Mpi<D> {
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().allgather;
         Some(end(comm, begin_allgather(&ranks, by, given, all.bytes_mut())))
+    }
+
+    /// MPI_Alltoall out of place. `None`: [`Mpi::alltoall`] says what it is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn alltoall_at_once(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: &Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: &Given,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        if out.is_in_place::<D>() {
+            return None;
+        }
+        let all = |buffer, count: i64, datatype: &Given| {
+            let elements = count.checked_mul(comm.inner.size().into())?;
+            Area::plain(buffer, elements, datatype.as_ref().ok()?)
+        };
+        let (parts, places) = (all(out, out_count, out_type)?, all(into, in_count, in_type)?);
+        let ranks = comm.inner.group().waiting();
+        let by = comm.inner.choices().alltoall;
+        Some(end(comm, begin_alltoall(&ranks, by, parts.bytes(), places.bytes_mut())))
     }
 }
 

@@ -50,7 +50,21 @@ pub fn alltoall<'a, G: Group>(
     data: &'a [G::Byte],
     into: &'a mut [G::Byte],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_equal(group, algorithm, data, into)
+    begin_alltoall(group, algorithm, data, into).end()
+}
+
+/// Starts [`alltoall()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_alltoall<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a [G::Byte],
+    into: &'a mut [G::Byte],
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, data, into)
 }
 
 /// The same of data that have gaps, at this rank.
@@ -63,15 +77,16 @@ pub fn alltoall_scattered<'a, G: Group<Byte = u8>>(
     data: &'a Part<'_, u8>,
     into: &'a mut Place<'_, u8>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_equal(group, algorithm, data, into)
+    begin(group, algorithm, data, into).end()
 }
 
-fn of_equal<'a, G, S, D>(
+#[inline]
+fn begin<'a, G, S, D>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a S,
     into: &'a mut D,
-) -> impl Future<Output = Result<(), Failure<G>>>
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
 where
     G: Group,
     S: Source<G::Byte> + ?Sized,
@@ -96,7 +111,6 @@ where
         Begun::Done(done) => Begun::Done(done),
         Begun::Waits(call) => Begun::Waits(start(call, algorithm, data, into)),
     }
-    .end()
 }
 
 /// Checks the arguments. Bytes of a part.

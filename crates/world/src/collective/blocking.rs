@@ -3,7 +3,8 @@
 use std::mem::size_of;
 
 use hikyaku_coll::{
-    Begun, CollError, begin_allgather, begin_allreduce, begin_barrier, begin_broadcast,
+    Begun, CollError, begin_allgather, begin_allreduce, begin_alltoall, begin_barrier,
+    begin_broadcast,
 };
 use hikyaku_msg::{Layout, MsgError};
 
@@ -189,7 +190,9 @@ impl World {
     /// # Errors
     /// As [`World::allgather`].
     pub fn alltoall<T: Scalar>(&self, data: &[T], into: &mut [T]) -> Result<(), Error> {
-        self.together(async |ranks| ranks.alltoall(data, into).await)
+        let ranks = self.ranks().waiting();
+        let (data, into) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(into));
+        self.end(begin_alltoall(&ranks.of::<T>(), ranks.choices.alltoall, data, into))
     }
 
     /// [`World::alltoall`] within one buffer: received blocks replace those sent (MPI_IN_PLACE).
