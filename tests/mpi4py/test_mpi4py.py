@@ -194,8 +194,8 @@ def test_an_error_that_nobody_handles_ends_all_with_one_line_that_says_why(tmp_p
         """,
     )
     line = (
-        "rank 0 of MPI_COMM_WORLD, MPI_Send_c: rank 7 does not exist: MPI_COMM_WORLD has ranks "
-        "0 to 1 (the rank is not valid)"
+        "rank 0 of MPI_COMM_WORLD, MPI_Send_c: `dest`: rank 7 does not exist: MPI_COMM_WORLD has "
+        "ranks 0 to 1 (the rank is not valid)"
     )
     assert done.returncode == 6
     assert line in done.stderr.splitlines()

@@ -377,8 +377,12 @@ fn wrong_arguments_are_named_with_their_values() {
     let no_size = "size is 3: no predefined integer datatype has it";
     assert_eq!(line(Datatype::match_size(TypeClass::Integer, 3)), no_size);
     assert_eq!(
+        line(Datatype::f90_real(Some(99), None)),
+        "no Fortran real kind has precision p = 99"
+    );
+    assert_eq!(
         line(Datatype::f90_real(None, None)),
-        "no Fortran real kind has precision None and range None"
+        "no Fortran real kind has undefined precision p and range r"
     );
 }
 

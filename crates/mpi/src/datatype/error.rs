@@ -150,5 +150,6 @@ pub enum DatatypeError {
 fn digits(precision: Option<i64>, range: Option<i64>) -> String {
     let named = [("precision p", precision), ("range r", range)];
     let given = named.iter().filter_map(|(name, digits)| Some(format!("{name} = {}", (*digits)?)));
-    given.collect::<Vec<_>>().join(" and ")
+    let given: Vec<String> = given.collect();
+    if given.is_empty() { "undefined precision p and range r".into() } else { given.join(" and ") }
 }

@@ -292,7 +292,7 @@ mod tests {
         let points = points(&plan(12, 20), &RunWatch::start(), &mut |_| {});
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let given_up: Vec<usize> = alltoall.map(|point| point.given_up.len()).collect();
-        assert_eq!(given_up, [0, 0, 3, 3]);
+        assert_eq!(given_up, [0, 0, 4, 4]);
     }
 
     #[test]
@@ -303,6 +303,6 @@ mod tests {
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let of = |bytes| alltoall.clone().filter(move |point| point.bytes == bytes);
         assert!(of(8).all(|point| point.given_up.is_empty() && point.loss().is_some()));
-        assert!(of(1 << 20).all(|point| point.given_up.len() == 3 && point.loss().is_none()));
+        assert!(of(1 << 20).all(|point| point.given_up.len() == 4 && point.loss().is_none()));
     }
 }
