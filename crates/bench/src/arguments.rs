@@ -101,7 +101,7 @@ pub(crate) enum Selection {
     Bidirectional,
     /// Barriers, also of more ranks than cores
     Barrier,
-    /// Barrier, allreduce, broadcast and allgather, also of more ranks than cores
+    /// Barrier, allreduce, broadcast, allgather and alltoall, also of more ranks than cores
     Collectives,
     /// Exchanges of blocks with two neighbours
     Halo,

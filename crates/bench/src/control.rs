@@ -84,6 +84,8 @@ pub(crate) enum Verb {
     Broadcast,
     /// Everybody's block to everybody.
     Allgather,
+    /// Everybody's blocks, one to each.
+    Alltoall,
     /// Exchanges of every rank with its two neighbours in a ring.
     Exchange(Clock, ExchangeCalls),
     /// Persistent collectives.
@@ -193,7 +195,7 @@ pub(crate) enum DenseWay {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 61] = [
+const WORDS: [(Verb, &str); 62] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -202,6 +204,7 @@ const WORDS: [(Verb, &str); 61] = [
     (Verb::Allreduce, "allreduce"),
     (Verb::Broadcast, "broadcast"),
     (Verb::Allgather, "allgather"),
+    (Verb::Alltoall, "alltoall"),
     (Verb::Exchange(Clock::Whole, ExchangeCalls::Isend), "halo-isend"),
     (Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking), "halo-blocking"),
     (Verb::Exchange(Clock::Whole, ExchangeCalls::Persistent), "halo-persist"),

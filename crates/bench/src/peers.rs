@@ -315,7 +315,7 @@ mod tests {
             exchanges.iter().flat_map(|clock| halo::forms(*clock).1).map(|f| f.verb).collect();
         verbs.push(Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking));
         verbs.extend([Verb::Latency, Verb::Send, Verb::Isend, Verb::Bidirectional, Verb::Barrier]);
-        verbs.extend([Verb::Allreduce, Verb::Broadcast, Verb::Allgather]);
+        verbs.extend([Verb::Allreduce, Verb::Broadcast, Verb::Allgather, Verb::Alltoall]);
         verbs.extend([Verb::Memory, Verb::Block, Verb::Release, Verb::Quit]);
         for verb in verbs {
             assert!(source.contains(&format!("\"{}\"", verb.word())), "{}", verb.word());

@@ -65,6 +65,7 @@ fn obey(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError>
         Verb::Allreduce => kinds::collectives::serve_allreduce(world, command),
         Verb::Broadcast => kinds::collectives::serve_broadcast(world, command),
         Verb::Allgather => kinds::collectives::serve_allgather(world, command),
+        Verb::Alltoall => kinds::collectives::serve_alltoall(world, command),
         Verb::Exchange(clock, calls) => kinds::exchange::serve(world, command, clock, calls),
         Verb::Dense(clock, form) => kinds::dense::serve(world, command, clock, form),
         Verb::FreeWrite => kinds::shared::serve_free(world, command, kinds::shared::write),

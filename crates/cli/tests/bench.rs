@@ -96,7 +96,10 @@ fn warm_data_alone_gives_only_warm_rows() {
     let cases: [(&[&str], &[&str]); 4] = [
         (&["latency", "--sizes", "8"], &["latency"]),
         (&["bandwidth", "--sizes", "1K"], &["bandwidth"]),
-        (&["collectives", "-n", "2", "--sizes", "8"], &["allreduce", "broadcast", "allgather"]),
+        (
+            &["collectives", "-n", "2", "--sizes", "8"],
+            &["allreduce", "broadcast", "allgather", "alltoall"],
+        ),
         (&["halo", "--sizes", "8"], &["halo"]),
     ];
     for (arguments, kinds) in cases {
@@ -126,7 +129,7 @@ fn collectives_are_measured_at_each_rank_count() {
     let allreduce = own(&document, "allreduce");
     assert_eq!(allreduce.len(), 8);
     assert!(allreduce.iter().all(|(_, series)| is_positive(&series["to_bare"]["median"])));
-    for kind in ["broadcast", "allgather"] {
+    for kind in ["broadcast", "allgather", "alltoall"] {
         let own = own(&document, kind);
         let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
         assert_eq!(forms, ["heap", "allocated"].repeat(8), "{kind}");

@@ -1,10 +1,11 @@
-//! Collectives that carry data: allreduce, broadcast, allgather; [`super::barrier`] has none.
+//! Collectives that carry data: allreduce, broadcast, allgather, alltoall; [`super::barrier`] has
+//! none.
 //!
 //! Every repetition needs all ranks, or their next root: roots of a broadcast take turns. So no
 //! rank can run ahead of the others and be measured on calls that nobody has answered yet.
 //!
 //! Fresh: sums are in place, a root sends what it has received, and what a rank gives to an
-//! allgather it has received in the last one. So all data has just been written, as in a program
+//! allgather or alltoall it has received in the last one. So all data has just been written, as in a program
 //! that computes. Warm: what a rank gives lies in a buffer that nothing writes, and what it gets in
 //! another that nothing reads. hikyaku has sums in place alone; there a rank copies what it gives
 //! to where the sum is to be, within the time.
@@ -17,7 +18,7 @@ use crate::buffers::Sets;
 use crate::control::{BlockAnswer, BlockCommand, DataReuse, Verb};
 use crate::rank::{self, RankError};
 
-/// Message sizes of broadcast, and of each rank's part of allgather.
+/// Message sizes of broadcast, of each rank's part of allgather, and of each part of alltoall.
 const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
 
 /// Message sizes of allreduce: one number, as a solver's test for convergence, and a vector.
@@ -41,6 +42,7 @@ pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint>
         points.extend(reduced.iter().map(|bytes| group.allreduce(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.broadcast(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.allgather(*bytes)));
+        points.extend(sizes.iter().map(|bytes| group.alltoall(*bytes)));
     }
     points
 }
@@ -72,6 +74,13 @@ impl CoreGroup {
         let copies = f64::from(self.ranks - 1);
         let point = self.point(FigureKind::Allgather, bytes, self.all(), copies);
         self.in_both_memories(point, Verb::Allgather)
+    }
+
+    /// Each rank reads its block of every other one.
+    fn alltoall(&self, bytes: u64) -> MeasuredPoint {
+        let copies = f64::from(self.ranks - 1);
+        let point = self.point(FigureKind::Alltoall, bytes, self.all(), copies);
+        self.in_both_memories(point, Verb::Alltoall)
     }
 
     /// From heap and from allocated memory.
@@ -145,6 +154,20 @@ pub(crate) fn serve_allgather(
     })
 }
 
+/// The ranks' side of alltoall. What a rank gives to each that is fresh has come from it.
+pub(crate) fn serve_alltoall(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
+    let mut sets = Sets::in_turns(world, command, world.size(), 1_u8)?;
+    rank::whole(world, command, || {
+        let (from, to) = sets.both();
+        world.alltoall::<u8>(from, to)?;
+        sets.turn();
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -174,6 +197,7 @@ mod tests {
         assert_eq!(sizes(&points, FigureKind::Allreduce), REDUCED_SIZES);
         assert_eq!(sizes(&points, FigureKind::Broadcast), SIZES);
         assert_eq!(sizes(&points, FigureKind::Allgather), SIZES);
+        assert_eq!(sizes(&points, FigureKind::Alltoall), SIZES);
         assert_eq!(points_of("").len(), 3 * points.len());
     }
 

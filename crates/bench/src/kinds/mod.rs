@@ -56,6 +56,8 @@ pub(crate) enum FigureKind {
     Broadcast,
     /// One allgather.
     Allgather,
+    /// One alltoall.
+    Alltoall,
     /// One exchange with both neighbours.
     Halo,
     /// The wait of an exchange that both sides have started long ago.
@@ -118,7 +120,7 @@ pub(crate) enum FigureUnit {
 
 impl FigureKind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [FigureKind; 24] = [
+    pub(crate) const ALL: [FigureKind; 25] = [
         FigureKind::Latency,
         FigureKind::Rate,
         FigureKind::Bandwidth,
@@ -127,6 +129,7 @@ impl FigureKind {
         FigureKind::Allreduce,
         FigureKind::Broadcast,
         FigureKind::Allgather,
+        FigureKind::Alltoall,
         FigureKind::Halo,
         FigureKind::Wait,
         FigureKind::Calls,
@@ -159,7 +162,8 @@ impl FigureKind {
             FigureKind::Barrier
             | FigureKind::Allreduce
             | FigureKind::Broadcast
-            | FigureKind::Allgather => FigureUnit::Microseconds,
+            | FigureKind::Allgather
+            | FigureKind::Alltoall => FigureUnit::Microseconds,
             FigureKind::Halo | FigureKind::Calls | FigureKind::Processor | FigureKind::Late => {
                 FigureUnit::Microseconds
             }
@@ -178,10 +182,10 @@ impl FigureKind {
 
     /// Whether its messages have data that is fresh or warm.
     pub(crate) fn has_data(self) -> bool {
-        use FigureKind::{Allgather, Allreduce, Broadcast};
+        use FigureKind::{Allgather, Allreduce, Alltoall, Broadcast};
         use FigureKind::{Bandwidth, Bidirectional, Halo, Latency, Rate};
         matches!(self, Latency | Rate | Bandwidth | Bidirectional | Halo)
-            || matches!(self, Allreduce | Broadcast | Allgather)
+            || matches!(self, Allreduce | Broadcast | Allgather | Alltoall)
     }
 
     /// Whether protocols of this library stand side by side in it.
@@ -200,6 +204,7 @@ impl FigureKind {
             FigureKind::Allreduce => "allreduce",
             FigureKind::Broadcast => "broadcast",
             FigureKind::Allgather => "allgather",
+            FigureKind::Alltoall => "alltoall",
             FigureKind::Halo => "halo",
             FigureKind::Wait => "wait",
             FigureKind::Calls => "calls",
@@ -230,6 +235,7 @@ impl FigureKind {
             FigureKind::Allreduce => "Allreduce, a sum of doubles",
             FigureKind::Broadcast => "Broadcast, the roots in turn",
             FigureKind::Allgather => "Allgather, message per rank",
+            FigureKind::Alltoall => "Alltoall, message per pair of ranks",
             FigureKind::Halo => "Halo exchange with two neighbours",
             FigureKind::Wait => "Wait of an exchange, both started 50 µs ago",
             FigureKind::Calls => "Start and wait of an exchange, without the 50 µs between",
@@ -283,6 +289,10 @@ impl FigureKind {
             FigureKind::Allgather => {
                 "fresh: each rank gives what it has received from another the time before; warm: \
                  the same untouched buffer each time"
+            }
+            FigureKind::Alltoall => {
+                "fresh: each rank gives to each what it has received from it the time before; \
+                 warm: the same untouched buffer each time"
             }
             FigureKind::Halo => {
                 "a block to and from each of two neighbours in a ring; isend: two irecv, two isend \

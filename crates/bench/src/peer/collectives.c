@@ -63,10 +63,23 @@ static unsigned long long allgathers(const struct command *c) {
     return now_ns() - start;
 }
 
+/* Fresh, what a rank gives to each has come from it the time before; warm, it is an untouched
+   buffer. */
+static unsigned long long alltoalls(const struct command *c) {
+    unsigned long long start = now_ns();
+    for (unsigned long long i = 0; i < c->repetitions; i++) {
+        MPI_Alltoall(set[from], (int)c->bytes, MPI_BYTE, set[1 - from], (int)c->bytes, MPI_BYTE,
+                     MPI_COMM_WORLD);
+        take_turns(c);
+    }
+    return now_ns() - start;
+}
+
 const struct measurement collectives[] = {
     {"barrier", none, IN_PLACE, barriers, NULL, NULL},
     {"allreduce", one, IN_PLACE, allreduces, zeros, NULL},
     {"broadcast", one, IN_PLACE, broadcasts, NULL, NULL},
     {"allgather", one_of_each, IN_TURNS, allgathers, NULL, NULL},
+    {"alltoall", one_of_each, IN_TURNS, alltoalls, NULL, NULL},
     {0},
 };
