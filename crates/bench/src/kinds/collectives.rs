@@ -5,10 +5,10 @@
 //! rank can run ahead of the others and be measured on calls that nobody has answered yet.
 //!
 //! Fresh: sums are in place, a root sends what it has received, and what a rank gives to an
-//! allgather or alltoall it has received in the last one. So all data has just been written, as in a program
-//! that computes. Warm: what a rank gives lies in a buffer that nothing writes, and what it gets in
-//! another that nothing reads. hikyaku has sums in place alone; there a rank copies what it gives
-//! to where the sum is to be, within the time.
+//! allgather or alltoall it has received in the last one. So all data has just been written, as in
+//! a program that computes. Warm: what a rank gives lies in a buffer that nothing writes, and what
+//! it gets in another that nothing reads. hikyaku has sums in place alone; there a rank copies what
+//! it gives to where the sum is to be, within the time.
 
 use hikyaku::{Op, World};
 

@@ -286,13 +286,9 @@ impl FigureKind {
                 "fresh: each root sends what it has received from the one before; warm: the same \
                  untouched buffer each time"
             }
-            FigureKind::Allgather => {
+            FigureKind::Allgather | FigureKind::Alltoall => {
                 "fresh: each rank gives what it has received from another the time before; warm: \
                  the same untouched buffer each time"
-            }
-            FigureKind::Alltoall => {
-                "fresh: each rank gives to each what it has received from it the time before; \
-                 warm: the same untouched buffer each time"
             }
             FigureKind::Halo => {
                 "a block to and from each of two neighbours in a ring; isend: two irecv, two isend \
