@@ -11,7 +11,7 @@
 //! of these spaces, and all of it is gone with the test's process.
 //!
 //! Nor do hosts know each other's clocks: those that programs measure by (`CLOCK_MONOTONIC`) are
-//! [days](APART) apart. Linux before 5.6 has one for all.
+//! days apart. Linux before 5.6 has one for all.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
