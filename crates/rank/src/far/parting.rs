@@ -24,6 +24,12 @@ use super::{Far, NAP, SENDS, wire};
 /// for the provider to send its own.
 const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
 
+/// How long a rank that leaves hears nothing of anybody before it goes without the last answers,
+/// where no launcher tells of ends: what one sends last may be lost when its endpoint closes, and
+/// no provider says that a peer's process has ended.
+const SILENCE: Time =
+    Time::from_nanoseconds(if cfg!(test) { 1_000_000_000 } else { 10_000_000_000 });
+
 /// How long the provider gets at least, if others leave too: its kernel may still send what it has
 /// called sent.
 const FLUSH: Time = Time::from_nanoseconds(5_000_000);
@@ -55,12 +61,20 @@ impl Far {
         let others = self.to_be_told(near);
         let (mut unsaid, mut open) = (others.clone(), others.clone());
         let mut wait = FarWait::to_leave(near.now());
+        let mut heard = near.now();
         loop {
             self.discard(near);
             let came = self.progress(near);
+            if came {
+                heard = near.now();
+            }
             unsaid.retain(|rank| !self.say_bye(near, *rank));
             open.retain(|rank| !self.knows(near, *rank, unsaid.binary_search(rank).is_ok()));
             let Some(rank) = open.first() else { break };
+            let is_said = unsaid.is_empty() && self.links.is_still();
+            if is_said && !Far::is_told_of_ends(near) && near.now() > heard + SILENCE {
+                break;
+            }
             if !came {
                 wait.rest(near, *rank);
             }
@@ -70,12 +84,15 @@ impl Far {
         self.say_last_words(near);
     }
 
+    fn is_told_of_ends(near: &ShmPort) -> bool {
+        near.host().hosts().is_some_and(|hosts| hosts.tells_ends)
+    }
+
     /// The ranks of other hosts that learn from this one that it leaves, in order: those that it
     /// has had to do with, as long as the launcher tells the others when its process has ended.
     /// Else, or if it goes on to serve memory, all.
     pub(super) fn to_be_told(&self, near: &ShmPort) -> Vec<Rank> {
-        let tells_ends = near.host().hosts().is_some_and(|hosts| hosts.tells_ends);
-        if !tells_ends || !self.kept.is_empty() {
+        if !Far::is_told_of_ends(near) || !self.kept.is_empty() {
             return self.state.peers.all().collect();
         }
         let mut known: Vec<Rank> = self.state.peers.known().iter().map(|peer| peer.rank).collect();

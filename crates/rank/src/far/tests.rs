@@ -221,3 +221,44 @@ fn windows_of_ranks_that_have_left_are_given_back() {
     assert_eq!(windows(&first), [0, 0]);
     assert!(!first.links.is_broken(1) && first.links.malformed() == 0);
 }
+
+/// The answer of one whose process has ended may be lost, and without a launcher nobody tells.
+#[test]
+fn a_rank_that_leaves_hears_nothing_for_a_while_and_goes() {
+    let (jobs, mut ports) = open_hosts(&JobConfig::new(2, 2), &[0, 1], [7; 16]).unwrap();
+    let mut fars = Vec::new();
+    for port in &ports {
+        match Far::open(port) {
+            Ok(far) => fars.push(far.unwrap()),
+            Err(error @ Error::NotInstalled { .. }) => return eprintln!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    exchange_cards(&jobs);
+    let (mut first, mut second) = (fars.remove(0), fars.remove(0));
+    let (mut near, mut far) = (ports.remove(0), ports.remove(0));
+    let start = Instant::now();
+    while first.links.window(1, SENDS) == 0 {
+        let _ = second.send(&far, &Command::send(0, 1, 0, b"hello"));
+        first.progress(&mut near);
+        second.progress(&mut far);
+        assert!(start.elapsed() < PATIENCE);
+    }
+    let mut waits = false;
+    std::thread::scope(|scope| {
+        let leaves = scope.spawn(|| first.leave(&mut near));
+        while !leaves.is_finished() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        waits = !leaves.is_finished();
+        while !leaves.is_finished() {
+            second.progress(&mut far);
+        }
+    });
+    assert!(!waits, "an answer that does not come");
+    // What it has said is there all the same.
+    while !second.state.peers.get(0).is_some_and(|peer| peer.left.is_some()) {
+        second.progress(&mut far);
+        assert!(start.elapsed() < 2 * PATIENCE);
+    }
+}
