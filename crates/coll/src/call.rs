@@ -502,6 +502,17 @@ impl<'c, G: Group> Team<'c, G> {
         others.into_iter().fold(whole, Result::and)
     }
 
+    /// Sends parts in one chain, and receives others meanwhile, whenever they come. Receives first:
+    /// what comes soon finds its place.
+    pub(crate) async fn exchange_all(
+        &self,
+        parts: Vec<(u32, Part<'_, G::Byte>)>,
+        places: Vec<(u32, Place<'_, G::Byte>)>,
+    ) -> Result<(), Failure<G>> {
+        let (received, sent) = join(self.recv_all(places), self.send_parts(parts)).await;
+        sent.and(received)
+    }
+
     /// Sends a part to one rank and receives one from another at the same time.
     pub(crate) async fn exchange_parts(
         &self,

@@ -41,8 +41,11 @@ pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint>
         let group = CoreGroup { ranks: *ranks, cores };
         points.extend(reduced.iter().map(|bytes| group.allreduce(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.broadcast(*bytes)));
-        points.extend(sizes.iter().map(|bytes| group.allgather(*bytes)));
-        points.extend(sizes.iter().map(|bytes| group.alltoall(*bytes)));
+        for (kind, verb) in
+            [(FigureKind::Allgather, Verb::Allgather), (FigureKind::Alltoall, Verb::Alltoall)]
+        {
+            points.extend(sizes.iter().map(|bytes| group.of_blocks(kind, verb, *bytes)));
+        }
     }
     points
 }
@@ -69,18 +72,10 @@ impl CoreGroup {
         self.in_both_memories(self.point(FigureKind::Broadcast, bytes, next, 1.0), Verb::Broadcast)
     }
 
-    /// Each rank reads every other one's block.
-    fn allgather(&self, bytes: u64) -> MeasuredPoint {
+    /// Each rank reads a block of every other one.
+    fn of_blocks(&self, kind: FigureKind, verb: Verb, bytes: u64) -> MeasuredPoint {
         let copies = f64::from(self.ranks - 1);
-        let point = self.point(FigureKind::Allgather, bytes, self.all(), copies);
-        self.in_both_memories(point, Verb::Allgather)
-    }
-
-    /// Each rank reads its block of every other one.
-    fn alltoall(&self, bytes: u64) -> MeasuredPoint {
-        let copies = f64::from(self.ranks - 1);
-        let point = self.point(FigureKind::Alltoall, bytes, self.all(), copies);
-        self.in_both_memories(point, Verb::Alltoall)
+        self.in_both_memories(self.point(kind, bytes, self.all(), copies), verb)
     }
 
     /// From heap and from allocated memory.
@@ -215,7 +210,7 @@ mod tests {
             let point = match kind {
                 FigureKind::Allreduce => group.allreduce(bytes),
                 FigureKind::Broadcast => group.broadcast(bytes),
-                _ => group.allgather(bytes),
+                _ => group.of_blocks(kind, Verb::Allgather, bytes),
             };
             match point.bare {
                 Bare::Parts(parts) => parts.copies,

@@ -18,8 +18,6 @@ mod two_level;
 use std::future::Future;
 use std::ops::Range;
 
-use hikyaku_msg::join;
-
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
@@ -104,8 +102,8 @@ where
         };
         Call::on_lines(group, signature, algorithm as usize, act)
     } else {
-        let by_lines = needs_lines(&algorithm);
-        Begun::Waits(Call::new_on(group, signature, algorithm as usize, by_lines))
+        let reads = algorithm == Algorithm::Read;
+        Begun::Waits(Call::new_on(group, signature, algorithm as usize, reads))
     };
     match begun {
         Begun::Done(done) => Begun::Done(done),
@@ -141,19 +139,19 @@ where
     call.run(async move |team| {
         let (length, size) = (check(team, data, into)?, team.size());
         let mut algorithm = algorithm;
-        let done = match algorithm {
-            Algorithm::Lines => lines(team, data, into, length).await.map(|()| true),
-            Algorithm::Read => read(team, data, into, length).await,
-            _ => Ok(false),
+        let tried = match algorithm {
+            Algorithm::Lines => Some(lines(team, data, into, length).await.map(|()| true)),
+            Algorithm::Read => Some(read(team, data, into, length).await),
+            _ => None,
         };
-        match done {
-            Ok(true) => return Ok(()),
-            Ok(false) | Err(Stop::Lost) => {}
-            Err(Stop::Failed(failure)) => return Err(failure),
-        }
-        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
-            algorithm = select::for_alltoall_by_messages(team.group(), length);
-            team.without_lines(algorithm as usize)?;
+        match tried {
+            None => {}
+            Some(Ok(true)) => return Ok(()),
+            Some(Err(Stop::Failed(failure))) => return Err(failure),
+            Some(Ok(false) | Err(Stop::Lost)) => {
+                algorithm = select::for_alltoall_by_messages(team.group(), length);
+                team.without_lines(algorithm as usize)?;
+            }
         }
         match algorithm {
             Algorithm::Bruck => bruck(team, data, into, length).await,
@@ -329,9 +327,7 @@ async fn others<G: Group>(
     parts.remove(0);
     into.remove(0);
     if algorithm == Algorithm::Chained {
-        // Receives first: what comes meanwhile finds its place.
-        let (received, sent) = join(team.recv_all(into), team.send_parts(parts)).await;
-        return sent.and(received);
+        return team.exchange_all(parts, into).await;
     }
     for ((to, part), (from, place)) in parts.into_iter().zip(into.into_iter().rev()) {
         team.exchange_parts(part, to, place, from).await?;

@@ -13,8 +13,6 @@
 
 use std::iter::once;
 
-use hikyaku_msg::join;
-
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
@@ -136,8 +134,7 @@ async fn exchange<G: Group>(
     let places = come.iter_mut().map(|(from, bytes)| (*from, Place::Whole(&mut bytes[..])));
     let parts = goes.iter().map(|(to, bytes)| (*to, Part::Whole(&bytes[..])));
     let (places, parts) = (places.collect(), parts.collect());
-    let (received, sent) = join(team.recv_all(places), team.send_parts(parts)).await;
-    sent.and(received)?;
+    team.exchange_all(parts, places).await?;
     Ok(come)
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use hikyaku_ofi::link::Acceptance;
-use hikyaku_shm::{Hosts, JobConfig, exchange_cards, open_hosts};
+use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_hosts};
 
 use super::*;
 
@@ -114,6 +114,25 @@ fn a_rank_of_640_000_takes_200_mib_at_most() {
     assert!(text.contains(&table), "the table in docs/cluster.md is another:\n{table}");
 }
 
+/// Both sides of all ranks of a job, whose hosts `of` says; `None`, which is said: there is no
+/// libfabric.
+fn opened(config: &JobConfig, of: &[u32]) -> Option<(Vec<Job>, Vec<ShmPort>, Vec<Far>)> {
+    let (jobs, ports) = open_hosts(config, of, [7; 16]).unwrap();
+    let mut fars = Vec::new();
+    for port in &ports {
+        match Far::open(port) {
+            Ok(far) => fars.push(far.unwrap()),
+            Err(error @ Error::NotInstalled { .. }) => {
+                eprintln!("skipped: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    exchange_cards(&jobs);
+    Some((jobs, ports, fars))
+}
+
 /// A rank that has had to do with some only is known to those: the launcher tells the others.
 #[test]
 fn leaving_takes_connections_to_those_who_were_spoken_to() {
@@ -126,16 +145,7 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
         (&JobConfig::new(5, 5), false, vec![1, 2, 3, 4], vec![1, 2, 3, 4]),
         (&told, true, vec![1, 2, 3, 4], vec![1, 2, 3, 4]),
     ] {
-        let (jobs, mut ports) = open_hosts(config, &of, [7; 16]).unwrap();
-        let mut fars = Vec::new();
-        for port in &ports {
-            match Far::open(port) {
-                Ok(far) => fars.push(far.unwrap()),
-                Err(error @ Error::NotInstalled { .. }) => return eprintln!("skipped: {error}"),
-                Err(error) => panic!("{error}"),
-            }
-        }
-        exchange_cards(&jobs);
+        let Some((jobs, mut ports, mut fars)) = opened(config, &of) else { return };
         let far = &mut fars[0];
         if kept {
             far.keep(0);
@@ -179,16 +189,7 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
 fn windows_of_ranks_that_have_left_are_given_back() {
     let hosts = Hosts { own: 0, of: vec![], names: vec![], key: [0; 16], tells_ends: true };
     let config = JobConfig { hosts: Some(hosts), ..JobConfig::new(2, 2) };
-    let (jobs, mut ports) = open_hosts(&config, &[0, 1], [7; 16]).unwrap();
-    let mut fars = Vec::new();
-    for port in &ports {
-        match Far::open(port) {
-            Ok(far) => fars.push(far.unwrap()),
-            Err(error @ Error::NotInstalled { .. }) => return eprintln!("skipped: {error}"),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    exchange_cards(&jobs);
+    let Some((jobs, mut ports, mut fars)) = opened(&config, &[0, 1]) else { return };
     let (mut first, mut second) = (fars.remove(0), fars.remove(0));
     let (mut near, mut far) = (ports.remove(0), ports.remove(0));
     let start = Instant::now();
@@ -225,16 +226,8 @@ fn windows_of_ranks_that_have_left_are_given_back() {
 /// The answer of one whose process has ended may be lost, and without a launcher nobody tells.
 #[test]
 fn a_rank_that_leaves_hears_nothing_for_a_while_and_goes() {
-    let (jobs, mut ports) = open_hosts(&JobConfig::new(2, 2), &[0, 1], [7; 16]).unwrap();
-    let mut fars = Vec::new();
-    for port in &ports {
-        match Far::open(port) {
-            Ok(far) => fars.push(far.unwrap()),
-            Err(error @ Error::NotInstalled { .. }) => return eprintln!("skipped: {error}"),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    exchange_cards(&jobs);
+    let config = JobConfig::new(2, 2);
+    let Some((_jobs, mut ports, mut fars)) = opened(&config, &[0, 1]) else { return };
     let (mut first, mut second) = (fars.remove(0), fars.remove(0));
     let (mut near, mut far) = (ports.remove(0), ports.remove(0));
     let start = Instant::now();
