@@ -92,6 +92,7 @@ impl<D: Dialect> Mpi<D> {
         // Errors of no object are those of MPI_COMM_SELF (MPI 5.0 §9.3).
         let scoped = scoped.or_else(|| self.own().ok().map(Scoped::Comm));
         let code = code_of::<D>(failure);
+        *self.state.told.borrow_mut() = Some((code, call.explain(failure)));
         match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
             (Handler::Return, _) => {}
             (Handler::Own(_, function), Some(scoped)) => {
@@ -268,11 +269,15 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Error_string.
+    /// MPI_Error_string. Of the last error it also says why, which the class alone does not.
     pub fn error_string(&self, code: i32, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
+        let told = self.state.told.borrow();
+        let why = told.as_ref().filter(|(of, _)| *of == code).map(|(_, why)| why);
         let text = match D::class(code) {
             _ if code == 0 => "no error".to_owned(),
-            Some(class) => class.text().to_owned(),
+            Some(class) => {
+                why.map_or(class.text().to_owned(), |why| format!("{}: {why}", class.text()))
+            }
             None => self.state.codes.borrow().find::<D>(code)?.text.clone(),
         };
         length.set(into.set(&text, MAX_ERROR_STRING)?);
