@@ -117,7 +117,6 @@ fn options_of_processes_without_processes_are_refused() {
         let expected = format!("hikyaku: {name} is for programs of processes: those after `--`\n");
         assert_eq!(refusal(&format!("-m cenju4 -n 4 {option} ring")), expected);
     }
-    assert!(refusal("-m cenju4 -n 4 ring -- true").contains("leave one out"));
 }
 
 /// Not after the run, which may take hours.

@@ -45,10 +45,8 @@ const FAILED: u8 = 3;
 
 /// Simulates what the command line says.
 pub(crate) fn run(arguments: &SimulateArguments) -> ExitCode {
-    match (arguments.processes.first(), &arguments.command[..]) {
-        (Some(name), []) => return refuse(&SettingError::OfProcesses(name)),
-        (_, [_, ..]) if arguments.program.is_some() => return refuse(&SettingError::TwoPrograms),
-        _ => {}
+    if let (Some(name), []) = (arguments.processes.first(), &arguments.command[..]) {
+        return refuse(&SettingError::OfProcesses(name));
     }
     if let Some(name) = &arguments.what_if {
         return question::run(name, &arguments.output);

@@ -32,9 +32,6 @@ pub(super) enum SettingError {
     /// An option of processes, with what is none.
     #[error("{0} is for programs of processes: those after `--`")]
     OfProcesses(&'static str),
-    /// Two programs.
-    #[error("a built-in program and one after `--`: leave one out")]
-    TwoPrograms,
     /// A number of ranks that makes no sense.
     #[error("{0} ranks: a simulated job has from 1 to {MOST_RANKS}")]
     Ranks(u32),
