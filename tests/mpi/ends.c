@@ -49,6 +49,12 @@ int main(int argc, char **argv) {
     begin(&argc, &argv);
     int from = -1;
     MPI_Request request;
+    if (is(argv[1], "uneven")) {
+        /* Rank 2 alone finds that it is wrong, and the others hear that it has failed. */
+        int counts[4] = {1, 1, 1, 1}, places[4] = {0, 1, 2, 3}, takes[4] = {1, 1, rank != 2, 1};
+        int out[4] = {0}, in[4];
+        MPI_Alltoallv(out, counts, places, MPI_INT, in, takes, places, MPI_INT, MPI_COMM_WORLD);
+    }
     if (is(argv[1], "all")) MPI_Send(&rank, -1, MPI_INT, 0, 0, MPI_COMM_WORLD);
     if (is(argv[1], "printing")) print_together();
     if (is(argv[1], "unreceived")) return send_unreceived(), end();

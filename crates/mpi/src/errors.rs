@@ -3,6 +3,8 @@
 use std::fmt;
 use std::rc::Rc;
 
+use hikyaku_rank::EndReason;
+
 use crate::callbacks;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status};
@@ -108,15 +110,17 @@ impl<D: Dialect> Mpi<D> {
         let class = failure.class.text();
         let place = scoped.map_or(String::new(), ToString::to_string);
         let line = format!("{place}{}: {} ({class})", call.name, call.explain(failure));
-        self.end_job(&line, D::class_out(failure.class).clamp(1, 255), false)
+        let reason = if failure.is_of_another { EndReason::OfAnother } else { EndReason::Failure };
+        self.end_job(&line, D::class_out(failure.class).clamp(1, 255), reason)
     }
 
     /// Ends this process, and so the job. The first rank that does says why: what follows from it
-    /// at other ranks is no news.
+    /// at other ranks is no news. If the first only knows which rank has failed, that one says why
+    /// as well.
     #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
-    pub(crate) fn end_job(&self, line: &str, code: i32, is_abort: bool) -> ! {
+    pub(crate) fn end_job(&self, line: &str, code: i32, reason: EndReason) -> ! {
         let job = self.state.job.borrow().clone();
-        if job.is_none_or(|job| job.ends_job(is_abort)) {
+        if job.is_none_or(|job| job.ends_job(reason)) {
             eprintln!("{line}");
         }
         crate::runtime::outside(|| std::process::exit(code))

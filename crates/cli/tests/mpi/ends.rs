@@ -65,6 +65,18 @@ fn abort_ends_all_ranks_with_its_code() {
     }
 }
 
+/// Others may hear of it first, and end the job before it does: then there are two lines.
+#[test]
+fn a_rank_that_has_failed_says_why_whoever_is_first() {
+    for _ in 0..10 {
+        let output = run("uneven");
+        let said = stderr(&output);
+        let why = "rank 2 of MPI_COMM_WORLD, MPI_Alltoallv: alltoall: a rank's part for itself";
+        assert!(said.contains(why) && said.lines().count() <= 2, "{said}");
+        assert!(!output.status.success(), "{said}");
+    }
+}
+
 /// Each rank is rank 0 of MPI_COMM_SELF: the line says which it is.
 #[test]
 fn a_rank_of_a_part_is_named_by_its_number_in_the_job() {
