@@ -25,13 +25,39 @@ static void first(void) {
     CHECK(hikyaku_finalize() == 0);
 }
 
+/* More than a pipe holds, so that SIGPIPE ends the ranks while they wait for each other. */
+static void print_together(void) {
+    for (int at = 0; at < 1000000; at++) {
+        printf("line %d of rank %d\n", at, rank);
+        fflush(stdout);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+/* More than there is room for on the way, to a rank that receives none of it. */
+static void send_unreceived(void) {
+    static char bytes[1000];
+    MPI_Request request;
+    for (int at = 0; at < 1000; at++) {
+        MPI_Isend(bytes, sizeof bytes, MPI_CHAR, (rank + 1) % size, 0, MPI_COMM_WORLD, &request);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) return 9;
     if (is(argv[1], "first")) return first(), 0;
     begin(&argc, &argv);
     int from = -1;
     MPI_Request request;
+    if (is(argv[1], "uneven")) {
+        /* Rank 2 alone finds that it is wrong, and the others hear that it has failed. */
+        int counts[4] = {1, 1, 1, 1}, places[4] = {0, 1, 2, 3}, takes[4] = {1, 1, rank != 2, 1};
+        int out[4] = {0}, in[4];
+        MPI_Alltoallv(out, counts, places, MPI_INT, in, takes, places, MPI_INT, MPI_COMM_WORLD);
+    }
     if (is(argv[1], "all")) MPI_Send(&rank, -1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    if (is(argv[1], "printing")) print_together();
+    if (is(argv[1], "unreceived")) return send_unreceived(), end();
     if (is(argv[1], "open")) {
         /* Nobody sends this: it is dropped. */
         MPI_Irecv(&from, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request);
@@ -49,10 +75,15 @@ int main(int argc, char **argv) {
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         CLASS(MPI_Recv(&from, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
               MPI_ERR_PROC_ABORTED);
-        CLASS(MPI_Barrier(MPI_COMM_WORLD), MPI_ERR_PROC_ABORTED);
+        int code = MPI_Barrier(MPI_COMM_WORLD), length;
+        char text[MPI_MAX_ERROR_STRING];
+        CLASS(code, MPI_ERR_PROC_ABORTED);
+        MPI_Error_string(code, text, &length);
+        CHECK(strncmp(text, "a process has ended: ", 21) == 0);
         printf("told\n");
         return 0;
     }
+    if (is(argv[1], "own") && rank == 3) MPI_Send(&rank, 1, MPI_INT, 2, 0, MPI_COMM_SELF);
     /* One that is in no call of MPI ends as well. */
     if (rank == 2) pause();
     MPI_Barrier(MPI_COMM_WORLD);

@@ -213,6 +213,7 @@ def test_a_rank_that_dies_is_an_error_at_the_others(tmp_path):
             world.recv(source=1)
         except MPI.Exception as error:
             assert error.Get_error_class() == MPI.ERR_PROC_ABORTED
+            assert "rank 1 (pid " in str(error), error
             print("told")
         """,
     )

@@ -1,7 +1,6 @@
 //! The hosts of a job, as words of `hikyaku run`, and the command that is a host's part.
 
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use hikyaku_launch::hosts::{HostEntry, HostsError, assign, daemon};
 use thiserror::Error;
 
 use crate::exit;
+use crate::input::{self, BY_HAND};
 use crate::mpiexec::split;
 use crate::run::seconds;
 
@@ -27,21 +27,22 @@ pub(crate) struct HostsArguments {
     ///
     /// Without numbers the ranks are divided equally. Ranks follow each other: those of the first
     /// host come first. This host may be named as well (by its own name, or as localhost).
-    #[arg(long, value_name = "HOSTS")]
+    #[arg(long, value_name = "HOSTS", group = "hosts-named")]
     pub(crate) hosts: Option<String>,
 
     /// Take the hosts from a file, one a line: `host`, `host:4` or `host slots=4`
-    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    #[arg(long, value_name = "FILE", group = "hosts-named")]
     pub(crate) hostfile: Option<PathBuf>,
 
     /// Reach hosts by this command, followed by a host and a command line [default: ssh]
     ///
     /// Of several words it is split at blanks. As the variable HIKYAKU_LAUNCHER_EXEC does.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", requires = "hosts-named")]
     pub(crate) launcher_exec: Option<String>,
 
     /// Count a host as dead that was silent for so many seconds [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(requires = "hosts-named")]
     pub(crate) host_timeout: Option<Duration>,
 }
 
@@ -60,7 +61,7 @@ impl HostsArguments {
         let entries = match (&self.hosts, &self.hostfile) {
             (Some(list), _) => HostEntry::list(list)?,
             (None, Some(file)) => {
-                let text = fs::read_to_string(file).map_err(|error| {
+                let text = input::read(file, BY_HAND).map_err(|error| {
                     WrongHosts::File(file.display().to_string(), error.to_string())
                 })?;
                 HostEntry::file(&text)?

@@ -12,6 +12,7 @@
 mod exit;
 mod fabric;
 mod hosts;
+mod input;
 mod machine;
 mod mpi;
 mod mpiexec;

@@ -1,8 +1,7 @@
 //! `hikyaku machine show`: reads a machine file, prints it, and draws its network.
 
 use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,13 +9,10 @@ use clap::{Args, Subcommand};
 use hikyaku_report::{Cell, Chart, Diagram, DiagramPlace, Table};
 use hikyaku_reproduce::FILES;
 use hikyaku_sim::machine::{Machine, MachineConstant, MachineError, NetworkPicture};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 
 use crate::exit::{PrintError, USAGE, print, say};
-
-/// The longest file that is read, bytes: a hundred times the longest built-in one.
-const MOST_BYTES: u64 = 1 << 20;
+use crate::input::{self, BY_HAND};
 
 /// Look at the machines that programs and experiments can be simulated on.
 #[derive(Debug, Args)]
@@ -57,14 +53,6 @@ pub(crate) enum MachineLoadError {
         file: PathBuf,
         /// Why.
         error: io::Error,
-    },
-    /// It is longer than any machine file; perhaps it never ends.
-    #[error(
-        "{} is longer than {} KiB: it is not a machine file", file.display(), MOST_BYTES >> 10
-    )]
-    TooLong {
-        /// Which.
-        file: PathBuf,
     },
     /// The description is invalid.
     #[error("{0}")]
@@ -133,23 +121,9 @@ pub(crate) fn load(file: &Path) -> Result<Machine, MachineLoadError> {
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
         return Ok(Machine::parse(&name, text)?);
     }
-    let text =
-        read(file).map_err(|error| MachineLoadError::Read { file: file.to_owned(), error })?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(MachineLoadError::TooLong { file: file.to_owned() });
-    }
+    let text = input::read(file, BY_HAND)
+        .map_err(|error| MachineLoadError::Read { file: file.to_owned(), error })?;
     Ok(Machine::parse(&name, &text)?)
-}
-
-/// The text of a file up to the limit, and a byte more. A named pipe that nobody writes to is
-/// empty and not waited for.
-fn read(file: &Path) -> io::Result<String> {
-    let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let file = fs::OpenOptions::new().read(true).custom_flags(at_once).open(file)?;
-    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-    let mut text = String::new();
-    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 fn constants(machine: &Machine) -> Table {

@@ -5,9 +5,9 @@
 //! ranks on it.
 
 use std::ffi::{OsStr, OsString};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, mem};
 
 use hikyaku_launch::hosts::{HostEntry, HostsError, assign, own_host_name};
 use hikyaku_launch::{Bind, Launch, Program};
@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::exit::{self, USAGE};
 use crate::hosts;
+use crate::input::{self, BY_HAND};
 use crate::run::{seconds, see_to_its_end};
 
 const HELP: &str = "\
@@ -66,6 +67,8 @@ enum MpiexecError {
     File(String, String),
     #[error("-wdir: there is no folder `{0}`")]
     Folder(String),
+    #[error("-configfile: `{0}` is named in such a file itself; name it beside that one")]
+    Nested(String),
 }
 
 /// Whether the program was started as one of MPI's launchers.
@@ -140,6 +143,8 @@ struct Parser<'a> {
     own_hosts: Vec<HostEntry>,
     next: Program,
     programs: Vec<(Seen, Vec<HostEntry>, Program)>,
+    /// Whether the words are those of a file.
+    in_file: bool,
 }
 
 /// The words that are left.
@@ -160,6 +165,7 @@ impl<'a> Parser<'a> {
             own_hosts: Vec::new(),
             next: Program { ranks: 1, ..Program::default() },
             programs: Vec::new(),
+            in_file: false,
         }
     }
 
@@ -201,7 +207,9 @@ impl<'a> Parser<'a> {
         let mut parts: Vec<(&[HostEntry], u32)> = Vec::new();
         for (_, own, program) in &self.programs {
             match parts.last_mut() {
-                Some(([], ranks)) if own.is_empty() => *ranks += program.ranks,
+                Some(([], ranks)) if own.is_empty() => {
+                    *ranks = ranks.saturating_add(program.ranks);
+                }
                 _ => parts.push((own, program.ranks)),
             }
         }
@@ -217,7 +225,9 @@ impl<'a> Parser<'a> {
                 let known = places.iter().position(|(other, _)| *other == name);
                 match known {
                     None => places.push((name, ranks)),
-                    Some(at) if at + 1 == places.len() => places[at].1 += ranks,
+                    Some(at) if at + 1 == places.len() => {
+                        places[at].1 = places[at].1.saturating_add(ranks);
+                    }
                     Some(_) => return Err(MpiexecError::Again(name)),
                 }
             }
@@ -287,7 +297,7 @@ impl<'a> Parser<'a> {
             }
             "wdir" | "wd" => self.next.folder = Some(folder(&value("a folder")?)?),
             "l" | "prepend-rank" | "tag-output" => self.label = true,
-            "bind-to" => self.bind = bind(&value("core or none")?),
+            "bind-to" => self.bind = bind(&value(BINDS)?)?,
             "host" | "H" => self.own_hosts.extend(HostEntry::list(&value("names of hosts")?)?),
             "hosts" => self.hosts.extend(HostEntry::list(&value("names of hosts")?)?),
             "f" | "hostfile" | "machinefile" => {
@@ -304,14 +314,7 @@ impl<'a> Parser<'a> {
                     seconds(&text).map_err(|_| MpiexecError::Value(said(), "seconds", text))?;
                 self.reached.host_timeout = Some(time);
             }
-            "configfile" => {
-                for line in read(&value("a file")?)?.lines() {
-                    let words = split(line);
-                    if !words.is_empty() {
-                        self.line(&words)?;
-                    }
-                }
-            }
+            "configfile" => self.file(value("a file")?)?,
             "map-by" => {
                 let text = value("a value")?;
                 let ppr = text.strip_prefix("ppr:").and_then(|rest| rest.strip_suffix(":node"));
@@ -321,6 +324,18 @@ impl<'a> Parser<'a> {
             "oversubscribe" | "allow-run-as-root" => {}
             _ => return Err(MpiexecError::Option(format!("-{name}"))),
         }
+        Ok(())
+    }
+
+    /// A file of options and programs, a program a line.
+    fn file(&mut self, name: String) -> Result<(), MpiexecError> {
+        if mem::replace(&mut self.in_file, true) {
+            return Err(MpiexecError::Nested(name));
+        }
+        let text = read(&name)?;
+        let lines = text.lines().map(split).filter(|words| !words.is_empty());
+        lines.into_iter().try_for_each(|words| self.line(&words))?;
+        self.in_file = false;
         Ok(())
     }
 
@@ -362,11 +377,16 @@ fn number(option: String, text: String) -> Result<u32, MpiexecError> {
     text.parse().map_err(|_| MpiexecError::Value(option, "a number of ranks", text))
 }
 
-fn bind(how: &str) -> Bind {
-    match how.split(':').next() {
-        Some("core" | "hwthread" | "cpu") => Bind::Core,
-        Some("none") => Bind::None,
-        _ => Bind::Auto,
+/// What `-bind-to` takes. By the larger parts of a machine ranks have an equal share of its CPUs.
+const BINDS: &str = "core, hwthread, none, or a larger part, such as socket";
+
+fn bind(how: &str) -> Result<Bind, MpiexecError> {
+    match how.split(':').next().unwrap_or_default() {
+        "core" | "hwthread" | "cpu" => Ok(Bind::Core),
+        "none" => Ok(Bind::None),
+        "socket" | "package" | "numa" | "board" | "machine" | "rr" | "user" => Ok(Bind::Auto),
+        cache if cache.ends_with("cache") => Ok(Bind::Auto),
+        _ => Err(MpiexecError::Value("-bind-to".to_owned(), BINDS, how.to_owned())),
     }
 }
 
@@ -376,12 +396,15 @@ fn folder(name: &str) -> Result<PathBuf, MpiexecError> {
 }
 
 fn read(name: &str) -> Result<String, MpiexecError> {
-    fs::read_to_string(name).map_err(|error| MpiexecError::File(name.to_owned(), error.to_string()))
+    let text = input::read(Path::new(name), BY_HAND);
+    text.map_err(|error| MpiexecError::File(name.to_owned(), error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs;
 
     use super::*;
 
@@ -443,6 +466,9 @@ mod tests {
         assert!(parse(&line).unwrap().hosts.is_none());
         fs::write(&hosts, "far:4\n").unwrap();
         assert_eq!(parse(&line).unwrap().hosts.unwrap().places, [("far".to_owned(), 2)]);
+        fs::write(&config, format!("-n 1 one\n-configfile {}\n", config.display())).unwrap();
+        let nested = parse(&format!("-configfile {}", config.display())).unwrap_err();
+        assert_eq!(nested, MpiexecError::Nested(config.display().to_string()));
         fs::remove_file(config).unwrap();
         fs::remove_file(hosts).unwrap();
     }
@@ -494,6 +520,9 @@ mod tests {
             ("one : -n 2", "no program"),
             ("-wdir /no/such prog", "no folder `/no/such`"),
             ("-configfile /no/such", "cannot read /no/such"),
+            ("-configfile /dev/zero", "it is longer than 1 MiB"),
+            ("--bind-to scoket x", "-bind-to takes core, hwthread, none"),
+            ("-hosts a:1 -n 4294967295 x : -n 2 y", "4294967295 ranks do not fit"),
         ] {
             let wrong = parse(line).unwrap_err().to_string();
             assert!(wrong.contains(part), "{line}: {wrong}");

@@ -13,6 +13,7 @@ use hikyaku_report::{Cell, Table, Unit};
 use thiserror::Error;
 
 use crate::exit::{PrintError, USAGE, print, say};
+use crate::input::{self, BY_PROGRAM};
 
 /// Plan landing rings from a trace, as the first run of a program gives it.
 ///
@@ -28,14 +29,16 @@ pub(crate) struct PlanArguments {
 
     /// Bytes of each landing ring, a power of two
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64K")]
+    #[arg(allow_negative_numbers = true)]
     ring: u64,
 
     /// Use at most so much memory a rank for landing rings
     #[arg(long, value_name = "SIZE", value_parser = units::size, conflicts_with = "shared")]
+    #[arg(allow_negative_numbers = true)]
     memory: Option<u64>,
 
     /// Let at most so many percent of a rank's packets meet a ring that another source may fill
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     shared: Option<f64>,
 
     /// Write the plan to this file
@@ -96,7 +99,7 @@ pub(crate) enum TraceLoadError {
 
 /// Reads a trace or a plan.
 pub(crate) fn load<T: FromStr<Err = TraceError>>(file: &Path) -> Result<T, TraceLoadError> {
-    let text = fs::read_to_string(file);
+    let text = input::read(file, BY_PROGRAM);
     let text = text.map_err(|error| TraceLoadError::Read { file: file.into(), error })?;
     text.parse().map_err(|error| TraceLoadError::Wrong { file: file.into(), error })
 }

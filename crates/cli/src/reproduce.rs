@@ -25,7 +25,7 @@ pub(crate) struct ReproduceArguments {
     items: Vec<String>,
 
     /// List the experiments and end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "items")]
     list: bool,
 
     /// Also run each with half and twice every value that was assumed, in some minutes: the range

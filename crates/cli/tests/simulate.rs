@@ -109,6 +109,29 @@ fn numbers_and_names_that_make_no_sense_are_told_in_one_line() {
     assert!(algorithm.contains("there are recursive-doubling, ring"), "{algorithm}");
 }
 
+/// An option that changes nothing would hide that the run is not what was meant.
+#[test]
+fn options_of_processes_without_processes_are_refused() {
+    for option in ["--records f", "--report f", "--label", "--rings 2", "--compute measured"] {
+        let name = option.split(' ').next().unwrap();
+        let expected = format!("hikyaku: {name} is for programs of processes: those after `--`\n");
+        assert_eq!(refusal(&format!("-m cenju4 -n 4 {option} ring")), expected);
+    }
+}
+
+/// Not after the run, which may take hours.
+#[test]
+fn files_that_cannot_be_written_are_told_before_the_run() {
+    for line in ["--trace /no/such/f ring", "--timeline /no/such/f.svg ring", "--records / -- true"]
+    {
+        let output = simulate(&format!("-m cenju4 -n 4 {line}"));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]), "{message}");
+        assert!(message.starts_with("hikyaku: cannot write /"), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}
+
 #[test]
 fn the_same_command_gives_the_same_result() {
     // Wall time and memory differ; the rest must not.

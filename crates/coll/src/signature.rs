@@ -91,7 +91,7 @@ pub struct Signature {
     element: u8,
     root: Option<u32>,
     combination: Option<Combination>,
-    /// Bytes a rank; 0 where ranks need not have the same.
+    /// Bytes a rank, as [`held`]; 0 where ranks need not have the same.
     bytes: u64,
 }
 
@@ -99,6 +99,15 @@ pub struct Signature {
 const ROOTS: u32 = 1000;
 
 const BYTES_BITS: u32 = 30;
+
+/// Lengths below this are held exactly.
+const EXACT: u64 = 1 << (BYTES_BITS - 1);
+
+/// What a word holds of a length: a long one is [`EXACT`] and the remainder by it. A rank that had
+/// more of its own length would find it different from what others say.
+const fn held(bytes: u64) -> u64 {
+    if bytes < EXACT { bytes } else { EXACT | bytes % EXACT }
+}
 const NUMBER_BITS: u32 = 8;
 const COMBINATION_BITS: u32 = 3;
 const ROOT_BITS: u32 = 13;
@@ -129,7 +138,7 @@ impl Signature {
 
     #[inline]
     pub(crate) fn bytes(self, bytes: usize) -> Signature {
-        Signature { bytes: bytes as u64, ..self }
+        Signature { bytes: held(bytes as u64), ..self }
     }
 
     #[inline]
@@ -164,7 +173,7 @@ impl Signature {
         root * 197 + combination * 211 + u32::from(self.element) * 13
     }
 
-    /// All of it in a word, with the number of the call. What has more bits is cut.
+    /// All of it in a word, with the number of the call. Roots and numbers of more bits are cut.
     #[inline]
     pub(crate) fn word(&self, number: u32) -> u64 {
         let root = self.root.map_or(0, |root| u64::from(root) + 1);
@@ -173,7 +182,7 @@ impl Signature {
         let word = word << ROOT_BITS | low(root, ROOT_BITS);
         let word = word << COMBINATION_BITS | low(combination, COMBINATION_BITS);
         let word = word << NUMBER_BITS | low(u64::from(number), NUMBER_BITS);
-        word << BYTES_BITS | low(self.bytes, BYTES_BITS)
+        word << BYTES_BITS | self.bytes
     }
 
     /// Whether two words are of the same call, rightly or wrongly.
@@ -208,11 +217,12 @@ impl fmt::Display for Signature {
             write!(f, " with root {root}")?;
         }
         let kind = KINDS.get(usize::from(*element)).unwrap_or(&"another type");
-        match (bytes, element) {
-            (0, _) => write!(f, " of {kind}"),
-            (bytes, 0) => write!(f, " of {bytes} bytes"),
-            (bytes, _) => write!(f, " of {bytes} bytes of {kind}"),
+        match *bytes {
+            0 => return write!(f, " of {kind}"),
+            bytes if bytes < EXACT => write!(f, " of {bytes} bytes")?,
+            bytes => write!(f, " of n * {} MiB + {} bytes", EXACT >> 20, bytes - EXACT)?,
         }
+        if *element == 0 { Ok(()) } else { write!(f, " of {kind}") }
     }
 }
 
@@ -237,6 +247,20 @@ mod tests {
             }
         }
         assert_eq!(Signature::of_word(u64::MAX), None);
+    }
+
+    /// A question carries a word: what comes of it is compared with the call of the rank itself.
+    #[test]
+    fn long_calls_are_those_of_their_words() {
+        let of = |bytes: usize| Signature::new(Operation::Broadcast).root(0).bytes(bytes);
+        for bytes in [1 << 29, (1 << 30) - 1, 1 << 30, (1 << 31) + 5, usize::MAX] {
+            let call = of(bytes);
+            assert_eq!(Signature::of_word(call.word(1)), Some(call), "{bytes}");
+            assert!(call.fits(&of(bytes)) && !call.fits(&of(bytes - 1)), "{bytes}");
+            assert!(!call.fits(&of(bytes % (1 << 29) + 1)), "{bytes}");
+        }
+        let line = "broadcast with root 0 of n * 512 MiB + 5 bytes";
+        assert_eq!(of((1 << 31) + 5).to_string(), line);
     }
 
     #[test]

@@ -34,13 +34,16 @@ const SIGNALS: u64 = 0;
 const WRITTEN: u64 = 1;
 const CREW: u64 = 2;
 
+/// Standard output and standard error.
+const STREAMS: usize = 2;
+
 /// A job being run.
 pub(super) struct JobEngine<C> {
     /// First, so that whatever happens the processes are gone before anything else is.
     crew: C,
     desk: NewsDesk,
     /// Which streams are being read: not those whose output is full.
-    reading: [bool; 2],
+    reading: [bool; STREAMS],
     failure: Option<OutputFailure>,
     interrupts: Option<Interrupts>,
     orphans: Option<Orphans>,
@@ -73,7 +76,12 @@ impl NewsDesk {
                     Some(JobEnd::Aborted(by)) => Some(by),
                     _ => None,
                 };
-                self.supervisor.handle_end(rank, pid, ending, (left, by), now);
+                let unread = (0..STREAMS).any(|stream| self.outputs.has_failed(stream));
+                if unread && ending == Ending::Signal(Signal::PIPE.as_raw()) {
+                    self.supervisor.handle_unread_end(rank, pid, now);
+                } else {
+                    self.supervisor.handle_end(rank, pid, ending, (left, by), now);
+                }
             }
             News::Output { source, piece } => self.outputs.write(source, piece),
             News::Lost { ranks, reason } => {
@@ -140,7 +148,7 @@ impl<C: Crew> JobEngine<C> {
         Ok(JobEngine {
             crew,
             desk,
-            reading: [true; 2],
+            reading: [true; STREAMS],
             failure: None,
             interrupts,
             orphans,

@@ -8,7 +8,10 @@ use std::{
 };
 
 use hikyaku_shm::JobError;
-use rustix::fs::{Access, access};
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
 use thiserror::Error;
 
 use super::MAX_RANKS;
@@ -103,6 +106,15 @@ pub enum LaunchError {
         /// The exit code that goes with it.
         code: i32,
     },
+    /// There are as many processes as there may be.
+    #[error(
+        "cannot start rank {rank}: there are as many processes as there may be; raise the limit \
+             (ulimit -u, pids.max of the cgroup) or run fewer ranks"
+    )]
+    Processes {
+        /// Which rank; those before it were started, and have been ended.
+        rank: u32,
+    },
     /// The job's shared memory could not be had.
     #[error(transparent)]
     Memory(#[from] JobError),
@@ -131,6 +143,7 @@ impl LaunchError {
             | LaunchError::Program { .. } => 2,
             LaunchError::Host { code, .. } => *code,
             LaunchError::Spawn { .. }
+            | LaunchError::Processes { .. }
             | LaunchError::Files { .. }
             | LaunchError::Memory(_)
             | LaunchError::System { .. } => 1,
@@ -152,10 +165,13 @@ impl LaunchError {
             ErrorKind::InvalidInput => "its name or an argument contains a zero byte",
             ErrorKind::ArgumentListTooLong => "its arguments are too long",
             ErrorKind::ExecutableFileBusy => "it is being written to",
-            _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-                "it is neither a program nor a script"
-            }
-            _ => return LaunchError::Spawn { rank, program: program.into(), source: error },
+            _ => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOEXEC) => "it is neither a program nor a script",
+                Some(Errno::NAMETOOLONG) => "its name is too long",
+                Some(Errno::AGAIN) => return LaunchError::Processes { rank },
+                Some(Errno::LOOP) => "a part of its path is a symbolic link to itself",
+                _ => return LaunchError::Spawn { rank, program: program.into(), source: error },
+            },
         };
         LaunchError::Program { program: program.into(), reason }
     }

@@ -181,16 +181,26 @@ impl<'a> LocalRanks<'a> {
     /// What the ranks are doing: of each, its number, its process and the rest of a sentence.
     pub(super) fn doing(&self) -> Vec<(u32, u32, String)> {
         let ranks = (0..self.started()).map(|index| {
-            let rank = self.first + index;
-            let what = match self.memory.waiting(rank) {
+            let (rank, pid) = (self.first + index, self.pid(index));
+            let what = match (self.memory.waiting(rank), is_stopped(pid)) {
                 _ if self.ranks.has_ended(index) => "has ended".to_owned(),
-                Some(what) => format!("waits in {what}"),
-                None => "is not waiting in a call of hikyaku".to_owned(),
+                (Some(what), false) => format!("waits in {what}"),
+                (Some(what), true) => format!("is stopped by a signal, in {what}"),
+                (None, true) => "is stopped by a signal".to_owned(),
+                (None, false) => "is not waiting in a call of hikyaku".to_owned(),
             };
-            (rank, self.pid(index), what)
+            (rank, pid, what)
         });
         ranks.collect()
     }
+}
+
+/// Whether a signal, or a debugger, has stopped a process. `false` where `/proc` does not tell.
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state stands behind the name, which is in parentheses and may have some itself.
+    let name = stat.iter().rposition(|&byte| byte == b')');
+    name.and_then(|end| stat.get(end + 2)).is_some_and(|state| b"Tt".contains(state))
 }
 
 impl AsFd for LocalRanks<'_> {

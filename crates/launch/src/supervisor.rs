@@ -161,6 +161,17 @@ impl Supervisor {
         }
     }
 
+    /// SIGPIPE has ended a rank, as nobody takes the job's output any more. All ranks end, and none
+    /// is told of the death: what it would say of that is no news to whoever has seen enough.
+    pub(super) fn handle_unread_end(&mut self, rank: u32, pid: u32, now: Duration) {
+        self.handle_absence();
+        let ending = Ending::Signal(Signal::PIPE.as_raw());
+        self.verdict.get_or_insert(JobVerdict::Failed { rank, pid, ending });
+        if matches!(self.phase, EndingPhase::Running | EndingPhase::Grace(_)) {
+            self.ask(now);
+        }
+    }
+
     /// A rank's host is gone, and the rank with it.
     pub(super) fn handle_loss(&mut self, rank: u32, now: Duration) {
         self.handle_absence();
@@ -171,7 +182,7 @@ impl Supervisor {
         }
     }
 
-    /// A rank that was to start will not.
+    /// A rank that was to start will not, or one is gone without a word to the others.
     pub(super) fn handle_absence(&mut self) {
         assert!(self.running > 0, "a rank ends once, after it has started");
         self.running -= 1;
@@ -285,6 +296,19 @@ mod tests {
     const ASK: [LauncherAction; 2] =
         [LauncherAction::Send(Signal::TERM), LauncherAction::Send(Signal::CONT)];
     const KILL: [LauncherAction; 1] = [LauncherAction::Send(Signal::KILL)];
+
+    #[test]
+    fn a_rank_that_nobody_reads_ends_all_in_silence() {
+        let mut job = job(3, None);
+        job.handle_unread_end(1, 101, MS);
+        assert_eq!(actions(&mut job), ASK);
+        job.handle_unread_end(2, 102, MS);
+        assert_eq!(actions(&mut job), []);
+        end(&mut job, 0, Ending::Signal(15), false, MS);
+        assert!(job.is_over());
+        let ending = Ending::Signal(13);
+        assert_eq!(job.verdict(), Some(JobVerdict::Failed { rank: 1, pid: 101, ending }));
+    }
 
     #[test]
     fn success_of_all_is_success() {

@@ -86,11 +86,15 @@ impl Comm {
         }
     }
 
-    /// Which rank of it this one is, for people.
+    /// Which rank of it this one is, for people; and which of the job, if it has not all of that.
     pub(crate) fn own_place(&self) -> String {
         let name = self.name.borrow();
         let name = if name.is_empty() { "a communicator without a name" } else { &name };
-        format!("rank {} of {name}", self.local().rank())
+        let rank = self.local().rank();
+        match self.local().members().map(|members| members.rank(rank)) {
+            Some(Ok(whole)) => format!("rank {rank} of {name} (rank {whole} of the job)"),
+            _ => format!("rank {rank} of {name}"),
+        }
     }
 
     /// The same with what its messages need.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use hikyaku_nic::fabric::Port;
+use hikyaku_rank::EndReason;
 
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
@@ -148,7 +149,8 @@ impl<D: Dialect> Mpi<D> {
     pub fn abort(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
         let place = comm.own_place();
         let line = format!("{place}, MPI_Abort: the program ends all ranks with code {code}");
-        self.end_job(&line, if code != 0 && code & 0xFF == 0 { 1 } else { code }, true)
+        let code = if code != 0 && code & 0xFF == 0 { 1 } else { code };
+        self.end_job(&line, code, EndReason::Abort)
     }
 
     /// MPI_Get_version.

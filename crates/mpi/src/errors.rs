@@ -3,6 +3,8 @@
 use std::fmt;
 use std::rc::Rc;
 
+use hikyaku_rank::EndReason;
+
 use crate::callbacks;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status};
@@ -92,6 +94,7 @@ impl<D: Dialect> Mpi<D> {
         // Errors of no object are those of MPI_COMM_SELF (MPI 5.0 §9.3).
         let scoped = scoped.or_else(|| self.own().ok().map(Scoped::Comm));
         let code = code_of::<D>(failure);
+        *self.state.told.borrow_mut() = Some((code, call.explain(failure)));
         match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
             (Handler::Return, _) => {}
             (Handler::Own(_, function), Some(scoped)) => {
@@ -107,15 +110,17 @@ impl<D: Dialect> Mpi<D> {
         let class = failure.class.text();
         let place = scoped.map_or(String::new(), ToString::to_string);
         let line = format!("{place}{}: {} ({class})", call.name, call.explain(failure));
-        self.end_job(&line, D::class_out(failure.class).clamp(1, 255), false)
+        let reason = if failure.is_of_another { EndReason::OfAnother } else { EndReason::Failure };
+        self.end_job(&line, D::class_out(failure.class).clamp(1, 255), reason)
     }
 
     /// Ends this process, and so the job. The first rank that does says why: what follows from it
-    /// at other ranks is no news.
+    /// at other ranks is no news. If the first only knows which rank has failed, that one says why
+    /// as well.
     #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
-    pub(crate) fn end_job(&self, line: &str, code: i32, is_abort: bool) -> ! {
+    pub(crate) fn end_job(&self, line: &str, code: i32, reason: EndReason) -> ! {
         let job = self.state.job.borrow().clone();
-        if job.is_none_or(|job| job.ends_job(is_abort)) {
+        if job.is_none_or(|job| job.ends_job(reason)) {
             eprintln!("{line}");
         }
         crate::runtime::outside(|| std::process::exit(code))
@@ -268,11 +273,15 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Error_string.
+    /// MPI_Error_string. Of the last error it also says why, which the class alone does not.
     pub fn error_string(&self, code: i32, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
+        let told = self.state.told.borrow();
+        let why = told.as_ref().filter(|(of, _)| *of == code).map(|(_, why)| why);
         let text = match D::class(code) {
             _ if code == 0 => "no error".to_owned(),
-            Some(class) => class.text().to_owned(),
+            Some(class) => {
+                why.map_or(class.text().to_owned(), |why| format!("{}: {why}", class.text()))
+            }
             None => self.state.codes.borrow().find::<D>(code)?.text.clone(),
         };
         length.set(into.set(&text, MAX_ERROR_STRING)?);

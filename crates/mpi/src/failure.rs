@@ -120,6 +120,8 @@ pub struct Reason {
     pub(crate) received: Option<Status>,
     /// The code that a function of the program has returned, if that is why.
     pub code: Option<i32>,
+    /// Whether another rank has failed, whose own error says why.
+    pub(crate) is_of_another: bool,
 }
 
 /// One of the two sides of a call that sends and receives.
@@ -228,6 +230,7 @@ impl Failure {
             comm: None,
             received: None,
             code: None,
+            is_of_another: false,
         }))
     }
 
@@ -355,7 +358,10 @@ impl From<Error> for Failure {
             }
             _ => Class::Other,
         };
-        Failure::new(class, error.to_string())
+        let mut failure = Failure::new(class, error.to_string());
+        failure.is_of_another =
+            matches!(error, Error::Collective(CollError::GaveUp { cause: Cause::Failed, .. }));
+        failure
     }
 }
 

@@ -73,6 +73,8 @@ pub(crate) struct Runtime {
     pub(crate) infos: Slots<Rc<Info>>,
     pub(crate) handlers: Slots<Rc<Handler>>,
     pub(crate) codes: RefCell<Codes>,
+    /// The last error that the program was given: its code, and why, in our words.
+    pub(crate) told: RefCell<Option<(i32, String)>>,
     pub(crate) keyvals: RefCell<Vec<Option<Rc<Keyval>>>>,
     /// Where programs read the predefined attributes.
     pub(crate) numbers: [Cell<i32>; 7],
@@ -108,6 +110,7 @@ impl Runtime {
             infos: Slots::new(Object::Info),
             handlers: Slots::new(Object::Errhandler),
             codes: RefCell::new(Codes::new()),
+            told: RefCell::new(None),
             keyvals: RefCell::new(Vec::new()),
             numbers: [const { Cell::new(0) }; 7],
             freed: RefCell::new(Vec::new()),

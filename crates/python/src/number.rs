@@ -24,6 +24,17 @@ pub(crate) fn any_tag(value: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
     if value.is_none() { Ok(None) } else { tag(value).map(Some) }
 }
 
+/// A color of a split, if the rank takes part. MPI's programs say that by a negative one.
+pub(crate) fn any_color(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+    let hint = "colors are 0 to 4294967295, or None for a rank that takes no part";
+    if value.is_none() { Ok(None) } else { fit(value, "color", hint).map(Some) }
+}
+
+/// A key of a split.
+pub(crate) fn key(value: &Bound<'_, PyAny>) -> PyResult<i32> {
+    fit(value, "key", "keys are -2147483648 to 2147483647")
+}
+
 /// How many elements or bytes.
 pub(crate) fn count(value: &Bound<'_, PyAny>) -> PyResult<usize> {
     fit(value, "length", "it is at least 0, and memory has an end")

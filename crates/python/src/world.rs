@@ -92,7 +92,12 @@ impl World {
 
     /// The ranks of one color, numbered by key and by rank; None without a color. Every rank calls
     /// it.
-    fn _split(&self, py: Python<'_>, color: Option<u32>, key: i32) -> PyResult<Option<usize>> {
+    fn _split(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number::any_color)] color: Option<u32>,
+        #[pyo3(from_py_with = number::key)] key: i32,
+    ) -> PyResult<Option<usize>> {
         let (rank, world) = self.open()?;
         let inside = GateGuard::enter();
         let (wait, world) = (WaitInfo::new(&rank, &world, &inside), world.at(&inside));

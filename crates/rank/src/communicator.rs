@@ -17,6 +17,17 @@ use crate::port::RankPort;
 use crate::rank::{Lease, Observer, Rank};
 use crate::tasks::Tasks;
 
+/// Why a rank ends its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndReason {
+    /// The program says so; this rank's exit code is the job's even if it is 0.
+    Abort,
+    /// It has failed.
+    Failure,
+    /// It was told that another rank has failed, which may say why after that.
+    OfAnother,
+}
+
 /// A communicator: all ranks of the job (MPI_COMM_WORLD) or some of them, numbered from 0. A clone
 /// is another handle on the same one.
 ///
@@ -245,13 +256,16 @@ impl Communicator {
         self.rank.has_variables.set(others);
     }
 
-    /// Says that this rank ends the job and gives the reason, whose exit code is the job's even if
-    /// it is 0, if `is_abort`. `false`: a rank has said so before, and nothing more is to be said.
-    pub fn ends_job(&self, is_abort: bool) -> bool {
+    /// Says that this rank ends the job and gives the reason. `false`: a rank has said so before,
+    /// and nothing more is to be said.
+    pub fn ends_job(&self, reason: EndReason) -> bool {
         // Where the engine is in use, a line too many is better than none.
         self.engine().try_borrow().map_or(true, |engine| {
-            let end = if is_abort { JobEnd::Aborted(engine.rank()) } else { JobEnd::Failed };
-            engine.port().host().end_job(end)
+            engine.port().host().end_job(match reason {
+                EndReason::Abort => JobEnd::Aborted(engine.rank()),
+                EndReason::Failure => JobEnd::Failed,
+                EndReason::OfAnother => JobEnd::Followed,
+            })
         })
     }
 

@@ -39,7 +39,7 @@ pub mod topology;
 mod waiting;
 mod window;
 
-pub use communicator::Communicator;
+pub use communicator::{Communicator, EndReason};
 pub use create::CreationError;
 pub use error::{Error, WindowError};
 pub use far::FarMemory;

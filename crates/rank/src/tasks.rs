@@ -22,6 +22,7 @@ pub struct TaskId(u64);
 /// The operations in flight of a rank.
 #[derive(Default)]
 pub struct Tasks {
+    /// In the order of their numbers, by which they are found.
     entries: RefCell<Vec<TaskEntry>>,
     /// How many of them have no result yet, and one more if other threads may call: what every
     /// blocking call looks at.
@@ -136,7 +137,7 @@ impl Tasks {
     /// The result of an operation, which is forgotten then; `None` if it has none yet.
     pub fn take_result(&self, id: TaskId) -> Option<Result<(), Error>> {
         let mut entries = self.entries.borrow_mut();
-        let Some(at) = entries.iter().position(|entry| entry.id == id) else {
+        let Some(at) = place_of(&entries, id) else {
             return Some(Err(MsgError::NoSuchRequest.into()));
         };
         if !matches!(entries[at].state, TaskState::Done(_)) {
@@ -153,8 +154,7 @@ impl Tasks {
     pub fn remove(&self, id: TaskId) {
         let removed = {
             let mut entries = self.entries.borrow_mut();
-            let at = entries.iter().position(|entry| entry.id == id);
-            at.map(|at| entries.remove(at))
+            place_of(&entries, id).map(|at| entries.remove(at))
         };
         // Dropped when nothing is borrowed: it tells other ranks.
         if let Some(TaskEntry { state: TaskState::Waiting(task), .. }) = removed {
@@ -178,7 +178,8 @@ impl Tasks {
     /// Takes an operation out that has no result yet. A result stays where it is.
     fn take_waiting(&self, id: TaskId) -> Option<Task> {
         let mut entries = self.entries.borrow_mut();
-        let entry = entries.iter_mut().find(|entry| entry.id == id)?;
+        let at = place_of(&entries, id)?;
+        let entry = &mut entries[at];
         match std::mem::replace(&mut entry.state, TaskState::Polled) {
             TaskState::Waiting(task) => Some(task),
             other => {
@@ -191,9 +192,15 @@ impl Tasks {
     /// Gives an operation another state; what it was before.
     fn exchange(&self, id: TaskId, state: TaskState) -> Option<TaskState> {
         let mut entries = self.entries.borrow_mut();
-        let entry = entries.iter_mut().find(|entry| entry.id == id)?;
+        let at = place_of(&entries, id)?;
+        let entry = &mut entries[at];
         Some(std::mem::replace(&mut entry.state, state))
     }
+}
+
+/// Where an operation is among those in flight. Thousands may be, and all are polled in each wait.
+fn place_of(entries: &[TaskEntry], id: TaskId) -> Option<usize> {
+    entries.binary_search_by_key(&id.0, |entry| entry.id.0).ok()
 }
 
 /// An operation while it is polled. It goes back when this is dropped, but not if that is because

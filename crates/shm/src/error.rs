@@ -128,8 +128,8 @@ pub enum AttachError {
     },
     /// The rank has been joined already, by this process or another.
     #[error(
-        "rank {rank} has already joined this job (pid {pid}): \
-             a rank is one process, which opens its world once"
+        "rank {rank} has already joined this job (pid {pid}): a rank is one process, which opens \
+             its world once; unset HIKYAKU_JOB for a program of it that is to run alone"
     )]
     AlreadyJoined {
         /// The rank.
@@ -138,7 +138,10 @@ pub enum AttachError {
         pid: u32,
     },
     /// The rank's process has ended.
-    #[error("rank {rank} (pid {pid}) has already left this job")]
+    #[error(
+        "rank {rank} (pid {pid}) has already left this job: start each program of a script by \
+             `hikyaku run`"
+    )]
     Gone {
         /// The rank.
         rank: Rank,

@@ -57,17 +57,21 @@ pub const COUNTS: usize = 480;
 pub enum JobEnd {
     /// It has failed.
     Failed,
+    /// It was told that another has, which may still say why.
+    Followed,
     /// This one was told to, and its exit code is the job's, 0 as well.
     Aborted(Rank),
 }
 
 const FAILED: u64 = 1 << 32;
 const ABORTED: u64 = 2 << 32;
+const FOLLOWED: u64 = 3 << 32;
 
 impl JobEnd {
     fn word(self) -> u64 {
         match self {
             JobEnd::Failed => FAILED,
+            JobEnd::Followed => FOLLOWED,
             JobEnd::Aborted(rank) => ABORTED | u64::from(rank),
         }
     }
@@ -75,6 +79,7 @@ impl JobEnd {
     fn of_word(word: u64) -> Option<JobEnd> {
         match (word, Rank::try_from(word ^ ABORTED)) {
             (FAILED, _) => Some(JobEnd::Failed),
+            (FOLLOWED, _) => Some(JobEnd::Followed),
             (_, Ok(rank)) => Some(JobEnd::Aborted(rank)),
             _ => None,
         }
@@ -113,9 +118,14 @@ impl JobHeader {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Says how the job ends, unless a rank has before. Whether it was the first.
+    /// Says how the job ends, unless a rank has before that did not merely follow another. Whether
+    /// it was the first.
     pub(crate) fn end_job(&self, end: JobEnd) -> bool {
-        self.end.compare_exchange(0, end.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let instead = |word| {
+            let is_open = word == 0 || word == FOLLOWED && end != JobEnd::Followed;
+            is_open.then_some(end.word())
+        };
+        self.end.fetch_update(Ordering::Relaxed, Ordering::Relaxed, instead).is_ok()
     }
 
     /// What a rank has said of the job's end.
@@ -353,7 +363,10 @@ mod tests {
         header.end.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(header.end(), None, "nonsense");
         let header = JobHeader::default();
+        assert!(header.end_job(JobEnd::Followed) && !header.end_job(JobEnd::Followed));
+        assert_eq!(header.end(), Some(JobEnd::Followed));
         assert!(header.end_job(JobEnd::Failed) && !header.end_job(JobEnd::Aborted(0)));
+        assert!(!header.end_job(JobEnd::Followed));
         assert_eq!(header.end(), Some(JobEnd::Failed));
     }
 

@@ -22,15 +22,15 @@ pub(crate) struct SimulateArguments {
     pub(crate) machine: Option<PathBuf>,
 
     /// How many ranks
-    #[arg(short = 'n', long, value_name = "RANKS")]
+    #[arg(short = 'n', long, value_name = "RANKS", allow_negative_numbers = true)]
     pub(crate) ranks: Option<u32>,
 
     /// How many of them share a node
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, allow_negative_numbers = true)]
     pub(crate) ranks_per_node: u32,
 
     /// The machine with its network made larger, in its own shape, for at least so many nodes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) nodes: Option<u32>,
 
     /// Messages have lengths and no contents: for scale. Answers are not checked then

@@ -1,6 +1,6 @@
 //! Where what happened in a run is written: a trace for viewers, a page or a picture for people.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +42,21 @@ impl Exhibit {
             Some(file) if !is(&file, "html") && !is(&file, "svg") => Err(file),
             timeline => Ok(Exhibit { trace, timeline }),
         }
+    }
+
+    /// Creates what will be written, and the `other` files, unless they are there: whoever has
+    /// waited for a run is not to hear then that they cannot be.
+    ///
+    /// # Errors
+    /// One cannot be written.
+    pub(crate) fn begin<'f>(
+        &'f self,
+        other: impl Iterator<Item = &'f PathBuf>,
+    ) -> Result<(), ExhibitError> {
+        self.trace.iter().chain(&self.timeline).chain(other).try_for_each(|file| {
+            let opened = OpenOptions::new().append(true).create(true).open(file);
+            opened.map(drop).map_err(|error| ExhibitError { file: file.clone(), error })
+        })
     }
 
     /// How many records it needs, at most.

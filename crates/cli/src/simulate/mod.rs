@@ -45,6 +45,9 @@ const FAILED: u8 = 3;
 
 /// Simulates what the command line says.
 pub(crate) fn run(arguments: &SimulateArguments) -> ExitCode {
+    if let (Some(name), []) = (arguments.processes.first(), &arguments.command[..]) {
+        return refuse(&SettingError::OfProcesses(name));
+    }
     if let Some(name) = &arguments.what_if {
         return question::run(name, &arguments.output);
     }
@@ -72,6 +75,10 @@ fn refuse(error: &SettingError) -> ExitCode {
 
 /// Runs a built-in program and prints what came of it.
 fn run_built_in(setting: &Setting, program: &BuiltinProgram) -> ExitCode {
+    if let Err(error) = setting.exhibit.begin(std::iter::empty()) {
+        say(&error);
+        return ExitCode::FAILURE;
+    }
     let (outcome, ended) = match simulate(setting, program) {
         Ok(ended) => ended,
         Err(error) => return refuse(&error),

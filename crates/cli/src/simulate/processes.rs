@@ -73,6 +73,7 @@ pub(crate) struct ProcessOptions {
 
     /// End the processes after so many seconds of real time
     #[arg(long, value_name = "SECONDS", value_parser = crate::run::seconds)]
+    #[arg(allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
     /// Write the report here and not to standard error
@@ -82,6 +83,25 @@ pub(crate) struct ProcessOptions {
     /// Write what happened, one line a record: time in picoseconds, what, who, whom, how much
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
+}
+
+impl ProcessOptions {
+    /// The first that was given, by its name.
+    pub(crate) fn first(&self) -> Option<&'static str> {
+        let given = [
+            (self.compute != Computing::default(), "--compute"),
+            (self.shared.is_some(), "--shared"),
+            (self.full.is_some(), "--full"),
+            (self.rings.is_some(), "--rings"),
+            (self.keep_rings, "--keep-rings"),
+            (self.faults.is_some(), "--faults"),
+            (self.label, "--label"),
+            (self.timeout.is_some(), "--timeout"),
+            (self.report.is_some(), "--report"),
+            (self.records.is_some(), "--records"),
+        ];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
 }
 
 /// Runs the processes of a command on a simulated machine.
@@ -111,6 +131,11 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOpti
     }
     if let Some(seed) = options.faults {
         launch.set(NotASeed::OF_PORTS, seed);
+    }
+    let written = [&options.report, &options.records].into_iter().flatten();
+    if let Err(error) = setting.exhibit.begin(written) {
+        say(&error);
+        return ExitCode::FAILURE;
     }
     let processes = Processes {
         launch,

@@ -29,6 +29,9 @@ pub(super) enum SettingError {
     /// An option that the rest of the command line needs.
     #[error("{0} is missing: see hikyaku simulate --help")]
     Missing(&'static str),
+    /// An option of processes, with what is none.
+    #[error("{0} is for programs of processes: those after `--`")]
+    OfProcesses(&'static str),
     /// A number of ranks that makes no sense.
     #[error("{0} ranks: a simulated job has from 1 to {MOST_RANKS}")]
     Ranks(u32),

@@ -1,7 +1,8 @@
 //! How a job ends: one line in all, and the code that was asked for.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
 
 use crate::support::{HIKYAKU, compile, root, scratch, stderr, stdout};
 
@@ -64,10 +65,48 @@ fn abort_ends_all_ranks_with_its_code() {
     }
 }
 
+/// Others may hear of it first, and end the job before it does: then there are two lines.
 #[test]
-fn requests_that_are_open_at_the_end_are_dropped() {
-    let output = run("open");
-    assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
+fn a_rank_that_has_failed_says_why_whoever_is_first() {
+    for _ in 0..10 {
+        let output = run("uneven");
+        let said = stderr(&output);
+        let why = "rank 2 of MPI_COMM_WORLD, MPI_Alltoallv: alltoall: a rank's part for itself";
+        assert!(said.contains(why) && said.lines().count() <= 2, "{said}");
+        assert!(!output.status.success(), "{said}");
+    }
+}
+
+/// Each rank is rank 0 of MPI_COMM_SELF: the line says which it is.
+#[test]
+fn a_rank_of_a_part_is_named_by_its_number_in_the_job() {
+    let (line, code) = end("own");
+    assert!(line.starts_with("rank 0 of MPI_COMM_SELF (rank 3 of the job), MPI_Send: "), "{line}");
+    assert_eq!(code, Some(6));
+}
+
+/// As `hikyaku run ... | head -1` does: that ranks miss one that SIGPIPE has ended is no news.
+#[test]
+fn a_reader_that_has_seen_enough_hears_nothing_of_peers() {
+    let folder = scratch("printing");
+    let program = compile(&root().join("tests/mpi/ends.c"), &folder);
+    let mut command = Command::new(HIKYAKU);
+    command.args(["run", "-n", "4", "--timeout", "60", "--"]).arg(program).arg("printing");
+    let mut job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    job.stdout.take().unwrap().read_exact(&mut [0; 9]).unwrap();
+    let output = job.wait_with_output().unwrap();
+    assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(128 + 13)));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// What nobody sends, and more of what nobody receives than there is room for.
+#[test]
+fn jobs_end_whatever_is_in_flight() {
+    for case in ["open", "unreceived"] {
+        let output = run(case);
+        assert!(output.status.success(), "{case}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{case}");
+    }
 }
 
 #[test]

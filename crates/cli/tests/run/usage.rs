@@ -33,6 +33,7 @@ fn programs_that_cannot_run() {
     assert!(refusal(&["-n", "2", "--", "/etc/passwd"]).contains("not executable"));
     assert!(refusal(&["-n", "2", "--", "/etc"]).contains("is a directory"));
     assert!(refusal(&["-n", "2", "--", ""]).contains("empty"));
+    assert!(refusal(&["-n", "2", "--", &"a".repeat(5000)]).contains("its name is too long"));
     assert!(refusal(&["-n", "2"]).contains("PROGRAM"), "no program");
 }
 
@@ -43,6 +44,10 @@ fn flags_that_do_not_exist_or_lack_sense() {
         "a hint at what is meant"
     );
     refusal(&["-n", "2", "--bind", "socket", "true"]);
+    refusal(&["--hostfile", "/dev/zero", "true"]);
+    for flag in ["--launcher-exec", "--host-timeout"] {
+        assert!(refusal(&["-n", "2", flag, "9", "true"]).contains("--hosts"), "{flag}");
+    }
     let unknown = refusal(&["-n", "2", "--coll", "allreduce=rong", "true"]);
     assert!(unknown.contains("recursive-doubling, ring"), "{unknown}");
     let unsuitable = refusal(&["--hosts", "a:1,b:1", "--coll", "broadcast=multicast", "true"]);
@@ -58,7 +63,7 @@ fn machine_files_that_are_none_are_refused() {
     let pipe = std::env::temp_dir().join(format!("hikyaku-pipe-{}", std::process::id()));
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let endless = "hikyaku: /dev/zero is longer than 1024 KiB: it is not a machine file\n";
+    let endless = "/dev/zero: it is longer than 1 MiB; the built-in machines are ";
     for (file, part) in
         [("/dev/zero", endless), ("/tmp", "Is a directory"), (pipe.to_str().unwrap(), "name")]
     {

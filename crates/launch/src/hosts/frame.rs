@@ -203,6 +203,7 @@ impl Value for RankExit {
             None => (0u8, 0),
             Some(JobEnd::Failed) => (1, 0),
             Some(JobEnd::Aborted(rank)) => (2, rank),
+            Some(JobEnd::Followed) => (3, 0),
         }
         .put(out);
     }
@@ -219,6 +220,7 @@ impl Value for RankExit {
             (0u8, 0u32) => None,
             (1, 0) => Some(JobEnd::Failed),
             (2, rank) => Some(JobEnd::Aborted(rank)),
+            (3, 0) => Some(JobEnd::Followed),
             _ => return Err(Malformed("an end of a job that does not exist")),
         };
         Ok(RankExit { rank, pid, ending, left, end })

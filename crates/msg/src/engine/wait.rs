@@ -12,6 +12,7 @@ use super::Engine;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
 use crate::request::{Receive, RequestId, RequestState, SendStage};
+use crate::unexpected::UnexpectedEntry;
 
 /// Idle rounds of a blocking call after which it accounts for its waiting.
 const ANNOUNCE_ROUNDS: u32 = 32;
@@ -221,8 +222,9 @@ impl<P: Port> Engine<P> {
     }
 
     /// Waits until everything that can be posted is posted: started sends with their bytes
-    /// attached, and replies to peers. To be called before the rank leaves. Does not wait for
-    /// departed peers, nor for streams of futures that are not polled.
+    /// attached, and replies to peers. To be called before the rank leaves: what has come for it and
+    /// takes the room of others is dropped, who perhaps leave as well. Does not wait for departed
+    /// peers, nor for streams of futures that are not polled.
     pub fn flush(&mut self) {
         if self.port.is_forked() {
             return;
@@ -230,9 +232,19 @@ impl<P: Port> Engine<P> {
         let mut blocked = Blocked::new(Wait::new(Activity::Leave));
         while let Some(destination) = self.posts_wait_for() {
             blocked.wait.peer = Some(destination);
+            self.drop_unmatched();
             self.pass(&mut blocked, Pace::Doorbell);
         }
         self.awake(&blocked);
+    }
+
+    /// Drops all that nobody has received. Whoever has announced a message hears that this rank has
+    /// left.
+    fn drop_unmatched(&mut self) {
+        if !self.unexpected.is_empty() {
+            let is_growing = |entry: &UnexpectedEntry| !entry.is_complete();
+            (0..self.size()).for_each(|source| _ = self.drop_unexpected(source, is_growing));
+        }
     }
 
     /// The first live rank without room for a pending post.

@@ -273,6 +273,21 @@ fn flush_does_not_wait_for_departed_ranks() {
     assert_eq!(b.port().rank(), 1);
 }
 
+/// Both have more on the way than the other has room for, and neither receives any of it.
+#[test]
+fn ranks_leave_though_nobody_receives_what_they_sent() {
+    let held_up = run(tight(2), |mut engine| {
+        let other = 1 - engine.rank();
+        for n in 0..100 {
+            isend(&mut engine, &pattern(60 * (n % 3), n), to(other, 0));
+            isend(&mut engine, &pattern(4000, n), to(other, 1));
+        }
+        engine.flush();
+        engine.statistics().held_up
+    });
+    assert!(held_up.iter().all(|&times| times > 0), "{held_up:?}");
+}
+
 #[test]
 fn threads_may_receive_out_of_order() {
     // Each round every rank sends more than credit and ring hold, and receives it in another order:
