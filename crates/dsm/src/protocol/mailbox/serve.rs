@@ -131,10 +131,7 @@ impl Mailbox {
             MailboxMessage::Grant { number, kind, version, copies, mark },
         ));
         if kind == AccessKind::Write {
-            self.owns = false;
-            // The version that the new owner is about to write: larger than any before.
-            self.known = Version { position: version + 1, node: from, shared: false };
-            self.passed = self.known;
+            self.pass_ownership(from);
             self.tell_of_owner(from, effects);
         }
     }
