@@ -182,7 +182,7 @@ impl Mailbox {
     pub fn acquire(&mut self, kind: AccessKind, patience: Patience, effects: &mut Vec<Effect>) {
         debug_assert_eq!(self.stage, MailboxStage::Free);
         let alone = self.style == Style::Datagrams && kind == AccessKind::Read && self.is_clean();
-        if alone && !self.owns {
+        if alone && !self.owns && self.lost().is_none() {
             return self.enter(kind, None, false, effects);
         }
         self.stage = MailboxStage::Asked { kind, patience, moved: false };

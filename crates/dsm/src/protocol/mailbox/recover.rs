@@ -61,7 +61,7 @@ enum Arrival {
     Unknown,
     /// It was granted, and the receiver is asked, as this node is about to leave.
     Asked,
-    /// The receiver of a grant left: the owner is sought, by the request of this number.
+    /// The receiver is gone: the owner is sought, by the request of this number.
     Sought { number: u32 },
     /// It was handed over, with these readers: the receiver answers as it takes it.
     HandedOver { readers: Copyset },
@@ -84,7 +84,7 @@ impl Mailbox {
         self.copies.remove(node);
         self.queue.retain(|want| want.from != node);
         self.owed.retain(|(owner, _)| *owner != node);
-        self.take_back(node, effects);
+        self.take_back(node, died, effects);
         if let MailboxStage::Clearing { left, .. } = &mut self.stage {
             left.remove(node);
             self.check_clear(effects);
@@ -168,26 +168,23 @@ impl Mailbox {
     }
 
     /// Whether the ownership that this node passed last may not have arrived: it has not heard so,
-    /// nor of a later owner. If both end, the newest contents may end with them. (A receiver that
-    /// died may have written: then this node's copy is no help.)
+    /// nor of a later owner. If it ends too, nobody knows what the newest contents are.
     fn may_be_lost(&self) -> bool {
-        let StandIn { died, arrival, .. } = &self.recovery;
-        self.passed == self.known
-            && *arrival != Arrival::Confirmed
-            && !died.contains(self.passed.node)
+        self.passed == self.known && self.recovery.arrival != Arrival::Confirmed
     }
 
     /// A node is gone, perhaps the receiver of the ownership. One that took it by hand-over and left
     /// in order has answered: without an answer it never had it. One that was granted it may have
-    /// passed it on.
-    fn take_back(&mut self, node: u32, effects: &mut Vec<Effect>) {
+    /// passed it on, and one that died may have written.
+    fn take_back(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
         if node != self.passed.node || !self.may_be_lost() {
             return;
         }
-        if let Arrival::HandedOver { readers } = self.recovery.arrival {
-            self.adopt(self.passed.position + 1, None, readers, effects);
-        } else {
-            self.recovery.arrival = Arrival::Unknown;
+        match self.recovery.arrival {
+            Arrival::HandedOver { readers } if !died => {
+                self.adopt(self.passed.position + 1, None, readers, effects);
+            }
+            _ => self.recovery.arrival = Arrival::Unknown,
         }
     }
 
@@ -440,6 +437,23 @@ mod tests {
     }
 
     #[test]
+    fn who_handed_over_to_a_node_that_died_leaves_when_an_owner_is_found() {
+        for died in [false, true] {
+            let mut effects = Vec::new();
+            let mut owner = Mailbox::new(Style::Stores, 2, 3, 2, false);
+            owner.hand_over(0, &mut effects);
+            owner.depart(0, died, &mut effects);
+            // One that died may have written: nobody else knows that it had the variable.
+            assert_eq!(owner.owns(), !died);
+            assert!(!owner.may_leave() && owner.may_hand_over());
+            effects.clear();
+            owner.hand_over(1, &mut effects);
+            let want = Want { doubt: true, ..owner.want(AccessKind::Read, Patience::Try) };
+            assert_eq!(effects == [Effect::Send(1, MailboxMessage::Want(want))], died);
+        }
+    }
+
+    #[test]
     fn a_granter_leaves_when_the_grant_has_arrived() {
         let mut effects = Vec::new();
         let mut owner = Mailbox::new(Style::Stores, 2, 3, 2, false);
@@ -472,10 +486,5 @@ mod tests {
         let (number, refusal) = (want.number, Refusal::Busy);
         left.receive(1, MailboxMessage::Refused { number, refusal }, &mut effects);
         assert!(left.may_leave());
-        // Or the receiver has died, and may have written.
-        let mut granter = Mailbox::new(Style::Stores, 2, 3, 2, false);
-        granter.pass_ownership(0);
-        granter.depart(0, true, &mut effects);
-        assert!(granter.may_leave());
     }
 }

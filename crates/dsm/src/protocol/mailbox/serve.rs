@@ -53,7 +53,7 @@ impl Mailbox {
     }
 
     /// The mark of contents that are lost and must not be granted.
-    fn lost(&self) -> Option<Mark> {
+    pub(super) fn lost(&self) -> Option<Mark> {
         self.mark.filter(|_| !self.recoverable)
     }
 
