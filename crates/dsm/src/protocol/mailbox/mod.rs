@@ -429,6 +429,18 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_lost_contents_is_not_read_alone() {
+        let mark = Some(Mark { victim: 2, stale: true });
+        for recoverable in [false, true] {
+            let mut node = Mailbox::new(Style::Datagrams, 1, 3, 0, recoverable);
+            let mut effects = Vec::new();
+            node.receive(0, MailboxMessage::Contents(9, mark), &mut effects);
+            node.acquire(AccessKind::Read, Patience::Wait, &mut effects);
+            assert_eq!(node.inside().is_some(), recoverable, "{effects:?}");
+        }
+    }
+
+    #[test]
     fn an_owner_never_asks_another_for_its_variable() {
         let mut node = Mailbox::new(Style::Stores, 1, 3, 0, false);
         let mut effects = Vec::new();
