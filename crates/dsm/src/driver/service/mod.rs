@@ -620,9 +620,10 @@ impl Service {
             let alone = !self.gone.get().is_empty();
             let others = self.others(engine);
             self.hand_over(engine, &others);
-            let waits_for_heir = || self.sides.borrow().values().any(|side| side.waits_for_heir());
+            let waits_for_arrival =
+                || self.sides.borrow().values().any(|side| side.waits_for_arrival());
             let mut held = engine.borrow_mut();
-            if self.may_leave(&others) || (silent && alone && !waits_for_heir()) {
+            if self.may_leave(&others) || (silent && alone && !waits_for_arrival()) {
                 return held.awake(&blocked);
             }
             if held.port().host().is_conducted() {

@@ -391,8 +391,8 @@ impl VariableSide {
     }
 
     /// Whether a rank has not yet answered the hand-over of a part.
-    pub(super) fn waits_for_heir(&self) -> bool {
-        self.parts.borrow().iter().any(|part| part.mailbox.waits_for_heir())
+    pub(super) fn waits_for_arrival(&self) -> bool {
+        self.parts.borrow().iter().any(|part| part.mailbox.waits_for_arrival())
     }
 
     /// Whether no rank uses it any more.

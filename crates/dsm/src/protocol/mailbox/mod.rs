@@ -182,7 +182,7 @@ impl Mailbox {
     pub fn acquire(&mut self, kind: AccessKind, patience: Patience, effects: &mut Vec<Effect>) {
         debug_assert_eq!(self.stage, MailboxStage::Free);
         let alone = self.style == Style::Datagrams && kind == AccessKind::Read && self.is_clean();
-        if alone && !self.owns {
+        if alone && !self.owns && self.lost().is_none() {
             return self.enter(kind, None, false, effects);
         }
         self.stage = MailboxStage::Asked { kind, patience, moved: false };
@@ -272,6 +272,7 @@ impl Mailbox {
             MailboxMessage::Account(account) => self.on_account(from, account, effects),
             MailboxMessage::Adopt { version, mark, readers } => {
                 self.adopt(version, mark, readers, effects);
+                self.on_survey(from, effects);
             }
         }
     }
@@ -345,7 +346,7 @@ impl Mailbox {
         }
         let asked = self.pending.is_some() && counted.1 == self.number;
         if asked {
-            self.pending = None;
+            self.on_answer();
         }
         self.told(Version { position: version, node: counted.0, shared: false });
         // By stores: the owner has handed the variable over meanwhile, and has told the next one
@@ -361,7 +362,11 @@ impl Mailbox {
                     let done = MailboxMessage::Done { number: counted.1 };
                     effects.push(Effect::Send(counted.0, done));
                 }
-                if let (MailboxStage::Asked { kind, patience, .. }, None) = (stage, self.pending) {
+                // An owner's own request is in its queue.
+                if let MailboxStage::Asked { kind, patience, .. } = stage
+                    && self.pending.is_none()
+                    && !self.owns
+                {
                     self.ask(kind, patience, effects);
                 }
             }
@@ -372,7 +377,7 @@ impl Mailbox {
         if self.pending.is_none() || number != self.number {
             return;
         }
-        self.pending = None;
+        self.on_answer();
         self.hand_on(effects);
         match (self.stage, refusal) {
             (MailboxStage::Asked { kind, patience: Patience::Wait, .. }, Refusal::Busy) => {
@@ -421,5 +426,35 @@ mod tests {
         assert_eq!(takes(&node), [false, true]);
         node.acquire(AccessKind::Read, Patience::Wait, &mut Vec::new());
         assert_eq!((node.inside(), takes(&node)), (Some(AccessKind::Read), [false, false]));
+    }
+
+    #[test]
+    fn a_copy_of_lost_contents_is_not_read_alone() {
+        let mark = Some(Mark { victim: 2, stale: true });
+        for recoverable in [false, true] {
+            let mut node = Mailbox::new(Style::Datagrams, 1, 3, 0, recoverable);
+            let mut effects = Vec::new();
+            node.receive(0, MailboxMessage::Contents(9, mark), &mut effects);
+            node.acquire(AccessKind::Read, Patience::Wait, &mut effects);
+            assert_eq!(node.inside().is_some(), recoverable, "{effects:?}");
+        }
+    }
+
+    #[test]
+    fn an_owner_never_asks_another_for_its_variable() {
+        let mut node = Mailbox::new(Style::Stores, 1, 3, 0, false);
+        let mut effects = Vec::new();
+        node.acquire(AccessKind::Read, Patience::Wait, &mut effects);
+        node.cancel(&mut effects);
+        let mut readers = Copyset::default();
+        readers.insert(2);
+        node.receive(0, MailboxMessage::Adopt { version: 9, mark: None, readers }, &mut effects);
+        node.acquire(AccessKind::Write, Patience::Wait, &mut effects);
+        effects.clear();
+        // The grant of the cancelled request arrives while this node waits for the reader.
+        let (kind, copies) = (AccessKind::Read, Copyset::default());
+        let grant = MailboxMessage::Grant { number: 1, kind, version: 7, copies, mark: None };
+        node.receive(0, grant, &mut effects);
+        assert_eq!(effects, [Effect::Send(0, MailboxMessage::Done { number: 1 })]);
     }
 }

@@ -15,6 +15,19 @@
 //! A node with a request in flight sends it again, in doubt, because it may have been in the dead
 //! node's queue. If it was not, it arrives twice, and its number shows that.
 //!
+//! The second copy may be granted after the first: to a node that wants nothing, and may have left.
+//! So a node that leaves waits until what it granted last has arrived. Without that:
+//!
+//! ```text
+//!   node 0: wants it, owns it ────► done, leaves          ┐
+//!   node 1: has a second copy of 0's request              ├─► Contents and ownership end
+//!           owns it ──── Grant ──────────► (0 is gone)    │   with both.
+//!           does not know of 0's end, leaves              ┘
+//! ```
+//!
+//! To ask when it leaves costs two messages then, and none in a grant or a write. Where nobody has
+//! received it ([`Mailbox::depart`]), the granter still has the contents, and says so in the survey.
+//!
 //! The driver guarantees two things. What a node sent before its end is handled before
 //! [`Mailbox::depart`] is called, or never. A node handles a message only when it knows of every
 //! end that the sender knew of.
@@ -36,18 +49,24 @@ pub(super) struct StandIn {
     accounts: Option<Vec<(u32, Account)>>,
     /// Requests that wait for the end of the survey.
     waiting: Vec<Want>,
-    /// The node that this one has handed the variable over to, until it answers.
-    heir: Option<Heir>,
+    /// Whether the ownership that this node passed last has arrived.
+    arrival: Arrival,
 }
 
-/// The node that receives a variable by hand-over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Heir {
-    node: u32,
-    /// The version of the hand-over.
-    version: u64,
-    /// The nodes that were counted as readers.
-    readers: Copyset,
+/// What a node knows of the arrival of the ownership that it passed last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+enum Arrival {
+    /// It was granted. Who uses the variable does not ask whether that arrives.
+    #[default]
+    Unknown,
+    /// It was granted, and the receiver is asked, as this node is about to leave.
+    Asked,
+    /// The receiver is gone: the owner is sought, by the request of this number.
+    Sought { number: u32 },
+    /// It was handed over, with these readers: the receiver answers as it takes it.
+    HandedOver { readers: Copyset },
+    /// It has arrived.
+    Confirmed,
 }
 
 impl Mailbox {
@@ -76,7 +95,7 @@ impl Mailbox {
         if let Some(kind) = self.pending {
             let patience = match self.stage {
                 MailboxStage::Asked { patience, .. } => patience,
-                _ => Patience::Wait,
+                _ => Patience::Try,
             };
             let want = Want { doubt: true, ..self.want(kind, patience) };
             self.forward(want, effects);
@@ -89,31 +108,51 @@ impl Mailbox {
         self.recovery.departed.contains(node)
     }
 
-    /// Whether the others can do without this node: it holds no part of the variable, and nothing
-    /// of it is in flight to this node.
+    /// Whether the others can do without this node: it holds no part of the variable, nothing of it
+    /// is in flight to this node, and the ownership that it passed last has arrived.
     pub fn may_leave(&self) -> bool {
         !self.owns
-            && !self.waits_for_heir()
+            && !self.may_be_lost()
             && self.pending.is_none()
             && self.stage == MailboxStage::Free
     }
 
-    /// Whether this node owns the variable and may hand it over.
+    /// Whether [`Mailbox::hand_over`] has something to do.
     pub fn may_hand_over(&self) -> bool {
-        self.owns && self.stage == MailboxStage::Free
+        let may_ask = self.may_be_lost()
+            && self.recovery.arrival == Arrival::Unknown
+            && (self.pending.is_none() || !self.is_gone(self.passed.node));
+        self.stage == MailboxStage::Free && (self.owns || may_ask)
     }
 
-    /// Whether the heir has not yet answered the hand-over.
-    pub fn waits_for_heir(&self) -> bool {
-        self.recovery.heir.is_some()
+    /// Whether a node has not yet answered what [`Mailbox::hand_over`] sent.
+    pub fn waits_for_arrival(&self) -> bool {
+        self.may_be_lost() && self.recovery.arrival != Arrival::Unknown
     }
 
-    /// Hands the variable over to a node that stays: the contents, the readers and the queue. A
-    /// node that is about to leave calls this, and may leave when the heir has answered.
+    /// Prepares to leave. A variable that this node owns goes to `heir`, a node that stays: the
+    /// contents, the readers and the queue. Of a variable that it granted, it finds out whether
+    /// that has arrived. It may leave when that is answered ([`Mailbox::may_leave`]).
     pub fn hand_over(&mut self, heir: u32, effects: &mut Vec<Effect>) {
-        if !self.may_hand_over() || heir == self.node || self.is_gone(heir) {
+        if !self.may_hand_over() {
             return;
         }
+        let receiver = self.passed.node;
+        if self.owns {
+            if heir != self.node && !self.is_gone(heir) {
+                self.hand_over_to(heir, effects);
+            }
+        } else if self.is_gone(receiver) {
+            // The stand-in finds the owner, to whom any request will do.
+            self.ask(AccessKind::Read, Patience::Try, effects);
+            self.recovery.arrival = Arrival::Sought { number: self.number };
+        } else {
+            effects.push(Effect::Send(receiver, MailboxMessage::Survey));
+            self.recovery.arrival = Arrival::Asked;
+        }
+    }
+
+    fn hand_over_to(&mut self, heir: u32, effects: &mut Vec<Effect>) {
         let (position, mark) = (self.known.position, self.mark);
         let mut readers = Copyset::default();
         self.readers.drain(..).for_each(|(node, _)| readers.insert(node));
@@ -121,22 +160,48 @@ impl Mailbox {
         if !readers.contains(heir) {
             effects.push(Effect::Send(heir, MailboxMessage::Contents(position, mark)));
         }
-        let version = position + 1;
+        self.pass_ownership(heir);
+        let version = self.known.position;
         effects.push(Effect::Send(heir, MailboxMessage::Adopt { version, mark, readers }));
-        effects.push(Effect::Send(heir, MailboxMessage::Survey));
-        self.owns = false;
-        self.known = Version { position: version, node: heir, shared: false };
-        self.passed = self.known;
-        self.recovery.heir = Some(Heir { node: heir, version, readers });
+        self.recovery.arrival = Arrival::HandedOver { readers };
         self.hand_on(effects);
     }
 
-    /// A node is gone. An heir that left in order without an answer never received the variable.
+    /// Whether the ownership that this node passed last may not have arrived: it has not heard so,
+    /// nor of a later owner. If it ends too, nobody knows what the newest contents are.
+    fn may_be_lost(&self) -> bool {
+        self.passed == self.known && self.recovery.arrival != Arrival::Confirmed
+    }
+
+    /// A node is gone, perhaps the receiver of the ownership. One that took it by hand-over and left
+    /// in order has answered: without an answer it never had it. One that was granted it may have
+    /// passed it on, and one that died may have written.
     fn take_back(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
-        let Some(heir) = self.recovery.heir.take_if(|heir| heir.node == node) else { return };
-        // If a later version was announced, a node got the variable from that heir.
-        if !died && self.known.position == heir.version {
-            self.adopt(heir.version + 1, None, heir.readers, effects);
+        if node != self.passed.node || !self.may_be_lost() {
+            return;
+        }
+        match self.recovery.arrival {
+            Arrival::HandedOver { readers } if !died => {
+                self.adopt(self.passed.position + 1, None, readers, effects);
+            }
+            _ => self.recovery.arrival = Arrival::Unknown,
+        }
+    }
+
+    /// The node `to` owns the variable from now on, with the version that it is about to write:
+    /// larger than any before.
+    pub(super) fn pass_ownership(&mut self, to: u32) {
+        self.owns = false;
+        self.known = Version { position: self.known.position + 1, node: to, shared: false };
+        self.passed = self.known;
+        self.recovery.arrival = Arrival::Unknown;
+    }
+
+    /// The pending request is answered. If it was sent to find the owner, there is one.
+    pub(super) fn on_answer(&mut self) {
+        self.pending = None;
+        if self.recovery.arrival == (Arrival::Sought { number: self.number }) {
+            self.recovery.arrival = Arrival::Confirmed;
         }
     }
 
@@ -221,8 +286,9 @@ impl Mailbox {
     }
 
     pub(super) fn on_account(&mut self, from: u32, account: Account, effects: &mut Vec<Effect>) {
-        let position = account.known.position;
-        self.recovery.heir.take_if(|heir| heir.node == from && position >= heir.version);
+        if from == self.passed.node && account.known.position >= self.passed.position {
+            self.recovery.arrival = Arrival::Confirmed;
+        }
         // A node that knew less, or more, was asked before, or will be asked again.
         let departed = self.recovery.departed;
         let Some(accounts) = &mut self.recovery.accounts else { return };
@@ -340,6 +406,7 @@ impl Mailbox {
 mod tests {
     use super::*;
     use crate::Style;
+    use crate::protocol::Refusal;
 
     #[test]
     fn an_end_counts_once_and_never_ones_own() {
@@ -366,6 +433,58 @@ mod tests {
             assert!(owner.owns() && effects.is_empty(), "{heir}: {effects:?}");
         }
         owner.hand_over(1, &mut effects);
-        assert!(!owner.owns() && owner.waits_for_heir());
+        assert!(!owner.owns() && owner.waits_for_arrival());
+    }
+
+    #[test]
+    fn who_handed_over_to_a_node_that_died_leaves_when_an_owner_is_found() {
+        for died in [false, true] {
+            let mut effects = Vec::new();
+            let mut owner = Mailbox::new(Style::Stores, 2, 3, 2, false);
+            owner.hand_over(0, &mut effects);
+            owner.depart(0, died, &mut effects);
+            // One that died may have written: nobody else knows that it had the variable.
+            assert_eq!(owner.owns(), !died);
+            assert!(!owner.may_leave() && owner.may_hand_over());
+            effects.clear();
+            owner.hand_over(1, &mut effects);
+            let want = Want { doubt: true, ..owner.want(AccessKind::Read, Patience::Try) };
+            assert_eq!(effects == [Effect::Send(1, MailboxMessage::Want(want))], died);
+        }
+    }
+
+    #[test]
+    fn a_granter_leaves_when_the_grant_has_arrived() {
+        let mut effects = Vec::new();
+        let mut owner = Mailbox::new(Style::Stores, 2, 3, 2, false);
+        let mut other = Mailbox::new(Style::Stores, 0, 3, 2, false);
+        other.acquire(AccessKind::Write, Patience::Wait, &mut effects);
+        let want = other.want(AccessKind::Write, Patience::Wait);
+        owner.receive(0, MailboxMessage::Want(want), &mut effects);
+        effects.clear();
+        assert!(!owner.may_leave() && owner.may_hand_over() && !owner.waits_for_arrival());
+        owner.hand_over(1, &mut effects);
+        assert_eq!(effects, [Effect::Send(0, MailboxMessage::Survey)]);
+        assert!(!owner.may_leave() && !owner.may_hand_over() && owner.waits_for_arrival());
+        // An answer from before the grant says nothing.
+        let mut answer = other.account();
+        owner.receive(0, MailboxMessage::Account(answer), &mut effects);
+        assert!(!owner.may_leave());
+        let mut left = owner.clone();
+        answer.known.position = owner.known.position;
+        owner.receive(0, MailboxMessage::Account(answer), &mut effects);
+        assert!(owner.may_leave());
+
+        // The receiver has left instead: the stand-in finds an owner.
+        effects.clear();
+        left.depart(0, false, &mut effects);
+        assert!(effects.is_empty() && !left.may_leave() && left.may_hand_over());
+        left.hand_over(1, &mut effects);
+        let want = Want { doubt: true, ..left.want(AccessKind::Read, Patience::Try) };
+        assert_eq!(effects, [Effect::Send(1, MailboxMessage::Want(want))]);
+        assert!(!left.may_leave() && left.waits_for_arrival());
+        let (number, refusal) = (want.number, Refusal::Busy);
+        left.receive(1, MailboxMessage::Refused { number, refusal }, &mut effects);
+        assert!(left.may_leave());
     }
 }

@@ -53,7 +53,7 @@ impl Mailbox {
     }
 
     /// The mark of contents that are lost and must not be granted.
-    fn lost(&self) -> Option<Mark> {
+    pub(super) fn lost(&self) -> Option<Mark> {
         self.mark.filter(|_| !self.recoverable)
     }
 
@@ -131,10 +131,7 @@ impl Mailbox {
             MailboxMessage::Grant { number, kind, version, copies, mark },
         ));
         if kind == AccessKind::Write {
-            self.owns = false;
-            // The version that the new owner is about to write: larger than any before.
-            self.known = Version { position: version + 1, node: from, shared: false };
-            self.passed = self.known;
+            self.pass_ownership(from);
             self.tell_of_owner(from, effects);
         }
     }
