@@ -76,6 +76,24 @@ impl Made {
         self.call.fits(&other.call) && self.algorithm.zip(other.algorithm).is_none_or(same)
     }
 
+    /// A sum over calls by lines in which ranks run ahead, with this one after those of `before`.
+    /// Another one if the root of one call differs, or if two calls change places.
+    #[inline]
+    pub(crate) fn past(&self, before: u32) -> u32 {
+        if !self.is_ahead() {
+            return before;
+        }
+        let bytes = (self.call.length() % 251) as u32;
+        let own = self.call.sum() + self.call.operation() as u32 * 89 + bytes;
+        before.wrapping_mul(5).wrapping_add(own)
+    }
+
+    /// Whether a rank may have gone on without a look at the others.
+    #[inline]
+    fn is_ahead(&self) -> bool {
+        self.algorithm.is_none() && self.call.operation().runs_ahead()
+    }
+
     /// The tag of its messages as number `number`; `None`: it began by lines, and may have more
     /// than one.
     fn tag(&self, number: u32) -> Option<i32> {
@@ -209,6 +227,17 @@ impl Questions {
     pub(crate) fn differs(&self, number: u32, made: &Made) -> Option<Made> {
         let (known, own) = self.made[number as usize % REMEMBERED].get()?;
         (known == number && !own.fits(made)).then_some(own)
+    }
+
+    /// The calls before number `number` that are remembered and in which a rank may have gone on
+    /// without a look at the others, the last one first.
+    pub(crate) fn ahead(&self, number: u32) -> impl Iterator<Item = (u32, Made)> + '_ {
+        let before = (1..=REMEMBERED as u32).map(move |back| number.wrapping_sub(back));
+        let remembered = |number: u32| {
+            let known = self.made[number as usize % REMEMBERED].get();
+            known.filter(|(known, made)| *known == number && made.is_ahead())
+        };
+        before.filter_map(remembered)
     }
 
     /// The call of this rank that a message with this tag names, if it is remembered; and whether
