@@ -302,6 +302,27 @@ mod tests {
     }
 
     #[test]
+    fn sums_tell_roots_and_orders_apart_and_count_calls_that_run_ahead() {
+        let reduce = |root| {
+            let call = Signature::new(Operation::Reduce).root(root).bytes(8);
+            Made { call, algorithm: None }
+        };
+        // What a word has room for.
+        let sum = |calls: &[Made]| calls.iter().fold(0, |before, made| made.past(before)) % 256;
+        assert_ne!(sum(&[reduce(0)]), sum(&[reduce(1)]));
+        assert_ne!(sum(&[reduce(0), reduce(1)]), sum(&[reduce(1), reduce(0)]));
+        let by_messages = Made { algorithm: Some(0), ..reduce(0) };
+        assert_eq!(sum(&[made(Operation::Barrier, None), by_messages]), 0);
+        let questions = Questions::default();
+        let calls = [by_messages, reduce(0), made(Operation::Barrier, None), reduce(1), reduce(2)];
+        for (number, made) in (u32::MAX - 2..=u32::MAX).chain(0..).zip(calls) {
+            questions.make(number, made);
+        }
+        let ahead: Vec<(u32, Made)> = questions.ahead(1).collect();
+        assert_eq!(ahead, [(0, reduce(1)), (u32::MAX - 1, reduce(0))]);
+    }
+
+    #[test]
     fn all_others_are_asked_in_turn_and_less_and_less_often() {
         let milliseconds = |count: u64| Time::from_nanoseconds(count * 1_000_000);
         let asked = |size: u32| {
