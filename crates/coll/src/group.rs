@@ -193,7 +193,7 @@ pub trait Group {
     }
 
     /// A sum over what the calls before the next one have said by lines, of those in which a rank
-    /// may have gone on without a look at the others ([`Made::past`]): what it says counts this in.
+    /// may have gone on without a look at the others: what it says counts this in.
     fn past(&self) -> u32 {
         0
     }

@@ -9,7 +9,7 @@
 //! ([`LineTurns`]).
 //!
 //! Where one rank is the root, those who contribute look at nobody and go on
-//! ([`Operation::runs_ahead`]): the root of a broadcast or scatter, all others of a gather or
+//! (`Operation::runs_ahead`): the root of a broadcast or scatter, all others of a gather or
 //! reduction. If they have called different things, nobody may notice in that call. So the word of
 //! a later call has a sum over such calls, and ranks whose sums differ ask each other which it was
 //! ([`Group::doubt_past`]):
