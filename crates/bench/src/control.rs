@@ -82,6 +82,12 @@ pub(crate) enum Verb {
     Allreduce,
     /// Broadcasts whose roots take turns.
     Broadcast,
+    /// Everybody's block to one, the roots in turn.
+    Gather,
+    /// A block of one's to everybody, the roots in turn.
+    Scatter,
+    /// A sum of doubles at one, the roots in turn.
+    Reduce,
     /// Everybody's block to everybody.
     Allgather,
     /// Everybody's blocks, one to each.
@@ -195,7 +201,7 @@ pub(crate) enum DenseWay {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 62] = [
+const WORDS: [(Verb, &str); 65] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -203,6 +209,9 @@ const WORDS: [(Verb, &str); 62] = [
     (Verb::Barrier, "barrier"),
     (Verb::Allreduce, "allreduce"),
     (Verb::Broadcast, "broadcast"),
+    (Verb::Gather, "gather"),
+    (Verb::Scatter, "scatter"),
+    (Verb::Reduce, "reduce"),
     (Verb::Allgather, "allgather"),
     (Verb::Alltoall, "alltoall"),
     (Verb::Exchange(Clock::Whole, ExchangeCalls::Isend), "halo-isend"),

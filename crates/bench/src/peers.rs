@@ -316,6 +316,7 @@ mod tests {
         verbs.push(Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking));
         verbs.extend([Verb::Latency, Verb::Send, Verb::Isend, Verb::Bidirectional, Verb::Barrier]);
         verbs.extend([Verb::Allreduce, Verb::Broadcast, Verb::Allgather, Verb::Alltoall]);
+        verbs.extend([Verb::Gather, Verb::Scatter, Verb::Reduce]);
         verbs.extend([Verb::Memory, Verb::Block, Verb::Release, Verb::Quit]);
         for verb in verbs {
             assert!(source.contains(&format!("\"{}\"", verb.word())), "{}", verb.word());

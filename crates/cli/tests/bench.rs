@@ -98,7 +98,7 @@ fn warm_data_alone_gives_only_warm_rows() {
         (&["bandwidth", "--sizes", "1K"], &["bandwidth"]),
         (
             &["collectives", "-n", "2", "--sizes", "8"],
-            &["allreduce", "broadcast", "allgather", "alltoall"],
+            &["allreduce", "broadcast", "gather", "scatter", "reduce", "allgather", "alltoall"],
         ),
         (&["halo", "--sizes", "8"], &["halo"]),
     ];
@@ -129,7 +129,8 @@ fn collectives_are_measured_at_each_rank_count() {
     let allreduce = own(&document, "allreduce");
     assert_eq!(allreduce.len(), 8);
     assert!(allreduce.iter().all(|(_, series)| is_positive(&series["to_bare"]["median"])));
-    for kind in ["broadcast", "allgather", "alltoall"] {
+    assert_eq!(own(&document, "reduce").len(), 8);
+    for kind in ["broadcast", "gather", "scatter", "allgather", "alltoall"] {
         let own = own(&document, kind);
         let forms: Vec<&str> = own.iter().map(|(form, _)| *form).collect();
         assert_eq!(forms, ["heap", "allocated"].repeat(8), "{kind}");

@@ -83,6 +83,8 @@ pub(crate) mod reduce {
         Binomial = "binomial",
         /// The root takes from one rank after the other, from the last to the first.
         Linear = "linear",
+        /// Each rank writes to its lines, which the root reads and combines.
+        Lines = "lines",
     }
 }
 
@@ -113,6 +115,8 @@ pub(crate) mod gather {
         Linear = "linear",
         /// Up a binomial tree, which has fewer and longer messages.
         Binomial = "binomial",
+        /// Each rank writes to its lines, which the root reads.
+        Lines = "lines",
     }
 }
 
@@ -126,6 +130,8 @@ pub(crate) mod scatter {
         Linear = "linear",
         /// Down a binomial tree, which has fewer and longer messages.
         Binomial = "binomial",
+        /// The root writes all parts to its lines, where each rank reads its own.
+        Lines = "lines",
     }
 }
 

@@ -27,7 +27,7 @@ use crate::signature::Signature;
 pub use crate::algorithms::allgather::Algorithm;
 
 /// A piece is this part of the longest contribution: all wait for each other anyway.
-const PIECES: usize = 4;
+pub(crate) const PIECES: usize = 4;
 
 /// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
 /// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
@@ -325,7 +325,7 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     for from in starts(length, piece) {
         let to = length.min(from.saturating_add(piece));
         rounds.meet(data.load(own + from..own + to, &mut packet)).await?;
-        collect(&rounds, data, length, from..to)?;
+        collect_piece(&rounds, data, length, from..to)?;
     }
     Ok(())
 }
@@ -342,14 +342,14 @@ fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
         return None;
     }
     match rounds.try_meet(&data[rounds.place * length..][..length]) {
-        Ok(met) => met.map(|_| collect(&rounds, data, length, 0..length)),
+        Ok(met) => met.map(|_| collect_piece(&rounds, data, length, 0..length)),
         Err(failure) => Some(Err(failure)),
     }
 }
 
 /// One piece of everybody's part. Where data have gaps it is copied packet by packet.
 #[inline(always)]
-fn collect<G: Group, D: Data<G::Byte> + ?Sized>(
+pub(crate) fn collect_piece<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,
     data: &mut D,
     length: usize,

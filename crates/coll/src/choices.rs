@@ -157,8 +157,12 @@ impl Choices {
     #[must_use]
     pub fn for_unequal_parts(self) -> Choices {
         Choices {
-            gather: self.gather.filter(|by| *by != gather::Algorithm::Binomial),
-            scatter: self.scatter.filter(|by| *by != scatter::Algorithm::Binomial),
+            gather: self
+                .gather
+                .filter(|by| matches!(by, gather::Algorithm::Chained | gather::Algorithm::Linear)),
+            scatter: self.scatter.filter(|by| {
+                matches!(by, scatter::Algorithm::Chained | scatter::Algorithm::Linear)
+            }),
             allgather: self.allgather.filter(|by| {
                 !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
             }),
@@ -177,9 +181,12 @@ impl Choices {
             broadcast: self.broadcast.filter(|by| {
                 !matches!(by, broadcast::Algorithm::Lines | broadcast::Algorithm::Read)
             }),
+            reduce: self.reduce.filter(|by| *by != reduce::Algorithm::Lines),
             allreduce: self.allreduce.filter(|by| {
                 !matches!(by, allreduce::Algorithm::Lines | allreduce::Algorithm::Read)
             }),
+            gather: self.gather.filter(|by| *by != gather::Algorithm::Lines),
+            scatter: self.scatter.filter(|by| *by != scatter::Algorithm::Lines),
             allgather: self.allgather.filter(|by| {
                 !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
             }),

@@ -86,6 +86,8 @@ pub struct CollectiveBook {
     like: u32,
     turns: RefCell<LineTurns>,
     questions: Questions,
+    /// [`Group::past`].
+    past: Cell<u32>,
     /// Whether the kernel has refused a mate a copy, in a call by lines: all know alike.
     reads_refused: Cell<bool>,
 }
@@ -481,6 +483,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         let number = self.book.started.get();
         self.book.started.set(number.wrapping_add(1));
         self.book.open.borrow_mut().push(number);
+        self.book.past.set(made.past(self.book.past.get()));
         if made.algorithm.is_none() {
             self.book.turns.borrow_mut().open(number);
         }
@@ -488,6 +491,25 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
             self.answer_early(number);
         }
         number
+    }
+
+    #[inline]
+    fn past(&self) -> u32 {
+        self.book.past.get()
+    }
+
+    #[cold]
+    fn doubt_past(&self, number: u32, rank: u32) -> bool {
+        let mut last = None;
+        for (number, made) in self.book.questions.ahead(number) {
+            last = last.or(Some(number));
+            self.question(rank, Question { number, made, is_over: true });
+        }
+        if let (Some(number), None) = (last, self.book.doubt.get()) {
+            let since = self.endpoint.with_port(|port| port.now());
+            self.book.doubt.set(Some(Doubt { number, rank, since, cause: None }));
+        }
+        last.is_some()
     }
 
     #[inline]
@@ -502,6 +524,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     fn pass(&self, made: Made) {
         let number = self.book.started.get();
         self.book.started.set(number.wrapping_add(1));
+        self.book.past.set(made.past(self.book.past.get()));
         self.book.turns.borrow_mut().pass(number);
         if self.book.questions.make(number, made) {
             self.answer_early(number);

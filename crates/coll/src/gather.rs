@@ -5,14 +5,19 @@
 //! | chained | n - 1 messages of m at the root, in whatever order they come | |
 //! | linear | the same, in the order of ranks: one receive at a time | |
 //! | binomial | log2 n messages, of m to n m / 2 | equal parts; for small ones |
+//! | lines | the root looks at all | equal parts, all ranks on one node, which has lines; short ones |
 
 use std::future::Future;
 
-use crate::call::{Call, Team};
+use hikyaku_nic::ring::LINE_BYTES;
+
+use crate::allgather::{PIECES, collect_piece};
+use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Part, Place, Source, whole_places};
+use crate::rounds::{LineRounds, Stop, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -31,7 +36,22 @@ pub fn gather<'a, G: Group>(
     into: &'a mut [G::Byte],
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_equal(group, algorithm, mine, into, root)
+    begin_gather(group, algorithm, mine, into, root).end()
+}
+
+/// Starts [`gather()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_gather<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    into: &'a mut [G::Byte],
+    root: u32,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, mine, into, root)
 }
 
 /// The same of data that have gaps, at this rank.
@@ -45,54 +65,171 @@ pub fn gather_scattered<'a, G: Group<Byte = u8>>(
     into: &'a mut Place<'_, u8>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_equal(group, algorithm, mine, into, root)
+    begin(group, algorithm, mine, into, root).end()
 }
 
-fn of_equal<'a, G, S, D>(
+#[inline]
+fn begin<'a, G, S, D>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     mine: Option<&'a S>,
     into: &'a mut D,
     root: u32,
-) -> impl Future<Output = Result<(), Failure<G>>>
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
 where
     G: Group,
     S: Source<G::Byte> + ?Sized,
     D: Data<G::Byte> + ?Sized,
 {
-    let size = group.size();
-    let length = mine.map_or(into.length() / size as usize, S::length);
-    let algorithm = algorithm.unwrap_or_else(|| select::for_gather(group, length));
-    let call = Call::new(
-        group,
-        Signature::new(Operation::Gather).root(root).bytes(length),
-        algorithm as usize,
-    );
+    let length = mine.map_or_else(|| into.length() / group.size() as usize, S::length);
+    let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
+    let table = || select::for_gather(group, length);
+    let algorithm = select::resolve(group, algorithm, is_lines, table);
+    let signature = Signature::new(Operation::Gather).root(root).bytes(length);
+    let begun = if algorithm == Algorithm::Lines {
+        let act = |team: &Team<'_, G>| match prepare(team, mine, into, length, root) {
+            Ok(()) => at_once(team, mine, into, length, root),
+            Err(failure) => Some(Err(failure)),
+        };
+        Call::on_lines(group, signature, algorithm as usize, act)
+    } else {
+        Begun::Waits(Call::new(group, signature, algorithm as usize))
+    };
+    match begun {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, (mine, into), length, root)),
+    }
+}
+
+async fn start<G, S, D>(
+    call: Call<'_, G>,
+    algorithm: Algorithm,
+    (mine, into): (Option<&S>, &mut D),
+    length: usize,
+    root: u32,
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     call.run(async move |team| {
-        team.check_own(mine, root)?;
-        let at_root = team.rank() == root;
-        if at_root {
-            team.share("the buffer for all parts", into.length())?;
-            let what = "the buffer for all parts, in bytes,";
-            team.check_argument(what, into.length(), length * size as usize)?;
-            if let Some(mine) = mine {
-                into.copy(root as usize * length, mine, 0..length);
+        prepare(team, mine, into, length, root)?;
+        let mut algorithm = algorithm;
+        if algorithm == Algorithm::Lines {
+            match lines(team, mine, into, length, root).await {
+                Err(Stop::Lost) => {
+                    algorithm = select::for_gather_by_messages(team.group(), length);
+                }
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
             }
+            team.without_lines(algorithm as usize)?;
         }
         if algorithm == Algorithm::Binomial {
             return binomial(team, mine, into, length, root).await;
         }
-        let blocks = if at_root { into.split(length, size) } else { Vec::new() };
+        let at_root = team.rank() == root;
+        let blocks = if at_root { into.split(length, team.size()) } else { Vec::new() };
         let mine = mine.filter(|_| !at_root).map(S::all);
         flat(team, algorithm, mine, blocks, root).await
     })
+    .await
+}
+
+/// Checks the arguments, and puts the root's own part in its place.
+#[inline]
+fn prepare<G, S, D>(
+    team: &Team<'_, G>,
+    mine: Option<&S>,
+    into: &mut D,
+    length: usize,
+    root: u32,
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    team.check_own(mine, root)?;
+    if team.rank() != root {
+        return Ok(());
+    }
+    let needed = length * team.size() as usize;
+    if into.length() != needed || mine.is_none() {
+        team.share("the buffer for all parts", into.length())?;
+    }
+    team.check_argument("the buffer for all parts, in bytes,", into.length(), needed)?;
+    if let Some(mine) = mine {
+        into.copy(root as usize * length, mine, 0..length);
+    }
+    Ok(())
+}
+
+/// Gather by lines: everybody writes its part and goes on, the root reads all.
+async fn lines<G, S, D>(
+    team: &Team<'_, G>,
+    mine: Option<&S>,
+    into: &mut D,
+    length: usize,
+    root: u32,
+) -> Result<(), Stop<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let rounds = LineRounds::begin(team).await?;
+    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    let piece = rounds.part(PIECES, 1);
+    let mut packet = Vec::new();
+    for from in starts(length, piece) {
+        let piece = from..length.min(from.saturating_add(piece));
+        match mine.filter(|_| team.rank() != root) {
+            Some(mine) => rounds.give(mine.load(piece, &mut packet)).await?,
+            None => {
+                rounds.await_others().await?;
+                collect_piece(&rounds, into, length, piece)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same without waiting, if it is one piece; for the root if all have written.
+#[inline(always)]
+fn at_once<G, S, D>(
+    team: &Team<'_, G>,
+    mine: Option<&S>,
+    into: &mut D,
+    length: usize,
+    root: u32,
+) -> Option<Result<(), Failure<G>>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let rounds = LineRounds::at_once(team)?;
+    if length > LINE_BYTES && length > rounds.part(PIECES, 1) {
+        return None;
+    }
+    if team.rank() != root {
+        return rounds.try_give(mine?.whole()?).map(|done| done.then_some(())).transpose();
+    }
+    let into = into.whole_mut()?;
+    match rounds.try_others() {
+        Ok(all) => all.then(|| collect_piece(&rounds, into, length, 0..length)),
+        Err(failure) => Some(Err(failure)),
+    }
 }
 
 /// The same with any length per rank (MPI_Gatherv): block `r` of `blocks` gets what rank `r` has,
 /// and is as long. Elsewhere than at the root `blocks` is not looked at.
 ///
 /// # Errors
-/// As [`gather()`]; and the binomial tree, in which ranks would have to know others' lengths.
+/// As [`gather()`]; and the algorithms in which ranks would have to know others' lengths, `binomial`
+/// and `lines`.
 pub fn gatherv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -136,7 +273,8 @@ async fn flat<G: Group>(
     blocks: Vec<Place<'_, G::Byte>>,
     root: u32,
 ) -> Result<(), Failure<G>> {
-    team.require(algorithm != Algorithm::Binomial, "needs parts of one length")?;
+    let is_flat = matches!(algorithm, Algorithm::Chained | Algorithm::Linear);
+    team.require(is_flat, "needs parts of one length")?;
     let Some(others) = own_part(team, mine, blocks, root).await? else { return Ok(()) };
     if algorithm == Algorithm::Chained {
         return team.recv_all(others).await;

@@ -192,6 +192,20 @@ pub trait Group {
         Err(Self::unsupported("share lines"))
     }
 
+    /// A sum over what the calls before the next one have said by lines, of those in which a rank
+    /// may have gone on without a look at the others: what it says counts this in.
+    fn past(&self) -> u32 {
+        0
+    }
+
+    /// `rank` has another [`Group::past`] than this one in the call of this number. Asks it which
+    /// of the calls before differs; `false`: that cannot be asked. If it can, the call fails in
+    /// time, by [`Group::notice`] or [`Group::ask`].
+    fn doubt_past(&self, number: u32, rank: u32) -> bool {
+        let _ = (number, rank);
+        false
+    }
+
     /// The number of the next call, if no call has the lines: what can be done at once by lines is
     /// done without [`Group::open`], and ends with [`Group::pass`].
     fn next_on_lines(&self) -> Option<u32> {

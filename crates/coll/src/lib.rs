@@ -87,7 +87,7 @@ pub use call::Begun;
 pub use choices::{Choices, SESSION, SessionChoices, UnknownChoice, check_in_job};
 pub use communicator::{CollectiveBook, CommunicatorGroup};
 pub use error::{Caller, Cause, CollError, Failure};
-pub use gather::{gather, gather_scattered, gatherv, gatherv_parts};
+pub use gather::{begin_gather, gather, gather_scattered, gatherv, gatherv_parts};
 pub use group::{
     ADDRESS, ChannelUse, CopyReach, Facilities, Group, Network, Notice, OperationEnding, near_cube,
 };
@@ -95,11 +95,11 @@ pub use mates::Mates;
 pub use names::{Operation, is_of_call};
 pub use part::{Part, Place, Span};
 pub use questions::{Asked, Made};
-pub use reduce::reduce;
+pub use reduce::{Operand, begin_reduce, reduce};
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
 pub use reduction::Reduction;
 pub use scan::{exscan, scan};
-pub use scatter::{scatter, scatter_scattered, scatterv, scatterv_parts};
+pub use scatter::{begin_scatter, scatter, scatter_scattered, scatterv, scatterv_parts};
 pub use select::chosen;
 pub use signature::{Combination, Element, Signature};
 pub use turns::{LineTurn, LineTurns, Loss};

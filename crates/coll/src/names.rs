@@ -89,6 +89,15 @@ impl Operation {
         }
     }
 
+    /// Whether a rank that contributes to it by lines looks at no other and goes on: the root of
+    /// a broadcast or scatter, everybody else in a gather or reduction.
+    pub(crate) const fn runs_ahead(self) -> bool {
+        matches!(
+            self,
+            Operation::Broadcast | Operation::Scatter | Operation::Gather | Operation::Reduce
+        )
+    }
+
     /// The operation of a name.
     pub fn from_name(name: &str) -> Option<Operation> {
         Operation::ALL.into_iter().find(|operation| operation.name() == name)

@@ -76,6 +76,24 @@ impl Made {
         self.call.fits(&other.call) && self.algorithm.zip(other.algorithm).is_none_or(same)
     }
 
+    /// A sum over calls by lines in which ranks run ahead, with this one after those of `before`.
+    /// Another one if the root of one call differs, or if two calls change places.
+    #[inline]
+    pub(crate) fn past(&self, before: u32) -> u32 {
+        if !self.is_ahead() {
+            return before;
+        }
+        let bytes = (self.call.length() % 251) as u32;
+        let own = self.call.sum() + self.call.operation() as u32 * 89 + bytes;
+        before.wrapping_mul(5).wrapping_add(own)
+    }
+
+    /// Whether a rank may have gone on without a look at the others.
+    #[inline]
+    fn is_ahead(&self) -> bool {
+        self.algorithm.is_none() && self.call.operation().runs_ahead()
+    }
+
     /// The tag of its messages as number `number`; `None`: it began by lines, and may have more
     /// than one.
     fn tag(&self, number: u32) -> Option<i32> {
@@ -211,6 +229,17 @@ impl Questions {
         (known == number && !own.fits(made)).then_some(own)
     }
 
+    /// The calls before number `number` that are remembered and in which a rank may have gone on
+    /// without a look at the others, the last one first.
+    pub(crate) fn ahead(&self, number: u32) -> impl Iterator<Item = (u32, Made)> + '_ {
+        let before = (1..=REMEMBERED as u32).map(move |back| number.wrapping_sub(back));
+        let remembered = |number: u32| {
+            let known = self.made[number as usize % REMEMBERED].get();
+            known.filter(|(known, made)| *known == number && made.is_ahead())
+        };
+        before.filter_map(remembered)
+    }
+
     /// The call of this rank that a message with this tag names, if it is remembered; and whether
     /// the tag is for sure another call's.
     pub(crate) fn of_tag(&self, tag: i32) -> Option<(u32, Made, bool)> {
@@ -270,6 +299,27 @@ mod tests {
         assert!(questions.make(100, barrier));
         assert_eq!(questions.about(100), [(3, question(100, scan)), (4, question(100, barrier))]);
         assert!(!questions.make(101, barrier));
+    }
+
+    #[test]
+    fn sums_tell_roots_and_orders_apart_and_count_calls_that_run_ahead() {
+        let reduce = |root| {
+            let call = Signature::new(Operation::Reduce).root(root).bytes(8);
+            Made { call, algorithm: None }
+        };
+        // What a word has room for.
+        let sum = |calls: &[Made]| calls.iter().fold(0, |before, made| made.past(before)) % 256;
+        assert_ne!(sum(&[reduce(0)]), sum(&[reduce(1)]));
+        assert_ne!(sum(&[reduce(0), reduce(1)]), sum(&[reduce(1), reduce(0)]));
+        let by_messages = Made { algorithm: Some(0), ..reduce(0) };
+        assert_eq!(sum(&[made(Operation::Barrier, None), by_messages]), 0);
+        let questions = Questions::default();
+        let calls = [by_messages, reduce(0), made(Operation::Barrier, None), reduce(1), reduce(2)];
+        for (number, made) in (u32::MAX - 2..=u32::MAX).chain(0..).zip(calls) {
+            questions.make(number, made);
+        }
+        let ahead: Vec<(u32, Made)> = questions.ahead(1).collect();
+        assert_eq!(ahead, [(0, reduce(1)), (u32::MAX - 1, reduce(0))]);
     }
 
     #[test]

@@ -4,15 +4,20 @@
 //! |---|---|---|
 //! | binomial | log2 n messages of m | one more for ordered reductions, if the root is not rank 0 |
 //! | linear | n - 1 messages of m at the root | nothing but the root's memory |
+//! | lines | the root looks at all | all ranks on one node, which has lines; short ones |
+//!
+//! Lines combine as the binomial tree does, which replaces them: the same bits.
 
 use std::future::Future;
 
 use crate::accumulator::Accumulator;
-use crate::call::{Call, Team};
+use crate::allreduce::lines::{LINE, PARTS, combine, combine_share};
+use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::reduction::Reduction;
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -29,25 +34,177 @@ pub fn reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
     root: u32,
-    mut reduction: Reduction<F>,
+    reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_reduce(group));
-    let call = Call::new(
-        group,
-        Signature::new(Operation::Reduce)
-            .root(root)
-            .bytes(data.len())
-            .combination(reduction.combination),
-        algorithm as usize,
-    );
+    begin_reduce(group, algorithm, Operand::Own(data), root, reduction).end()
+}
+
+/// What a rank gives to a reduction.
+#[derive(Debug)]
+pub enum Operand<'a, B> {
+    /// Combined in: the result's place at the root.
+    Own(&'a mut [B]),
+    /// Left as they are. Elsewhere than at the root.
+    Lent(&'a [B]),
+}
+
+impl<B> Operand<'_, B> {
+    fn bytes(&self) -> &[B] {
+        match self {
+            Operand::Own(bytes) => bytes,
+            Operand::Lent(bytes) => bytes,
+        }
+    }
+}
+
+/// Starts [`reduce()`]: it may be over.
+///
+/// # Errors
+/// As there; the root has to give its own bytes.
+#[inline]
+pub fn begin_reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mut data: Operand<'a, G::Byte>,
+    root: u32,
+    mut reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let length = data.bytes().len();
+    let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
+    let table = || select::for_reduce(group, length);
+    let algorithm = select::resolve(group, algorithm, is_lines, table);
+    let signature = Signature::new(Operation::Reduce)
+        .root(root)
+        .bytes(length)
+        .combination(reduction.combination);
+    let begun = if algorithm == Algorithm::Lines {
+        let act = |team: &Team<'_, G>| match check(team, &data, root, &reduction) {
+            Ok(()) => at_once(team, &mut data, root, &mut reduction),
+            Err(failure) => Some(Err(failure)),
+        };
+        Call::on_lines(group, signature, algorithm as usize, act)
+    } else {
+        Begun::Waits(Call::new(group, signature, algorithm as usize))
+    };
+    match begun {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, data, root, reduction)),
+    }
+}
+
+async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    call: Call<'_, G>,
+    algorithm: Algorithm,
+    mut data: Operand<'_, G::Byte>,
+    root: u32,
+    mut reduction: Reduction<F>,
+) -> Result<(), Failure<G>> {
     call.run(async move |team| {
-        team.check_root(root)?;
-        team.check_elements(data.len(), reduction.width)?;
+        check(team, &data, root, &reduction)?;
+        let mut algorithm = algorithm;
+        if algorithm == Algorithm::Lines {
+            match lines(team, &mut data, root, &mut reduction).await {
+                Err(Stop::Lost) => algorithm = select::for_reduce_by_messages(team.group()),
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
+            }
+            team.without_lines(algorithm as usize)?;
+        }
+        let mut copy = Vec::new();
+        let data = match data {
+            Operand::Own(data) => data,
+            Operand::Lent(data) => {
+                copy.extend_from_slice(data);
+                &mut copy[..]
+            }
+        };
         match algorithm {
             Algorithm::Binomial => binomial(team, data, root, &mut reduction).await,
             Algorithm::Linear => linear(team, data, root, &mut reduction).await,
+            Algorithm::Lines => team.require(false, NEEDS_LINES),
         }
     })
+    .await
+}
+
+/// Checks the arguments.
+#[inline]
+fn check<G: Group, F>(
+    team: &Team<'_, G>,
+    data: &Operand<'_, G::Byte>,
+    root: u32,
+    reduction: &Reduction<F>,
+) -> Result<(), Failure<G>> {
+    team.check_root(root)?;
+    let has_place = team.rank() != root || matches!(data, Operand::Own(_));
+    team.check_argument("the root's place for the result", usize::from(has_place), 1)?;
+    team.check_elements(data.bytes().len(), reduction.width)
+}
+
+/// Reduce by lines: everybody writes its elements and goes on, the root reads and combines all.
+async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    data: &mut Operand<'_, G::Byte>,
+    root: u32,
+    reduction: &mut Reduction<F>,
+) -> Result<(), Stop<G>> {
+    let rounds = LineRounds::begin(team).await?;
+    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    let (length, part) = (data.bytes().len(), rounds.part(PARTS, reduction.width));
+    for from in starts(length, part) {
+        let part = from..length.min(from.saturating_add(part));
+        match data {
+            Operand::Own(data) if team.rank() == root => {
+                let data = &mut data[part];
+                // What came before is combined, and not to be combined again.
+                rounds.await_others().await.map_err(|stop| match from {
+                    0 => stop,
+                    _ => Stop::Failed(stop.into_failure(team)),
+                })?;
+                combine_part(&rounds, data, root, reduction)?;
+            }
+            ref others => rounds.give(&others.bytes()[part]).await?,
+        }
+    }
+    Ok(())
+}
+
+/// The same without waiting, if it is one part; for the root if all have written.
+#[inline(always)]
+fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    data: &mut Operand<'_, G::Byte>,
+    root: u32,
+    reduction: &mut Reduction<F>,
+) -> Option<Result<(), Failure<G>>> {
+    let rounds = LineRounds::at_once(team)?;
+    let length = data.bytes().len();
+    if length > LINE && length > rounds.part(PARTS, reduction.width) {
+        return None;
+    }
+    match data {
+        Operand::Own(data) if team.rank() == root => match rounds.try_others() {
+            Ok(all) => all.then(|| combine_part(&rounds, data, root, reduction)),
+            Err(failure) => Some(Err(failure)),
+        },
+        others => rounds.try_give(others.bytes()).map(|done| done.then_some(())).transpose(),
+    }
+}
+
+/// What all others have written and this rank, the root, has: as [`binomial`] combines it.
+#[inline(always)]
+fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    rounds: &LineRounds<'_, G>,
+    data: &mut [G::Byte],
+    root: u32,
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    let first = if reduction.commutative { root as usize } else { 0 };
+    if data.len() <= LINE {
+        return combine(rounds, data, first, reduction);
+    }
+    let own = data.to_vec();
+    rounds.finish(combine_share(rounds, &own, data, (0..own.len(), first), reduction))
 }
 
 /// Reduce up a binomial tree.

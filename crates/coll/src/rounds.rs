@@ -4,8 +4,20 @@
 //! ([`Signature::word`]), so that ranks that call different things, or with different arguments,
 //! learn that from each other.
 //!
-//! Where all contribute, all learn it in the same round: every rank fails, every rank knows that
-//! the others do, and the lines stay as they are. Any other failure ends the lines ([`LineTurns`]).
+//! Where all contribute and look at all, all learn it in the same round: every rank fails, every
+//! rank knows that the others do, and the lines stay as they are. Any other failure ends the lines
+//! ([`LineTurns`]).
+//!
+//! Where one rank is the root, those who contribute look at nobody and go on
+//! (`Operation::runs_ahead`): the root of a broadcast or scatter, all others of a gather or
+//! reduction. If they have called different things, nobody may notice in that call. So the word of
+//! a later call has a sum over such calls, and ranks whose sums differ ask each other which it was
+//! ([`Group::doubt_past`]):
+//!
+//! ```text
+//!   rank 0   call 7: reduce to 1, gone on │ call 8: another sum? ──► question ─┐
+//!   rank 1   call 7: reduce to 0, gone on │ call 8: another sum? ──► question ─┴─► both fail
+//! ```
 //!
 //! [`LineTurns`]: crate::turns::LineTurns
 
@@ -18,7 +30,6 @@ use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::{ChannelUse, Group};
 use crate::mates::{MOST_MATES, Mates};
-use crate::names::Operation;
 use crate::part::Data;
 use crate::reduction::Reduction;
 use crate::signature::Signature;
@@ -102,9 +113,9 @@ impl<'t, G: Group> LineRounds<'t, G> {
     }
 
     /// The first round of a call that all contribute to, without waiting long: as
-    /// [`LineRounds::meet`]. `None`: they have not, and that goes on.
+    /// [`LineRounds::meet`]. `None`: not all are in this call yet, and that goes on.
     #[inline(always)]
-    pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<Option<bool>, Failure<G>> {
+    pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<Option<()>, Failure<G>> {
         let group = self.team.group();
         if !group.contribute(self.word, bytes)? {
             return Ok(None);
@@ -112,11 +123,52 @@ impl<'t, G: Group> LineRounds<'t, G> {
         self.team.has_entered().set(true);
         for _ in 0..self.first_looks() {
             if let Some(same) = group.all_contributed(self.word)? {
-                return Ok(Some(same));
+                return Ok(same.then_some(()));
             }
             spin_loop();
         }
         Ok(None)
+    }
+
+    /// As [`LineRounds::give`] without waiting; `false`: there is no room yet, and that goes on.
+    #[inline(always)]
+    pub(crate) fn try_give(&self, bytes: &[G::Byte]) -> Result<bool, Failure<G>> {
+        let group = self.team.group();
+        if !group.contribute(self.word, bytes)? {
+            return Ok(false);
+        }
+        group.finish_round()?;
+        Ok(true)
+    }
+
+    /// As [`LineRounds::take`] without waiting long; `false`: it is not there, or another call's,
+    /// and that goes on.
+    #[inline(always)]
+    pub(crate) fn try_take(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [G::Byte],
+    ) -> Result<bool, Failure<G>> {
+        let group = self.team.group();
+        for _ in 0..self.first_looks() {
+            if let Some(said) = group.contribution(place, from, into)? {
+                return Ok(said == self.word);
+            }
+            spin_loop();
+        }
+        Ok(false)
+    }
+
+    /// As [`LineRounds::await_others`] without waiting long; `false`: that goes on.
+    #[inline(always)]
+    pub(crate) fn try_others(&self) -> Result<bool, Failure<G>> {
+        for place in self.others() {
+            if !self.try_take(place, 0, &mut [])? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// A broadcast of one part, without waiting long; `false`: [`LineRounds::broadcast`] goes on.
@@ -126,26 +178,26 @@ impl<'t, G: Group> LineRounds<'t, G> {
         data: &mut [G::Byte],
         root: usize,
     ) -> Result<bool, Failure<G>> {
-        let group = self.team.group();
         if self.place == root {
-            if !group.contribute(self.word, data)? {
-                return Ok(false);
-            }
-            group.finish_round()?;
-            return Ok(true);
+            return self.try_give(data);
         }
-        for _ in 0..self.first_looks() {
-            if let Some(said) = group.contribution(root, 0, data)? {
-                let finished = group.finish_round();
-                if said != self.word {
-                    return Err(self.differs(root, Signature::of_word(said)));
-                }
-                finished?;
-                return Ok(true);
-            }
-            spin_loop();
+        if !self.try_take(root, 0, data)? {
+            return Ok(false);
         }
-        Ok(false)
+        self.finish(Ok(true))
+    }
+
+    /// This rank's place among all, as counted from the one at `first`.
+    #[inline(always)]
+    pub(crate) fn place_from(&self, first: usize) -> usize {
+        if self.place < first { self.place + self.size - first } else { self.place - first }
+    }
+
+    /// The place of the one that is so many after the one at `first`, counting on from 0.
+    #[inline(always)]
+    pub(crate) fn place_at(&self, first: usize, after: usize) -> usize {
+        let place = first + after;
+        if place < self.size { place } else { place - self.size }
     }
 
     /// Looks before a call becomes a future.
@@ -208,17 +260,52 @@ impl<'t, G: Group> LineRounds<'t, G> {
         .await
     }
 
-    /// Enters a round that all contribute to, and waits until all have: [`LineRounds::read`] finds
-    /// them then. Whether all are in this call. To be ended by [`LineRounds::finish`].
+    /// Contributes to a round and goes on: others read it ([`LineRounds::take`]).
     #[inline(always)]
-    pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<bool, Stop<G>> {
+    pub(crate) async fn give(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
+        self.contribute(bytes).await?;
+        Ok(self.finish(Ok(()))?)
+    }
+
+    /// Waits for the contribution of the mate at `place`, who goes on, and reads it from byte
+    /// `from` on. To be ended by [`LineRounds::finish`].
+    #[inline(always)]
+    pub(crate) async fn take(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [G::Byte],
+    ) -> Result<(), Stop<G>> {
+        let group = self.team.group();
+        let said = self.wait(|| group.contribution(place, from, into).transpose()).await?;
+        if said == self.word {
+            return Ok(());
+        }
+        let _ = group.finish_round();
+        Err(Box::pin(self.other_word(place, said)).await)
+    }
+
+    /// Waits until all others have contributed to a round in which this rank does not:
+    /// [`LineRounds::read`] finds them then. To be ended by [`LineRounds::finish`].
+    #[inline(always)]
+    pub(crate) async fn await_others(&self) -> Result<(), Stop<G>> {
+        for place in self.others() {
+            self.take(place, 0, &mut []).await?;
+        }
+        Ok(())
+    }
+
+    /// Enters a round that all contribute to, and waits until all have: [`LineRounds::read`] finds
+    /// them then. To be ended by [`LineRounds::finish`].
+    #[inline(always)]
+    pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
         if !self.team.has_entered().take() {
             self.contribute(bytes).await?;
         }
         let group = self.team.group();
         let met = || group.all_contributed(self.word).transpose();
-        // The root of a broadcast waits for no rank, and its receivers contribute nothing. So each
-        // poll looks at one mate for the word of such a root; other words that differ are found
+        // Who runs ahead waits for no rank, and those who wait for it contribute nothing. So each
+        // poll looks at one mate for the word of such a rank; other words that differ are found
         // where all have contributed. A mate whose word is known is not looked at again: a wait
         // that finds something each time never sleeps.
         let mut next = self.place;
@@ -233,18 +320,68 @@ impl<'t, G: Group> LineRounds<'t, G> {
             let said = group.contribution(next, 0, &mut []).ok().flatten()?;
             *word |= bit;
             let said = Signature::of_word(said).filter(|_| said != self.word)?;
-            let is_root = said.operation() == Operation::Broadcast;
-            is_root.then(|| self.differs(next, Some(said)))
+            said.operation().runs_ahead().then(|| self.differs(next, Some(said)))
         };
-        let met = self.wait_unless(met, differs).await;
-        if matches!(met, Err(Stop::Failed(_))) {
-            let _ = group.finish_round();
+        match self.wait_unless(met, differs).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Box::pin(self.who_differs()).await),
+            Err(stop) => {
+                if matches!(stop, Stop::Failed(_)) {
+                    let _ = group.finish_round();
+                }
+                Err(stop)
+            }
         }
-        met
     }
 
-    /// What the mate at `place` has contributed from byte `from` on, after all have. This rank's
-    /// own is not to be asked for: processors hand over a modified line to its reader.
+    /// Why a round in which all have contributed, and not all to this call, is none. Ends it.
+    #[cold]
+    async fn who_differs(&self) -> Stop<G> {
+        let group = self.team.group();
+        let mut others = Vec::new();
+        for place in self.others() {
+            match group.contribution(place, 0, &mut []) {
+                Ok(said) => others.extend(said.map(|said| (place, said))),
+                Err(error) => return Stop::Failed(error.into()),
+            }
+        }
+        let finished = group.finish_round();
+        others.retain(|(_, said)| *said != self.word);
+        // Whom the others have to tell, if there is one.
+        let unaware = others.iter().find(|(_, said)| !self.is_aware(*said));
+        match (unaware.or(others.first()), finished) {
+            (Some((place, said)), _) => self.other_word(*place, *said).await,
+            (None, Err(error)) => Stop::Failed(error.into()),
+            (None, Ok(())) => Stop::Failed(self.differs(self.place, None)),
+        }
+    }
+
+    /// What follows where the mate at `place` has said `said` and not this call's word. If that is
+    /// the same call and only what came before is not, its rank is asked, and this call is told.
+    #[cold]
+    async fn other_word(&self, place: usize, said: u64) -> Stop<G> {
+        let (team, rank) = (self.team, self.rank_at(place));
+        let call = Signature::of_word(said);
+        let is_past = call == Signature::of_word(self.word);
+        if is_past && team.group().doubt_past(team.number(), rank) {
+            let told = self.wait(|| None::<Result<(), G::Error>>).await;
+            return told.err().unwrap_or(Stop::Lost);
+        }
+        if self.is_aware(said) && self.is_aware(self.word) && self.mates.are_all() {
+            team.all_know();
+        }
+        Stop::Failed(self.differs(place, call))
+    }
+
+    /// Whether a rank that says so learns by itself what others say. One that runs ahead does not
+    /// look. One whose calls before were others took another number of rounds.
+    fn is_aware(&self, said: u64) -> bool {
+        let looks = |call: Signature| !call.operation().runs_ahead();
+        Signature::is_same_number(said, self.word) && Signature::of_word(said).is_some_and(looks)
+    }
+
+    /// What the mate at `place` has contributed from byte `from` on, after it was found to have.
+    /// This rank's own is not to be asked for: processors hand over a modified line to its reader.
     #[inline(always)]
     pub(crate) fn read(
         &self,
@@ -253,10 +390,13 @@ impl<'t, G: Group> LineRounds<'t, G> {
         into: &mut [G::Byte],
     ) -> Result<(), Failure<G>> {
         let said = self.team.group().contribution(place, from, into)?;
-        if said == Some(self.word) { Ok(()) } else { Err(self.disagrees(place, said)) }
+        match said {
+            Some(said) if said == self.word => Ok(()),
+            said => Err(self.differs(place, said.and_then(Signature::of_word))),
+        }
     }
 
-    /// Ends a round in which all have contributed, whatever came of it.
+    /// Ends a round, whatever came of it.
     #[inline(always)]
     pub(crate) fn finish<T>(&self, outcome: Result<T, Failure<G>>) -> Result<T, Failure<G>> {
         let finished = self.team.group().finish_round();
@@ -266,22 +406,12 @@ impl<'t, G: Group> LineRounds<'t, G> {
     }
 
     #[cold]
-    fn disagrees(&self, place: usize, said: Option<u64>) -> Failure<G> {
-        // The root of a broadcast does not look at others. A rank in another call took another
-        // number of rounds before.
-        let same = said.is_some_and(|said| Signature::is_same_number(said, self.word));
-        let said = said.and_then(Signature::of_word);
-        let looks = said.is_some_and(|call| call.operation() != Operation::Broadcast);
-        if same && looks && self.mates.are_all() {
-            self.team.all_know();
-        }
-        self.differs(place, said)
+    fn differs(&self, place: usize, said: Option<Signature>) -> Failure<G> {
+        self.team.differs(self.rank_at(place), said)
     }
 
-    #[cold]
-    fn differs(&self, place: usize, said: Option<Signature>) -> Failure<G> {
-        let rank = self.mates.ranks().start + place as u32;
-        self.team.differs(rank, said)
+    fn rank_at(&self, place: usize) -> u32 {
+        self.mates.ranks().start + place as u32
     }
 
     /// Hands on what the mate at `root` has, in parts; the root is some of them ahead.
@@ -316,14 +446,9 @@ impl<'t, G: Group> LineRounds<'t, G> {
                 let finished = group.finish_round().map_err(Failure::<G>::from);
                 outcome = outcome.and(finished);
             } else {
-                let bytes = data.room(range, &mut packet);
-                let said = self.wait(|| group.contribution(root, 0, bytes).transpose()).await?;
-                if said != self.word {
-                    let _ = group.finish_round();
-                    return Err(self.differs(root, Signature::of_word(said)).into());
-                }
+                self.take(root, 0, data.room(range, &mut packet)).await?;
                 data.settle(from, &packet);
-                group.finish_round().map_err(Failure::<G>::from)?;
+                self.finish(Ok(()))?;
             }
         }
         Ok(outcome?)

@@ -5,15 +5,18 @@
 //! | chained | n - 1 messages of m at the root, one chain | paper 004, Fig. 5 |
 //! | linear | the same, one send after the other | |
 //! | binomial | log2 n messages, of n m / 2 to m | equal parts; for small ones |
+//! | lines | all look at the root | equal parts, all ranks on one node, which has lines; short ones |
 
 use std::future::Future;
 
-use crate::call::{Call, Team};
+use crate::alltoall::PIECES;
+use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::gather::{lowest_bit, subtree};
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Part, Place, Source, whole_parts};
+use crate::rounds::{LineRounds, Stop, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -32,7 +35,22 @@ pub fn scatter<'a, G: Group>(
     into: Option<&'a mut [G::Byte]>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_equal(group, algorithm, all, into, root)
+    begin_scatter(group, algorithm, all, into, root).end()
+}
+
+/// Starts [`scatter()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_scatter<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    all: &'a [G::Byte],
+    into: Option<&'a mut [G::Byte]>,
+    root: u32,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, all, into, root)
 }
 
 /// The same of data that have gaps, at this rank.
@@ -46,53 +64,183 @@ pub fn scatter_scattered<'a, G: Group<Byte = u8>>(
     into: Option<&'a mut Place<'_, u8>>,
     root: u32,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_equal(group, algorithm, all, into, root)
+    begin(group, algorithm, all, into, root).end()
 }
 
-fn of_equal<'a, G, S, D>(
+#[inline]
+fn begin<'a, G, S, D>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     all: &'a S,
-    into: Option<&'a mut D>,
+    mut into: Option<&'a mut D>,
     root: u32,
-) -> impl Future<Output = Result<(), Failure<G>>>
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
 where
     G: Group,
     S: Source<G::Byte> + ?Sized,
     D: Data<G::Byte> + ?Sized,
 {
-    let size = group.size();
-    let length = into.as_ref().map_or(all.length() / size as usize, |into| into.length());
-    let algorithm = algorithm.unwrap_or_else(|| select::for_scatter(group, length));
-    let call = Call::new(
-        group,
-        Signature::new(Operation::Scatter).root(root).bytes(length),
-        algorithm as usize,
-    );
+    let length = match &into {
+        Some(into) => into.length(),
+        None => all.length() / group.size() as usize,
+    };
+    let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
+    let table = || select::for_scatter(group, length);
+    let algorithm = select::resolve(group, algorithm, is_lines, table);
+    let signature = Signature::new(Operation::Scatter).root(root).bytes(length);
+    let begun = if algorithm == Algorithm::Lines {
+        let act = |team: &Team<'_, G>| match prepare(team, all, &mut into, length, root) {
+            Ok(()) => at_once(team, all, &mut into, length, root),
+            Err(failure) => Some(Err(failure)),
+        };
+        Call::on_lines(group, signature, algorithm as usize, act)
+    } else {
+        Begun::Waits(Call::new(group, signature, algorithm as usize))
+    };
+    match begun {
+        Begun::Done(done) => Begun::Done(done),
+        Begun::Waits(call) => Begun::Waits(start(call, algorithm, (all, into), length, root)),
+    }
+}
+
+async fn start<G, S, D>(
+    call: Call<'_, G>,
+    algorithm: Algorithm,
+    (all, mut into): (&S, Option<&mut D>),
+    length: usize,
+    root: u32,
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
     call.run(async move |team| {
-        let mut into = team.check_own(into, root)?;
-        let at_root = team.rank() == root;
-        if at_root {
-            team.share("the array of all parts", all.length())?;
-            let what = "the array of all parts, in bytes,";
-            team.check_argument(what, all.length(), length * size as usize)?;
-            if let Some(into) = into.take() {
-                into.copy(0, all, root as usize * length..(root as usize + 1) * length);
+        prepare(team, all, &mut into, length, root)?;
+        let mut algorithm = algorithm;
+        if algorithm == Algorithm::Lines {
+            match lines(team, all, into.as_deref_mut(), length, root).await {
+                Err(Stop::Lost) => {
+                    algorithm = select::for_scatter_by_messages(team.group(), length);
+                }
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(()) => return Ok(()),
             }
+            team.without_lines(algorithm as usize)?;
         }
+        let into = into.filter(|_| team.rank() != root);
         if algorithm == Algorithm::Binomial {
             return binomial(team, all, into, length, root).await;
         }
-        let blocks = if at_root { all.cut(length, size) } else { Vec::new() };
+        let blocks = if team.rank() == root { all.cut(length, team.size()) } else { Vec::new() };
         flat(team, algorithm, blocks, into.map(D::all_places), root).await
     })
+    .await
+}
+
+/// Checks the arguments, and puts the root's own part in its place.
+#[inline]
+fn prepare<G, S, D>(
+    team: &Team<'_, G>,
+    all: &S,
+    into: &mut Option<&mut D>,
+    length: usize,
+    root: u32,
+) -> Result<(), Failure<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let into = team.check_own(into.as_deref_mut(), root)?;
+    if team.rank() != root {
+        return Ok(());
+    }
+    let needed = length * team.size() as usize;
+    if all.length() != needed || into.is_none() {
+        team.share("the array of all parts", all.length())?;
+    }
+    team.check_argument("the array of all parts, in bytes,", all.length(), needed)?;
+    if let Some(into) = into {
+        into.copy(0, all, root as usize * length..(root as usize + 1) * length);
+    }
+    Ok(())
+}
+
+/// Scatter by lines: the root writes all parts and goes on, everybody reads its own.
+///
+/// Parts of `length` bytes. If they are long, a round has a piece of each.
+async fn lines<G, S, D>(
+    team: &Team<'_, G>,
+    all: &S,
+    into: Option<&mut D>,
+    length: usize,
+    root: u32,
+) -> Result<(), Stop<G>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let rounds = LineRounds::begin(team).await?;
+    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    team.require(rounds.size <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
+    let piece = (rounds.part(PIECES, 1) / rounds.size).max(1);
+    let mut into = into.filter(|_| team.rank() != root);
+    let (mut pieces, mut packet) = (Vec::new(), Vec::new());
+    for from in starts(length, piece) {
+        let to = length.min(from.saturating_add(piece));
+        let Some(into) = &mut into else {
+            pieces.resize((to - from) * rounds.size, G::Byte::default());
+            for place in 0..rounds.size {
+                let part = place * length;
+                pieces[..].copy(place * (to - from), all, part + from..part + to);
+            }
+            rounds.give(&pieces).await?;
+            continue;
+        };
+        let room = into.room(from..to, &mut packet);
+        rounds.take(root as usize, rounds.place * (to - from), room).await?;
+        into.settle(from, &packet);
+        rounds.finish(Ok(()))?;
+    }
+    Ok(())
+}
+
+/// The same without waiting, if it is one piece; elsewhere than at the root if that has written.
+#[inline(always)]
+fn at_once<G, S, D>(
+    team: &Team<'_, G>,
+    all: &S,
+    into: &mut Option<&mut D>,
+    length: usize,
+    root: u32,
+) -> Option<Result<(), Failure<G>>>
+where
+    G: Group,
+    S: Source<G::Byte> + ?Sized,
+    D: Data<G::Byte> + ?Sized,
+{
+    let rounds = LineRounds::at_once(team)?;
+    if length > rounds.part(PIECES, 1) / rounds.size {
+        return None;
+    }
+    if team.rank() == root {
+        return rounds.try_give(all.whole()?).map(|done| done.then_some(())).transpose();
+    }
+    let into = into.as_mut()?.whole_mut()?;
+    match rounds.try_take(root as usize, rounds.place * length, into) {
+        Ok(done) => done.then(|| rounds.finish(Ok(()))),
+        Err(failure) => Some(Err(failure)),
+    }
 }
 
 /// The same with any length per rank (MPI_Scatterv): rank `r` gets block `r` of `blocks`, and its
 /// `into` is as long. Elsewhere than at the root `blocks` is not looked at.
 ///
 /// # Errors
-/// As [`scatter()`]; and the binomial tree, in which ranks would have to know others' lengths.
+/// As [`scatter()`]; and the algorithms in which ranks would have to know others' lengths,
+/// `binomial` and `lines`.
 pub fn scatterv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -137,7 +285,8 @@ pub(crate) async fn flat<G: Group>(
     into: Option<Place<'_, G::Byte>>,
     root: u32,
 ) -> Result<(), Failure<G>> {
-    team.require(algorithm != Algorithm::Binomial, "needs parts of one length")?;
+    let is_flat = matches!(algorithm, Algorithm::Chained | Algorithm::Linear);
+    team.require(is_flat, "needs parts of one length")?;
     if team.rank() != root {
         return match into {
             Some(into) => team.recv_part(into, root).await,

@@ -65,6 +65,10 @@ const SCATTER_RING_FROM: usize = 4 << 10;
 /// Up to so many bytes of a rank for all, alltoall goes by lines.
 const ALLTOALL_LINES_UP_TO: usize = 64 << 10;
 
+/// The same of a gather, scatter or reduction: bytes of all ranks together, which the root alone
+/// reads or writes.
+const ROOTED_LINES_UP_TO: usize = 64 << 10;
+
 /// What the program named, unless that needs lines and they are lost: then what `table` says.
 #[inline]
 pub(crate) fn resolve<A: PartialEq>(
@@ -142,7 +146,16 @@ pub(crate) fn for_broadcast_by_messages(group: &impl Group, bytes: usize) -> bro
     }
 }
 
-pub(crate) fn for_reduce(_: &impl Group) -> reduce::Algorithm {
+pub(crate) fn for_reduce(group: &impl Group, bytes: usize) -> reduce::Algorithm {
+    if rooted_lines(group, bytes) {
+        reduce::Algorithm::Lines
+    } else {
+        for_reduce_by_messages(group)
+    }
+}
+
+/// As [`for_barrier_by_messages`]. It combines as lines do: the bits are to be the same.
+pub(crate) fn for_reduce_by_messages(_: &impl Group) -> reduce::Algorithm {
     reduce::Algorithm::Binomial
 }
 
@@ -186,6 +199,15 @@ pub(crate) fn for_allreduce_by_messages(
 }
 
 pub(crate) fn for_gather(group: &impl Group, part: usize) -> gather::Algorithm {
+    if rooted_lines(group, part) {
+        gather::Algorithm::Lines
+    } else {
+        for_gather_by_messages(group, part)
+    }
+}
+
+/// As [`for_barrier_by_messages`].
+pub(crate) fn for_gather_by_messages(group: &impl Group, part: usize) -> gather::Algorithm {
     let many = if spread(group) { FLAT_RANKS } else { MANY_RANKS };
     if part <= TREE_UP_TO && group.size() >= many {
         gather::Algorithm::Binomial
@@ -199,6 +221,15 @@ pub(crate) fn for_gatherv(_: &impl Group) -> gather::Algorithm {
 }
 
 pub(crate) fn for_scatter(group: &impl Group, part: usize) -> scatter::Algorithm {
+    if rooted_lines(group, part) {
+        scatter::Algorithm::Lines
+    } else {
+        for_scatter_by_messages(group, part)
+    }
+}
+
+/// As [`for_barrier_by_messages`].
+pub(crate) fn for_scatter_by_messages(group: &impl Group, part: usize) -> scatter::Algorithm {
     let many = if spread(group) { FLAT_RANKS } else { MANY_RANKS };
     if part <= TREE_UP_TO && group.size() >= many {
         scatter::Algorithm::Binomial
@@ -295,7 +326,7 @@ pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static
     match operation {
         Operation::Barrier => for_barrier(group).name(),
         Operation::Broadcast => for_broadcast(group, part).name(),
-        Operation::Reduce => for_reduce(group).name(),
+        Operation::Reduce => for_reduce(group, part).name(),
         Operation::Allreduce => for_allreduce(group, part, true).name(),
         Operation::Gather => for_gather(group, part).name(),
         Operation::Scatter => for_scatter(group, part).name(),
@@ -305,6 +336,15 @@ pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static
         Operation::ReduceScatter => for_reduce_scatter(group, all, true).name(),
         Operation::Scan | Operation::Exscan => for_scan(group).name(),
     }
+}
+
+/// Whether one rank takes a part of so many bytes from each of the others by their lines, or gives
+/// it to them by its own.
+#[inline]
+fn rooted_lines(group: &impl Group, part: usize) -> bool {
+    let size = group.size() as usize;
+    let is_short = size <= LINE_BYTES && part.saturating_mul(size) <= ROOTED_LINES_UP_TO;
+    is_short && lines(group) && group.mates().is_some_and(Mates::are_all)
 }
 
 /// Whether every rank has a node of its own, as on a cluster that is not shared memory.

@@ -173,7 +173,8 @@ impl Signature {
         root * 197 + combination * 211 + u32::from(self.element) * 13
     }
 
-    /// All of it in a word, with the number of the call. Roots and numbers of more bits are cut.
+    /// All of it in a word, with the number of the call, to which a sum over calls before may be
+    /// added. Roots and numbers of more bits are cut.
     #[inline]
     pub(crate) fn word(&self, number: u32) -> u64 {
         let root = self.root.map_or(0, |root| u64::from(root) + 1);

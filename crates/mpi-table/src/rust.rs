@@ -224,7 +224,9 @@ fn collective(
     let copies = copies.join(", ");
     let lists = (&*names, &*copies, &*request);
     let mut among = act(verb, &method, can_be_over, lists);
-    if verb == Verb::Run && matches!(base, "Allgather" | "Allreduce" | "Alltoall") {
+    let is_tried =
+        matches!(base, "Allgather" | "Allreduce" | "Alltoall" | "Gather" | "Reduce" | "Scatter");
+    if verb == Verb::Run && is_tried {
         among = format!("{} else {{ {among} }}", at_once(&own, &method));
     }
     // What two groups do together is described apart.

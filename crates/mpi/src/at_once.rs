@@ -12,14 +12,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_coll::{
-    self as coll, Begun, CollError, Element, Reduction, begin_allgather, begin_allreduce,
-    begin_alltoall, begin_barrier, begin_broadcast,
+    self as coll, Begun, CollError, Element, Operand, Reduction, begin_allgather, begin_allreduce,
+    begin_alltoall, begin_barrier, begin_broadcast, begin_gather, begin_reduce, begin_scatter,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
 use hikyaku_rank::{Error, RankPort};
 
-use crate::collectives::Given;
+use crate::collectives::{Given, root_of};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ use crate::parts::unless_put;
 use crate::raw::{Buffer, HandleAt};
 use crate::requests::{Outcome, Request, Round, starts};
 use crate::runtime::Mpi;
-use crate::types::{Area, Landing};
+use crate::types::{Area, Landing, Plain};
 
 /// The result of an operation.
 pub(crate) type Done = Result<(), Error>;
@@ -213,8 +213,7 @@ impl<D: Dialect> Mpi<D> {
         in_type: &Given,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let elements = in_count.checked_mul(comm.inner.size().into())?;
-        let all = Area::plain(into, elements, in_type.as_ref().ok()?)?;
+        let all = plain_of_all(comm, into, in_count, in_type)?;
         let given = match out.is_in_place::<D>() {
             true => None,
             false => Some(Area::plain(out, out_count, out_type.as_ref().ok()?)?.bytes()),
@@ -240,15 +239,114 @@ impl<D: Dialect> Mpi<D> {
         if out.is_in_place::<D>() {
             return None;
         }
-        let all = |buffer, count: i64, datatype: &Given| {
-            let elements = count.checked_mul(comm.inner.size().into())?;
-            Area::plain(buffer, elements, datatype.as_ref().ok()?)
-        };
-        let (parts, places) = (all(out, out_count, out_type)?, all(into, in_count, in_type)?);
+        let parts = plain_of_all(comm, out, out_count, out_type)?;
+        let places = plain_of_all(comm, into, in_count, in_type)?;
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().alltoall;
         Some(end(comm, begin_alltoall(&ranks, by, parts.bytes(), places.bytes_mut())))
     }
+
+    /// MPI_Gather. `None`: [`Mpi::gather`] says what it is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn gather_at_once(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: &Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: &Given,
+        root: i32,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let root = root_of(comm, root).ok()?;
+        let is_root = comm.inner.rank() == root;
+        let given = match out.is_in_place::<D>() {
+            true if is_root => None,
+            true => return None,
+            false => Some(Area::plain(out, out_count, out_type.as_ref().ok()?)?.bytes()),
+        };
+        let all = match is_root {
+            true => plain_of_all(comm, into, in_count, in_type)?.bytes_mut(),
+            false => &mut [],
+        };
+        let ranks = comm.inner.group().waiting();
+        let by = comm.inner.choices().gather;
+        Some(end(comm, begin_gather(&ranks, by, given, all, root)))
+    }
+
+    /// MPI_Scatter. `None`: [`Mpi::scatter`] says what it is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn scatter_at_once(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: &Given,
+        into: Buffer,
+        in_count: i64,
+        in_type: &Given,
+        root: i32,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let root = root_of(comm, root).ok()?;
+        let is_root = comm.inner.rank() == root;
+        let all = match is_root {
+            true => plain_of_all(comm, out, out_count, out_type)?.bytes(),
+            false => &[],
+        };
+        let place = match into.is_in_place::<D>() {
+            true if is_root => None,
+            true => return None,
+            false => Some(Area::plain(into, in_count, in_type.as_ref().ok()?)?.bytes_mut()),
+        };
+        let ranks = comm.inner.group().waiting();
+        let by = comm.inner.choices().scatter;
+        Some(end(comm, begin_scatter(&ranks, by, all, place, root)))
+    }
+
+    /// MPI_Reduce by an operation of the standard. `None`: [`Mpi::reduce`] says what it is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn reduce_at_once(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: &Given,
+        op: Op,
+        root: i32,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let (root, datatype) = (root_of(comm, root).ok()?, datatype.as_ref().ok()?);
+        let Op::Predefined(op) = op else { return None };
+        let basic = datatype.basic()?;
+        let combine = kernel(op, basic)?;
+        let data = match (comm.inner.rank() == root, out.is_in_place::<D>()) {
+            (true, in_place) => {
+                let place = Area::plain(into, count, datatype)?;
+                if !in_place {
+                    Area::plain(out, count, datatype)?.copy_to(place);
+                }
+                Operand::Own(place.bytes_mut())
+            }
+            (false, true) => return None,
+            (false, false) => Operand::Lent(Area::plain(out, count, datatype)?.bytes()),
+        };
+        let (combination, width) = (op.combination(), datatype.size().max(1));
+        let reduction = Reduction { combine, commutative: true, width, combination };
+        let ranks = comm.inner.group().waiting().with_elements(element_of(basic));
+        let by = comm.inner.choices().reduce;
+        Some(end(comm, begin_reduce(&ranks, by, data, root, reduction)))
+    }
+}
+
+/// So many elements of each rank, or for each, if they are in one piece.
+#[inline(always)]
+fn plain_of_all(comm: &Comm, buffer: Buffer, count: i64, datatype: &Given) -> Option<Plain> {
+    let elements = count.checked_mul(comm.inner.size().into())?;
+    Area::plain(buffer, elements, datatype.as_ref().ok()?)
 }
 
 #[expect(private_bounds, reason = "made here alone")]

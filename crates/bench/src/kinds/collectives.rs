@@ -1,8 +1,8 @@
-//! Collectives that carry data: allreduce, broadcast, allgather, alltoall; [`super::barrier`] has
-//! none.
+//! Collectives that carry data: allreduce, broadcast, gather, scatter, reduce, allgather, alltoall;
+//! [`super::barrier`] has none.
 //!
-//! Every repetition needs all ranks, or their next root: roots of a broadcast take turns. So no
-//! rank can run ahead of the others and be measured on calls that nobody has answered yet.
+//! Every repetition needs all ranks, or their next root: roots take turns. So no rank can run ahead
+//! of the others and be measured on calls that nobody has answered yet.
 //!
 //! Fresh: sums are in place, a root sends what it has received, and what a rank gives to an
 //! allgather or alltoall it has received in the last one. So all data has just been written, as in
@@ -18,10 +18,12 @@ use crate::buffers::Sets;
 use crate::control::{BlockAnswer, BlockCommand, DataReuse, Verb};
 use crate::rank::{self, RankError};
 
-/// Message sizes of broadcast, of each rank's part of allgather, and of each part of alltoall.
+/// Message sizes of broadcast, of each rank's part of gather, scatter and allgather, and of each
+/// part of alltoall.
 const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
 
-/// Message sizes of allreduce: one number, as a solver's test for convergence, and a vector.
+/// Message sizes of allreduce and reduce: one number, as a solver's test for convergence, and a
+/// vector.
 const REDUCED_SIZES: [u64; 2] = [8, 64 << 10];
 
 /// Bytes of a number that is summed.
@@ -41,6 +43,9 @@ pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint>
         let group = CoreGroup { ranks: *ranks, cores };
         points.extend(reduced.iter().map(|bytes| group.allreduce(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.broadcast(*bytes)));
+        points.extend(reduced.iter().map(|bytes| group.reduce(*bytes)));
+        points.extend(sizes.iter().map(|bytes| group.gather(*bytes)));
+        points.extend(sizes.iter().map(|bytes| group.scatter(*bytes)));
         for (kind, verb) in
             [(FigureKind::Allgather, Verb::Allgather), (FigureKind::Alltoall, Verb::Alltoall)]
         {
@@ -70,6 +75,27 @@ impl CoreGroup {
     fn broadcast(&self, bytes: u64) -> MeasuredPoint {
         let next = PartCounts::hop(self.ranks, self.cores);
         self.in_both_memories(self.point(FigureKind::Broadcast, bytes, next, 1.0), Verb::Broadcast)
+    }
+
+    /// The root reads the numbers of all others. Only the next root is waited for, as for
+    /// [`CoreGroup::broadcast`].
+    fn reduce(&self, bytes: u64) -> MeasuredPoint {
+        let (next, copies) = (PartCounts::hop(self.ranks, self.cores), f64::from(self.ranks - 1));
+        let heap = MeasuredForm::heap("", Verb::Reduce);
+        let point = self.point(FigureKind::Reduce, bytes, next, copies);
+        MeasuredPoint { ours: vec![heap], theirs: vec![heap], ..point }
+    }
+
+    /// The root reads a block of every other one; the rest as [`CoreGroup::reduce`].
+    fn gather(&self, bytes: u64) -> MeasuredPoint {
+        let (next, copies) = (PartCounts::hop(self.ranks, self.cores), f64::from(self.ranks - 1));
+        self.in_both_memories(self.point(FigureKind::Gather, bytes, next, copies), Verb::Gather)
+    }
+
+    /// Each rank reads its block of the root's; the rest as [`CoreGroup::broadcast`].
+    fn scatter(&self, bytes: u64) -> MeasuredPoint {
+        let next = PartCounts::hop(self.ranks, self.cores);
+        self.in_both_memories(self.point(FigureKind::Scatter, bytes, next, 1.0), Verb::Scatter)
     }
 
     /// Each rank reads a block of every other one.
@@ -127,6 +153,60 @@ pub(crate) fn serve_broadcast(
     rank::whole(world, command, || {
         let message = if world.rank() == root { sets.send() } else { sets.receive() };
         world.broadcast::<u8>(message, root)?;
+        root = (root + 1) % world.size();
+        Ok(())
+    })
+}
+
+/// The ranks' side of gather. What a rank gives that is fresh it has received as a root.
+pub(crate) fn serve_gather(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
+    let mut sets = Sets::in_turns(world, command, world.size(), 1_u8)?;
+    let bytes = sets.send().len() / world.size() as usize;
+    let mut root = 0;
+    rank::whole(world, command, || {
+        let (from, to) = sets.both();
+        world.gather_into::<u8>(&from[..bytes], to, root)?;
+        if world.rank() == root {
+            sets.turn();
+        }
+        root = (root + 1) % world.size();
+        Ok(())
+    })
+}
+
+/// The ranks' side of scatter. The first block that a root gives and is fresh has just come.
+pub(crate) fn serve_scatter(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
+    let mut sets = Sets::in_turns(world, command, world.size(), 1_u8)?;
+    let bytes = sets.send().len() / world.size() as usize;
+    let mut root = 0;
+    rank::whole(world, command, || {
+        let (from, to) = sets.both();
+        world.scatter::<u8>(from, &mut to[..bytes], root)?;
+        sets.turn();
+        root = (root + 1) % world.size();
+        Ok(())
+    })
+}
+
+/// The ranks' side of reduce. The sums are of zeros, so that no repetition overflows.
+pub(crate) fn serve_reduce(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
+    let mut numbers = Sets::in_place(world, command, 1, 0.0_f64)?;
+    let mut root = 0;
+    rank::whole(world, command, || {
+        if command.data == DataReuse::Warm {
+            let (given, sum) = numbers.both();
+            sum.copy_from_slice(given);
+        }
+        world.reduce(numbers.receive(), Op::Sum, root)?;
         root = (root + 1) % world.size();
         Ok(())
     })
@@ -191,6 +271,10 @@ mod tests {
         let points = points_of("-n 4");
         assert_eq!(sizes(&points, FigureKind::Allreduce), REDUCED_SIZES);
         assert_eq!(sizes(&points, FigureKind::Broadcast), SIZES);
+        assert_eq!(sizes(&points, FigureKind::Reduce), REDUCED_SIZES);
+        for kind in [FigureKind::Gather, FigureKind::Scatter] {
+            assert_eq!(sizes(&points, kind), SIZES);
+        }
         assert_eq!(sizes(&points, FigureKind::Allgather), SIZES);
         assert_eq!(sizes(&points, FigureKind::Alltoall), SIZES);
         assert_eq!(points_of("").len(), 3 * points.len());
@@ -210,6 +294,8 @@ mod tests {
             let point = match kind {
                 FigureKind::Allreduce => group.allreduce(bytes),
                 FigureKind::Broadcast => group.broadcast(bytes),
+                FigureKind::Gather => group.gather(bytes),
+                FigureKind::Scatter => group.scatter(bytes),
                 _ => group.of_blocks(kind, Verb::Allgather, bytes),
             };
             match point.bare {
@@ -219,6 +305,8 @@ mod tests {
         };
         assert_eq!(copies(2, 1 << 16, FigureKind::Broadcast), 1.0);
         assert_eq!(copies(4, 1 << 16, FigureKind::Broadcast), 2.0);
+        assert_eq!(copies(4, 1 << 16, FigureKind::Gather), 6.0);
+        assert_eq!(copies(4, 1 << 16, FigureKind::Scatter), 2.0);
         assert_eq!(copies(4, 1 << 16, FigureKind::Allgather), 6.0);
         assert_eq!(copies(4, 1 << 16, FigureKind::Allreduce), 3.0);
         assert_eq!(copies(4, 8, FigureKind::Allgather), 0.0);

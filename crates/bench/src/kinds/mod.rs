@@ -54,6 +54,12 @@ pub(crate) enum FigureKind {
     Allreduce,
     /// One broadcast.
     Broadcast,
+    /// One gather.
+    Gather,
+    /// One scatter.
+    Scatter,
+    /// One reduction.
+    Reduce,
     /// One allgather.
     Allgather,
     /// One alltoall.
@@ -120,7 +126,7 @@ pub(crate) enum FigureUnit {
 
 impl FigureKind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [FigureKind; 25] = [
+    pub(crate) const ALL: [FigureKind; 28] = [
         FigureKind::Latency,
         FigureKind::Rate,
         FigureKind::Bandwidth,
@@ -128,6 +134,9 @@ impl FigureKind {
         FigureKind::Barrier,
         FigureKind::Allreduce,
         FigureKind::Broadcast,
+        FigureKind::Gather,
+        FigureKind::Scatter,
+        FigureKind::Reduce,
         FigureKind::Allgather,
         FigureKind::Alltoall,
         FigureKind::Halo,
@@ -162,6 +171,9 @@ impl FigureKind {
             FigureKind::Barrier
             | FigureKind::Allreduce
             | FigureKind::Broadcast
+            | FigureKind::Gather
+            | FigureKind::Scatter
+            | FigureKind::Reduce
             | FigureKind::Allgather
             | FigureKind::Alltoall => FigureUnit::Microseconds,
             FigureKind::Halo | FigureKind::Calls | FigureKind::Processor | FigureKind::Late => {
@@ -182,10 +194,11 @@ impl FigureKind {
 
     /// Whether its messages have data that is fresh or warm.
     pub(crate) fn has_data(self) -> bool {
-        use FigureKind::{Allgather, Allreduce, Alltoall, Broadcast};
+        use FigureKind::{Allgather, Allreduce, Alltoall, Broadcast, Gather, Reduce, Scatter};
         use FigureKind::{Bandwidth, Bidirectional, Halo, Latency, Rate};
         matches!(self, Latency | Rate | Bandwidth | Bidirectional | Halo)
             || matches!(self, Allreduce | Broadcast | Allgather | Alltoall)
+            || matches!(self, Gather | Scatter | Reduce)
     }
 
     /// Whether protocols of this library stand side by side in it.
@@ -203,6 +216,9 @@ impl FigureKind {
             FigureKind::Barrier => "barrier",
             FigureKind::Allreduce => "allreduce",
             FigureKind::Broadcast => "broadcast",
+            FigureKind::Gather => "gather",
+            FigureKind::Scatter => "scatter",
+            FigureKind::Reduce => "reduce",
             FigureKind::Allgather => "allgather",
             FigureKind::Alltoall => "alltoall",
             FigureKind::Halo => "halo",
@@ -234,6 +250,9 @@ impl FigureKind {
             FigureKind::Barrier => "Barrier",
             FigureKind::Allreduce => "Allreduce, a sum of doubles",
             FigureKind::Broadcast => "Broadcast, the roots in turn",
+            FigureKind::Gather => "Gather, message per rank, the roots in turn",
+            FigureKind::Scatter => "Scatter, message per rank, the roots in turn",
+            FigureKind::Reduce => "Reduce, a sum of doubles, the roots in turn",
             FigureKind::Allgather => "Allgather, message per rank",
             FigureKind::Alltoall => "Alltoall, message per pair of ranks",
             FigureKind::Halo => "Halo exchange with two neighbours",
@@ -285,6 +304,18 @@ impl FigureKind {
             FigureKind::Broadcast => {
                 "fresh: each root sends what it has received from the one before; warm: the same \
                  untouched buffer each time"
+            }
+            FigureKind::Gather => {
+                "fresh: each rank gives what it has received when it was root last; warm: the same \
+                 untouched buffer each time"
+            }
+            FigureKind::Scatter => {
+                "fresh: the first block that a root gives it has received the time before; warm: \
+                 the same untouched buffer each time"
+            }
+            FigureKind::Reduce => {
+                "fresh: the sum in place, as for allreduce; warm: from one untouched buffer into \
+                 another, to which hikyaku copies it first, within the time"
             }
             FigureKind::Allgather | FigureKind::Alltoall => {
                 "fresh: each rank gives what it has received from another the time before; warm: \

@@ -50,6 +50,45 @@ static unsigned one_of_each(const struct command *c) {
     return (unsigned)size;
 }
 
+/* As broadcasts. Fresh, what a rank gives it has received when it was root last. */
+static unsigned long long gathers(const struct command *c) {
+    unsigned long long start = now_ns();
+    static int root;
+    for (unsigned long long i = 0; i < c->repetitions; i++) {
+        MPI_Gather(set[from], (int)c->bytes, MPI_BYTE, set[1 - from], (int)c->bytes, MPI_BYTE, root,
+                   MPI_COMM_WORLD);
+        if (rank == root) take_turns(c);
+        root = (root + 1) % size;
+    }
+    return now_ns() - start;
+}
+
+/* As broadcasts. Fresh, the first block that a root gives it has received the time before. */
+static unsigned long long scatters(const struct command *c) {
+    unsigned long long start = now_ns();
+    static int root;
+    for (unsigned long long i = 0; i < c->repetitions; i++) {
+        MPI_Scatter(set[from], (int)c->bytes, MPI_BYTE, set[1 - from], (int)c->bytes, MPI_BYTE,
+                    root, MPI_COMM_WORLD);
+        take_turns(c);
+        root = (root + 1) % size;
+    }
+    return now_ns() - start;
+}
+
+/* As allreduces, at one rank in turn. */
+static unsigned long long reduces(const struct command *c) {
+    unsigned long long start = now_ns();
+    static int root;
+    int numbers = (int)(c->bytes / sizeof(double));
+    for (unsigned long long i = 0; i < c->repetitions; i++) {
+        const void *given = c->warm ? set[0] : rank == root ? MPI_IN_PLACE : set[1];
+        MPI_Reduce(given, set[1], numbers, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
+        root = (root + 1) % size;
+    }
+    return now_ns() - start;
+}
+
 /* Fresh, what a rank gives is the block of the next rank from the time before; warm, it is an
    untouched block. */
 static unsigned long long allgathers(const struct command *c) {
@@ -79,6 +118,9 @@ const struct measurement collectives[] = {
     {"barrier", none, IN_PLACE, barriers, NULL, NULL},
     {"allreduce", one, IN_PLACE, allreduces, zeros, NULL},
     {"broadcast", one, IN_PLACE, broadcasts, NULL, NULL},
+    {"gather", one_of_each, IN_TURNS, gathers, NULL, NULL},
+    {"scatter", one_of_each, IN_TURNS, scatters, NULL, NULL},
+    {"reduce", one, IN_PLACE, reduces, zeros, NULL},
     {"allgather", one_of_each, IN_TURNS, allgathers, NULL, NULL},
     {"alltoall", one_of_each, IN_TURNS, alltoalls, NULL, NULL},
     {0},

@@ -20,10 +20,10 @@ use crate::rounds::{LineRounds, Stop, starts};
 use super::{in_one_piece, read};
 
 /// A part is this part of the longest contribution: all wait for each other anyway.
-pub(super) const PARTS: usize = 4;
+pub(crate) const PARTS: usize = 4;
 
 /// Longest array that fits into lines.
-const LINE: usize = hikyaku_nic::ring::LINE_BYTES;
+pub(crate) const LINE: usize = hikyaku_nic::ring::LINE_BYTES;
 
 /// From here on the work is shared out.
 const SHARE_FROM: usize = 2 << 10;
@@ -58,7 +58,7 @@ where
     match data.whole_mut() {
         Some(data) if data.len() <= LINE => {
             rounds.meet(data).await?;
-            combine(&rounds, data, reduction)?;
+            combine(&rounds, data, 0, reduction)?;
         }
         _ => combine_parts(&rounds, data, reduction).await?,
     }
@@ -86,22 +86,23 @@ where
     }
     let rounds = LineRounds::at_once(team)?;
     match rounds.try_meet(data) {
-        Ok(met) => met.map(|_| combine(&rounds, data, reduction)),
+        Ok(met) => met.map(|_| combine(&rounds, data, 0, reduction)),
         Err(failure) => Some(Err(failure)),
     }
 }
 
-/// What is on all lines.
+/// What is on all lines, at most [`LINE`] bytes, in the order of places from `first` on.
 #[inline(always)]
-fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(crate) fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
+    first: usize,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     rounds.finish(match data.len() {
         // The usual one or two numbers, without the cost of room for more.
-        0..=16 => combine_lines::<16, _, _>(rounds, data, reduction),
-        _ => combine_lines::<LINE, _, _>(rounds, data, reduction),
+        0..=16 => combine_lines::<16, _, _>(rounds, data, first, reduction),
+        _ => combine_lines::<LINE, _, _>(rounds, data, first, reduction),
     })
 }
 
@@ -110,20 +111,22 @@ fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 fn combine_lines<const ROOM: usize, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
+    first: usize,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let mut own = [G::Byte::default(); ROOM];
     let own = &mut own[..data.len()];
     own.copy_from_slice(data);
-    let read = |place, into: &mut [G::Byte]| rounds.read(place, 0, into);
+    let place = rounds.place_from(first);
+    let read = |place, into: &mut [G::Byte]| rounds.read(rounds.place_at(first, place), 0, into);
     if rounds.size == 2 {
         let mut theirs = [G::Byte::default(); ROOM];
         let theirs = &mut theirs[..own.len()];
-        return combine_two(rounds.place, own, data, theirs, reduction, read);
+        return combine_two(place, own, data, theirs, reduction, read);
     }
     let mut scratch = [[G::Byte::default(); ROOM]; DEPTH];
     let scratch = scratch.as_flattened_mut();
-    combine_tree(rounds.place, rounds.size, own, data, scratch, reduction, read)
+    combine_tree(place, rounds.size, own, data, scratch, reduction, read)
 }
 
 /// The parts of two ranks. `own` is that of this one, at `place`, of which `out` holds a copy;
@@ -228,7 +231,7 @@ async fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     rounds.meet(data).await.map_err(|stop| if is_first { stop } else { begun(stop) })?;
     let mut result = data[share(own)].to_vec();
-    let combined = combine_share(rounds, data, &mut result, share(own), reduction);
+    let combined = combine_share(rounds, data, &mut result, (share(own), 0), reduction);
     rounds.finish(combined)?;
     data[share(own)].copy_from_slice(&result);
     if !shared_out {
@@ -245,12 +248,12 @@ pub(super) fn share(length: usize, width: usize, place: usize, size: usize) -> R
     elements * place / size * width..elements * (place + 1) / size * width
 }
 
-/// One share of everybody's. `result` holds this rank's.
-fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+/// One share of everybody's, in the order of places from `first` on. `result` holds this rank's.
+pub(crate) fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     rounds: &LineRounds<'_, G>,
     data: &[G::Byte],
     result: &mut [G::Byte],
-    share: Range<usize>,
+    (share, first): (Range<usize>, usize),
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);
@@ -262,11 +265,12 @@ fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         let length = piece.min(share.len() - from);
         let at = share.start + from;
         let (own, out) = (&data[at..][..length], &mut result[from..][..length]);
-        let read = |place, into: &mut [G::Byte]| rounds.read(place, at, into);
-        if rounds.size == 2 {
-            combine_two(rounds.place, own, out, &mut scratch[..length], reduction, read)?;
+        let (place, size) = (rounds.place_from(first), rounds.size);
+        let read =
+            |place, into: &mut [G::Byte]| rounds.read(rounds.place_at(first, place), at, into);
+        if size == 2 {
+            combine_two(place, own, out, &mut scratch[..length], reduction, read)?;
         } else {
-            let (place, size) = (rounds.place, rounds.size);
             combine_tree(place, size, own, out, &mut scratch, reduction, read)?;
         }
     }

@@ -31,7 +31,7 @@ use crate::signature::Signature;
 pub use crate::algorithms::alltoall::Algorithm;
 
 /// All parts of a rank go by lines in pieces of this part of the longest contribution.
-const PIECES: usize = 4;
+pub(crate) const PIECES: usize = 4;
 
 /// Bytes of a block that are exchanged at a time where what comes replaces what goes: large against
 /// the cost of a message.

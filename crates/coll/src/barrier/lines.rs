@@ -14,8 +14,8 @@ const ARITY: u32 = 16;
 #[inline(always)]
 pub(super) async fn run<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
-    let same = rounds.meet(&[]).await?;
-    part(&rounds, same)?;
+    rounds.meet(&[]).await?;
+    rounds.finish(Ok(()))?;
     if rounds.mates.are_all() { Ok(()) } else { across(&rounds).await }
 }
 
@@ -24,21 +24,9 @@ pub(super) async fn run<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
 pub(super) fn at_once<G: Group>(team: &Team<'_, G>) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;
     match rounds.try_meet(&[]) {
-        Ok(met) => met.map(|same| part(&rounds, same)),
+        Ok(met) => met.map(|()| rounds.finish(Ok(()))),
         Err(failure) => Some(Err(failure)),
     }
-}
-
-/// All have come. `same`: to this call.
-#[inline(always)]
-fn part<G: Group>(rounds: &LineRounds<'_, G>, same: bool) -> Result<(), Failure<G>> {
-    rounds.finish(if same { Ok(()) } else { who_differs(rounds) })
-}
-
-#[cold]
-fn who_differs<G: Group>(rounds: &LineRounds<'_, G>) -> Result<(), Failure<G>> {
-    let mut others = (0..rounds.size).filter(|place| *place != rounds.place);
-    others.try_for_each(|place| rounds.read(place, 0, &mut []))
 }
 
 #[inline(never)]

@@ -8,9 +8,10 @@ use std::task::{Context, Poll};
 
 use hikyaku_coll::{
     Cause, CollError, CommunicatorGroup, Element, Group, Reduction, allgather, allreduce, barrier,
-    broadcast, gather, open_barrier, reduce, scan,
+    broadcast, gather, open_barrier, reduce, scan, scatter,
 };
 use hikyaku_msg::MsgError;
+use hikyaku_nic::random::Random;
 use proptest::prelude::*;
 
 use crate::case::add;
@@ -54,20 +55,27 @@ proptest! {
             let rank = group.rank() as u8;
             let (mut sum, mut sums) = (vec![rank; length], vec![1; length / 2]);
             let (mut sent, mut all) = (vec![rank; length], vec![0; length * size as usize]);
-            let mine = vec![rank; length];
+            let (mine, parts) = (vec![rank; length], vec![rank + 1; length * size as usize]);
+            let (mut total, mut part, mut gathered) = (mine.clone(), mine.clone(), all.clone());
             let calls: Vec<Option<Pending<'_>>> = vec![
                 Some(Box::pin(allreduce(group, None, &mut sum, add()))),
                 Some(Box::pin(broadcast(group, None, &mut sent, size - 1))),
+                Some(Box::pin(reduce(group, None, &mut total, 0, add()))),
                 Some(Box::pin(barrier(group, None))),
+                Some(Box::pin(scatter(group, None, &parts, Some(&mut part), 1))),
                 Some(Box::pin(allgather(group, None, Some(&mine), &mut all))),
+                Some(Box::pin(gather(group, None, Some(&mine), &mut gathered, size - 1))),
                 Some(Box::pin(scan(group, None, &mut sums, add()))),
             ];
             let ends = in_any_order(calls, seed ^ u64::from(rank)).await;
+            assert_eq!(part, vec![2; length]);
+            assert!(group.rank() > 0 || total == sum);
+            assert!(group.rank() < size - 1 || gathered == all);
             (ends, sum, sent, all, sums)
         });
         let total = (0..size as u8).fold(0, u8::wrapping_add);
         for (rank, (ends, sum, sent, all, sums)) in (0..).zip(results) {
-            prop_assert_eq!(ends, vec![Ok(()); 5]);
+            prop_assert_eq!(ends, vec![Ok(()); 8]);
             prop_assert_eq!(sum, vec![total; length]);
             prop_assert_eq!(sent, vec![size as u8 - 1; length]);
             prop_assert!((0..size as u8).flat_map(|rank| vec![rank; length]).eq(all));
@@ -113,7 +121,7 @@ proptest! {
 }
 
 /// What one rank calls where the others call another thing.
-const CALLS: usize = 11;
+const CALLS: usize = 20;
 
 async fn call(group: &Ranks<'_>, which: usize) -> Outcome {
     let (mut eight, mut more) = ([1; 8], vec![0; 8 * group.size() as usize]);
@@ -130,7 +138,16 @@ async fn call(group: &Ranks<'_>, which: usize) -> Outcome {
         7 => broadcast(group, None, &mut eight[..4], 0).await,
         8 => broadcast(&doubles, None, &mut eight, 0).await,
         9 => allgather(group, None, Some(&eight), &mut more).await,
-        _ => broadcast(group, None, &mut vec![1; 5000], 0).await,
+        10 => broadcast(group, None, &mut vec![1; 5000], 0).await,
+        11 | 12 => gather(group, None, Some(&eight), &mut more, which as u32 - 11).await,
+        13 => {
+            let part = more.len() / 2;
+            gather(group, None, Some(&eight[..4]), &mut more[..part], 0).await
+        }
+        14 | 15 => reduce(group, None, &mut eight, which as u32 - 14, add()).await,
+        16 => reduce(&doubles, None, &mut eight, 0, max).await,
+        17 | 18 => scatter(group, None, &more, Some(&mut eight), which as u32 - 17).await,
+        _ => scatter(group, None, &vec![1; 3 * 5000], Some(&mut vec![1; 5000]), 0).await,
     }
 }
 
@@ -156,19 +173,19 @@ fn wrong_calls(per_node: u32) {
                     let result = call(group, if group.rank() == odd { other } else { usual }).await;
                     // Ranks that had gone on hear of it in one of the next, and whoever doubts is
                     // answered.
+                    let mut results = vec![result];
                     for _ in 0..3 {
-                        let next = barrier(group, None).await;
-                        let unanswered =
-                            matches!(next, Err(CollError::GaveUp { cause: Cause::OtherCall, .. }));
-                        assert!(!unanswered, "{usual} and, at rank {odd}, {other}: {next:?}");
+                        results.push(barrier(group, None).await);
                     }
-                    (result, barrier(group, None).await)
+                    (results, barrier(group, None).await)
                 });
             let what = format!("{usual} and, at rank {odd}, {other}: {results:?}");
             assert!(results.iter().all(|(_, last)| *last == Ok(())), "{what}");
-            let failed = results.iter().filter(|(result, _)| result.is_err()).count();
-            assert!(failed > 0, "{what}");
-            for (result, _) in &results {
+            let failed = results.iter().filter(|(results, _)| results[0].is_err()).count();
+            let later = results.iter().flat_map(|(results, _)| &results[1..]);
+            // Where nobody waits for another, the next call fails.
+            assert!(failed > 0 || later.clone().any(Result::is_err), "{what}");
+            for result in results.iter().map(|(results, _)| &results[0]).chain(later) {
                 match result {
                     Ok(()) => {}
                     Err(CollError::Differ { one, other }) => {
@@ -178,7 +195,7 @@ fn wrong_calls(per_node: u32) {
                     Err(_) => panic!("{what}"),
                 }
             }
-            let all_contribute = |which| !matches!(which, 6 | 7 | 8 | 10);
+            let all_contribute = |which| !matches!(which, 6 | 7 | 8 | 10..);
             if all_contribute(usual) && all_contribute(other) {
                 assert_eq!(failed, 3, "{what}");
             }
@@ -409,6 +426,75 @@ fn a_root_whose_lines_end_before_it_writes_sends_messages() {
     });
     assert!(calls.get() > Some(2));
     assert_eq!(results, vec![(Ok(()), [7; 8]); 2]);
+}
+
+/// Whoever only gives goes on until there is no room; the root finds each call's bytes.
+#[test]
+fn who_gives_runs_ahead_of_the_root_and_overwrites_nothing() {
+    for (length, reduces) in [(2, false), (2, true), (3000, false), (3000, true)] {
+        let is_full = Cell::new(false);
+        let results = run(tight_ports(3, 3), 1, async |group: &Ranks<'_>| {
+            barrier(group, None).await?;
+            let at_root = group.rank() == 0;
+            if at_root {
+                until(|| is_full.get()).await;
+            }
+            for call in 0..40 {
+                let mut mine = vec![call + group.rank() as u8; length];
+                let given = mine.clone();
+                let mut all = vec![0; 3 * length];
+                let mut pending: Pending<'_> = match reduces {
+                    true => Box::pin(reduce(group, None, &mut mine, 0, add())),
+                    false => Box::pin(gather(group, None, Some(&given), &mut all, 0)),
+                };
+                let polled = poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await;
+                match polled {
+                    Poll::Ready(done) => done?,
+                    Poll::Pending => {
+                        is_full.set(true);
+                        pending.as_mut().await?;
+                    }
+                }
+                drop(pending);
+                let expected = [call, call + 1, call + 2].map(|byte| vec![byte; length]).concat();
+                assert!(!at_root || reduces || all == expected);
+                assert!(!at_root || !reduces || mine == vec![3 * call + 3; length]);
+            }
+            Outcome::Ok(())
+        });
+        assert_eq!(results, vec![Ok(()); 3]);
+    }
+}
+
+/// Lines add floating-point numbers in the order of the messages that replace them.
+#[test]
+fn a_reduction_by_lines_has_the_bits_of_the_tree() {
+    use hikyaku_coll::reduce::Algorithm::{Binomial, Lines};
+    let sum = |left: &[u8], right: &mut [u8]| {
+        for (left, right) in left.as_chunks().0.iter().zip(right.as_chunks_mut().0) {
+            *right = (f32::from_le_bytes(*left) + f32::from_le_bytes(*right)).to_le_bytes();
+        }
+    };
+    for (size, length) in (2..=7).flat_map(|size| [4, 100, 600, 5000].map(|it| (size, it))) {
+        let results = run(tight_ports(size, size), 3, async |group: &Ranks<'_>| {
+            let mut random = Random::new(u64::from(group.rank()) + 1);
+            let number = |_| (random.word() as f32 / 7e3).to_le_bytes();
+            let numbers: Vec<[u8; 4]> = (0..length / 4).map(number).collect();
+            let mut both = Vec::new();
+            for (root, commutative) in (0..size).flat_map(|root| [(root, true), (root, false)]) {
+                for by in [Lines, Binomial] {
+                    let mut data = numbers.concat();
+                    let reduction = Reduction { commutative, ..Reduction::commutative(4, sum) };
+                    reduce(group, Some(by), &mut data, root, reduction).await.unwrap();
+                    both.push(if group.rank() == root { data } else { Vec::new() });
+                }
+            }
+            both
+        });
+        for pair in results.iter().flat_map(|both| both.chunks(2)) {
+            assert_eq!(pair[0], pair[1], "{size} ranks, {length} bytes");
+        }
+    }
 }
 
 #[test]

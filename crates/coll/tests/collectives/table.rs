@@ -111,7 +111,7 @@ fn tables_choose_what_the_interface_does_itself() {
 
 #[test]
 fn lines_are_chosen_where_they_are_faster() {
-    use Operation::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather};
+    use Operation::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Reduce, Scatter};
     let lines = Facilities { lines: true, ..NOTHING };
     for (operation, size, lie, name) in [
         (Barrier, 2, One, "lines"),
@@ -129,5 +129,10 @@ fn lines_are_chosen_where_they_are_faster() {
     for (size, bytes, name) in [(4, 4 << 10, "lines"), (4, 1 << 20, "chained"), (256, 256, "bruck")]
     {
         assert_eq!(choice(Alltoall, size, One, lines, bytes), name, "{size} ranks, {bytes} B");
+    }
+    for (operation, messages) in [(Gather, "chained"), (Scatter, "chained"), (Reduce, "binomial")] {
+        let of = |size, lie, bytes| choice(operation, size, lie, lines, bytes);
+        assert_eq!([of(4, One, 16 << 10), of(4, One, (16 << 10) + 1)], ["lines", messages]);
+        assert_eq!([of(4, Pairs, 8), of(256, One, 8)], [messages, "binomial"], "{operation:?}");
     }
 }

@@ -3,8 +3,8 @@
 use std::mem::size_of;
 
 use hikyaku_coll::{
-    Begun, CollError, begin_allgather, begin_allreduce, begin_alltoall, begin_barrier,
-    begin_broadcast,
+    Begun, CollError, Operand, begin_allgather, begin_allreduce, begin_alltoall, begin_barrier,
+    begin_broadcast, begin_gather, begin_reduce, begin_scatter,
 };
 use hikyaku_msg::{Layout, MsgError};
 
@@ -46,7 +46,9 @@ impl World {
         op: impl Reducer<T>,
         root: u32,
     ) -> Result<(), Error> {
-        self.together(async |ranks| ranks.reduce(data, &op, root).await)
+        let ranks = self.ranks().waiting();
+        let (by, data) = (ranks.choices.reduce, Operand::Own(bytemuck::cast_slice_mut(data)));
+        self.end(begin_reduce(&ranks.of::<T>(), by, data, root, on_bytes(&op)))
     }
 
     /// Combines the ranks' data element by element, in place at every rank (MPI_Allreduce,
@@ -112,7 +114,9 @@ impl World {
         into: &mut [T],
         root: u32,
     ) -> Result<(), Error> {
-        self.together(async |ranks| ranks.gather(mine, into, root).await)
+        let ranks = self.ranks().waiting();
+        let (mine, into) = (bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(into));
+        self.end(begin_gather(&ranks.of::<T>(), ranks.choices.gather, Some(mine), into, root))
     }
 
     /// [`World::gatherv`] into buffers of the caller: `blocks` of the root are as long as what the
@@ -135,7 +139,9 @@ impl World {
     /// # Errors
     /// As [`World::gather`].
     pub fn scatter<T: Scalar>(&self, all: &[T], into: &mut [T], root: u32) -> Result<(), Error> {
-        self.together(async |ranks| ranks.scatter(all, into, root).await)
+        let ranks = self.ranks().waiting();
+        let (all, into) = (bytemuck::cast_slice(all), bytemuck::cast_slice_mut(into));
+        self.end(begin_scatter(&ranks.of::<T>(), ranks.choices.scatter, all, Some(into), root))
     }
 
     /// The same with blocks of any lengths (MPI_Scatterv): `parts` of the root has one for each
