@@ -6,6 +6,8 @@
 //!   host 2: 10.77.0.3 ──veth──┘
 //! ```
 //!
+//! In place of a wire (veth) a host may have a bad cable, which is a program of this package.
+//!
 //! The first process of a host is `reach serve`: who reaches hosts by `reach` reaches them over the
 //! wire, so that a cut cable cuts off the launcher's daemons as well. Nothing has a name outside
 //! of these spaces, and all of it is gone with the test's process.
@@ -16,7 +18,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
@@ -38,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Net {
     bridge: Space,
     hosts: Vec<Host>,
+    /// Of host 1, if that is bad.
+    cable: Option<Space>,
 }
 
 #[derive(Debug)]
@@ -49,26 +53,29 @@ struct Host {
 
 /// Spaces that live as long as a process.
 #[derive(Debug)]
-struct Space(Child);
+struct Space {
+    process: Child,
+    said: BufReader<ChildStdout>,
+}
 
 impl Space {
-    /// New spaces, in which a shell runs a script that says so when it is ready.
-    fn new(flags: &[&str], script: &str) -> Result<Space, String> {
-        let mut command = Command::new("unshare");
+    /// New spaces (`unshare`) or those of another (`nsenter`), in which a shell runs a script that
+    /// says so when it is ready.
+    fn new(program: &str, flags: &[&str], script: &str) -> Result<Space, String> {
+        let mut command = Command::new(program);
         command.args(flags).args(["sh", "-ec", script]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("no unshare: {error}"))?;
-        let mut line = String::new();
-        let said = BufReader::new(child.stdout.take().unwrap()).read_line(&mut line);
-        match said {
-            Ok(1..) => Ok(Space(child)),
-            _ => Err(format!("unshare {flags:?}: {script}: {:?}", child.wait())),
+        let mut process = command.spawn().map_err(|error| format!("no {program}: {error}"))?;
+        let mut said = BufReader::new(process.stdout.take().unwrap());
+        match said.read_line(&mut String::new()) {
+            Ok(1..) => Ok(Space { process, said }),
+            _ => Err(format!("{program} {flags:?}: {script}: {:?}", process.wait())),
         }
     }
 
     /// Runs a command in its network.
     fn run(&self, words: &str) -> Result<(), String> {
-        let own = self.0.id().to_string();
+        let own = self.process.id().to_string();
         let mut command = Command::new("nsenter");
         command.args(["--net", "--target", &own, "--"]).args(words.split(' '));
         let output = command.output().map_err(|error| format!("no nsenter: {error}"))?;
@@ -79,8 +86,8 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -90,32 +97,57 @@ impl Net {
     /// # Errors
     /// This is not root, or the system has no such spaces.
     pub fn new(hosts: u32, reach: &str) -> Result<Net, String> {
-        if !getuid().is_root() {
-            return Err("hosts are network namespaces, which only root can make".to_owned());
-        }
-        let script = "ip link add bridge type bridge; ip link set bridge up; echo ready; exec cat";
-        let bridge = Space::new(&["--net"], script)?;
-        let mut net = Net { bridge, hosts: Vec::new() };
+        let mut net = Net::without_hosts()?;
         for host in 0..hosts {
-            net.add(host, reach)?;
+            net.add(host, reach, None)?;
         }
         Ok(net)
     }
 
-    fn add(&mut self, host: u32, reach: &str) -> Result<(), String> {
+    /// Two hosts, the second behind a bad cable. `cable` is that program of this package; `seed`
+    /// says what happens to which frame.
+    ///
+    /// # Errors
+    /// As of `new`, or the system lets no program make network devices.
+    pub fn on_bad_cable(reach: &str, cable: &str, seed: u64) -> Result<Net, String> {
+        let mut net = Net::without_hosts()?;
+        let device = "/dev/net/tun";
+        fs::File::open(device).map_err(|error| format!("no bad cable: {device}: {error}"))?;
+        net.add(0, reach, None)?;
+        net.add(1, reach, Some(&format!("exec {cable} wire1 end {seed}")))?;
+        Ok(net)
+    }
+
+    fn without_hosts() -> Result<Net, String> {
+        if !getuid().is_root() {
+            return Err("hosts are network namespaces, which only root can make".to_owned());
+        }
+        let script = "ip link add bridge type bridge; ip link set bridge up; echo ready; exec cat";
+        let bridge = Space::new("unshare", &["--net"], script)?;
+        Ok(Net { bridge, hosts: Vec::new(), cable: None })
+    }
+
+    fn add(&mut self, host: u32, reach: &str, cable: Option<&str>) -> Result<(), String> {
         let script = format!("hostname host{host}; ip link set lo up; exec {reach} serve");
         let ahead = (u64::from(host) * APART).to_string();
         let clock = ["--time", "--monotonic", &ahead, "--boottime", &ahead];
         let spaces =
             ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
         let flags = [&spaces[..], if has_clocks() { &clock } else { &[] }].concat();
-        let space = Space::new(&flags, &script)?;
-        let outer = space.0.id();
+        let space = Space::new("unshare", &flags, &script)?;
+        let outer = space.process.id();
         let children = format!("/proc/{outer}/task/{outer}/children");
         let first = fs::read_to_string(children).map_err(|error| error.to_string())?;
         let first = first.trim().parse().map_err(|_| "unshare has no child".to_owned())?;
         let wire = format!("wire{host}");
-        self.bridge.run(&format!("ip link add {wire} type veth peer name eth0 netns {outer}"))?;
+        if let Some(script) = cable {
+            let bridge = self.bridge.process.id().to_string();
+            self.cable = Some(Space::new("nsenter", &["--net", "--target", &bridge], script)?);
+            self.bridge.run(&format!("ip link set end netns {outer} name eth0"))?;
+        } else {
+            self.bridge
+                .run(&format!("ip link add {wire} type veth peer name eth0 netns {outer}"))?;
+        }
         self.bridge.run(&format!("ip link set {wire} master bridge up"))?;
         space.run(&format!("ip addr add {}/24 dev eth0", address(host)))?;
         space.run("ip link set eth0 up")?;
@@ -190,8 +222,17 @@ impl Net {
     /// Kills a host: everything on it, and its network.
     pub fn kill(&mut self, host: u32) {
         let space = &mut self.hosts[host as usize].space;
-        space.0.kill().unwrap();
-        space.0.wait().unwrap();
+        space.process.kill().unwrap();
+        space.process.wait().unwrap();
+    }
+
+    /// Takes the bad cable away, which says what it has done.
+    pub fn take_cable(&mut self) -> String {
+        let mut cable = self.cable.take().expect("this has one");
+        drop(cable.process.stdin.take());
+        let mut line = String::new();
+        cable.said.read_line(&mut line).unwrap();
+        line.trim().to_owned()
     }
 }
 

@@ -62,6 +62,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/python/src/memory.rs", "memory of a job, shown to Python as a buffer"),
     ("crates/python/src/shown.rs", "the beginning of numpy's arrays, and who else has one"),
     ("crates/python/src/wait.rs", "what is done while other threads have the interpreter"),
+    ("tests/jobs/src/bin/cable.rs", "a network device that a program makes"),
     ("tests/jobs/src/bin/rank/forked.rs", "a rank that forks and waits for its child"),
     ("tests/jobs/src/bin/rank/protected.rs", "a rank that writes where it may not"),
     ("crates/python/src/window.rs", "a window kept beside the world that it is of"),

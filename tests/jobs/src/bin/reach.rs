@@ -4,10 +4,12 @@
 //!   behind, and ends, and with it the host, when its standard input does.
 //! - `reach [-x] ADDRESS COMMAND...` has a shell there run the command. Its standard input and
 //!   output are the command's. It notices no cut cable, as ssh does not.
+//! - `reach hosts COUNT COMMAND...` makes so many hosts and runs the command on the first.
 
 #![allow(clippy::unwrap_used)]
 #![expect(clippy::disallowed_methods, reason = "threads end the program; burials are not urgent")]
 
+use std::env::current_exe;
 use std::fs::File;
 use std::io::{Read, Write, stderr, stdin, stdout};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,7 +18,7 @@ use std::process::{Command, exit};
 use std::thread;
 use std::time::Duration;
 
-use hikyaku_jobs::net::PORT;
+use hikyaku_jobs::net::{Net, PORT};
 use rustix::process::{WaitOptions, wait};
 
 /// How often a host without processes looks for new ones to bury.
@@ -27,8 +29,9 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "-x").collect();
     match &words[..] {
         [word] if word == "serve" => serve(),
+        [word, count, command @ ..] if word == "hosts" => exit(on_hosts(count, command)),
         [address, command @ ..] if !command.is_empty() => reach(address, &command.join(" ")),
-        _ => panic!("reach serve | reach ADDRESS COMMAND"),
+        _ => panic!("reach serve | reach ADDRESS COMMAND | reach hosts COUNT COMMAND"),
     }
 }
 
@@ -88,6 +91,15 @@ fn reach(address: &str, command: &str) {
     });
     let mut out = File::from(stdout().as_fd().try_clone_to_owned().unwrap());
     pass(&mut stream, &mut out);
+}
+
+/// Runs a command on the first of so many hosts, which end with it: its exit code.
+fn on_hosts(count: &str, command: &[String]) -> i32 {
+    let own = current_exe().unwrap();
+    let net = Net::new(count.parse().unwrap(), own.to_str().unwrap()).unwrap();
+    let words = [&net.on(0), command].concat();
+    let status = Command::new(&words[0]).args(&words[1..]).status().unwrap();
+    status.code().unwrap_or(1)
 }
 
 /// Passes bytes on until either end is closed. Not `std::io::copy`: that splices, and while a

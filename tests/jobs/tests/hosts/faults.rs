@@ -27,10 +27,12 @@ enum Fault {
 impl Fault {
     /// How long it may take until ranks are told, seconds.
     fn limit(self) -> f64 {
-        match self {
-            Fault::RankKilled | Fault::DaemonKilled => 1.0,
-            _ => HOST_TIMEOUT + 1.0,
-        }
+        if self.is_silent() { HOST_TIMEOUT + 1.0 } else { 1.0 }
+    }
+
+    /// Whether only silence tells of it.
+    fn is_silent(self) -> bool {
+        matches!(self, Fault::CableCut | Fault::HostFrozen | Fault::HostKilled)
     }
 
     /// Which ranks are gone by it.
@@ -70,7 +72,12 @@ fn whoever_waits_is_told_and_nothing_is_left() {
         Fault::HostKilled,
     ] {
         let victim = fault.gone()[0];
-        let mut job = started(&net, victim);
+        let words = ["wait-for", &victim.to_string()];
+        let mut job = match fault.is_silent() {
+            true => Started::to_be_silent(&net, 2, RANKS, &words),
+            false => Started::new(&net, 2, RANKS, &words),
+        };
+        all_wait(&mut job);
         let at = now();
         fault.happen(&mut net, &mut job);
         let ended = job.end();
@@ -84,13 +91,11 @@ fn whoever_waits_is_told_and_nothing_is_left() {
     }
 }
 
-/// A job all of whose ranks wait for one.
-fn started(net: &Net, victim: u32) -> Started {
-    let mut job = Started::new(net, 2, RANKS, &["wait-for", &victim.to_string()]);
+/// Waits until all ranks of a job wait for one.
+fn all_wait(job: &mut Started) {
     for _ in 0..2 * RANKS {
         assert!(job.line().unwrap().starts_with("waits "));
     }
-    job
 }
 
 fn check(fault: Fault, at: Duration, ended: &Ended) {
@@ -131,7 +136,8 @@ fn check(fault: Fault, at: Duration, ended: &Ended) {
 #[test]
 fn a_killed_launcher_takes_its_job_with_it() {
     let Some((net, _alone)) = hosts(2) else { return };
-    let mut job = started(&net, 3);
+    let mut job = Started::new(&net, 2, RANKS, &["wait-for", "3"]);
+    all_wait(&mut job);
     job.launcher(&net).unwrap().kill();
     let ended = job.end();
     assert_eq!(ended.code, None, "{}", ended.errors);

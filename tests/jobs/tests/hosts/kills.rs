@@ -50,7 +50,11 @@ fn strike(net: &Net, seed: u64) {
     let delay = Duration::from_micros(random.below(150_000) as u64);
     let about = format!("seed {seed}: {program} on {hosts}x{per_host}, {blow:?} after {delay:?}");
     println!("{about}");
-    let mut job = Started::new(net, hosts, per_host, &["apart", program, "0"]);
+    let words = ["apart", program, "0"];
+    let mut job = match blow {
+        Blow::Cable(_) | Blow::Frozen(_) => Started::to_be_silent(net, hosts, per_host, &words),
+        _ => Started::new(net, hosts, per_host, &words),
+    };
     // A rank that is there: what it is about begins, or has begun.
     if job.rank(net, hosts * per_host - 1).is_none() {
         panic!("{about}: it ended by itself: {:?}", job.end());

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cable;
 mod faults;
 mod frames;
 mod kills;
@@ -26,9 +27,16 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Hosts for one test at a time, or none and a line that says why.
 fn hosts(count: u32) -> Option<(Net, MutexGuard<'static, ()>)> {
+    hosts_by(|reach| Net::new(count, reach))
+}
+
+/// The same of hosts that are made so, given the program that reaches them.
+fn hosts_by(
+    make: impl FnOnce(&str) -> Result<Net, String>,
+) -> Option<(Net, MutexGuard<'static, ()>)> {
     let alone = alone();
     let net = match hikyaku_ofi::Survey::take() {
-        Ok(_) => Net::new(count, env!("CARGO_BIN_EXE_reach")),
+        Ok(_) => make(env!("CARGO_BIN_EXE_reach")),
         Err(error) => Err(error.to_string()),
     };
     net.map(|net| (net, alone)).inspect_err(|why| eprintln!("skipped: {why}")).ok()

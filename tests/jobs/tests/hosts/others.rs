@@ -38,7 +38,7 @@ fn installed(name: &str, variable: &str, program: &str) -> Option<PathBuf> {
     is_there().then_some(place)
 }
 
-fn mpich() -> Option<PathBuf> {
+pub(super) fn mpich() -> Option<PathBuf> {
     installed("mpich", "HIKYAKU_MPICH", "mpiexec.hydra")
 }
 

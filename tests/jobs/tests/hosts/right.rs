@@ -9,7 +9,7 @@ fn programs_on_hosts_are_right() {
     for (count, per_host) in [(2, 2), (4, 2), (4, 1)] {
         for (program, rounds) in [("ring", "5"), ("halo", "20"), ("queue", "3"), ("sums", "10")] {
             let about = format!("{program} on {count} hosts with {per_host} ranks each");
-            let ended = Started::whole(&net, count, per_host, &["apart", program, rounds]).end();
+            let ended = Started::new(&net, count, per_host, &["apart", program, rounds]).end();
             assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""), "{about}");
             assert_eq!(ended.lines, ["right"], "{about}");
             net.wait_for_silence(&about);
@@ -21,7 +21,7 @@ fn programs_on_hosts_are_right() {
 #[test]
 fn cp_16_behind_a_barrier_each_host_measures_by_its_own_clock() {
     let Some((net, _alone)) = hosts(3) else { return };
-    let ended = Started::whole(&net, 3, 2, &["apart", "clocks", "5"]).end();
+    let ended = Started::new(&net, 3, 2, &["apart", "clocks", "5"]).end();
     assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""));
     assert_eq!(ended.lines, ["right"]);
 }

@@ -43,18 +43,21 @@ pub(super) struct Ended {
 }
 
 impl Started {
-    /// Starts so many ranks on each of the first hosts, with these words for the program `rank`.
+    /// Starts so many ranks on each of the first hosts, with these words for the program `rank`. A
+    /// host that gets no processor for long does not count as dead.
     pub(super) fn new(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
-        Started::within(HOST_TIMEOUT, net, (hosts, per_host), words)
+        Started::with(&[], net, (hosts, per_host), words)
     }
 
-    /// The same where no host fails: one that gets no processor for long does not count as dead.
-    pub(super) fn whole(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
-        Started::within(PATIENCE.as_secs_f64(), net, (hosts, per_host), words)
+    /// The same where a host falls silent.
+    pub(super) fn to_be_silent(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
+        let timeout = ("HIKYAKU_JOBS_HOST_TIMEOUT", HOST_TIMEOUT.to_string());
+        Started::with(&[timeout], net, (hosts, per_host), words)
     }
 
-    fn within(
-        host_timeout: f64,
+    /// The same with variables of the job.
+    pub(super) fn with(
+        variables: &[(&str, String)],
         net: &Net,
         (hosts, per_host): (u32, u32),
         words: &[&str],
@@ -65,8 +68,9 @@ impl Started {
         command.args([(hosts * per_host).to_string().as_str(), "0", LIMIT, RANK]).args(words);
         command.env("HIKYAKU_JOBS_HOSTS", net.places(hosts, per_host));
         command.env("HIKYAKU_JOBS_AGENT", env!("CARGO_BIN_EXE_reach"));
-        command.env("HIKYAKU_JOBS_HOST_TIMEOUT", host_timeout.to_string());
+        command.env("HIKYAKU_JOBS_HOST_TIMEOUT", PATIENCE.as_secs().to_string());
         command.env("HIKYAKU_JOBS_GRACE", "10").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = pass_lines(launcher.stdout.take().unwrap());
         let mut errors = launcher.stderr.take().unwrap();

@@ -1,0 +1,56 @@
+//! A bad cable changes nothing of what is computed, by each provider on sockets.
+//!
+//! HIKYAKU_CABLE_SEED: which frames are lost, come twice, are changed or come late.
+
+use std::path::Path;
+
+use hikyaku_jobs::net::Net;
+use hikyaku_jobs::number;
+use hikyaku_ofi::{ProviderRequest, Survey, VARIABLE, choose};
+
+use super::hosts_by;
+use super::others::mpich;
+use super::started::Started;
+
+/// Providers of the libfabric that is installed, as far as they are there.
+const PROVIDERS: [&str; 4] = ["net", "tcp", "tcp;ofi_rxm", "udp;ofi_rxd"];
+
+/// Those of the release that comes with MPICH.
+const PROVIDERS_OF_MPICH: [&str; 2] = ["tcp", "udp;ofi_rxd"];
+
+#[test]
+fn a_bad_cable_changes_no_byte() {
+    let seed = number("HIKYAKU_CABLE_SEED").unwrap_or(1);
+    let mpich = mpich();
+    let bad = |reach: &str| Net::on_bad_cable(reach, env!("CARGO_BIN_EXE_cable"), seed);
+    let Some((mut net, _alone)) = hosts_by(bad) else { return };
+    let survey = Survey::take().unwrap();
+    for provider in PROVIDERS {
+        let request = ProviderRequest::parse(provider).unwrap();
+        match choose(survey.offers(), &request).offer(survey.offers(), &request) {
+            Ok(_) => run(&net, provider, None, seed),
+            Err(error) => println!("skipped: {provider}: {error}"),
+        }
+    }
+    if let Some(folder) = mpich.map(|folder| folder.join("lib/mpich")) {
+        PROVIDERS_OF_MPICH.iter().for_each(|it| run(&net, it, Some(&folder), seed));
+    }
+    let happened = net.take_cable();
+    println!("HIKYAKU_CABLE_SEED={seed}: {happened}");
+    let counts: Vec<u64> = happened.split([' ', ',']).flat_map(str::parse).collect();
+    assert!(counts.len() == 5 && !counts.contains(&0), "{happened}");
+}
+
+/// Programs that check every number that they come to.
+fn run(net: &Net, provider: &str, release: Option<&Path>, seed: u64) {
+    let mut variables = vec![(VARIABLE, provider.to_owned())];
+    variables.extend(release.map(|folder| ("LD_LIBRARY_PATH", folder.display().to_string())));
+    for (program, rounds) in [("ring", "5"), ("halo", "20"), ("queue", "3"), ("sums", "5")] {
+        let about = format!("{program} by {provider} of {release:?}, HIKYAKU_CABLE_SEED={seed}");
+        let words = ["apart", program, rounds];
+        let ended = Started::with(&variables, net, (2, 2), &words).end();
+        assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""), "{about}");
+        assert_eq!(ended.lines, ["right"], "{about}");
+        net.wait_for_silence(&about);
+    }
+}
