@@ -62,7 +62,7 @@ pub(super) trait Crew: AsFd {
     /// Reads what ranks write to a stream, or leaves it where it is.
     fn set_reading(&mut self, stream: usize, wanted: bool) -> io::Result<()>;
 
-    /// Has ranks that write to a stream learn that nobody reads.
+    /// Makes further writes of ranks to a stream fail, since it has no reader any more.
     fn close(&mut self, stream: usize);
 
     /// Tells the others that this rank is gone.
@@ -71,10 +71,10 @@ pub(super) trait Crew: AsFd {
     /// Sends a signal to every rank's process group.
     fn send(&mut self, signal: Signal);
 
-    /// Notes what every rank is waiting in.
+    /// Asks for the call that every rank is waiting in.
     fn ask_waiting(&mut self);
 
-    /// What was noted, one line a rank.
+    /// The answers, one line a rank.
     fn take_waiting(&mut self) -> Vec<String>;
 
     /// Ends what is left of the ranks' processes, once all ranks have ended.

@@ -49,7 +49,7 @@ pub(super) struct JobEngine<C> {
     orphans: Option<Orphans>,
     /// Lines before those of the ranks, of what they wait in.
     besides: Option<String>,
-    /// When an interrupted job's last output is given up, once all its ranks have ended.
+    /// Until when an interrupted job's last output is written, once all its ranks have ended.
     last_words: Option<Duration>,
     events: EventSet,
     start: Instant,
@@ -259,7 +259,7 @@ impl<C: Crew> JobEngine<C> {
             self.failure.get_or_insert(failure);
         }
         for stream in 0..self.reading.len() {
-            // Ranks then learn from their own writes that nobody reads, as they would directly.
+            // The ranks' own writes then fail, as they would without the launcher.
             if self.desk.outputs.has_failed(stream) {
                 self.crew.close(stream);
             }
@@ -278,8 +278,8 @@ impl<C: Crew> JobEngine<C> {
         Ok(())
     }
 
-    /// Notes what each rank is doing now that its time is up, and says so in a line before if the
-    /// job ends for another reason.
+    /// Asks what each rank is doing now that the job's time is up. If the job ends for another
+    /// reason, the lines of the answer are preceded by one that says that its time was up.
     fn ask_waiting(&mut self, limit: Duration) {
         let up = JobVerdict::TimedOut(limit);
         let is_other = self.desk.supervisor.verdict() != Some(up);
@@ -296,9 +296,9 @@ impl<C: Crew> JobEngine<C> {
             .min()
     }
 
-    /// Whether what is still to be written when all ranks have ended is given up: whoever
-    /// interrupted the job wants to see its last words, but not to wait for a reader that takes
-    /// none.
+    /// Whether output that is still unwritten after all ranks have ended is dropped. A user who
+    /// interrupts a job wants to see its last output, but not to wait for a reader that has
+    /// stopped reading.
     fn is_given_up(&mut self) -> bool {
         if !self.is_interrupted() {
             return false;
@@ -317,7 +317,7 @@ impl<C: Crew> JobEngine<C> {
         let reader_left = failure.as_ref().is_some_and(|failure| failure.reader_left);
         let unwritable = failure.filter(|failure| !failure.reader_left);
         let verdict = self.desk.supervisor.verdict();
-        // When nobody reads, dying of SIGPIPE is how programs stop, and no news of its own.
+        // Without a reader, programs end by SIGPIPE: that needs no line of its own.
         let sigpipe = Ending::Signal(Signal::PIPE.as_raw());
         let expected =
             matches!(verdict, Some(JobVerdict::Failed { ending, .. }) if ending == sigpipe);

@@ -78,16 +78,16 @@ pub(crate) fn variable(
     Ok((PRELOAD.to_owned(), value))
 }
 
-/// Whether a file is a program of 64 bits that names no dynamic linker. Scripts and what cannot be
-/// read are none.
+/// Whether a file is a program of 64 bits that names no dynamic linker. Scripts and files that
+/// cannot be read are not.
 fn is_static(file: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(file).and_then(|it| it.take(4096).read_to_end(&mut start));
     read.is_ok() && names_no_linker(&start) == Some(true)
 }
 
-/// The same of a file's first bytes (ELF-64, gABI 4.1, "Program header"); `None`: it is no such
-/// file.
+/// The same of a file's first bytes (ELF-64, gABI 4.1, "Program header"); `None`: it is not an
+/// ELF-64 file.
 fn names_no_linker(start: &[u8]) -> Option<bool> {
     const INTERPRETER: u32 = 3;
     let half = |at: usize| Some(u16::from_le_bytes(start.get(at..at + 2)?.try_into().ok()?));

@@ -96,7 +96,7 @@ impl Intake {
         }
     }
 
-    /// Closes every pipe: ranks that write on learn that nobody reads.
+    /// Closes every pipe: further writes of the ranks fail (EPIPE).
     pub(super) fn close(&mut self) {
         self.pipes.iter_mut().for_each(|pipe| *pipe = None);
     }

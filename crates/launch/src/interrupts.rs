@@ -50,7 +50,7 @@ impl Interrupts {
         for signal in CAUGHT.into_iter().filter(|&signal| !is_in(signal, ignored)) {
             let seen = Arc::new(AtomicBool::new(false));
             let number = signal.as_raw();
-            // In this order: whoever is woken must find the flag set.
+            // In this order: the thread that wakes up must find the flag set.
             interrupts.registered.push(flag::register(number, Arc::clone(&seen))?);
             interrupts.registered.push(low_level::pipe::register(number, sender.try_clone()?)?);
             interrupts.seen.push((signal, seen));

@@ -43,7 +43,7 @@ pub struct Launch {
     /// How ranks store long payloads in each other's memory. `None`: as is faster for each peer,
     /// which they measure.
     pub long_stores: Option<LongStores>,
-    /// What happens to a message that finds no room in its receiver's rings. Jobs on several hosts
+    /// What happens to a message that its receiver's rings have no room for. Jobs on several hosts
     /// stall.
     pub full: FullPolicy,
     /// Which sources have a landing ring of their own at which rank. `None`: as `rings` says. For

@@ -1,4 +1,4 @@
-//! Starts the ranks of a job on this machine, passes their input and output, and sees them off.
+//! Starts the ranks of a job on this machine, passes their input and output, and ends them.
 //!
 //! This is what `hikyaku run` does; other front ends use the same [`Launch`]. Programs that are
 //! ranks do not need this crate.

@@ -19,8 +19,8 @@ use rustix::{
     },
 };
 
-/// How long killed orphans may take to go. Only a process stuck in the kernel takes longer, and
-/// for that nobody can do anything.
+/// How long killed orphans may take to end. Only a process stuck in the kernel takes longer, and
+/// nothing can end that.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Adopts, reaps and ends orphans.
@@ -37,7 +37,7 @@ impl Orphans {
         Ok(Orphans { strangers: children() })
     }
 
-    /// Reaps orphans that have ended; `is_rank` tells the processes that are none.
+    /// Reaps orphans that have ended; `is_rank` identifies the ranks, which are not orphans.
     pub(super) fn reap(&self, is_rank: impl Fn(Pid) -> bool) {
         for pid in children().into_iter().filter(|&pid| !is_rank(pid)) {
             if !self.strangers.contains(&pid) {
@@ -78,8 +78,8 @@ fn wait_briefly(pid: Pid, limit: Duration) {
     let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit));
 }
 
-/// The children of this process, of all its threads. Empty if `/proc` does not tell: orphans then
-/// stay what they are without a launcher, nobody's.
+/// The children of this process, of all its threads. Empty if `/proc` cannot be read: orphans then
+/// run on, as they do without a launcher.
 fn children() -> Vec<Pid> {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     tasks

@@ -12,8 +12,8 @@
 //!            └───────────── eventfd ◄────────────┘  "written" / "failed"
 //! ```
 //!
-//! Bounded: whoever pushes stops reading from ranks while `is_full`, and their pipes fill up, and
-//! they wait, as they would on the file itself.
+//! Bounded: the caller stops reading from ranks while `is_full`. Then their pipes fill up, and they
+//! wait, as they would on the file itself.
 
 use std::{
     fs::File,
@@ -26,7 +26,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Bytes waiting from which on no more should come.
+/// From this many waiting bytes on the queue is full.
 const FULL: usize = 1024 * 1024;
 
 /// A queue of bytes and the thread that writes them.
@@ -56,7 +56,7 @@ struct Queue {
 /// Why nothing more is written.
 #[derive(Debug)]
 pub(super) enum SinkError {
-    /// The file takes no more.
+    /// Writing to the file has failed.
     Write(io::Error),
     /// There is no thread to write it.
     Thread(io::Error),

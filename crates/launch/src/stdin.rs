@@ -1,9 +1,9 @@
 //! Standard input goes to rank 0, the others read the end of file.
 //!
-//! A file or pipe is simply inherited: nothing is copied, nothing is read that rank 0 does not
-//! read, and whoever feeds the pipe notices when rank 0 closes it. A terminal cannot be: ranks are
-//! in process groups of their own, and the kernel stops a group that reads from its terminal in
-//! the background. So the launcher reads the terminal, while it is itself in the foreground, and
+//! Rank 0 inherits a file or pipe: nothing is copied, only rank 0 reads from it, and the writer of
+//! a pipe gets SIGPIPE once rank 0 has closed it. Rank 0 cannot inherit a terminal: ranks are in
+//! process groups of their own, and the kernel stops a group that reads from its terminal in the
+//! background. So the launcher reads the terminal, while it is itself in the foreground, and
 //! passes lines on.
 
 use std::{
@@ -24,8 +24,8 @@ use rustix::{
 
 use super::{LaunchError, events::EventSet};
 
-/// How often a launcher in the background looks whether it was brought to the foreground, of
-/// which the kernel sends no word.
+/// How often a launcher in the background polls whether it was brought to the foreground: the
+/// kernel does not report that.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// What rank 0 is given as standard input, and the pump to it if there has to be one.
@@ -62,7 +62,7 @@ pub(super) struct Pump {
     pending: Vec<u8>,
     /// Which of the two ends is in the epoll set.
     watched: Option<InputEnd>,
-    /// When to look again whether this is the foreground.
+    /// When to poll again whether this is the foreground.
     look_at: Option<Duration>,
 }
 
@@ -97,7 +97,7 @@ impl Pump {
 
     /// Stops waiting for either end.
     ///
-    /// Closing the descriptors would not do: the kernel forgets a terminal only when nobody has it
+    /// Closing the descriptors is not enough: epoll drops a terminal only when no process has it
     /// open any more.
     pub(super) fn stop(&mut self, events: &EventSet) -> io::Result<()> {
         self.watch(events, 0, None)

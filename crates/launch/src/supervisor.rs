@@ -115,8 +115,8 @@ pub(super) struct Supervisor {
     grace: Duration,
     phase: EndingPhase,
     verdict: Option<JobVerdict>,
-    /// The verdict is that of a rank which has failed after another had aborted the job, and before
-    /// that one has ended, whose it will be.
+    /// Whether the verdict is a passing one: a rank has failed after another had aborted the job.
+    /// Once that other one ends, the verdict is its exit code.
     is_passing: bool,
     actions: VecDeque<LauncherAction>,
 }
@@ -194,7 +194,7 @@ impl Supervisor {
             self.kill();
             return;
         }
-        // A job that is failing already keeps its verdict, but somebody is in a hurry.
+        // A job that is failing already keeps its verdict, but ends faster.
         self.verdict.get_or_insert(JobVerdict::Interrupted(signal));
         match self.phase {
             EndingPhase::Running if signal != Signal::TERM => {
@@ -333,7 +333,7 @@ mod tests {
             assert_eq!(verdict.code(), code, "{others:?}");
             assert!(matches!(verdict, JobVerdict::Failed { rank: 0, .. }));
         }
-        // Who has failed before stays the reason.
+        // An earlier failure stays the reason.
         let mut job = job(2, None);
         end(&mut job, 1, Ending::Code(3), false, MS);
         end_aborted(&mut job, 0, 8);

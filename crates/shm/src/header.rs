@@ -20,9 +20,9 @@ use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig, names_at};
 /// "hikyaku" and a zero, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
-/// Two processes must agree on what is in this crate and in nic: a sum of their source text
-/// (`build/main.rs`). A number that is raised by hand was forgotten once, and a launcher read of
-/// ranks built an hour earlier that they wait for nothing.
+/// The version of the layout: a checksum of the source text of this crate and of nic, which all
+/// processes of a job must have in common (`build/main.rs`). A number that had to be raised by hand
+/// was forgotten once, and a launcher reported that ranks built an hour earlier waited for nothing.
 pub(crate) const VERSION: u64 = match u64::from_str_radix(env!("HIKYAKU_SHARED_MEMORY"), 10) {
     Ok(version) => version,
     Err(_) => panic!("the build script writes a number"),
@@ -44,7 +44,7 @@ pub(crate) struct JobHeader {
     counts: Counts,
 }
 
-/// What the ranks of a job on this host have counted, word by word the sum of them all.
+/// The counters of the ranks of a job on this host: each word is the sum over all of them.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Counts([[AtomicU64; 32]; COUNTS / 32]);
@@ -59,7 +59,7 @@ pub enum JobEnd {
     Failed,
     /// It was told that another has, which may still say why.
     Followed,
-    /// This one was told to, and its exit code is the job's, 0 as well.
+    /// This rank was told to abort. Its exit code is the job's, even if it is 0.
     Aborted(Rank),
 }
 

@@ -7,11 +7,11 @@
 //! ```text
 //!   C, numpy    malloc ── libhikyaku_heap.so, preloaded ──┐  from FROM bytes on,
 //!   Rust        #[global_allocator] SharedHeap ───────────┴─► after the rank has joined ─► Heap
-//!                  all else, and what finds no room: the C library's heap
+//!                  all else, and what does not fit: the C library's heap
 //! ```
 //!
-//! - Memory is committed when it is allocated, so a lack of it is an answer and no signal. The C
-//!   library's heap takes what does not fit.
+//! - Memory is committed when it is allocated, so a lack of it is an error and not a signal. What
+//!   does not fit is allocated in the C library's heap.
 //! - Freed buffers are kept for the next ones of their size, up to [`KEPT_MOST`] bytes: to commit a
 //!   page takes a quarter of a microsecond.
 //! - A forked child must not write into what its parent and the parent's peers share. It gets a
@@ -48,7 +48,7 @@ const PAGE: usize = 4096;
 const KEPT_MOST: usize = 64 << 20;
 const KEPT_EACH: usize = 32 << 20;
 
-/// Where the region is, for those who free: the heap's buffers are inside.
+/// The bounds of the region: `free` recognizes the heap's buffers by them.
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
@@ -58,12 +58,12 @@ static IS_ALLOCATOR: AtomicBool = AtomicBool::new(false);
 /// The heap of the first rank that this process has joined as.
 static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
-/// Guards [`HEAP`], also across a fork, which a mutex of Rust cannot: 0 free, 1 taken, 2 waited
-/// for.
+/// The lock of [`HEAP`], which is also held across a fork, as a mutex of Rust cannot be: 0
+/// unlocked, 1 locked, 2 locked with waiters.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Whether this thread has the turn: what the heap itself allocates is not allocated here.
+    /// Whether this thread holds the lock. The heap's own allocations then go to the system.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -75,7 +75,7 @@ thread_local! {
 /// ```
 ///
 /// Allocations of 64 KiB and more, made after the program has joined its job, are in memory that
-/// the ranks of a node share; all others, and those that find no room, are the system's. A program
+/// the ranks of a node share. All others, and those that do not fit, are the system's. A program
 /// that is started on its own, or in virtual time, allocates as it always does.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SharedHeap;
@@ -141,8 +141,8 @@ unsafe impl GlobalAlloc for SharedHeap {
     }
 }
 
-/// What the preloaded library is told: where the heap is, from how many bytes on it is asked, and
-/// how.
+/// What the preloaded library gets: the bounds of the heap, the least bytes of an allocation in it,
+/// and the functions to call.
 type Use = unsafe extern "C" fn(
     start: usize,
     end: usize,
@@ -152,7 +152,7 @@ type Use = unsafe extern "C" fn(
     free: extern "C" fn(*mut u8),
 );
 
-/// The function of the preloaded library that takes it. The number is that of what it takes.
+/// The function of the preloaded library that takes these. Its number is the version of the list.
 const USE: &CStr = c"hikyaku_heap_use_1";
 
 /// Has the program's large allocations made in this region from here on, if it has a front of the
@@ -203,7 +203,7 @@ fn is_inside(start: *mut u8) -> bool {
     (from..to).contains(&start.addr())
 }
 
-/// A buffer of at least so many bytes; null: there is no room, or no heap.
+/// Allocates a buffer of at least `bytes` bytes. Null if there is no room, or no heap.
 extern "C" fn allocate(bytes: usize) -> *mut u8 {
     if INSIDE.get() {
         return ptr::null_mut();
@@ -236,7 +236,7 @@ fn with_heap<R>(act: impl FnOnce(&mut Heap) -> R) -> Option<R> {
     HEAP.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act)
 }
 
-/// This thread has the heap.
+/// This thread holds the lock of the heap.
 struct HeapGuard;
 
 impl HeapGuard {
@@ -268,9 +268,9 @@ struct Heap {
     /// Buffers that were freed, and their bytes.
     kept: Vec<RegionBuffer>,
     kept_bytes: usize,
-    /// Whether the process forks of which the buffers are.
+    /// Whether the process that owns the buffers is forking.
     forks: bool,
-    /// The two ends by which it waits for its child's copies then.
+    /// During a fork, the two ends by which the parent waits for its child's copies.
     ends: Option<(UnixStream, UnixStream)>,
 }
 

@@ -65,8 +65,8 @@ impl RankWaker {
     }
 }
 
-/// Questions whether a rank has company, before all have announced themselves, for which they are
-/// counted once.
+/// While some ranks have not announced themselves yet, the answer to "does another rank share my
+/// processors?" is counted anew only every so many questions.
 const QUESTIONS: u32 = 64;
 
 /// A rank's place in a job.
@@ -165,9 +165,8 @@ impl ShmHost {
     }
 
     /// Watches the other ranks of this host, all of which have joined: for jobs without a launcher
-    /// of ours. When this rank waits it looks every tenth of a second whether one has died, and
-    /// beyond 256 ranks as many times more rarely. That
-    /// takes a descriptor a rank.
+    /// of ours. While this rank waits, it polls every tenth of a second whether one has died;
+    /// beyond 256 ranks it polls less often, in proportion. Each watched rank takes a descriptor.
     ///
     /// # Errors
     /// The system has no pidfds, or no descriptors left.

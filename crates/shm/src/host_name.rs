@@ -1,4 +1,4 @@
-//! What this machine calls itself, for errors and for whoever asks. Nothing is resolved.
+//! The name of this machine, for errors and for programs that ask. Nothing is resolved.
 
 /// The host's name; empty if the system does not say.
 pub fn own_host_name() -> String {

@@ -128,8 +128,8 @@ impl Job {
         done
     }
 
-    /// Says that a rank of another host has left in order, and wakes who sleeps. It tells the ranks
-    /// here itself, by the far channel; this is for those that its word does not reach.
+    /// Records that a rank of another host has left in order, and wakes all sleeping ranks. The
+    /// rank also tells the ranks here itself, by the far channel, which may not reach them all.
     pub fn mark_left(&self, rank: Rank) {
         if rank < self.ranks() && !self.is_here(rank) {
             self.mapping.registry().leave_elsewhere(rank);

@@ -149,7 +149,7 @@ impl Mapping {
         }
     }
 
-    /// Wakes all that sleep.
+    /// Wakes all sleeping ranks.
     pub(crate) fn wake_sleepers(&self) {
         self.sleepers().for_each(|bell| bell.wake(wait::end_sleep));
     }
@@ -393,11 +393,11 @@ impl FileMapping {
         inside.then(|| unsafe { self.start.add(offset as usize) })
     }
 
-    /// These bytes, if all are inside and may be written, in case they are to be.
+    /// These bytes, if all are inside and, should `to_write` ask for that, may be written.
     pub(crate) fn bytes(&self, offset: u64, length: usize, to_write: bool) -> Option<Bytes<'_>> {
         let start = self.place(offset, length).filter(|_| self.writable || !to_write)?;
-        // SAFETY: the range is inside the mapping, which stays as long as `self`. It is writable
-        // where the caller stores anything, who has said so.
+        // SAFETY: the range is inside the mapping, which stays as long as `self`. A caller that
+        // stores anything has set `to_write`, and then the mapping is writable.
         Some(unsafe { Bytes::new(start, length) })
     }
 

@@ -1,6 +1,6 @@
 //! Checking and committing memory.
 //!
-//! Linux allocates memory on first touch and kills a process when there is none. So this crate
+//! Linux allocates memory on first touch and kills a process when it runs out. So this crate
 //! first checks what the machine, the cgroup and the limits of the process allow. Then it commits
 //! pages by `fallocate`: lack of memory is an error at the request and never a SIGBUS or a killed
 //! rank later.

@@ -1,9 +1,9 @@
 //! Protected memory: a file of its own, which only those ranks have that may use it.
 //!
-//! The job's memory is mapped by all of its processes, for writing. A rank that keeps to the
-//! library is checked against the tables of whom it writes to; one that does not can write
-//! anywhere. So what is to be safe from such a rank is another anonymous file, and the kernel
-//! checks what each process may do with it:
+//! All processes of a job map its memory for writing. A rank that uses the library is checked
+//! against the tables of the rank to which it writes; one that bypasses the library can write
+//! anywhere. So memory that must be safe from such a rank is an anonymous file of its own, and the
+//! kernel checks what each process may do with it:
 //!
 //! ```text
 //!   owner                                 writers              readers           others
@@ -15,15 +15,15 @@
 //!   close                                 close                close
 //! ```
 //!
-//! After the seal nobody gets a mapping for writing any more, by whatever descriptor. What stays
-//! are mappings: no descriptor, and no limit on how many such windows a process has.
+//! After the seal no process can make a writable mapping, with any descriptor. Only mappings stay,
+//! and no descriptors, so that their limit does not count for how many such windows a process has.
 //!
 //! A descriptor goes by a connection of a Unix domain socket (`SCM_RIGHTS`), whose address is
-//! abstract: that needs no file, no privilege and no set-up. To open it through `/proc` would give
-//! it to whoever asks, and `pidfd_getfd` needs the right to trace the peer, which Yama and
-//! containers refuse. The kernel tells both ends who the other is, and only the process that is the
-//! rank counts. A connection is made and written to without waiting for who takes it, since its
-//! queue has room: the callers hand over, meet, and take.
+//! abstract: that needs no file, no privilege and no set-up. If it could be opened through `/proc`,
+//! any process of the user could open it, and `pidfd_getfd` needs the right to trace the peer,
+//! which Yama and containers refuse. The kernel tells each end which process the other is, and only
+//! the process that is the rank is accepted. The sender connects and writes without waiting for the
+//! receiver, since the queue has room: the callers hand over, synchronise, and take.
 //!
 //! A part is addressed by its owner's rank and an offset beyond every region.
 
@@ -61,7 +61,7 @@ const NUMBER_AT: u32 = 40;
 const MOST_BYTES: u64 = 1 << NUMBER_AT;
 const MOST_PARTS: u64 = BEYOND >> NUMBER_AT;
 
-/// Connections of strangers that are looked at besides those that are expected.
+/// Connections of other processes that are examined besides those that are expected.
 const STRANGERS: usize = 64;
 
 /// The protected memory that a process has, its own rank's and that of others.
@@ -74,7 +74,7 @@ pub struct ProtectedMemory {
     parts: BTreeMap<(Rank, u64), FileMapping>,
 }
 
-/// A part of this rank while it is handed over. Once it is dropped nobody gets it any more.
+/// A part of this rank while it is handed over. Once this is dropped, no rank can get the part.
 #[derive(Debug)]
 pub struct ProtectedFile {
     file: OwnedFd,
@@ -111,14 +111,14 @@ impl ProtectedFile {
 }
 
 impl Inbox {
-    /// What others have to know to find it.
+    /// The number by which other ranks find it.
     pub fn number(&self) -> u64 {
         self.number
     }
 }
 
 impl ProtectedMemory {
-    /// None, of this rank.
+    /// The protected memory of this rank, without any parts yet.
     pub(crate) fn new(region: Arc<JobRegion>, rank: Rank) -> ProtectedMemory {
         ProtectedMemory { region, rank, made: 0, parts: BTreeMap::new() }
     }
@@ -186,8 +186,8 @@ impl ProtectedMemory {
         sent.map_err(system("send by")).map(drop)
     }
 
-    /// Takes what others have handed over. What is `due` is there by now, and some of the rest of
-    /// what is expected may be.
+    /// Takes the parts that others have handed over. Those that are `due` have arrived; others of
+    /// those expected may have.
     ///
     /// # Errors
     /// Of the first rank whose part is not as it must be, or due and not there.
@@ -241,7 +241,7 @@ impl ProtectedMemory {
         .map_err(system("seal"))
     }
 
-    /// Lets go of a part, this rank's or another's: whoever else has it keeps it.
+    /// Unmaps a part, this rank's or another's. Other processes keep their mappings of it.
     pub fn let_go(&mut self, owner: Rank, offset: u64) {
         self.parts.remove(&(owner, offset));
     }
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(gone, HandError::System { what: "connect to", errno: Errno::CONNREFUSED });
     }
 
-    /// One that could be made shorter would kill whoever reads it.
+    /// A file that could be made shorter would kill its readers.
     #[test]
     fn a_file_whose_size_is_not_sealed_is_refused() {
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;

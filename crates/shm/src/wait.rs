@@ -185,7 +185,7 @@ pub(crate) fn sleep_on(wakes: &AtomicU64, seen: u64, limit: Duration) -> Sleep {
 /// Sleeps while a word of this process has a value, for at most `limit`.
 pub fn sleep_while(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.map(timespec);
-    // Woken, changed before, or a signal: the caller looks in every case.
+    // Woken, changed before, or a signal: the caller polls in every case.
     let _ = futex::wait(word, Flags::PRIVATE, value, limit.as_ref());
 }
 

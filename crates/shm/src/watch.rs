@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thiserror::Error;
 
-/// Time between two looks of [`Watch::look`], nanoseconds.
+/// Time between two polls by [`Watch::look`], nanoseconds.
 const LOOK_EVERY: u64 = 100_000_000;
 
 /// Why a process cannot be watched.
@@ -31,7 +31,7 @@ pub struct Watch {
     alive: Vec<(Rank, OwnedFd)>,
     /// Ranks that ended before they could be watched.
     gone: Vec<Rank>,
-    /// When to look next, for [`Watch::look`].
+    /// When to poll next, for [`Watch::look`].
     look_at: u64,
 }
 
@@ -77,8 +77,8 @@ impl Watch {
         gone.into_iter().map(|(rank, _)| rank).collect()
     }
 
-    /// The same without waiting, for who has other things to do: `now` is in nanoseconds, and most
-    /// calls come too soon after the last one to look.
+    /// The same without waiting, for callers that have other work. `now` is in nanoseconds. Most
+    /// calls come too soon after the last poll and return at once.
     pub(crate) fn look(&mut self, now: u64) -> Vec<Rank> {
         if now < self.look_at || self.is_empty() {
             return Vec::new();

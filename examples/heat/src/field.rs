@@ -1,7 +1,7 @@
-//! A box of temperatures without gaps, a plane or a stack of planes, and how it is cut into blocks.
+//! A plane of temperatures without gaps, and how it is cut into blocks.
 //!
 //! The grid is cut into blocks whose sizes differ by at most one cell in each direction. Of all
-//! ways to write the number of ranks as a product, the one with the fewest cells on inner faces is
+//! ways to write the number of ranks as a product, the one with the fewest cells on inner edges is
 //! taken: those are the cells that travel in every step. Where no product fits (17 ranks, 4 × 4
 //! cells), as many ranks as possible get a block. The others get an empty tile: they take part in
 //! the collective calls and have nothing else to do.
@@ -13,40 +13,40 @@ use hikyaku::Layout;
 /// The most cells a grid may have: 1 GiB of temperatures, of which rank 0 holds a few copies.
 pub const MAX_CELLS: usize = 1 << 27;
 
-/// Cells along columns, rows and planes. A plane has a depth of 1.
-pub type Size = [usize; 3];
+/// Cells along columns and rows, or the column and the row of a cell.
+pub type Size = [usize; 2];
 
-/// A step from a block to one that touches it, along columns, rows and planes: -1, 0 or 1 each.
-pub type Direction = [i8; 3];
+/// A step from a block to one beside it, along columns and rows: -1, 0 or 1 each.
+pub type Direction = [isize; 2];
 
-/// A box of temperatures.
+/// A rank's box of the grid: its columns and its rows. That of a rank without a block is empty.
+pub type Tile = [Range<usize>; 2];
+
+/// A plane of temperatures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// How large it is.
     pub size: Size,
-    /// Row after row, and plane after plane: as many as the size says.
+    /// Row after row: as many as the size says.
     pub cells: Vec<f64>,
 }
 
 impl Field {
     /// A field with the same temperature everywhere.
     pub fn filled(size: Size, value: f64) -> Field {
-        Field { size, cells: vec![value; size.iter().product()] }
+        Field { size, cells: vec![value; size[0] * size[1]] }
     }
 
-    /// A field computed cell by cell from column, row and plane.
-    pub fn from_fn(size: Size, at: impl Fn(Size) -> f64) -> Field {
-        let mut field = Field::filled(size, 0.0);
-        for index in 0..field.cells.len() {
-            field.cells[index] = at(field.place(index));
-        }
-        field
+    /// A field computed cell by cell from column and row.
+    pub fn from_fn([width, height]: Size, at: impl Fn(Size) -> f64) -> Field {
+        let cells = (0..width * height).map(|index| at([index % width, index / width]));
+        Field { size: [width, height], cells: cells.collect() }
     }
 
     /// The part of the field that `tile` covers, as a field of its own.
     pub fn cut(&self, tile: &Tile) -> Field {
-        let mut part = Field::filled(tile.size(), 0.0);
-        let layout = box_of(self.size, tile.clone().0);
+        let mut part = Field::filled(tile.each_ref().map(Range::len), 0.0);
+        let layout = box_of(self.size, tile.clone());
         layout.pack(&self.cells, &mut part.cells).expect("a tile lies in its field");
         part
     }
@@ -56,51 +56,35 @@ impl Field {
     /// # Panics
     /// If `cells` is not as long as the tile is large.
     pub fn paste(&mut self, tile: &Tile, cells: &[f64]) {
-        let layout = box_of(self.size, tile.clone().0);
+        let layout = box_of(self.size, tile.clone());
         layout.unpack(cells, &mut self.cells).expect("a tile is pasted whole");
     }
 
-    /// Column, row and plane of the first cell whose bits differ from the other field's; `None` if
-    /// all are equal. Bits, not values: 0 and -0 differ, and a NaN equals itself.
+    /// Column and row of the first cell whose bits differ from the other field's; `None` if all are
+    /// equal. Bits, not values: 0 and -0 differ, and a NaN equals itself.
     ///
     /// # Panics
     /// If the fields differ in size.
     pub fn first_difference(&self, other: &Field) -> Option<Size> {
         assert_eq!(self.size, other.size);
         let mut pairs = self.cells.iter().zip(&other.cells);
-        Some(self.place(pairs.position(|(a, b)| a.to_bits() != b.to_bits())?))
-    }
-
-    /// Column, row and plane of a cell.
-    pub fn place(&self, index: usize) -> Size {
-        let [width, height, _] = self.size;
-        [index % width, index / width % height, index / width / height]
+        let index = pairs.position(|(a, b)| a.to_bits() != b.to_bits())?;
+        Some([index % self.size[0], index / self.size[0]])
     }
 }
 
 /// The cells of a part of an array of this size.
-pub fn box_of(size: Size, part: [Range<usize>; 3]) -> Layout {
-    let ([width, height, depth], [x, y, z]) = (size, part);
+pub fn box_of([width, height]: Size, [columns, rows]: [Range<usize>; 2]) -> Layout {
     // Arrays are described from the slowest dimension to the fastest.
-    Layout::subarray(&[depth, height, width], &[z, y, x]).expect("a box lies in its array")
-}
-
-/// A rank's box of the grid: its columns, rows and planes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tile(pub [Range<usize>; 3]);
-
-impl Tile {
-    /// How large it is. The tile of a rank without a block has no cells.
-    pub fn size(&self) -> Size {
-        self.0.each_ref().map(Range::len)
-    }
+    Layout::subarray(&[height, width], &[rows, columns]).expect("a box lies in its array")
 }
 
 /// How a grid is divided among ranks. Every rank computes it for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decomposition {
-    size: Size,
-    /// Blocks along columns, rows and planes.
+    /// Size of the grid, cells.
+    pub size: Size,
+    /// Blocks along columns and rows.
     pub blocks: Size,
     ranks: u32,
 }
@@ -109,7 +93,7 @@ impl Decomposition {
     /// Divides a grid of at least one cell among at least one rank.
     pub fn new(size: Size, ranks: u32) -> Decomposition {
         let best = |blocks| best_product(size, blocks);
-        let blocks = (1..=ranks as usize).rev().find_map(best).unwrap_or([1; 3]);
+        let blocks = (1..=ranks as usize).rev().find_map(best).unwrap_or([1, 1]);
         Decomposition { size, blocks, ranks }
     }
 
@@ -120,46 +104,33 @@ impl Decomposition {
 
     /// The cells of one rank: none if there are more ranks than blocks.
     pub fn tile(&self, rank: u32) -> Tile {
-        let Some(place) = self.place(rank) else { return Tile([const { 0..0 }; 3]) };
+        let Some(place) = self.place(rank) else { return [0..0, 0..0] };
         let cut = |d: usize, index| self.size[d] * index / self.blocks[d];
-        Tile([0, 1, 2].map(|d| cut(d, place[d])..cut(d, place[d] + 1)))
+        [0, 1].map(|d| cut(d, place[d])..cut(d, place[d] + 1))
     }
 
     /// The rank whose tile lies in this direction of another's; `None` beyond the edge of the grid.
-    pub fn neighbour(&self, rank: u32, direction: Direction) -> Option<u32> {
-        let place = self.place(rank)?;
-        let there = (0..3).rev().try_fold(0, |there, d| {
-            let at = place[d].checked_add_signed(isize::from(direction[d]))?;
-            (at < self.blocks[d]).then_some(there * self.blocks[d] + at)
-        });
-        there.map(|rank| rank as u32)
+    pub fn neighbour(&self, rank: u32, [right, down]: Direction) -> Option<u32> {
+        let ([column, row], [columns, rows]) = (self.place(rank)?, self.blocks);
+        let column = column.checked_add_signed(right).filter(|column| *column < columns)?;
+        let row = row.checked_add_signed(down).filter(|row| *row < rows)?;
+        Some((row * columns + column) as u32)
     }
 
-    /// Place of a rank's block among the blocks: ranks count along columns, then rows, then planes.
+    /// Column and row of a rank's block among the blocks: ranks count along columns, then rows.
     fn place(&self, rank: u32) -> Option<Size> {
-        let [columns, rows, planes] = self.blocks;
-        let block = rank as usize;
-        let place = [block % columns, block / columns % rows, block / columns / rows];
-        (place[2] < planes).then_some(place)
+        let ([columns, rows], block) = (self.blocks, rank as usize);
+        (block < columns * rows).then_some([block % columns, block / columns])
     }
 }
 
-/// The way to write `blocks` as columns × rows × planes with the smallest inner faces, if one fits
-/// the grid. Ties go to fewer columns: rows are copied as they lie in memory.
-fn best_product(size: Size, blocks: usize) -> Option<Size> {
-    let factors = |of: usize| (1..=of).filter(move |factor| of.is_multiple_of(*factor));
-    let products = factors(blocks).flat_map(|columns| {
-        let rest = blocks / columns;
-        factors(rest).map(move |rows| [columns, rows, rest / rows])
-    });
-    let [width, height, depth] = size;
-    products.filter(|of| of.iter().zip(size).all(|(blocks, cells)| *blocks <= cells)).min_by_key(
-        |&[columns, rows, planes]| {
-            (columns - 1) * height * depth
-                + (rows - 1) * width * depth
-                + (planes - 1) * width * height
-        },
-    )
+/// The way to write `blocks` as columns × rows with the shortest inner edges, if one fits the grid.
+/// Ties go to fewer columns: rows are copied as they lie in memory.
+fn best_product([width, height]: Size, blocks: usize) -> Option<Size> {
+    let divisors = (1..=blocks).filter(|columns| blocks.is_multiple_of(*columns));
+    let products = divisors.map(|columns| [columns, blocks / columns]);
+    let fitting = products.filter(|[columns, rows]| *columns <= width && *rows <= height);
+    fitting.min_by_key(|[columns, rows]| (columns - 1) * height + (rows - 1) * width)
 }
 
 #[cfg(test)]
@@ -168,42 +139,30 @@ mod tests {
 
     #[test]
     fn cut_and_paste_are_inverse() {
-        let field = Field::from_fn([3, 4, 5], |[x, y, z]| (100 * z + 10 * y + x) as f64);
-        let tile = Tile([1..3, 2..3, 3..5]);
+        let field = Field::from_fn([3, 4], |[x, y]| (10 * y + x) as f64);
+        let tile = [1..3, 2..4];
         let part = field.cut(&tile);
-        assert_eq!(part.cells, [321.0, 322.0, 421.0, 422.0]);
-        let mut other = Field::filled([3, 4, 5], 0.0);
+        assert_eq!(part.cells, [21.0, 22.0, 31.0, 32.0]);
+        let mut other = Field::filled([3, 4], 0.0);
         other.paste(&tile, &part.cells);
         assert_eq!(other.cut(&tile), part);
         assert_eq!(other.cells.iter().filter(|cell| **cell != 0.0).count(), 4);
-        assert_eq!(field.first_difference(&other), Some([1, 0, 0]));
+        assert_eq!(field.first_difference(&other), Some([1, 0]));
     }
 
     #[test]
     fn the_comparison_sees_single_bits() {
-        let field = Field::from_fn([4, 3, 1], |[x, y, _]| (y * 4 + x) as f64);
+        let field = Field::from_fn([4, 3], |[x, y]| (y * 4 + x) as f64);
         let mut other = field.clone();
         assert_eq!(field.first_difference(&other), None);
         other.cells[9] = f64::from_bits(9.0_f64.to_bits() + 1);
-        assert_eq!(field.first_difference(&other), Some([1, 2, 0]));
+        assert_eq!(field.first_difference(&other), Some([1, 2]));
         other.cells[0] = -0.0;
-        assert_eq!(field.first_difference(&other), Some([0, 0, 0]));
+        assert_eq!(field.first_difference(&other), Some([0, 0]));
     }
 
-    const SIZES: [Size; 12] = [
-        [1, 1, 1],
-        [1, 9, 1],
-        [9, 1, 1],
-        [2, 2, 1],
-        [4, 4, 1],
-        [7, 5, 1],
-        [13, 17, 1],
-        [64, 3, 1],
-        [100, 101, 1],
-        [2, 2, 2],
-        [5, 4, 6],
-        [1, 2, 30],
-    ];
+    const SIZES: [Size; 9] =
+        [[1, 1], [1, 9], [9, 1], [2, 2], [4, 4], [7, 5], [13, 17], [64, 3], [100, 101]];
 
     #[test]
     fn tiles_cover_every_cell_once_and_differ_by_one_cell() {
@@ -217,8 +176,8 @@ mod tests {
                     if more.is_empty() {
                         continue;
                     }
-                    for (d, length) in tile.size().into_iter().enumerate() {
-                        assert!(length - size[d] / grid.blocks[d] <= 1, "{size:?} on {ranks}");
+                    for (d, range) in tile.into_iter().enumerate() {
+                        assert!(range.len() - size[d] / grid.blocks[d] <= 1, "{size:?} on {ranks}");
                     }
                 }
                 assert_eq!(owners, Field::filled(size, 1.0), "{size:?} on {ranks}");
@@ -231,16 +190,15 @@ mod tests {
         for (size, ranks) in SIZES.into_iter().flat_map(|size| (1..=17).map(move |n| (size, n))) {
             let grid = Decomposition::new(size, ranks);
             for rank in 0..ranks {
-                let Tile(here) = grid.tile(rank);
-                for direction in [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [-1, 1, 0]] {
+                let here = grid.tile(rank);
+                for direction in [[1, 0], [0, 1]] {
                     let Some(other) = grid.neighbour(rank, direction) else { continue };
                     assert_eq!(grid.neighbour(other, direction.map(|step| -step)), Some(rank));
-                    let Tile(there) = grid.tile(other);
-                    for d in 0..3 {
+                    let there = grid.tile(other);
+                    for d in 0..2 {
                         match direction[d] {
-                            1 => assert_eq!(there[d].start, here[d].end),
                             0 => assert_eq!(there[d], here[d]),
-                            _ => assert_eq!(there[d].end, here[d].start),
+                            _ => assert_eq!(there[d].start, here[d].end),
                         }
                     }
                 }
@@ -251,21 +209,18 @@ mod tests {
     #[test]
     fn the_shape_follows_the_grid() {
         for (size, ranks, blocks, why) in [
-            ([100, 100, 1], 4, [2, 2, 1], ""),
-            ([100, 100, 1], 2, [1, 2, 1], "a tie: whole rows travel"),
-            ([1000, 10, 1], 4, [4, 1, 1], ""),
-            ([10, 1000, 1], 6, [1, 6, 1], ""),
-            ([100, 100, 1], 7, [1, 7, 1], ""),
-            ([50, 50, 50], 8, [2, 2, 2], ""),
-            ([50, 50, 50], 2, [1, 1, 2], "planes lie together in memory"),
-            ([400, 10, 10], 6, [6, 1, 1], ""),
-            ([4, 4, 1], 17, [4, 4, 1], "rank 16 has no block"),
-            ([1, 3, 1], 5, [1, 3, 1], "ranks 3 and 4 have none"),
+            ([100, 100], 4, [2, 2], ""),
+            ([100, 100], 2, [1, 2], "a tie: whole rows travel"),
+            ([1000, 10], 4, [4, 1], ""),
+            ([10, 1000], 6, [1, 6], ""),
+            ([100, 100], 7, [1, 7], ""),
+            ([4, 4], 17, [4, 4], "rank 16 has no block"),
+            ([1, 3], 5, [1, 3], "ranks 3 and 4 have none"),
         ] {
             assert_eq!(Decomposition::new(size, ranks).blocks, blocks, "{size:?}: {why}");
         }
-        let grid = Decomposition::new([4, 4, 1], 17);
-        assert_eq!(grid.tile(16).size(), [0; 3]);
-        assert_eq!(grid.neighbour(16, [0, -1, 0]), None);
+        let grid = Decomposition::new([4, 4], 17);
+        assert_eq!(grid.tile(16), [0..0, 0..0]);
+        assert_eq!(grid.neighbour(16, [0, -1]), None);
     }
 }

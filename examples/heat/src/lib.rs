@@ -1,19 +1,19 @@
 //! A heat-equation solver: the program to read first to see what writing for hikyaku is like.
 //!
-//! The grid, a plane or a volume, is cut into blocks, one a rank. In every step a rank sends the
-//! edges of its block to its neighbours, computes the interior, while they travel if the exchange
-//! allows it, and finishes with the edges that came from the other side. Every so many steps all
-//! ranks agree on the largest change, and stop when it is small enough. The result is bitwise the
-//! serial program's, whatever the number of ranks.
+//! The grid is cut into blocks, one a rank. In every step a rank sends the edges of its block to
+//! its neighbours, computes the interior, while they travel if the exchange allows it, and finishes
+//! with the edges that came from the other side. Every so many steps all ranks agree on the largest
+//! change, and stop when it is small enough. The result is bitwise the serial program's, whatever
+//! the number of ranks.
 //!
 //! ```text
-//!   config ─► files ─► exchange ─► exchange ─► exchange ─► files, report
-//!    rank 0 reads      blocks out   every      blocks in    rank 0 writes
-//!                                   step
+//!   config ─► exchange ─► exchange ─► exchange ─► files, report
+//!   rank 0    blocks out   every      blocks in   rank 0 writes
+//!   reads                  step
 //! ```
 //!
 //! All message passing is in [`exchange`] and in what it uses of [`kit::exchange`], all arithmetic
-//! of a step in [`stencil`]. Nothing else knows that there is more than one process.
+//! of a step in [`serial`]. Nothing else knows that there is more than one process.
 
 pub mod block;
 pub mod config;
@@ -22,4 +22,6 @@ pub mod field;
 pub mod files;
 pub mod report;
 pub mod serial;
-pub mod stencil;
+
+/// The program: how its lines begin.
+pub const HEAT: kit::program::ExampleProgram = kit::program::ExampleProgram("heat");

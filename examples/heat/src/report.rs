@@ -1,4 +1,4 @@
-//! The page of a run: pictures, the exchanges side by side, and who computed and who waited.
+//! The page of a run: pictures, and who computed and who waited.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,120 +6,80 @@ use std::time::Duration;
 use hikyaku_report::{Page, Picture, Unit};
 use kit::times::{PARTS_NOTE, Times};
 
-use crate::config::Input;
+use crate::config::HeatPlan;
 use crate::field::{Decomposition, Field};
 use crate::files;
-
-/// Longer side of a picture on the page, pixels at most.
-const PICTURE: usize = 720;
-
-/// A solution by one exchange, as rank 0 knows it.
-#[derive(Debug, Clone)]
-pub struct HeatSolution {
-    /// How long it took.
-    pub times: Times,
-    /// The largest change of a cell in the last step.
-    pub change: f64,
-}
-
-impl HeatSolution {
-    /// Steps a second, as people write it.
-    pub fn rate(&self) -> String {
-        let rate = self.times.steps as f64 / self.times.elapsed.as_secs_f64().max(1e-9);
-        Unit::Number.format(rate.round())
-    }
-}
 
 /// A run that is over, as rank 0 knows it.
 #[derive(Debug)]
 pub struct HeatRun {
     /// The configuration file.
     pub config: PathBuf,
-    /// What was read.
-    pub input: Input,
+    /// What it says.
+    pub plan: HeatPlan,
     /// Who computed what.
     pub grid: Decomposition,
+    /// The field at the start.
+    pub start: Field,
     /// The field at the end.
     pub field: Field,
-    /// The solutions, one an exchange, at least one; all the same field.
-    pub solutions: Vec<HeatSolution>,
+    /// How long it took.
+    pub times: Times,
+    /// The largest change of a cell in the last step.
+    pub change: f64,
     /// How long the serial program took and whether its field is the same, if it was run.
     pub check: Option<(Duration, bool)>,
 }
 
 impl HeatRun {
-    /// The size of the grid as people write it, `1,024 × 1,024`, and that of the grid of blocks.
-    pub fn sizes(&self) -> [String; 2] {
-        let shown = if self.field.size[2] > 1 { 3 } else { 2 };
-        [self.field.size, self.grid.blocks].map(|size| {
-            let lengths = size[..shown].iter().map(|n| Unit::Number.format(*n as f64));
-            lengths.collect::<Vec<_>>().join(" × ")
-        })
-    }
-
-    /// Whether a solution ended because nothing changed any more.
-    pub fn steadiness(&self, solution: &HeatSolution) -> &'static str {
-        let steady = solution.change <= self.input.plan.tolerance;
-        if steady { "steady" } else { "not steady yet" }
+    /// The run in a sentence.
+    pub fn summary(&self) -> String {
+        let [width, height] = self.field.size.map(|length| Unit::Number.format(length as f64));
+        let [columns, rows] = self.grid.blocks;
+        let steady = if self.change <= self.plan.tolerance { "steady" } else { "not steady yet" };
+        format!(
+            "{width} x {height} cells in {columns} x {rows} blocks on {} ranks, {} exchange: {} \
+             steps of {} in {}, then {steady}",
+            self.times.splits.len(),
+            self.times.exchange.name(),
+            Unit::Number.format(self.times.steps as f64),
+            Unit::Seconds.format(self.plan.dt),
+            Unit::Seconds.format(self.times.elapsed.as_secs_f64()),
+        )
     }
 
     /// The page as one HTML file.
     pub fn page(&self) -> String {
         let mut page = Page::new("Heat equation on hikyaku");
-        page.lead(&self.lead()).facts(self.facts());
-        page.section("The field");
-        let [width, height, _] = self.field.size;
-        let step = width.max(height).div_ceil(PICTURE);
-        let picture = |field| files::encode_png(field, self.input.range, step);
-        let (first, last) = (picture(&self.input.field), picture(&self.field));
-        page.images([
-            Picture { png: &first, alt: "The initial field", caption: "At the start" },
-            Picture { png: &last, alt: "The final field", caption: "At the end" },
-        ]);
-        let [low, high] = self.input.range;
-        page.note(&format!(
-            "Dark is {low}, light is {high}. Of a volume: the plane in the middle."
-        ));
-        page.section("Computing and waiting");
-        if self.solutions.len() > 1 {
-            page.table(&Times::side_by_side("step", self.times()));
-        }
-        page.charts(self.times().map(|times| times.bars().into()));
-        page.note(PARTS_NOTE);
-        page.to_html()
-    }
-
-    fn lead(&self) -> String {
-        let [cells, blocks] = self.sizes();
-        let Times { steps, splits, .. } = &self.solutions[0].times;
         let check = match self.check {
             None => "",
             Some((_, true)) => " The field is bitwise equal to the serial program's.",
             Some((_, false)) => " The field DIFFERS from the serial program's.",
         };
-        format!(
-            "{}: {cells} cells in {blocks} blocks, {} ranks, {} stencil. {} steps, {} of simulated \
-             time, then {}.{check}",
-            self.config.file_name().unwrap_or_default().display(),
-            splits.len(),
-            self.input.plan.stencil.describe().0,
-            Unit::Number.format(*steps as f64),
-            Unit::Seconds.format(*steps as f64 * self.input.dt),
-            self.steadiness(&self.solutions[0]),
-        )
+        let name = self.config.file_name().unwrap_or_default().display();
+        page.lead(&format!("{name}: {}.{check}", self.summary())).facts(self.facts());
+        page.section("The field");
+        let [first, last] =
+            [&self.start, &self.field].map(|field| files::encode_png(field, self.plan.temperature));
+        page.images([
+            Picture { png: &first, alt: "The initial field", caption: "At the start" },
+            Picture { png: &last, alt: "The final field", caption: "At the end" },
+        ]);
+        let [low, high] = self.plan.temperature;
+        page.note(&format!("Dark is {low}, light is {high}."));
+        page.section("Computing and waiting").chart(self.times.bars()).note(PARTS_NOTE);
+        page.to_html()
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let fastest = self.solutions.iter().min_by_key(|solution| solution.times.elapsed);
-        let fastest = fastest.expect("a run has a solution");
-        let elapsed = fastest.times.elapsed.as_secs_f64().max(1e-9);
-        let updates = fastest.times.steps as f64 * self.field.cells.len() as f64;
+        let elapsed = self.times.elapsed.as_secs_f64().max(1e-9);
+        let steps = self.times.steps as f64;
+        let updates = steps * self.field.cells.len() as f64;
         let mut facts = vec![
-            ("fastest exchange", fastest.times.exchange.name().into()),
             ("run time", Unit::Seconds.format(elapsed)),
-            ("steps per second", fastest.rate()),
+            ("steps per second", Unit::Number.format((steps / elapsed).round())),
             ("cell updates", Unit::PerSecond.format(updates / elapsed)),
-            ("largest change, last step", format!("{:.1e}", fastest.change)),
+            ("largest change, last step", format!("{:.1e}", self.change)),
         ];
         if let Some((serial, _)) = self.check {
             let serial = serial.as_secs_f64();
@@ -128,11 +88,6 @@ impl HeatRun {
         }
         facts
     }
-
-    /// The times of all solutions.
-    fn times(&self) -> impl Iterator<Item = &Times> {
-        self.solutions.iter().map(|solution| &solution.times)
-    }
 }
 
 #[cfg(test)]
@@ -140,47 +95,39 @@ mod tests {
     use kit::exchange::ExchangeKind;
 
     use super::*;
-    use crate::config::{Boundary, HeatPlan};
-    use crate::stencil::Stencil;
 
     #[test]
     fn the_page_says_what_happened() {
-        let size = [8, 4, 1];
-        let field = Field::from_fn(size, |[x, y, _]| (x * y) as f64);
-        let (stencil, boundary, tolerance) = (Stencil::Nine, Boundary::Insulated, 0.0);
-        let (ratio, steps, check_every) = (0.2, 10, 1);
-        let plan = HeatPlan { size, stencil, ratio, boundary, steps, tolerance, check_every };
-        let solution = |exchange| {
-            let splits = vec![[1.0, 0.1, 0.3, 0.1, 0.25]; 3];
-            let elapsed = Duration::from_secs(2);
-            HeatSolution { times: Times { exchange, steps: 10, splits, elapsed }, change: 0.5 }
-        };
-        let page_of = |kinds: &[ExchangeKind], check| {
+        let size = [8, 4];
+        let field = Field::from_fn(size, |[x, y]| (x * y) as f64);
+        let page_of = |check| {
+            let exchange = ExchangeKind::Blocking;
+            let (splits, elapsed) = (vec![[1.0, 0.1, 0.3, 0.1, 0.25]; 3], Duration::from_secs(2));
             let run = HeatRun {
                 config: "some/<demo>.toml".into(),
-                input: Input { plan, field: field.clone(), range: [0.0, 21.0], dt: 0.2 },
+                plan: HeatPlan { size, ..HeatPlan::default() },
                 grid: Decomposition::new(size, 3),
+                start: field.clone(),
                 field: field.clone(),
-                solutions: kinds.iter().map(|kind| solution(*kind)).collect(),
+                times: Times { exchange, steps: 10, splits, elapsed },
+                change: 0.5,
                 check,
             };
             run.page()
         };
-        let html = page_of(&[ExchangeKind::Blocking], None);
+        let html = page_of(None);
         for said in [
-            "&lt;demo&gt;.toml: 8 × 4 cells in 3 × 1 blocks, 3 ranks, 9-point stencil.",
-            "10 steps, 2.00 s of simulated time, then not steady yet.",
+            "&lt;demo&gt;.toml: 8 x 4 cells in 3 x 1 blocks on 3 ranks, blocking exchange: 10",
+            "steps of 200 ms in 2.00 s, then not steady yet.",
+            "time went, blocking",
             "rank 2",
         ] {
             assert!(html.contains(said), "{said}: {html}");
         }
         assert_eq!(html.matches("data:image/png;base64,").count(), 2);
-        assert!(!html.contains("serial program") && !html.contains("side by side"));
-        let (both, second) =
-            ([ExchangeKind::Blocking, ExchangeKind::Nonblocking], Duration::from_secs(1));
-        assert!(page_of(&both, Some((second, true))).contains("bitwise equal"));
-        let html = page_of(&both, Some((second, false)));
-        assert!(html.contains("DIFFERS") && html.contains("Exchanges side by side"));
-        assert!(html.contains("time went, blocking") && html.contains("time went, nonblocking"));
+        assert!(!html.contains("serial program"));
+        let second = Duration::from_secs(1);
+        assert!(page_of(Some((second, true))).contains("bitwise equal"));
+        assert!(page_of(Some((second, false))).contains("DIFFERS"));
     }
 }

@@ -39,7 +39,7 @@ impl CardGathering {
         self.cards.extend(cards);
     }
 
-    /// A rank has none, and never will.
+    /// A rank has no address, and will never have one.
     pub(super) fn miss(&mut self) {
         self.missing = self.missing.saturating_sub(1);
     }
@@ -103,7 +103,7 @@ mod tests {
             now += ms(wait);
             assert_eq!(cards.take(now), [Frame::Cards(vec![card(1)])]);
         }
-        // Ranks that never come are waited for no more.
+        // Ranks that never start are not waited for.
         (0..90).for_each(|_| cards.miss());
         cards.put(now, vec![card(2)]);
         assert_eq!(cards.take(now).len(), 1);

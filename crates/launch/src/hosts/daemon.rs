@@ -1,4 +1,4 @@
-//! A host's part of a job: `hikyaku daemon`, which the launcher starts and nobody else.
+//! A host's part of a job: `hikyaku daemon`, which only the launcher starts.
 //!
 //! It holds the ranks of its host and the job's memory there, starts the daemons of the hosts
 //! behind it, and passes frames on between them and the launcher. It decides nothing but one thing:
@@ -243,7 +243,7 @@ impl Daemon {
         let job = Job::create(&JobConfig::new(1, 1));
         match job {
             Ok(job) => self.run(None, &job),
-            // There is no memory at all: whoever waits for this host finds it gone.
+            // There is no memory at all: ranks that wait for this host find it lost.
             Err(error) => Err(error.to_string()),
         }
     }
@@ -314,7 +314,7 @@ impl Daemon {
         let now = self.now();
         if now >= self.beat_at {
             self.beat_at = now + beat(&self.plan);
-            // An end that does not read needs no more of them.
+            // If the other end does not read, the last one still waits.
             if self.up.is_done() {
                 self.up.push(|out| Frame::Beat.put(ALL, out));
             }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `host` says whom a frame from the launcher is for ([`ALL`]: everybody), and whom one to the
-//! launcher is from. Frames that keep a link alive name nobody and go no further.
+//! launcher is from. Frames that keep a link alive name no host and are not passed on.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ pub(super) enum Frame {
     Input(Vec<u8>),
     /// Down: so many bytes of this stream were taken; more may be sent.
     Taken(u8, u32),
-    /// Down: nobody reads this stream.
+    /// Down: this stream has no reader any more.
     Close(u8),
     /// Down: this rank, of this process id, is gone.
     Dead(u32, u32, DeathCause),
@@ -242,7 +242,7 @@ impl Decoder {
     /// The next frame, once all of it has come.
     ///
     /// # Errors
-    /// It is none. Nothing that follows can be trusted.
+    /// It is not a frame. Nothing that follows can be trusted.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Frame)>, Malformed> {
         let bytes = self.bytes.make_contiguous();
         let Ok(length) = u32::take(&mut &bytes[..]) else { return Ok(None) };

@@ -12,10 +12,10 @@ use super::bytes::Malformed;
 /// Of the frames. Changes with them.
 const PROTOCOL: u32 = 1;
 
-/// How the line begins. The first byte is none that a banner has.
+/// How the line begins. No banner contains the first byte.
 const BEGIN: &str = "\u{2}hikyaku-daemon ";
 
-/// What may come before the line and in it. More is no daemon's.
+/// Most bytes before and in the line. Anything longer is not a daemon's.
 pub(super) const MOST_BYTES: usize = 64 << 10;
 
 /// How far clocks may differ before it is said, milliseconds.

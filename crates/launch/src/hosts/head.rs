@@ -138,8 +138,8 @@ impl HostRanks {
         Ok(())
     }
 
-    /// Handles a frame from a host. One that cannot be is dropped: it is a fault of the daemon's,
-    /// and all it can do is to harm its own ranks.
+    /// Handles a frame from a host. An invalid one is dropped: it is a fault of the daemon, which
+    /// can harm its own ranks only.
     fn handle(&mut self, host: u32, frame: Frame, tell: &mut Tell<'_>) -> io::Result<()> {
         let state = &mut self.hosts[host as usize];
         match frame {

@@ -40,7 +40,7 @@ use crate::{
     sink::OutputSink, spawn::Recipe,
 };
 
-/// How long a daemon may take to greet. Agents that reach nobody say so themselves, and sooner.
+/// How long a daemon may take to greet. Agents that reach no host report that, and sooner.
 pub(super) const GREETING_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often each end says that it is there, at most.
@@ -209,7 +209,7 @@ impl DaemonLinks {
         all.into_iter().find(|hosts| hosts.contains(&host)).cloned().unwrap_or_default()
     }
 
-    /// Gives up hosts that have not greeted: nothing is to start any more.
+    /// Drops hosts that have not greeted: nothing is to start any more.
     pub(super) fn cut_silent(&mut self, now: Duration) {
         for (number, link) in self.links.iter_mut().enumerate() {
             if matches!(link.phase, LinkPhase::Greeting(_)) {
@@ -224,12 +224,12 @@ impl DaemonLinks {
         self.links.iter().for_each(|link| link.to.wait(limit));
     }
 
-    /// Has heard from everybody: this process was stopped, not they.
+    /// Counts as having heard from all daemons: this process was stopped, not they.
     pub(super) fn forgive(&mut self, now: Duration) {
         self.links.iter_mut().for_each(|link| link.heard = now);
     }
 
-    /// Ends and buries the agents: nothing is left that they could tell of.
+    /// Ends and reaps the agents: they have nothing left to report.
     pub(super) fn shut(&mut self) {
         self.agents.clear();
         for link in &mut self.links {
@@ -276,7 +276,7 @@ impl DaemonLinks {
         Ok(())
     }
 
-    /// Says that this end is there, and takes down who is not.
+    /// Reports that this end is alive, and takes down the links whose other end is not.
     pub(super) fn handle_time(&mut self, now: Duration, tell: &mut TellLink<'_>) -> io::Result<()> {
         if now >= self.beat_at {
             self.beat_at = now + beat(&self.plan);
@@ -456,7 +456,7 @@ impl DaemonLinks {
         let was = std::mem::replace(&mut link.phase, LinkPhase::Down);
         self.agents.send_to(number, Signal::KILL);
         if let Some(from) = link.from.take() {
-            // Fails for one that is not there.
+            // Fails for one that is not in the set.
             let _ = self.events.remove(from);
         }
         if link.open == 0 {

@@ -48,7 +48,7 @@ pub enum HostsError {
     /// A name that is empty or would be taken for an option.
     #[error("`{0}` is no name of a host")]
     Name(String),
-    /// A number of ranks that is none.
+    /// Not a number of ranks.
     #[error("host {name} cannot have `{number}` ranks: write a number of 1 or more")]
     Slots {
         /// The host.
@@ -75,7 +75,7 @@ impl HostEntry {
     /// Hosts with commas between: `a:4,b`.
     ///
     /// # Errors
-    /// One is none.
+    /// An entry is not a host.
     pub fn list(text: &str) -> Result<Vec<HostEntry>, HostsError> {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
         names.map(HostEntry::parse).collect()
@@ -85,7 +85,7 @@ impl HostEntry {
     /// are left to those who know them.
     ///
     /// # Errors
-    /// One is none.
+    /// An entry is not a host.
     pub fn file(text: &str) -> Result<Vec<HostEntry>, HostsError> {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let mut entries = Vec::new();

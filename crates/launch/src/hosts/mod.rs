@@ -13,7 +13,7 @@
 //! The launcher decides for the job; a daemon starts and ends the ranks of its host, and passes on
 //! what it is told and what they write. The channel is that of the agent and no port of our own:
 //! nothing has to be resolved, no stranger can connect, and it goes through whatever the agent goes
-//! through. When it closes, whoever is behind it ends.
+//! through. When it closes, the daemon behind it ends.
 //!
 //! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `tree` (who starts whom), `cards`
 //! (addresses, gathered), `list` (hosts as people name them), `start` (what a start takes).

@@ -98,7 +98,7 @@ impl HostPlan {
         Duration::from_millis(self.patience_ms)
     }
 
-    /// Whether its parts fit together, so that whoever follows it does not step outside.
+    /// Whether its parts fit together, so that no index is out of range.
     pub(super) fn check(&self) -> Result<(), Malformed> {
         let hosts = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let total: u64 = self.places.iter().map(|place| u64::from(place.ranks)).sum();

@@ -1,9 +1,9 @@
 //! All ranks of a job in virtual time in one process: for tests of the fabric, and for programs
 //! whose ranks are threads.
 //!
-//! Nobody can tell here which rank runs: one thread may hold several ports, or each has one. So
-//! requests are served as they come, and what is under way is brought to its end before the answer:
-//! time passes, and everything takes the way that it takes between processes, but ranks are not
+//! Which rank runs cannot be controlled here: one thread may hold several ports, or each has one.
+//! So requests are served in order of arrival, and everything in flight is completed before the
+//! answer: time passes, and messages take the same path as between processes, but ranks are not
 //! held back until their turn.
 
 use std::cell::RefCell;

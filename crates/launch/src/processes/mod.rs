@@ -50,7 +50,7 @@ use ranks::OneByOne;
 /// Bytes of a message's match bits, length and protocol on the wire.
 const ENVELOPE_BYTES: u64 = 16;
 
-/// Events between two looks whether to go on.
+/// Events between two checks whether to go on.
 const INTERVAL: u64 = 1024;
 
 /// The most ranks of a job in virtual time: each has ports to all others, at both ends.
@@ -88,7 +88,7 @@ impl Processes {
     /// The job on a switch of 100 Gb/s, nothing computed, everything traced: for tests.
     ///
     /// # Panics
-    /// Never: the machine makes sense for any number of ranks that can be launched.
+    /// Never: the machine is valid for any number of ranks that can be launched.
     pub fn on_a_test_machine(launch: Launch) -> Processes {
         let machine = Machine::parse("test", include_str!("test.toml"));
         let rate = Rate::bytes_per_second(10e9);
@@ -215,8 +215,8 @@ fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
     }
 }
 
-/// The ranks' processes as the launcher has started them. What the job's memory says of them, any
-/// rank can have written, so nothing is signalled by that.
+/// The ranks' processes as the launcher has started them. Signals go to these only: any rank can
+/// have written the process ids in the job's memory.
 #[derive(Debug, Default)]
 struct StartedProcesses(Mutex<Pids>);
 
@@ -233,12 +233,12 @@ impl StartedProcesses {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         started.all.push((rank, pid));
         if started.are_ended {
-            // It can only have gone by itself.
+            // It fails only if the process has ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
 
-    /// A rank has died: it is not signalled.
+    /// A rank has died: it gets no signals.
     fn remove(&self, rank: u32) {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         started.all.retain(|(other, _)| *other != rank);

@@ -13,18 +13,18 @@ use hikyaku_sim::port::Ranks;
 #[derive(Debug)]
 pub(super) struct OneByOne<S>(pub(super) S);
 
-/// Ranks that whoever holds their ports steps, and that are served as they come.
+/// Ranks that the holder of their ports steps. Their requests are served in order of arrival.
 #[derive(Debug, Clone)]
 pub(super) struct AsTheyCome {
     pub(super) stage: Rc<Stage>,
-    /// Whose turn is their own.
+    /// By rank: whether it has the turn.
     pub(super) running: Rc<RefCell<Vec<bool>>>,
-    /// Who goes on once everything under way has come to its end, when, and with what answer.
+    /// The ranks that continue once everything in flight has completed, when, and their answers.
     pub(super) answered: Rc<RefCell<Vec<(Rank, Time, ConductorAnswer)>>>,
 }
 
 impl AsTheyCome {
-    /// Lets those run who have been answered.
+    /// Gives the turn to the ranks whose requests have been answered.
     pub(super) fn go_on(&self) {
         for (rank, now, answer) in self.answered.take() {
             self.running.borrow_mut()[rank as usize] = true;
@@ -109,7 +109,7 @@ impl Ranks for AsTheyCome {
         now: Time,
         answer: ConductorAnswer,
     ) -> Option<(Time, ConductorRequest)> {
-        // Not yet: the rank is a thread, and would see what is not there yet.
+        // Later: the rank is a thread, and would miss what is still in flight.
         self.answered.borrow_mut().push((rank, now, answer));
         None
     }

@@ -18,7 +18,7 @@ use hikyaku_nic::time::Time;
 use super::stage::CopyBounds;
 use crate::mapping::Mapping;
 
-/// Bytes that are copied between looks whether the job is over.
+/// Bytes that are copied between two checks whether the job is over.
 const PIECE: usize = 16 << 20;
 
 /// The interface of one rank.

@@ -16,8 +16,7 @@ use rustix::thread::futex::{self, Flags, Timespec};
 pub(crate) const RANKS: u32 = 0;
 const CONDUCTORS: u32 = 1;
 
-/// Longest sleep of a rank before it looks whether it has the turn: a word that was overwritten
-/// wakes nobody.
+/// Longest sleep of a rank before it polls for its turn: a word that was overwritten wakes no rank.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Sizes at which costs are stored: zero, and powers of two from 8 B to 32 MiB.

@@ -73,8 +73,8 @@ pub(crate) struct Conducted {
     used: Cell<usize>,
     /// Sends to each rank.
     sent: Vec<u32>,
-    /// The node that the last send in the log went to, or a copy of it, if that is another one: its
-    /// bytes are still there for a copy.
+    /// The other node that the last send in the log, or the last copy of it, went to. The bytes of
+    /// that send are still in the log for a further copy.
     copied: Cell<Option<u32>>,
     /// The chain that is being posted, if one is.
     chain: Option<OpenChain>,
@@ -662,7 +662,7 @@ mod tests {
     fn cj_14_a_copy_costs_its_rank_nothing_where_the_network_copies() {
         assert_eq!(multicast(true, |_| {}), (50, vec![false, true]));
         assert_eq!(multicast(false, |_| {}), (100, vec![false, false]));
-        // What has no room in the log beside the first is no copy of it.
+        // A send that does not fit into the log beside the first is not logged as its copy.
         let fill = |rank: &mut Conducted| {
             let room = rank.region.mapping.log_bytes() - log::room(5);
             while rank.used.get() + log::HEAD <= room {

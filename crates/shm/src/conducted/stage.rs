@@ -32,7 +32,7 @@ const END_SOON: Duration = Duration::from_millis(100);
 pub struct Handed {
     /// Its own time.
     pub now: Time,
-    /// Its request. A dead rank makes no more requests: it has left.
+    /// Its request. A dead rank that has made none counts as leaving.
     pub request: ConductorRequest,
 }
 
@@ -43,7 +43,7 @@ pub struct Stage {
     bounds: Arc<CopyBounds>,
 }
 
-/// What bounds the copies of interfaces: a command may be nonsense, of as many bytes as a region.
+/// Limits the copies of interfaces: an invalid command may name as many bytes as a region has.
 #[derive(Debug)]
 pub(crate) struct CopyBounds {
     over: AtomicBool,
@@ -51,7 +51,7 @@ pub(crate) struct CopyBounds {
 }
 
 impl CopyBounds {
-    /// Bytes of the job's memory that there are: all ranks' together, and no payload is longer.
+    /// Committed bytes of the job's memory, of all ranks together. No payload is longer.
     pub(crate) fn committed(&self) -> u64 {
         const BLOCK: u64 = 512;
         fstat(&self.memory).map_or(u64::MAX, |file| file.st_blocks.unsigned_abs() * BLOCK)
