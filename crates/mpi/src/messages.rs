@@ -288,7 +288,6 @@ macro_rules! sends {
                 ) -> Result<(), Failure> {
                     let to = envelope(&comm, dest, tag)?;
                     if let (Some(to), Some(place)) = (&to, Area::plain(buffer, count, &datatype))
-                        && comm.inner.tasks().are_over()
                         && send_at_once(&comm, to, place.bytes(), $mode)
                     {
                         return Ok(());
