@@ -106,7 +106,7 @@ const EXACT: u64 = 1 << (BYTES_BITS - 1);
 /// What a word holds of a length: a long one is [`EXACT`] and the remainder by it. A rank that had
 /// more of its own length would find it different from what others say.
 const fn held(bytes: u64) -> u64 {
-    if bytes < EXACT { bytes } else { EXACT | bytes % EXACT }
+    if bytes < EXACT { bytes } else { EXACT | (bytes % EXACT) }
 }
 const NUMBER_BITS: u32 = 8;
 const COMBINATION_BITS: u32 = 3;
