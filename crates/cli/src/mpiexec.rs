@@ -333,8 +333,8 @@ impl<'a> Parser<'a> {
             return Err(MpiexecError::Nested(name));
         }
         let text = read(&name)?;
-        let lines = text.lines().map(split).filter(|words| !words.is_empty());
-        lines.into_iter().try_for_each(|words| self.line(&words))?;
+        let mut lines = text.lines().map(split).filter(|words| !words.is_empty());
+        lines.try_for_each(|words| self.line(&words))?;
         self.in_file = false;
         Ok(())
     }

@@ -131,7 +131,7 @@ def test_ranks_and_tags_that_do_not_exist_are_refused(world):
     with pytest.raises(ValueError, match=f"rank {2**70} is out of range"):
         world.recv(data, 2**70)
     for color in [-1, -32766, 2**32]:
-        with pytest.raises(ValueError, match=f"color {color} is out of range: colors are 0 to .*None"):
+        with pytest.raises(ValueError, match=f"color {color} is out of range: colors are 0"):
             world.split(color)
     with pytest.raises(ValueError, match=f"key {2**31} is out of range"):
         world.split(0, 2**31)

@@ -222,9 +222,9 @@ impl<P: Port> Engine<P> {
     }
 
     /// Waits until everything that can be posted is posted: started sends with their bytes
-    /// attached, and replies to peers. To be called before the rank leaves: what has come for it and
-    /// takes the room of others is dropped, who perhaps leave as well. Does not wait for departed
-    /// peers, nor for streams of futures that are not polled.
+    /// attached, and replies to peers. To be called before the rank leaves: what has come for it
+    /// and takes the room of others is dropped, who perhaps leave as well. Does not wait for
+    /// departed peers, nor for streams of futures that are not polled.
     pub fn flush(&mut self) {
         if self.port.is_forked() {
             return;

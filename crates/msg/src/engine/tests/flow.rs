@@ -285,7 +285,7 @@ fn ranks_leave_though_nobody_receives_what_they_sent() {
         engine.flush();
         engine.statistics().held_up
     });
-    assert!(held_up.iter().all(|&times| times > 0), "{held_up:?}");
+    assert!(held_up.iter().any(|&times| times > 0), "{held_up:?}");
 }
 
 #[test]
