@@ -92,7 +92,7 @@ pub fn solve(
         }
         block.advance();
         if world.rank() == ROOT && steps.is_multiple_of(plan.steps.div_ceil(10)) {
-            HEAT.complain(&format!("{steps} of {} steps, largest change {change:.1e}", plan.steps));
+            HEAT.complain(&format!("{steps} of {} steps", plan.steps));
         }
         watch.book(TimePart::Computing);
     }

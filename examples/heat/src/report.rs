@@ -39,12 +39,13 @@ impl HeatRun {
         let steady = if self.change <= self.plan.tolerance { "steady" } else { "not steady yet" };
         format!(
             "{width} x {height} cells in {columns} x {rows} blocks on {} ranks, {} exchange: {} \
-             steps of {} in {}, then {steady}",
+             steps of {} in {}, then {steady}: largest change {:.1e}",
             self.times.splits.len(),
             self.times.exchange.name(),
             Unit::Number.format(self.times.steps as f64),
             Unit::Seconds.format(self.plan.dt),
             Unit::Seconds.format(self.times.elapsed.as_secs_f64()),
+            self.change,
         )
     }
 
@@ -79,7 +80,6 @@ impl HeatRun {
             ("run time", Unit::Seconds.format(elapsed)),
             ("steps per second", Unit::Number.format((steps / elapsed).round())),
             ("cell updates", Unit::PerSecond.format(updates / elapsed)),
-            ("largest change, last step", format!("{:.1e}", self.change)),
         ];
         if let Some((serial, _)) = self.check {
             let serial = serial.as_secs_f64();
@@ -118,7 +118,7 @@ mod tests {
         let html = page_of(None);
         for said in [
             "&lt;demo&gt;.toml: 8 x 4 cells in 3 x 1 blocks on 3 ranks, blocking exchange: 10",
-            "steps of 200 ms in 2.00 s, then not steady yet.",
+            "steps of 200 ms in 2.00 s, then not steady yet: largest change 5.0e-1.",
             "time went, blocking",
             "rank 2",
         ] {

@@ -6,19 +6,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// How every PNG file begins.
-const PNG_MAGIC: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
-
-/// A directory of its own for each test. Those of all packages lie in one folder.
-fn directory(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("heat-{name}"));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
-    path
-}
+use crate::{PNG_MAGIC, directory};
 
 fn heat(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_heat")).args(arguments).output().unwrap()

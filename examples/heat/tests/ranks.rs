@@ -8,10 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hikyaku_jobs::own;
 
-/// A directory of its own for each test. Those of all packages lie in one folder.
-fn directory(name: &str) -> PathBuf {
-    own::directory(env!("CARGO_TARGET_TMPDIR"), &format!("heat-{name}"))
-}
+use crate::{PNG_MAGIC, directory};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -70,7 +67,7 @@ fn bad_input_ends_all_ranks_in_one_line() {
         fs::write(place.join(name), content).unwrap();
         place.join(name)
     };
-    file("cut.png", b"\x89PNG\r\n\x1a\n");
+    file("cut.png", PNG_MAGIC);
     let cut = file("cut.toml", b"initial = \"cut.png\"");
     let none = file("none.toml", b"initial = \"none.png\"");
     let unreadable = file("unreadable.toml", b"steps = [[[");
