@@ -227,9 +227,9 @@ mod tests {
             let (multicast, once) = of(Notice::Multicast, sharers);
             assert_eq!((each, once), (u64::from(sharers), 1));
             // The answers come all the same: what is saved is the sends, of 20 us each, behind
-            // which the first answers wait.
+            // which the first answers wait, but for the time of these on the wires.
             let sends = 20e-6 * f64::from(sharers - 1);
-            assert!(sharers < 16 || single - multicast > 0.8 * sends, "{multicast}, {single} s");
+            assert!(sharers < 16 || single - multicast > 0.5 * sends, "{multicast}, {single} s");
             let (stores, left) = of(Notice::Stores, sharers);
             assert!(left == u64::from(sharers) && 10.0 * stores < multicast, "{stores} s");
         }
