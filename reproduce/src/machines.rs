@@ -4,7 +4,7 @@
 use hikyaku_sim::machine::{Machine, MachineError};
 
 /// Name and text of each file of `machines/`.
-pub const FILES: [(&str, &str); 7] = [
+pub const FILES: [(&str, &str); 8] = [
     ("dimmnet1", include_str!("../../machines/dimmnet1.toml")),
     ("dimmnet2", include_str!("../../machines/dimmnet2.toml")),
     ("fx100-tofu2", include_str!("../../machines/fx100-tofu2.toml")),
@@ -12,6 +12,7 @@ pub const FILES: [(&str, &str); 7] = [
     ("cp-pacs", include_str!("../../machines/cp-pacs.toml")),
     ("fat-tree-200g", include_str!("../../machines/fat-tree-200g.toml")),
     ("dragonfly-200g", include_str!("../../machines/dragonfly-200g.toml")),
+    ("ethernet-100", include_str!("../../machines/ethernet-100.toml")),
 ];
 
 /// The machines of a run.

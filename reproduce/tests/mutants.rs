@@ -84,8 +84,11 @@ const MUTANTS: &[Mutant] = &[
     (
         "001-figures-9-12",
         "interface.atomic",
-        "200 us",
-        &["all 16 cells, copies only: DIMMnet beside UDP"],
+        "2 ms",
+        &[
+            "all 16 cells, copies and free links: DIMMnet beside UDP",
+            "all 16 cells, copies and links: DIMMnet beside UDP",
+        ],
     ),
     (
         "001-figures-9-12",

@@ -107,9 +107,7 @@ fn code_of_message(error: &MsgError) -> FailureCode {
 fn code_of_shared(error: &SharedError) -> FailureCode {
     match error {
         SharedError::Mismatch { .. } => FailureCode::Disagree,
-        SharedError::Recursive { .. }
-        | SharedError::VirtualTime { .. }
-        | SharedError::OtherInterface { .. } => FailureCode::Order,
+        SharedError::Recursive { .. } | SharedError::OtherInterface { .. } => FailureCode::Order,
         SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => FailureCode::Room,
         SharedError::Refused { .. }
         | SharedError::GivenUp { .. }

@@ -32,7 +32,7 @@ struct Show {
     /// The machine file, or the name of one that comes with hikyaku
     ///
     /// These come with it: dimmnet1, dimmnet2, fx100-tofu2, cenju4, cp-pacs, fat-tree-200g,
-    /// dragonfly-200g.
+    /// dragonfly-200g, ethernet-100.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

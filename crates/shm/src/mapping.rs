@@ -217,6 +217,26 @@ impl Mapping {
         unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
     }
 
+    fn inbox(&self, rank: Rank, at: usize, length: usize) -> NonNull<u8> {
+        let end = self.log_bytes();
+        assert!(at <= end && length <= end - at);
+        self.at(self.line_at(rank) + log_at(self.plan.config.ranks) + end + at)
+    }
+
+    /// Writes to a rank's inbox. By the conductor, during its turn.
+    pub(crate) fn write_inbox(&self, rank: Rank, at: usize, bytes: &[u8]) {
+        let target = self.inbox(rank, at, bytes.len());
+        // SAFETY: inside the inbox, as was checked; `bytes` may be anywhere but there.
+        unsafe { target.as_ptr().copy_from(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Reads the front of a rank's inbox. By the rank, during its turn.
+    pub(crate) fn read_inbox(&self, rank: Rank, into: &mut [u8]) {
+        let origin = self.inbox(rank, 0, into.len());
+        // SAFETY: inside the inbox, as was checked.
+        unsafe { origin.as_ptr().copy_to(into.as_mut_ptr(), into.len()) };
+    }
+
     /// Declares a rank dead and wakes all sleepers. Returns whether that is new.
     pub(crate) fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         let news = self.registry().fail(rank, cause);

@@ -7,7 +7,7 @@ use hikyaku_sim::job::{Job, JobConfig, Payload};
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::program::{Halo, RandomTraffic, balanced};
 
-const MACHINES: [(&str, &str); 7] = [
+const MACHINES: [(&str, &str); 8] = [
     ("dimmnet1", include_str!("../../../machines/dimmnet1.toml")),
     ("dimmnet2", include_str!("../../../machines/dimmnet2.toml")),
     ("fx100-tofu2", include_str!("../../../machines/fx100-tofu2.toml")),
@@ -15,6 +15,7 @@ const MACHINES: [(&str, &str); 7] = [
     ("cp-pacs", include_str!("../../../machines/cp-pacs.toml")),
     ("fat-tree-200g", include_str!("../../../machines/fat-tree-200g.toml")),
     ("dragonfly-200g", include_str!("../../../machines/dragonfly-200g.toml")),
+    ("ethernet-100", include_str!("../../../machines/ethernet-100.toml")),
 ];
 
 fn machine(name: &str) -> Machine {
@@ -103,6 +104,15 @@ fn rdma_takes_its_steps_and_a_switch() {
     is_sum("dragonfly-200g", 8, &[50.0, 350.0, 350.0, 0.32, 350.0, 30.0]);
     // Three packets of 4096 B follow each other without a gap.
     is_sum("fat-tree-200g", 12288, &[50.0, 250.0, 130.0, 12288.0 / 25.0, 220.0, 30.0]);
+}
+
+#[test]
+fn fg_15_ethernet_takes_its_frames_twice_and_both_processors() {
+    // 66 B at 100 Mb/s to the switch, which takes the frame in whole, and from it.
+    is_sum("ethernet-100", 8, &[20e3, 5280.0, 5e3, 5280.0, 35e3]);
+    // Four frames, of which the second one's bytes arrive while the first is passed on.
+    let (first, all) = (1538.0 * 80.0, (4500.0 + 4.0 * 58.0) * 80.0);
+    is_sum("ethernet-100", 4500, &[20e3, first, 5e3, all, 35e3]);
 }
 
 #[test]

@@ -88,6 +88,10 @@ impl Ranks for Script {
         into.append(&mut self.deeds.borrow_mut());
     }
 
+    fn leave_datagram(&self, _from: Rank, _to: Rank, _datagram: &[u8]) -> bool {
+        true
+    }
+
     fn landed(&self, _from: Rank, _to: Rank) {}
 
     fn set_blocked(&self, _from: Rank, _to: Rank, _cause: Option<FullCause>) {}
@@ -205,6 +209,40 @@ fn cj_14_copies_leave_with_the_first_and_the_switches_make_them() {
     // Three at once, and one more to a node that has its copy.
     assert_eq!(copies[0], copies[2]);
     assert!(copies[3] > copies[2] && 3 * copies[3] < 2 * sends[3], "{copies:?}, {sends:?} ns");
+}
+
+#[test]
+fn fg_15_a_datagram_to_several_leaves_once_where_the_network_copies() {
+    let run = |deeds: Vec<Deed>, machine| {
+        let deeds = deeds.into_iter().map(|deed| (100, deed)).collect();
+        let sends = ScriptTurn { deeds, after: 100, request: ConductorRequest::Leave };
+        let waits =
+            || vec![turn(0, ConductorRequest::Park(None)), turn(0, ConductorRequest::Leave)];
+        let (ended, seen, records, messages) =
+            conduct_on(vec![vec![sends], waits(), waits(), waits()], |sim| {
+                let machine = Machine::parse("machine", machine).unwrap().with_nodes(4).unwrap();
+                machine.install(sim).carrier
+            });
+        ended.unwrap();
+        let arrived = records.iter().filter(|(kind, _)| *kind == RecordKind::Arrive);
+        let arrived: Vec<u64> = arrived.map(|(_, at)| *at).collect();
+        // Each wakes its rank.
+        let woken: Vec<u64> = seen.iter().filter(|seen| seen.1 > 0).map(|seen| seen.1).collect();
+        assert_eq!(woken, arrived);
+        (messages, arrived)
+    };
+    let ethernet = include_str!("../../../machines/ethernet-100.toml");
+    let dimmnet = include_str!("../../../machines/dimmnet1.toml");
+    let datagram = |to: &[Rank]| Deed::Datagram { to: to.to_vec(), payload: vec![7; 1000] };
+    // 1058 B take 84,640 ns to the switch, 5,000 in it and 84,640 to each rank.
+    let (wire, first) = (84_640, 100 + 2 * 84_640 + 5_000);
+    // Nobody gets it twice, and who is not there or sent it gets it not at all.
+    assert_eq!(run(vec![datagram(&[3, 1, 2, 0, 9])], ethernet), (1, vec![first; 3]));
+    let each = || [3, 1, 2].map(|to| datagram(&[to])).to_vec();
+    assert_eq!(run(each(), ethernet), (3, vec![first, first + wire, first + 2 * wire]));
+    let (messages, copies) = run(vec![datagram(&[3, 1, 2])], dimmnet);
+    assert_eq!((messages, copies), run(each(), dimmnet), "this network copies nothing");
+    assert_eq!(messages, 3);
 }
 
 const GO_ON: ConductorAnswer = ConductorAnswer::GoOn;

@@ -1,28 +1,31 @@
 //! The paper's program (figures 7 and 8), run by its two protocols, and by `direct`, on modelled
 //! hardware.
 //!
-//! Two nodes; in every round each acquires the rows of one parity for writing, the other parity in
-//! the next, and they pass a barrier in between: from the second round on every acquire moves
-//! ownership and data from the other node. What is sent is what `hikyaku_dsm`'s state machines say,
-//! the same that its tests check; here each message, store and copy costs its time.
+//! In every round each node acquires its share of the rows for writing, in the next round that of
+//! the node before it, and they pass a barrier in between: from the second round on every acquire
+//! moves ownership and data from another node. With the paper's two nodes a share is the rows of
+//! one parity. What is sent is what `hikyaku_dsm`'s state machines say, the same that its tests
+//! check; here each message, store and copy costs its time, and what several nodes do at once
+//! takes its turn on their processors and wires.
 //!
 //! ```text
 //!   UDP       request ► contents ► ownership ► invalidation; each with an ACK, each handled by a
-//!             processor at both ends
+//!             processor at both ends; the owner change to all in one datagram, which the switch
+//!             copies, or one by one
 //!   DIMMnet   AOTF request ► BOTF contents ► AOTF ownership ► AOTF invalidation, a store that no
 //!             processor handles; only the request needs the owner's
-//!   direct    each word of the other node: request ► answer; contents: request ► BOTF; no
+//!   direct    each word of another node: request ► answer; contents: request ► BOTF; no
 //!             processor but the requester's
 //! ```
 //!
-//! With two nodes nobody but the old and the new owner has to be told of the change.
+//! No datagram is lost, so that none is sent again; the barrier takes no time.
 //!
 //! **Assumed for `direct`.** DIMMnet-1 has neither remote reads nor remote atomics. The board is
 //! taken to answer them: request and answer are a store each (AOTF), it reads memory as fast as
 //! BOTF sends, and the requester takes an answer as it takes any word that arrives. An operation on
 //! a word of the own board costs as much as the paper's update of a variable's members.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -31,42 +34,82 @@ use hikyaku_dsm::{
     AccessKind, Action, Departed, Direct, Effect, Geometry, Mailbox, MailboxMessage, Patience,
     Style, Word, WordOp,
 };
-use hikyaku_sim::engine::{Signal, Simulation, TaskName};
+use hikyaku_sim::engine::{Mailbox as Inbox, Signal, Sim, Simulation, TaskName};
 use hikyaku_sim::machine::Interface;
-use hikyaku_sim::model::dimmnet1::{Costs, Pair, Side};
+use hikyaku_sim::model::dimmnet1::{Costs, Nodes};
+use hikyaku_sim::topology::Node;
 
 use crate::Machines;
 
 /// Which version of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SystemVersion {
+    /// What is for several nodes leaves in one datagram, as in the paper.
     Udp,
+    /// It leaves in one for each.
+    UdpOneByOne,
     Dimmnet,
     Direct,
 }
 
 impl SystemVersion {
-    /// All of them.
-    pub(super) const ALL: [SystemVersion; 3] =
+    /// Those of the figures.
+    pub(super) const FIGURES: [SystemVersion; 3] =
         [SystemVersion::Udp, SystemVersion::Dimmnet, SystemVersion::Direct];
+
+    /// All of them.
+    pub(super) const ALL: [SystemVersion; 4] = [
+        SystemVersion::Udp,
+        SystemVersion::UdpOneByOne,
+        SystemVersion::Dimmnet,
+        SystemVersion::Direct,
+    ];
 
     /// As figures call it.
     pub(super) fn name(self) -> &'static str {
         match self {
             SystemVersion::Udp => "UDP",
+            SystemVersion::UdpOneByOne => "UDP, one by one",
             SystemVersion::Dimmnet => "DIMMnet",
             SystemVersion::Direct => "direct",
         }
     }
+
+    fn style(self) -> Style {
+        match self {
+            SystemVersion::Udp | SystemVersion::UdpOneByOne => Style::Datagrams,
+            SystemVersion::Dimmnet | SystemVersion::Direct => Style::Stores,
+        }
+    }
 }
 
-/// Which costs a byte has.
+/// What the bytes of contents cost on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ByteCosts {
-    /// Copies and links, as the machine file says.
+pub(super) enum Links {
+    /// What the machine file says.
     Physical,
-    /// Copies only, at the same rate in both versions: the paper's explanation of its figures.
-    CopyBound,
+    /// Nothing: the paper's explanation of its figures, in which copies are the only cost of a
+    /// byte, at the same rate in both versions.
+    Free,
+}
+
+/// A run of the program.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) version: SystemVersion,
+    pub(super) links: Links,
+    pub(super) nodes: u32,
+    pub(super) variables: u64,
+    /// Bytes of a variable.
+    pub(super) size: u64,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct RunCosts {
+    pub(super) seconds: f64,
+    /// Datagrams, ACKs among them, that left their senders; one that the switch copies counts once.
+    pub(super) datagrams: u64,
 }
 
 /// Rounds that move data; the paper does not say how many it ran.
@@ -85,50 +128,61 @@ fn costs(machines: &Machines) -> Costs {
     *costs
 }
 
-/// What both nodes share of a run.
-struct NodesRun {
-    pair: Pair,
-    version: SystemVersion,
-    bytes: ByteCosts,
-    /// Bytes of a variable.
-    size: u64,
-    /// Each variable's two sides, of the paper's protocols.
-    variables: RefCell<Vec<[Mailbox; 2]>>,
-    /// The same of `direct`.
-    shared: RefCell<Vec<SharedVariable>>,
+/// What has come to a node, and who takes it in there.
+enum Arrival {
+    /// An ACK, or a part of contents before the last one, to be acknowledged to its sender.
+    Datagram { ack_to: Option<Node> },
+    /// A message about a variable.
+    Message { from: Node, variable: usize, message: MailboxMessage },
 }
 
-/// A variable of `direct`: its words, and both nodes' machines.
+/// What all nodes share of a run.
+struct ProgramRun {
+    sim: Sim,
+    setting: Setting,
+    nodes: Nodes,
+    /// Each variable's sides, of the paper's protocols.
+    variables: RefCell<Vec<Vec<Mailbox>>>,
+    /// The same of `direct`.
+    shared: RefCell<Vec<SharedVariable>>,
+    /// By node: what has come, and how often its program has entered.
+    inboxes: Vec<Inbox<Arrival>>,
+    entered: Vec<Signal>,
+    datagrams: Cell<u64>,
+}
+
+/// A variable of `direct`: its words, and all nodes' machines.
 struct SharedVariable {
-    home: Side,
+    home: Node,
+    nodes: u32,
     at_home: Vec<u64>,
-    at_nodes: [[u64; 2]; 2],
-    sides: [Direct; 2],
+    at_nodes: Vec<[u64; 2]>,
+    sides: Vec<Direct>,
 }
 
 impl SharedVariable {
-    fn new(home: Side) -> SharedVariable {
-        let geometry = |rank| Geometry::new(2, 1, rank);
-        let sides = [0, 1].map(|rank| Direct::new(geometry(rank), home as u32, false));
+    fn new(home: Node, nodes: u32) -> SharedVariable {
+        let geometry = |rank| Geometry::new(nodes, 1, rank);
         SharedVariable {
             home,
+            nodes,
             at_home: geometry(0).initial_home(),
-            at_nodes: [initial_node(); 2],
-            sides,
+            at_nodes: vec![initial_node(); nodes as usize],
+            sides: (0..nodes).map(|rank| Direct::new(geometry(rank), home, false)).collect(),
         }
     }
 
     /// The node that a word is at.
-    fn node_of(&self, word: Word) -> Side {
-        match Geometry::new(2, 1, 0).place(word) {
+    fn node_of(&self, word: Word) -> Node {
+        match Geometry::new(self.nodes, 1, 0).place(word) {
             WordPlace::Home(_) => self.home,
-            WordPlace::Node(node, _) => node as Side,
+            WordPlace::Node(node, _) => node,
         }
     }
 
     /// What an operation on a word answers.
     fn apply(&mut self, word: Word, op: WordOp) -> u64 {
-        let word = match Geometry::new(2, 1, 0).place(word) {
+        let word = match Geometry::new(self.nodes, 1, 0).place(word) {
             WordPlace::Home(at) => &mut self.at_home[at as usize],
             WordPlace::Node(node, at) => &mut self.at_nodes[node as usize][at as usize],
         };
@@ -136,130 +190,136 @@ impl SharedVariable {
         *word = op.apply(old);
         old
     }
-}
 
-/// Seconds of the program with so many variables of so many bytes.
-pub(super) fn run(
-    machines: &Machines,
-    version: SystemVersion,
-    bytes: ByteCosts,
-    variables: u64,
-    size: u64,
-) -> f64 {
-    let simulation = Simulation::new(0xfa605);
-    let pair = Pair::new(&simulation, &costs(machines));
-    let arrived = Signal::new(&simulation, "the other node at the barrier");
-    let style = match version {
-        SystemVersion::Udp => Style::Datagrams,
-        SystemVersion::Dimmnet | SystemVersion::Direct => Style::Stores,
-    };
-    let direct = if version == SystemVersion::Direct { variables } else { 0 };
-    let shared = RefCell::new((0..direct).map(|at| SharedVariable::new(at as Side % 2)).collect());
-    // The state before the first round that moves data: each row at the node of the other parity.
-    let sides =
-        |variable| [0, 1].map(|node| Mailbox::new(style, node, 2, variable as u32 % 2, false));
-    let variables = RefCell::new((0..variables).map(sides).collect());
-    let run = Rc::new(NodesRun { pair, version, bytes, size, variables, shared });
-    for side in [0, 1] {
-        let (run, arrived) = (Rc::clone(&run), arrived.clone());
-        let name = TaskName { kind: "node", index: side as u32 };
-        simulation.spawn(name, async move {
-            run.first_round(side);
-            for round in 1..=ROUNDS {
-                run.round(side, round).await;
-                arrived.raise();
-                arrived.reaches(2 * round).await;
-            }
-        });
-    }
-    simulation.run().expect("the program ends");
-    simulation.now().seconds()
-}
-
-impl NodesRun {
-    /// Writes the own rows, of which the other node has no copy then: nothing is timed.
-    fn first_round(&self, side: Side) {
-        let mut all = self.shared.borrow_mut();
-        for shared in all.iter_mut().filter(|shared| shared.home == side) {
-            shared.sides[side].request(AccessKind::Write, Patience::Wait);
-            for release in [false, true] {
-                let mut answer = 0;
-                while let Some(action) = NodesRun::next(shared, side, answer) {
-                    answer = match action {
-                        Action::Access(word, op) => shared.apply(word, op),
-                        _ => 0,
-                    };
-                }
-                if !release {
-                    shared.sides[side].release();
-                }
-            }
-        }
-        let mut variables = self.variables.borrow_mut();
-        for [a, b] in variables.iter_mut() {
-            let (own, other) = if side == 0 { (a, b) } else { (b, a) };
-            if !own.owns() {
-                continue;
-            }
-            let mut pair = [own, other];
-            settle(&mut pair, side, |own, effects| {
-                own.acquire(AccessKind::Write, Patience::Wait, effects);
-            });
-            settle(&mut pair, side, Mailbox::release);
-        }
-    }
-
-    async fn round(&self, side: Side, round: u64) {
-        let count = self.variables.borrow().len();
-        for variable in (0..count).filter(|at| (at + round as usize) % 2 == side) {
-            if self.version == SystemVersion::Direct {
-                self.shared.borrow_mut()[variable].sides[side]
-                    .request(AccessKind::Write, Patience::Wait);
-                self.drive(variable, side).await;
-                self.shared.borrow_mut()[variable].sides[side].release();
-                self.drive(variable, side).await;
-                continue;
-            }
-            self.step(variable, side, |mailbox, effects| {
-                mailbox.acquire(AccessKind::Write, Patience::Wait, effects);
-            })
-            .await;
-            let inside = self.variables.borrow()[variable][side].inside();
-            assert_eq!(inside, Some(AccessKind::Write), "an acquire ends inside");
-            self.step(variable, side, Mailbox::release).await;
-        }
-    }
-
-    /// What a side of `direct` is to do next; `None`: it has the variable, or has let it go.
-    fn next(shared: &mut SharedVariable, side: Side, answer: u64) -> Option<Action> {
-        match shared.sides[side].next(answer, &Departed::default()) {
+    /// What a side is to do next; `None`: it has the variable, or has let it go.
+    fn next(&mut self, node: Node, answer: u64) -> Option<Action> {
+        match self.sides[node as usize].next(answer, &Departed::default()) {
             Action::Entered(_) | Action::Released => None,
             Action::Wait | Action::StandBack | Action::Refused(_) => {
-                unreachable!("no row is wanted by both nodes")
+                unreachable!("no row is wanted by two nodes")
             }
             action => Some(action),
         }
     }
 
+    /// Has its home write it, of which no other node has a copy then: nothing is timed.
+    fn write_at_home(&mut self) {
+        let home = self.home;
+        self.sides[home as usize].request(AccessKind::Write, Patience::Wait);
+        for release in [false, true] {
+            let mut answer = 0;
+            while let Some(action) = self.next(home, answer) {
+                answer = match action {
+                    Action::Access(word, op) => self.apply(word, op),
+                    _ => 0,
+                };
+            }
+            if !release {
+                self.sides[home as usize].release();
+            }
+        }
+    }
+}
+
+/// Runs the program.
+pub(super) fn run(machines: &Machines, setting: Setting) -> RunCosts {
+    let simulation = Simulation::new(0xfa605);
+    let Setting { version, nodes, .. } = setting;
+    let arrived = Signal::new(&simulation, "all nodes at the barrier");
+    let (rows, is_direct) = (setting.variables as u32, version == SystemVersion::Direct);
+    let [mailboxes, direct] = if is_direct { [0, rows] } else { [rows, 0] };
+    let sides = |row| {
+        let side = |node| Mailbox::new(version.style(), node, nodes, row % nodes, false);
+        let mut sides: Vec<Mailbox> = (0..nodes).map(side).collect();
+        write_at_home(&mut sides, row % nodes);
+        sides
+    };
+    let shared = |row| {
+        let mut shared = SharedVariable::new(row % nodes, nodes);
+        shared.write_at_home();
+        shared
+    };
+    let run = Rc::new(ProgramRun {
+        sim: simulation.clone(),
+        setting,
+        nodes: Nodes::new(&simulation, &costs(machines), nodes),
+        variables: RefCell::new((0..mailboxes).map(sides).collect()),
+        shared: RefCell::new((0..direct).map(shared).collect()),
+        inboxes: (0..nodes).map(|_| Inbox::new(&simulation, 1, "a message")).collect(),
+        entered: (0..nodes).map(|_| Signal::new(&simulation, "the variable")).collect(),
+        datagrams: Cell::new(0),
+    });
+    for node in 0..nodes {
+        let (program, arrived) = (Rc::clone(&run), arrived.clone());
+        simulation.spawn(TaskName { kind: "node", index: node }, async move {
+            for round in 1..=ROUNDS {
+                program.round(node, round).await;
+                arrived.raise();
+                arrived.reaches(u64::from(nodes) * round).await;
+            }
+        });
+        let receiver = Rc::clone(&run);
+        simulation.spawn_service(TaskName { kind: "receiver", index: node }, async move {
+            loop {
+                let arrival = receiver.inboxes[node as usize].receive().await;
+                receiver.take_in(node, arrival).await;
+            }
+        });
+    }
+    simulation.run().expect("the program ends");
+    RunCosts { seconds: simulation.now().seconds(), datagrams: run.datagrams.get() }
+}
+
+impl ProgramRun {
+    async fn round(self: &Rc<Self>, node: Node, round: u64) {
+        let (rows, nodes) = (self.setting.variables, u64::from(self.setting.nodes));
+        for row in (0..rows).filter(|row| (row + round) % nodes == u64::from(node)) {
+            let variable = row as usize;
+            if self.setting.version == SystemVersion::Direct {
+                self.side(variable, node, |side| {
+                    side.request(AccessKind::Write, Patience::Wait);
+                });
+                self.drive(variable, node).await;
+                self.side(variable, node, Direct::release);
+                self.drive(variable, node).await;
+                continue;
+            }
+            let entered = &self.entered[node as usize];
+            let before = entered.count();
+            self.step(variable, node, |mailbox, effects| {
+                mailbox.acquire(AccessKind::Write, Patience::Wait, effects);
+            })
+            .await;
+            entered.reaches(before + 1).await;
+            let inside = self.variables.borrow()[variable][node as usize].inside();
+            assert_eq!(inside, Some(AccessKind::Write), "an acquire ends inside");
+            self.step(variable, node, Mailbox::release).await;
+        }
+    }
+
+    fn side(&self, variable: usize, node: Node, call: impl FnOnce(&mut Direct)) {
+        call(&mut self.shared.borrow_mut()[variable].sides[node as usize]);
+    }
+
     /// Has a side of `direct` acquire a variable, or let it go.
-    async fn drive(&self, variable: usize, side: Side) {
+    async fn drive(&self, variable: usize, node: Node) {
         let mut answer = 0;
         loop {
-            let next = NodesRun::next(&mut self.shared.borrow_mut()[variable], side, answer);
+            let next = self.shared.borrow_mut()[variable].next(node, answer);
             answer = match next {
                 None => return,
-                Some(Action::Access(word, op)) => self.access(variable, side, word, op).await,
+                Some(Action::Access(word, op)) => self.access(variable, node, word, op).await,
                 Some(Action::Copy { from }) => {
-                    self.pair.store().await;
-                    if self.bytes == ByteCosts::Physical {
-                        self.pair.blocks(from as Side, self.size).await;
+                    self.nodes.store().await;
+                    if self.setting.links == Links::Physical {
+                        self.nodes.blocks(from, self.setting.size).await;
                     }
-                    self.pair.respond(side).await;
-                    self.pair.copy(side, self.size).await;
+                    self.nodes.respond(node).await;
+                    self.nodes.copy(node, self.setting.size).await;
                     0
                 }
                 Some(_) => {
-                    self.pair.store().await;
+                    self.nodes.store().await;
                     0
                 }
             };
@@ -267,134 +327,186 @@ impl NodesRun {
     }
 
     /// An operation on a word: by the board that it is at.
-    async fn access(&self, variable: usize, side: Side, word: Word, op: WordOp) -> u64 {
+    async fn access(&self, variable: usize, node: Node, word: Word, op: WordOp) -> u64 {
         let apply = || self.shared.borrow_mut()[variable].apply(word, op);
         let at = self.shared.borrow()[variable].node_of(word);
-        if at == side {
-            self.pair.work(side, self.pair.costs().host.bookkeeping).await;
+        if at == node {
+            self.nodes.work(node, self.nodes.costs().host.bookkeeping).await;
             return apply();
         }
-        self.pair.store().await;
+        self.nodes.store().await;
         let answer = apply();
-        self.pair.store().await;
-        self.pair.respond(side).await;
+        self.nodes.store().await;
+        self.nodes.respond(node).await;
         answer
     }
 
-    /// One call of a node's protocol and all that follows from it, in order.
+    /// One call of a node's protocol, and what it has that node do, in order. Sends of one message
+    /// in a row are one.
     async fn step(
-        &self,
+        self: &Rc<Self>,
         variable: usize,
-        side: Side,
+        node: Node,
         call: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
     ) {
         let mut effects = Vec::new();
-        call(&mut self.variables.borrow_mut()[variable][side], &mut effects);
-        let mut work: VecDeque<(Side, Effect)> =
-            effects.into_iter().map(|effect| (side, effect)).collect();
-        while let Some((from, effect)) = work.pop_front() {
-            let mut effects = Vec::new();
+        call(&mut self.variables.borrow_mut()[variable][node as usize], &mut effects);
+        let mut effects = VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::Entered { .. } | Effect::Refused(_) => {}
+                Effect::Entered { .. } => self.entered[node as usize].raise(),
+                Effect::Refused(_) => {}
                 Effect::Store(to, version) => {
-                    self.pair.work(from, self.pair.costs().host.bookkeeping).await;
-                    self.pair.store().await;
-                    self.variables.borrow_mut()[variable][to as Side].told(version);
+                    self.nodes.work(node, self.nodes.costs().host.bookkeeping).await;
+                    let run = Rc::clone(self);
+                    self.sim.at(self.sim.now() + self.nodes.costs().interface.atomic, move |_| {
+                        run.variables.borrow_mut()[variable][to as usize].told(version);
+                    });
                 }
                 Effect::Send(to, message) => {
-                    match self.version {
-                        SystemVersion::Udp => self.datagram(from, message).await,
-                        SystemVersion::Dimmnet | SystemVersion::Direct => {
-                            self.stores(from, message).await;
-                        }
+                    let mut all = vec![to];
+                    while let Some(&Effect::Send(to, next)) = effects.front()
+                        && next == message
+                    {
+                        all.push(to);
+                        effects.pop_front();
                     }
-                    let mailbox = &mut self.variables.borrow_mut()[variable][to as Side];
-                    mailbox.receive(from as u32, message, &mut effects);
+                    match self.setting.version.style() {
+                        Style::Datagrams => self.send(node, &all, variable, message).await,
+                        Style::Stores => self.store(node, &all, variable, message).await,
+                    }
                 }
             }
-            let at = match effect {
-                Effect::Send(to, _) | Effect::Store(to, _) => to as Side,
-                Effect::Entered { .. } | Effect::Refused(_) => from,
-            };
-            work.extend(effects.into_iter().map(|effect| (at, effect)));
         }
     }
 
-    /// A message and its ACK.
-    async fn acknowledged(&self, from: Side, bytes: u64, wire: bool) {
-        self.pair.datagram(from, bytes, wire).await;
-        self.pair.datagram(1 - from, SMALL, true).await;
+    /// Bytes of a datagram on its wires.
+    fn on_the_wire(&self, contents: u64) -> u64 {
+        if self.setting.links == Links::Physical { contents } else { 0 }
     }
 
-    /// What a message of the baseline costs, until it is handled.
-    async fn datagram(&self, from: Side, message: MailboxMessage) {
-        let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
+    /// A datagram has left a node; `arrive` says what it is at each of the others.
+    async fn datagram(
+        self: &Rc<Self>,
+        from: Node,
+        to: &[Node],
+        bytes: u64,
+        arrive: impl Fn() -> Arrival,
+    ) {
+        let passed_on = self.nodes.send(from, bytes).await;
+        self.datagrams.set(self.datagrams.get() + 1);
+        for &to in to {
+            let (run, arrival) = (Rc::clone(self), arrive());
+            self.nodes.pass_on(to, bytes, passed_on, move || {
+                run.inboxes[to as usize].admit(arrival);
+            });
+        }
+    }
+
+    /// Sends a message of the baseline.
+    async fn send(
+        self: &Rc<Self>,
+        from: Node,
+        to: &[Node],
+        variable: usize,
+        message: MailboxMessage,
+    ) {
+        let mut bytes = SMALL;
         match message {
-            MailboxMessage::Want(_) => {
-                self.acknowledged(from, SMALL, true).await;
-                pair.work(1 - from, bookkeeping).await;
-            }
             MailboxMessage::Contents(..) => {
-                pair.copy(from, self.size).await;
-                let mut left = self.size;
-                while left > 0 {
-                    let part = left.min(DATAGRAM);
-                    self.acknowledged(from, part, self.bytes == ByteCosts::Physical).await;
-                    left -= part;
+                self.nodes.copy(from, self.setting.size).await;
+                bytes = self.setting.size;
+                while bytes > DATAGRAM {
+                    let part = || Arrival::Datagram { ack_to: Some(from) };
+                    self.datagram(from, to, self.on_the_wire(DATAGRAM), part).await;
+                    bytes -= DATAGRAM;
                 }
-                pair.copy(1 - from, self.size).await;
+                bytes = self.on_the_wire(bytes);
             }
             MailboxMessage::Told { .. } => {
-                pair.work(from, bookkeeping).await;
-                self.acknowledged(from, SMALL, true).await;
-                pair.work(1 - from, bookkeeping).await;
+                self.nodes.work(from, self.nodes.costs().host.bookkeeping).await;
             }
-            _ => self.acknowledged(from, SMALL, true).await,
+            _ => {}
+        }
+        let at_once = if self.setting.version == SystemVersion::Udp { to.len() } else { 1 };
+        for to in to.chunks(at_once) {
+            let arrive = || Arrival::Message { from, variable, message };
+            self.datagram(from, to, bytes, arrive).await;
         }
     }
 
-    /// What a message costs that is stored into the other node's memory, until it is seen there.
-    async fn stores(&self, from: Side, message: MailboxMessage) {
-        let (pair, bookkeeping) = (&self.pair, self.pair.costs().host.bookkeeping);
-        match message {
-            MailboxMessage::Want(_) => {
-                pair.store().await;
-                pair.respond(1 - from).await;
-            }
-            MailboxMessage::Contents(..) => {
-                pair.copy(from, self.size).await;
-                if self.bytes == ByteCosts::Physical {
-                    pair.blocks(from, self.size).await;
+    /// Stores a message into the memory of other nodes.
+    async fn store(
+        self: &Rc<Self>,
+        from: Node,
+        to: &[Node],
+        variable: usize,
+        message: MailboxMessage,
+    ) {
+        let Costs { host, interface, .. } = self.nodes.costs();
+        for &to in to {
+            match message {
+                MailboxMessage::Want(_) => {}
+                MailboxMessage::Contents(..) => {
+                    self.nodes.copy(from, self.setting.size).await;
+                    self.nodes.packets(from, self.on_the_wire(self.setting.size)).await;
                 }
-                pair.copy(1 - from, self.size).await;
+                _ => self.nodes.work(from, host.bookkeeping).await,
             }
-            _ => {
-                pair.work(from, bookkeeping).await;
-                pair.store().await;
-                pair.respond(1 - from).await;
+            let run = Rc::clone(self);
+            self.sim.at(self.sim.now() + interface.atomic, move |_| {
+                run.inboxes[to as usize].admit(Arrival::Message { from, variable, message });
+            });
+        }
+    }
+
+    /// A node takes in what has come; a datagram it acknowledges before what follows.
+    async fn take_in(self: &Rc<Self>, node: Node, arrival: Arrival) {
+        let is_udp = self.setting.version.style() == Style::Datagrams;
+        if is_udp {
+            self.nodes.receive(node).await;
+            let ack_to = match arrival {
+                Arrival::Datagram { ack_to } => ack_to,
+                Arrival::Message { from, .. } => Some(from),
+            };
+            if let Some(to) = ack_to {
+                self.datagram(node, &[to], SMALL, || Arrival::Datagram { ack_to: None }).await;
             }
         }
+        let Arrival::Message { from, variable, message } = arrival else { return };
+        let host = &self.nodes.costs().host;
+        match message {
+            MailboxMessage::Contents(..) => self.nodes.copy(node, self.setting.size).await,
+            _ if !is_udp => self.nodes.respond(node).await,
+            MailboxMessage::Want(_) | MailboxMessage::Told { .. } => {
+                self.nodes.work(node, host.bookkeeping).await;
+            }
+            _ => {}
+        }
+        self.step(variable, node, |mailbox, effects| mailbox.receive(from, message, effects)).await;
     }
 }
 
-/// One call of the first of a variable's two sides, which is node `side`, and all that follows.
-fn settle(
-    pair: &mut [&mut Mailbox; 2],
-    side: Side,
-    call: impl FnOnce(&mut Mailbox, &mut Vec<Effect>),
-) {
-    let mut effects = Vec::new();
-    call(pair[0], &mut effects);
-    let mut work: VecDeque<(usize, Effect)> = effects.into_iter().map(|e| (0, e)).collect();
-    while let Some((at, effect)) = work.pop_front() {
+/// Has a variable's home write it: nothing is timed.
+fn write_at_home(sides: &mut [Mailbox], home: Node) {
+    let acquire = |own: &mut Mailbox, effects: &mut Vec<Effect>| {
+        own.acquire(AccessKind::Write, Patience::Wait, effects);
+    };
+    for call in [acquire, Mailbox::release] {
         let mut effects = Vec::new();
-        let from = if at == 0 { side } else { 1 - side };
-        match effect {
-            Effect::Send(_, message) => pair[1 - at].receive(from as u32, message, &mut effects),
-            Effect::Store(_, version) => pair[1 - at].told(version),
-            Effect::Entered { .. } | Effect::Refused(_) => {}
+        call(&mut sides[home as usize], &mut effects);
+        let mut work: VecDeque<(Node, Effect)> = effects.into_iter().map(|e| (home, e)).collect();
+        while let Some((from, effect)) = work.pop_front() {
+            let mut effects = Vec::new();
+            match effect {
+                Effect::Send(to, message) => {
+                    sides[to as usize].receive(from, message, &mut effects);
+                    work.extend(effects.into_iter().map(|effect| (to, effect)));
+                }
+                Effect::Store(to, version) => sides[to as usize].told(version),
+                Effect::Entered { .. } | Effect::Refused(_) => {}
+            }
         }
-        work.extend(effects.into_iter().map(|effect| (1 - at, effect)));
     }
 }
 
@@ -407,8 +519,11 @@ mod tests {
     #[test]
     fn fg_18_time_is_proportional_to_the_number_of_variables() {
         for version in SystemVersion::ALL {
-            let time =
-                |variables| run(&Machines::stored(), version, ByteCosts::Physical, variables, 4096);
+            let time = |variables| {
+                let links = Links::Physical;
+                let setting = Setting { version, links, nodes: 2, variables, size: 4096 };
+                run(&Machines::stored(), setting).seconds
+            };
             let ratio = time(512) / time(64);
             assert!((ratio / 8.0 - 1.0).abs() < 0.02, "{ratio}");
         }
@@ -428,7 +543,9 @@ mod tests {
         let away = times(word, 5 + 1 + 3) + times(bookkeeping, 2 + 1 + 1) + contents;
         // In the second it is this one: only the other's word of the owner is not.
         let here = times(word, 1) + times(bookkeeping, 5 + 2 + 1 + 4) + contents;
-        let took = run(&Machines::stored(), SystemVersion::Direct, ByteCosts::CopyBound, 2, 4096);
+        let version = SystemVersion::Direct;
+        let setting = Setting { version, links: Links::Free, nodes: 2, variables: 2, size: 4096 };
+        let took = run(&Machines::stored(), setting).seconds;
         let expected = (away + here).seconds();
         assert!((took - expected).abs() < 1e-12, "{took} s, not {expected}");
     }

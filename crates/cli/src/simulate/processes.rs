@@ -38,9 +38,9 @@ pub(crate) struct ProcessOptions {
     #[arg(long, value_name = "HOW", value_parser = parse_computing, default_value = "given")]
     compute: Computing,
 
-    /// Get shared variables to ranks by this protocol: direct or fagus
+    /// Get shared variables to ranks by this protocol: direct, fagus or udp
     ///
-    /// As the variable HIKYAKU_SHARED=fagus does. The datagrams of udp take no virtual time.
+    /// As the variable HIKYAKU_SHARED=fagus does.
     #[arg(long, value_name = "PROTOCOL")]
     shared: Option<Protocol>,
 

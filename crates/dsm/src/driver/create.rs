@@ -293,9 +293,6 @@ impl Variables {
         self.all_are_there()?;
         let mut engine = self.rank.engine().borrow_mut();
         let port = engine.port_mut();
-        if protocol == Protocol::Udp && port.host().is_conducted() {
-            return Err(SharedError::VirtualTime { name }.into());
-        }
         let on_node_0 = || (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32;
         let geometry = match protocol {
             Protocol::Direct if port.host().hosts().is_some() => {
@@ -314,9 +311,10 @@ impl Variables {
             None => Some(Ipv4Addr::LOCALHOST.into()),
             Some(_) => port.far_address(),
         };
+        let network = port.host().is_conducted().then(|| port.network_copies());
         drop(engine);
         let socket = match protocol {
-            Protocol::Udp => Some(self.open_socket(at).map_err(|error| {
+            Protocol::Udp => Some(self.open_socket(at, network).map_err(|error| {
                 let error = error.to_string();
                 SharedError::Socket { name, error }
             })?),
@@ -325,8 +323,16 @@ impl Variables {
         Ok(PreparedVariable { own, sizes, division, socket })
     }
 
-    /// A socket at an address of this host that all ranks reach, if it has one.
-    fn open_socket(&self, at: Option<IpAddr>) -> std::io::Result<SocketPlace> {
+    /// A socket at an address of this host that all ranks reach, if it has one. `network`: the job
+    /// is in virtual time, and whether its network copies datagrams.
+    fn open_socket(
+        &self,
+        at: Option<IpAddr>,
+        network: Option<bool>,
+    ) -> std::io::Result<SocketPlace> {
+        if let Some(copies) = network {
+            return self.service.open_network(self.rank.rank(), copies);
+        }
         let none = || {
             std::io::Error::other(
                 "other hosts are not reached by addresses of the internet: choose another protocol",

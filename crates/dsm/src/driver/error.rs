@@ -43,16 +43,6 @@ pub enum SharedError {
         /// Rank 0's value.
         ours: String,
     },
-    /// The job runs in virtual time, which the protocol does not support.
-    #[error(
-        "the shared variable `{name}` is by `udp`, whose datagrams take no virtual time: choose \
-         `direct` or `fagus`, or run the program with hikyaku run (hikyaku reproduce 001 simulates \
-         udp)"
-    )]
-    VirtualTime {
-        /// The variable.
-        name: String,
-    },
     /// The communicator has not all ranks of the job.
     #[error(
         "the shared variable `{name}` cannot be of some ranks only: make it with a communicator of \

@@ -58,6 +58,10 @@ macro_rules! by_the_stage {
             self.$stage.take_deeds(rank, into);
         }
 
+        fn leave_datagram(&self, from: Rank, to: Rank, datagram: &[u8]) -> bool {
+            self.$stage.leave_datagram(from, to, datagram)
+        }
+
         fn landed(&self, from: Rank, to: Rank) {
             self.$stage.landed(from, to);
         }

@@ -101,6 +101,8 @@ pub(crate) struct TurnLine {
     pub(crate) used: AtomicU64,
     /// Nonzero if a send was refused since the rank last parked.
     pub(crate) refused: AtomicU64,
+    /// Bytes of the inbox.
+    pub(crate) arrived: AtomicU64,
     send: [AtomicU64; SIZES],
     chained: [AtomicU64; SIZES],
     receive: [AtomicU64; SIZES],
@@ -117,14 +119,14 @@ pub(crate) struct SendProgress {
     blocked: AtomicU32,
 }
 
-/// Bytes of a rank's line, its send progress and its log; `None` on overflow.
+/// Bytes of a rank's line, its send progress, its log and an inbox as large; `None` on overflow.
 pub(crate) fn line_bytes(ranks: u32, log_bytes: u32) -> Option<usize> {
     if log_bytes == 0 {
         return Some(0);
     }
     let ways = (ranks as usize).checked_mul(size_of::<SendProgress>())?;
     let bytes = size_of::<TurnLine>().checked_add(ways)?.checked_next_multiple_of(128)?;
-    bytes.checked_add(log_bytes as usize)?.checked_next_multiple_of(128)
+    bytes.checked_add((log_bytes as usize).checked_mul(2)?)?.checked_next_multiple_of(128)
 }
 
 /// The start of a rank's log, from the start of its line.

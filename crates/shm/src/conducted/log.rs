@@ -2,6 +2,9 @@
 //!
 //! Written by the rank from the front, and taken out whole at each turn of the conductor. Another
 //! process wrote it: an invalid deed ends the reading.
+//!
+//! Datagrams that have arrived are in an inbox behind the log, written by the conductor from the
+//! front and taken out whole by the rank: sender, length and bytes of each.
 
 use hikyaku_nic::fabric::{
     Command, Granularity, Key, Notification, Operation, QueueAddress, Rank, RemoteAddress, Route,
@@ -18,6 +21,7 @@ const ANNOUNCE: u8 = 2;
 const RUN: u8 = 3;
 const WAKE: u8 = 4;
 const PUT: u8 = 5;
+const DATAGRAM: u8 = 6;
 
 // What a put's flags say.
 const IS_LAST: u8 = 1;
@@ -117,6 +121,32 @@ pub(crate) fn wake(rank: Rank, now: Time) -> DeedHead {
     head(WAKE, [0; 3], rank, [now.picoseconds(), 0, 0, 0, 0, 0, 0])
 }
 
+/// The head of a datagram of `length` bytes for so many ranks. Their numbers follow, and the bytes.
+pub(crate) fn datagram(to: usize, length: usize, now: Time) -> DeedHead {
+    let whole = (RANK_BYTES * to + length) as u64;
+    head(DATAGRAM, [0; 3], to as Rank, [now.picoseconds(), 0, 0, 0, 0, whole, 0])
+}
+
+/// Bytes of a rank's number before a datagram.
+pub(crate) const RANK_BYTES: usize = 4;
+
+/// Bytes before a datagram in an inbox.
+const ARRIVED_HEAD: usize = 8;
+
+/// A datagram as it is in an inbox.
+pub(crate) fn arrived(from: Rank, datagram: &[u8]) -> Vec<u8> {
+    let head = u64::from(from) | (datagram.len() as u64) << 32;
+    [&head.to_le_bytes()[..], datagram].concat()
+}
+
+/// The first datagram of an inbox, its sender, and the rest.
+pub(crate) fn first_arrived(inbox: &[u8]) -> Option<(Rank, &[u8], &[u8])> {
+    let (head, rest) = inbox.split_first_chunk::<ARRIVED_HEAD>()?;
+    let head = u64::from_le_bytes(*head);
+    let (datagram, rest) = rest.split_at_checked((head >> 32) as usize)?;
+    Some((head as Rank, datagram, rest))
+}
+
 /// Bytes that a deed takes with `payload` bytes of payload.
 pub(crate) fn room(payload: usize) -> usize {
     HEAD + payload.next_multiple_of(8)
@@ -140,7 +170,8 @@ fn next<'l>(log: &'l [u8], before: &[(Time, Deed)]) -> Option<((Time, Deed), &'l
     let [kind, protocol, one_record, claims, ..] = first.to_le_bytes();
     let to = (first >> 32) as Rank;
     let copy = claims & 4 != 0;
-    let length = usize::try_from(if matches!(kind, SEND | PUT) { length } else { 0 }).ok()?;
+    let length =
+        usize::try_from(if matches!(kind, SEND | PUT | DATAGRAM) { length } else { 0 }).ok()?;
     if kind == SEND && offset.checked_add(length as u64).is_none_or(|end| end > total) {
         return None;
     }
@@ -174,6 +205,12 @@ fn next<'l>(log: &'l [u8], before: &[(Time, Deed)]) -> Option<((Time, Deed), &'l
             };
             let (to, is_last) = (address(to, header, total, has(TO_SEGMENT))?, has(IS_LAST));
             Deed::Put(ChainedPut { to, word, is_last, payload: payload.to_vec() })
+        }
+        DATAGRAM => {
+            let (ranks, payload) = payload.split_at_checked(to as usize * RANK_BYTES)?;
+            let (ranks, _) = ranks.as_chunks::<RANK_BYTES>();
+            let to = ranks.iter().map(|rank| Rank::from_le_bytes(*rank)).collect();
+            Deed::Datagram { to, payload: payload.to_vec() }
         }
         ANNOUNCE => Deed::Announce { to, protocol, header, length: total, offset },
         RUN => Deed::Run(QueueAddress {
@@ -268,6 +305,35 @@ mod tests {
         }
         let process = Command::put(at(Space::Process, 0), b"abc");
         assert_eq!(put(&process, true, Time::ZERO), None);
+    }
+
+    #[test]
+    fn datagrams_round_trip_to_all_they_are_for() {
+        let now = Time::from_nanoseconds(5);
+        let (to, payload) = (vec![3, 70_000], b"abcde".to_vec());
+        let mut log = datagram(2, 5, now).to_vec();
+        to.iter().for_each(|rank: &Rank| log.extend(rank.to_le_bytes()));
+        log.extend(b"abcde\0\0\0");
+        let mut deeds = Vec::new();
+        read(&log, &mut deeds);
+        assert_eq!(deeds, [(now, Deed::Datagram { to, payload })]);
+        // More ranks than there are numbers of.
+        log[4..8].copy_from_slice(&4_u32.to_le_bytes());
+        deeds.clear();
+        read(&log, &mut deeds);
+        assert!(deeds.is_empty());
+    }
+
+    #[test]
+    fn an_inbox_is_read_to_its_end_and_not_beyond() {
+        let inbox = [arrived(2, b"abc"), arrived(7, b"")].concat();
+        let (from, datagram, rest) = first_arrived(&inbox).unwrap();
+        assert_eq!((from, datagram), (2, &b"abc"[..]));
+        assert_eq!(first_arrived(rest), Some((7, &b""[..], &b""[..])));
+        assert_eq!(first_arrived(&[]), None);
+        for length in 0..11 {
+            assert_eq!(first_arrived(&inbox[..length]), None);
+        }
     }
 
     #[test]

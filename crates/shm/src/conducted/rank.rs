@@ -9,6 +9,7 @@
 //! the longer it goes on, up to [`LONGEST_POLL`].
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hikyaku_nic::fabric::{
@@ -76,6 +77,8 @@ pub(crate) struct Conducted {
     /// The other node that the last send in the log, or the last copy of it, went to. The bytes of
     /// that send are still in the log for a further copy.
     copied: Cell<Option<u32>>,
+    /// Datagrams out of the inbox that nobody has taken yet.
+    arrived: VecDeque<(Rank, Vec<u8>)>,
     /// The chain that is being posted, if one is.
     chain: Option<OpenChain>,
     /// Unsuccessful polls in this round, how many of them cost nothing, and reads of the clock,
@@ -105,6 +108,7 @@ impl Conducted {
             used: Cell::new(0),
             sent: vec![0; ranks],
             copied: Cell::new(None),
+            arrived: VecDeque::new(),
             chain: None,
             polls: Cell::new(0),
             free_polls: Cell::new(FREE_POLLS),
@@ -440,6 +444,51 @@ impl Conductor for Conducted {
             ConductorAnswer::Refused(number) => Some(number),
             _ => None,
         }
+    }
+
+    fn carry_datagram(&mut self, to: &[Rank], datagram: &[u8]) {
+        self.enter_call();
+        self.note(|tally| tally.calls += 1);
+        let length = datagram.len() as u64;
+        let far = to.iter().filter(|to| !self.is_near(**to)).count();
+        let sends = if self.costs.copies { far.min(1) } else { far };
+        (0..sends).for_each(|_| self.spend(self.costs.send.at(length)));
+        self.spend(copying(&self.costs, length));
+        let ranks: Vec<u8> = to.iter().flat_map(|to| to.to_le_bytes()).collect();
+        let payload = [&ranks, datagram].concat();
+        // Made first: the time in the head is the time of its writing.
+        self.make_room(payload.len());
+        self.append(&log::datagram(to.len(), datagram.len(), self.own.get()), &payload);
+        self.copied.set(None);
+        self.leave_call();
+    }
+
+    fn find_datagram(&mut self) -> Option<(Rank, Vec<u8>)> {
+        let waiting = self.line().arrived.swap(0, Ordering::Relaxed);
+        let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
+        if waiting > 0 {
+            let mut inbox = vec![0; waiting.min(self.region.mapping.log_bytes())];
+            self.region.mapping.read_inbox(self.rank, &mut inbox);
+            let mut rest = &inbox[..];
+            while let Some((from, datagram, after)) = log::first_arrived(rest) {
+                self.arrived.push_back((from, datagram.to_vec()));
+                rest = after;
+            }
+        }
+        let Some((from, datagram)) = self.arrived.pop_front() else {
+            // A rank that only reads its own copies polls here alone.
+            self.look_in_vain();
+            return None;
+        };
+        if from >= self.region.mapping.plan().config.ranks {
+            return None;
+        }
+        self.received(from, datagram.len() as u64, Some(datagram.len() as u64));
+        Some((from, datagram))
+    }
+
+    fn network_copies(&self) -> bool {
+        self.costs.copies
     }
 
     fn awaits_landing(&mut self, to: Rank) -> bool {

@@ -176,6 +176,20 @@ impl Stage {
         log::read(&bytes, into);
     }
 
+    /// Leaves a datagram in the inbox of a rank that waits for its turn; `false`: it has no room.
+    pub fn leave_datagram(&self, from: Rank, to: Rank, datagram: &[u8]) -> bool {
+        let line = self.mapping.line(to);
+        let used = line.arrived.load(Ordering::Relaxed) as usize;
+        let bytes = log::arrived(from, datagram);
+        let room = self.mapping.log_bytes().saturating_sub(used);
+        if bytes.len() > room {
+            return false;
+        }
+        self.mapping.write_inbox(to, used, &bytes);
+        line.arrived.store((used + bytes.len()) as u64, Ordering::Relaxed);
+        true
+    }
+
     /// A send of `from` to `to` has landed, or failed.
     pub fn landed(&self, from: Rank, to: Rank) {
         self.mapping.way(from, to).landed.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use super::{ContentionModel, Interface, LinkCosts, Machine, NetworkShape};
 use crate::engine::Sim;
 use crate::job::Carrier;
 use crate::model::cenju4::Synchronisation;
-use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
+use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, ethernet, rdma, tofu2};
 use crate::network::{
     CutThrough, LinkTiming, LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole,
 };
@@ -48,6 +48,7 @@ impl Machine {
         };
         match &self.interface {
             Interface::Dimmnet1(costs) => alone(dimmnet1::Boards::new(sim, costs, self.nodes)),
+            Interface::Ethernet(costs) => alone(ethernet::Adapters::new(sim, costs, self.nodes)),
             Interface::Dimmnet2(costs) => alone(dimmnet2::Boards::new(sim, costs, self.nodes)),
             Interface::Tofu2(costs) => {
                 let network = self.network(sim);

@@ -28,7 +28,7 @@ pub(crate) use section::Section;
 
 use section::SectionBook;
 
-use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, rdma, tofu2};
+use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, ethernet, rdma, tofu2};
 
 /// Most fitted constants of one machine; the parser refuses more.
 pub const MOST_FITTED: usize = 4;
@@ -67,6 +67,8 @@ pub enum Interface {
     CpPacs(Box<cppacs::Costs>),
     /// A present-day RDMA interface.
     Rdma(Box<rdma::Costs>),
+    /// Sockets over a switched Ethernet: the baseline of paper 001.
+    Ethernet(Box<ethernet::Ethernet>),
 }
 
 impl Interface {
@@ -79,6 +81,7 @@ impl Interface {
             Interface::Cenju4(_) => "cenju4",
             Interface::CpPacs(_) => "cp-pacs",
             Interface::Rdma(_) => "rdma",
+            Interface::Ethernet(_) => "ethernet",
         }
     }
 
@@ -100,8 +103,10 @@ impl Interface {
                 .map(|costs| Interface::CpPacs(Box::new(costs))),
             "rdma" => rdma::Costs::read(network, interface, host)
                 .map(|costs| Interface::Rdma(Box::new(costs))),
+            "ethernet" => ethernet::Ethernet::read(network, interface, host)
+                .map(|costs| Interface::Ethernet(Box::new(costs))),
             other => {
-                let known = "dimmnet2, dimmnet1, tofu2, cenju4, cp-pacs, rdma";
+                let known = "dimmnet2, dimmnet1, tofu2, cenju4, cp-pacs, rdma, ethernet";
                 Err(interface.refuse("model", format!("`{other}` is none of {known}")))
             }
         }

@@ -300,6 +300,7 @@ mod tests {
             include_str!("../../../../machines/cp-pacs.toml"),
             include_str!("../../../../machines/fat-tree-200g.toml"),
             include_str!("../../../../machines/dragonfly-200g.toml"),
+            include_str!("../../../../machines/ethernet-100.toml"),
         ] {
             let NetworkPicture { title, spots, wires } = picture(text);
             let inside = |value: f64| (0.0..=1.0).contains(&value);

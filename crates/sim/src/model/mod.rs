@@ -17,6 +17,7 @@ mod costs;
 pub mod cppacs;
 pub mod dimmnet1;
 pub mod dimmnet2;
+pub mod ethernet;
 pub mod landing;
 pub mod rdma;
 pub mod tofu2;

@@ -385,6 +385,10 @@ impl<R: Ranks> ConductorState<R> {
             self.moved();
             self.take_deed(rank, at, deed, &mut first);
         }
+        // It may have taken in what was there.
+        if self.leave_datagrams(rank) {
+            self.wake(rank);
+        }
         self.schedule_retries(rank, time);
         self.end_long_rests();
         match request {
@@ -476,6 +480,22 @@ impl<R: Ranks> ConductorState<R> {
                 let number = self.parcels.borrow_mut().count_put(rank);
                 self.dispatch(at, RankParcel::new(rank, to, ParcelContent::Chained(put, number)));
             }
+            Deed::Datagram { to, payload } => {
+                let payload: Rc<[u8]> = payload.into();
+                let mut first = None;
+                for to in to.into_iter().filter(|to| *to < ranks && *to != rank) {
+                    let content = ParcelContent::Datagram(Rc::clone(&payload));
+                    let parcel = RankParcel::new(rank, to, content);
+                    let is_near = self.ranks.node_of(rank) == self.ranks.node_of(to);
+                    match first {
+                        Some(first) if !is_near => self.parcels.borrow_mut().copy(first, parcel),
+                        _ => {
+                            let key = self.dispatch(at, parcel);
+                            first = first.or((!is_near).then_some(key));
+                        }
+                    }
+                }
+            }
             Deed::Send(posted) if posted.destination < ranks => {
                 let (to, is_copy) = (posted.destination, posted.copy);
                 let parcel = RankParcel::new(rank, to, ParcelContent::Send(posted, 0));
@@ -511,7 +531,9 @@ impl<R: Ranks> ConductorState<R> {
             return self.carry(Some(parcel));
         }
         let mut all = vec![parcel];
-        all.extend(copies.into_iter().filter_map(|copy| self.leave(copy, false)));
+        // A network that copies nothing sends as many messages.
+        let counts = self.carrier.multicast().is_none();
+        all.extend(copies.into_iter().filter_map(|copy| self.leave(copy, counts)));
         all.sort_by_key(|parcel| parcel.destination);
         match self.carrier.multicast() {
             Some(multicast) => {
@@ -552,7 +574,10 @@ impl<R: Ranks> ConductorState<R> {
             let parcels = self.parcels.borrow();
             let RankParcel { from, to, content, .. } = parcels.moving.get(key)?;
             let at_once = matches!(content, ParcelContent::Run(_) | ParcelContent::Announce { .. });
-            let by_hand = matches!(content, ParcelContent::Send(..) | ParcelContent::Chained(..));
+            let by_hand = matches!(
+                content,
+                ParcelContent::Send(..) | ParcelContent::Chained(..) | ParcelContent::Datagram(_)
+            );
             (*from, *to, content.bytes(), at_once, by_hand)
         };
         if at_once {
@@ -605,6 +630,12 @@ impl<R: Ranks> ConductorState<R> {
         match parcel.content {
             ParcelContent::Trip { rank, .. } => self.arrived_for(rank, 1),
             ParcelContent::Chained(put, number) => self.land_chained(from, &put, number),
+            ParcelContent::Datagram(datagram) => {
+                self.parcels.borrow_mut().keep_datagram((from, to), datagram);
+                if self.leave_datagrams(to) {
+                    self.wake(to);
+                }
+            }
             ParcelContent::Run(queue) => self.run_queue(queue),
             ParcelContent::Put(shipped) => {
                 let mut ports = self.ports.borrow_mut();
@@ -622,6 +653,12 @@ impl<R: Ranks> ConductorState<R> {
             ParcelContent::Send(..) if !next => self.refuse(parcel, FullCause::RingRefused),
             ParcelContent::Send(..) | ParcelContent::Announce { .. } => _ = self.land(parcel),
         }
+    }
+
+    /// Leaves the datagrams that wait for a rank, which waits for its turn, where it finds them.
+    fn leave_datagrams(&self, to: Rank) -> bool {
+        let leave = |from, datagram: &[u8]| self.ranks.leave_datagram(from, to, datagram);
+        self.parcels.borrow_mut().leave_datagrams(to, leave)
     }
 
     fn run_queue(&self, queue: QueueAddress) {

@@ -79,6 +79,10 @@ pub trait Ranks: 'static {
     /// Takes the deeds of a rank since the last call, in order.
     fn take_deeds(&self, rank: Rank, into: &mut Vec<(Time, Deed)>);
 
+    /// Leaves a datagram where its receiver, which waits for its turn, finds it; `false`: there is
+    /// no room until that rank has had a turn.
+    fn leave_datagram(&self, from: Rank, to: Rank, datagram: &[u8]) -> bool;
+
     /// A send from one rank to another has landed, or is lost.
     fn landed(&self, from: Rank, to: Rank);
 

@@ -2,6 +2,7 @@
 //! were refused there and are with their sender again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use hikyaku_nic::fabric::{FullCause, Rank};
 use hikyaku_nic::hosted::{ChainedPut, Posted, Shipped};
@@ -18,6 +19,8 @@ pub(super) enum ParcelContent {
     Announce { protocol: u8, header: u64, length: u64, offset: u64 },
     /// A put of a chain, and its number there.
     Chained(ChainedPut, u32),
+    /// A datagram, which needs no room.
+    Datagram(Rc<[u8]>),
     /// A rank that waits for its command to arrive, or for the answer.
     Trip { rank: Rank, bytes: u64 },
     /// A put of a command queue.
@@ -35,6 +38,7 @@ impl ParcelContent {
             ParcelContent::Send(posted, taken) => (posted.payload.len() - taken) as u64,
             ParcelContent::Put(shipped) => shipped.payload.len() as u64,
             ParcelContent::Chained(put, _) => put.payload.len() as u64,
+            ParcelContent::Datagram(payload) => payload.len() as u64,
             ParcelContent::Trip { bytes, .. } => *bytes,
             ParcelContent::Announce { .. } | ParcelContent::Refusal(..) | ParcelContent::Run(_) => {
                 0
@@ -78,6 +82,8 @@ pub(super) struct JobParcels {
     /// By path: the places of parcels that were refused and have not landed, oldest first. No other
     /// parcel of the path lands before them.
     refused: BTreeMap<ParcelPath, VecDeque<u64>>,
+    /// By target: datagrams that it has had no turn yet to take in, oldest first.
+    unread: BTreeMap<Rank, VecDeque<(Rank, Rc<[u8]>)>>,
     /// By target: refused parcels that are with their senders until the target has had a turn.
     kept: BTreeMap<Rank, Vec<RankParcel>>,
     refusals: u64,
@@ -118,6 +124,29 @@ impl JobParcels {
     pub(super) fn copy(&mut self, first: u32, parcel: RankParcel) {
         let key = self.moving.insert(parcel);
         self.copies.entry(first).or_default().push(key);
+    }
+
+    /// Appends a datagram of a rank to those that another has not taken in.
+    pub(super) fn keep_datagram(&mut self, (from, to): (Rank, Rank), datagram: Rc<[u8]>) {
+        self.unread.entry(to).or_default().push_back((from, datagram));
+    }
+
+    /// Has `leave` leave the datagrams that a rank has not taken in, until it finds no room.
+    /// Whether one was left.
+    pub(super) fn leave_datagrams(
+        &mut self,
+        to: Rank,
+        leave: impl Fn(Rank, &[u8]) -> bool,
+    ) -> bool {
+        let Some(unread) = self.unread.get_mut(&to) else { return false };
+        let mut any = false;
+        while unread.pop_front_if(|(from, datagram)| leave(*from, datagram)).is_some() {
+            any = true;
+        }
+        if unread.is_empty() {
+            self.unread.remove(&to);
+        }
+        any
     }
 
     /// The parcels that leave with this one.

@@ -103,10 +103,11 @@ impl Service {
 
     /// Whether input may arrive that wakes no rank: datagrams, and letters that are late.
     pub(super) fn is_restless(&self) -> bool {
-        self.has_sockets() || self.injector.is_some()
+        let wake = self.with_sockets(Sockets::wake).unwrap_or(true);
+        !wake || self.injector.is_some()
     }
 
-    /// Whether its input arrives by datagrams, which wake no rank.
+    /// Whether its input arrives by datagrams.
     pub(crate) fn has_sockets(&self) -> bool {
         self.by_datagrams.get() > 0
     }
@@ -136,6 +137,12 @@ impl Service {
             }
         };
         sockets.insert(opened).place()
+    }
+
+    /// The same in virtual time. `copies`: the network copies a datagram to several ranks.
+    pub(super) fn open_network(&self, rank: u32, copies: bool) -> std::io::Result<SocketPlace> {
+        let mut sockets = self.sockets.borrow_mut();
+        sockets.get_or_insert_with(|| Sockets::in_virtual_time(rank, copies)).place()
     }
 
     /// Sets the addresses of the others' sockets.
@@ -290,7 +297,8 @@ impl Service {
     fn take_in(&self, engine: &EngineCell, gone: &[(u32, bool)]) {
         let mut inbox = self.inbox.borrow_mut();
         self.with_sockets(|sockets| {
-            sockets.take_in(|from, message| inbox.push_back((from, message)));
+            let next = || engine.borrow_mut().port_mut().next_datagram();
+            sockets.take_in(next, |from, message| inbox.push_back((from, message)));
         });
         let Some(injector) = &self.injector else {
             return self.take_letters(engine, |from, letter| inbox.push_back((from, letter)));
@@ -558,6 +566,9 @@ impl Service {
             let now = engine.borrow().port().now().nanoseconds().max(1);
             let (datagrams, bytes) = sockets.pump(now);
             side.count(datagrams, 0, bytes);
+            for (to, datagram) in sockets.take_due() {
+                engine.borrow_mut().port_mut().send_datagram(&to, &datagram);
+            }
         }
     }
 

@@ -8,12 +8,16 @@
 //! A letter that is due to several ranks at once, as that of an owner change is, leaves in one
 //! datagram (`multicast.rs`). Each receiver acknowledges it to its sender, and who does not gets it
 //! again alone: streams are between two ranks.
+//!
+//! In virtual time the streams are the same, and their datagrams take the time of the simulated
+//! network and of the processors at both ends ([`DatagramCarrier::Network`]). A letter to several
+//! leaves in one datagram where that network copies messages, and one by one elsewhere.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use super::LETTER;
 use super::multicast::MulticastGroup;
@@ -56,17 +60,40 @@ impl SocketPlace {
     }
 }
 
+/// The keys of datagrams in virtual time: of those to one rank, and of those to several.
+const VIRTUAL_KEYS: [u64; 2] = [0, 1];
+
+/// What carries a rank's datagrams.
+#[derive(Debug)]
+enum DatagramCarrier {
+    /// The operating system.
+    System {
+        socket: UdpSocket,
+        /// The ranks' group; none where it could not be joined.
+        group: RefCell<Option<MulticastGroup>>,
+        faults: RefCell<Option<DatagramFaults>>,
+    },
+    /// The simulated network of a job in virtual time. A rank's address is its number, as the port
+    /// of no address.
+    Network {
+        /// Whether it copies a datagram to several ranks.
+        copies: bool,
+        /// Datagrams that are due, and to whom.
+        due: RefCell<Vec<DueDatagram>>,
+    },
+}
+
+/// A datagram, and the ranks that it is for.
+pub(super) type DueDatagram = (Vec<u32>, Vec<u8>);
+
 /// The socket and what goes through it.
 #[derive(Debug)]
 pub(super) struct Sockets {
-    socket: UdpSocket,
+    carrier: DatagramCarrier,
     rank: u32,
     /// The key that other ranks must send.
     key: u64,
     peers: RefCell<Vec<SocketPeer>>,
-    /// The ranks' group; none where it could not be joined.
-    group: RefCell<Option<MulticastGroup>>,
-    faults: RefCell<Option<DatagramFaults>>,
     ignored: RefCell<u64>,
     /// The buffer for received datagrams.
     buffer: RefCell<Vec<u8>>,
@@ -149,25 +176,53 @@ impl Sockets {
         let random = |seed| Random::stream(seed, u64::from(rank));
         let faults =
             faults.map(|seed| DatagramFaults { random: random(seed), late: VecDeque::new() });
-        let (peers, faults) = (RefCell::default(), RefCell::new(faults));
-        let buffer = RefCell::new(vec![0; MESSAGE_MOST + HEAD_BYTES + 1]);
-        Ok(Sockets {
-            socket,
+        let (group, faults) = (RefCell::default(), RefCell::new(faults));
+        Ok(Sockets::over(DatagramCarrier::System { socket, group, faults }, rank, key))
+    }
+
+    /// The same in virtual time. `copies`: the network copies a datagram to several ranks.
+    pub(super) fn in_virtual_time(rank: u32, copies: bool) -> Sockets {
+        let carrier = DatagramCarrier::Network { copies, due: RefCell::default() };
+        Sockets::over(carrier, rank, VIRTUAL_KEYS[0])
+    }
+
+    fn over(carrier: DatagramCarrier, rank: u32, key: u64) -> Sockets {
+        let buffer = match carrier {
+            DatagramCarrier::System { .. } => MESSAGE_MOST + HEAD_BYTES + 1,
+            DatagramCarrier::Network { .. } => 0,
+        };
+        Sockets {
+            carrier,
             rank,
             key,
-            peers,
-            group: RefCell::default(),
-            faults,
+            peers: RefCell::default(),
             ignored: RefCell::default(),
-            buffer,
+            buffer: RefCell::new(vec![0; buffer]),
             #[cfg(test)]
             looks: std::cell::Cell::default(),
-        })
+        }
     }
 
     /// Its place, which the others have to know.
     pub(super) fn place(&self) -> io::Result<SocketPlace> {
-        Ok(SocketPlace { address: self.socket.local_addr()?, key: self.key })
+        let address = match &self.carrier {
+            DatagramCarrier::System { socket, .. } => socket.local_addr()?,
+            DatagramCarrier::Network { .. } => virtual_address(self.rank),
+        };
+        Ok(SocketPlace { address, key: self.key })
+    }
+
+    /// Whether datagrams wake the rank that they arrive at, as those in virtual time do.
+    pub(super) fn wake(&self) -> bool {
+        matches!(self.carrier, DatagramCarrier::Network { .. })
+    }
+
+    /// Takes the datagrams that the simulated network has to carry.
+    pub(super) fn take_due(&self) -> Vec<DueDatagram> {
+        match &self.carrier {
+            DatagramCarrier::System { .. } => Vec::new(),
+            DatagramCarrier::Network { due, .. } => due.take(),
+        }
     }
 
     /// Sets the addresses of the others, by rank. Only the first call counts: a rank's socket
@@ -185,8 +240,10 @@ impl Sockets {
             };
             *peers = places.iter().map(peer).collect();
             let own = places.get(self.rank as usize).map(|place| place.address);
-            let joined = own.and_then(|own| MulticastGroup::join(places, own).ok());
-            *self.group.borrow_mut() = joined;
+            if let DatagramCarrier::System { group, .. } = &self.carrier {
+                let joined = own.and_then(|own| MulticastGroup::join(places, own).ok());
+                *group.borrow_mut() = joined;
+            }
         }
     }
 
@@ -272,11 +329,22 @@ impl Sockets {
 
     /// Sends a letter to the group; answers its bytes.
     fn multicast(&self, letter: &[u8], to: &[MulticastReceiver]) -> Option<u64> {
-        let group = self.group.borrow();
-        let MulticastGroup { key, address, .. } = group.as_ref()?;
-        let (key, from, to) = (*key, self.rank, to.to_vec());
-        let datagram = MulticastDatagram { key, from, to, message: letter }.encode();
-        Some(self.emit_parts(&datagram, &[], *address))
+        let encode = |key| {
+            MulticastDatagram { key, from: self.rank, to: to.to_vec(), message: letter }.encode()
+        };
+        match &self.carrier {
+            DatagramCarrier::System { group, .. } => {
+                let group = group.borrow();
+                let MulticastGroup { key, address, .. } = group.as_ref()?;
+                Some(self.emit_parts(&encode(*key), &[], *address))
+            }
+            DatagramCarrier::Network { copies, due } => copies.then(|| {
+                let datagram = encode(VIRTUAL_KEYS[1]);
+                let bytes = datagram.len() as u64;
+                due.borrow_mut().push((to.iter().map(|to| to.rank).collect(), datagram));
+                bytes
+            }),
+        }
     }
 
     /// Sends a datagram; answers its bytes.
@@ -288,26 +356,50 @@ impl Sockets {
     }
 
     fn emit(&self, datagram: Vec<u8>, to: SocketAddr) {
-        let mut faults = self.faults.borrow_mut();
+        let (socket, faults) = match &self.carrier {
+            DatagramCarrier::System { socket, faults, .. } => (socket, faults),
+            DatagramCarrier::Network { due, .. } => {
+                return due.borrow_mut().push((vec![to.port().into()], datagram));
+            }
+        };
+        let mut faults = faults.borrow_mut();
         let out = match faults.as_mut() {
             Some(faults) => faults.spoil(datagram, to),
             None => vec![(datagram, to)],
         };
         for (datagram, to) in out {
             // A datagram that cannot be sent now is lost, as any may be, and retried.
-            let _ = self.socket.send_to(&datagram, to);
+            let _ = socket.send_to(&datagram, to);
         }
     }
 
-    /// Receives datagrams; `take` gets whole messages in order, with their senders.
-    pub(super) fn take_in(&self, mut take: impl FnMut(u32, Vec<u8>)) {
+    /// Receives datagrams; `take` gets whole messages in order, with their senders. `next`: the
+    /// next that the simulated network has brought, in virtual time.
+    pub(super) fn take_in(
+        &self,
+        mut next: impl FnMut() -> Option<(u32, Vec<u8>)>,
+        mut take: impl FnMut(u32, Vec<u8>),
+    ) {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);
+        let (socket, group) = match &self.carrier {
+            DatagramCarrier::System { socket, group, .. } => (socket, group.borrow()),
+            DatagramCarrier::Network { .. } => {
+                let [_, key] = VIRTUAL_KEYS;
+                while let Some((from, datagram)) = next() {
+                    let from = virtual_address(from);
+                    match datagram.starts_with(&key.to_le_bytes()) {
+                        true => self.arrive_by_group(key, &datagram, from, &mut take),
+                        false => self.arrive(&datagram, from, &mut take),
+                    }
+                }
+                return;
+            }
+        };
         let mut buffer = self.buffer.borrow_mut();
-        while let Some((length, from)) = next_datagram(&self.socket, &mut buffer) {
+        while let Some((length, from)) = next_datagram(socket, &mut buffer) {
             self.arrive(&buffer[..length], from, &mut take);
         }
-        let group = self.group.borrow();
         let Some(group) = group.as_ref() else { return };
         while let Some((length, from)) = next_datagram(&group.socket, &mut buffer) {
             self.arrive_by_group(group.key, &buffer[..length], from, &mut take);
@@ -353,15 +445,33 @@ impl Sockets {
         }
     }
 
+    #[cfg(test)]
+    fn socket(&self) -> &UdpSocket {
+        let DatagramCarrier::System { socket, .. } = &self.carrier else { panic!("no socket") };
+        socket
+    }
+
+    #[cfg(test)]
+    fn group(&self) -> std::cell::RefMut<'_, Option<MulticastGroup>> {
+        let DatagramCarrier::System { group, .. } = &self.carrier else { panic!("no socket") };
+        group.borrow_mut()
+    }
+
     /// Sleeps until a datagram has arrived, at most this many nanoseconds.
     pub(super) fn sleep(&self, most: u64) {
         let limit = Timespec { tv_sec: 0, tv_nsec: most.min(999_999_999) as i64 };
-        let mut files = vec![PollFd::new(&self.socket, PollFlags::IN)];
-        let group = self.group.borrow();
+        let DatagramCarrier::System { socket, group, .. } = &self.carrier else { return };
+        let mut files = vec![PollFd::new(socket, PollFlags::IN)];
+        let group = group.borrow();
         files.extend(group.iter().map(|group| PollFd::new(&group.socket, PollFlags::IN)));
         // A signal ends it too: the caller polls again.
         let _ = poll(&mut files, Some(&limit));
     }
+}
+
+/// The address that stands for a rank in virtual time.
+fn virtual_address(rank: u32) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), rank as u16)
 }
 
 /// The next datagram that a socket has: its length, and where it is from.
@@ -380,8 +490,6 @@ fn next_datagram(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, Socket
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-
-    use std::net::Ipv4Addr;
 
     use super::*;
 
@@ -406,7 +514,7 @@ mod tests {
 
     fn heard(of: &Sockets) -> Vec<(u32, Vec<u8>)> {
         let mut heard = Vec::new();
-        of.take_in(|from, message| heard.push((from, message)));
+        of.take_in(|| None, |from, message| heard.push((from, message)));
         heard
     }
 
@@ -426,7 +534,7 @@ mod tests {
     #[test]
     fn datagrams_of_strangers_are_ignored_and_counted() {
         let (a, b) = pair(None);
-        let to = b.socket.local_addr().unwrap();
+        let to = b.socket().local_addr().unwrap();
         let head =
             DatagramHead { key: b.key, from: 0, number: 1, expected: 1, length: 1, hears: false };
         let datagram = |head: DatagramHead| [&head.encode()[..], &[9]].concat();
@@ -443,9 +551,9 @@ mod tests {
             vec![0; 60_000],
         ];
         for datagram in &wrong {
-            a.socket.send_to(datagram, to).unwrap();
+            a.socket().send_to(datagram, to).unwrap();
         }
-        a.socket.send_to(&datagram(head), to).unwrap();
+        a.socket().send_to(&datagram(head), to).unwrap();
         let mut all = Vec::new();
         while all.is_empty() {
             b.sleep(1_000_000_000);
@@ -509,12 +617,12 @@ mod tests {
         all[0].pump(1);
         assert_eq!(waiting(&listener), 1);
         for one in &all {
-            assert_eq!(waiting(&one.socket), 0, "nothing came to it alone");
+            assert_eq!(waiting(one.socket()), 0, "nothing came to it alone");
         }
         // To one rank it is that rank's datagram.
         all[0].send(1, letter(4));
         all[0].pump(1);
-        assert_eq!((waiting(&listener), waiting(&all[1].socket)), (0, 1));
+        assert_eq!((waiting(&listener), waiting(all[1].socket())), (0, 1));
     }
 
     #[test]
@@ -524,25 +632,25 @@ mod tests {
         let listener = listener(&all[0]);
         (1..3).for_each(|to| all[0].send(to, vec![LETTER + 1, 7]));
         all[0].pump(1);
-        assert_eq!((waiting(&listener), waiting(&all[1].socket)), (0, 1));
+        assert_eq!((waiting(&listener), waiting(all[1].socket())), (0, 1));
         all[0].pump(1_000_000_000);
-        assert_eq!((waiting(&listener), waiting(&all[1].socket)), (0, 1));
+        assert_eq!((waiting(&listener), waiting(all[1].socket())), (0, 1));
     }
 
     /// The group of one rank is gone, as where the network carries none, and then it is there.
     #[test]
     fn fg_15_who_hears_no_multicast_gets_letters_alone_until_it_does() {
         let all = ranks(4, None);
-        let group = all[3].group.take();
+        let group = all[3].group().take();
         tell_all(&all, 1);
         tell_all(&all, 2);
-        *all[3].group.borrow_mut() = group;
+        *all[3].group() = group;
         // The letters that it has had already, which are no news.
         tell_all(&all, 3);
         tell_all(&all, 4);
         (1..4).for_each(|to| all[0].send(to, letter(5)));
         all[0].pump(1);
-        assert_eq!(waiting(&all[3].socket), 0);
+        assert_eq!(waiting(all[3].socket()), 0);
         assert_eq!(heard(&all[3]), [(0, letter(5))]);
     }
 
@@ -571,17 +679,17 @@ mod tests {
     fn fg_15_multicasts_of_strangers_are_ignored() {
         let all = ranks(3, None);
         tell_all(&all, 1);
-        let (key, address) = all[1].group.borrow().as_ref().map(|at| (at.key, at.address)).unwrap();
+        let (key, address) = all[1].group().as_ref().map(|at| (at.key, at.address)).unwrap();
         let to = vec![MulticastReceiver { rank: 1, number: 2, expected: 1 }];
         let frame = MulticastDatagram { key, from: 0, to, message: &letter(9) };
         let stranger = UdpSocket::bind(SocketAddr::new(HERE, 0)).unwrap();
         stranger.send_to(&frame.encode(), address).unwrap();
         let other_key = MulticastDatagram { key: key ^ 1, ..frame.clone() };
-        all[0].socket.send_to(&other_key.encode(), address).unwrap();
-        all[0].socket.send_to(&[], address).unwrap();
+        all[0].socket().send_to(&other_key.encode(), address).unwrap();
+        all[0].socket().send_to(&[], address).unwrap();
         assert!(heard(&all[1]).is_empty());
         assert_eq!(all[1].ignored(), 3);
-        all[0].socket.send_to(&frame.encode(), address).unwrap();
+        all[0].socket().send_to(&frame.encode(), address).unwrap();
         assert_eq!(heard(&all[1]), [(0, letter(9))]);
     }
 

@@ -35,6 +35,24 @@ pub trait Conductor {
     /// the same rank were not written either.
     fn end_chain(&mut self) -> Option<u32>;
 
+    /// Takes a datagram away for other ranks, each of which [finds](Conductor::find_datagram) it
+    /// once it has arrived. It needs no room there and no credit, overtakes no other to the same
+    /// rank, and wakes whom it arrives at. Where the network [copies](Conductor::network_copies)
+    /// messages one for several leaves this rank once.
+    fn carry_datagram(&mut self, to: &[Rank], datagram: &[u8]) {
+        let _ = (to, datagram);
+    }
+
+    /// The datagram that has waited longest here, and its sender.
+    fn find_datagram(&mut self) -> Option<(Rank, Vec<u8>)> {
+        None
+    }
+
+    /// Whether the network copies a message to several nodes.
+    fn network_copies(&self) -> bool {
+        false
+    }
+
     /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it has.
     fn awaits_landing(&mut self, to: Rank) -> bool;
 

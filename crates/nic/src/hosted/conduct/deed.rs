@@ -18,6 +18,13 @@ pub enum Deed {
     Send(Posted),
     /// A put of a chain, to land on arrival.
     Put(ChainedPut),
+    /// A datagram, to be found on arrival.
+    Datagram {
+        /// Whom it is for.
+        to: Vec<Rank>,
+        /// The bytes.
+        payload: Vec<u8>,
+    },
     /// The record of a command that was just executed at `to`.
     Announce {
         /// The rank whose status ring gets it.

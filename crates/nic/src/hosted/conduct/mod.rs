@@ -14,6 +14,7 @@
 //!        └─ come_back ──────► reply in flight
 //!   post_chain(puts) ── carry_put ► interface, network ── arrival ─► land_chained, as the source
 //!        └─ end_chain ──────► answers in flight
+//!   send_datagram ── carry_datagram ► interface, network ── arrival ─► next_datagram
 //!   post_queue ── run ──────► HostedPort::help_queue; Host::ship ── arrival ─► land_put
 //!   park, look_in_vain ─────► time passes for the others
 //! ```
@@ -235,6 +236,24 @@ impl<H: Host> HostedPort<H> {
             conductor.catch_up();
             conductor.near(bytes);
         }
+    }
+
+    /// Sends a datagram to other ranks in virtual time. Does nothing in real time, where datagrams
+    /// are the operating system's.
+    pub fn send_datagram(&mut self, to: &[Rank], datagram: &[u8]) {
+        if let Some(conductor) = self.host.conductor() {
+            conductor.carry_datagram(to, datagram);
+        }
+    }
+
+    /// The next datagram that has arrived here in virtual time, and its sender.
+    pub fn next_datagram(&mut self) -> Option<(Rank, Vec<u8>)> {
+        self.host.conductor()?.find_datagram()
+    }
+
+    /// Whether one datagram to several ranks leaves this one once, in virtual time.
+    pub fn network_copies(&mut self) -> bool {
+        self.host.conductor().is_some_and(|conductor| conductor.network_copies())
     }
 
     /// Orders what others have done to this rank's memory by now before this rank's next read, and

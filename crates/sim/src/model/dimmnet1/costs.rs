@@ -1,9 +1,8 @@
 //! The costs of DIMMnet-1 and of the Ethernet beside it (paper 001).
 
-use hikyaku_nic::time::Time;
-
 use crate::machine::{MachineError, Section};
 use crate::model::costs::costs;
+use crate::model::ethernet::Ethernet;
 
 costs! {
     /// The board: stores that leave the node by themselves.
@@ -20,22 +19,6 @@ costs! {
 }
 
 costs! {
-    /// UDP over Ethernet, the paper's baseline.
-    pub struct Ethernet from (section) {
-        /// The rate of the medium.
-        rate: section.rate("rate"),
-        /// Payload of a frame after the IP header.
-        frame_bytes: section.bytes("frame"),
-        /// Other bytes of a frame: preamble, headers, checksum, gap.
-        frame_extra_bytes: section.bytes("frame_extra"),
-        /// Processor time to send a datagram, system call included.
-        send: section.time("send"),
-        /// Processor time to receive a datagram: interrupt, stack, wake-up.
-        receive: section.time("receive"),
-    }
-}
-
-costs! {
     /// The program's side.
     pub struct Host from (section) {
         /// From a word's arrival until the program that polls it has answered with a store.
@@ -47,17 +30,8 @@ costs! {
     }
 }
 
-impl Ethernet {
-    /// How long the frames of a datagram occupy the medium.
-    pub fn on_the_wire(&self, bytes: u64) -> Time {
-        let frames = bytes.div_ceil(self.frame_bytes).max(1);
-        self.rate.time(bytes + frames * self.frame_extra_bytes)
-    }
-}
-
 /// All of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-/// All of them.
 pub struct Costs {
     /// The board.
     pub interface: Interface,
@@ -73,7 +47,7 @@ impl Costs {
         let udp = interface.section("ethernet")?;
         let costs = Costs {
             interface: Interface::read(interface)?,
-            ethernet: Ethernet::read(&udp)?,
+            ethernet: Ethernet::read(&udp, &udp, &udp)?,
             host: Host::read(host)?,
         };
         udp.finish()?;

@@ -6,13 +6,11 @@
 
 mod carrier;
 mod costs;
-mod pair;
-mod segment;
+mod nodes;
 
 pub use carrier::Boards;
-pub use costs::{Costs, Ethernet, Host, Interface};
-pub use pair::{Pair, Side};
-pub use segment::Segment;
+pub use costs::{Costs, Host, Interface};
+pub use nodes::Nodes;
 
 #[cfg(test)]
 mod tests;

@@ -6,28 +6,28 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::*;
-use crate::engine::{Simulation, TaskName};
+use crate::engine::{Signal, Simulation, TaskName};
 use crate::machine::{Interface as Model, Machine};
 
-fn time(program: impl AsyncFnOnce(Pair) + 'static) -> f64 {
+fn time(program: impl AsyncFnOnce(Nodes) + 'static) -> f64 {
     let text = include_str!("../../../../../machines/dimmnet1.toml");
     let machine = Machine::parse("dimmnet1", text).unwrap();
     let Model::Dimmnet1(costs) = machine.interface else { panic!("another model") };
     let simulation = Simulation::new(1);
-    let pair = Pair::new(&simulation, &costs);
-    simulation.spawn(TaskName { kind: "program", index: 0 }, async move { program(pair).await });
+    let nodes = Nodes::new(&simulation, &costs, 2);
+    simulation.spawn(TaskName { kind: "program", index: 0 }, async move { program(nodes).await });
     simulation.run().unwrap();
     simulation.now().seconds()
 }
 
 #[test]
 fn fg_12_stores_take_270_ns_answers_1_84_us() {
-    assert!((time(async |pair| pair.store().await) - 270e-9).abs() < 1e-12);
-    let round_trip = time(async |pair| {
-        pair.store().await;
-        pair.respond(1).await;
-        pair.store().await;
-        pair.respond(0).await;
+    assert!((time(async |nodes| nodes.store().await) - 270e-9).abs() < 1e-12);
+    let round_trip = time(async |nodes| {
+        nodes.store().await;
+        nodes.respond(1).await;
+        nodes.store().await;
+        nodes.respond(0).await;
     });
     assert!((round_trip - 1.84e-6).abs() < 1e-9, "{round_trip}");
 }
@@ -35,7 +35,7 @@ fn fg_12_stores_take_270_ns_answers_1_84_us() {
 #[test]
 fn fg_13_blocks_of_464_bytes_sustain_1017_mb_a_second() {
     let bytes = 1 << 20;
-    let rate = bytes as f64 / time(async move |pair| pair.blocks(0, bytes).await);
+    let rate = bytes as f64 / time(async move |nodes| nodes.blocks(0, bytes).await);
     assert!((rate / 1017e6 - 1.0).abs() < 0.001, "{rate}");
 }
 
@@ -46,8 +46,8 @@ fn fg_13_4_kib_are_nine_packets_between_which_others_pass() {
         panic!("another model")
     };
     let simulation = Simulation::new(1);
-    let pair = Pair::new(&simulation, &costs);
-    let (long, short) = (pair.clone(), pair);
+    let nodes = Nodes::new(&simulation, &costs, 2);
+    let (long, short) = (nodes.clone(), nodes);
     let passed = Rc::new(Cell::new([0, 0]));
     let (count, seen) = (Rc::clone(&passed), Rc::clone(&passed));
     simulation.spawn(TaskName { kind: "long", index: 0 }, async move {
@@ -66,9 +66,31 @@ fn fg_13_4_kib_are_nine_packets_between_which_others_pass() {
 }
 
 #[test]
-fn a_datagram_pays_both_processors_and_every_frame() {
-    let small = time(async |pair| pair.datagram(0, 64, true).await);
-    let large = time(async |pair| pair.datagram(0, 32 << 10, true).await);
-    assert!(small > 55e-6 && large > small + 32768.0 * 8.0 / 100e6);
-    assert!(time(async |pair| pair.datagram(0, 32 << 10, false).await) < small);
+fn fg_15_a_datagram_pays_both_processors_and_every_frame_on_both_wires() {
+    let text = include_str!("../../../../../machines/dimmnet1.toml");
+    let Model::Dimmnet1(costs) = Machine::parse("dimmnet1", text).unwrap().interface else {
+        panic!("another model")
+    };
+    let last_of_three = |bytes: u64| {
+        let simulation = Simulation::new(1);
+        let nodes = Nodes::new(&simulation, &costs, 4);
+        let came = Signal::new(&simulation, "copies of a datagram");
+        simulation.spawn(TaskName { kind: "program", index: 0 }, async move {
+            let passed_on = nodes.send(0, bytes).await;
+            for to in 1..4 {
+                let came = came.clone();
+                nodes.pass_on(to, bytes, passed_on, move || came.raise());
+            }
+            came.reaches(3).await;
+            nodes.receive(1).await;
+        });
+        simulation.run().unwrap();
+        simulation.now().seconds()
+    };
+    // The switch takes in a frame and copies it; each wire from it carries all of them.
+    let of = |bytes: f64| bytes * 8.0 / 100e6;
+    let expected = 20e-6 + of(64.0 + 58.0) + 5e-6 + of(64.0 + 58.0) + 35e-6;
+    assert!((last_of_three(64) - expected).abs() < 1e-9);
+    let expected = 20e-6 + of(1480.0 + 58.0) + 5e-6 + of(4096.0 + 3.0 * 58.0) + 35e-6;
+    assert!((last_of_three(4096) - expected).abs() < 1e-9);
 }
