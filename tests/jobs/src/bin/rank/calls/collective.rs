@@ -95,9 +95,11 @@ pub(super) fn disagreement(world: &World, _: u64) -> Result<(), Error> {
         assert_eq!(one.call.length() + other.call.length(), 24);
     }
     if world.size() == 2 {
-        // Each only sends, so both are done: one of the next calls says so.
+        // Each only sends, so both are done: one of the next calls says so. By lines it is one that
+        // goes by lines as well.
         world.reduce(&mut [1u64], Op::Sum, 1 - rank)?;
-        let next = || [world.scan(&mut [1u64], Op::Sum), world.barrier()];
+        let sum = || world.allreduce(&mut [1u64], Op::Sum);
+        let next = || [world.scan(&mut [1u64], Op::Sum), world.barrier(), sum()];
         let errors: Vec<Error> = (0..5).flat_map(|_| next()).filter_map(Result::err).collect();
         assert!((1..=2).contains(&errors.len()), "{errors:?}");
         for error in errors {
