@@ -5,7 +5,7 @@
 //! | chained | n - 1 messages of m at the root, in whatever order they come | |
 //! | linear | the same, in the order of ranks: one receive at a time | |
 //! | binomial | log2 n messages, of m to n m / 2 | equal parts; for small ones |
-//! | lines | the root looks at all | equal parts, all ranks on one node, which has lines; short ones |
+//! | lines | the root looks at all | equal parts, all on one node, which has lines; short ones |
 
 use std::future::Future;
 
@@ -228,8 +228,8 @@ where
 /// and is as long. Elsewhere than at the root `blocks` is not looked at.
 ///
 /// # Errors
-/// As [`gather()`]; and the algorithms in which ranks would have to know others' lengths, `binomial`
-/// and `lines`.
+/// As [`gather()`]; and the algorithms in which ranks would have to know others' lengths,
+/// `binomial` and `lines`.
 pub fn gatherv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

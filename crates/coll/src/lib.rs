@@ -45,6 +45,7 @@ mod blocks;
 pub mod broadcast;
 mod call;
 mod choices;
+mod combine;
 mod communicator;
 mod doubling;
 mod error;

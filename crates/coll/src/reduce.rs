@@ -11,8 +11,8 @@
 use std::future::Future;
 
 use crate::accumulator::Accumulator;
-use crate::allreduce::lines::{LINE, PARTS, combine, combine_share};
 use crate::call::{Begun, Call, Team};
+use crate::combine::{LINE, PARTS, combine, combine_share};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;

@@ -5,7 +5,7 @@
 //! | chained | n - 1 messages of m at the root, one chain | paper 004, Fig. 5 |
 //! | linear | the same, one send after the other | |
 //! | binomial | log2 n messages, of n m / 2 to m | equal parts; for small ones |
-//! | lines | all look at the root | equal parts, all ranks on one node, which has lines; short ones |
+//! | lines | all look at the root | equal parts, all on one node, which has lines; short ones |
 
 use std::future::Future;
 

@@ -1,11 +1,11 @@
 //! Every interleaving of the paper's two protocols on small cases: two writers and a reader of one
-//! variable on a node each, with requests tried and cancelled, and nodes that leave. The search must
-//! also find the fault of a network that does not keep messages in order.
+//! variable on a node each, with requests tried and cancelled, and nodes that leave. The search
+//! must also find the fault of a network that does not keep messages in order.
 //!
-//! In a step a node asks, releases, cancels, hands over or leaves; or another learns of that; or the
-//! next message between two nodes is handled; or a store lands, in any order. After each step: one
-//! owner, actual or promised; no reader beside a writer; newest contents on entry. When no step is
-//! left, every request has been answered. (`mailbox.rs` tests deaths, at random.)
+//! In a step a node asks, releases, cancels, hands over or leaves; or another learns of that; or
+//! the next message between two nodes is handled; or a store lands, in any order. After each step:
+//! one owner, actual or promised; no reader beside a writer; newest contents on entry. When no step
+//! is left, every request has been answered. (`mailbox.rs` tests deaths, at random.)
 
 #![allow(clippy::unwrap_used)]
 

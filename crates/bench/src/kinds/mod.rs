@@ -297,30 +297,6 @@ impl FigureKind {
                 "irecv, isend and one wait, both ranks at the same time; fresh: each sends what it \
                  has received the time before; warm: the same untouched buffer each time"
             }
-            FigureKind::Allreduce => {
-                "fresh: in place, each repetition on what the one before has left; warm: from one \
-                 untouched buffer into another, to which hikyaku copies it first, within the time"
-            }
-            FigureKind::Broadcast => {
-                "fresh: each root sends what it has received from the one before; warm: the same \
-                 untouched buffer each time"
-            }
-            FigureKind::Gather => {
-                "fresh: each rank gives what it has received when it was root last; warm: the same \
-                 untouched buffer each time"
-            }
-            FigureKind::Scatter => {
-                "fresh: the first block that a root gives it has received the time before; warm: \
-                 the same untouched buffer each time"
-            }
-            FigureKind::Reduce => {
-                "fresh: the sum in place, as for allreduce; warm: from one untouched buffer into \
-                 another, to which hikyaku copies it first, within the time"
-            }
-            FigureKind::Allgather | FigureKind::Alltoall => {
-                "fresh: each rank gives what it has received from another the time before; warm: \
-                 the same untouched buffer each time"
-            }
             FigureKind::Halo => {
                 "a block to and from each of two neighbours in a ring; isend: two irecv, two isend \
                  and one wait; blocking: neighbour alltoallw; persistent: start and wait of \
@@ -360,6 +336,37 @@ impl FigureKind {
             FigureKind::Rows => {
                 "each row is a shared variable; in a round each of two ranks on two virtual nodes \
                  writes every other row, in the next one the others, with a barrier between"
+            }
+            _ => return self.explanation_of_collective(),
+        })
+    }
+
+    /// The same of what all ranks do.
+    fn explanation_of_collective(self) -> Option<&'static str> {
+        Some(match self {
+            FigureKind::Allreduce => {
+                "fresh: in place, each repetition on what the one before has left; warm: from one \
+                 untouched buffer into another, to which hikyaku copies it first, within the time"
+            }
+            FigureKind::Broadcast => {
+                "fresh: each root sends what it has received from the one before; warm: the same \
+                 untouched buffer each time"
+            }
+            FigureKind::Gather => {
+                "fresh: each rank gives what it has received when it was root last; warm: the same \
+                 untouched buffer each time"
+            }
+            FigureKind::Scatter => {
+                "fresh: the first block that a root gives it has received the time before; warm: \
+                 the same untouched buffer each time"
+            }
+            FigureKind::Reduce => {
+                "fresh: the sum in place, as for allreduce; warm: from one untouched buffer into \
+                 another, to which hikyaku copies it first, within the time"
+            }
+            FigureKind::Allgather | FigureKind::Alltoall => {
+                "fresh: each rank gives what it has received from another the time before; warm: \
+                 the same untouched buffer each time"
             }
             _ => return None,
         })

@@ -11,7 +11,7 @@
 //! Whatever the algorithm, each element is combined in one expression whose value goes to all
 //! ranks, or in the same expression at every rank: results are bitwise equal.
 
-pub(crate) mod lines;
+mod lines;
 mod read;
 
 use std::future::Future;

@@ -1,12 +1,13 @@
 //! Allreduce by reading: everyone combines one share out of all others' memory, in its place and in
 //! the order of [`super::lines`]; then everyone copies the others' shares.
 
+use crate::combine::{PARTS, PIECE, combine_tree, combine_two, digits};
 use crate::error::Failure;
 use crate::group::{CopyReach, Group};
 use crate::reduction::Reduction;
 use crate::rounds::{LineRounds, Stop, starts};
 
-use super::lines::{PARTS, PIECE, combine_tree, combine_two, digits, share};
+use super::lines::share;
 
 /// Bytes that are combined at a time where the kernel copies: in the caches, and long against what
 /// a call costs.

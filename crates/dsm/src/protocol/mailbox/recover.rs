@@ -26,7 +26,8 @@
 //! ```
 //!
 //! To ask when it leaves costs two messages then, and none in a grant or a write. Where nobody has
-//! received it ([`Mailbox::depart`]), the granter still has the contents, and says so in the survey.
+//! received it ([`Mailbox::depart`]), the granter still has the contents, and says so in the
+//! survey.
 //!
 //! The driver guarantees two things. What a node sent before its end is handled before
 //! [`Mailbox::depart`] is called, or never. A node handles a message only when it knows of every
@@ -173,9 +174,9 @@ impl Mailbox {
         self.passed == self.known && self.recovery.arrival != Arrival::Confirmed
     }
 
-    /// A node is gone, perhaps the receiver of the ownership. One that took it by hand-over and left
-    /// in order has answered: without an answer it never had it. One that was granted it may have
-    /// passed it on, and one that died may have written.
+    /// A node is gone, perhaps the receiver of the ownership. One that took it by hand-over and
+    /// left in order has answered: without an answer it never had it. One that was granted it may
+    /// have passed it on, and one that died may have written.
     fn take_back(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
         if node != self.passed.node || !self.may_be_lost() {
             return;
