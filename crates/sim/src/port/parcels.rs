@@ -70,6 +70,9 @@ pub(super) struct Refused {
     turns: u64,
 }
 
+/// A datagram that has arrived: its sender, and its bytes.
+type UnreadDatagram = (Rank, Rc<[u8]>);
+
 /// All parcels of a job.
 #[derive(Debug, Default)]
 pub(super) struct JobParcels {
@@ -83,7 +86,7 @@ pub(super) struct JobParcels {
     /// parcel of the path lands before them.
     refused: BTreeMap<ParcelPath, VecDeque<u64>>,
     /// By target: datagrams that it has had no turn yet to take in, oldest first.
-    unread: BTreeMap<Rank, VecDeque<(Rank, Rc<[u8]>)>>,
+    unread: BTreeMap<Rank, VecDeque<UnreadDatagram>>,
     /// By target: refused parcels that are with their senders until the target has had a turn.
     kept: BTreeMap<Rank, Vec<RankParcel>>,
     refusals: u64,
