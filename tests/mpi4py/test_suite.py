@@ -39,7 +39,7 @@ SOME = r"^test_(comm|comm_inter|op|request|status|p2p_buf|p2p_buf_matched|p2p_ob
 INTERFACES = {"wheel": "MPICH", "source": "MPI 5.0 ABI"}
 
 # Seconds. A job that takes longer hangs, and the launcher says where.
-PATIENCE = 900
+PATIENCE = 1800
 
 
 def entries() -> list[str]:
