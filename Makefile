@@ -71,7 +71,8 @@ test-all: loom built ## run what is exhaustive, random or long: loom, explorer, 
 
 AT_LENGTH = $(ALONE) HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
 	cargo $(LIMITED) test --locked --workspace --no-fail-fast
-at-length between-hosts mpi4py: LIMIT := 2400
+at-length between-hosts: LIMIT := 2400
+mpi4py: LIMIT := 3600
 at-length:
 	$(AT_LENGTH) --test endpoint --test explore --test fabric --test faults --test hosts --test layout \
 		--test link --test many --test mpi --test mutants --test processes --test programs \
