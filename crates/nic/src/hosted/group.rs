@@ -336,7 +336,8 @@ impl<H: Host> GroupPort for HostedPort<H> {
         let count = self.groups.joined.len().min(u64::BITS as usize) as u32;
         for channel in (0..count).filter(|channel| channels & (1_u64 << channel) != 0) {
             let own = self.own.lines(channel);
-            own.finish(own.last() + PASSED_OVER);
+            // Another process may have overwritten it.
+            own.finish(own.last().saturating_add(PASSED_OVER));
             // Nobody is woken: those who wait for a contribution do so in vain.
         }
     }
