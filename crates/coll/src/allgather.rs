@@ -92,10 +92,8 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         Ok(()) => None,
         Err(failure) => Some(Err(failure)),
     };
-    match Call::on_lines(group, signature, algorithm as usize, act) {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(start(call, algorithm, mine, data, blocks)),
-    }
+    Call::on_lines(group, signature, algorithm as usize, act)
+        .or_start(|call| start(call, algorithm, mine, data, blocks))
 }
 
 /// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
@@ -314,8 +312,7 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     length: usize,
     (reads, mine): (bool, Option<&[G::Byte]>),
 ) -> Result<(), Stop<G>> {
-    let rounds = LineRounds::begin(team).await?;
-    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    let rounds = LineRounds::begin_all(team).await?;
     if reads && read(&rounds, mine, data, length).await? {
         return Ok(());
     }

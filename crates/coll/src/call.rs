@@ -69,6 +69,17 @@ impl<R, F: Future<Output = R>> Begun<R, F> {
     }
 }
 
+impl<R, C> Begun<R, C> {
+    /// What is over stays so; of what waits, `start` makes the future.
+    #[inline(always)]
+    pub(crate) fn or_start<F>(self, start: impl FnOnce(C) -> F) -> Begun<R, F> {
+        match self {
+            Begun::Done(result) => Begun::Done(result),
+            Begun::Waits(call) => Begun::Waits(start(call)),
+        }
+    }
+}
+
 impl<'g, G: Group> Call<'g, G> {
     /// Takes the place of this call among the group's operations, by the algorithm of this number.
     #[inline]
@@ -89,6 +100,21 @@ impl<'g, G: Group> Call<'g, G> {
         let past = group.past();
         let number = group.open(made);
         Call::numbered(group, made, (number, past), index)
+    }
+
+    /// The same for a call that is by lines if `lines` says so.
+    #[inline(always)]
+    pub(crate) fn begin<R>(
+        group: &'g G,
+        signature: Signature,
+        index: usize,
+        lines: bool,
+        act: impl FnOnce(&Team<'_, G>) -> Option<Result<R, Failure<G>>>,
+    ) -> Begun<Result<R, Failure<G>>, Call<'g, G>> {
+        match lines {
+            true => Call::on_lines(group, signature, index, act),
+            false => Begun::Waits(Call::new(group, signature, index)),
+        }
     }
 
     /// The same for a call by lines. If they are free, `act` does what can be done without waiting:

@@ -86,19 +86,13 @@ where
     let table = || select::for_gather(group, length);
     let algorithm = select::resolve(group, algorithm, is_lines, table);
     let signature = Signature::new(Operation::Gather).root(root).bytes(length);
-    let begun = if algorithm == Algorithm::Lines {
-        let act = |team: &Team<'_, G>| match prepare(team, mine, into, length, root) {
-            Ok(()) => at_once(team, mine, into, length, root),
-            Err(failure) => Some(Err(failure)),
-        };
-        Call::on_lines(group, signature, algorithm as usize, act)
-    } else {
-        Begun::Waits(Call::new(group, signature, algorithm as usize))
+    let act = |team: &Team<'_, G>| match prepare(team, mine, into, length, root) {
+        Ok(()) => at_once(team, mine, into, length, root),
+        Err(failure) => Some(Err(failure)),
     };
-    match begun {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(start(call, algorithm, (mine, into), length, root)),
-    }
+    let lines = algorithm == Algorithm::Lines;
+    Call::begin(group, signature, algorithm as usize, lines, act)
+        .or_start(|call| start(call, algorithm, (mine, into), length, root))
 }
 
 async fn start<G, S, D>(
@@ -179,8 +173,7 @@ where
     S: Source<G::Byte> + ?Sized,
     D: Data<G::Byte> + ?Sized,
 {
-    let rounds = LineRounds::begin(team).await?;
-    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    let rounds = LineRounds::begin_all(team).await?;
     let piece = rounds.part(PIECES, 1);
     let mut packet = Vec::new();
     for from in starts(length, piece) {
@@ -215,7 +208,7 @@ where
         return None;
     }
     if team.rank() != root {
-        return rounds.try_give(mine?.whole()?).map(|done| done.then_some(())).transpose();
+        return rounds.try_give(mine?.whole()?);
     }
     let into = into.whole_mut()?;
     match rounds.try_others() {

@@ -77,19 +77,13 @@ pub fn begin_reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         .root(root)
         .bytes(length)
         .combination(reduction.combination);
-    let begun = if algorithm == Algorithm::Lines {
-        let act = |team: &Team<'_, G>| match check(team, &data, root, &reduction) {
-            Ok(()) => at_once(team, &mut data, root, &mut reduction),
-            Err(failure) => Some(Err(failure)),
-        };
-        Call::on_lines(group, signature, algorithm as usize, act)
-    } else {
-        Begun::Waits(Call::new(group, signature, algorithm as usize))
+    let act = |team: &Team<'_, G>| match check(team, &data, root, &reduction) {
+        Ok(()) => at_once(team, &mut data, root, &mut reduction),
+        Err(failure) => Some(Err(failure)),
     };
-    match begun {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(start(call, algorithm, data, root, reduction)),
-    }
+    let lines = algorithm == Algorithm::Lines;
+    Call::begin(group, signature, algorithm as usize, lines, act)
+        .or_start(|call| start(call, algorithm, data, root, reduction))
 }
 
 async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
@@ -148,8 +142,7 @@ async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     root: u32,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Stop<G>> {
-    let rounds = LineRounds::begin(team).await?;
-    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    let rounds = LineRounds::begin_all(team).await?;
     let (length, part) = (data.bytes().len(), rounds.part(PARTS, reduction.width));
     for from in starts(length, part) {
         let part = from..length.min(from.saturating_add(part));
@@ -187,7 +180,7 @@ fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
             Ok(all) => all.then(|| combine_part(&rounds, data, root, reduction)),
             Err(failure) => Some(Err(failure)),
         },
-        others => rounds.try_give(others.bytes()).map(|done| done.then_some(())).transpose(),
+        others => rounds.try_give(others.bytes()),
     }
 }
 

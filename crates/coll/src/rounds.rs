@@ -104,6 +104,14 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(rounds)
     }
 
+    /// The same of a call whose ranks must all share the lines.
+    #[inline(always)]
+    pub(crate) async fn begin_all(team: &'t Team<'t, G>) -> Result<LineRounds<'t, G>, Stop<G>> {
+        let rounds = LineRounds::begin(team).await?;
+        team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+        Ok(rounds)
+    }
+
     /// A call that has the lines, which all ranks share.
     #[inline(always)]
     pub(crate) fn at_once(team: &'t Team<'t, G>) -> Option<LineRounds<'t, G>> {
@@ -130,15 +138,13 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(None)
     }
 
-    /// As [`LineRounds::give`] without waiting; `false`: there is no room yet, and that goes on.
+    /// As [`LineRounds::give`] without waiting; `None`: there is no room yet, and that goes on.
     #[inline(always)]
-    pub(crate) fn try_give(&self, bytes: &[G::Byte]) -> Result<bool, Failure<G>> {
-        let group = self.team.group();
-        if !group.contribute(self.word, bytes)? {
-            return Ok(false);
+    pub(crate) fn try_give(&self, bytes: &[G::Byte]) -> Option<Result<(), Failure<G>>> {
+        match self.team.group().contribute(self.word, bytes) {
+            Ok(has_room) => has_room.then(|| self.finish(Ok(()))),
+            Err(error) => Some(Err(error.into())),
         }
-        group.finish_round()?;
-        Ok(true)
     }
 
     /// As [`LineRounds::take`] without waiting long; `false`: it is not there, or another call's,
@@ -171,20 +177,28 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(true)
     }
 
-    /// A broadcast of one part, without waiting long; `false`: [`LineRounds::broadcast`] goes on.
+    /// A broadcast of one part, without waiting long; `None`: [`LineRounds::broadcast`] goes on.
     #[inline(always)]
     pub(crate) fn try_broadcast(
         &self,
         data: &mut [G::Byte],
         root: usize,
-    ) -> Result<bool, Failure<G>> {
-        if self.place == root {
-            return self.try_give(data);
+    ) -> Option<Result<(), Failure<G>>> {
+        if self.place == root { self.try_give(data) } else { self.try_part(root, 0, data) }
+    }
+
+    /// What the mate at `place`, who goes on, has for this rank, as [`LineRounds::try_take`].
+    #[inline(always)]
+    pub(crate) fn try_part(
+        &self,
+        place: usize,
+        from: usize,
+        into: &mut [G::Byte],
+    ) -> Option<Result<(), Failure<G>>> {
+        match self.try_take(place, from, into) {
+            Ok(is_there) => is_there.then(|| self.finish(Ok(()))),
+            Err(failure) => Some(Err(failure)),
         }
-        if !self.try_take(root, 0, data)? {
-            return Ok(false);
-        }
-        self.finish(Ok(true))
     }
 
     /// This rank's place among all, as counted from the one at `first`.

@@ -88,19 +88,13 @@ where
     let table = || select::for_scatter(group, length);
     let algorithm = select::resolve(group, algorithm, is_lines, table);
     let signature = Signature::new(Operation::Scatter).root(root).bytes(length);
-    let begun = if algorithm == Algorithm::Lines {
-        let act = |team: &Team<'_, G>| match prepare(team, all, &mut into, length, root) {
-            Ok(()) => at_once(team, all, &mut into, length, root),
-            Err(failure) => Some(Err(failure)),
-        };
-        Call::on_lines(group, signature, algorithm as usize, act)
-    } else {
-        Begun::Waits(Call::new(group, signature, algorithm as usize))
+    let act = |team: &Team<'_, G>| match prepare(team, all, &mut into, length, root) {
+        Ok(()) => at_once(team, all, &mut into, length, root),
+        Err(failure) => Some(Err(failure)),
     };
-    match begun {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(start(call, algorithm, (all, into), length, root)),
-    }
+    let lines = algorithm == Algorithm::Lines;
+    Call::begin(group, signature, algorithm as usize, lines, act)
+        .or_start(|call| start(call, algorithm, (all, into), length, root))
 }
 
 async fn start<G, S, D>(
@@ -182,8 +176,7 @@ where
     S: Source<G::Byte> + ?Sized,
     D: Data<G::Byte> + ?Sized,
 {
-    let rounds = LineRounds::begin(team).await?;
-    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    let rounds = LineRounds::begin_all(team).await?;
     team.require(rounds.size <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
     let piece = (rounds.part(PIECES, 1) / rounds.size).max(1);
     let mut into = into.filter(|_| team.rank() != root);
@@ -226,13 +219,10 @@ where
         return None;
     }
     if team.rank() == root {
-        return rounds.try_give(all.whole()?).map(|done| done.then_some(())).transpose();
+        return rounds.try_give(all.whole()?);
     }
     let into = into.as_mut()?.whole_mut()?;
-    match rounds.try_take(root as usize, rounds.place * length, into) {
-        Ok(done) => done.then(|| rounds.finish(Ok(()))),
-        Err(failure) => Some(Err(failure)),
-    }
+    rounds.try_part(root as usize, rounds.place * length, into)
 }
 
 /// The same with any length per rank (MPI_Scatterv): rank `r` gets block `r` of `blocks`, and its

@@ -103,10 +103,8 @@ where
         Algorithm::Lines => lines::at_once(team, data, &mut reduction),
         _ => None,
     };
-    match Call::on_lines(group, signature, algorithm as usize, act) {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, data, reduction)),
-    }
+    Call::on_lines(group, signature, algorithm as usize, act)
+        .or_start(|call| run(group, call, algorithm, data, reduction))
 }
 
 fn run<'a, G, D, F>(

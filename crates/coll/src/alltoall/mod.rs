@@ -105,10 +105,7 @@ where
         let reads = algorithm == Algorithm::Read;
         Begun::Waits(Call::new_on(group, signature, algorithm as usize, reads))
     };
-    match begun {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(start(call, algorithm, data, into)),
-    }
+    begun.or_start(|call| start(call, algorithm, data, into))
 }
 
 /// Checks the arguments. Bytes of a part.
@@ -416,8 +413,7 @@ where
     S: Source<G::Byte> + ?Sized,
     D: Data<G::Byte> + ?Sized,
 {
-    let rounds = LineRounds::begin(team).await?;
-    team.require(rounds.mates.are_all(), "needs all ranks on one node")?;
+    let rounds = LineRounds::begin_all(team).await?;
     team.require(rounds.size <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
     let piece = (rounds.part(PIECES, 1) / rounds.size).max(1);
     let (mut pieces, mut packet) = (Vec::new(), Vec::new());

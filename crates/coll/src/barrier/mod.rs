@@ -76,10 +76,8 @@ pub fn begin_barrier<G: Group>(
         let call = Call::new_on(group, signature, algorithm as usize, shared);
         return Begun::Waits(run(group, call, algorithm, shared));
     }
-    match Call::on_lines(group, signature, algorithm as usize, lines::at_once) {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, algorithm, shared)),
-    }
+    Call::on_lines(group, signature, algorithm as usize, lines::at_once)
+        .or_start(|call| run(group, call, algorithm, shared))
 }
 
 /// The algorithm, and whether it takes turns on memory that ranks share.

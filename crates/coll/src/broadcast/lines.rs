@@ -40,11 +40,7 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     if !rounds.is_one_part(data.len()) {
         return None;
     }
-    match rounds.try_broadcast(data, root as usize) {
-        Ok(true) => Some(Ok(())),
-        Ok(false) => None,
-        Err(failure) => Some(Err(failure)),
-    }
+    rounds.try_broadcast(data, root as usize)
 }
 
 #[inline(never)]

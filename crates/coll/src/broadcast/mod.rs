@@ -102,10 +102,8 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         Algorithm::Lines => lines::at_once(team, data, root),
         _ => None,
     };
-    match Call::on_lines(group, signature, algorithm as usize, act) {
-        Begun::Done(done) => Begun::Done(done),
-        Begun::Waits(call) => Begun::Waits(run(group, call, (algorithm, shared), data, root)),
-    }
+    Call::on_lines(group, signature, algorithm as usize, act)
+        .or_start(|call| run(group, call, (algorithm, shared), data, root))
 }
 
 fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
