@@ -146,6 +146,15 @@ impl CollectiveBook {
         Box::new(LossAnswerer(self.turns.borrow().passed().clone()))
     }
 
+    /// The number of a call that starts now.
+    #[inline]
+    fn number(&self, made: &Made) -> u32 {
+        let number = self.started.get();
+        self.started.set(number.wrapping_add(1));
+        self.past.set(made.past(self.past.get()));
+        number
+    }
+
     /// The same with `started` collectives started, none of which is open.
     #[must_use]
     pub fn after(self, started: u32) -> CollectiveBook {
@@ -480,10 +489,8 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn open(&self, made: Made) -> u32 {
-        let number = self.book.started.get();
-        self.book.started.set(number.wrapping_add(1));
+        let number = self.book.number(&made);
         self.book.open.borrow_mut().push(number);
-        self.book.past.set(made.past(self.book.past.get()));
         if made.algorithm.is_none() {
             self.book.turns.borrow_mut().open(number);
         }
@@ -522,9 +529,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn pass(&self, made: Made) {
-        let number = self.book.started.get();
-        self.book.started.set(number.wrapping_add(1));
-        self.book.past.set(made.past(self.book.past.get()));
+        let number = self.book.number(&made);
         self.book.turns.borrow_mut().pass(number);
         if self.book.questions.make(number, made) {
             self.answer_early(number);
@@ -758,11 +763,14 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
                 Space::Segment(_) | Space::Register(_) => false,
             })
         });
-        address.map_or([0; ADDRESS], encode_address)
+        address.map_or([0; ADDRESS], |address| match address.space {
+            Space::Region => CopyReach::Region.to_address(address.offset),
+            _ => CopyReach::Process.to_address(address.offset),
+        })
     }
 
     fn reach(address: &[u8; ADDRESS]) -> Option<CopyReach> {
-        decode_address(address).map(|(reach, _)| reach)
+        CopyReach::of_address(address).map(|(reach, _)| reach)
     }
 
     fn read(
@@ -773,7 +781,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         into: &mut [u8],
     ) -> Result<bool, MsgError> {
         let (Some(rank), Some((reach, start))) =
-            (self.book.ranks.get(place), decode_address(address))
+            (self.book.ranks.get(place), CopyReach::of_address(address))
         else {
             return Ok(false);
         };
@@ -954,25 +962,6 @@ impl Answerer for LossAnswerer {
     fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
         let heard = Loss::from_bytes(bytes).filter(|_| tag == LOSS_TAG)?;
         self.0.answer(heard).map(|loss| loss.to_bytes())
-    }
-}
-
-/// Where memory of a rank is, in bytes: who can copy it, 1 or 2, and the offset.
-fn encode_address(address: RemoteAddress) -> [u8; ADDRESS] {
-    let reach = if address.space == Space::Region { 1u64 } else { 2 };
-    let mut bytes = [0; ADDRESS];
-    bytes[..8].copy_from_slice(&reach.to_le_bytes());
-    bytes[8..].copy_from_slice(&address.offset.to_le_bytes());
-    bytes
-}
-
-fn decode_address(bytes: &[u8; ADDRESS]) -> Option<(CopyReach, u64)> {
-    let (reach, offset) = bytes.split_at(8);
-    let [reach, offset] = [reach, offset].map(|half| half.try_into().map(u64::from_le_bytes));
-    match reach.ok()? {
-        1 => Some((CopyReach::Region, offset.ok()?)),
-        2 => Some((CopyReach::Process, offset.ok()?)),
-        _ => None,
     }
 }
 

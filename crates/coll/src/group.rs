@@ -396,6 +396,31 @@ pub enum CopyReach {
     Process,
 }
 
+impl CopyReach {
+    /// The address of memory at this offset, in bytes: who can copy it, 1 or 2, and the offset.
+    pub(crate) fn to_address(self, offset: u64) -> [u8; ADDRESS] {
+        let reach = match self {
+            CopyReach::Region => 1u64,
+            CopyReach::Process => 2,
+        };
+        let mut bytes = [0; ADDRESS];
+        bytes[..8].copy_from_slice(&reach.to_le_bytes());
+        bytes[8..].copy_from_slice(&offset.to_le_bytes());
+        bytes
+    }
+
+    /// The reverse; `None`: nobody can.
+    pub(crate) fn of_address(bytes: &[u8; ADDRESS]) -> Option<(CopyReach, u64)> {
+        let (reach, offset) = bytes.split_at(8);
+        let [reach, offset] = [reach, offset].map(|half| half.try_into().map(u64::from_le_bytes));
+        match reach.ok()? {
+            1 => Some((CopyReach::Region, offset.ok()?)),
+            2 => Some((CopyReach::Process, offset.ok()?)),
+            _ => None,
+        }
+    }
+}
+
 /// How a rank's part in an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationEnding {

@@ -15,6 +15,7 @@
 //! - [`edges`]: persistent exchanges along the edges of a graph.
 //! - [`generator`]: random programs that are right by construction.
 //! - [`waits`]: calls that never return, and what is said of them.
+//! - [`machines`]: the files of the simulated machines.
 //! - [`number`], [`when_full`]: what a variable of the environment says.
 //! - [`at_length`]: whether there is time for more of the same.
 //! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
@@ -34,10 +35,23 @@ mod random;
 pub mod torture;
 pub mod waits;
 
+use std::path::{Path, PathBuf};
+
 use hikyaku_nic::fabric::FullPolicy;
 
 pub use job::{End, Job, Running};
 pub use random::Random;
+
+/// The files of the simulated machines, in the order of their names.
+pub fn machines() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
+    files.sort();
+    assert_eq!(files.len(), 8, "{files:?}");
+    files
+}
 
 /// The number in a variable of the environment; `None`: it is not set.
 ///

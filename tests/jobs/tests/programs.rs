@@ -11,21 +11,10 @@ use std::path::{Path, PathBuf};
 
 use hikyaku_jobs::generator::Kept;
 use hikyaku_jobs::generator::many::Many;
-use hikyaku_jobs::number;
+use hikyaku_jobs::{machines, number};
 
 /// Of the programs that every run has.
 const SEED: u64 = 1_000_000;
-
-/// The files of the simulated machines.
-fn machines() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    let mut files: Vec<PathBuf> =
-        files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
-    files.sort();
-    assert_eq!(files.len(), 8, "{files:?}");
-    files
-}
 
 #[test]
 fn random_programs() {

@@ -10,7 +10,7 @@
 //! it gets in another that nothing reads. hikyaku has sums in place alone; there a rank copies what
 //! it gives to where the sum is to be, within the time.
 
-use hikyaku::{Op, World};
+use hikyaku::{Error, Op, World};
 
 use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint, PartCounts, barrier};
 use crate::arguments::BenchSettings;
@@ -135,11 +135,30 @@ pub(crate) fn serve_allreduce(
 ) -> Result<BlockAnswer, RankError> {
     let mut numbers = Sets::in_place(world, command, 1, 0.0_f64)?;
     rank::whole(world, command, || {
-        if command.data == DataReuse::Warm {
-            let (given, sum) = numbers.both();
-            sum.copy_from_slice(given);
-        }
+        give(&mut numbers, command);
         world.allreduce(numbers.receive(), Op::Sum)
+    })
+}
+
+/// What a rank gives to a sum in place that is warm it has not summed yet.
+fn give(numbers: &mut Sets<f64>, command: &BlockCommand) {
+    if command.data == DataReuse::Warm {
+        let (given, sum) = numbers.both();
+        sum.copy_from_slice(given);
+    }
+}
+
+/// Repetitions of `call` in which each rank is the root in its turn.
+fn roots_in_turns(
+    world: &World,
+    command: &BlockCommand,
+    mut call: impl FnMut(u32) -> Result<(), Error>,
+) -> Result<BlockAnswer, RankError> {
+    let mut root = 0;
+    rank::whole(world, command, || {
+        call(root)?;
+        root = (root + 1) % world.size();
+        Ok(())
     })
 }
 
@@ -149,12 +168,9 @@ pub(crate) fn serve_broadcast(
     command: &BlockCommand,
 ) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_place(world, command, 1, 1_u8)?;
-    let mut root = 0;
-    rank::whole(world, command, || {
+    roots_in_turns(world, command, |root| {
         let message = if world.rank() == root { sets.send() } else { sets.receive() };
-        world.broadcast::<u8>(message, root)?;
-        root = (root + 1) % world.size();
-        Ok(())
+        world.broadcast::<u8>(message, root)
     })
 }
 
@@ -165,14 +181,12 @@ pub(crate) fn serve_gather(
 ) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_turns(world, command, world.size(), 1_u8)?;
     let bytes = sets.send().len() / world.size() as usize;
-    let mut root = 0;
-    rank::whole(world, command, || {
+    roots_in_turns(world, command, |root| {
         let (from, to) = sets.both();
         world.gather_into::<u8>(&from[..bytes], to, root)?;
         if world.rank() == root {
             sets.turn();
         }
-        root = (root + 1) % world.size();
         Ok(())
     })
 }
@@ -184,12 +198,10 @@ pub(crate) fn serve_scatter(
 ) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_turns(world, command, world.size(), 1_u8)?;
     let bytes = sets.send().len() / world.size() as usize;
-    let mut root = 0;
-    rank::whole(world, command, || {
+    roots_in_turns(world, command, |root| {
         let (from, to) = sets.both();
         world.scatter::<u8>(from, &mut to[..bytes], root)?;
         sets.turn();
-        root = (root + 1) % world.size();
         Ok(())
     })
 }
@@ -200,15 +212,9 @@ pub(crate) fn serve_reduce(
     command: &BlockCommand,
 ) -> Result<BlockAnswer, RankError> {
     let mut numbers = Sets::in_place(world, command, 1, 0.0_f64)?;
-    let mut root = 0;
-    rank::whole(world, command, || {
-        if command.data == DataReuse::Warm {
-            let (given, sum) = numbers.both();
-            sum.copy_from_slice(given);
-        }
-        world.reduce(numbers.receive(), Op::Sum, root)?;
-        root = (root + 1) % world.size();
-        Ok(())
+    roots_in_turns(world, command, |root| {
+        give(&mut numbers, command);
+        world.reduce(numbers.receive(), Op::Sum, root)
     })
 }
 

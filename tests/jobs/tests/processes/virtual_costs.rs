@@ -3,9 +3,9 @@
 //! it by as much.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hikyaku_jobs::Job;
+use hikyaku_jobs::{Job, machines};
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{self, JobConfig};
 use hikyaku_sim::machine::Machine;
@@ -17,15 +17,6 @@ const ENVELOPE: u64 = 16;
 
 /// Copying out of the landing ring, picoseconds a byte: 10 GB/s.
 const COPYING: u64 = 100;
-
-fn machines() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> =
-        files.filter(|file| file.extension().is_some_and(|form| form == "toml")).collect();
-    files.sort();
-    files
-}
 
 /// How long a message takes a process that waits for it, in picoseconds from its sending.
 fn by_process(machine: &Path, bytes: u64) -> u64 {
@@ -58,9 +49,7 @@ fn by_task(machine: &Path, bytes: u64) -> u64 {
 
 #[test]
 fn a_lone_message_of_a_process_takes_what_one_of_a_built_in_program_takes() {
-    let machines = machines();
-    assert_eq!(machines.len(), 8);
-    for machine in machines {
+    for machine in machines() {
         for bytes in [8, 64, 4096] {
             let expected = by_task(&machine, bytes + ENVELOPE) + COPYING * bytes;
             let took = by_process(&machine, bytes);
