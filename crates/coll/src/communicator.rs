@@ -32,7 +32,7 @@ use crate::names::{
 };
 use crate::questions::{Asked, Doubt, LONG_PATIENCE, Made, Question, Questions};
 use crate::signature::Element;
-use crate::turns::{LineTurn, LineTurns, Loss, Passed, is_before, later};
+use crate::turns::{LineTurn, LineTurns, Loss, is_before, later};
 
 /// A rank's handle on a communicator, for collectives.
 ///
@@ -143,7 +143,7 @@ impl CollectiveBook {
 
     /// Who answers notes of these collectives when this rank is elsewhere.
     pub fn answerer(&self) -> Box<dyn Answerer> {
-        Box::new(LossAnswerer(self.turns.borrow().passed().clone()))
+        Box::new(self.turns.borrow().passed().clone())
     }
 
     /// The number of a call that starts now.
@@ -954,17 +954,6 @@ impl<P: Port> Future for Length<'_, '_, P> {
     }
 }
 
-/// Answers those who tell of lost lines, whatever this rank is in.
-#[derive(Debug)]
-struct LossAnswerer(Passed);
-
-impl Answerer for LossAnswerer {
-    fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
-        let heard = Loss::from_bytes(bytes).filter(|_| tag == LOSS_TAG)?;
-        self.0.answer(heard).map(|loss| loss.to_bytes())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -989,21 +978,5 @@ mod tests {
             assert_eq!(Cause::from_bytes(&vec![0xFF; length]), None);
             assert_eq!(Loss::from_bytes(&vec![0xFF; length]), None);
         }
-    }
-
-    #[test]
-    fn who_tells_of_a_loss_is_told_of_later_calls() {
-        let mut turns = LineTurns::default();
-        let heard = Loss { from: 3, until: 5, rank: 1, cause: Cause::Dropped };
-        let mut answerer = LossAnswerer(turns.passed().clone());
-        let letter = heard.to_bytes();
-        assert_eq!(answerer.answer(LOSS_TAG, &letter), None, "no call was made by lines");
-        turns.pass(9);
-        let answer = answerer.answer(LOSS_TAG, &letter);
-        let later = Loss { until: 9, ..heard };
-        assert_eq!(answer.and_then(|answer| Loss::from_bytes(&answer)), Some(later));
-        assert_eq!(answerer.answer(LOSS_TAG, &later.to_bytes()), None, "that is no news");
-        assert_eq!(answerer.answer(LOSS_TAG + 1, &letter), None, "another's letter");
-        assert_eq!(answerer.answer(LOSS_TAG, &letter[1..]), None);
     }
 }

@@ -31,7 +31,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hikyaku_msg::Answerer;
+
 use crate::error::Cause;
+use crate::names::LOSS_TAG;
 
 /// The end of a communicator's lines, as ranks tell each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +93,17 @@ impl Passed {
     }
 
     /// What those who tell of a loss have to be told: that this rank has made later calls by lines.
-    pub fn answer(&self, heard: Loss) -> Option<Loss> {
+    pub fn correct(&self, heard: Loss) -> Option<Loss> {
         let until = self.last().filter(|last| is_before(heard.until, *last))?;
         Some(Loss { until, ..heard })
+    }
+}
+
+/// Answers those who tell of lost lines, whatever this rank is in.
+impl Answerer for Passed {
+    fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
+        let heard = Loss::from_bytes(bytes).filter(|_| tag == LOSS_TAG)?;
+        self.correct(heard).map(|loss| loss.to_bytes())
     }
 }
 
@@ -294,10 +305,10 @@ mod tests {
     fn who_answers_for_a_rank_says_only_what_is_news() {
         let mut turns = LineTurns::default();
         let passed = turns.passed().clone();
-        assert_eq!(passed.answer(loss(3, 3)), None, "it has made no call");
+        assert_eq!(passed.correct(loss(3, 3)), None, "it has made no call");
         for (number, answer) in [(3, None), (u32::MAX, None), (4, Some(loss(3, 4)))] {
             turns.pass(number);
-            assert_eq!(passed.answer(loss(3, 3)), answer, "after {number}");
+            assert_eq!(passed.correct(loss(3, 3)), answer, "after {number}");
         }
     }
 
@@ -313,5 +324,21 @@ mod tests {
         assert_eq!(turns.hear(loss(0, 5)), None);
         assert_eq!(turns.ends(5), Some(loss(u32::MAX, 5)));
         assert_eq!((turns.ends(6), turns.ends(u32::MAX - 1)), (None, None));
+    }
+
+    #[test]
+    fn who_tells_of_a_loss_is_told_of_later_calls() {
+        let mut turns = LineTurns::default();
+        let heard = Loss { from: 3, until: 5, rank: 1, cause: Cause::Dropped };
+        let mut answerer = turns.passed().clone();
+        let letter = heard.to_bytes();
+        assert_eq!(answerer.answer(LOSS_TAG, &letter), None, "no call was made by lines");
+        turns.pass(9);
+        let answer = answerer.answer(LOSS_TAG, &letter);
+        let later = Loss { until: 9, ..heard };
+        assert_eq!(answer.and_then(|answer| Loss::from_bytes(&answer)), Some(later));
+        assert_eq!(answerer.answer(LOSS_TAG, &later.to_bytes()), None, "that is no news");
+        assert_eq!(answerer.answer(LOSS_TAG + 1, &letter), None, "another's letter");
+        assert_eq!(answerer.answer(LOSS_TAG, &letter[1..]), None);
     }
 }
