@@ -25,8 +25,8 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit built longest first second documented loom python programs \
-	at-length between-hosts mpi4py mpich-suite soak mutants \
+.PHONY: help demo test test-all unit built longest first second documented between-hosts loom python \
+	programs mpich-suite soak mutants \
 	bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
@@ -59,34 +59,19 @@ test: built ## run every test in short: unit, conformance, kill, soak, tidy, Pyt
 	+@$(call BESIDE,3,longest python first second documented)
 
 # Random programs of the long test: half for real, half in virtual time on every machine.
-PROGRAMS := 2000
+PROGRAMS := 1000
 
-# The same programs of tests as above, chosen from the whole workspace so that no feature of a
-# dependency changes and nothing is built twice. At length they keep both processors busy: those that
-# look for their own time to pass run one after the other, beside what is patient. Only loom's models
-# need a build of their own.
-test-all: loom built ## run what is exhaustive, random or long: loom, explorer, torture, programs, reproduce, mpi4py
+# All of `make test` and more of it, by the same programs: nothing is built twice. At length they keep
+# both processors busy, so that fewer run side by side. Only loom's models need a build of their own.
+test-all: loom built ## run every test at length: also loom, explorer, torture, programs, mpi4py, providers
 	@scripts/setup.sh libfabric || echo "without libfabric its tests are skipped, and say so"
-	+@$(call BESIDE,2,at-length mpi4py between-hosts)
-
-AT_LENGTH = $(ALONE) HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS) \
-	cargo $(LIMITED) test --locked --workspace --no-fail-fast
-at-length between-hosts: LIMIT := 2400
-mpi4py: LIMIT := 3600
-at-length:
-	$(AT_LENGTH) --test endpoint --test explore --test fabric --test faults --test hosts --test layout \
-		--test link --test many --test mpi --test mutants --test processes --test programs \
-		--test results --test soak
+	+@export HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS); \
+	$(call BESIDE,2,LIMIT=2400 longest python first second documented between-hosts)
 
 # Some providers have threads that never sleep.
 between-hosts:
-	SHARED_TESTS= nice $(AT_LENGTH) --lib -- \
-		far::conformance::layer far::providers --nocapture
-
-mpi4py:
-	$(ALONE) scripts/python.sh $(TARGET)/python
-	$(ALONE) HIKYAKU_LONG=1 timeout --foreground $(LIMIT) \
-		$(TARGET)/python/bin/python -m pytest tests/mpi4py/test_suite.py
+	SHARED_TESTS= HIKYAKU_TEST_PROVIDERS=1 nice $(ALONE) cargo $(LIMITED) test --locked --workspace \
+		--no-fail-fast --lib -- far::conformance::layer far::providers --nocapture
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200
@@ -180,10 +165,11 @@ deny: $(DENY)
 advisories: $(DENY) ## check the dependencies against the advisory database
 	$(DENY) check advisories
 
-# About six minutes on two cores, once.
+# A minute on two cores, once: unoptimised, as its checks take a second.
 $(TARGET)/tools/bin/cargo-deny:
 	@scripts/setup.sh rust cc
-	cargo install --quiet --locked --root $(TARGET)/tools cargo-deny@$(DENY_VERSION)
+	CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root $(TARGET)/tools \
+		cargo-deny@$(DENY_VERSION)
 
 $(TARGET)/tools/bin/cargo-mutants:
 	@scripts/setup.sh rust cc

@@ -1,6 +1,6 @@
 //! Random programs, in real and in virtual time on every machine there is.
 //!
-//! `HIKYAKU_PROGRAMS` says how many there are in all (`make test-all`: 2,000). They are the same in
+//! `HIKYAKU_PROGRAMS` says how many there are in all (`make test-all`: 1,000). They are the same in
 //! each run, so that a change is judged by what it changes; `HIKYAKU_PROGRAMS_SEED` chooses others,
 //! and `make programs` fresh ones. A failure names its seed, the fewest steps that fail and what
 //! each rank waits in; the program `programs` runs others by hand.
@@ -23,12 +23,14 @@ fn random_programs() {
     println!("programs: HIKYAKU_PROGRAMS_SEED={seed}");
     let programs = Path::new(env!("CARGO_BIN_EXE_generated")).parent().unwrap();
     let new = |share| Many::new(programs.to_owned(), seed, share);
-    // Half of them for real, a seventh of the others on each machine; some of both with faults.
+    // Half of them for real, the others on the machines in equal parts; some of both with faults.
     let mut runs = vec![new(count * 3 / 8), Many { faults: true, ..new(count / 8) }];
-    for machine in machines() {
+    let machines = machines();
+    let of_each = (count / 2).div_ceil(machines.len() as u64);
+    for machine in machines {
         let machine = Some(machine);
-        runs.push(Many { machine: machine.clone(), ..new(count * 3 / 56) });
-        runs.push(Many { machine, faults: true, ..new(count.div_ceil(56)) });
+        runs.push(Many { machine: machine.clone(), ..new(of_each * 3 / 4) });
+        runs.push(Many { machine, faults: true, ..new(of_each.div_ceil(4)) });
     }
     let failed = runs.iter().flat_map(|many| many.run(&|failure| print!("{failure}")));
     let failed: Vec<_> = failed.collect();
