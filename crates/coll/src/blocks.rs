@@ -68,6 +68,17 @@ impl BlockPlaces {
         self.range(index).len()
     }
 
+    /// Length of the longest block.
+    pub(crate) fn longest(&self) -> usize {
+        match self {
+            BlockPlaces::Equal { length } => *length,
+            BlockPlaces::Even { .. } => self.length(0),
+            BlockPlaces::Given { offsets } => {
+                offsets.windows(2).map(|block| block[1] - block[0]).max().unwrap_or(0)
+            }
+        }
+    }
+
     /// Length of `count` blocks from `first` on, counting on from 0 after block `size - 1`.
     pub(crate) fn run(&self, first: u32, count: u32, size: u32) -> usize {
         let straight = count.min(size - first);
@@ -114,6 +125,7 @@ mod tests {
                 lengths.is_sorted_by(|a, b| a >= b) && lengths[0] - lengths[lengths.len() - 1] <= 1
             );
             assert_eq!(blocks.offset(count), elements * 8);
+            assert_eq!(blocks.longest(), lengths[0] * 8);
         }
     }
 
@@ -121,6 +133,7 @@ mod tests {
     fn given_blocks_lie_one_after_the_other_and_run_around_the_end() {
         let blocks = BlockPlaces::of_lengths(&[3, 0, 5]);
         assert_eq!([0, 1, 2].map(|index| blocks.range(index)), [0..3, 3..3, 3..8]);
+        assert_eq!(blocks.longest(), 5);
         assert_eq!((blocks.run(2, 2, 3), blocks.run(1, 3, 3), blocks.run(0, 0, 3)), (8, 8, 0));
     }
 
