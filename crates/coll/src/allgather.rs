@@ -122,7 +122,7 @@ pub fn allgatherv<'a, G: Group>(
     data: &'a mut [G::Byte],
     lengths: &[usize],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    begin_allgatherv(group, algorithm, mine, data, lengths).end()
+    begin_allgatherv(group, algorithm, mine, data, lengths.iter().copied()).end()
 }
 
 /// Starts [`allgatherv`]: it may be over.
@@ -135,8 +135,8 @@ pub fn begin_allgatherv<'a, G: Group>(
     algorithm: Option<Algorithm>,
     mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
-    lengths: &[usize],
-) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>> + use<'a, G>> {
+    lengths: impl ExactSizeIterator<Item = usize>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     begin(group, algorithm, mine, data, BlockPlaces::of_lengths(lengths))
 }
 
@@ -151,7 +151,8 @@ pub fn allgatherv_scattered<'a, G: Group<Byte = u8>>(
     data: &'a mut Place<'_, u8>,
     lengths: &[usize],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    begin(group, algorithm, mine, data, BlockPlaces::of_lengths(lengths)).end()
+    let blocks = BlockPlaces::of_lengths(lengths.iter().copied());
+    begin(group, algorithm, mine, data, blocks).end()
 }
 
 async fn start<G: Group, D: Data<G::Byte> + ?Sized>(

@@ -100,7 +100,9 @@ pub use names::{Operation, is_of_call};
 pub use part::{Part, Place, Span};
 pub use questions::{Asked, Made};
 pub use reduce::{Operand, begin_reduce, reduce};
-pub use reduce_scatter::{begin_reduce_scatter, reduce_scatter, reduce_scatter_block};
+pub use reduce_scatter::{
+    begin_reduce_scatter, begin_reduce_scatter_block, reduce_scatter, reduce_scatter_block,
+};
 pub use reduction::Reduction;
 pub use scan::{begin_exscan, begin_scan, exscan, scan};
 pub use scatter::{begin_scatter, scatter, scatter_scattered, scatterv, scatterv_parts};

@@ -13,9 +13,9 @@ use std::ops::Range;
 
 use hikyaku_nic::ring::LINE_BYTES;
 
-use crate::combine::{PARTS, combine_tree, digits};
 use crate::blocks::BlockPlaces;
 use crate::call::{Begun, Call, Team};
+use crate::combine::{PARTS, combine_tree, digits};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::list;
@@ -48,7 +48,28 @@ pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    begin_reduce_scatter(group, algorithm, Operand::Own(data), None, into, reduction).end()
+    begin_reduce_scatter_block(group, algorithm, Operand::Own(data), into, reduction).end()
+}
+
+/// Starts [`reduce_scatter_block`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: Operand<'a, G::Byte>,
+    into: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let (bytes, size) = (data.bytes().len(), group.size() as usize);
+    // The usual case needs no division.
+    let length = match into.len().checked_mul(size) == Some(bytes) {
+        true => into.len(),
+        false => bytes / size,
+    };
+    begin(group, algorithm, data, BlockPlaces::Equal { length }, into, reduction)
 }
 
 /// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
@@ -64,12 +85,11 @@ pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    begin_reduce_scatter(group, algorithm, Operand::Own(data), Some(lengths), into, reduction)
-        .end()
+    let (data, lengths) = (Operand::Own(data), lengths.iter().copied());
+    begin_reduce_scatter(group, algorithm, data, lengths, into, reduction).end()
 }
 
-/// Starts either of them, [`reduce_scatter()`] if there are `lengths`: it may be over. Bytes of its
-/// own (`data`) may be combined in.
+/// Starts [`reduce_scatter()`]: it may be over.
 ///
 /// # Errors
 /// As there.
@@ -78,21 +98,26 @@ pub fn begin_reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: Operand<'a, G::Byte>,
-    lengths: Option<&[usize]>,
+    lengths: impl ExactSizeIterator<Item = usize>,
+    into: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, data, BlockPlaces::of_lengths(lengths), into, reduction)
+}
+
+/// Either of them.
+#[inline]
+fn begin<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: Operand<'a, G::Byte>,
+    blocks: BlockPlaces,
     into: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>> + use<'a, G, F>> {
     let bytes = data.bytes().len();
-    let blocks = match lengths {
-        Some(lengths) => BlockPlaces::of_lengths(lengths),
-        // The usual case needs no division.
-        None if into.len().checked_mul(group.size() as usize) == Some(bytes) => {
-            BlockPlaces::Equal { length: into.len() }
-        }
-        None => BlockPlaces::Equal { length: bytes / group.size() as usize },
-    };
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
-    let (commutative, has_list) = (reduction.commutative, lengths.is_some());
+    let (commutative, has_list) = (reduction.commutative, blocks.count().is_some());
     let table = || select::for_reduce_scatter(group, bytes, commutative, has_list);
     let algorithm = select::resolve(group, algorithm, needs_lines, table);
     let signature = Signature::new(Operation::ReduceScatter)
@@ -316,9 +341,9 @@ fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         _ => rounds.try_meet(with_list(blocks, data).bytes()),
     };
     match met {
-        Ok(met) => met.map(|()| {
-            rounds.finish(combine(&rounds, &piece, data, into, blocks, reduction))
-        }),
+        Ok(met) => {
+            met.map(|()| rounds.finish(combine(&rounds, &piece, data, into, blocks, reduction)))
+        }
         Err(failure) => Some(Err(failure)),
     }
 }

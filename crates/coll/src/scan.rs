@@ -13,8 +13,8 @@ use std::future::Future;
 use hikyaku_msg::join;
 use hikyaku_nic::ring::LINE_BYTES;
 
-use crate::combine::{PARTS, digits};
 use crate::call::{Begun, Call, Team};
+use crate::combine::{PARTS, digits};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
@@ -260,9 +260,7 @@ fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         return None;
     }
     match rounds.try_meet(data) {
-        Ok(met) => {
-            met.map(|()| rounds.finish(combine(&rounds, inclusive, data, reduction)))
-        }
+        Ok(met) => met.map(|()| rounds.finish(combine(&rounds, inclusive, data, reduction))),
         Err(failure) => Some(Err(failure)),
     }
 }

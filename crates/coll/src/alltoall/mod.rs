@@ -17,6 +17,7 @@ mod listed;
 mod two_level;
 
 use std::future::Future;
+use std::mem::replace;
 use std::ops::Range;
 
 use crate::call::{Begun, Call, Team};
@@ -194,7 +195,7 @@ pub fn alltoallv_parts<'a, G: Group>(
     begin_alltoallv(group, algorithm, parts, into).end()
 }
 
-/// Starts [`alltoallv_parts`]: it may be over.
+/// Starts [`alltoallv_parts`]: it may be over. What the lists are afterwards is not said.
 ///
 /// # Errors
 /// As there.
@@ -202,14 +203,14 @@ pub fn alltoallv_parts<'a, G: Group>(
 pub fn begin_alltoallv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
-    parts: Vec<Part<'a, G::Byte>>,
-    mut into: Vec<Place<'a, G::Byte>>,
+    mut parts: impl AsMut<[Part<'a, G::Byte>]>,
+    mut into: impl AsMut<[Place<'a, G::Byte>]>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let needs_lines = |by: &Algorithm| *by == Algorithm::Lines;
     let algorithm = select::resolve(group, algorithm, needs_lines, || select::for_alltoallv(group));
     let signature = Signature::new(Operation::Alltoall).list(true);
-    let act = |team: &Team<'_, G>| match check_lists(team, &parts, &into) {
-        Ok(()) => listed::at_once(team, &parts, &mut into),
+    let act = |team: &Team<'_, G>| match check_lists(team, parts.as_mut(), into.as_mut()) {
+        Ok(()) => listed::at_once(team, parts.as_mut(), into.as_mut()),
         Err(failure) => Some(Err(failure)),
     };
     let lines = needs_lines(&algorithm);
@@ -220,13 +221,14 @@ pub fn begin_alltoallv<'a, G: Group>(
 fn start_listed<'a, G: Group>(
     call: Call<'a, G>,
     mut algorithm: Algorithm,
-    parts: Vec<Part<'a, G::Byte>>,
-    mut into: Vec<Place<'a, G::Byte>>,
+    mut parts: impl AsMut<[Part<'a, G::Byte>]>,
+    mut into: impl AsMut<[Place<'a, G::Byte>]>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
-        check_lists(team, &parts, &into)?;
+        let (parts, into) = (parts.as_mut(), into.as_mut());
+        check_lists(team, parts, into)?;
         if algorithm == Algorithm::Lines {
-            match listed::lines(team, &parts, &mut into).await {
+            match listed::lines(team, parts, into).await {
                 Ok(true) => return Ok(()),
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(false) | Err(Stop::Lost) => {
@@ -235,6 +237,8 @@ fn start_listed<'a, G: Group>(
                 }
             }
         }
+        let parts = parts.iter_mut().map(|part| replace(part, Part::Whole(&[]))).collect();
+        let into = into.iter_mut().map(|place| replace(place, Place::Whole(&mut []))).collect();
         flat(team, algorithm, parts, into).await
     })
 }
