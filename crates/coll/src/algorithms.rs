@@ -192,6 +192,8 @@ pub(crate) mod reduce_scatter {
         Pairwise = "pairwise",
         /// Blocks go round and grow.
         Ring = "ring",
+        /// Each rank writes all to its lines, and combines its block of all.
+        Lines = "lines",
         /// Each rank combines its block out of all others' memory.
         Read = "read",
     }
@@ -205,5 +207,7 @@ pub(crate) mod scan {
         RecursiveDoubling = "recursive-doubling",
         /// From rank to rank.
         Linear = "linear",
+        /// Each rank writes to its lines, and combines what those before it have written.
+        Lines = "lines",
     }
 }

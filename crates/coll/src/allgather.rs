@@ -5,8 +5,8 @@
 //! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; 2 more if n is not 2^k |
 //! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
 //! | ring | n - 1 exchanges of m with neighbours | for large m |
-//! | lines | a look at all | equal parts, all ranks on one node, which has lines |
-//! | read | a copy of each part out of its rank's memory | the same; for large m |
+//! | lines | a look at all | all ranks on one node, which has lines |
+//! | read | a copy of each part out of its rank's memory | the same, equal parts; for large m |
 
 use std::future::Future;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::fold::Fold;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Place};
-use crate::rounds::{LineRounds, Stop, starts};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -53,7 +53,7 @@ pub fn allgather_scattered<'a, G: Group<Byte = u8>>(
     mine: Option<&'a [u8]>,
     data: &'a mut Place<'_, u8>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    begin(group, algorithm, mine, data).end()
+    begin_equal(group, algorithm, mine, data).end()
 }
 
 /// Starts [`allgather()`]: it may be over.
@@ -67,7 +67,18 @@ pub fn begin_allgather<'a, G: Group>(
     mine: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    begin(group, algorithm, mine, data)
+    begin_equal(group, algorithm, mine, data)
+}
+
+#[inline]
+fn begin_equal<'a, G: Group, D: Data<G::Byte> + ?Sized>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut D,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>> + use<'a, G, D>> {
+    let length = mine.map_or_else(|| data.length() / group.size() as usize, <[G::Byte]>::len);
+    begin(group, algorithm, mine, data, BlockPlaces::Equal { length })
 }
 
 #[inline]
@@ -76,19 +87,22 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     algorithm: Option<Algorithm>,
     mine: Option<&'a [G::Byte]>,
     data: &'a mut D,
-) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    blocks: BlockPlaces,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>> + use<'a, G, D>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let table = || select::for_allgather(group, data.length());
     let algorithm = select::resolve(group, algorithm, needs_lines, table);
-    let length = mine.map_or_else(|| data.length() / group.size() as usize, <[G::Byte]>::len);
-    let signature = Signature::new(Operation::Allgather).bytes(length);
-    let blocks = BlockPlaces::Equal { length };
+    let signature = Signature::new(Operation::Allgather);
+    let signature = match &blocks {
+        BlockPlaces::Equal { length } => signature.bytes(*length),
+        _ => signature.list(true),
+    };
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(start(call, algorithm, mine, data, blocks));
     }
     let act = |team: &Team<'_, G>| match prepare(team, mine, data, &blocks) {
-        Ok(()) if algorithm == Algorithm::Lines => at_once(team, data, length),
+        Ok(()) if algorithm == Algorithm::Lines => at_once(team, data, &blocks),
         Ok(()) => None,
         Err(failure) => Some(Err(failure)),
     };
@@ -108,7 +122,22 @@ pub fn allgatherv<'a, G: Group>(
     data: &'a mut [G::Byte],
     lengths: &[usize],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_lengths(group, algorithm, mine, data, lengths)
+    begin_allgatherv(group, algorithm, mine, data, lengths.iter().copied()).end()
+}
+
+/// Starts [`allgatherv`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_allgatherv<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mine: Option<&'a [G::Byte]>,
+    data: &'a mut [G::Byte],
+    lengths: impl ExactSizeIterator<Item = usize>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, mine, data, BlockPlaces::of_lengths(lengths))
 }
 
 /// The same where the blocks have gaps, at this rank.
@@ -122,19 +151,8 @@ pub fn allgatherv_scattered<'a, G: Group<Byte = u8>>(
     data: &'a mut Place<'_, u8>,
     lengths: &[usize],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    of_lengths(group, algorithm, mine, data, lengths)
-}
-
-fn of_lengths<'a, G: Group, D: Data<G::Byte> + ?Sized>(
-    group: &'a G,
-    algorithm: Option<Algorithm>,
-    mine: Option<&'a [G::Byte]>,
-    data: &'a mut D,
-    lengths: &[usize],
-) -> impl Future<Output = Result<(), Failure<G>>> + use<'a, G, D> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_allgatherv(group, data.length()));
-    let call = Call::new(group, Signature::new(Operation::Allgather), algorithm as usize);
-    start(call, algorithm, mine, data, BlockPlaces::of_lengths(lengths))
+    let blocks = BlockPlaces::of_lengths(lengths.iter().copied());
+    begin(group, algorithm, mine, data, blocks).end()
 }
 
 async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
@@ -147,13 +165,11 @@ async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
     call.run(async move |team| {
         prepare(team, mine, data, &blocks)?;
         let mut algorithm = algorithm;
-        if let (Algorithm::Lines | Algorithm::Read, BlockPlaces::Equal { length }) =
-            (algorithm, &blocks)
-        {
+        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let reads = (algorithm == Algorithm::Read, mine);
-            match lines(team, data, *length, reads).await {
+            match lines(team, data, &blocks, reads).await {
                 Err(Stop::Lost) => {
-                    algorithm = select::for_allgatherv(team.group(), data.length());
+                    algorithm = select::for_allgather_by_messages(team.group(), data.length());
                 }
                 Err(Stop::Failed(failure)) => return Err(failure),
                 Ok(()) => return Ok(()),
@@ -164,9 +180,7 @@ async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
             Algorithm::Ring => ring(team, data, &blocks).await,
             Algorithm::Butterfly => butterfly(team, data, &blocks).await,
             Algorithm::Bruck => bruck(team, data, &blocks).await,
-            Algorithm::Lines | Algorithm::Read => {
-                team.require(false, "needs parts of equal length")
-            }
+            Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
         }
     })
     .await
@@ -304,27 +318,38 @@ async fn read<G: Group, D: Data<G::Byte> + ?Sized>(
 
 /// Allgather by lines: everybody writes its part, everybody reads all.
 ///
-/// Parts of `length` bytes; this rank's is in its place.
+/// This rank's part is in its place. If parts are long, a round has a piece of each.
 #[inline(always)]
 async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
-    length: usize,
+    blocks: &BlockPlaces,
     (reads, mine): (bool, Option<&[G::Byte]>),
 ) -> Result<(), Stop<G>> {
+    if reads {
+        team.require(blocks.count().is_none(), "needs parts of equal length")?;
+    }
     let rounds = LineRounds::begin_all(team).await?;
-    if reads && read(&rounds, mine, data, length).await? {
+    if reads && read(&rounds, mine, data, blocks.longest()).await? {
         return Ok(());
     }
-    let own = rounds.place * length;
+    let own = blocks.range(team.rank());
+    let rounds = rounds.of_length(own.len());
     let piece = rounds.part(PIECES, 1);
     let mut packet = Vec::new();
-    for from in starts(length, piece) {
-        let to = length.min(from.saturating_add(piece));
-        rounds.meet(data.load(own + from..own + to, &mut packet)).await?;
-        collect_piece(&rounds, data, length, from..to)?;
+    for from in starts(blocks.longest(), piece) {
+        let piece = from..from.saturating_add(piece);
+        let said = data.load(within(&own, &piece), &mut packet);
+        rounds.meet_of(said, |place| rounds.word_of(blocks.length(place as u32))).await?;
+        collect_piece(&rounds, data, blocks, piece)?;
     }
     Ok(())
+}
+
+/// A piece of a block, as long as there is some of it.
+fn within(block: &Range<usize>, piece: &Range<usize>) -> Range<usize> {
+    let at = |offset: usize| block.start + offset.min(block.len());
+    at(piece.start)..at(piece.end)
 }
 
 /// The same without waiting, if it is one piece and all are there.
@@ -332,14 +357,16 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
 fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
-    length: usize,
+    blocks: &BlockPlaces,
 ) -> Option<Result<(), Failure<G>>> {
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
-    if length > LINE_BYTES && length > rounds.part(PIECES, 1) {
+    let (own, longest) = (blocks.range(team.rank()), blocks.longest());
+    if longest > LINE_BYTES && longest > rounds.part(PIECES, 1) {
         return None;
     }
-    match rounds.try_meet(&data[rounds.place * length..][..length]) {
-        Ok(met) => met.map(|_| collect_piece(&rounds, data, length, 0..length)),
+    let rounds = rounds.of_length(own.len());
+    match rounds.try_meet_of(&data[own], |place| rounds.word_of(blocks.length(place as u32))) {
+        Ok(met) => met.map(|()| collect_piece(&rounds, data, blocks, 0..longest)),
         Err(failure) => Some(Err(failure)),
     }
 }
@@ -349,16 +376,18 @@ fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
 pub(crate) fn collect_piece<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,
     data: &mut D,
-    length: usize,
+    blocks: &BlockPlaces,
     piece: Range<usize>,
 ) -> Result<(), Failure<G>> {
     let mut packet = Vec::new();
     let mut read = |place: usize| {
+        let block = blocks.range(place as u32);
+        let piece = within(&block, &piece);
         for done in starts(piece.len(), data.at_a_time()) {
-            let at = place * length + piece.start + done;
-            let end = place * length + piece.end;
-            let packets = at..end.min(at.saturating_add(data.at_a_time()));
-            rounds.read(place, done, data.room(packets, &mut packet))?;
+            let at = piece.start + done;
+            let packets = at..piece.end.min(at.saturating_add(data.at_a_time()));
+            let room = data.room(packets, &mut packet);
+            rounds.read_said(place, rounds.word_of(block.len()), done, room)?;
             data.settle(at, &packet);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! How an array is cut into one block for each rank.
 
-use std::ops::Range;
+use std::iter::once;
+use std::ops::{Deref, Range};
 
 /// The places of blocks in an array in which they lie one after the other, in rank order.
 #[derive(Debug, Clone)]
@@ -10,7 +11,7 @@ pub(crate) enum BlockPlaces {
     /// A number of elements of `width` bytes, spread as evenly as can be, the first blocks longer.
     Even { elements: usize, width: usize, count: usize },
     /// Block `i` is from offset `i` to offset `i + 1`.
-    Given { offsets: Vec<usize> },
+    Given { offsets: Offsets },
 }
 
 impl BlockPlaces {
@@ -24,13 +25,14 @@ impl BlockPlaces {
     }
 
     /// Blocks of these lengths.
-    pub(crate) fn of_lengths(lengths: &[usize]) -> BlockPlaces {
-        let mut end = 0;
-        let ends = lengths.iter().map(|length| {
+    #[inline]
+    pub(crate) fn of_lengths(lengths: impl ExactSizeIterator<Item = usize>) -> BlockPlaces {
+        let (count, mut end) = (lengths.len(), 0);
+        let ends = lengths.map(|length| {
             end += length;
             end
         });
-        BlockPlaces::Given { offsets: std::iter::once(0).chain(ends).collect() }
+        BlockPlaces::Given { offsets: Offsets::new(count, once(0).chain(ends)) }
     }
 
     /// How many blocks there are, if that was given.
@@ -68,10 +70,56 @@ impl BlockPlaces {
         self.range(index).len()
     }
 
+    /// Length of the longest block.
+    pub(crate) fn longest(&self) -> usize {
+        match self {
+            BlockPlaces::Equal { length } => *length,
+            BlockPlaces::Even { .. } => self.length(0),
+            BlockPlaces::Given { offsets } => {
+                offsets.windows(2).map(|block| block[1] - block[0]).max().unwrap_or(0)
+            }
+        }
+    }
+
     /// Length of `count` blocks from `first` on, counting on from 0 after block `size - 1`.
     pub(crate) fn run(&self, first: u32, count: u32, size: u32) -> usize {
         let straight = count.min(size - first);
         self.span(first..first + straight).len() + self.span(0..count - straight).len()
+    }
+}
+
+/// Blocks whose offsets take no memory of their own: a call by lines lasts as long as to allocate
+/// some.
+const FEW: usize = 8;
+
+/// Where blocks start, and where the last one ends.
+#[derive(Debug, Clone)]
+pub(crate) enum Offsets {
+    Few([usize; FEW + 1], usize),
+    Many(Vec<usize>),
+}
+
+impl Offsets {
+    #[inline]
+    fn new(count: usize, offsets: impl Iterator<Item = usize>) -> Offsets {
+        if count > FEW {
+            return Offsets::Many(offsets.collect());
+        }
+        let mut few = [0; FEW + 1];
+        few.iter_mut().zip(offsets).for_each(|(at, offset)| *at = offset);
+        Offsets::Few(few, count + 1)
+    }
+}
+
+impl Deref for Offsets {
+    type Target = [usize];
+
+    #[inline]
+    fn deref(&self) -> &[usize] {
+        match self {
+            Offsets::Few(few, count) => &few[..*count],
+            Offsets::Many(many) => many,
+        }
     }
 }
 
@@ -114,13 +162,15 @@ mod tests {
                 lengths.is_sorted_by(|a, b| a >= b) && lengths[0] - lengths[lengths.len() - 1] <= 1
             );
             assert_eq!(blocks.offset(count), elements * 8);
+            assert_eq!(blocks.longest(), lengths[0] * 8);
         }
     }
 
     #[test]
     fn given_blocks_lie_one_after_the_other_and_run_around_the_end() {
-        let blocks = BlockPlaces::of_lengths(&[3, 0, 5]);
+        let blocks = BlockPlaces::of_lengths([3, 0, 5].into_iter());
         assert_eq!([0, 1, 2].map(|index| blocks.range(index)), [0..3, 3..3, 3..8]);
+        assert_eq!(blocks.longest(), 5);
         assert_eq!((blocks.run(2, 2, 3), blocks.run(1, 3, 3), blocks.run(0, 0, 3)), (8, 8, 0));
     }
 

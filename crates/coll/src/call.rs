@@ -681,11 +681,18 @@ impl<'c, G: Group> Team<'c, G> {
 
     fn check_length(&self, peer: u32, sent: u64, expected: usize) -> Result<(), Failure<G>> {
         if sent == expected as u64 {
-            return Ok(());
+            Ok(())
+        } else {
+            Err(self.lengths_differ(peer, sent, expected))
         }
+    }
+
+    /// The error of another length than this rank expects.
+    #[cold]
+    pub(crate) fn lengths_differ(&self, peer: u32, sent: u64, expected: usize) -> Failure<G> {
         let call = self.call.made.call;
         let rank = self.group().rank();
         let one = Caller { rank: peer, call: call.bytes(sent as usize) };
-        Err(CollError::Differ { one, other: Caller { rank, call: call.bytes(expected) } })
+        CollError::Differ { one, other: Caller { rank, call: call.bytes(expected) } }
     }
 }

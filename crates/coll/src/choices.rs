@@ -163,11 +163,10 @@ impl Choices {
             scatter: self.scatter.filter(|by| {
                 matches!(by, scatter::Algorithm::Chained | scatter::Algorithm::Linear)
             }),
-            allgather: self.allgather.filter(|by| {
-                !matches!(by, allgather::Algorithm::Lines | allgather::Algorithm::Read)
-            }),
+            allgather: self.allgather.filter(|by| *by != allgather::Algorithm::Read),
             alltoall: self.alltoall.filter(|by| {
-                matches!(by, alltoall::Algorithm::Pairwise | alltoall::Algorithm::Chained)
+                use alltoall::Algorithm::{Chained, Lines, Pairwise};
+                matches!(by, Pairwise | Chained | Lines)
             }),
             ..self
         }
@@ -193,7 +192,11 @@ impl Choices {
             alltoall: self
                 .alltoall
                 .filter(|by| !matches!(by, alltoall::Algorithm::Lines | alltoall::Algorithm::Read)),
-            reduce_scatter: self.reduce_scatter.filter(|by| *by != reduce_scatter::Algorithm::Read),
+            reduce_scatter: self.reduce_scatter.filter(|by| {
+                !matches!(by, reduce_scatter::Algorithm::Lines | reduce_scatter::Algorithm::Read)
+            }),
+            scan: self.scan.filter(|by| *by != scan::Algorithm::Lines),
+            exscan: self.exscan.filter(|by| *by != scan::Algorithm::Lines),
             ..self
         }
     }
@@ -201,11 +204,12 @@ impl Choices {
     /// What of it holds for reductions that are done in the order of the ranks.
     #[must_use]
     pub fn for_ordered(self) -> Choices {
+        use reduce_scatter::Algorithm as Scattered;
         Choices {
             allreduce: self.allreduce.filter(|by| *by != allreduce::Algorithm::Ring),
             reduce_scatter: self
                 .reduce_scatter
-                .filter(|by| *by == reduce_scatter::Algorithm::ReduceThenScatter),
+                .filter(|by| matches!(by, Scattered::ReduceThenScatter | Scattered::Lines)),
             ..self
         }
     }
@@ -378,7 +382,7 @@ mod tests {
         choices.choose_written("reduce_scatter=reduce-then-scatter").unwrap();
         assert_eq!(choices.for_unequal_parts().gather, choices.gather);
         assert_eq!(choices.for_ordered().reduce_scatter, choices.reduce_scatter);
-        for (name, stays) in [("lines", false), ("read", false), ("ring", true)] {
+        for (name, stays) in [("lines", true), ("read", false), ("ring", true)] {
             choices.choose(Operation::Allgather, name).unwrap();
             assert_eq!(choices.for_unequal_parts().allgather.is_some(), stays, "{name}");
         }

@@ -964,7 +964,7 @@ mod tests {
     #[test]
     fn a_notice_says_what_it_was_told_and_nonsense_says_nothing() {
         let rank = u32::MAX;
-        let call = Signature::new(Operation::Reduce).root(3).bytes(1 << 29);
+        let call = Signature::new(Operation::Reduce).root(3).bytes(1 << 28);
         let one = Caller { rank, call };
         let other = Caller { rank: 0, call: Signature::new(Operation::Barrier) };
         for cause in

@@ -12,6 +12,7 @@ use std::future::Future;
 use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::allgather::{PIECES, collect_piece};
+use crate::blocks::BlockPlaces;
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
@@ -182,7 +183,7 @@ where
             Some(mine) => rounds.give(mine.load(piece, &mut packet)).await?,
             None => {
                 rounds.await_others().await?;
-                collect_piece(&rounds, into, length, piece)?;
+                collect_piece(&rounds, into, &BlockPlaces::Equal { length }, piece)?;
             }
         }
     }
@@ -210,9 +211,9 @@ where
     if team.rank() != root {
         return rounds.try_give(mine?.whole()?);
     }
-    let into = into.whole_mut()?;
+    let (into, blocks) = (into.whole_mut()?, BlockPlaces::Equal { length });
     match rounds.try_others() {
-        Ok(all) => all.then(|| collect_piece(&rounds, into, length, 0..length)),
+        Ok(all) => all.then(|| collect_piece(&rounds, into, &blocks, 0..length)),
         Err(failure) => Some(Err(failure)),
     }
 }

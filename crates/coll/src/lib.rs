@@ -53,6 +53,7 @@ mod fold;
 pub mod gather;
 mod group;
 mod layout;
+mod list;
 mod mates;
 mod names;
 pub mod neighbour;
@@ -75,11 +76,13 @@ mod turns;
 
 pub use allgather::{
     allgather, allgather_scattered, allgatherv, allgatherv_scattered, begin_allgather,
+    begin_allgatherv,
 };
 pub use allreduce::{allreduce, allreduce_scattered, begin_allreduce};
 pub use alltoall::{
     alltoall, alltoall_in_place, alltoall_in_place_scattered, alltoall_scattered, alltoallv,
     alltoallv_in_place, alltoallv_in_place_scattered, alltoallv_parts, begin_alltoall,
+    begin_alltoallv,
 };
 pub use alltoallw::{alltoallw, alltoallw_in_place};
 pub use barrier::{barrier, begin_barrier, open_barrier};
@@ -97,9 +100,11 @@ pub use names::{Operation, is_of_call};
 pub use part::{Part, Place, Span};
 pub use questions::{Asked, Made};
 pub use reduce::{Operand, begin_reduce, reduce};
-pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
+pub use reduce_scatter::{
+    begin_reduce_scatter, begin_reduce_scatter_block, reduce_scatter, reduce_scatter_block,
+};
 pub use reduction::Reduction;
-pub use scan::{exscan, scan};
+pub use scan::{begin_exscan, begin_scan, exscan, scan};
 pub use scatter::{begin_scatter, scatter, scatter_scattered, scatterv, scatterv_parts};
 pub use select::chosen;
 pub use signature::{Combination, Element, Signature};

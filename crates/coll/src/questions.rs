@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_question_says_what_was_called_and_nonsense_says_nothing() {
-        let call = Signature::new(Operation::Reduce).root(3).bytes(1 << 29);
+        let call = Signature::new(Operation::Reduce).root(3).bytes(1 << 28);
         for algorithm in [None, Some(0), Some(7)] {
             for is_over in [false, true] {
                 let made = Made { call, algorithm };

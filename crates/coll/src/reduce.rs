@@ -42,17 +42,31 @@ pub fn reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// What a rank gives to a reduction.
 #[derive(Debug)]
 pub enum Operand<'a, B> {
-    /// Combined in: the result's place at the root.
+    /// Combined in: the result's place at the root of a reduce.
     Own(&'a mut [B]),
-    /// Left as they are. Elsewhere than at the root.
+    /// Left as they are. Of a reduce, elsewhere than at the root.
     Lent(&'a [B]),
 }
 
-impl<B> Operand<'_, B> {
-    fn bytes(&self) -> &[B] {
+impl<'a, B: Clone> Operand<'a, B> {
+    pub(crate) fn bytes(&self) -> &[B] {
         match self {
             Operand::Own(bytes) => bytes,
             Operand::Lent(bytes) => bytes,
+        }
+    }
+
+    /// Bytes to combine in: those that are lent are copied.
+    pub(crate) fn own<'b>(self, copy: &'b mut Vec<B>) -> &'b mut [B]
+    where
+        'a: 'b,
+    {
+        match self {
+            Operand::Own(bytes) => bytes,
+            Operand::Lent(bytes) => {
+                copy.extend_from_slice(bytes);
+                copy
+            }
         }
     }
 }
@@ -105,13 +119,7 @@ async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
             team.without_lines(algorithm as usize)?;
         }
         let mut copy = Vec::new();
-        let data = match data {
-            Operand::Own(data) => data,
-            Operand::Lent(data) => {
-                copy.extend_from_slice(data);
-                &mut copy[..]
-            }
-        };
+        let data = data.own(&mut copy);
         match algorithm {
             Algorithm::Binomial => binomial(team, data, root, &mut reduction).await,
             Algorithm::Linear => linear(team, data, root, &mut reduction).await,

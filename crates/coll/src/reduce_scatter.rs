@@ -5,17 +5,23 @@
 //! | reduce-then-scatter | a reduce of n m and a scatter | any reduction |
 //! | pairwise | n - 1 exchanges of m | commutative reductions |
 //! | ring | n - 1 exchanges of m with neighbours, in pieces | commutative reductions |
-//! | read | n - 1 copies of m out of others' memory | the same; needs lines on one node |
+//! | lines | a look at all | any reduction; all ranks on one node, with lines; for short data |
+//! | read | n - 1 copies of m out of others' memory | commutative reductions; the same otherwise |
 
 use std::future::Future;
+use std::ops::Range;
+
+use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::blocks::BlockPlaces;
-use crate::call::{Call, Team};
+use crate::call::{Begun, Call, Team};
+use crate::combine::{PARTS, combine_tree, digits};
 use crate::error::Failure;
 use crate::group::Group;
+use crate::list;
 use crate::names::Operation;
 use crate::part::{Place, whole_parts};
-use crate::reduce::binomial as reduce;
+use crate::reduce::{Operand, binomial as reduce};
 use crate::reduction::Reduction;
 use crate::ring::reduce_round;
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
@@ -42,8 +48,28 @@ pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let blocks = BlockPlaces::Equal { length: data.len() / group.size() as usize };
-    start(group, algorithm, data, into, blocks, reduction)
+    begin_reduce_scatter_block(group, algorithm, Operand::Own(data), into, reduction).end()
+}
+
+/// Starts [`reduce_scatter_block`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: Operand<'a, G::Byte>,
+    into: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let (bytes, size) = (data.bytes().len(), group.size() as usize);
+    // The usual case needs no division.
+    let length = match into.len().checked_mul(size) == Some(bytes) {
+        true => into.len(),
+        false => bytes / size,
+    };
+    begin(group, algorithm, data, BlockPlaces::Equal { length }, into, reduction)
 }
 
 /// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
@@ -59,56 +85,127 @@ pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     into: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    start(group, algorithm, data, into, BlockPlaces::of_lengths(lengths), reduction)
+    let (data, lengths) = (Operand::Own(data), lengths.iter().copied());
+    begin_reduce_scatter(group, algorithm, data, lengths, into, reduction).end()
+}
+
+/// Starts [`reduce_scatter()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: Operand<'a, G::Byte>,
+    lengths: impl ExactSizeIterator<Item = usize>,
+    into: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, algorithm, data, BlockPlaces::of_lengths(lengths), into, reduction)
+}
+
+/// Either of them.
+#[inline]
+fn begin<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: Operand<'a, G::Byte>,
+    blocks: BlockPlaces,
+    into: &'a mut [G::Byte],
+    mut reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>> + use<'a, G, F>> {
+    let bytes = data.bytes().len();
+    let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
+    let (commutative, has_list) = (reduction.commutative, blocks.count().is_some());
+    let table = || select::for_reduce_scatter(group, bytes, commutative, has_list);
+    let algorithm = select::resolve(group, algorithm, needs_lines, table);
+    let signature = Signature::new(Operation::ReduceScatter)
+        .bytes(bytes)
+        .list(has_list)
+        .combination(reduction.combination);
+    let act = |team: &Team<'_, G>| {
+        let data = data.bytes();
+        match check(team, data, into, &blocks, reduction.width) {
+            Ok(()) if algorithm == Algorithm::Lines => {
+                at_once(team, data, into, &blocks, &mut reduction)
+            }
+            Ok(()) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    };
+    let lines = needs_lines(&algorithm);
+    Call::begin(group, signature, algorithm as usize, lines, act)
+        .or_start(|call| start(call, algorithm, data, into, blocks, reduction))
+}
+
+/// Checks the arguments.
+fn check<G: Group>(
+    team: &Team<'_, G>,
+    data: &[G::Byte],
+    into: &[G::Byte],
+    blocks: &BlockPlaces,
+    width: usize,
+) -> Result<(), Failure<G>> {
+    let size = team.size();
+    match blocks.count() {
+        Some(count) => {
+            team.check_argument("the list of lengths, one a rank,", count, size as usize)?;
+            (0..size).try_for_each(|rank| team.check_elements(blocks.length(rank), width))?;
+        }
+        None => {
+            if data.len() != blocks.offset(size) {
+                team.share("the array of all parts", data.len())?;
+            }
+            team.check_elements(blocks.length(0), width)?;
+        }
+    }
+    team.check_argument("the array of all parts, in bytes,", data.len(), blocks.offset(size))?;
+    let own = blocks.length(team.rank());
+    team.check_argument("the buffer for the result, in bytes,", into.len(), own)
 }
 
 fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
-    group: &'a G,
-    algorithm: Option<Algorithm>,
-    data: &'a mut [G::Byte],
+    call: Call<'a, G>,
+    algorithm: Algorithm,
+    data: Operand<'a, G::Byte>,
     into: &'a mut [G::Byte],
     blocks: BlockPlaces,
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
-    let commutative = reduction.commutative;
-    let table = || select::for_reduce_scatter(group, data.len(), commutative);
-    let mut algorithm = select::resolve(group, algorithm, needs_lines, table);
-    let signature = Signature::new(Operation::ReduceScatter)
-        .bytes(data.len())
-        .combination(reduction.combination);
-    let call = Call::new_on(group, signature, algorithm as usize, needs_lines(&algorithm));
     call.run(async move |team| {
-        let size = team.size();
-        match blocks.count() {
-            Some(count) => {
-                team.check_argument("the list of lengths, one a rank,", count, size as usize)?;
+        let (blocks, reduction) = (&blocks, &mut reduction);
+        check(team, data.bytes(), into, blocks, reduction.width)?;
+        let mut algorithm = algorithm;
+        let tried = match algorithm {
+            Algorithm::Lines => {
+                Some(lines(team, data.bytes(), into, blocks, reduction).await.map(|()| true))
             }
-            None => drop(team.share("the array of all parts", data.len())?),
-        }
-        team.check_argument("the array of all parts, in bytes,", data.len(), blocks.offset(size))?;
-        let own = blocks.length(team.rank());
-        team.check_argument("the buffer for the result, in bytes,", into.len(), own)?;
-        for rank in 0..size {
-            team.check_elements(blocks.length(rank), reduction.width)?;
-        }
-        if algorithm == Algorithm::Read {
-            match read(team, data, into, &blocks, &mut reduction).await {
-                Ok(true) => return Ok(()),
-                Ok(false) | Err(Stop::Lost) => {}
-                Err(Stop::Failed(failure)) => return Err(failure),
+            Algorithm::Read => Some(read(team, data.bytes(), into, blocks, reduction).await),
+            _ => None,
+        };
+        match tried {
+            None => {}
+            Some(Ok(true)) => return Ok(()),
+            Some(Err(Stop::Failed(failure))) => return Err(failure),
+            Some(Ok(false) | Err(Stop::Lost)) => {
+                let (group, bytes) = (team.group(), data.bytes().len());
+                let commutative = reduction.commutative;
+                algorithm = select::for_reduce_scatter_by_messages(group, bytes, commutative);
+                team.without_lines(algorithm as usize)?;
             }
-            let bytes = data.len();
-            algorithm = select::for_reduce_scatter(group, bytes, commutative);
-            team.without_lines(algorithm as usize)?;
         }
+        if algorithm == Algorithm::Pairwise {
+            return pairwise(team, data.bytes(), into, blocks, reduction).await;
+        }
+        let mut copy = Vec::new();
+        let data = data.own(&mut copy);
         match algorithm {
             Algorithm::ReduceThenScatter => {
-                reduce_then_scatter(team, data, into, &blocks, &mut reduction).await
+                reduce_then_scatter(team, data, into, blocks, reduction).await
             }
-            Algorithm::Pairwise => pairwise(team, data, into, &blocks, &mut reduction).await,
-            Algorithm::Ring => ring(team, data, into, &blocks, &mut reduction).await,
-            Algorithm::Read => team.require(false, NEEDS_LINES),
+            Algorithm::Ring => ring(team, data, into, blocks, reduction).await,
+            _ => team.require(false, NEEDS_LINES),
         }
     })
 }
@@ -192,4 +289,153 @@ async fn read<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         }
     }
     memory.end().await
+}
+
+/// Reduce-scatter by lines: everybody writes all its data, everybody combines its block of all.
+///
+/// If the data are long, a round has a part of them. A list of lengths is in front of the first, so
+/// that ranks that cut the data elsewhere learn it.
+async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    data: &[G::Byte],
+    into: &mut [G::Byte],
+    blocks: &BlockPlaces,
+    reduction: &mut Reduction<F>,
+) -> Result<(), Stop<G>> {
+    let rounds = LineRounds::begin_all(team).await?;
+    let (front, part) = (front(blocks), rounds.part(PARTS, reduction.width));
+    team.require(front <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
+    team.require(front == 0 || data.len() < u32::MAX as usize, "needs less than 4 GiB")?;
+    let mut piece = Piece { front, range: 0..first_part(&rounds, front, data, reduction) };
+    loop {
+        let said = &data[piece.range.clone()];
+        match piece.front {
+            0 => rounds.meet(said).await?,
+            _ => rounds.meet(with_list(blocks, said).bytes()).await?,
+        }
+        rounds.finish(combine(&rounds, &piece, data, into, blocks, reduction))?;
+        if piece.range.end == data.len() {
+            return Ok(());
+        }
+        let from = piece.range.end;
+        piece = Piece { front: 0, range: from..data.len().min(from.saturating_add(part)) };
+    }
+}
+
+/// The same without waiting, if it is one part and all are there.
+#[inline(always)]
+fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    data: &[G::Byte],
+    into: &mut [G::Byte],
+    blocks: &BlockPlaces,
+    reduction: &mut Reduction<F>,
+) -> Option<Result<(), Failure<G>>> {
+    let (rounds, front) = (LineRounds::at_once(team)?, front(blocks));
+    if front > LINE_BYTES || first_part(&rounds, front, data, reduction) < data.len() {
+        return None;
+    }
+    let piece = Piece { front, range: 0..data.len() };
+    let met = match front {
+        0 => rounds.try_meet(data),
+        _ => rounds.try_meet(with_list(blocks, data).bytes()),
+    };
+    match met {
+        Ok(met) => {
+            met.map(|()| rounds.finish(combine(&rounds, &piece, data, into, blocks, reduction)))
+        }
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+/// What a contribution is of the data, and how long the list in front of it is.
+struct Piece {
+    front: usize,
+    range: Range<usize>,
+}
+
+/// Bytes of the list of lengths, if some were given.
+fn front(blocks: &BlockPlaces) -> usize {
+    blocks.count().map_or(0, list::bytes_of)
+}
+
+/// Bytes of data in the first contribution.
+fn first_part<G: Group, F>(
+    rounds: &LineRounds<'_, G>,
+    front: usize,
+    data: &[G::Byte],
+    reduction: &Reduction<F>,
+) -> usize {
+    if data.len() <= LINE_BYTES - front.min(LINE_BYTES) {
+        return data.len();
+    }
+    let (part, width) = (rounds.part(PARTS, reduction.width), reduction.width);
+    data.len().min(part.saturating_sub(front) / width * width)
+}
+
+/// Data with the list of their blocks' lengths in front.
+fn with_list<B: Copy + Default + 'static>(blocks: &BlockPlaces, data: &[B]) -> Scratch<B> {
+    let front = front(blocks);
+    let mut all = Scratch::new(front + data.len());
+    let (list, rest) = all.bytes().split_at_mut(front);
+    list::write(list, (1..).map(|end| blocks.offset(end)));
+    rest.copy_from_slice(data);
+    all
+}
+
+/// Combines what all have contributed of this rank's block, in the order of [`pairwise`] or, if
+/// order matters, of [`reduce_then_scatter`]: the bits are the same.
+fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    rounds: &LineRounds<'_, G>,
+    piece: &Piece,
+    data: &[G::Byte],
+    into: &mut [G::Byte],
+    blocks: &BlockPlaces,
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    if piece.front > 0 {
+        check_lists(rounds, blocks)?;
+    }
+    let (size, block) = (rounds.size, blocks.range(rounds.place as u32));
+    let own = block.start.max(piece.range.start)..block.end.min(piece.range.end);
+    if own.is_empty() {
+        return Ok(());
+    }
+    let from = piece.front + own.start - piece.range.start;
+    let into = &mut into[own.start - block.start..][..own.len()];
+    if !reduction.commutative {
+        let mut scratch = Scratch::new(digits(size) * own.len());
+        let read = |place, into: &mut [G::Byte]| rounds.read(place, from, into);
+        let own = &data[own];
+        return combine_tree(rounds.place, size, own, into, scratch.bytes(), reduction, read);
+    }
+    into.copy_from_slice(&data[own]);
+    let mut theirs = Scratch::new(into.len());
+    for place in (0..rounds.place).rev().chain((rounds.place + 1..size).rev()) {
+        rounds.read(place, from, theirs.bytes())?;
+        (reduction.combine)(theirs.bytes(), into);
+    }
+    Ok(())
+}
+
+/// Whether all ranks have cut the data alike. If two have not, each rank sees one that differs from
+/// its own.
+fn check_lists<G: Group>(
+    rounds: &LineRounds<'_, G>,
+    blocks: &BlockPlaces,
+) -> Result<(), Failure<G>> {
+    let mut theirs = Scratch::new(list::bytes_of(rounds.size));
+    rounds.others().try_for_each(|place| {
+        rounds.read(place, 0, theirs.bytes())?;
+        for rank in 0..rounds.size {
+            let own = blocks.length(rank as u32);
+            let part = list::part_of(&theirs.bytes()[list::entries_of(rank)]);
+            let said = part.map_or(0, |(_, length)| length);
+            if said != own {
+                rounds.team.all_know();
+                return Err(rounds.lengths_differ(place, said, own));
+            }
+        }
+        Ok(())
+    })
 }

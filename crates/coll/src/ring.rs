@@ -151,7 +151,7 @@ mod tests {
     fn pieces_cover_each_block_once_and_a_given_one_ends_short() {
         let even = BlockPlaces::even(3 * PIECE + 16, 8, 2);
         let lengths = [0, 5, PIECE, PIECE + 1, 40 * PIECE];
-        let given = BlockPlaces::of_lengths(&lengths);
+        let given = BlockPlaces::of_lengths(lengths.iter().copied());
         for (blocks, size) in [(even, 2), (given, 5)] {
             let pieces = Pieces::new(&blocks, size, 8);
             assert!(pieces.length.is_multiple_of(8) && pieces.count <= MOST_PIECES + 1);

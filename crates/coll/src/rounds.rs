@@ -120,10 +120,33 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Some(LineRounds { team, mates, word: team.word(), size, place })
     }
 
+    /// The same where each rank says its own length, which may be another than others'
+    /// ([`LineRounds::meet_of`], [`LineRounds::read_said`]).
+    #[inline]
+    pub(crate) fn of_length(self, bytes: usize) -> LineRounds<'t, G> {
+        LineRounds { word: self.word_of(bytes), ..self }
+    }
+
+    /// What a rank of this length says in this call.
+    #[inline]
+    pub(crate) fn word_of(&self, bytes: usize) -> u64 {
+        Signature::word_of_length(self.word, bytes)
+    }
+
     /// The first round of a call that all contribute to, without waiting long: as
     /// [`LineRounds::meet`]. `None`: not all are in this call yet, and that goes on.
     #[inline(always)]
     pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<Option<()>, Failure<G>> {
+        self.try_meet_of(bytes, |_| self.word)
+    }
+
+    /// The same where the mate at each place is to say the word that `words` has for it.
+    #[inline(always)]
+    pub(crate) fn try_meet_of(
+        &self,
+        bytes: &[G::Byte],
+        words: impl Fn(usize) -> u64,
+    ) -> Result<Option<()>, Failure<G>> {
         let group = self.team.group();
         if !group.contribute(self.word, bytes)? {
             return Ok(None);
@@ -131,7 +154,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         self.team.has_entered().set(true);
         for _ in 0..self.first_looks() {
             if let Some(same) = group.all_contributed(self.word)? {
-                return Ok(same.then_some(()));
+                return Ok((same || self.have_said(&words)).then_some(()));
             }
             spin_loop();
         }
@@ -296,7 +319,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
             return Ok(());
         }
         let _ = group.finish_round();
-        Err(Box::pin(self.other_word(place, said)).await)
+        Err(Box::pin(self.other_word(place, said, self.word)).await)
     }
 
     /// Waits until all others have contributed to a round in which this rank does not:
@@ -313,6 +336,16 @@ impl<'t, G: Group> LineRounds<'t, G> {
     /// them then. To be ended by [`LineRounds::finish`].
     #[inline(always)]
     pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
+        self.meet_of(bytes, |_| self.word).await
+    }
+
+    /// The same where the mate at each place is to say the word that `words` has for it.
+    #[inline(always)]
+    pub(crate) async fn meet_of(
+        &self,
+        bytes: &[G::Byte],
+        words: impl Fn(usize) -> u64,
+    ) -> Result<(), Stop<G>> {
         if !self.team.has_entered().take() {
             self.contribute(bytes).await?;
         }
@@ -338,7 +371,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         };
         match self.wait_unless(met, differs).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Box::pin(self.who_differs()).await),
+            Ok(false) if self.have_said(&words) => Ok(()),
+            Ok(false) => Err(Box::pin(self.who_differs(words)).await),
             Err(stop) => {
                 if matches!(stop, Stop::Failed(_)) {
                     let _ = group.finish_round();
@@ -348,9 +382,16 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// Why a round in which all have contributed, and not all to this call, is none. Ends it.
+    /// Whether all others, who have contributed, have said these words.
+    fn have_said(&self, words: impl Fn(usize) -> u64) -> bool {
+        let group = self.team.group();
+        let said = |place| group.contribution(place, 0, &mut []).ok().flatten();
+        self.others().all(|place| said(place) == Some(words(place)))
+    }
+
+    /// Why a round in which all have contributed, and not all what they should, is none. Ends it.
     #[cold]
-    async fn who_differs(&self) -> Stop<G> {
+    async fn who_differs(&self, words: impl Fn(usize) -> u64) -> Stop<G> {
         let group = self.team.group();
         let mut others = Vec::new();
         for place in self.others() {
@@ -360,26 +401,29 @@ impl<'t, G: Group> LineRounds<'t, G> {
             }
         }
         let finished = group.finish_round();
-        others.retain(|(_, said)| *said != self.word);
+        others.retain(|(place, said)| *said != words(*place));
         // Whom the others have to tell, if there is one.
         let unaware = others.iter().find(|(_, said)| !self.is_aware(*said));
         match (unaware.or(others.first()), finished) {
-            (Some((place, said)), _) => self.other_word(*place, *said).await,
+            (Some((place, said)), _) => self.other_word(*place, *said, words(*place)).await,
             (None, Err(error)) => Stop::Failed(error.into()),
             (None, Ok(())) => Stop::Failed(self.differs(self.place, None)),
         }
     }
 
-    /// What follows where the mate at `place` has said `said` and not this call's word. If that is
-    /// the same call and only what came before is not, its rank is asked, and this call is told.
+    /// What follows where the mate at `place` has said `said` and not `word`. If that is the same
+    /// call and only what came before is not, its rank is asked, and this call is told.
     #[cold]
-    async fn other_word(&self, place: usize, said: u64) -> Stop<G> {
+    async fn other_word(&self, place: usize, said: u64, word: u64) -> Stop<G> {
         let (team, rank) = (self.team, self.rank_at(place));
         let call = Signature::of_word(said);
-        let is_past = call == Signature::of_word(self.word);
+        let is_past = call == Signature::of_word(word);
         if is_past && team.group().doubt_past(team.number(), rank) {
             let told = self.wait(|| None::<Result<(), G::Error>>).await;
             return told.err().unwrap_or(Stop::Lost);
+        }
+        if let Some(failure) = self.other_length(place, said, word) {
+            return Stop::Failed(failure);
         }
         if self.is_aware(said) && self.is_aware(self.word) && self.mates.are_all() {
             team.all_know();
@@ -403,11 +447,33 @@ impl<'t, G: Group> LineRounds<'t, G> {
         from: usize,
         into: &mut [G::Byte],
     ) -> Result<(), Failure<G>> {
+        self.read_said(place, self.word, from, into)
+    }
+
+    /// The same where that mate is to have said `word`.
+    #[inline(always)]
+    pub(crate) fn read_said(
+        &self,
+        place: usize,
+        word: u64,
+        from: usize,
+        into: &mut [G::Byte],
+    ) -> Result<(), Failure<G>> {
         let said = self.team.group().contribution(place, from, into)?;
         match said {
-            Some(said) if said == self.word => Ok(()),
+            Some(said) if said == word => Ok(()),
             said => Err(self.differs(place, said.and_then(Signature::of_word))),
         }
+    }
+
+    /// The failure of a mate whose own length alone, which others need not know, is not the one in
+    /// `word`.
+    fn other_length(&self, place: usize, said: u64, word: u64) -> Option<Failure<G>> {
+        let [given, expected] = [Signature::of_word(said)?, Signature::of_word(word)?];
+        let is_alike = said == Signature::word_of_length(word, given.length() as usize);
+        let differs =
+            || self.lengths_differ(place, given.length() as usize, expected.length() as usize);
+        (is_alike && given.has_own_length()).then(differs)
     }
 
     /// Ends a round, whatever came of it.
@@ -426,6 +492,12 @@ impl<'t, G: Group> LineRounds<'t, G> {
 
     fn rank_at(&self, place: usize) -> u32 {
         self.mates.ranks().start + place as u32
+    }
+
+    /// The failure of a rank that has given another length than this one expects.
+    #[cold]
+    pub(crate) fn lengths_differ(&self, place: usize, given: usize, own: usize) -> Failure<G> {
+        self.team.lengths_differ(self.rank_at(place), given as u64, own)
     }
 
     /// Hands on what the mate at `root` has, in parts; the root is some of them ahead.

@@ -4,18 +4,22 @@
 //! |---|---|---|
 //! | recursive-doubling | log2 n exchanges of m; one more for exscan | |
 //! | linear | n - 1 messages of m, from rank to rank | each rank combines once |
+//! | lines | a look at all | all ranks on one node, which has lines; for short data |
 //!
-//! Both keep the order of the ranks.
+//! All keep the order of the ranks; the first and the last have the same bits.
 
 use std::future::Future;
 
 use hikyaku_msg::join;
+use hikyaku_nic::ring::LINE_BYTES;
 
-use crate::call::{Call, Team};
+use crate::call::{Begun, Call, Team};
+use crate::combine::{PARTS, digits};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::reduction::Reduction;
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -32,7 +36,21 @@ pub fn scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     data: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    start(group, Operation::Scan, algorithm, data, reduction)
+    begin_scan(group, algorithm, data, reduction).end()
+}
+
+/// Starts [`scan()`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, Operation::Scan, algorithm, data, reduction)
 }
 
 /// Combines `data` of rank 0 to the one before this rank into `data`; at rank 0 it stays as it is
@@ -46,31 +64,76 @@ pub fn exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     data: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    start(group, Operation::Exscan, algorithm, data, reduction)
+    begin_exscan(group, algorithm, data, reduction).end()
+}
+
+/// Starts [`exscan`]: it may be over.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    data: &'a mut [G::Byte],
+    reduction: Reduction<F>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    begin(group, Operation::Exscan, algorithm, data, reduction)
 }
 
 /// One of the two.
-fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+#[inline]
+fn begin<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     group: &'a G,
     operation: Operation,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
     mut reduction: Reduction<F>,
-) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_scan(group));
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let needs_lines = |by: &Algorithm| *by == Algorithm::Lines;
+    let table = || select::for_scan(group, data.len());
+    let algorithm = select::resolve(group, algorithm, needs_lines, table);
     let signature = Signature::new(operation).bytes(data.len()).combination(reduction.combination);
-    let call = Call::new(group, signature, algorithm as usize);
+    let inclusive = operation == Operation::Scan;
+    let act = |team: &Team<'_, G>| match team.check_elements(data.len(), reduction.width) {
+        Ok(()) => at_once(team, inclusive, data, &mut reduction),
+        Err(failure) => Some(Err(failure)),
+    };
+    let lines = needs_lines(&algorithm);
+    Call::begin(group, signature, algorithm as usize, lines, act)
+        .or_start(|call| start(call, inclusive, algorithm, data, reduction))
+}
+
+fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    call: Call<'a, G>,
+    inclusive: bool,
+    mut algorithm: Algorithm,
+    data: &'a mut [G::Byte],
+    mut reduction: Reduction<F>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_elements(data.len(), reduction.width)?;
-        match (algorithm, operation == Operation::Scan) {
+        let reduction = &mut reduction;
+        if algorithm == Algorithm::Lines {
+            match lines(team, inclusive, data, reduction).await {
+                Ok(()) => return Ok(()),
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Err(Stop::Lost) => {
+                    algorithm = select::for_scan_by_messages(team.group());
+                    team.without_lines(algorithm as usize)?;
+                }
+            }
+        }
+        match (algorithm, inclusive) {
             (Algorithm::RecursiveDoubling, true) => {
-                doubling_inclusive(team, 0, data, &mut reduction).await
+                doubling_inclusive(team, 0, data, reduction).await
             }
             (Algorithm::RecursiveDoubling, false) => {
-                doubling_exclusive(team, data, &mut reduction).await
+                doubling_exclusive(team, data, reduction).await
             }
-            (Algorithm::Linear, true) => linear_inclusive(team, data, &mut reduction).await,
-            (Algorithm::Linear, false) => linear_exclusive(team, data, &mut reduction).await,
+            (Algorithm::Linear, true) => linear_inclusive(team, data, reduction).await,
+            (Algorithm::Linear, false) => linear_exclusive(team, data, reduction).await,
+            (Algorithm::Lines, _) => team.require(false, NEEDS_LINES),
         }
     })
 }
@@ -159,5 +222,82 @@ async fn linear_exclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         team.send(data, rank + 1).await?;
     }
     data.copy_from_slice(before.bytes());
+    Ok(())
+}
+
+/// Scan by lines: everybody writes its data, everybody combines those of the ranks up to it. If the
+/// data are long, a round has a part of them.
+async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    inclusive: bool,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Result<(), Stop<G>> {
+    let rounds = LineRounds::begin_all(team).await?;
+    let part = rounds.part(PARTS, reduction.width);
+    for from in starts(data.len(), part) {
+        let range = from..data.len().min(from.saturating_add(part));
+        rounds.meet(&data[range.clone()]).await.map_err(|stop| match from {
+            0 => stop,
+            // Some of the data have been replaced.
+            _ => Stop::Failed(stop.into_failure(team)),
+        })?;
+        rounds.finish(combine(&rounds, inclusive, &mut data[range], reduction))?;
+    }
+    Ok(())
+}
+
+/// The same without waiting, if it is one part and all are there.
+#[inline(always)]
+fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    team: &Team<'_, G>,
+    inclusive: bool,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Option<Result<(), Failure<G>>> {
+    let rounds = LineRounds::at_once(team)?;
+    if data.len() > LINE_BYTES && data.len() > rounds.part(PARTS, reduction.width) {
+        return None;
+    }
+    match rounds.try_meet(data) {
+        Ok(met) => met.map(|()| rounds.finish(combine(&rounds, inclusive, data, reduction))),
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+/// Combines what the ranks up to, or before, this one have contributed.
+///
+/// The order is that of [`doubling_inclusive`], so that the bits are the same: a binomial tree that
+/// has grown from the last rank down, `(0 ∘ 1) ∘ ((2 ∘ 3) ∘ (4 ∘ 5))` for rank 5.
+fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+    rounds: &LineRounds<'_, G>,
+    inclusive: bool,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    let count = rounds.place + usize::from(inclusive);
+    if count == 0 {
+        return Ok(());
+    }
+    if !inclusive {
+        rounds.read(rounds.place - 1, 0, data)?;
+    }
+    let length = data.len();
+    // The tree that grew first is in `data`, the others are here.
+    let mut scratch = Scratch::new((digits(count) - 1) * length);
+    let mut trees = 1;
+    for distance in 1..count {
+        let more = scratch.bytes();
+        rounds.read(count - 1 - distance, 0, &mut more[(trees - 1) * length..][..length])?;
+        trees += 1;
+        let is_last = distance + 1 == count;
+        let carries = if is_last { trees - 1 } else { (distance + 1).trailing_zeros() as usize };
+        for _ in 0..carries {
+            trees -= 1;
+            let (right, left) = more.split_at_mut((trees - 1) * length);
+            let right = if trees == 1 { &mut *data } else { &mut right[(trees - 2) * length..] };
+            (reduction.combine)(&left[..length], right);
+        }
+    }
     Ok(())
 }

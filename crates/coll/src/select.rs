@@ -21,6 +21,7 @@ use crate::algorithms::{
     scan, scatter,
 };
 use crate::group::{Facilities, Group, Network};
+use crate::list::MOST_LISTED;
 use crate::mates::Mates;
 use crate::names::Operation;
 
@@ -62,8 +63,8 @@ const AT_ONCE_RANKS: u32 = 1024;
 /// below, the number of steps counts and not the bytes.
 const SCATTER_RING_FROM: usize = 4 << 10;
 
-/// Up to so many bytes of a rank for all, alltoall goes by lines.
-const ALLTOALL_LINES_UP_TO: usize = 64 << 10;
+/// Up to so many bytes that each rank writes or reads, what is a part for each goes by lines.
+const LINES_UP_TO: usize = 64 << 10;
 
 /// The same of a gather, scatter or reduction: bytes of all ranks together, which the root alone
 /// reads or writes.
@@ -247,11 +248,11 @@ pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algo
     if lines(group) && group.mates().is_some_and(Mates::are_all) {
         return allgather::Algorithm::Lines;
     }
-    for_allgatherv(group, bytes)
+    for_allgather_by_messages(group, bytes)
 }
 
-/// The same where lengths differ.
-pub(crate) fn for_allgatherv(group: &impl Group, bytes: usize) -> allgather::Algorithm {
+/// As [`for_barrier_by_messages`].
+pub(crate) fn for_allgather_by_messages(group: &impl Group, bytes: usize) -> allgather::Algorithm {
     if bytes > beyond(DOUBLING_UP_TO, DOUBLING_RANKS, group.size()) {
         allgather::Algorithm::Ring
     } else if group.size().is_power_of_two() {
@@ -261,10 +262,16 @@ pub(crate) fn for_allgatherv(group: &impl Group, bytes: usize) -> allgather::Alg
     }
 }
 
+/// Whether so many bytes of or for each rank go by lines of all, among at most `most` ranks.
+fn is_short(group: &impl Group, bytes: usize, most: usize) -> bool {
+    group.size() as usize <= most
+        && bytes <= LINES_UP_TO
+        && lines(group)
+        && group.mates().is_some_and(Mates::are_all)
+}
+
 pub(crate) fn for_alltoall(group: &impl Group, part: usize) -> alltoall::Algorithm {
-    let size = group.size() as usize;
-    let is_short = size <= LINE_BYTES && part.saturating_mul(size) <= ALLTOALL_LINES_UP_TO;
-    if is_short && lines(group) && group.mates().is_some_and(Mates::are_all) {
+    if is_short(group, part.saturating_mul(group.size() as usize), LINE_BYTES) {
         return alltoall::Algorithm::Lines;
     }
     for_alltoall_by_messages(group, part)
@@ -275,11 +282,20 @@ pub(crate) fn for_alltoall_by_messages(group: &impl Group, part: usize) -> allto
     if part <= BRUCK_UP_TO && group.size() >= MANY_RANKS {
         alltoall::Algorithm::Bruck
     } else {
-        for_alltoallv(group)
+        for_alltoallv_by_messages(group)
     }
 }
 
+/// Where lengths differ nobody knows whether others' are short: all learn it by lines.
 pub(crate) fn for_alltoallv(group: &impl Group) -> alltoall::Algorithm {
+    if is_short(group, 0, MOST_LISTED) {
+        return alltoall::Algorithm::Lines;
+    }
+    for_alltoallv_by_messages(group)
+}
+
+/// As [`for_barrier_by_messages`].
+pub(crate) fn for_alltoallv_by_messages(group: &impl Group) -> alltoall::Algorithm {
     if group.size() < at_once(group) {
         alltoall::Algorithm::Chained
     } else {
@@ -301,6 +317,20 @@ pub(crate) fn for_reduce_scatter(
     group: &impl Group,
     bytes: usize,
     commutative: bool,
+    has_list: bool,
+) -> reduce_scatter::Algorithm {
+    if is_short(group, bytes, if has_list { MOST_LISTED } else { LINE_BYTES }) {
+        return reduce_scatter::Algorithm::Lines;
+    }
+    for_reduce_scatter_by_messages(group, bytes, commutative)
+}
+
+/// As [`for_barrier_by_messages`]. Where all ranks are on one node, which may have had lines, the
+/// bits are to be those that lines would have given.
+pub(crate) fn for_reduce_scatter_by_messages(
+    group: &impl Group,
+    bytes: usize,
+    commutative: bool,
 ) -> reduce_scatter::Algorithm {
     let part = bytes / group.size() as usize;
     if !commutative {
@@ -314,7 +344,15 @@ pub(crate) fn for_reduce_scatter(
     }
 }
 
-pub(crate) fn for_scan(_: &impl Group) -> scan::Algorithm {
+pub(crate) fn for_scan(group: &impl Group, bytes: usize) -> scan::Algorithm {
+    if is_short(group, bytes.saturating_mul(group.size() as usize), LINE_BYTES) {
+        return scan::Algorithm::Lines;
+    }
+    for_scan_by_messages(group)
+}
+
+/// As [`for_barrier_by_messages`]: with the bits that lines give.
+pub(crate) fn for_scan_by_messages(_: &impl Group) -> scan::Algorithm {
     scan::Algorithm::RecursiveDoubling
 }
 
@@ -333,8 +371,8 @@ pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static
         Operation::Allgather => for_allgather(group, all).name(),
         Operation::Alltoall => for_alltoall(group, part).name(),
         Operation::Alltoallw => for_alltoallw(group).name(),
-        Operation::ReduceScatter => for_reduce_scatter(group, all, true).name(),
-        Operation::Scan | Operation::Exscan => for_scan(group).name(),
+        Operation::ReduceScatter => for_reduce_scatter(group, all, true, false).name(),
+        Operation::Scan | Operation::Exscan => for_scan(group, part).name(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a rank calls: what all ranks must say alike, in words that ranks can compare.
 //!
 //! ```text
-//!   word:  | operation 4 | element 6 | root 13 | reduction 3 | call 8 | bytes 30 |
+//!   word:  | operation 4 | element 6 | root 13 | reduction 3 | call 8 | list 1 | bytes 29 |
 //! ```
 
 use std::any::TypeId;
@@ -91,6 +91,8 @@ pub struct Signature {
     element: u8,
     root: Option<u32>,
     combination: Option<Combination>,
+    /// Whether it has a list of lengths, one a rank. By messages that makes no difference.
+    has_list: bool,
     /// Bytes a rank, as [`held`]; 0 where ranks need not have the same.
     bytes: u64,
 }
@@ -98,7 +100,7 @@ pub struct Signature {
 /// Roots that sums tell apart.
 const ROOTS: u32 = 1000;
 
-const BYTES_BITS: u32 = 30;
+const BYTES_BITS: u32 = 29;
 
 /// Lengths below this are held exactly.
 const EXACT: u64 = 1 << (BYTES_BITS - 1);
@@ -108,6 +110,7 @@ const EXACT: u64 = 1 << (BYTES_BITS - 1);
 const fn held(bytes: u64) -> u64 {
     if bytes < EXACT { bytes } else { EXACT | (bytes % EXACT) }
 }
+const LIST_BITS: u32 = 1;
 const NUMBER_BITS: u32 = 8;
 const COMBINATION_BITS: u32 = 3;
 const ROOT_BITS: u32 = 13;
@@ -123,7 +126,7 @@ impl Signature {
     #[inline]
     pub fn new(operation: Operation) -> Signature {
         let (element, root, combination, bytes) = (Element::BYTE.kind, None, None, 0);
-        Signature { operation, element, root, combination, bytes }
+        Signature { operation, element, root, combination, has_list: false, bytes }
     }
 
     #[inline]
@@ -136,9 +139,16 @@ impl Signature {
         Signature { combination: Some(combination), ..self }
     }
 
+    /// One of this length.
     #[inline]
     pub(crate) fn bytes(self, bytes: usize) -> Signature {
-        Signature { bytes: held(bytes as u64), ..self }
+        Signature { bytes: held(bytes as u64), has_list: false, ..self }
+    }
+
+    /// The same with a list of lengths, if `has_list` says so.
+    #[inline]
+    pub(crate) fn list(self, has_list: bool) -> Signature {
+        Signature { has_list, ..self }
     }
 
     #[inline]
@@ -146,10 +156,16 @@ impl Signature {
         Signature { element: element.kind, ..self }
     }
 
+    /// Whether its length is that of the rank that calls it so, and others may have another.
+    pub(crate) fn has_own_length(&self) -> bool {
+        self.has_list && self.operation == Operation::Allgather
+    }
+
     /// Whether two ranks can have made the same call so. Lengths may be unknown.
     pub(crate) fn fits(&self, other: &Signature) -> bool {
         let known = self.bytes != 0 && other.bytes != 0;
-        *self == Signature { bytes: if known { other.bytes } else { self.bytes }, ..*other }
+        let bytes = if known { other.bytes } else { self.bytes };
+        *self == Signature { bytes, has_list: self.has_list, ..*other }
     }
 
     /// The operation.
@@ -183,30 +199,38 @@ impl Signature {
         let word = word << ROOT_BITS | low(root, ROOT_BITS);
         let word = word << COMBINATION_BITS | low(combination, COMBINATION_BITS);
         let word = word << NUMBER_BITS | low(u64::from(number), NUMBER_BITS);
+        let word = word << LIST_BITS | u64::from(self.has_list);
         word << BYTES_BITS | self.bytes
+    }
+
+    /// The same word of a call of another length.
+    #[inline]
+    pub(crate) fn word_of_length(word: u64, bytes: usize) -> u64 {
+        word >> BYTES_BITS << BYTES_BITS | held(bytes as u64)
     }
 
     /// Whether two words are of the same call, rightly or wrongly.
     pub(crate) fn is_same_number(word: u64, other: u64) -> bool {
-        low((word ^ other) >> BYTES_BITS, NUMBER_BITS) == 0
+        low((word ^ other) >> (BYTES_BITS + LIST_BITS), NUMBER_BITS) == 0
     }
 
     /// The reverse of [`Signature::word`]; `None`: there is no such operation.
     pub(crate) fn of_word(word: u64) -> Option<Signature> {
-        let (bytes, word) = (low(word, BYTES_BITS), word >> (BYTES_BITS + NUMBER_BITS));
+        let (bytes, word) = (low(word, BYTES_BITS), word >> BYTES_BITS);
+        let (has_list, word) = (low(word, LIST_BITS) != 0, word >> (LIST_BITS + NUMBER_BITS));
         let (combination, word) = (low(word, COMBINATION_BITS), word >> COMBINATION_BITS);
         let (root, word) = (low(word, ROOT_BITS), word >> ROOT_BITS);
         let (element, word) = (low(word, ELEMENT_BITS) as u8, word >> ELEMENT_BITS);
         let operation = Operation::ALL.get(word as usize).copied()?;
         let combination = combination.checked_sub(1).map(|how| Combination(how as u8));
         let root = root.checked_sub(1).map(|root| root as u32);
-        Some(Signature { operation, element, root, combination, bytes })
+        Some(Signature { operation, element, root, combination, has_list, bytes })
     }
 }
 
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Signature { operation, element, root, combination, bytes } = self;
+        let Signature { operation, element, root, combination, has_list, bytes } = self;
         write!(f, "{}", operation.name())?;
         if *operation == Operation::Barrier {
             return Ok(());
@@ -216,6 +240,9 @@ impl fmt::Display for Signature {
         }
         if let Some(root) = root {
             write!(f, " with root {root}")?;
+        }
+        if *has_list {
+            write!(f, " with a list of lengths")?;
         }
         let kind = KINDS.get(usize::from(*element)).unwrap_or(&"another type");
         match *bytes {
@@ -241,10 +268,12 @@ mod tests {
             for other in [plain.root(u32::MAX), max, plain.element(Element::BYTE)] {
                 assert_ne!(other.sum(), plain.sum());
             }
-            for call in [plain, plain.root(0), max.root(4095), max] {
+            for call in [plain, plain.root(0), max.root(4095), max, max.list(true)] {
                 assert_eq!(Signature::of_word(call.word(77)), Some(call));
                 assert!(Signature::is_same_number(call.word(3), plain.word(259)));
                 assert!(!Signature::is_same_number(call.word(3), call.word(4)));
+                let other = call.bytes(9).list(call.has_list);
+                assert_eq!(Signature::word_of_length(call.word(3), 9), other.word(3));
             }
         }
         assert_eq!(Signature::of_word(u64::MAX), None);
@@ -254,13 +283,13 @@ mod tests {
     #[test]
     fn long_calls_are_those_of_their_words() {
         let of = |bytes: usize| Signature::new(Operation::Broadcast).root(0).bytes(bytes);
-        for bytes in [1 << 29, (1 << 30) - 1, 1 << 30, (1 << 31) + 5, usize::MAX] {
+        for bytes in [1 << 28, (1 << 30) - 1, 1 << 30, (1 << 31) + 5, usize::MAX] {
             let call = of(bytes);
             assert_eq!(Signature::of_word(call.word(1)), Some(call), "{bytes}");
             assert!(call.fits(&of(bytes)) && !call.fits(&of(bytes - 1)), "{bytes}");
-            assert!(!call.fits(&of(bytes % (1 << 29) + 1)), "{bytes}");
+            assert!(!call.fits(&of(bytes % (1 << 28) + 1)), "{bytes}");
         }
-        let line = "broadcast with root 0 of n * 512 MiB + 5 bytes";
+        let line = "broadcast with root 0 of n * 256 MiB + 5 bytes";
         assert_eq!(of((1 << 31) + 5).to_string(), line);
     }
 
@@ -284,5 +313,8 @@ mod tests {
         let call = Signature::new(Operation::Gather).root(3);
         assert_eq!(call.to_string(), "gather with root 3 of bytes");
         assert_eq!(Signature::new(Operation::Barrier).to_string(), "barrier");
+        let call = Signature::new(Operation::Alltoall).list(true);
+        assert_eq!(call.to_string(), "alltoall with a list of lengths of bytes");
+        assert_eq!(call.bytes(8).to_string(), "alltoall of 8 bytes");
     }
 }

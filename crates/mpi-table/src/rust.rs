@@ -224,9 +224,7 @@ fn collective(
     let copies = copies.join(", ");
     let lists = (&*names, &*copies, &*request);
     let mut among = act(verb, &method, can_be_over, lists);
-    let is_tried =
-        matches!(base, "Allgather" | "Allreduce" | "Alltoall" | "Gather" | "Reduce" | "Scatter");
-    if verb == Verb::Run && is_tried {
+    if verb == Verb::Run && IS_TRIED.contains(&base) {
         among = format!("{} else {{ {among} }}", at_once(&own, &method));
     }
     // What two groups do together is described apart.
@@ -234,10 +232,28 @@ fn collective(
     format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
 }
 
+/// Operations that are tried before they are described.
+const IS_TRIED: [&str; 12] = [
+    "Allgather",
+    "Allgatherv",
+    "Allreduce",
+    "Alltoall",
+    "Alltoallv",
+    "Exscan",
+    "Gather",
+    "Reduce",
+    "Reduce_scatter",
+    "Reduce_scatter_block",
+    "Scan",
+    "Scatter",
+];
+
 /// What is tried before an operation is described, which has types and a communicator of its own.
 fn at_once(arguments: &[&Argument], method: &str) -> String {
     let lent = arguments.iter().map(|it| match it.kind {
-        Kind::Handle(Object::Type | Object::Comm) => format!("&{}", ident(it.name)),
+        Kind::Handle(Object::Type | Object::Comm) | Kind::CountsIn | Kind::DisplacementsIn => {
+            format!("&{}", ident(it.name))
+        }
         _ => ident(it.name),
     });
     let lent = lent.collect::<Vec<_>>().join(", ");

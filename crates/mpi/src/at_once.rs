@@ -12,8 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use hikyaku_coll::{
-    self as coll, Begun, CollError, Element, Operand, Reduction, begin_allgather, begin_allreduce,
-    begin_alltoall, begin_barrier, begin_broadcast, begin_gather, begin_reduce, begin_scatter,
+    self as coll, Begun, CollError, Element, Operand, Part, Place, Reduction, begin_allgather,
+    begin_allgatherv, begin_allreduce, begin_alltoall, begin_alltoallv, begin_barrier,
+    begin_broadcast, begin_exscan, begin_gather, begin_reduce, begin_reduce_scatter,
+    begin_reduce_scatter_block, begin_scan, begin_scatter,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
@@ -23,12 +25,12 @@ use crate::collectives::{Given, root_of};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
-use crate::operations::{Op, Reducing, choices_of, element_of, kernel};
+use crate::operations::{Kernel, Op, Reducing, choices_of, element_of, kernel};
 use crate::parts::unless_put;
-use crate::raw::{Buffer, HandleAt};
+use crate::raw::{Buffer, HandleAt, Numbers};
 use crate::requests::{Outcome, Request, Round, starts};
 use crate::runtime::Mpi;
-use crate::types::{Area, Landing, Plain};
+use crate::types::{Area, Landing, Plain, Type};
 
 /// The result of an operation.
 pub(crate) type Done = Result<(), Error>;
@@ -187,17 +189,120 @@ impl<D: Dialect> Mpi<D> {
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
         let datatype = datatype.as_ref().ok()?;
-        let Op::Predefined(op) = op else { return None };
-        let (basic, place) = (datatype.basic()?, Area::plain(into, count, datatype)?);
-        let combine = kernel(op, basic)?;
+        let (reduction, element) = reducing(op, datatype)?;
+        let place = Area::plain(into, count, datatype)?;
         if !out.is_in_place::<D>() {
             Area::plain(out, count, datatype)?.copy_to(place);
         }
-        let (combination, width) = (op.combination(), datatype.size().max(1));
-        let reduction = Reduction { combine, commutative: true, width, combination };
-        let ranks = comm.inner.group().waiting().with_elements(element_of(basic));
+        let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().allreduce;
         Some(end(comm, begin_allreduce(&ranks, by, place.bytes_mut(), reduction)))
+    }
+
+    /// MPI_Scan by an operation of the standard. `None`: [`Mpi::scan`] says what it is.
+    #[inline(always)]
+    pub fn scan_at_once(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: &Given,
+        op: Op,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let datatype = datatype.as_ref().ok()?;
+        let (reduction, element) = reducing(op, datatype)?;
+        let place = Area::plain(into, count, datatype)?;
+        if !out.is_in_place::<D>() {
+            Area::plain(out, count, datatype)?.copy_to(place);
+        }
+        let ranks = comm.inner.group().waiting().with_elements(element);
+        let by = comm.inner.choices().scan;
+        Some(end(comm, begin_scan(&ranks, by, place.bytes_mut(), reduction)))
+    }
+
+    /// MPI_Exscan by an operation of the standard. `None`: [`Mpi::exscan`] says what it is.
+    #[inline(always)]
+    pub fn exscan_at_once(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: &Given,
+        op: Op,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let datatype = datatype.as_ref().ok()?;
+        let (reduction, element) = reducing(op, datatype)?;
+        let place = Area::plain(into, count, datatype)?;
+        let mut own = [0; SHORT];
+        let data = match (out.is_in_place::<D>(), comm.inner.rank()) {
+            (true, _) => place.bytes_mut(),
+            // What is at rank 0 stays as it was.
+            (false, 0) => {
+                let data = own.get_mut(..place.len())?;
+                data.copy_from_slice(Area::plain(out, count, datatype)?.bytes());
+                data
+            }
+            (false, _) => {
+                Area::plain(out, count, datatype)?.copy_to(place);
+                place.bytes_mut()
+            }
+        };
+        let ranks = comm.inner.group().waiting().with_elements(element);
+        Some(end(comm, begin_exscan(&ranks, comm.inner.choices().exscan, data, reduction)))
+    }
+
+    /// MPI_Reduce_scatter_block out of place, by an operation of the standard. `None`:
+    /// [`Mpi::reduce_scatter_block`] says what it is.
+    #[inline(always)]
+    pub fn reduce_scatter_block_at_once(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        count: i64,
+        datatype: &Given,
+        op: Op,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        if out.is_in_place::<D>() {
+            return None;
+        }
+        let data = Operand::Lent(plain_of_all(comm, out, count, datatype)?.bytes());
+        let datatype = datatype.as_ref().ok()?;
+        let (reduction, element) = reducing(op, datatype)?;
+        let place = Area::plain(into, count, datatype)?.bytes_mut();
+        let ranks = comm.inner.group().waiting().with_elements(element);
+        let by = comm.inner.choices().reduce_scatter;
+        Some(end(comm, begin_reduce_scatter_block(&ranks, by, data, place, reduction)))
+    }
+
+    /// MPI_Reduce_scatter out of place, by an operation of the standard. `None`:
+    /// [`Mpi::reduce_scatter`] says what it is.
+    #[inline(always)]
+    pub fn reduce_scatter_at_once(
+        &self,
+        out: Buffer,
+        into: Buffer,
+        counts: &Numbers,
+        datatype: &Given,
+        op: Op,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        if out.is_in_place::<D>() {
+            return None;
+        }
+        let (datatype, size) = (datatype.as_ref().ok()?, comm.inner.size() as usize);
+        let (reduction, element) = reducing(op, datatype)?;
+        counts.check(size, "recvcounts").ok()?;
+        let lengths = lengths_of(counts, size, datatype)?;
+        let count = (0..size).try_fold(0_i64, |sum, rank| sum.checked_add(counts.get(rank)))?;
+        let data = Operand::Lent(Area::plain(out, count, datatype)?.bytes());
+        let own = counts.get(comm.inner.rank() as usize);
+        let place = Area::plain(into, own, datatype)?.bytes_mut();
+        let ranks = comm.inner.group().waiting().with_elements(element);
+        let by = comm.inner.choices().reduce_scatter;
+        Some(end(comm, begin_reduce_scatter(&ranks, by, data, lengths, place, reduction)))
     }
 
     /// MPI_Allgather. `None`: [`Mpi::allgather`] says what it is.
@@ -221,6 +326,73 @@ impl<D: Dialect> Mpi<D> {
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().allgather;
         Some(end(comm, begin_allgather(&ranks, by, given, all.bytes_mut())))
+    }
+
+    /// MPI_Allgatherv of blocks that lie one after the other. `None`: [`Mpi::allgatherv`] says what
+    /// it is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn allgatherv_at_once(
+        &self,
+        out: Buffer,
+        out_count: i64,
+        out_type: &Given,
+        into: Buffer,
+        counts: &Numbers,
+        displacements: &Numbers,
+        in_type: &Given,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let (in_type, size) = (in_type.as_ref().ok()?, comm.inner.size() as usize);
+        counts.check(size, "recvcounts").and(displacements.check(size, "displs")).ok()?;
+        let first = displacements.get(0);
+        let count = (0..size).try_fold(0_i64, |sum, rank| {
+            let follows = displacements.get(rank).checked_sub(first) == Some(sum);
+            sum.checked_add(counts.get(rank)).filter(|_| follows)
+        })?;
+        let lengths = lengths_of(counts, size, in_type)?;
+        let all = Area::plain(into.at(first.checked_mul(in_type.extent())?), count, in_type)?;
+        let given = match out.is_in_place::<D>() {
+            true => None,
+            false => Some(Area::plain(out, out_count, out_type.as_ref().ok()?)?.bytes()),
+        };
+        let ranks = comm.inner.group().waiting();
+        let by = comm.inner.choices().for_unequal_parts().allgather;
+        Some(end(comm, begin_allgatherv(&ranks, by, given, all.bytes_mut(), lengths)))
+    }
+
+    /// MPI_Alltoallv out of place among few ranks. `None`: [`Mpi::alltoallv`] says what it is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub fn alltoallv_at_once(
+        &self,
+        out: Buffer,
+        out_counts: &Numbers,
+        out_displacements: &Numbers,
+        out_type: &Given,
+        into: Buffer,
+        counts: &Numbers,
+        displacements: &Numbers,
+        in_type: &Given,
+        comm: &Rc<Comm>,
+    ) -> Option<Result<(), Failure>> {
+        let size = comm.inner.size() as usize;
+        if size > FEW || out.is_in_place::<D>() {
+            return None;
+        }
+        let (mut parts, mut places) = ([NO_PART; FEW], [NO_PLACE; FEW]);
+        let (parts, places) = (&mut parts[..size], &mut places[..size]);
+        for (rank, part) in parts.iter_mut().enumerate() {
+            let lists = (out_counts, out_displacements);
+            *part = Part::Whole(plain_block(out, lists, out_type, rank)?.bytes());
+        }
+        for (rank, place) in places.iter_mut().enumerate() {
+            let block = plain_block(into, (counts, displacements), in_type, rank)?;
+            *place = Place::Whole(block.bytes_mut());
+        }
+        let ranks = comm.inner.group().waiting();
+        let by = comm.inner.choices().for_unequal_parts().alltoall;
+        Some(end(comm, begin_alltoallv(&ranks, by, parts, places)))
     }
 
     /// MPI_Alltoall out of place. `None`: [`Mpi::alltoall`] says what it is.
@@ -320,9 +492,7 @@ impl<D: Dialect> Mpi<D> {
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
         let (root, datatype) = (root_of(comm, root).ok()?, datatype.as_ref().ok()?);
-        let Op::Predefined(op) = op else { return None };
-        let basic = datatype.basic()?;
-        let combine = kernel(op, basic)?;
+        let (reduction, element) = reducing(op, datatype)?;
         let data = match (comm.inner.rank() == root, out.is_in_place::<D>()) {
             (true, in_place) => {
                 let place = Area::plain(into, count, datatype)?;
@@ -334,12 +504,55 @@ impl<D: Dialect> Mpi<D> {
             (false, true) => return None,
             (false, false) => Operand::Lent(Area::plain(out, count, datatype)?.bytes()),
         };
-        let (combination, width) = (op.combination(), datatype.size().max(1));
-        let reduction = Reduction { combine, commutative: true, width, combination };
-        let ranks = comm.inner.group().waiting().with_elements(element_of(basic));
+        let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().reduce;
         Some(end(comm, begin_reduce(&ranks, by, data, root, reduction)))
     }
+}
+
+/// Ranks up to which lists of parts take no memory of their own.
+const FEW: usize = 8;
+
+const NO_PART: Part<'static, u8> = Part::Whole(&[]);
+const NO_PLACE: Place<'static, u8> = Place::Whole(&mut []);
+
+/// Bytes up to which a copy takes no memory of its own.
+const SHORT: usize = 256;
+
+/// A reduction by an operation of the standard, and what it is of.
+#[inline(always)]
+fn reducing(op: Op, datatype: &Type) -> Option<(Reduction<Kernel>, Element)> {
+    let Op::Predefined(op) = op else { return None };
+    let basic = datatype.basic()?;
+    let (combine, combination) = (kernel(op, basic)?, op.combination());
+    let width = datatype.size().max(1);
+    Some((Reduction { combine, commutative: true, width, combination }, element_of(basic)))
+}
+
+/// Bytes of so many counts of elements.
+#[inline(always)]
+fn lengths_of(
+    counts: &Numbers,
+    size: usize,
+    datatype: &Type,
+) -> Option<impl ExactSizeIterator<Item = usize>> {
+    let are_right = (0..size).all(|rank| datatype.bytes(counts.get(rank)).is_ok());
+    let (width, counts) = (datatype.size(), counts.clone());
+    are_right.then(|| (0..size).map(move |rank| counts.get(rank) as usize * width))
+}
+
+/// The block of a rank, if it is in one piece.
+#[inline(always)]
+fn plain_block(
+    buffer: Buffer,
+    (counts, displacements): (&Numbers, &Numbers),
+    datatype: &Given,
+    rank: usize,
+) -> Option<Plain> {
+    counts.check(rank + 1, "counts").and(displacements.check(rank + 1, "displs")).ok()?;
+    let datatype = datatype.as_ref().ok()?;
+    let at = displacements.get(rank).checked_mul(datatype.extent())?;
+    Area::plain(buffer.at(at), counts.get(rank), datatype)
 }
 
 /// So many elements of each rank, or for each, if they are in one piece.

@@ -116,7 +116,7 @@ impl Predefined {
 }
 
 /// Puts `left ∘ right` into `right`, element by element.
-type Kernel = fn(&[u8], &mut [u8]);
+pub(crate) type Kernel = fn(&[u8], &mut [u8]);
 
 /// Applies a function to numbers that lie in bytes.
 fn each<const N: usize, T>(

@@ -81,6 +81,28 @@ static void of_all(int length) {
     }
 }
 
+/* Blocks one after the other: of some ranks nothing, of one more than others, or nothing at all. */
+static void of_all_packed(void) {
+    int counts[MOST], places[MOST];
+    for (int longest = 0; longest < UNIT; longest += UNIT / 4)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            int end = 0;
+            for (int at = 0; at < size; at++) {
+                counts[at] = at == size - 1 ? longest : at % 3 * longest / 4;
+                places[at] = end, end += counts[at];
+            }
+            int *own = in_place ? into + places[rank] : out;
+            clear();
+            for (int at = 0; at < counts[rank]; at++) own[at] = value(rank, 3, at);
+            CALL(Allgatherv, in_place ? MPI_IN_PLACE : (void *)out, counts[rank], MPI_INT, into,
+                 counts, places, MPI_INT);
+            for (int from = 0; from < size; from++)
+                for (int at = 0; at < counts[from]; at++)
+                    EQUAL(into[places[from] + at], value(from, 3, at));
+            EQUAL(into[end], -1);
+        }
+}
+
 /* From i to j goes (i + 2 j) % 5 elements; as columns where it goes by types of its own. */
 static void of_all_v(void) {
     int sends[MOST], receives[MOST], from_at[MOST], to_at[MOST], from_bytes[MOST], to_bytes[MOST];
@@ -145,6 +167,7 @@ int main(int argc, char **argv) {
                 of_all(lengths[at]);
             }
             rooted_v(size / 2);
+            of_all_packed();
             of_all_v();
             of_types();
         }

@@ -69,6 +69,46 @@ static void others(void) {
     CHECK(best.value == 1 - size && best.at == size - 1);
 }
 
+/* Sums of numbers that start at `first` and at the rank, of so many ranks. */
+static void expect_sums(const int64_t *got, int ranks, int first, int length) {
+    for (int at = 0; at < length; at++)
+        EQUAL(got[at], (int64_t)ranks * (first + at) + ranks * (ranks - 1) / 2);
+}
+
+/* Sums of the ranks up to one, and parts of sums of all, of numbers in one piece. */
+static void sums(int length) {
+    static int64_t mine[64 * LENGTH], got[64 * LENGTH];
+    int counts[64], before = 0;
+    for (int at = 0; at < size * length; at++) mine[at] = rank + at, got[at] = -1;
+    MPI_Exscan(mine, got, length, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (rank > 0) expect_sums(got, rank, 0, length);
+    if (rank == 0 && is_hikyaku()) for (int at = 0; at < length; at++) EQUAL(got[at], -1);
+    MPI_Scan(mine, got, length, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    expect_sums(got, rank + 1, 0, length);
+    MPI_Reduce_scatter_block(mine, got, length, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    expect_sums(got, size, rank * length, length);
+    for (int at = 0; at < size; at++) {
+        counts[at] = (at + 1) % 3 * length / 2;
+        if (at < rank) before += counts[at];
+    }
+    MPI_Reduce_scatter(mine, got, counts, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    expect_sums(got, size, before, counts[rank]);
+    for (int which = 0; which < 4; which++) {
+        memcpy(got, mine, sizeof *mine * (size_t)(size * length));
+        if (which == 0) MPI_Scan(MPI_IN_PLACE, got, length, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        if (which == 1) MPI_Exscan(MPI_IN_PLACE, got, length, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        if (which == 2)
+            MPI_Reduce_scatter_block(MPI_IN_PLACE, got, length, MPI_INT64_T, MPI_SUM,
+                                     MPI_COMM_WORLD);
+        if (which == 3)
+            MPI_Reduce_scatter(MPI_IN_PLACE, got, counts, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        if (which == 0) expect_sums(got, rank + 1, 0, length);
+        if (which == 1 && rank > 0) expect_sums(got, rank, 0, length);
+        if (which == 2) expect_sums(got, size, rank * length, length);
+        if (which == 3) expect_sums(got, size, before, counts[rank]);
+    }
+}
+
 /* Affine maps, x to a x + b: not commutative, so the order of ranks is seen. */
 struct map { int64_t a, b; };
 static int calls;
@@ -219,6 +259,9 @@ int main(int argc, char **argv) {
     longs();
     wides();
     others();
+    sums(0);
+    sums(2);
+    sums(LENGTH);
     own(1, 0);
     own(6, 1);
     own(LENGTH, 0);

@@ -8,14 +8,16 @@
 //! | chained | n - 1 messages of m, all at once | one start-up |
 //! | two-level | between two nodes one message each way, and 2 in a node | equal, short parts |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
-//! | lines | a look at all | equal parts, all ranks on one node, which has lines; for short ones |
-//! | read | n - 1 copies of m out of others' memory | the same; for large m |
+//! | lines | a look at all | all ranks on one node, which has lines; for short parts |
+//! | read | n - 1 copies of m out of others' memory | the same, equal parts; for large m |
 //!
 //! Parts that do not lie in one piece are for [`crate::alltoallw()`].
 
+mod listed;
 mod two_level;
 
 use std::future::Future;
+use std::mem::replace;
 use std::ops::Range;
 
 use crate::call::{Begun, Call, Team};
@@ -168,8 +170,8 @@ where
 /// of `parts` of rank `r` in its block `r` of `into`, which is as long.
 ///
 /// # Errors
-/// As [`alltoall()`]; and the algorithms in which ranks would have to know others' lengths, `bruck`
-/// and `two-level`.
+/// As [`alltoall()`]; and the algorithms in which ranks would have to know others' lengths,
+/// `bruck`, `two-level` and `read`.
 pub fn alltoallv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -190,13 +192,64 @@ pub fn alltoallv_parts<'a, G: Group>(
     parts: Vec<Part<'a, G::Byte>>,
     into: Vec<Place<'a, G::Byte>>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let algorithm = algorithm.unwrap_or_else(|| select::for_alltoallv(group));
-    let call = Call::new(group, Signature::new(Operation::Alltoall), algorithm as usize);
+    begin_alltoallv(group, algorithm, parts, into).end()
+}
+
+/// Starts [`alltoallv_parts`]: it may be over. What the lists are afterwards is not said.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn begin_alltoallv<'a, G: Group>(
+    group: &'a G,
+    algorithm: Option<Algorithm>,
+    mut parts: impl AsMut<[Part<'a, G::Byte>]>,
+    mut into: impl AsMut<[Place<'a, G::Byte>]>,
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let needs_lines = |by: &Algorithm| *by == Algorithm::Lines;
+    let algorithm = select::resolve(group, algorithm, needs_lines, || select::for_alltoallv(group));
+    let signature = Signature::new(Operation::Alltoall).list(true);
+    let act = |team: &Team<'_, G>| match check_lists(team, parts.as_mut(), into.as_mut()) {
+        Ok(()) => listed::at_once(team, parts.as_mut(), into.as_mut()),
+        Err(failure) => Some(Err(failure)),
+    };
+    let lines = needs_lines(&algorithm);
+    Call::begin(group, signature, algorithm as usize, lines, act)
+        .or_start(|call| start_listed(call, algorithm, parts, into))
+}
+
+fn start_listed<'a, G: Group>(
+    call: Call<'a, G>,
+    mut algorithm: Algorithm,
+    mut parts: impl AsMut<[Part<'a, G::Byte>]>,
+    mut into: impl AsMut<[Place<'a, G::Byte>]>,
+) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
-        check_list(team, "the list of parts to send, one a rank,", parts.len())?;
-        check_list(team, "the list of parts to receive, one a rank,", into.len())?;
+        let (parts, into) = (parts.as_mut(), into.as_mut());
+        check_lists(team, parts, into)?;
+        if algorithm == Algorithm::Lines {
+            match listed::lines(team, parts, into).await {
+                Ok(true) => return Ok(()),
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Ok(false) | Err(Stop::Lost) => {
+                    algorithm = select::for_alltoallv_by_messages(team.group());
+                    team.without_lines(algorithm as usize)?;
+                }
+            }
+        }
+        let parts = parts.iter_mut().map(|part| replace(part, Part::Whole(&[]))).collect();
+        let into = into.iter_mut().map(|place| replace(place, Place::Whole(&mut []))).collect();
         flat(team, algorithm, parts, into).await
     })
+}
+
+fn check_lists<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[Part<'_, G::Byte>],
+    into: &[Place<'_, G::Byte>],
+) -> Result<(), Failure<G>> {
+    check_list(team, "the list of parts to send, one a rank,", parts.len())?;
+    check_list(team, "the list of parts to receive, one a rank,", into.len())
 }
 
 /// [`alltoall()`] where each rank's parts are replaced by what comes for them (MPI_IN_PLACE). By

@@ -13,6 +13,7 @@ mod gaps;
 mod groups;
 mod left_overs;
 mod lengths;
+mod lines;
 mod network;
 mod oracle;
 mod pieces;

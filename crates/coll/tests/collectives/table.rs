@@ -111,7 +111,8 @@ fn tables_choose_what_the_interface_does_itself() {
 
 #[test]
 fn lines_are_chosen_where_they_are_faster() {
-    use Operation::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Reduce, Scatter};
+    use Operation::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather};
+    use Operation::{Exscan, Reduce, ReduceScatter, Scan, Scatter};
     let lines = Facilities { lines: true, ..NOTHING };
     for (operation, size, lie, name) in [
         (Barrier, 2, One, "lines"),
@@ -135,4 +136,15 @@ fn lines_are_chosen_where_they_are_faster() {
         assert_eq!([of(4, One, 16 << 10), of(4, One, (16 << 10) + 1)], ["lines", messages]);
         assert_eq!([of(4, Pairs, 8), of(256, One, 8)], [messages, "binomial"], "{operation:?}");
     }
+    for (operation, size, bytes, name) in [
+        (ReduceScatter, 4, 16 << 10, "lines"),
+        (ReduceScatter, 4, (16 << 10) + 1, "pairwise"),
+        (Scan, 4, 16 << 10, "lines"),
+        (Exscan, 4, (16 << 10) + 1, "recursive-doubling"),
+        (Scan, 113, 8, "recursive-doubling"),
+    ] {
+        let what = format!("{operation:?} of {size} ranks, {bytes} B");
+        assert_eq!(choice(operation, size, One, lines, bytes), name, "{what}");
+    }
+    assert_eq!(choice(Scan, 8, Pairs, lines, 8), "recursive-doubling");
 }

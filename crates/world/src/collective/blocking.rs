@@ -3,13 +3,14 @@
 use std::mem::size_of;
 
 use hikyaku_coll::{
-    Begun, CollError, Operand, begin_allgather, begin_allreduce, begin_alltoall, begin_barrier,
-    begin_broadcast, begin_gather, begin_reduce, begin_scatter,
+    Begun, CollError, Operand, Part, Place, begin_allgather, begin_allgatherv, begin_allreduce,
+    begin_alltoall, begin_alltoallv, begin_barrier, begin_broadcast, begin_exscan, begin_gather,
+    begin_reduce, begin_reduce_scatter, begin_reduce_scatter_block, begin_scan, begin_scatter,
 };
 use hikyaku_msg::{Layout, MsgError};
 
 use super::CollectiveRanks;
-use super::operations::in_bytes;
+use super::operations::{in_bytes, lengths};
 use crate::error::Error;
 use crate::reducer::{Reducer, on_bytes};
 use crate::scalar::Scalar;
@@ -187,7 +188,10 @@ impl World {
         all: &mut [T],
         counts: &[usize],
     ) -> Result<(), Error> {
-        self.together(async |ranks| ranks.allgatherv(mine, all, counts).await)
+        let ranks = self.ranks().waiting();
+        let (mine, bytes) = (Some(bytemuck::cast_slice(mine)), bytemuck::cast_slice_mut(all));
+        let (by, lengths) = (ranks.choices.allgather, lengths::<T>(counts));
+        self.end(begin_allgatherv(&ranks.of::<T>(), by, mine, bytes, lengths))
     }
 
     /// Gives block `s` of every rank's `data` to rank `s`, which gets them in rank order
@@ -214,8 +218,18 @@ impl World {
     ///
     /// # Errors
     /// As [`World::allgather`].
-    pub fn alltoallv<T: Scalar>(&self, parts: &[&[T]], into: Vec<&mut [T]>) -> Result<(), Error> {
-        self.together(async |ranks| ranks.alltoallv(parts, into).await)
+    pub fn alltoallv<'a, T: Scalar>(
+        &self,
+        parts: &[&'a [T]],
+        into: Vec<&'a mut [T]>,
+    ) -> Result<(), Error> {
+        let ranks = self.ranks().waiting();
+        let by = ranks.choices.for_unequal_parts().alltoall;
+        let part = |part: &&'a [T]| Part::Whole(bytemuck::cast_slice(part));
+        let place = |place: &'a mut [T]| Place::Whole(bytemuck::cast_slice_mut(place));
+        let parts: Vec<Part<'_, u8>> = parts.iter().map(part).collect();
+        let into: Vec<Place<'_, u8>> = into.into_iter().map(place).collect();
+        self.end(begin_alltoallv(&ranks.of::<T>(), by, parts, into))
     }
 
     /// [`World::alltoall`] with parts that lie anywhere (MPI_Alltoallw): rank `s` gets what
@@ -266,7 +280,11 @@ impl World {
         counts: &[usize],
         op: impl Reducer<T>,
     ) -> Result<(), Error> {
-        self.together(async |ranks| ranks.reduce_scatter(data, into, counts, &op).await)
+        let ranks = self.ranks().waiting();
+        let (by, lengths) = (ranks.reducing(&op).reduce_scatter, lengths::<T>(counts));
+        let data = Operand::Own(bytemuck::cast_slice_mut(data));
+        let (group, into) = (ranks.of::<T>(), bytemuck::cast_slice_mut(into));
+        self.end(begin_reduce_scatter(&group, by, data, lengths, into, on_bytes(&op)))
     }
 
     /// [`World::reduce_scatter`] with as many elements for each rank (MPI_Reduce_scatter_block).
@@ -279,7 +297,11 @@ impl World {
         into: &mut [T],
         op: impl Reducer<T>,
     ) -> Result<(), Error> {
-        self.together(async |ranks| ranks.reduce_scatter_block(data, into, &op).await)
+        let ranks = self.ranks().waiting();
+        let (by, data) = (ranks.reducing(&op).reduce_scatter, bytemuck::cast_slice_mut(data));
+        let (group, into) = (ranks.of::<T>(), bytemuck::cast_slice_mut(into));
+        let data = Operand::Own(data);
+        self.end(begin_reduce_scatter_block(&group, by, data, into, on_bytes(&op)))
     }
 
     /// Combines the data of rank 0 to this one, in place (MPI_Scan, MPI 5.0 §6.11.1).
@@ -287,7 +309,9 @@ impl World {
     /// # Errors
     /// As [`World::allgather`].
     pub fn scan<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
-        self.together(async |ranks| ranks.scan(data, &op).await)
+        let ranks = self.ranks().waiting();
+        let bytes = bytemuck::cast_slice_mut(data);
+        self.end(begin_scan(&ranks.of::<T>(), ranks.choices.scan, bytes, on_bytes(&op)))
     }
 
     /// Combines the data of rank 0 to the one before this, in place; at rank 0 it stays as it is
@@ -296,7 +320,9 @@ impl World {
     /// # Errors
     /// As [`World::allgather`].
     pub fn exscan<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
-        self.together(async |ranks| ranks.exscan(data, &op).await)
+        let ranks = self.ranks().waiting();
+        let bytes = bytemuck::cast_slice_mut(data);
+        self.end(begin_exscan(&ranks.of::<T>(), ranks.choices.exscan, bytes, on_bytes(&op)))
     }
 
     /// Ends a call, which most often is complete already.

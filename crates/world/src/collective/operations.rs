@@ -3,7 +3,9 @@
 //! Each takes its place among the operations of its communicator when it is first polled. Whoever
 //! starts one polls it at once.
 
-use hikyaku_coll::{self as coll, Choices, CommunicatorGroup, Element, Group};
+use hikyaku_coll::{
+    self as coll, Choices, CommunicatorGroup, Element, Group, Operand, begin_reduce_scatter,
+};
 use hikyaku_msg::{Layout, MsgError};
 use hikyaku_rank::{Error, RankPort};
 
@@ -154,7 +156,7 @@ impl<'w> CollectiveRanks<'w> {
     ) -> Result<(), Error> {
         let (by, mine) = (self.choices.allgather, Some(bytemuck::cast_slice(mine)));
         let (bytes, lengths) = (bytemuck::cast_slice_mut(all), lengths::<T>(counts));
-        Ok(coll::allgatherv(&self.of::<T>(), by, mine, bytes, &lengths).await?)
+        Ok(coll::begin_allgatherv(&self.of::<T>(), by, mine, bytes, lengths).end().await?)
     }
 
     pub(super) async fn alltoall<T: Scalar>(
@@ -211,8 +213,9 @@ impl<'w> CollectiveRanks<'w> {
         op: &impl Reducer<T>,
     ) -> Result<(), Error> {
         let (by, lengths) = (self.reducing(op).reduce_scatter, lengths::<T>(counts));
-        let (data, into) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(into));
-        Ok(coll::reduce_scatter(&self.of::<T>(), by, data, &lengths, into, on_bytes(op)).await?)
+        let data = Operand::Own(bytemuck::cast_slice_mut(data));
+        let (group, into) = (self.of::<T>(), bytemuck::cast_slice_mut(into));
+        Ok(begin_reduce_scatter(&group, by, data, lengths, into, on_bytes(op)).end().await?)
     }
 
     pub(super) async fn reduce_scatter_block<T: Scalar>(
@@ -251,8 +254,8 @@ pub(super) fn in_bytes<T>(layouts: &[Layout]) -> Vec<Layout> {
 }
 
 /// Lengths in bytes of counts of elements.
-fn lengths<T>(counts: &[usize]) -> Vec<usize> {
-    counts.iter().map(|count| count * size_of::<T>()).collect()
+pub(super) fn lengths<T>(counts: &[usize]) -> impl ExactSizeIterator<Item = usize> {
+    counts.iter().map(|count| count * size_of::<T>())
 }
 
 fn as_bytes<'p, T: Scalar>(parts: &[&'p [T]]) -> Vec<&'p [u8]> {

@@ -1,0 +1,142 @@
+//! All-to-all by lines of parts whose lengths only their two ranks know.
+//!
+//! Everybody writes its parts for others, with the list of their lengths in front, and reads its
+//! own of all others'. A rank whose parts are too long for that, or have gaps, writes a list that
+//! says so. Everybody looks at all lists: so all know alike whether they go on by messages.
+
+use hikyaku_nic::ring::LINE_BYTES;
+
+use crate::call::Team;
+use crate::error::Failure;
+use crate::group::Group;
+use crate::list;
+use crate::part::{Part, Place};
+use crate::rounds::{LineRounds, Stop};
+use crate::scratch::Scratch;
+
+use super::PIECES;
+
+/// `false`, at all ranks: some parts are too long or have gaps.
+pub(super) async fn lines<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[Part<'_, G::Byte>],
+    into: &mut [Place<'_, G::Byte>],
+) -> Result<bool, Stop<G>> {
+    put_own(team, parts, into)?;
+    let rounds = LineRounds::begin_all(team).await?;
+    let list = list::bytes_of(rounds.size);
+    team.require(list <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
+    let (mut said, fits) = contribution(&rounds, parts, into);
+    rounds.meet(said.bytes()).await?;
+    Ok(rounds.finish(collect(&rounds, fits, into))?)
+}
+
+/// The same without waiting, if all are there and no parts are too long.
+#[inline(always)]
+pub(super) fn at_once<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[Part<'_, G::Byte>],
+    into: &mut [Place<'_, G::Byte>],
+) -> Option<Result<(), Failure<G>>> {
+    let rounds = LineRounds::at_once(team)?;
+    if rounds.size > list::MOST_LISTED {
+        return None;
+    }
+    if let Err(failure) = put_own(team, parts, into) {
+        return Some(Err(failure));
+    }
+    let (mut said, fits) = contribution(&rounds, parts, into);
+    match rounds.try_meet(said.bytes()) {
+        Ok(met) => met?,
+        Err(failure) => return Some(Err(failure)),
+    }
+    match collect(&rounds, fits, into) {
+        // The round ends where the call goes on.
+        Ok(false) => None,
+        done => Some(rounds.finish(done.map(drop))),
+    }
+}
+
+/// Moves this rank's part for itself, if it has no gaps.
+fn put_own<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[Part<'_, G::Byte>],
+    into: &mut [Place<'_, G::Byte>],
+) -> Result<(), Failure<G>> {
+    let own = team.rank() as usize;
+    match (&parts[own], &mut into[own]) {
+        (part @ Part::Whole(_), Place::Whole(place)) => {
+            team.move_part("a rank's part for itself, in bytes,", part, Place::Whole(place))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What this rank writes, and whether that has its parts.
+fn contribution<G: Group>(
+    rounds: &LineRounds<'_, G>,
+    parts: &[Part<'_, G::Byte>],
+    into: &[Place<'_, G::Byte>],
+) -> (Scratch<G::Byte>, bool) {
+    let front = list::bytes_of(rounds.size);
+    let others = || {
+        parts.iter().enumerate().map(|(to, part)| match part {
+            Part::Whole(bytes) if to != rounds.place => *bytes,
+            _ => &[],
+        })
+    };
+    let length = others().fold(front, |sum, part| sum.saturating_add(part.len()));
+    let are_whole = parts.iter().all(|part| matches!(part, Part::Whole(_)))
+        && into.iter().all(|place| matches!(place, Place::Whole(_)));
+    let fits = are_whole && (length <= LINE_BYTES || length <= rounds.part(PIECES, 1));
+    let mut said = Scratch::new(if fits { length } else { front });
+    let (list, mut rest) = said.bytes().split_at_mut(front);
+    if !fits {
+        list::write_too_long(list);
+        return (said, false);
+    }
+    let mut end = 0;
+    list::write(
+        list,
+        others().map(|part| {
+            end += part.len();
+            end
+        }),
+    );
+    for part in others() {
+        let (place, after) = rest.split_at_mut(part.len());
+        place.copy_from_slice(part);
+        rest = after;
+    }
+    (said, true)
+}
+
+/// Reads what all have written for this rank. `fits`: this rank's
+/// parts are there. `false`: some are not.
+fn collect<G: Group>(
+    rounds: &LineRounds<'_, G>,
+    mut fits: bool,
+    into: &mut [Place<'_, G::Byte>],
+) -> Result<bool, Failure<G>> {
+    let front = list::bytes_of(rounds.size);
+    let mut differs = None;
+    for place in rounds.others() {
+        let entries = list::entries_of(rounds.place);
+        let mut said = Scratch::new(entries.len());
+        rounds.read(place, entries.start, said.bytes())?;
+        match (list::part_of(said.bytes()), &mut into[place]) {
+            (Some((start, length)), Place::Whole(room)) if length == room.len() => {
+                rounds.read(place, front + start, room)?;
+            }
+            (Some((_, length)), Place::Whole(room)) => {
+                differs.get_or_insert((place, length, room.len()));
+            }
+            _ => fits = false,
+        }
+    }
+    // By messages the lengths are seen again.
+    match differs.filter(|_| fits) {
+        Some((place, length, own)) => Err(rounds.lengths_differ(place, length, own)),
+        None => Ok(fits),
+    }
+}

@@ -1,0 +1,218 @@
+//! Short data of all to all by lines: the bits are those of the messages that may replace them, no
+//! message is sent, and ranks that cannot know the lengths agree to go on by messages.
+
+use std::cell::Cell;
+
+use hikyaku_coll::{
+    CollError, CommunicatorGroup, Group, Part, Place, Reduction, allgatherv, alltoallv,
+    alltoallv_parts, barrier, exscan, reduce_scatter, reduce_scatter_block, scan,
+};
+use hikyaku_coll::{reduce_scatter::Algorithm as Scattered, scan::Algorithm as Scanned};
+use hikyaku_msg::{Pieces, Scattered as Gaps};
+
+use crate::case::{Case, What, add};
+use crate::engines::{TestPort, run as run_engines, tight_ports};
+use crate::network::{Node, Setup, run};
+use crate::oracle::ALL;
+
+type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
+
+fn on_one_node(size: u32) -> Setup {
+    Setup { seed: 1, nodes: vec![0; size as usize], facilities: ALL, death: None }
+}
+
+/// Sums of numbers whose last bits depend on the order, which is that of ranks if `ordered`.
+fn sum(ordered: bool) -> Reduction<impl FnMut(&[u8], &mut [u8])> {
+    let add = |left: &[u8], right: &mut [u8]| {
+        for (left, right) in left.chunks_exact(8).zip(right.chunks_exact_mut(8)) {
+            let read = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap());
+            right.copy_from_slice(&(read(left) + read(right)).to_le_bytes());
+        }
+    };
+    Reduction { commutative: !ordered, ..Reduction::commutative(8, add) }
+}
+
+/// What a rank gives.
+fn given(rank: u32, numbers: usize) -> Vec<u8> {
+    let value = |at: usize| 1e9 / (1.0 + f64::from(rank) * 7.3 + at as f64);
+    (0..numbers).flat_map(|at| value(at).to_le_bytes()).collect()
+}
+
+/// In one round and in several.
+const NUMBERS: [usize; 3] = [1, 9, 50];
+
+#[test]
+fn scans_by_lines_have_the_bits_of_messages() {
+    for (size, numbers) in (2..=17).flat_map(|size| NUMBERS.map(|numbers| (size, numbers))) {
+        let by = |algorithm| {
+            run(&on_one_node(size), async |node: &Node<u8>| {
+                let mut upto = given(node.rank(), numbers);
+                let mut before = upto.clone();
+                scan(node, Some(algorithm), &mut upto, sum(false)).await.unwrap();
+                exscan(node, Some(algorithm), &mut before, sum(true)).await.unwrap();
+                (upto, before)
+            })
+        };
+        assert_eq!(by(Scanned::Lines), by(Scanned::RecursiveDoubling), "{numbers} of {size}");
+    }
+}
+
+#[test]
+fn reduce_scatters_by_lines_have_the_bits_of_messages() {
+    for (size, numbers) in (2..=17).flat_map(|size| NUMBERS.map(|numbers| (size, numbers))) {
+        for (ordered, messages) in
+            [(false, Scattered::Pairwise), (true, Scattered::ReduceThenScatter)]
+        {
+            let by = |algorithm| {
+                run(&on_one_node(size), async |node: &Node<u8>| {
+                    let mut data = given(node.rank(), numbers * size as usize);
+                    let (mut again, mut block) = (data.clone(), vec![0; numbers * 8]);
+                    let reduction = sum(ordered);
+                    reduce_scatter_block(node, Some(algorithm), &mut data, &mut block, reduction)
+                        .await
+                        .unwrap();
+                    // All but the first have nothing, or all but the last.
+                    let mut lengths = vec![0; size as usize];
+                    lengths[numbers % 2 * (size as usize - 1)] = again.len();
+                    let mut part = vec![0; lengths[node.rank() as usize]];
+                    let (by, reduction) = (Some(algorithm), sum(ordered));
+                    reduce_scatter(node, by, &mut again, &lengths, &mut part, reduction)
+                        .await
+                        .unwrap();
+                    (block, part)
+                })
+            };
+            assert_eq!(by(Scattered::Lines), by(messages), "{numbers} of {size}, {ordered}");
+        }
+    }
+}
+
+#[test]
+fn short_data_send_no_message() {
+    let kinds = [
+        What::ReduceScatterBlock(None),
+        What::ReduceScatter(None),
+        What::Scan(None),
+        What::Exscan(None),
+        What::Allgatherv(None, false),
+        What::Allgatherv(None, true),
+        What::Alltoallv(None),
+    ];
+    for (what, size) in kinds.into_iter().flat_map(|what| [2, 3].map(|size| (what, size))) {
+        for commutative in [true, false] {
+            let case = Case { what, size, root: 0, elements: 1, commutative, seed: 5 };
+            let entered = Cell::new(0);
+            let results = run(&on_one_node(size), async |node: &Node<u8>| {
+                let result = case.perform(node, &entered, 1).await;
+                (result, node.counts().messages)
+            });
+            for (rank, result) in (0..).zip(results) {
+                assert_eq!(result, Some((Ok(case.expected(rank)), 0)), "rank {rank} of {case:?}");
+            }
+        }
+    }
+}
+
+/// A byte with a gap behind.
+struct Sparse(Vec<u8>);
+
+impl Pieces for Sparse {
+    fn len(&self) -> usize {
+        self.0.len() / 2
+    }
+
+    fn pack(&self, from: usize, into: &mut [u8]) {
+        into.iter_mut().enumerate().for_each(|(at, byte)| *byte = self.0[2 * (from + at)]);
+    }
+
+    fn unpack(&mut self, _: usize, _: &[u8]) {}
+
+    fn again(&self) -> Box<dyn Pieces> {
+        Box::new(Sparse(self.0.clone()))
+    }
+}
+
+/// What rank `from` gives rank `to`: of rank 2 for rank 0 as much as `long` says.
+fn part(from: u32, to: u32, long: usize) -> Vec<u8> {
+    vec![(16 * from + to) as u8; if (from, to) == (2, 0) { long } else { 1 + to as usize }]
+}
+
+/// One part of one rank is too long, or has gaps. All go on by messages, and the next call has the
+/// lines again.
+#[test]
+fn parts_too_long_for_lines_send_all_to_messages() {
+    for (long, has_gaps) in [(3, false), (3, true), (70_000, false), (70_000, true)] {
+        let results = run_engines(tight_ports(3, 3), 5, async |group: &Ranks<'_>| {
+            let rank = group.rank();
+            let mut all = Vec::new();
+            for long in [3, long, 3] {
+                let given = [0, 1, 2].map(|to| part(rank, to, long));
+                let parts = (0..).zip(&given).map(|(to, bytes)| match (rank, to) {
+                    (2, 0) if has_gaps => {
+                        let spread = bytes.iter().flat_map(|byte| [*byte, 0xEE]).collect();
+                        Part::Scattered(Gaps::new(Box::new(Sparse(spread))))
+                    }
+                    _ => Part::Whole(bytes),
+                });
+                let mut into = [0, 1, 2].map(|from| vec![0; part(from, rank, long).len()]);
+                let places = into.iter_mut().map(|place| Place::Whole(place)).collect();
+                alltoallv_parts(group, None, parts.collect(), places).await.unwrap();
+                all.push(into);
+            }
+            assert!(group.facilities().lines);
+            all
+        });
+        for (rank, all) in (0..).zip(results) {
+            for (into, long) in all.into_iter().zip([3, long, 3]) {
+                assert_eq!(into, [0, 1, 2].map(|from| part(from, rank, long)), "rank {rank}");
+            }
+        }
+    }
+}
+
+/// What one rank gives is not as long as another expects: who gets it is told as by messages.
+#[test]
+fn lengths_that_differ_are_told_as_by_messages() {
+    let outcomes = |per_node| {
+        run_engines(tight_ports(2, per_node), 7, async |group: &Ranks<'_>| {
+            let own = group.rank() as usize;
+            let mut outcomes = Vec::new();
+            // Rank 1 has twelve bytes where rank 0 expects eight.
+            let lengths = [[8, 8], [8, 12]][own];
+            let mut all = vec![0; lengths.iter().sum()];
+            outcomes.push(
+                allgatherv(group, None, Some(&[1; 12][..lengths[own]]), &mut all, &lengths).await,
+            );
+            let _ = barrier(group, None).await;
+            let parts: [&[u8]; 2] = [&[1; 12][..[8, 12][own]], &[1; 8]];
+            let (mut one, mut two) = ([0; 8], [0; 8]);
+            outcomes.push(alltoallv(group, None, &parts, vec![&mut one, &mut two]).await);
+            let _ = barrier(group, None).await;
+            outcomes
+        })
+    };
+    for results in [outcomes(2), outcomes(1)] {
+        for (outcome, name) in results[0].iter().zip(["allgather", "alltoall"]) {
+            let line = outcome.as_ref().unwrap_err().to_string();
+            let told =
+                format!("rank 1 called {name} of 12 bytes where rank 0 called {name} of 8 bytes: ");
+            assert!(line.starts_with(&told), "{line}");
+        }
+    }
+}
+
+/// Ranks that cut the data elsewhere all learn it in the same round, and keep their lines.
+#[test]
+fn lists_that_differ_are_told_to_all() {
+    let results = run_engines(tight_ports(3, 3), 7, async |group: &Ranks<'_>| {
+        let own = group.rank() as usize;
+        let lengths = [[8, 8, 8], [8, 8, 8], [8, 4, 12]][own];
+        let (mut all, mut into) = ([1; 24], vec![0; lengths[own]]);
+        let failed = reduce_scatter(group, None, &mut all, &lengths, &mut into, add()).await;
+        (failed, barrier(group, None).await, group.facilities().lines)
+    });
+    for (failed, next, lines) in results {
+        assert!(matches!(failed, Err(CollError::Differ { .. })), "{failed:?}");
+        assert_eq!((next, lines), (Ok(()), true));
+    }
+}
