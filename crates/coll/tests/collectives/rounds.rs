@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hikyaku_coll::{
-    Cause, CollError, CommunicatorGroup, Element, Group, Reduction, allgather, allreduce, barrier,
-    broadcast, gather, open_barrier, reduce, scan, scatter,
+    Cause, CollError, CommunicatorGroup, Element, Group, Reduction, allgather, allreduce, alltoall,
+    alltoall_in_place, barrier, broadcast, gather, open_barrier, reduce, scan, scatter,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_nic::random::Random;
@@ -204,6 +204,30 @@ fn wrong_calls_beside(usual: usize, per_node: u32) {
             let all_contribute = |which| !matches!(which, 6 | 7 | 8 | 10..);
             if all_contribute(usual) && all_contribute(other) {
                 assert_eq!(failed, 3, "{what}");
+            }
+        }
+    }
+}
+
+/// MPI_IN_PLACE is for all ranks or none (MPI 5.0 §6.8): by lines, by reading and by messages.
+#[test]
+fn an_alltoall_in_place_at_some_ranks_alone_is_named() {
+    for (per_node, length) in [(3, 8), (3, 100_000), (1, 8), (1, 100_000)] {
+        for (odd, in_place) in [(0, true), (0, false), (2, true), (2, false)] {
+            let results = run(tight_ports(3, per_node), 7, async |group: &Ranks<'_>| {
+                let (parts, mut into) = (vec![1; 3 * length], vec![2; 3 * length]);
+                match (group.rank() == odd) == in_place {
+                    true => alltoall_in_place(group, &mut into).await,
+                    false => alltoall(group, None, &parts, &mut into).await,
+                }
+            });
+            for result in &results {
+                let Err(CollError::Differ { one, other }) = result else { panic!("{results:?}") };
+                assert!((one.rank == odd) != (other.rank == odd), "{results:?}");
+                for caller in [one, other] {
+                    let named = caller.call.to_string().contains("in place");
+                    assert_eq!(named, (caller.rank == odd) == in_place, "{results:?}");
+                }
             }
         }
     }
