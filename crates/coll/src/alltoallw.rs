@@ -24,7 +24,7 @@ use crate::names::Operation;
 use crate::part::Place;
 use crate::scratch::Scratch;
 use crate::select;
-use crate::signature::Signature;
+use crate::signature::{Combination, Signature};
 
 pub use crate::algorithms::alltoallw::Algorithm;
 
@@ -65,7 +65,8 @@ pub fn alltoallw_in_place<'a, G: Group>(
     data: &'a mut [G::Byte],
     layouts: &'a [Layout],
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let call = Call::new(group, Signature::new(Operation::Alltoallw), Algorithm::Pairwise as usize);
+    let signature = Signature::new(Operation::Alltoallw).combination(Combination::IN_PLACE);
+    let call = Call::new(group, signature, Algorithm::Pairwise as usize);
     call.run(async move |team| {
         check(team, "the list of layouts, one a rank,", layouts, data.len())?;
         in_place(team, data, layouts).await

@@ -28,6 +28,11 @@
 //!
 //! After a call has failed, what is left of it and of earlier ones says nothing new.
 //!
+//! A rank that has left the job answers nothing: of one that ended another call well and left, as
+//! rank 0 of a scan may, the others hear just that it left. To say its last call of each
+//! communicator when it leaves, it would have to tell all other ranks, as each may be the one that
+//! waits: in a job of n ranks n² notes at every end, of programs that are right too.
+//!
 //! [`Cause::OtherCall`]: crate::Cause::OtherCall
 
 use std::cell::{Cell, RefCell};

@@ -77,10 +77,13 @@ impl Combination {
     /// The largest.
     pub const MAX: Combination = Combination(4);
 
+    /// None: what comes replaces what goes (MPI_IN_PLACE), which takes another exchange.
+    pub(crate) const IN_PLACE: Combination = Combination(5);
+
     fn name(self) -> &'static str {
-        ["its own reduction", "sum", "product", "min", "max"]
+        ["by its own reduction", "by sum", "by product", "by min", "by max", "in place"]
             .get(usize::from(self.0))
-            .unwrap_or(&"an unknown reduction")
+            .unwrap_or(&"by an unknown reduction")
     }
 }
 
@@ -236,7 +239,7 @@ impl fmt::Display for Signature {
             return Ok(());
         }
         if let Some(how) = combination {
-            write!(f, " by {}", how.name())?;
+            write!(f, " {}", how.name())?;
         }
         if let Some(root) = root {
             write!(f, " with root {root}")?;
@@ -265,10 +268,11 @@ mod tests {
         for operation in Operation::ALL {
             let plain = Signature::new(operation).bytes(123_456_789).element(Element::of::<f64>());
             let max = plain.combination(Combination::MAX);
-            for other in [plain.root(u32::MAX), max, plain.element(Element::BYTE)] {
+            let in_place = plain.combination(Combination::IN_PLACE);
+            for other in [plain.root(u32::MAX), max, in_place, plain.element(Element::BYTE)] {
                 assert_ne!(other.sum(), plain.sum());
             }
-            for call in [plain, plain.root(0), max.root(4095), max, max.list(true)] {
+            for call in [plain, plain.root(0), max.root(4095), max, in_place, max.list(true)] {
                 assert_eq!(Signature::of_word(call.word(77)), Some(call));
                 assert!(Signature::is_same_number(call.word(3), plain.word(259)));
                 assert!(!Signature::is_same_number(call.word(3), call.word(4)));
@@ -316,5 +320,7 @@ mod tests {
         let call = Signature::new(Operation::Alltoall).list(true);
         assert_eq!(call.to_string(), "alltoall with a list of lengths of bytes");
         assert_eq!(call.bytes(8).to_string(), "alltoall of 8 bytes");
+        let call = Signature::new(Operation::Alltoall).bytes(8).combination(Combination::IN_PLACE);
+        assert_eq!(call.to_string(), "alltoall in place of 8 bytes");
     }
 }

@@ -347,6 +347,28 @@ fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
 }
 
 #[test]
+fn cp_06_the_answer_to_a_put_ends_no_other_command_of_its_chain() {
+    let to = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+    let put = Deed::Put(ChainedPut { to, word: None, is_last: true, payload: vec![7] });
+    let chain = vec![
+        // A put to rank 1 is answered at 1000 + 1015 ns, while the next command travels to rank 2.
+        ScriptTurn {
+            deeds: vec![(0, put)],
+            after: 0,
+            request: ConductorRequest::Travel { from: 0, to: 2, bytes: 5001 },
+        },
+        turn(0, ConductorRequest::Travel { from: 2, to: 0, bytes: 1 }),
+        turn(0, ConductorRequest::Answers(1)),
+        turn(0, ConductorRequest::Leave),
+    ];
+    let leaves = || vec![turn(0, ConductorRequest::Leave)];
+    let (ended, seen, _) = conduct(vec![chain, leaves(), leaves()]);
+    assert_eq!(ended, Ok(()));
+    let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
+    assert_eq!(own, [0, 6000, 7000, 7000]);
+}
+
+#[test]
 fn a_command_of_no_rank_takes_no_time() {
     let travel = |from, to| ConductorRequest::Travel { from, to, bytes: 1 };
     let first = vec![

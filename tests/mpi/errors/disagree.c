@@ -9,11 +9,11 @@ static MPI_Comm fresh(void) {
     return comm;
 }
 
-/* The last rank's part is longer than that of the others, its operation is another one, or its root:
- * a rank that can know of it is told, and none waits for ever. */
+/* The last rank's part is longer than that of the others, its operation is another one, or its root,
+ * or it alone is in place: a rank that can know of it is told, and none waits for ever. */
 static void disagreements(void) {
     int out[64] = {0}, into[64 * 64], is_last = rank == size - 1, count = is_last ? 2 : 1;
-    for (int which = 0; which < 5; which++) {
+    for (int which = 0; which < 7; which++) {
         MPI_Comm comm = fresh();
         int code = MPI_SUCCESS;
         switch (which) {
@@ -22,6 +22,8 @@ static void disagreements(void) {
         case 2: code = MPI_Allreduce(out, into, 1, MPI_INT, is_last ? MPI_MAX : MPI_SUM, comm); break;
         case 3: code = MPI_Gather(out, count, MPI_INT, into, 1, MPI_INT, 0, comm); break;
         case 4: code = MPI_Reduce(out, into, 1, MPI_INT, MPI_SUM, is_last ? size - 1 : 0, comm); break;
+        case 5: code = MPI_Alltoall(is_last ? MPI_IN_PLACE : out, 1, MPI_INT, into, 1, MPI_INT, comm); break;
+        case 6: code = MPI_Alltoall(is_last ? out : MPI_IN_PLACE, 1, MPI_INT, into, 1, MPI_INT, comm); break;
         }
         int mine = code != MPI_SUCCESS, all;
         if (mine) EQUAL(class_of(code), MPI_ERR_NOT_SAME);

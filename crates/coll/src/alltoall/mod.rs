@@ -28,7 +28,7 @@ use crate::part::{Data, Part, Place, Source, whole_parts, whole_places};
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
 use crate::scratch::Scratch;
 use crate::select;
-use crate::signature::Signature;
+use crate::signature::{Combination, Signature};
 
 pub use crate::algorithms::alltoall::Algorithm;
 
@@ -280,6 +280,7 @@ fn equal_in_place<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     data: &'a mut D,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let signature = Signature::new(Operation::Alltoall).bytes(data.length());
+    let signature = signature.combination(Combination::IN_PLACE);
     let call = Call::new(group, signature, Algorithm::Pairwise as usize);
     call.run(async move |team| {
         let length = team.share("the array of parts", data.length())?;
@@ -319,7 +320,8 @@ fn blocks_in_place<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     group: &'a G,
     mut blocks: Vec<&'a mut D>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    let call = Call::new(group, Signature::new(Operation::Alltoall), Algorithm::Pairwise as usize);
+    let signature = Signature::new(Operation::Alltoall).combination(Combination::IN_PLACE);
+    let call = Call::new(group, signature, Algorithm::Pairwise as usize);
     call.run(async move |team| {
         check_list(team, "the list of parts, one a rank,", blocks.len())?;
         let longest = blocks.iter().map(|block| block.length()).max().unwrap_or(0);

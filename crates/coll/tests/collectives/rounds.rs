@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 
 use hikyaku_coll::{
     Cause, CollError, CommunicatorGroup, Element, Group, Reduction, allgather, allgatherv,
-    allreduce, alltoall, alltoallv, barrier, broadcast, exscan, gather, open_barrier, reduce,
-    reduce_scatter, reduce_scatter_block, scan, scatter,
+    allreduce, alltoall, alltoall_in_place, alltoallv, barrier, broadcast, exscan, gather,
+    open_barrier, reduce, reduce_scatter, reduce_scatter_block, scan, scatter,
 };
 use hikyaku_msg::MsgError;
 use hikyaku_nic::random::Random;
@@ -274,6 +274,30 @@ fn wrong_calls_beside(usual: usize, per_node: u32) {
             let by_lines = per_node == 3 && all_see(usual) && all_see(other);
             if all_wait || (by_lines && !differ_in_a_part(usual, other)) {
                 assert_eq!(failed, 3, "{what}");
+            }
+        }
+    }
+}
+
+/// MPI_IN_PLACE is for all ranks or none (MPI 5.0 §6.8): by lines, by reading and by messages.
+#[test]
+fn an_alltoall_in_place_at_some_ranks_alone_is_named() {
+    for (per_node, length) in [(3, 8), (3, 100_000), (1, 8), (1, 100_000)] {
+        for (odd, in_place) in [(0, true), (0, false), (2, true), (2, false)] {
+            let results = run(tight_ports(3, per_node), 7, async |group: &Ranks<'_>| {
+                let (parts, mut into) = (vec![1; 3 * length], vec![2; 3 * length]);
+                match (group.rank() == odd) == in_place {
+                    true => alltoall_in_place(group, &mut into).await,
+                    false => alltoall(group, None, &parts, &mut into).await,
+                }
+            });
+            for result in &results {
+                let Err(CollError::Differ { one, other }) = result else { panic!("{results:?}") };
+                assert!((one.rank == odd) != (other.rank == odd), "{results:?}");
+                for caller in [one, other] {
+                    let named = caller.call.to_string().contains("in place");
+                    assert_eq!(named, (caller.rank == odd) == in_place, "{results:?}");
+                }
             }
         }
     }

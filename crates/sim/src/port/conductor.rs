@@ -29,9 +29,6 @@ const IDLE_TURNS: (u64, u64) = (1 << 16, 256);
 /// So a parked rank says what it waits for before the others' polls end the job.
 const REST_SHARE: u64 = 32;
 
-/// Bytes of the answer to a put.
-const ANSWER_BYTES: u64 = 16;
-
 /// The kinds of events, in the upper bits of the word; the lower ones are a rank or a parcel.
 const TURN: u32 = 0;
 const DEPART: u32 = 1 << 29;
@@ -62,8 +59,10 @@ enum RankStatus {
     Ready,
     /// Until it is woken, or its deadline.
     Parked,
-    /// Until its parcels have arrived.
+    /// Until its command has arrived, or the reply.
     Travelling,
+    /// Until its chain is answered.
+    AwaitsAnswers,
     Gone,
 }
 
@@ -73,16 +72,14 @@ struct ConductedRank {
     /// The time of its next turn; events for other times are out of date.
     due: Option<Time>,
     answer: ConductorAnswer,
-    /// Parcels that it waits for; below zero: some have arrived before it waited.
-    awaited: i64,
+    /// Answers to its chain that it waits for; below zero: some have arrived before it waited.
+    answers: i64,
     /// It has been woken since it parked last.
     woken: bool,
     /// Its turns so far.
     turns: u64,
     /// The number of turns of all when it parked last.
     parked_at: u64,
-    /// It waits for the answers to a chain.
-    chains: bool,
     /// It did something before its last request, or computes until its turn.
     busy: bool,
     computed: Time,
@@ -141,11 +138,10 @@ impl<R: Ranks> MachineConductor<R> {
             status: RankStatus::Ready,
             due: None,
             answer: ConductorAnswer::GoOn,
-            awaited: 0,
+            answers: 0,
             woken: false,
             turns: 0,
             parked_at: 0,
-            chains: false,
             busy: false,
             computed: Time::ZERO,
             traffic: RankTraffic::default(),
@@ -404,14 +400,13 @@ impl<R: Ranks> ConductorState<R> {
             }
             ConductorRequest::Travel { from, to, bytes } => {
                 self.travelled();
-                self.await_parcels(rank, 1);
+                self.state(rank, |state| state.status = RankStatus::Travelling);
                 let content = ParcelContent::Trip { rank, bytes };
                 self.dispatch(time, RankParcel::new(from, to, content));
             }
             ConductorRequest::Answers(puts) => {
-                self.state(rank, |state| state.chains = true);
-                self.await_parcels(rank, puts);
-                self.arrived_for(rank, 0);
+                self.state(rank, |state| state.status = RankStatus::AwaitsAnswers);
+                self.count_answers(rank, i64::from(puts));
             }
             ConductorRequest::Leave => {
                 self.moved();
@@ -424,28 +419,32 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// A rank travels until so many more parcels have arrived for it.
-    fn await_parcels(&self, rank: Rank, parcels: u32) {
-        self.state(rank, |state| {
-            state.status = RankStatus::Travelling;
-            state.awaited += i64::from(parcels);
-        });
-    }
-
-    /// So many parcels have arrived that a rank waits for, or will.
-    fn arrived_for(&self, rank: Rank, parcels: u32) {
-        let over = self.state(rank, |state| {
-            state.awaited -= i64::from(parcels);
-            let is_over = state.status == RankStatus::Travelling && state.awaited <= 0;
-            is_over.then(|| {
+    /// The command that a rank waits for has arrived, or the reply.
+    fn end_trip(&self, rank: Rank) {
+        let at = self.state(rank, |state| {
+            (state.status == RankStatus::Travelling).then(|| {
                 state.status = RankStatus::Ready;
-                (state.traffic.now, std::mem::take(&mut state.chains))
+                state.traffic.now
             })
         });
-        if let Some((at, ends_chain)) = over {
-            let refused = if ends_chain { self.parcels.borrow_mut().end_chain(rank) } else { None };
-            let answer = refused.map_or(ConductorAnswer::GoOn, ConductorAnswer::Refused);
-            self.set_due(rank, at, answer);
+        if let Some(at) = at {
+            self.set_due(rank, at, ConductorAnswer::GoOn);
+        }
+    }
+
+    /// A rank waits for so many more answers to its chain; for fewer, if one has arrived: maybe
+    /// before the rank waits for it, and while a command of the same chain travels.
+    fn count_answers(&self, rank: Rank, more: i64) {
+        let at = self.state(rank, |state| {
+            state.answers += more;
+            (state.status == RankStatus::AwaitsAnswers && state.answers <= 0).then(|| {
+                state.status = RankStatus::Ready;
+                state.traffic.now
+            })
+        });
+        if let Some(at) = at {
+            let refused = self.parcels.borrow_mut().end_chain(rank);
+            self.set_due(rank, at, refused.map_or(ConductorAnswer::GoOn, ConductorAnswer::Refused));
         }
     }
 
@@ -611,7 +610,7 @@ impl<R: Ranks> ConductorState<R> {
     fn arrive(&self, key: u32) {
         let Some(parcel) = self.parcels.borrow_mut().moving.remove(key) else { return };
         match parcel.content {
-            ParcelContent::Trip { .. } => self.travelled(),
+            ParcelContent::Trip { .. } | ParcelContent::Answer => self.travelled(),
             // What is refused again and again is no progress.
             ParcelContent::Refusal(..) => {}
             _ if parcel.refused.is_some() => {}
@@ -628,7 +627,8 @@ impl<R: Ranks> ConductorState<R> {
             (blocked, parcels.is_next(&parcel))
         };
         match parcel.content {
-            ParcelContent::Trip { rank, .. } => self.arrived_for(rank, 1),
+            ParcelContent::Trip { rank, .. } => self.end_trip(rank),
+            ParcelContent::Answer => self.count_answers(to, -1),
             ParcelContent::Chained(put, number) => self.land_chained(from, &put, number),
             ParcelContent::Datagram(datagram) => {
                 self.parcels.borrow_mut().keep_datagram((from, to), datagram);
@@ -683,8 +683,8 @@ impl<R: Ranks> ConductorState<R> {
             self.wake(put.to.rank);
         }
         if put.is_last {
-            let content = ParcelContent::Trip { rank: from, bytes: ANSWER_BYTES };
-            self.dispatch(self.sim.now(), RankParcel::new(put.to.rank, from, content));
+            let answer = RankParcel::new(put.to.rank, from, ParcelContent::Answer);
+            self.dispatch(self.sim.now(), answer);
         }
     }
 

@@ -9,6 +9,9 @@ use hikyaku_nic::hosted::{ChainedPut, Posted, Shipped};
 
 use crate::slab::Slab;
 
+/// Bytes of the answer to a chain's puts.
+const ANSWER_BYTES: u64 = 16;
+
 /// The content of a parcel from one rank to another.
 #[derive(Debug)]
 pub(super) enum ParcelContent {
@@ -21,8 +24,10 @@ pub(super) enum ParcelContent {
     Chained(ChainedPut, u32),
     /// A datagram, which needs no room.
     Datagram(Rc<[u8]>),
-    /// A rank that waits for its command to arrive, or for the answer.
+    /// The command of a rank that waits for it to arrive, or the reply.
     Trip { rank: Rank, bytes: u64 },
+    /// The answer to the last put of a chain to the rank it comes from.
+    Answer,
     /// A put of a command queue.
     Put(Shipped),
     /// The refusal of a parcel, on its way to the sender, who has kept the bytes.
@@ -40,6 +45,7 @@ impl ParcelContent {
             ParcelContent::Chained(put, _) => put.payload.len() as u64,
             ParcelContent::Datagram(payload) => payload.len() as u64,
             ParcelContent::Trip { bytes, .. } => *bytes,
+            ParcelContent::Answer => ANSWER_BYTES,
             ParcelContent::Announce { .. } | ParcelContent::Refusal(..) | ParcelContent::Run(_) => {
                 0
             }
