@@ -5,6 +5,7 @@
 //! progress as messages do: during calls of this library.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -15,6 +16,10 @@ use crate::error::Error;
 /// An operation in flight.
 pub type Task = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
+/// How many of the oldest operations, and how many of the others, a call polls that does not wait.
+/// If it polled all, starting thousands would take time that grows as their square.
+const SOME: usize = 16;
+
 /// Names an operation; never used again for another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskId(u64);
@@ -22,8 +27,12 @@ pub struct TaskId(u64);
 /// The operations in flight of a rank.
 #[derive(Default)]
 pub struct Tasks {
-    /// In the order of their numbers, by which they are found.
-    entries: RefCell<Vec<TaskEntry>>,
+    /// In the order of their numbers, by which they are found. Most end in that order too.
+    entries: RefCell<VecDeque<TaskEntry>>,
+    /// All with a lower number have a result.
+    oldest: Cell<u64>,
+    /// The number from which on [`Tasks::poll_some`] goes on.
+    turn: Cell<u64>,
     /// How many of them have no result yet, and one more if other threads may call: what every
     /// blocking call looks at.
     running: Cell<usize>,
@@ -111,7 +120,7 @@ impl Tasks {
     pub fn start(&self, task: Task) -> TaskId {
         let id = TaskId(self.started.get());
         self.started.set(id.0 + 1);
-        self.entries.borrow_mut().push(TaskEntry { id, state: TaskState::Waiting(task) });
+        self.entries.borrow_mut().push_back(TaskEntry { id, state: TaskState::Waiting(task) });
         self.running.set(self.running.get() + 1);
         self.poll(id);
         id
@@ -119,19 +128,55 @@ impl Tasks {
 
     /// Polls all of them once, in the order in which they were started.
     pub fn poll_all(&self) {
-        let mut at = 0;
-        loop {
+        self.poll_from(self.oldest(), usize::MAX);
+    }
+
+    /// Polls all of few. Of many, the oldest, for which others of their communicator may wait, as
+    /// many others in turn, so that calls that do so again and again poll all, and `asked`.
+    pub fn poll_some(&self, asked: Option<TaskId>) {
+        if self.turns() == 0 {
+            return self.poll_all();
+        }
+        let others = self.poll_from(self.oldest(), SOME).unwrap_or(0).max(self.turn.get());
+        self.turn.set(self.poll_from(others, SOME).unwrap_or(0));
+        if let Some(id) = asked {
+            self.poll(id);
+        }
+    }
+
+    /// How often [`Tasks::poll_some`] polls as many as [`Tasks::poll_all`]; 0 if they are few.
+    pub(crate) fn turns(&self) -> usize {
+        self.running.get().saturating_sub(1) / (2 * SOME)
+    }
+
+    /// Polls up to so many that wait, from a number on. The number to go on from, if not all that
+    /// follow were polled.
+    fn poll_from(&self, from: u64, most: usize) -> Option<u64> {
+        let mut from = from;
+        for _ in 0..most {
             // One at a time: an operation may start or end others, if its reduction does.
             let next = {
                 let entries = self.entries.borrow();
-                let rest = entries.iter().enumerate().skip(at);
-                let mut waiting = rest.filter(|(_, e)| matches!(e.state, TaskState::Waiting(_)));
-                waiting.next().map(|(found, entry)| (found, entry.id))
+                let rest = entries.partition_point(|entry| entry.id.0 < from)..;
+                let is_waiting = |entry: &&TaskEntry| matches!(entry.state, TaskState::Waiting(_));
+                entries.range(rest).find(is_waiting).map(|entry| entry.id)
             };
-            let Some((found, id)) = next else { return };
+            let id = next?;
             self.poll(id);
-            at = found + 1;
+            from = id.0 + 1;
         }
+        Some(from)
+    }
+
+    /// The number of the oldest without a result.
+    fn oldest(&self) -> u64 {
+        let entries = self.entries.borrow();
+        let from = entries.partition_point(|entry| entry.id.0 < self.oldest.get());
+        let mut rest = entries.range(from..);
+        let first = rest.find(|entry| !matches!(entry.state, TaskState::Done(_)));
+        let oldest = first.map_or(self.started.get(), |entry| entry.id.0);
+        self.oldest.set(oldest);
+        oldest
     }
 
     /// The result of an operation, which is forgotten then; `None` if it has none yet.
@@ -144,7 +189,7 @@ impl Tasks {
             self.asked.set(true);
             return None;
         }
-        match entries.remove(at).state {
+        match entries.remove(at)?.state {
             TaskState::Done(result) => Some(result),
             TaskState::Waiting(_) | TaskState::Polled => None,
         }
@@ -154,7 +199,7 @@ impl Tasks {
     pub fn remove(&self, id: TaskId) {
         let removed = {
             let mut entries = self.entries.borrow_mut();
-            place_of(&entries, id).map(|at| entries.remove(at))
+            place_of(&entries, id).and_then(|at| entries.remove(at))
         };
         // Dropped when nothing is borrowed: it tells other ranks.
         if let Some(TaskEntry { state: TaskState::Waiting(task), .. }) = removed {
@@ -199,7 +244,7 @@ impl Tasks {
 }
 
 /// Where an operation is among those in flight. Thousands may be, and all are polled in each wait.
-fn place_of(entries: &[TaskEntry], id: TaskId) -> Option<usize> {
+fn place_of(entries: &VecDeque<TaskEntry>, id: TaskId) -> Option<usize> {
     entries.binary_search_by_key(&id.0, |entry| entry.id.0).ok()
 }
 
@@ -287,6 +332,38 @@ mod tests {
         assert_eq!(*order.borrow(), [0, 1, 2, 0, 1, 0]);
         assert!(tasks.are_over());
         assert!(ids.into_iter().rev().all(|id| tasks.take_result(id) == Some(Ok(()))));
+    }
+
+    #[test]
+    fn of_many_some_are_polled_at_a_time_and_all_in_turn() {
+        let (tasks, many) = (Tasks::default(), 50 * SOME);
+        let polls = Rc::new(RefCell::new(vec![0; many]));
+        let end = Rc::new(Cell::new(0));
+        for number in 0..many {
+            let (polls, end) = (Rc::clone(&polls), Rc::clone(&end));
+            tasks.start(Box::pin(poll_fn(move |_| {
+                polls.borrow_mut()[number] += 1;
+                if number < end.get() { Poll::Ready(Ok(())) } else { Poll::Pending }
+            })));
+        }
+        (0..50).for_each(|_| tasks.poll_some(None));
+        // Its first poll is that of its start.
+        let counted = |polls: &[usize]| polls.iter().map(|count| count - 1).sum::<usize>();
+        assert!(counted(&polls.borrow()) <= 50 * 2 * SOME);
+        assert!(polls.borrow()[..SOME].iter().all(|count| *count == 51));
+        assert!(polls.borrow().iter().all(|count| *count > 1));
+        let last = tasks.started.get() - 1;
+        let before = polls.borrow()[last as usize];
+        tasks.poll_some(Some(TaskId(last)));
+        assert_eq!(polls.borrow()[last as usize], before + 1, "its turn is not now");
+        // The oldest are those without a result: all end in so many calls, and none is polled then.
+        end.set(many);
+        (0..50).for_each(|_| tasks.poll_some(None));
+        assert!(tasks.are_over());
+        let before = polls.borrow().clone();
+        tasks.poll_some(None);
+        assert_eq!(*polls.borrow(), before);
+        assert!((0..many as u64).all(|id| tasks.take_result(TaskId(id)) == Some(Ok(()))));
     }
 
     #[test]

@@ -38,7 +38,19 @@ fn drive<P: Port, F: Future>(
     }
     let mut future = pin!(future);
     let all = poll_fn(|context| {
-        let polled = future.as_mut().poll(context);
+        let mut polled = future.as_mut().poll(context);
+        // As long as all of many would take, some: the next can go on where the oldest has ended.
+        for _ in 0..tasks.turns() {
+            if polled.is_ready() {
+                return polled;
+            }
+            // What the future waits for has been reported once.
+            polled = unreported(engine, || {
+                tasks.poll_some(None);
+                engine.borrow_mut().progress();
+                future.as_mut().poll(context)
+            });
+        }
         if polled.is_pending() {
             unreported(engine, || tasks.poll_all());
         }
@@ -151,11 +163,11 @@ impl Communicator {
         }
     }
 
-    /// Polls what is in flight, once; for calls that do not wait.
+    /// Polls what is in flight, once, or some of it; for calls that do not wait.
     #[inline]
     pub fn attend(&self) {
         if !self.tasks().are_over() {
-            self.unreported(|| self.tasks().poll_all());
+            self.unreported(|| self.tasks().poll_some(None));
         }
     }
 
@@ -205,7 +217,7 @@ impl Communicator {
     pub fn start_task(&self, task: Task) -> TaskId {
         let id = self.tasks().start(task);
         // What was there before moves too, as in any call.
-        self.tasks().poll_all();
+        self.tasks().poll_some(None);
         id
     }
 
@@ -234,7 +246,7 @@ impl Communicator {
         if !self.tasks().are_over() {
             self.engine().borrow_mut().progress();
             self.report_task(id);
-            self.unreported(|| self.tasks().poll_all());
+            self.unreported(|| self.tasks().poll_some(Some(id)));
         }
         self.tasks().take_result(id)
     }
