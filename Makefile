@@ -78,7 +78,7 @@ at-length:
 		--test link --test many --test mpi --test mutants --test processes --test programs \
 		--test results --test soak
 
-# Some providers have threads that never sleep.
+# Some providers' threads never sleep, where those are asked for (HIKYAKU_TEST_PROVIDERS).
 between-hosts:
 	SHARED_TESTS= nice $(AT_LENGTH) --lib -- \
 		far::conformance::layer far::providers --nocapture
