@@ -68,7 +68,7 @@ test-all: loom built ## run every test at length: also loom, explorer, torture, 
 	+@export HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS); \
 	$(call BESIDE,2,LIMIT=2400 longest python first second documented between-hosts)
 
-# Some providers have threads that never sleep.
+# Some providers' threads never sleep, where those are asked for (HIKYAKU_TEST_PROVIDERS).
 between-hosts:
 	SHARED_TESTS= HIKYAKU_TEST_PROVIDERS=1 nice $(ALONE) cargo $(LIMITED) test --locked --workspace \
 		--no-fail-fast --lib -- far::conformance::layer far::providers --nocapture

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 use std::slice;
@@ -14,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::abi::{self, CqDataEntry, CqErrEntry, FidAv, FidCq, FidEp, flag, mr_mode};
+use super::fill::BufferFill;
 use super::info::{NO_CONTEXT, Survey};
 use super::memory::{LentMemory, PeerAccess, Region, Registered, Remote};
 use super::object::{Domain, OpenObject};
@@ -83,6 +85,12 @@ pub enum EndpointCompletion<'a> {
     },
 }
 
+/// Memory for messages, and what was reported of it.
+struct ReceiveBuffer {
+    memory: Registered,
+    fill: BufferFill,
+}
+
 /// An endpoint that sends messages to any peer and reads and writes their regions.
 ///
 /// One thread uses it at a time. Dropping it ends what is in flight; peers learn nothing of that.
@@ -90,9 +98,13 @@ pub struct Endpoint {
     handle: OpenObject<FidEp>,
     /// Contexts of what is in flight, and receive buffers: kept if the endpoint cannot close.
     operations: ManuallyDrop<Operations>,
-    receives: ManuallyDrop<Vec<Registered>>,
+    receives: ManuallyDrop<Vec<ReceiveBuffer>>,
     /// Receive buffers that the provider does not have: to be posted again.
     idle: Vec<usize>,
+    /// Receive buffers that are not posted again, as a message into them has failed.
+    retired: usize,
+    /// Whether a buffer may be said to be free while messages are on their way into it.
+    releases_early: bool,
     buffer_bytes: usize,
     arrived: VecDeque<CqDataEntry>,
     queue: OpenObject<FidCq>,
@@ -129,6 +141,7 @@ impl Endpoint {
         let (queue, descriptor) = domain.open_queue(OPERATIONS + 1024)?;
         let addresses = domain.open_addresses()?;
         let handle = domain.open_endpoint()?;
+        let releases_early = releases_early(&domain.provider);
 
         domain.check("fi_ep_bind", handle.bind(&queue, flag::SEND | flag::RECV))?;
         domain.check("fi_ep_bind", handle.bind(&addresses, 0))?;
@@ -137,6 +150,8 @@ impl Endpoint {
             operations: ManuallyDrop::new(Operations::new(most.max(buffers), OPERATIONS)?),
             receives: ManuallyDrop::new(Vec::new()),
             idle: Vec::new(),
+            retired: 0,
+            releases_early,
             buffer_bytes,
             arrived: VecDeque::new(),
             queue,
@@ -154,18 +169,17 @@ impl Endpoint {
 
     /// Adds receive buffers until there are so many. Not more than there was to be room for.
     pub fn grow(&mut self, buffers: usize) -> Result<(), Error> {
-        let buffers = buffers.min(self.operations.receives());
-        while self.receives.len() < buffers {
+        while self.buffers() < buffers && self.receives.len() < self.operations.receives() {
             let memory = self.registered(self.buffer_bytes, PeerAccess::Own)?;
             self.idle.push(self.receives.len());
-            self.receives.push(memory);
+            self.receives.push(ReceiveBuffer { memory, fill: BufferFill::default() });
         }
         self.post_receives()
     }
 
-    /// How many receive buffers there are.
+    /// How many receive buffers are in use.
     pub fn buffers(&self) -> usize {
-        self.receives.len()
+        self.receives.len() - self.retired
     }
 
     /// Enables the endpoint, and sets that a receive buffer goes back when it has less room left
@@ -405,7 +419,7 @@ impl Endpoint {
     /// Gives the provider the receive buffers that it does not have.
     fn post_receives(&mut self) -> Result<(), Error> {
         while let Some(&buffer) = self.idle.last() {
-            let registered = &self.receives[buffer];
+            let registered = &self.receives[buffer].memory;
             let bytes = iovec {
                 iov_base: registered.memory.start().cast(),
                 iov_len: registered.memory.length(),
@@ -429,6 +443,7 @@ impl Endpoint {
                 break;
             }
             self.idle.pop();
+            self.receives[buffer].fill = BufferFill::default();
         }
         Ok(())
     }
@@ -456,12 +471,13 @@ impl Endpoint {
                     return Ok(Some(EndpointCompletion::Done { token: operation.token }));
                 }
                 Some(ContextOwner::Receive(buffer)) => {
-                    if entry.flags & flag::MULTI_RECV != 0 {
-                        self.idle.push(buffer);
-                    }
                     // A buffer may come back without a message.
-                    if entry.flags & flag::RECV != 0 {
-                        return self.message(buffer, &entry).map(Some);
+                    let is_message = entry.flags & flag::RECV != 0;
+                    let place = is_message.then(|| self.place(buffer, &entry)).transpose()?;
+                    self.note(buffer, entry.flags, place.as_ref());
+                    if let Some(place) = place {
+                        let payload = self.message(buffer, place);
+                        return Ok(Some(EndpointCompletion::Message { payload }));
                     }
                 }
                 None => return Err(self.broken("a completion of nothing")),
@@ -473,19 +489,39 @@ impl Endpoint {
         Error::Provider { provider: self.domain.provider.clone(), what }
     }
 
-    /// The bytes of a message in a receive buffer.
-    fn message(&self, buffer: usize, entry: &CqDataEntry) -> Result<EndpointCompletion<'_>, Error> {
-        let memory = &self.receives[buffer].memory;
+    /// Where in a receive buffer a message lies.
+    fn place(&self, buffer: usize, entry: &CqDataEntry) -> Result<Range<usize>, Error> {
+        let memory = &self.receives[buffer].memory.memory;
         let offset = (entry.buf as usize).wrapping_sub(memory.start() as usize);
-        let end = offset.checked_add(entry.len);
-        if end.is_none_or(|end| end > memory.length()) {
-            return Err(self.broken("a message outside its buffer"));
+        let end = offset.checked_add(entry.len).filter(|end| *end <= memory.length());
+        end.map(|end| offset..end).ok_or_else(|| self.broken("a message outside its buffer"))
+    }
+
+    /// Notes what a completion says of a receive buffer, which is posted again once nothing more
+    /// is written into it.
+    fn note(&mut self, buffer: usize, flags: u64, message: Option<&Range<usize>>) {
+        let fill = &mut self.receives[buffer].fill;
+        if let Some(place) = message {
+            fill.note_message(place);
         }
-        let start = memory.start().wrapping_add(offset);
+        let is_released = flags & flag::MULTI_RECV != 0;
+        if is_released {
+            fill.note_release();
+        }
+        let is_over = if self.releases_early { fill.is_over() } else { is_released };
+        if is_over {
+            self.idle.push(buffer);
+        }
+    }
+
+    /// The bytes of a message, which lie at a place of [`Self::place`].
+    fn message(&self, buffer: usize, place: Range<usize>) -> &[u8] {
+        let memory = &self.receives[buffer].memory.memory;
+        assert!(place.end <= memory.length(), "within the buffer");
+        let start = memory.start().wrapping_add(place.start);
         // SAFETY: within the buffer, as checked; the provider has put a whole message there and
         // leaves those bytes alone until the buffer is posted again, which takes `&mut self`.
-        let payload = unsafe { slice::from_raw_parts(start, entry.len) };
-        Ok(EndpointCompletion::Message { payload })
+        unsafe { slice::from_raw_parts(start, place.len()) }
     }
 
     /// The next entry of the queue, from the last batch or a new one; or a failure.
@@ -557,9 +593,11 @@ impl Endpoint {
                 None => ("an operation that was over", None),
             },
             Some(ContextOwner::Receive(buffer)) => {
-                if entry.flags & flag::MULTI_RECV != 0 {
-                    self.idle.push(buffer);
+                if self.releases_early {
+                    let is_first = self.receives[buffer].fill.note_failure();
+                    self.retired += usize::from(is_first);
                 }
+                self.note(buffer, entry.flags, None);
                 ("fi_recvmsg", None)
             }
             None => ("an operation of a peer", None),
@@ -701,6 +739,13 @@ impl Endpoint {
             }
         })
     }
+}
+
+/// Whether a provider may say that a receive buffer is free while messages are on their way into
+/// it ([`BufferFill`]): `tcp` and `net` before 1.20; `ofi_rxm` of each, which reads long messages.
+/// What others leave between messages is not known: they are believed.
+fn releases_early(provider: &str) -> bool {
+    ["net", "tcp"].contains(&provider) || provider.ends_with(";ofi_rxm")
 }
 
 impl Drop for Endpoint {

@@ -5,6 +5,7 @@
 
 mod abi;
 mod endpoint;
+mod fill;
 mod info;
 mod layout;
 mod library;
