@@ -72,7 +72,8 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let needs_lines = |by: &Algorithm| *by == Algorithm::Read;
     let commutative = reduction.commutative;
-    let table = || select::for_reduce_scatter(group, data.len(), commutative);
+    let exact = reduction.is_exact(group.element());
+    let table = || select::for_reduce_scatter(group, data.len(), commutative, exact);
     let mut algorithm = select::resolve(group, algorithm, needs_lines, table);
     let signature = Signature::new(Operation::ReduceScatter)
         .bytes(data.len())
@@ -99,7 +100,7 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
                 Err(Stop::Failed(failure)) => return Err(failure),
             }
             let bytes = data.len();
-            algorithm = select::for_reduce_scatter(group, bytes, commutative);
+            algorithm = select::for_reduce_scatter(group, bytes, commutative, exact);
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {

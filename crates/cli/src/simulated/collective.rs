@@ -2,7 +2,7 @@
 
 use hikyaku::Layout;
 use hikyaku_coll::{
-    Choices, CollError, Group, Operation, Reduction, allgather, allreduce, alltoall, alltoallw,
+    Choices, CollError, Combination, Group, Operation, Reduction, allgather, allreduce, alltoall, alltoallw,
     barrier, broadcast, exscan, gather, reduce, reduce_scatter_block, scan, scatter,
 };
 use hikyaku_sim::SimError;
@@ -50,7 +50,8 @@ pub async fn collective<U: BufferUnit>(
     let part = |rank: u32, block: u32| vec![U::from_byte(value(rank, block)); bytes];
     let to_all = || to_all::<U>(me, size, bytes);
     let nothing = || vec![U::default(); bytes * size as usize];
-    let sum = Reduction::commutative(1, U::add);
+    let sum =
+        Reduction { combination: Combination::SUM, ..Reduction::commutative(1, U::add) };
     let check = ResultCheck { operation, rank: me, bytes };
     match operation {
         Operation::Barrier => Ok(barrier(group, choices.barrier).await?),
