@@ -20,7 +20,7 @@
 //! algorithm is no matter of messages alone or does not suit the ranks.
 
 use crate::algorithms::{
-    allgather, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter,
+    allgather, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter,
 };
 use crate::broadcast::SEGMENT;
 
@@ -190,12 +190,26 @@ impl Estimate for reduce::Algorithm {
     }
 }
 
+impl Estimate for allreduce::Algorithm {
+    fn estimate(self, ranks: u32, bytes: usize, costs: &Costs) -> Option<f64> {
+        match self {
+            Self::RecursiveDoubling => {
+                // Other numbers of ranks are folded to a power of two and unfolded.
+                let places = 1 << ranks.ilog2();
+                let folds = if places < ranks { 2.0 } else { 0.0 };
+                let exchanges: f64 = doubling(places).map(|far| costs.shift(far, bytes)).sum();
+                Some(exchanges + folds * costs.one_way(bytes))
+            }
+            Self::Ring => Some(2.0 * costs.round(ranks, bytes.div_ceil(ranks as usize))),
+            Self::TwoLevel | Self::Lines | Self::Read => None,
+        }
+    }
+}
+
 impl Estimate for gather::Algorithm {
     fn estimate(self, ranks: u32, bytes: usize, costs: &Costs) -> Option<f64> {
         match self {
-            Self::Chained | Self::Linear => {
-                Some(costs.series(ranks, bytes, |costs| costs.receive))
-            }
+            Self::Chained | Self::Linear => Some(costs.series(ranks, bytes, |costs| costs.receive)),
             Self::Binomial => Some(costs.halving(ranks, bytes)),
             Self::Lines => None,
         }
@@ -252,5 +266,66 @@ impl Estimate for reduce_scatter::Algorithm {
             Self::Ring => Some(costs.round(ranks, bytes)),
             Self::Read => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A byte a nanosecond between ranks, 1 us a message, of which the sender has 100 ns and the
+    /// receiver 200.
+    fn costs(shifts: Vec<u32>) -> Costs {
+        let of = |bytes: usize| {
+            let wire = bytes as f64 * 1e-9;
+            let [send, receive] = [1e-7, 2e-7].map(|overhead: f64| overhead.max(wire));
+            let both = receive.max(3e-7);
+            let one_way = 1e-6 + wire;
+            MessageCosts { bytes, one_way, send, chained: send, receive, exchange: both }
+        };
+        let all_to_all = shifts.iter().copied().map(f64::from).sum();
+        let sharing = Sharing { shifts, all_to_all, byte: 1e-9 };
+        Costs::new(vec![of(8), of(1 << 10)], sharing).expect("there are lengths")
+    }
+
+    fn is_near(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-12
+    }
+
+    #[test]
+    fn lengths_between_and_beyond_are_on_straight_lines() {
+        let costs = costs(vec![1]);
+        assert!(is_near(costs.one_way(0), costs.one_way(8)));
+        assert!(is_near(costs.one_way(500), 1.5e-6));
+        assert!(is_near(costs.one_way(5_000), 6e-6));
+        assert_eq!(Costs::new(Vec::new(), Sharing::default()), None);
+    }
+
+    #[test]
+    fn estimates_are_the_messages_on_the_longest_path() {
+        let costs = costs(vec![1, 1, 1]);
+        let by = gather::Algorithm::Chained.estimate(8, 1_000, &costs);
+        assert!(by.is_some_and(|time| is_near(time, 2e-6 + 6.0 * costs.at(1_000, |c| c.receive))));
+        // 1, 2 and 4 parts of the 8; of 6 ranks 1, 2 and 2.
+        let by = |ranks| gather::Algorithm::Binomial.estimate(ranks, 1_000, &costs);
+        assert!(by(8).is_some_and(|time| is_near(time, 3e-6 + 7e-6)));
+        assert!(by(6).is_some_and(|time| is_near(time, 3e-6 + 5e-6)));
+        // Of 6 parts 1, 3 and 5 have the lowest bit, 2 and 3 the next, 4 and 5 the last.
+        let bruck = alltoall::Algorithm::Bruck.estimate(6, 1_000, &costs);
+        assert!(bruck.is_some_and(|time| is_near(time, 3e-6 + 7e-6)));
+        let chain = broadcast::Algorithm::Pipelined.estimate(5, 4 * SEGMENT, &costs);
+        assert!(chain.is_some_and(|time| is_near(time, 8.0 * costs.one_way(SEGMENT))));
+    }
+
+    #[test]
+    fn messages_that_share_a_link_wait_for_each_other() {
+        let (alone, shared) = (costs(vec![1, 1, 1]), costs(vec![1, 2, 4]));
+        let by = |by: allgather::Algorithm, costs| by.estimate(8, 1_000, costs).unwrap_or(0.0);
+        let ring = |costs| by(allgather::Algorithm::Ring, costs);
+        assert!(is_near(ring(&alone), ring(&shared)));
+        let doubling = |costs| by(allgather::Algorithm::Butterfly, costs);
+        // One more message of 2 parts, three more of 4.
+        assert!(is_near(doubling(&shared), doubling(&alone) + 14e-6));
+        assert!(doubling(&alone) < ring(&alone) && doubling(&shared) > ring(&shared));
     }
 }

@@ -51,7 +51,7 @@ impl<F> Reduction<F> {
             Element::of::<i128>(),
             Element::of::<isize>(),
         ];
-        self.combination != Combination::OWN && integers.contains(&element)
+        self.commutative && self.combination != Combination::OWN && integers.contains(&element)
     }
 }
 

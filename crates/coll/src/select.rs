@@ -196,15 +196,18 @@ pub(crate) fn for_reduce_by_messages(_: &impl Group) -> reduce::Algorithm {
     reduce::Algorithm::Binomial
 }
 
+/// `exact`: as for [`for_reduce`].
 pub(crate) fn for_allreduce(
     group: &impl Group,
     bytes: usize,
     commutative: bool,
+    exact: bool,
 ) -> allreduce::Algorithm {
     if lines(group) {
         return allreduce::Algorithm::Lines;
     }
-    for_allreduce_by_messages(group, bytes, commutative)
+    let table = for_allreduce_by_messages(group, bytes, commutative);
+    if exact { by_costs(group, table, allreduce::Algorithm::ALL, bytes) } else { table }
 }
 
 /// As [`for_barrier_by_messages`].
@@ -368,7 +371,7 @@ pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static
         Operation::Barrier => for_barrier(group).name(),
         Operation::Broadcast => for_broadcast(group, part).name(),
         Operation::Reduce => for_reduce(group, part, true).name(),
-        Operation::Allreduce => for_allreduce(group, part, true).name(),
+        Operation::Allreduce => for_allreduce(group, part, true, true).name(),
         Operation::Gather => for_gather(group, part).name(),
         Operation::Scatter => for_scatter(group, part).name(),
         Operation::Allgather => for_allgather(group, all).name(),
@@ -406,14 +409,13 @@ pub fn estimates(
         Operation::Barrier => all!(barrier),
         Operation::Broadcast => all!(broadcast),
         Operation::Reduce => all!(reduce),
+        Operation::Allreduce => all!(allreduce),
         Operation::Gather => all!(gather),
         Operation::Scatter => all!(scatter),
         Operation::Allgather => all!(allgather),
         Operation::Alltoall => all!(alltoall),
         Operation::ReduceScatter => all!(reduce_scatter),
-        Operation::Allreduce | Operation::Alltoallw | Operation::Scan | Operation::Exscan => {
-            Vec::new()
-        }
+        Operation::Alltoallw | Operation::Scan | Operation::Exscan => Vec::new(),
     }
 }
 

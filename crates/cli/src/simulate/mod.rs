@@ -194,9 +194,10 @@ fn choice(rank: &SimulatedRank<()>, program: &BuiltinProgram) -> Option<String> 
         .into_iter()
         .map(|(name, time)| format!("{name} {}", Cell::number(time, Unit::Seconds).display()))
         .collect();
+    let each = each.join(", ");
     Some(format!(
-        "Algorithm: {by}; by the costs of messages on this machine: {} (--algorithm names another).",
-        each.join(", ")
+        "Algorithm: {by}; by the costs of messages on this machine: {each} (--algorithm names \
+         another)."
     ))
 }
 
