@@ -32,10 +32,12 @@
 //! ```
 
 mod collective;
+mod costs;
 mod rank;
 mod stencil;
 
 pub use collective::{CollectiveError, collective};
-pub use hikyaku_coll::chosen;
+pub use costs::message_costs;
+pub use hikyaku_coll::{chosen, estimates};
 pub use rank::{BufferUnit, SimulatedRank};
 pub use stencil::{Plane, PlaneError, conjugate_gradients, heat};

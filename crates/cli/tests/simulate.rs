@@ -67,6 +67,18 @@ fn every_built_in_program_ends_with_the_right_answer() {
 }
 
 #[test]
+fn a_collective_says_which_algorithm_it_chose_and_why() {
+    let by_costs = "by the costs of messages on this machine: binomial ";
+    let text = stdout("-m cenju4 -n 32 gather");
+    assert!(text.contains(&format!("Algorithm: binomial; {by_costs}")), "{text}");
+    let text = stdout("-m cenju4 -n 32 barrier");
+    assert!(text.contains("Algorithm: sync, as the table says"), "{text}");
+    let text = stdout("-m cenju4 -n 32 --ranks-per-node 2 gather");
+    assert!(text.contains("Algorithm: binomial, as the table says"), "{text}");
+    assert!(!stdout("-m cenju4 -n 32 gather --algorithm linear").contains("Algorithm:"));
+}
+
+#[test]
 fn lengths_only_says_that_nothing_was_checked_and_ranks_may_share_nodes() {
     let text = stdout("-m cenju4 -n 64 --ranks-per-node 2 --lengths-only alltoall --size 1K");
     assert!(text.contains("not checked") && text.contains("assumed"), "{text}");

@@ -4,12 +4,15 @@
 use std::future::Future;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hikyaku::{Choices, Operation};
-use hikyaku_cli::simulated::{Plane, SimulatedRank, collective, conjugate_gradients, heat};
+use hikyaku_cli::simulated::{
+    Plane, SimulatedRank, collective, conjugate_gradients, heat, message_costs,
+};
 use hikyaku_coll::{
-    CollError, Reduction, allgather, allreduce, alltoall, barrier, broadcast, exscan, gather,
-    reduce, reduce_scatter, reduce_scatter_block, scan, scatter,
+    CollError, Combination, Reduction, allgather, allreduce, alltoall, barrier, broadcast, exscan,
+    gather, reduce, reduce_scatter, reduce_scatter_block, scan, scatter,
 };
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
@@ -298,14 +301,18 @@ fn cj_15_the_switches_do_a_barrier_on_a_machine_that_has_them() {
     assert!(run("cp-pacs", 4, 0).results.iter().all(Result::is_err));
 }
 
+/// A machine that comes with hikyaku.
+fn machine(name: &str) -> Machine {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let text = std::fs::read_to_string(machines.join(format!("{name}.toml")));
+    Machine::parse(name, &text.expect("it comes with hikyaku")).expect("it is right")
+}
+
 /// A job of 32 ranks, each on a node of its own, on a machine that comes with hikyaku. It lives as
 /// long as its simulation.
-fn job_on(machine: &str) -> (Simulation, Job) {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let text = std::fs::read_to_string(machines.join(format!("{machine}.toml")));
-    let machine = Machine::parse(machine, &text.expect("it comes with hikyaku"));
+fn job_on(name: &str) -> (Simulation, Job) {
     let simulation = Simulation::new(1);
-    let carrier = machine.expect("it is right").install(&simulation).carrier;
+    let carrier = machine(name).install(&simulation).carrier;
     let job = Job::new(&simulation, JobConfig::new(32), carrier).expect("32 nodes");
     (simulation, job)
 }
@@ -373,6 +380,40 @@ fn cp_06_a_chain_costs_one_start_where_there_are_chains() {
     // Elsewhere each message has its start.
     let by = |algorithm| scattering_takes("fat-tree-200g", algorithm);
     assert_eq!(by(Chained), by(Linear));
+}
+
+/// What a reduction of 32 ranks takes on fx100-tofu2, where a message of each rank to the root is
+/// faster than the table's tree: by choice, and by the table.
+fn reduced_on_tofu2(combination: Combination, per_node: u32) -> (Time, Time) {
+    let machine = machine("fx100-tofu2");
+    let costs = message_costs(&machine, 32).map(Arc::new);
+    let by = |algorithm| {
+        let simulation = Simulation::new(1);
+        let carrier = machine.install(&simulation).carrier;
+        let config = JobConfig { ranks_per_node: per_node, ..JobConfig::new(32) };
+        let job = Job::new(&simulation, config, carrier).expect("32 nodes");
+        let costs = costs.clone();
+        let report = job.run(move |rank| {
+            let group = SimulatedRank::<u8>::new(rank).with_costs(costs.clone());
+            async move {
+                let add = |left: &[u8], right: &mut [u8]| right[0] += left[0];
+                let sum = Reduction { combination, ..Reduction::commutative(1, add) };
+                reduce(&group, algorithm, &mut [1], 0, sum).await
+            }
+        });
+        report.expect("no deadlock").end
+    };
+    (by(None), by(Some(reduce::Algorithm::Binomial)))
+}
+
+#[test]
+fn only_reductions_without_an_order_leave_the_table() {
+    let (chosen, table) = reduced_on_tofu2(Combination::SUM, 1);
+    assert!(chosen < table, "a sum of integers is the same in any order");
+    let (chosen, table) = reduced_on_tofu2(Combination::OWN, 1);
+    assert_eq!(chosen, table, "of a program's own reduction nobody knows");
+    let (chosen, table) = reduced_on_tofu2(Combination::SUM, 2);
+    assert_eq!(chosen, table, "the costs are of ranks with a node each");
 }
 
 #[test]

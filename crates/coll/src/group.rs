@@ -13,6 +13,7 @@ use std::future::{Future, ready};
 use hikyaku_msg::{Scattered, join_all};
 use hikyaku_nic::fabric::ChannelOffer;
 
+use crate::costs::Costs;
 use crate::error::Cause;
 use crate::mates::Mates;
 use crate::questions::{Asked, Made};
@@ -43,6 +44,13 @@ pub trait Group {
 
     /// How many nodes there are: what the choice of an algorithm needs to know, cheaply.
     fn nodes(&self) -> u32;
+
+    /// What messages cost, where that is known exactly and the same for all ranks: in virtual time.
+    /// Then an algorithm that is estimated to be faster goes before that of the table. Real
+    /// processes know none, so the bits of their results depend on no machine.
+    fn costs(&self) -> Option<&Costs> {
+        None
+    }
 
     /// Extents of the network that ranks are numbered along, first fastest: rank `x + a (y + b z)`
     /// of `[a, b, c]` stands at `(x, y, z)`. The product is [`Group::size`]. For algorithms that go

@@ -47,6 +47,7 @@ mod call;
 mod choices;
 mod combine;
 mod communicator;
+mod costs;
 mod doubling;
 mod error;
 mod fold;
@@ -90,6 +91,7 @@ pub use broadcast::{begin_broadcast, broadcast, broadcast_scattered};
 pub use call::Begun;
 pub use choices::{Choices, SESSION, SessionChoices, UnknownChoice, check_in_job};
 pub use communicator::{CollectiveBook, CommunicatorGroup};
+pub use costs::{Costs, MessageCosts, Sharing};
 pub use error::{Caller, Cause, CollError, Failure};
 pub use gather::{begin_gather, gather, gather_scattered, gatherv, gatherv_parts};
 pub use group::{
@@ -106,6 +108,6 @@ pub use reduce_scatter::{
 pub use reduction::Reduction;
 pub use scan::{begin_exscan, begin_scan, exscan, scan};
 pub use scatter::{begin_scatter, scatter, scatter_scattered, scatterv, scatterv_parts};
-pub use select::chosen;
+pub use select::{chosen, estimates};
 pub use signature::{Combination, Element, Signature};
 pub use turns::{LineTurn, LineTurns, Loss};

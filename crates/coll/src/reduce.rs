@@ -85,7 +85,7 @@ pub fn begin_reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let length = data.bytes().len();
     let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
-    let table = || select::for_reduce(group, length);
+    let table = || select::for_reduce(group, length, reduction.is_exact(group.element()));
     let algorithm = select::resolve(group, algorithm, is_lines, table);
     let signature = Signature::new(Operation::Reduce)
         .root(root)

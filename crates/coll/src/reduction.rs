@@ -1,6 +1,6 @@
 //! How two values are combined.
 
-use crate::signature::Combination;
+use crate::signature::{Combination, Element};
 
 /// An operation on arrays of elements (MPI 5.0 §6.9.2 and §6.9.5).
 ///
@@ -32,5 +32,39 @@ impl<F> Reduction<F> {
             width: width.max(1),
             combination: Combination::OWN,
         }
+    }
+
+    /// Whether any order of combining elements of this type gives the same bits: sums, products,
+    /// minima and maxima of integers. Of floating-point numbers every order has its own.
+    pub(crate) fn is_exact(&self, element: Element) -> bool {
+        let integers = [
+            Element::of::<u8>(),
+            Element::of::<u16>(),
+            Element::of::<u32>(),
+            Element::of::<u64>(),
+            Element::of::<u128>(),
+            Element::of::<usize>(),
+            Element::of::<i8>(),
+            Element::of::<i16>(),
+            Element::of::<i32>(),
+            Element::of::<i64>(),
+            Element::of::<i128>(),
+            Element::of::<isize>(),
+        ];
+        self.commutative && self.combination != Combination::OWN && integers.contains(&element)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_operations_on_integers_have_no_order() {
+        let own = Reduction::commutative(8, ());
+        let sum = Reduction { combination: Combination::SUM, ..own };
+        assert!(sum.is_exact(Element::of::<i64>()) && sum.is_exact(Element::BYTE));
+        assert!(!sum.is_exact(Element::of::<f64>()) && !sum.is_exact(Element::of::<f32>()));
+        assert!(!sum.is_exact(Element::of::<[u8; 3]>()) && !own.is_exact(Element::of::<i64>()));
     }
 }

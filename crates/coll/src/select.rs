@@ -15,11 +15,16 @@
 //! of the time of the others; where a rank has just written them on a far core, 1.5 to 5 times that
 //! (two ranks, 64 KiB to 16 MiB, an EPYC), since lines and rings are stored past the caches. What
 //! the program did before is not known here, and all ranks have to choose alike.
+//!
+//! Where a group knows what its [messages cost](Group::costs), an algorithm that is estimated to be
+//! faster goes before the table's: for parts of equal length, and for reductions in which no order
+//! shows in the bits. Floating-point reductions keep the table's order on every machine.
 
 use crate::algorithms::{
     allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
     scan, scatter,
 };
+use crate::costs::{Costs, Estimate};
 use crate::group::{Facilities, Group, Network};
 use crate::list::MOST_LISTED;
 use crate::mates::Mates;
@@ -70,6 +75,10 @@ const LINES_UP_TO: usize = 64 << 10;
 /// reads or writes.
 const ROOTED_LINES_UP_TO: usize = 64 << 10;
 
+/// Another algorithm goes before the table's if its estimate is less than this part of that one's:
+/// estimates are no better, and among equals all machines do the same.
+const FASTER: f64 = 0.95;
+
 /// What the program named, unless that needs lines and they are lost: then what `table` says.
 #[inline]
 pub(crate) fn resolve<A: PartialEq>(
@@ -91,6 +100,31 @@ pub(crate) fn on_network<A>(group: &impl Group, by: A) -> (Option<A>, bool) {
         Network::Absent => (Some(by), false),
         Network::Lost => (None, false),
         Network::There => (Some(by), true),
+    }
+}
+
+/// What the costs of messages say in place of the table, if anything.
+#[inline]
+fn by_costs<A: Estimate>(group: &impl Group, table: A, all: &[A], bytes: usize) -> A {
+    match known_costs(group) {
+        Some(costs) => fastest(costs, group.size(), table, all, bytes),
+        None => table,
+    }
+}
+
+/// The costs of messages between nodes, if every rank has one of its own.
+#[inline]
+fn known_costs(group: &impl Group) -> Option<&Costs> {
+    group.costs().filter(|_| spread(group))
+}
+
+/// The table's algorithm, or the one that is estimated to be the fastest; the first among equals.
+fn fastest<A: Estimate>(costs: &Costs, ranks: u32, table: A, all: &[A], bytes: usize) -> A {
+    let Some(usual) = table.estimate(ranks, bytes, costs) else { return table };
+    let estimated = all.iter().filter_map(|by| Some((by.estimate(ranks, bytes, costs)?, *by)));
+    match estimated.min_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((time, by)) if time < FASTER * usual => by,
+        _ => table,
     }
 }
 
@@ -126,7 +160,7 @@ fn barrier_by_messages(group: &impl Group, facilities: &Facilities) -> barrier::
     } else if facilities.multicast_counter {
         barrier::Algorithm::MulticastAdd
     } else if spread(group) {
-        barrier::Algorithm::Dissemination
+        by_costs(group, barrier::Algorithm::Dissemination, barrier::Algorithm::ALL, 0)
     } else {
         barrier::Algorithm::WideTree
     }
@@ -139,20 +173,23 @@ pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algo
 /// As [`for_barrier_by_messages`].
 pub(crate) fn for_broadcast_by_messages(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
     if group.facilities().multicast {
-        broadcast::Algorithm::Multicast
-    } else if bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group.size()) && group.size() > 2 {
-        broadcast::Algorithm::Pipelined
-    } else {
-        broadcast::Algorithm::Binomial
+        return broadcast::Algorithm::Multicast;
     }
+    let is_long = bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group.size()) && group.size() > 2;
+    let table = match is_long {
+        true => broadcast::Algorithm::Pipelined,
+        false => broadcast::Algorithm::Binomial,
+    };
+    by_costs(group, table, broadcast::Algorithm::ALL, bytes)
 }
 
-pub(crate) fn for_reduce(group: &impl Group, bytes: usize) -> reduce::Algorithm {
-    if rooted_lines(group, bytes) {
-        reduce::Algorithm::Lines
-    } else {
-        for_reduce_by_messages(group)
-    }
+/// `exact`: the order of combining does not show in the bits.
+pub(crate) fn for_reduce(group: &impl Group, bytes: usize, exact: bool) -> reduce::Algorithm {
+    let table = match rooted_lines(group, bytes) {
+        true => reduce::Algorithm::Lines,
+        false => for_reduce_by_messages(group),
+    };
+    if exact { by_costs(group, table, reduce::Algorithm::ALL, bytes) } else { table }
 }
 
 /// As [`for_barrier_by_messages`]. It combines as lines do: the bits are to be the same.
@@ -160,15 +197,18 @@ pub(crate) fn for_reduce_by_messages(_: &impl Group) -> reduce::Algorithm {
     reduce::Algorithm::Binomial
 }
 
+/// `exact`: as for [`for_reduce`].
 pub(crate) fn for_allreduce(
     group: &impl Group,
     bytes: usize,
     commutative: bool,
+    exact: bool,
 ) -> allreduce::Algorithm {
     if lines(group) {
         return allreduce::Algorithm::Lines;
     }
-    for_allreduce_by_messages(group, bytes, commutative)
+    let table = for_allreduce_by_messages(group, bytes, commutative);
+    if exact { by_costs(group, table, allreduce::Algorithm::ALL, bytes) } else { table }
 }
 
 /// As [`for_barrier_by_messages`].
@@ -210,11 +250,11 @@ pub(crate) fn for_gather(group: &impl Group, part: usize) -> gather::Algorithm {
 /// As [`for_barrier_by_messages`].
 pub(crate) fn for_gather_by_messages(group: &impl Group, part: usize) -> gather::Algorithm {
     let many = if spread(group) { FLAT_RANKS } else { MANY_RANKS };
-    if part <= TREE_UP_TO && group.size() >= many {
-        gather::Algorithm::Binomial
-    } else {
-        for_gatherv(group)
-    }
+    let table = match part <= TREE_UP_TO && group.size() >= many {
+        true => gather::Algorithm::Binomial,
+        false => for_gatherv(group),
+    };
+    by_costs(group, table, gather::Algorithm::ALL, part)
 }
 
 pub(crate) fn for_gatherv(_: &impl Group) -> gather::Algorithm {
@@ -232,11 +272,11 @@ pub(crate) fn for_scatter(group: &impl Group, part: usize) -> scatter::Algorithm
 /// As [`for_barrier_by_messages`].
 pub(crate) fn for_scatter_by_messages(group: &impl Group, part: usize) -> scatter::Algorithm {
     let many = if spread(group) { FLAT_RANKS } else { MANY_RANKS };
-    if part <= TREE_UP_TO && group.size() >= many {
-        scatter::Algorithm::Binomial
-    } else {
-        for_scatterv(group)
-    }
+    let table = match part <= TREE_UP_TO && group.size() >= many {
+        true => scatter::Algorithm::Binomial,
+        false => for_scatterv(group),
+    };
+    by_costs(group, table, scatter::Algorithm::ALL, part)
 }
 
 pub(crate) fn for_scatterv(_: &impl Group) -> scatter::Algorithm {
@@ -248,7 +288,8 @@ pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algo
     if lines(group) && group.mates().is_some_and(Mates::are_all) {
         return allgather::Algorithm::Lines;
     }
-    for_allgather_by_messages(group, bytes)
+    let part = bytes / group.size() as usize;
+    by_costs(group, for_allgather_by_messages(group, bytes), allgather::Algorithm::ALL, part)
 }
 
 /// As [`for_barrier_by_messages`].
@@ -279,11 +320,11 @@ pub(crate) fn for_alltoall(group: &impl Group, part: usize) -> alltoall::Algorit
 
 /// As [`for_barrier_by_messages`].
 pub(crate) fn for_alltoall_by_messages(group: &impl Group, part: usize) -> alltoall::Algorithm {
-    if part <= BRUCK_UP_TO && group.size() >= MANY_RANKS {
-        alltoall::Algorithm::Bruck
-    } else {
-        for_alltoallv_by_messages(group)
-    }
+    let table = match part <= BRUCK_UP_TO && group.size() >= MANY_RANKS {
+        true => alltoall::Algorithm::Bruck,
+        false => for_alltoallv_by_messages(group),
+    };
+    by_costs(group, table, alltoall::Algorithm::ALL, part)
 }
 
 /// Where lengths differ nobody knows whether others' are short: all learn it by lines.
@@ -312,17 +353,21 @@ pub(crate) fn for_alltoallw(group: &impl Group) -> alltoallw::Algorithm {
     }
 }
 
-/// `bytes` are those of all parts together, which all ranks know.
+/// `bytes` are those of all parts together, which all ranks know; `exact`: the order of combining
+/// does not show in the bits.
 pub(crate) fn for_reduce_scatter(
     group: &impl Group,
     bytes: usize,
     commutative: bool,
     has_list: bool,
+    exact: bool,
 ) -> reduce_scatter::Algorithm {
     if is_short(group, bytes, if has_list { MOST_LISTED } else { LINE_BYTES }) {
         return reduce_scatter::Algorithm::Lines;
     }
-    for_reduce_scatter_by_messages(group, bytes, commutative)
+    let table = for_reduce_scatter_by_messages(group, bytes, commutative);
+    let part = bytes / group.size() as usize;
+    if exact { by_costs(group, table, reduce_scatter::Algorithm::ALL, part) } else { table }
 }
 
 /// As [`for_barrier_by_messages`]. Where all ranks are on one node, which may have had lines, the
@@ -356,23 +401,60 @@ pub(crate) fn for_scan_by_messages(_: &impl Group) -> scan::Algorithm {
     scan::Algorithm::RecursiveDoubling
 }
 
-/// The algorithm that the table chooses for an operation of this group where nobody names one: with
-/// `part` bytes a part, all of the same length, and a commutative reduction. A part is the whole of
-/// the data of a broadcast or a reduction, and what one rank gives to one other elsewhere.
+/// The algorithm of an operation of this group where nobody names one: with `part` bytes a part,
+/// all of the same length, and a reduction of integers. A part is the whole of the data of a
+/// broadcast or a reduction, and what one rank gives to one other elsewhere.
 pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static str {
     let all = part.saturating_mul(group.size() as usize);
     match operation {
         Operation::Barrier => for_barrier(group).name(),
         Operation::Broadcast => for_broadcast(group, part).name(),
-        Operation::Reduce => for_reduce(group, part).name(),
-        Operation::Allreduce => for_allreduce(group, part, true).name(),
+        Operation::Reduce => for_reduce(group, part, true).name(),
+        Operation::Allreduce => for_allreduce(group, part, true, true).name(),
         Operation::Gather => for_gather(group, part).name(),
         Operation::Scatter => for_scatter(group, part).name(),
         Operation::Allgather => for_allgather(group, all).name(),
         Operation::Alltoall => for_alltoall(group, part).name(),
         Operation::Alltoallw => for_alltoallw(group).name(),
-        Operation::ReduceScatter => for_reduce_scatter(group, all, true, false).name(),
+        Operation::ReduceScatter => for_reduce_scatter(group, all, true, false, true).name(),
         Operation::Scan | Operation::Exscan => for_scan(group, part).name(),
+    }
+}
+
+/// What each algorithm of an operation is estimated to take, seconds, where [`chosen`] follows from
+/// that; without those that there is no estimate of. Empty: the table alone decides.
+pub fn estimates(
+    group: &impl Group,
+    operation: Operation,
+    part: usize,
+) -> Vec<(&'static str, f64)> {
+    fn each<A: Estimate>(
+        (all, names): (&[A], &[&'static str]),
+        (ranks, bytes, costs): (u32, usize, &Costs),
+    ) -> Vec<(&'static str, f64)> {
+        let estimated = |(by, name): (&A, &&'static str)| {
+            by.estimate(ranks, bytes, costs).map(|time| (*name, time))
+        };
+        all.iter().zip(names).filter_map(estimated).collect()
+    }
+    let Some(costs) = known_costs(group) else { return Vec::new() };
+    let what = (group.size(), part, costs);
+    macro_rules! all {
+        ($operation:ident) => {
+            each(($operation::Algorithm::ALL, $operation::Algorithm::NAMES), what)
+        };
+    }
+    match operation {
+        Operation::Barrier => all!(barrier),
+        Operation::Broadcast => all!(broadcast),
+        Operation::Reduce => all!(reduce),
+        Operation::Allreduce => all!(allreduce),
+        Operation::Gather => all!(gather),
+        Operation::Scatter => all!(scatter),
+        Operation::Allgather => all!(allgather),
+        Operation::Alltoall => all!(alltoall),
+        Operation::ReduceScatter => all!(reduce_scatter),
+        Operation::Alltoallw | Operation::Scan | Operation::Exscan => Vec::new(),
     }
 }
 

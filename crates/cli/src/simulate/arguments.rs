@@ -254,7 +254,7 @@ pub(crate) struct CollectiveArguments {
     /// Bytes of a part: what a rank contributes, or gives to each other rank
     #[arg(long, default_value = "8", value_parser = units::size)]
     pub(crate) size: u64,
-    /// The algorithm; without it, hikyaku's table chooses
+    /// The algorithm; without it, hikyaku chooses, and the report says by what
     ///
     /// An unknown name is answered with those there are. A barrier by `sync` needs a network that
     /// synchronises, a broadcast by `multicast` one that copies messages: cenju4 with one rank on

@@ -27,10 +27,13 @@ mod watch;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{self, Payload};
+
+use hikyaku_report::{Cell, Unit};
 
 use arguments::BuiltinProgram;
 pub(crate) use arguments::SimulateArguments;
@@ -39,6 +42,7 @@ use setting::{INTERRUPTED, MEMORY_LATENCY, MOST_RANKS, Setting, SettingError};
 use watch::{RunWatch, STEPS};
 
 use crate::exit::{USAGE, print, say};
+use crate::simulated::{SimulatedRank, chosen, estimates, message_costs};
 
 /// The program failed.
 const FAILED: u8 = 3;
@@ -121,13 +125,25 @@ fn simulate(
     let before = resident();
     let simulation = Simulation::new(*seed);
     let sync = machine.synchronisation(&simulation, config.ranks.div_ceil(config.ranks_per_node));
-    let parts =
-        programs::ProgramJob { ranks: config.ranks, seed: *seed, payload: config.payload, sync };
+    let chooses = program.collective().is_some_and(|(_, how)| how.algorithm.is_none());
+    let costs = (chooses && config.ranks_per_node == 1)
+        .then(|| message_costs(machine, config.ranks))
+        .flatten()
+        .map(Arc::new);
+    let parts = programs::ProgramJob {
+        ranks: config.ranks,
+        seed: *seed,
+        payload: config.payload,
+        sync: sync.clone(),
+        costs: costs.clone(),
+    };
     let maker = programs::maker(program, parts)?;
     exhibit.prepare(&simulation);
     let installed = machine.install(&simulation);
     let job = job::Job::new(&simulation, *config, installed.carrier);
     let job = job.expect("that the ranks fit the machine was checked");
+    let of_rank = SimulatedRank::<()>::new(job.rank(0)).with_sync(sync).with_costs(costs);
+    let choice = chooses.then(|| choice(&of_rank, program)).flatten();
     let results = job.launch(maker);
     let mut watch = RunWatch::start();
     let ran = simulation.run_observed(STEPS, |progress| watch.observe(progress, job.in_flight()));
@@ -142,7 +158,7 @@ fn simulate(
         seconds: watch.seconds(),
         grown: resident().saturating_sub(before),
         checked: config.payload == Payload::Carried,
-        notes: notes(setting),
+        notes: choice.into_iter().chain(notes(setting)).collect(),
         shown: Ok(()),
     };
     let links = installed.network.map(|_| installed.topology);
@@ -163,6 +179,26 @@ fn title(setting: &Setting, program: &BuiltinProgram) -> String {
     let Setting { machine, job, seed, .. } = setting;
     let (name, ranks, topology) = (program.name(), job.ranks, machine.topology().name());
     format!("{name}, {ranks} ranks on {} ({topology}), seed {seed}", machine.name)
+}
+
+/// Which algorithm the ranks of a collective choose, and why.
+fn choice(rank: &SimulatedRank<()>, program: &BuiltinProgram) -> Option<String> {
+    let (operation, how) = program.collective()?;
+    let by = chosen(rank, operation, how.size as usize);
+    let mut estimates = estimates(rank, operation, how.size as usize);
+    estimates.sort_by(|one, other| one.1.total_cmp(&other.1));
+    if !estimates.iter().any(|(name, _)| *name == by) {
+        return Some(format!("Algorithm: {by}, as the table says (--algorithm names another)."));
+    }
+    let each: Vec<String> = estimates
+        .into_iter()
+        .map(|(name, time)| format!("{name} {}", Cell::number(time, Unit::Seconds).display()))
+        .collect();
+    let each = each.join(", ");
+    Some(format!(
+        "Algorithm: {by}; by the costs of messages on this machine: {each} (--algorithm names \
+         another)."
+    ))
 }
 
 fn notes(setting: &Setting) -> Vec<String> {

@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::simulated::{BufferUnit, Plane, SimulatedRank, collective, conjugate_gradients, heat};
 use hikyaku::{Choices, Operation, SessionChoices, UnknownChoice};
+use hikyaku_coll::Costs;
 use hikyaku_sim::job::{Payload, Rank};
 use hikyaku_sim::model::cenju4::Synchronisation;
 use hikyaku_sim::program::{Halo, PingPong, RandomTraffic, Ring, balanced};
@@ -28,6 +30,8 @@ pub(crate) struct ProgramJob {
     pub(crate) payload: Payload,
     /// The barrier in the machine's switches.
     pub(crate) sync: Option<Synchronisation>,
+    /// What messages cost between nodes of the machine.
+    pub(crate) costs: Option<Arc<Costs>>,
 }
 
 /// The parts of a program.
@@ -90,15 +94,15 @@ fn collectives(
             return Err(UnknownChoice::Algorithm { operation, name: name.clone() });
         }
     }
-    let (times, sync) = ((how.size as usize, how.repeat), job.sync);
+    let (times, sync, costs) = ((how.size as usize, how.repeat), job.sync, job.costs);
     Ok(match job.payload {
         Payload::Carried => each(move |rank| {
             let group = SimulatedRank::<u8>::new(rank).with_sync(sync.clone());
-            repeated(group, operation, choices, times)
+            repeated(group.with_costs(costs.clone()), operation, choices, times)
         }),
         Payload::LengthsOnly => each(move |rank| {
             let group = SimulatedRank::<()>::new(rank).with_sync(sync.clone());
-            repeated(group, operation, choices, times)
+            repeated(group.with_costs(costs.clone()), operation, choices, times)
         }),
     })
 }

@@ -2,8 +2,8 @@
 
 use hikyaku::Layout;
 use hikyaku_coll::{
-    Choices, CollError, Group, Operation, Reduction, allgather, allreduce, alltoall, alltoallw,
-    barrier, broadcast, exscan, gather, reduce, reduce_scatter_block, scan, scatter,
+    Choices, CollError, Combination, Group, Operation, Reduction, allgather, allreduce, alltoall,
+    alltoallw, barrier, broadcast, exscan, gather, reduce, reduce_scatter_block, scan, scatter,
 };
 use hikyaku_sim::SimError;
 use thiserror::Error;
@@ -50,7 +50,7 @@ pub async fn collective<U: BufferUnit>(
     let part = |rank: u32, block: u32| vec![U::from_byte(value(rank, block)); bytes];
     let to_all = || to_all::<U>(me, size, bytes);
     let nothing = || vec![U::default(); bytes * size as usize];
-    let sum = Reduction::commutative(1, U::add);
+    let sum = Reduction { combination: Combination::SUM, ..Reduction::commutative(1, U::add) };
     let check = ResultCheck { operation, rank: me, bytes };
     match operation {
         Operation::Barrier => Ok(barrier(group, choices.barrier).await?),

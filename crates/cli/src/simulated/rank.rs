@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hikyaku_coll::{Facilities, Group, Made};
+use hikyaku_coll::{Costs, Facilities, Group, Made};
 use hikyaku_nic::time::Time;
 use hikyaku_sim::SimError;
 use hikyaku_sim::job::{ChainPlace, Content, Rank, ReceivedMessage, RecvRequest, SendRequest};
@@ -80,14 +81,15 @@ pub struct SimulatedRank<U> {
     sequence: Cell<u32>,
     shape: Option<[u32; 3]>,
     sync: Option<Synchronisation>,
+    costs: Option<Arc<Costs>>,
     unit: PhantomData<U>,
 }
 
 impl<U: BufferUnit> SimulatedRank<U> {
     /// A handle on the whole job. Each rank makes one and keeps it, since it counts collectives.
     pub fn new(rank: Rank) -> SimulatedRank<U> {
-        let (sequence, shape, sync) = (Cell::new(0), None, None);
-        SimulatedRank { rank, sequence, shape, sync, unit: PhantomData }
+        let (sequence, shape, sync, costs) = (Cell::new(0), None, None, None);
+        SimulatedRank { rank, sequence, shape, sync, costs, unit: PhantomData }
     }
 
     /// The same, on a network of these extents; their product is the number of ranks.
@@ -102,6 +104,14 @@ impl<U: BufferUnit> SimulatedRank<U> {
     #[must_use]
     pub fn with_sync(mut self, sync: Option<Synchronisation>) -> SimulatedRank<U> {
         self.sync = sync;
+        self
+    }
+
+    /// The same, with the costs of messages on its machine, by which algorithms are then chosen:
+    /// [`message_costs`](super::message_costs). All ranks must have the same.
+    #[must_use]
+    pub fn with_costs(mut self, costs: Option<Arc<Costs>>) -> SimulatedRank<U> {
+        self.costs = costs;
         self
     }
 
@@ -130,6 +140,10 @@ impl<U: BufferUnit> Group for SimulatedRank<U> {
     fn nodes(&self) -> u32 {
         // Ranks lie on nodes in blocks.
         self.rank.node_of(self.rank.size() - 1) + 1
+    }
+
+    fn costs(&self) -> Option<&Costs> {
+        self.costs.as_deref()
     }
 
     fn shape(&self) -> [u32; 3] {

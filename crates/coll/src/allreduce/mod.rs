@@ -90,7 +90,8 @@ where
 {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm = select::resolve(group, algorithm, needs_lines, || {
-        select::for_allreduce(group, data.length(), reduction.commutative)
+        let exact = reduction.is_exact(group.element());
+        select::for_allreduce(group, data.length(), reduction.commutative, exact)
     });
     let signature = Signature::new(Operation::Allreduce)
         .bytes(data.length())

@@ -1,7 +1,10 @@
 //! The table that chooses algorithms: what it says on both sides of each of its thresholds.
 
-use hikyaku_coll::{Facilities, Operation, chosen};
+use hikyaku_coll::{CommunicatorGroup, Facilities, Group, Operation, chosen, estimates};
+use hikyaku_nic::loopback::LoopbackConfig;
+use hikyaku_nic::segment::SegmentLayout;
 
+use crate::engines::{self, TestPort};
 use crate::network::{Node, Setup, run};
 
 /// How the ranks of a group lie: on one node, each on its own, or two by two.
@@ -96,6 +99,17 @@ fn tables_choose_by_length_ranks_and_nodes() {
         let what = format!("{operation:?} of {size} ranks, {lie:?}, {part} bytes");
         assert_eq!(choice(operation, size, lie, NOTHING, part), name, "{what}");
     }
+}
+
+#[test]
+fn ranks_that_are_processes_choose_by_the_table_alone() {
+    let layout = SegmentLayout::for_ranks(2);
+    let ports = engines::open(&LoopbackConfig { layout, ranks_per_node: 1, region_bytes: 1 << 16 });
+    let know = engines::run(ports, 1, async |group: &CommunicatorGroup<'_, TestPort>| {
+        let estimated = |operation| !estimates(group, operation, 8).is_empty();
+        group.costs().is_some() || Operation::ALL.into_iter().any(estimated)
+    });
+    assert_eq!(know, [false; 2], "the bits of results may not depend on a machine");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! `hikyaku simulate --sweep`: every collective by every algorithm on every machine, and where the
-//! table that chooses is wrong.
+//! choice is wrong.
 //!
 //! ```text
 //!   machine x operation x ranks x bytes ──► one run for each algorithm ──► SweepPoint: times
@@ -55,7 +55,7 @@ struct SweepPoint {
     bytes: u64,
     /// What each algorithm took that ran to its end.
     times: Vec<Timed>,
-    /// The algorithm that the table chooses, whether it ran to its end or not.
+    /// The algorithm that is chosen where nobody names one, whether it ran to its end or not.
     chosen: Option<&'static str>,
     /// Algorithms that sent too many messages, or too long ones.
     given_up: Vec<&'static str>,
@@ -76,7 +76,7 @@ impl SweepPoint {
         self.times.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// How many times as long the table's choice takes as the fastest.
+    /// How many times as long the choice takes as the fastest.
     fn loss(&self) -> Option<f64> {
         let chosen = self.times.iter().find(|timed| Some(timed.algorithm) == self.chosen)?;
         let best = self.best()?;

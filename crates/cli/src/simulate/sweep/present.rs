@@ -58,7 +58,7 @@ pub(super) fn losses(points: &[SweepPoint], most: usize) -> Table {
     wrong.retain(|(loss, _)| *loss > WRONG);
     wrong.sort_by(|one, other| other.0.total_cmp(&one.0));
     let shown = wrong.len().min(most);
-    let caption = format!("Where the table chooses wrongly: {shown} of {} points", wrong.len());
+    let caption = format!("Where the choice is wrong: {shown} of {} points", wrong.len());
     let mut table = Table::new(caption, head);
     for (loss, point) in wrong.into_iter().take(most) {
         table.push([
@@ -94,12 +94,12 @@ pub(super) fn page(points: &[SweepPoint]) -> String {
     page.lead(&summary(points));
     page.text(
         "Each run is one call on a machine at rest, one rank to a node, with lengths only. A \
-         choice is that of the table in select.rs, which all ranks make alike. A plot is of the \
+         choice is that of ranks that name no algorithm and reduce integers: select.rs. A plot is of the \
          most ranks with which any algorithm ran to its end; the last table has all. What is given \
          up there sent more messages or took more events than the limits of the sweep, and nothing \
          is known of its time.",
     );
-    page.section("Where the table chooses wrongly").table(&losses(points, usize::MAX));
+    page.section("Where the choice is wrong").table(&losses(points, usize::MAX));
     let mut machines: Vec<&str> = points.iter().map(|point| point.machine.as_str()).collect();
     machines.dedup();
     for machine in machines {
