@@ -25,9 +25,8 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit built longest first second documented between-hosts loom python \
-	programs mpich-suite soak mutants \
-	bench lint fmt tidy clippy doc deny advisories clean
+.PHONY: help demo test test-all unit built longest first second documented loom python programs \
+	mpich-suite soak mutants bench lint fmt tidy clippy doc deny advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,12 +65,7 @@ PROGRAMS := 1000
 test-all: loom built ## run every test at length: also loom, explorer, torture, programs, mpi4py, providers
 	@scripts/setup.sh libfabric || echo "without libfabric its tests are skipped, and say so"
 	+@export HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS); \
-	$(call BESIDE,2,LIMIT=2400 longest python first second documented between-hosts)
-
-# Some providers' threads never sleep, where those are asked for (HIKYAKU_TEST_PROVIDERS).
-between-hosts:
-	SHARED_TESTS= HIKYAKU_TEST_PROVIDERS=1 nice $(ALONE) cargo $(LIMITED) test --locked --workspace \
-		--no-fail-fast --lib -- far::conformance::layer far::providers --nocapture
+	$(call BESIDE,2,LIMIT=2400 longest python first second documented)
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200
