@@ -31,8 +31,6 @@ pub(crate) struct Call<'g, G: Group> {
     group: &'g G,
     made: Made,
     number: u32,
-    /// [`Group::past`] before it.
-    past: u32,
     /// Whether the group knows of it: not while it may be done at once.
     is_open: Cell<bool>,
     /// The algorithm: another one, if the first cannot be. And the tag of its messages, when one is
@@ -97,9 +95,8 @@ impl<'g, G: Group> Call<'g, G> {
     ) -> Call<'g, G> {
         let algorithm = (!lines).then_some(index as u8);
         let made = Made { call: signature.element(group.element()), algorithm };
-        let past = group.past();
         let number = group.open(made);
-        Call::numbered(group, made, (number, past), index)
+        Call::numbered(group, made, number, index)
     }
 
     /// The same for a call that is by lines if `lines` says so.
@@ -127,12 +124,11 @@ impl<'g, G: Group> Call<'g, G> {
         act: impl FnOnce(&Team<'_, G>) -> Option<Result<R, Failure<G>>>,
     ) -> Begun<Result<R, Failure<G>>, Call<'g, G>> {
         let made = Made { call: signature.element(group.element()), algorithm: None };
-        let past = group.past();
         let Some(number) = group.next_on_lines() else {
             let number = group.open(made);
-            return Begun::Waits(Call::numbered(group, made, (number, past), index));
+            return Begun::Waits(Call::numbered(group, made, number, index));
         };
-        let call = Call::numbered(group, made, (number, past), index);
+        let call = Call::numbered(group, made, number, index);
         call.is_open.set(false);
         match act(&Team::of_all(&call)) {
             Some(Ok(result)) => {
@@ -210,12 +206,11 @@ impl<G: Group> Drop for Close<'_, '_, G> {
 impl<'g, G: Group> Call<'g, G> {
     /// The call of this number, where it stays: moving it costs as much as to make it.
     #[inline(always)]
-    fn numbered(group: &'g G, made: Made, (number, past): (u32, u32), index: usize) -> Call<'g, G> {
+    fn numbered(group: &'g G, made: Made, number: u32, index: usize) -> Call<'g, G> {
         Call {
             group,
             made,
             number,
-            past,
             is_open: Cell::new(true),
             named: Cell::new(Named { operation: made.call.operation(), index }),
             tag: Cell::new(0),
@@ -355,10 +350,16 @@ impl<'c, G: Group> Team<'c, G> {
         self.call.number
     }
 
-    /// What this call says of itself on lines.
+    /// What this call says of itself on lines, which it has.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
-        self.call.made.call.word(self.call.number.wrapping_add(self.call.past))
+        self.call.made.call.word(self.call.number.wrapping_add(self.group().past()))
+    }
+
+    /// This call, which has the lines, counts among those before the next ones.
+    #[inline]
+    pub(crate) fn count_in(&self) {
+        self.group().count_in(self.call.made);
     }
 
     /// Whether this call has the lines.

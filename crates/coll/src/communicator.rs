@@ -148,10 +148,9 @@ impl CollectiveBook {
 
     /// The number of a call that starts now.
     #[inline]
-    fn number(&self, made: &Made) -> u32 {
+    fn number(&self) -> u32 {
         let number = self.started.get();
         self.started.set(number.wrapping_add(1));
-        self.past.set(made.past(self.past.get()));
         number
     }
 
@@ -489,7 +488,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn open(&self, made: Made) -> u32 {
-        let number = self.book.number(&made);
+        let number = self.book.number();
         self.book.open.borrow_mut().push(number);
         if made.algorithm.is_none() {
             self.book.turns.borrow_mut().open(number);
@@ -503,6 +502,11 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     #[inline]
     fn past(&self) -> u32 {
         self.book.past.get()
+    }
+
+    #[inline]
+    fn count_in(&self, made: Made) {
+        self.book.past.set(made.past(self.book.past.get()));
     }
 
     #[cold]
@@ -529,8 +533,9 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn pass(&self, made: Made) {
-        let number = self.book.number(&made);
+        let number = self.book.number();
         self.book.turns.borrow_mut().pass(number);
+        self.count_in(made);
         if self.book.questions.make(number, made) {
             self.answer_early(number);
         }

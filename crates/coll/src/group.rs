@@ -200,10 +200,17 @@ pub trait Group {
         Err(Self::unsupported("share lines"))
     }
 
-    /// A sum over what the calls before the next one have said by lines, of those in which a rank
-    /// may have gone on without a look at the others: what it says counts this in.
+    /// A sum over the calls that have had the lines before the one that has them now, of those in
+    /// which a rank may have gone on without a look at the others: what it says counts this in.
     fn past(&self) -> u32 {
         0
+    }
+
+    /// The call that has the lines now counts in [`Group::past`] for those after it. Called where
+    /// all ranks know alike that it has them: while they are agreed on, a call that one rank makes
+    /// for lines another may make, after they are refused, by messages.
+    fn count_in(&self, made: Made) {
+        let _ = made;
     }
 
     /// `rank` has another [`Group::past`] than this one in the call of this number. Asks it which

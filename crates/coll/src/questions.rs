@@ -75,10 +75,13 @@ pub struct Made {
 }
 
 impl Made {
-    /// Whether two ranks can have made the same call so.
+    /// Whether two ranks can have made the same call so. By lines all have to say it alike: a call
+    /// beside it by messages is right only if it replaces that very call.
     pub fn fits(&self, other: &Made) -> bool {
-        let same = |(one, two)| one == two;
-        self.call.fits(&other.call) && self.algorithm.zip(other.algorithm).is_none_or(same)
+        match self.algorithm.zip(other.algorithm) {
+            Some((one, two)) => one == two && self.call.fits(&other.call),
+            None => self.call == other.call,
+        }
     }
 
     /// A sum over calls by lines in which ranks run ahead, with this one after those of `before`.
@@ -284,6 +287,21 @@ mod tests {
         assert!(barrier(None).fits(&barrier(Some(1))) && barrier(Some(1)).fits(&barrier(None)));
         assert!(!barrier(Some(2)).fits(&barrier(Some(1))));
         assert!(!barrier(None).fits(&made(Operation::Scan, None)));
+    }
+
+    /// Nobody waits in vain for messages of a rank that waits by lines.
+    #[test]
+    fn what_makes_no_difference_by_messages_does_beside_lines() {
+        let call = Signature::new(Operation::Alltoall);
+        for (one, other) in [(call.bytes(8), call.list(true)), (call.bytes(8), call)] {
+            let made = |call, algorithm| Made { call, algorithm };
+            assert!(made(one, Some(0)).fits(&made(other, Some(0))));
+            for by in [None, Some(0)] {
+                assert!(!made(one, None).fits(&made(other, by)));
+                assert!(!made(other, by).fits(&made(one, None)));
+                assert!(made(one, by).fits(&made(one, None)));
+            }
+        }
     }
 
     #[test]

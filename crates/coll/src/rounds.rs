@@ -94,14 +94,15 @@ impl<'t, G: Group> LineRounds<'t, G> {
         };
         let ranks = mates.ranks();
         let (size, place) = (ranks.len(), (team.rank() - ranks.start) as usize);
-        let rounds = LineRounds { team, mates, word: team.word(), size, place };
         if team.turn() != LineTurn::Now {
-            rounds.wait(|| (team.turn() == LineTurn::Now).then_some(Ok(()))).await?;
+            wait_for_turn(team).await?;
         }
         if let Some(offer) = group.offer(team.number(), ChannelUse::Lines) {
             agree(team, ChannelUse::Lines, offer).await?;
         }
-        Ok(rounds)
+        let word = team.word();
+        team.count_in();
+        Ok(LineRounds { team, mates, word, size, place })
     }
 
     /// The same of a call whose ranks must all share the lines.
@@ -569,6 +570,12 @@ async fn wait_unless<G: Group, T>(
     .await
 }
 
+/// Waits for the turn of a call.
+#[inline(always)]
+async fn wait_for_turn<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
+    wait_unless(team, || (team.turn() == LineTurn::Now).then_some(Ok(())), || None).await
+}
+
 /// Does something that is not rounds in a call whose turn it is, unless that is lost meanwhile.
 pub(crate) async fn unless_lost<G: Group, T>(
     team: &Team<'_, G>,
@@ -586,11 +593,12 @@ pub(crate) async fn unless_lost<G: Group, T>(
 /// Begins a call on the port's group of all ranks, in its turn among those on lines: they lose
 /// their turns together. The first such call agrees on the group.
 pub(crate) async fn begin_on_network<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
-    wait_unless(team, || (team.turn() == LineTurn::Now).then_some(Ok(())), || None).await?;
-    match team.group().offer(team.number(), ChannelUse::Network) {
-        Some(offer) => agree(team, ChannelUse::Network, offer).await,
-        None => Ok(()),
+    wait_for_turn(team).await?;
+    if let Some(offer) = team.group().offer(team.number(), ChannelUse::Network) {
+        agree(team, ChannelUse::Network, offer).await?;
     }
+    team.count_in();
+    Ok(())
 }
 
 /// Agrees with all ranks on a channel, which is still to be had.

@@ -94,7 +94,7 @@ pub struct Signature {
     element: u8,
     root: Option<u32>,
     combination: Option<Combination>,
-    /// Whether it has a list of lengths, one a rank. By messages that makes no difference.
+    /// Whether it has a list of lengths, one a rank. By messages alone that makes no difference.
     has_list: bool,
     /// Bytes a rank, as [`held`]; 0 where ranks need not have the same.
     bytes: u64,
@@ -164,7 +164,8 @@ impl Signature {
         self.has_list && self.operation == Operation::Allgather
     }
 
-    /// Whether two ranks can have made the same call so. Lengths may be unknown.
+    /// Whether two ranks can have made the same call so by messages: lengths may be unknown, and
+    /// who has a list of them makes no difference.
     pub(crate) fn fits(&self, other: &Signature) -> bool {
         let known = self.bytes != 0 && other.bytes != 0;
         let bytes = if known { other.bytes } else { self.bytes };

@@ -337,6 +337,35 @@ fn what_was_refused_is_asked_for_again_when_a_channel_is_free() {
     assert!(!refused && (8..64).contains(&calls), "{calls} calls");
 }
 
+/// While lines are agreed on, one rank makes its next call for them and another, later, by
+/// messages: what that says by lines, which come in the end, is the same.
+#[test]
+fn a_call_made_while_lines_are_refused_is_the_same_at_all_ranks() {
+    let (results, _) = run_engines(ports(2, 2, 1), 3, async |engine: &Rank| {
+        let (first, second) = (Part::new(engine, 4, &[0, 1]), Part::new(engine, 8, &[0, 1]));
+        barrier(&first.group(engine), None).await.unwrap();
+        let group = second.group(engine);
+        let mut data = [7 - group.rank() as u8];
+        let refused = barrier(&group, None);
+        if group.rank() == 0 {
+            let sent = broadcast(&group, None, &mut data, 0);
+            assert_eq!((refused.await, sent.await), (Ok(()), Ok(())));
+        } else {
+            refused.await.unwrap();
+            broadcast(&group, None, &mut data, 0).await.unwrap();
+        }
+        first.free(engine);
+        let mut outcomes = Vec::new();
+        while outcomes.len() < 64 && !has_lines(&group) {
+            outcomes.push(barrier(&group, None).await);
+        }
+        (data, has_lines(&group), outcomes)
+    });
+    assert_eq!(results[0], results[1]);
+    let ([data], has_lines, outcomes) = &results[0];
+    assert!(*data == 7 && *has_lines && outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+}
+
 /// A rank that drops the call in which lines are agreed on does not know which channel the others
 /// have taken. It makes calls there later: nobody takes them for those of the first, and the
 /// channel is not lost.

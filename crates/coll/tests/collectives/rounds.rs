@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use hikyaku_coll::{
     Cause, CollError, CommunicatorGroup, Element, Group, Reduction, allgather, allgatherv,
-    allreduce, alltoall, alltoall_in_place, alltoallv, barrier, broadcast, exscan, gather,
+    allreduce, alltoall, alltoall_in_place, alltoallv, barrier, broadcast, exscan, gather, gatherv,
     open_barrier, reduce, reduce_scatter, reduce_scatter_block, scan, scatter,
 };
 use hikyaku_msg::MsgError;
@@ -135,7 +135,7 @@ proptest! {
     }
 }
 
-/// What one rank calls where the others call another thing.
+/// What one rank calls where the others call another thing: these, and two more.
 const CALLS: usize = 35;
 
 /// Those in which every rank waits for every other, by messages too.
@@ -143,9 +143,10 @@ fn all_wait(which: usize) -> bool {
     !matches!(which, 6..=8 | 10..)
 }
 
-/// Those in which every rank waits for every other by lines, and sees all that they say.
+/// Those in which every rank waits for every other by lines, and sees all that they say, or by
+/// messages beside lines.
 fn all_see(which: usize) -> bool {
-    !matches!(which, 6..=8 | 10..20)
+    !matches!(which, 6..=8 | 10..20 | 36)
 }
 
 /// Calls that differ in the length of one rank's part alone, which some need not know.
@@ -208,6 +209,13 @@ async fn call_with_lengths(group: &Ranks<'_>, which: usize) -> Outcome {
             let (mut all, mut into) = (vec![1; 24], vec![0; lengths[own]]);
             reduce_scatter(group, None, &mut all, &lengths, &mut into, add()).await
         }
+        // Not in the table: by messages, where the same with a list, or without, goes by lines.
+        35 => alltoall(group, None, &[1; 90_000], &mut [0; 90_000]).await,
+        36 => {
+            let mut parts = [[0; 8]; 3];
+            let blocks = parts.iter_mut().map(<[u8; 8]>::as_mut_slice).collect();
+            gatherv(group, None, Some(&[1; 8]), blocks, 0).await
+        }
         _ => {
             // A part for the rank after this one alone is as long as that.
             let length = [8, 12, 6000][which - 32];
@@ -243,38 +251,51 @@ fn wrong_calls(per_node: u32) {
 fn wrong_calls_beside(usual: usize, per_node: u32) {
     for other in (0..CALLS).filter(|other| *other != usual && is_tried(*other, per_node)) {
         for odd in [0, 2] {
-            let results =
-                run(tight_ports(3, per_node), (usual * CALLS + other) as u64, async |group| {
-                    let result = call(group, if group.rank() == odd { other } else { usual }).await;
-                    // Ranks that had gone on hear of it in one of the next, and whoever doubts is
-                    // answered.
-                    let mut results = vec![result];
-                    for _ in 0..3 {
-                        results.push(barrier(group, None).await);
-                    }
-                    (results, barrier(group, None).await)
-                });
-            let what = format!("{usual} and, at rank {odd}, {other}: {results:?}");
-            assert!(results.iter().all(|(_, last)| *last == Ok(())), "{what}");
-            let failed = results.iter().filter(|(results, _)| results[0].is_err()).count();
-            let later = results.iter().flat_map(|(results, _)| &results[1..]);
-            // Where nobody waits for another, the next call fails.
-            assert!(failed > 0 || later.clone().any(Result::is_err), "{what}");
-            for result in results.iter().map(|(results, _)| &results[0]).chain(later) {
-                match result {
-                    Ok(()) => {}
-                    Err(CollError::Differ { one, other }) => {
-                        assert!((one.rank == odd) != (other.rank == odd), "{what}");
-                        assert_ne!(one.call, other.call, "{what}");
-                    }
-                    Err(_) => panic!("{what}"),
-                }
+            wrong_calls_of(usual, (odd, other), per_node);
+        }
+    }
+}
+
+/// All ranks make the usual call but for one.
+fn wrong_calls_of(usual: usize, (odd, other): (u32, usize), per_node: u32) {
+    let results = run(tight_ports(3, per_node), (usual * CALLS + other) as u64, async |group| {
+        let result = call(group, if group.rank() == odd { other } else { usual }).await;
+        // Ranks that had gone on hear of it in one of the next, and whoever doubts is answered.
+        let mut results = vec![result];
+        for _ in 0..3 {
+            results.push(barrier(group, None).await);
+        }
+        (results, barrier(group, None).await)
+    });
+    let what = format!("{usual} and, at rank {odd}, {other}: {results:?}");
+    assert!(results.iter().all(|(_, last)| *last == Ok(())), "{what}");
+    let failed = results.iter().filter(|(results, _)| results[0].is_err()).count();
+    let later = results.iter().flat_map(|(results, _)| &results[1..]);
+    // Where nobody waits for another, the next call fails.
+    assert!(failed > 0 || later.clone().any(Result::is_err), "{what}");
+    for result in results.iter().map(|(results, _)| &results[0]).chain(later) {
+        match result {
+            Ok(()) => {}
+            Err(CollError::Differ { one, other }) => {
+                assert!((one.rank == odd) != (other.rank == odd), "{what}");
+                assert_ne!(one.call, other.call, "{what}");
             }
-            let all_wait = all_wait(usual) && all_wait(other);
-            let by_lines = per_node == 3 && all_see(usual) && all_see(other);
-            if all_wait || (by_lines && !differ_in_a_part(usual, other)) {
-                assert_eq!(failed, 3, "{what}");
-            }
+            Err(_) => panic!("{what}"),
+        }
+    }
+    let all_wait = all_wait(usual) && all_wait(other);
+    let by_lines = per_node == 3 && all_see(usual) && all_see(other);
+    if all_wait || (by_lines && !differ_in_a_part(usual, other)) {
+        assert_eq!(failed, 3, "{what}");
+    }
+}
+
+/// Of one operation, calls with and without a list of lengths may go by lines and by messages.
+#[test]
+fn a_list_at_some_ranks_alone_is_named_where_the_others_have_no_lines() {
+    for (usual, other) in [(35, 32), (32, 35), (11, 36), (36, 11)] {
+        for odd in [0, 2] {
+            wrong_calls_of(usual, (odd, other), 3);
         }
     }
 }
