@@ -154,12 +154,13 @@ fn check<G: Group>(
             team.check_argument("the list of lengths, one a rank,", count, size as usize)?;
             (0..size).try_for_each(|rank| team.check_elements(blocks.length(rank), width))?;
         }
-        None => {
-            if data.len() != blocks.offset(size) {
+        None => match team.check_elements(blocks.length(0), width) {
+            Ok(()) if data.len() == blocks.offset(size) => {}
+            uneven => {
                 team.share("the array of all parts", data.len())?;
+                uneven?;
             }
-            team.check_elements(blocks.length(0), width)?;
-        }
+        },
     }
     team.check_argument("the array of all parts, in bytes,", data.len(), blocks.offset(size))?;
     let own = blocks.length(team.rank());
