@@ -84,9 +84,10 @@ fn pass(programs: &[PathBuf]) {
     }
 }
 
+/// Not by 8 ranks, as ours: they never give the processor away.
 fn pass_on_mpich(programs: &[PathBuf], prefix: &Path) {
     for program in programs {
-        [1, 2, 3, 4, 8].iter().for_each(|ranks| passes_on_mpich(program, prefix, *ranks));
+        [1, 2, 3, 4].iter().for_each(|ranks| passes_on_mpich(program, prefix, *ranks));
     }
 }
 
