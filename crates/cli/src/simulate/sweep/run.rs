@@ -298,19 +298,22 @@ mod tests {
         ];
         let sizes = vec![8, 1 << 10];
         let plan = SweepPlan { sizes, most_events: 4_000_000, ..plan(64, 100_000) };
-        let (mut judged, watch) = (0, RunWatch::start());
+        let (mut judged, mut passed_over, watch) = (0, Vec::new(), RunWatch::start());
         for (name, _) in hikyaku_reproduce::FILES {
             let machine = load(Path::new(name)).unwrap().with_nodes(64).unwrap();
             let grown = [(64, Grown::new(machine, 64))];
             for operation in OPERATIONS {
                 for point in part(&plan, &watch, &grown, operation) {
                     assert!(point.loss().is_none_or(|loss| loss < 1.2), "{point:?}");
-                    judged += u32::from(point.loss().is_some());
+                    match point.loss() {
+                        Some(_) => judged += 1,
+                        None => passed_over.push((name, operation.name(), point.bytes)),
+                    }
                 }
             }
         }
-        // All but what cenju4's switches do, which a sweep passes over.
-        assert_eq!(judged, 8 * 17 - 3);
+        // What takes too many events, or a machine's switches do.
+        assert_eq!((judged, passed_over.len()), (8 * 17 - 5, 5), "{passed_over:?}");
     }
 
     #[test]
