@@ -54,6 +54,10 @@ pub(crate) mod barrier {
 
 /// Those of [`crate::broadcast`](mod@crate::broadcast).
 pub(crate) mod broadcast {
+    /// Bytes of a segment of `pipelined`: two packets of the shared-memory fabric, so that a
+    /// segment is passed on while the next is landing, and large against the cost of a message.
+    pub(crate) const SEGMENT: usize = 16 << 10;
+
     algorithms! {
         "The ways to broadcast."
         /// Those who have the data double in each round; a rank's sends follow each other.

@@ -19,10 +19,10 @@
 //! combining and copying within a rank takes no time. `None`: there is no estimate, since the
 //! algorithm is no matter of messages alone or does not suit the ranks.
 
+use crate::algorithms::broadcast::SEGMENT;
 use crate::algorithms::{
     allgather, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter,
 };
-use crate::broadcast::SEGMENT;
 
 /// What messages of one length cost, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -34,7 +34,6 @@ use crate::select;
 use crate::signature::Signature;
 
 pub(crate) use binomial::run as by_binomial;
-pub(crate) use pipelined::SEGMENT;
 
 pub use crate::algorithms::broadcast::Algorithm;
 

@@ -11,14 +11,11 @@
 
 use hikyaku_msg::join;
 
+use crate::algorithms::broadcast::SEGMENT;
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
 use crate::part::Data;
-
-/// Bytes of a segment: two packets of the shared-memory fabric, so that a segment is passed on
-/// while the next is landing, and large against the cost of a message.
-pub(crate) const SEGMENT: usize = 16 << 10;
 
 pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,

@@ -172,7 +172,8 @@ fn point(
     Some(point)
 }
 
-/// A job on a machine at rest, in a simulation of its own, and the barrier in the machine's switches.
+/// A job on a machine at rest, in a simulation of its own, and the barrier in the machine's
+/// switches.
 fn job(
     plan: &SweepPlan,
     Grown { machine, .. }: &Grown,
