@@ -65,7 +65,7 @@ PROGRAMS := 1000
 test-all: loom built ## run every test at length: also loom, explorer, torture, programs, mpi4py, providers
 	@scripts/setup.sh libfabric || echo "without libfabric its tests are skipped, and say so"
 	+@export HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS); \
-	$(call BESIDE,2,LIMIT=3600 longest python first second documented)
+	$(call BESIDE,2,LIMIT=2400 longest python first second documented)
 
 # A program of tests that hangs is ended and has failed; the others still say what they find.
 LIMIT := 1200
@@ -105,7 +105,7 @@ loom: ## check the loom models of the rings and queues
 python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
 	$(ALONE) scripts/python.sh $(TARGET)/python
-	$(ALONE) timeout --foreground $(LIMIT) $(TARGET)/python/bin/python -m pytest
+	$(ALONE) timeout --foreground 3600 $(TARGET)/python/bin/python -m pytest
 
 # Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, six
 # minutes each once its tests are compiled.
