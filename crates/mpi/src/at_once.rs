@@ -188,12 +188,7 @@ impl<D: Dialect> Mpi<D> {
         op: Op,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let datatype = datatype.as_ref().ok()?;
-        let (reduction, element) = reducing(op, datatype)?;
-        let place = Area::plain(into, count, datatype)?;
-        if !out.is_in_place::<D>() {
-            Area::plain(out, count, datatype)?.copy_to(place);
-        }
+        let (place, reduction, element) = placed::<D>(out, into, count, datatype, op)?;
         let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().allreduce;
         Some(end(comm, begin_allreduce(&ranks, by, place.bytes_mut(), reduction)))
@@ -210,12 +205,7 @@ impl<D: Dialect> Mpi<D> {
         op: Op,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let datatype = datatype.as_ref().ok()?;
-        let (reduction, element) = reducing(op, datatype)?;
-        let place = Area::plain(into, count, datatype)?;
-        if !out.is_in_place::<D>() {
-            Area::plain(out, count, datatype)?.copy_to(place);
-        }
+        let (place, reduction, element) = placed::<D>(out, into, count, datatype, op)?;
         let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().scan;
         Some(end(comm, begin_scan(&ranks, by, place.bytes_mut(), reduction)))
@@ -527,6 +517,24 @@ fn reducing(op: Op, datatype: &Type) -> Option<(Reduction<Kernel>, Element)> {
     let (combine, combination) = (kernel(op, basic)?, op.combination());
     let width = datatype.size().max(1);
     Some((Reduction { combine, commutative: true, width, combination }, element_of(basic)))
+}
+
+/// The place of a result in which a rank's own data are, the reduction, and what it is of.
+#[inline(always)]
+fn placed<D: Dialect>(
+    out: Buffer,
+    into: Buffer,
+    count: i64,
+    datatype: &Given,
+    op: Op,
+) -> Option<(Plain, Reduction<Kernel>, Element)> {
+    let datatype = datatype.as_ref().ok()?;
+    let (reduction, element) = reducing(op, datatype)?;
+    let place = Area::plain(into, count, datatype)?;
+    if !out.is_in_place::<D>() {
+        Area::plain(out, count, datatype)?.copy_to(place);
+    }
+    Some((place, reduction, element))
 }
 
 /// Bytes of so many counts of elements.
