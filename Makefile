@@ -105,7 +105,8 @@ loom: ## check the loom models of the rings and queues
 python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
 	$(ALONE) scripts/python.sh $(TARGET)/python
-	$(ALONE) timeout --foreground 3600 $(TARGET)/python/bin/python -m pytest
+	$(ALONE) timeout --foreground $(if $(HIKYAKU_LONG),3600,$(LIMIT)) \
+		$(TARGET)/python/bin/python -m pytest
 
 # Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, six
 # minutes each once its tests are compiled.
