@@ -118,8 +118,10 @@ fn begin<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     let bytes = data.bytes().len();
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let (commutative, has_list) = (reduction.commutative, blocks.count().is_some());
-    let exact = reduction.is_exact(group.element());
-    let table = || select::for_reduce_scatter(group, bytes, commutative, has_list, exact);
+    let table = || {
+        let exact = reduction.is_exact(group.element());
+        select::for_reduce_scatter(group, bytes, commutative, has_list, exact)
+    };
     let algorithm = select::resolve(group, algorithm, needs_lines, table);
     let signature = Signature::new(Operation::ReduceScatter)
         .bytes(bytes)

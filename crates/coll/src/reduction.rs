@@ -37,21 +37,7 @@ impl<F> Reduction<F> {
     /// Whether any order of combining elements of this type gives the same bits: sums, products,
     /// minima and maxima of integers. Of floating-point numbers every order has its own.
     pub(crate) fn is_exact(&self, element: Element) -> bool {
-        let integers = [
-            Element::of::<u8>(),
-            Element::of::<u16>(),
-            Element::of::<u32>(),
-            Element::of::<u64>(),
-            Element::of::<u128>(),
-            Element::of::<usize>(),
-            Element::of::<i8>(),
-            Element::of::<i16>(),
-            Element::of::<i32>(),
-            Element::of::<i64>(),
-            Element::of::<i128>(),
-            Element::of::<isize>(),
-        ];
-        self.commutative && self.combination != Combination::OWN && integers.contains(&element)
+        self.commutative && self.combination != Combination::OWN && element.is_integer()
     }
 }
 
@@ -64,6 +50,8 @@ mod tests {
         let own = Reduction::commutative(8, ());
         let sum = Reduction { combination: Combination::SUM, ..own };
         assert!(sum.is_exact(Element::of::<i64>()) && sum.is_exact(Element::BYTE));
+        assert!(sum.is_exact(Element::of::<u128>()) && sum.is_exact(Element::of::<usize>()));
+        assert!(sum.is_exact(Element::of::<isize>()) && !sum.is_exact(Element::of::<bool>()));
         assert!(!sum.is_exact(Element::of::<f64>()) && !sum.is_exact(Element::of::<f32>()));
         assert!(!sum.is_exact(Element::of::<[u8; 3]>()) && !own.is_exact(Element::of::<i64>()));
     }

@@ -51,6 +51,12 @@ impl Element {
         Element { width: size_of::<T>().max(1) as u32, kind }
     }
 
+    /// Whether it is an integer, as bytes are.
+    #[inline]
+    pub(crate) fn is_integer(self) -> bool {
+        matches!(self.kind, 0..=9 | 12 | 13)
+    }
+
     /// Bytes of one.
     pub fn width(self) -> usize {
         self.width as usize

@@ -111,8 +111,8 @@ fn contribution<G: Group>(
     (said, true)
 }
 
-/// Reads what all have written for this rank. `fits`: this rank's
-/// parts are there. `false`: some are not.
+/// Reads what all have written for this rank. `fits`: this rank's parts are there. `false`: some
+/// are not.
 fn collect<G: Group>(
     rounds: &LineRounds<'_, G>,
     mut fits: bool,
