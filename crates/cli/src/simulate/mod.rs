@@ -29,11 +29,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use hikyaku_report::{Cell, Unit};
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{self, Payload};
-
-use hikyaku_report::{Cell, Unit};
 
 use arguments::BuiltinProgram;
 pub(crate) use arguments::SimulateArguments;

@@ -95,9 +95,9 @@ pub(super) fn page(points: &[SweepPoint]) -> String {
     page.text(
         "Each run is one call on a machine at rest, one rank to a node, with lengths only. A \
          choice is that of ranks that name no algorithm and reduce integers: select.rs. A plot is \
-         of the most ranks with which any algorithm ran to its end; the last table has all. What \
-         is given up there sent more messages or took more events than the limits of the sweep, \
-         and nothing is known of its time.",
+         of the most ranks with which any algorithm ran to its end; the last table has all. An \
+         algorithm that is too much to simulate sent more messages or took more events than the \
+         sweep's limits, and nothing is known of its time.",
     );
     page.section("Where the choice is wrong").table(&losses(points, usize::MAX));
     let mut machines: Vec<&str> = points.iter().map(|point| point.machine.as_str()).collect();
