@@ -101,8 +101,8 @@ pub(crate) enum Selection {
     Bidirectional,
     /// Barriers, also of more ranks than cores
     Barrier,
-    /// Barrier, allreduce, broadcast, gather, scatter, reduce, allgather and alltoall, also of more
-    /// ranks than cores
+    /// Barrier, allreduce, broadcast, gather, scatter, reduce, allgather(v), alltoall(v),
+    /// reduce_scatter_block and scan, also of more ranks than cores
     Collectives,
     /// Exchanges of blocks with two neighbours
     Halo,

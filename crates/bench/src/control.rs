@@ -90,8 +90,16 @@ pub(crate) enum Verb {
     Reduce,
     /// Everybody's block to everybody.
     Allgather,
+    /// Everybody's block to everybody, with a list of lengths.
+    Allgatherv,
     /// Everybody's blocks, one to each.
     Alltoall,
+    /// The same with lists of lengths.
+    Alltoallv,
+    /// Sums of numbers over all ranks, a block of them to each.
+    ReduceScatter,
+    /// Sums of numbers over the ranks up to each, and down to each, by turns.
+    Scan,
     /// Exchanges of every rank with its two neighbours in a ring.
     Exchange(Clock, ExchangeCalls),
     /// Persistent collectives.
@@ -201,7 +209,7 @@ pub(crate) enum DenseWay {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 65] = [
+const WORDS: [(Verb, &str); 69] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -213,7 +221,11 @@ const WORDS: [(Verb, &str); 65] = [
     (Verb::Scatter, "scatter"),
     (Verb::Reduce, "reduce"),
     (Verb::Allgather, "allgather"),
+    (Verb::Allgatherv, "allgatherv"),
     (Verb::Alltoall, "alltoall"),
+    (Verb::Alltoallv, "alltoallv"),
+    (Verb::ReduceScatter, "reducescatter"),
+    (Verb::Scan, "scan"),
     (Verb::Exchange(Clock::Whole, ExchangeCalls::Isend), "halo-isend"),
     (Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking), "halo-blocking"),
     (Verb::Exchange(Clock::Whole, ExchangeCalls::Persistent), "halo-persist"),

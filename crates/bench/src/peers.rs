@@ -317,6 +317,7 @@ mod tests {
         verbs.extend([Verb::Latency, Verb::Send, Verb::Isend, Verb::Bidirectional, Verb::Barrier]);
         verbs.extend([Verb::Allreduce, Verb::Broadcast, Verb::Allgather, Verb::Alltoall]);
         verbs.extend([Verb::Gather, Verb::Scatter, Verb::Reduce]);
+        verbs.extend([Verb::Allgatherv, Verb::Alltoallv, Verb::ReduceScatter, Verb::Scan]);
         verbs.extend([Verb::Memory, Verb::Block, Verb::Release, Verb::Quit]);
         for verb in verbs {
             assert!(source.contains(&format!("\"{}\"", verb.word())), "{}", verb.word());

@@ -1,14 +1,16 @@
-//! Collectives that carry data: allreduce, broadcast, gather, scatter, reduce, allgather, alltoall;
-//! [`super::barrier`] has none.
+//! Collectives that carry data: allreduce, broadcast, gather, scatter, reduce, allgather(v),
+//! alltoall(v), reduce_scatter and scan; [`super::barrier`] has none.
 //!
 //! Every repetition needs all ranks, or their next root: roots take turns. So no rank can run ahead
-//! of the others and be measured on calls that nobody has answered yet.
+//! of the others and be measured on calls that nobody has answered yet. Scans go up the ranks and
+//! down by turns, on two communicators: nobody waits for the last rank of one.
 //!
 //! Fresh: sums are in place, a root sends what it has received, and what a rank gives to an
 //! allgather or alltoall it has received in the last one. So all data has just been written, as in
 //! a program that computes. Warm: what a rank gives lies in a buffer that nothing writes, and what
 //! it gets in another that nothing reads. hikyaku has sums in place alone; there a rank copies what
-//! it gives to where the sum is to be, within the time.
+//! it gives to where the sum is to be, within the time. In a reduce_scatter it may write what it
+//! was given.
 
 use hikyaku::{Error, Op, World};
 
@@ -18,11 +20,11 @@ use crate::buffers::Sets;
 use crate::control::{BlockAnswer, BlockCommand, DataReuse, Verb};
 use crate::rank::{self, RankError};
 
-/// Message sizes of broadcast, of each rank's part of gather, scatter and allgather, and of each
-/// part of alltoall.
+/// Message sizes of broadcast, of each rank's part of gather, scatter and allgather(v), and of each
+/// part of alltoall(v).
 const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
 
-/// Message sizes of allreduce and reduce: one number, as a solver's test for convergence, and a
+/// Message sizes of allreduce, reduce, scan and of each rank's part of reduce_scatter: one number, as a solver's test for convergence, and a
 /// vector.
 const REDUCED_SIZES: [u64; 2] = [8, 64 << 10];
 
@@ -46,11 +48,16 @@ pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint>
         points.extend(reduced.iter().map(|bytes| group.reduce(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.gather(*bytes)));
         points.extend(sizes.iter().map(|bytes| group.scatter(*bytes)));
-        for (kind, verb) in
-            [(FigureKind::Allgather, Verb::Allgather), (FigureKind::Alltoall, Verb::Alltoall)]
-        {
+        for (kind, verb) in [
+            (FigureKind::Allgather, Verb::Allgather),
+            (FigureKind::Allgatherv, Verb::Allgatherv),
+            (FigureKind::Alltoall, Verb::Alltoall),
+            (FigureKind::Alltoallv, Verb::Alltoallv),
+        ] {
             points.extend(sizes.iter().map(|bytes| group.of_blocks(kind, verb, *bytes)));
         }
+        points.extend(reduced.iter().map(|bytes| group.reduce_scatter(*bytes)));
+        points.extend(reduced.iter().map(|bytes| group.scan(*bytes)));
     }
     points
 }
@@ -65,9 +72,20 @@ impl CoreGroup {
     /// Each rank reads the others' parts of its share and then all other shares.
     fn allreduce(&self, bytes: u64) -> MeasuredPoint {
         let copies = 2.0 * f64::from(self.ranks - 1) / f64::from(self.ranks);
-        let heap = MeasuredForm::heap("", Verb::Allreduce);
-        let point = self.point(FigureKind::Allreduce, bytes, self.all(), copies);
-        MeasuredPoint { ours: vec![heap], theirs: vec![heap], ..point }
+        from_heap(self.point(FigureKind::Allreduce, bytes, self.all(), copies), Verb::Allreduce)
+    }
+
+    /// Each rank reads the others' parts of its share.
+    fn reduce_scatter(&self, bytes: u64) -> MeasuredPoint {
+        let copies = f64::from(self.ranks - 1);
+        let point = self.point(FigureKind::ReduceScatter, bytes, self.all(), copies);
+        from_heap(point, Verb::ReduceScatter)
+    }
+
+    /// Each rank reads what one before it has summed. Only the rank that the next one begins with,
+    /// the last, waits for all.
+    fn scan(&self, bytes: u64) -> MeasuredPoint {
+        from_heap(self.point(FigureKind::Scan, bytes, self.all(), 1.0), Verb::Scan)
     }
 
     /// Each rank reads the root's message. Only the next root is waited for: the others may take
@@ -81,9 +99,7 @@ impl CoreGroup {
     /// [`CoreGroup::broadcast`].
     fn reduce(&self, bytes: u64) -> MeasuredPoint {
         let (next, copies) = (PartCounts::hop(self.ranks, self.cores), f64::from(self.ranks - 1));
-        let heap = MeasuredForm::heap("", Verb::Reduce);
-        let point = self.point(FigureKind::Reduce, bytes, next, copies);
-        MeasuredPoint { ours: vec![heap], theirs: vec![heap], ..point }
+        from_heap(self.point(FigureKind::Reduce, bytes, next, copies), Verb::Reduce)
     }
 
     /// The root reads a block of every other one; the rest as [`CoreGroup::reduce`].
@@ -126,6 +142,12 @@ impl CoreGroup {
         let bare = signal.with_copies(copies, bytes, self.ranks, self.cores);
         MeasuredPoint::new(kind, self.ranks, bytes, Bare::Parts(bare))
     }
+}
+
+/// From heap alone.
+fn from_heap(point: MeasuredPoint, verb: Verb) -> MeasuredPoint {
+    let heap = MeasuredForm::heap("", verb);
+    MeasuredPoint { ours: vec![heap], theirs: vec![heap], ..point }
 }
 
 /// The ranks' side of allreduce. The sums are of zeros, so that no repetition overflows.
@@ -218,20 +240,46 @@ pub(crate) fn serve_reduce(
     })
 }
 
-/// The ranks' side of allgather. What a rank gives that is fresh is the next rank's block.
+/// Repetitions of `call` from a block of each rank to another such set.
+fn blocks_in_turns(
+    world: &World,
+    command: &BlockCommand,
+    mut call: impl FnMut(&[u8], &mut [u8], usize) -> Result<(), Error>,
+) -> Result<BlockAnswer, RankError> {
+    let mut sets = Sets::in_turns(world, command, world.size(), 1_u8)?;
+    let bytes = sets.send().len() / world.size() as usize;
+    rank::whole(world, command, || {
+        let (from, to) = sets.both();
+        call(from, to, bytes)?;
+        sets.turn();
+        Ok(())
+    })
+}
+
+/// The block that a rank gives to an allgather. What is fresh is the next rank's.
+fn next_block<'a>(world: &World, from: &'a [u8], bytes: usize) -> &'a [u8] {
+    &from[bytes * ((world.rank() + 1) % world.size()) as usize..][..bytes]
+}
+
+/// The ranks' side of allgather.
 pub(crate) fn serve_allgather(
     world: &World,
     command: &BlockCommand,
 ) -> Result<BlockAnswer, RankError> {
-    let (rank, size) = (world.rank(), world.size());
-    let mut sets = Sets::in_turns(world, command, size, 1_u8)?;
-    let bytes = sets.send().len() / size as usize;
-    let next = bytes * ((rank + 1) % size) as usize;
-    rank::whole(world, command, || {
-        let (from, to) = sets.both();
-        world.allgather::<u8>(&from[next..][..bytes], to)?;
-        sets.turn();
-        Ok(())
+    blocks_in_turns(world, command, |from, to, bytes| {
+        world.allgather::<u8>(next_block(world, from, bytes), to)
+    })
+}
+
+/// The ranks' side of allgatherv.
+pub(crate) fn serve_allgatherv(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
+    let mut counts = vec![0; world.size() as usize];
+    blocks_in_turns(world, command, |from, to, bytes| {
+        counts.fill(bytes);
+        world.allgatherv::<u8>(next_block(world, from, bytes), to, &counts)
     })
 }
 
@@ -240,12 +288,45 @@ pub(crate) fn serve_alltoall(
     world: &World,
     command: &BlockCommand,
 ) -> Result<BlockAnswer, RankError> {
-    let mut sets = Sets::in_turns(world, command, world.size(), 1_u8)?;
+    blocks_in_turns(world, command, |from, to, _| world.alltoall::<u8>(from, to))
+}
+
+/// The ranks' side of alltoallv. Its lists are made for each call, within the time.
+pub(crate) fn serve_alltoallv(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
+    blocks_in_turns(world, command, |from, to, bytes| {
+        let parts: Vec<&[u8]> = from.chunks_exact(bytes).collect();
+        world.alltoallv(&parts, to.chunks_exact_mut(bytes).collect())
+    })
+}
+
+/// The ranks' side of reduce_scatter. The sums are of zeros. The first numbers that a rank gives
+/// and are fresh it has received the time before.
+pub(crate) fn serve_reduce_scatter(
+    world: &World,
+    command: &BlockCommand,
+) -> Result<BlockAnswer, RankError> {
+    let mut sets = Sets::in_turns(world, command, world.size(), 0.0_f64)?;
+    let numbers = sets.send().len() / world.size() as usize;
     rank::whole(world, command, || {
         let (from, to) = sets.both();
-        world.alltoall::<u8>(from, to)?;
+        world.reduce_scatter_block(from, &mut to[..numbers], Op::Sum)?;
         sets.turn();
         Ok(())
+    })
+}
+
+/// The ranks' side of scan. The sums are of zeros, so that no repetition overflows.
+pub(crate) fn serve_scan(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
+    // The last rank of all has the lowest key; every rank has a colour, and so a part.
+    let reversed = world.split(0, -(world.rank() as i32))?;
+    let mut ways = [Some(world), reversed.as_ref()].into_iter().flatten().cycle();
+    let mut numbers = Sets::in_place(world, command, 1, 0.0_f64)?;
+    rank::whole(world, command, || {
+        give(&mut numbers, command);
+        ways.next().map_or(Ok(()), |way| way.scan(numbers.receive(), Op::Sum))
     })
 }
 
@@ -277,12 +358,16 @@ mod tests {
         let points = points_of("-n 4");
         assert_eq!(sizes(&points, FigureKind::Allreduce), REDUCED_SIZES);
         assert_eq!(sizes(&points, FigureKind::Broadcast), SIZES);
-        assert_eq!(sizes(&points, FigureKind::Reduce), REDUCED_SIZES);
+        for kind in [FigureKind::Reduce, FigureKind::ReduceScatter, FigureKind::Scan] {
+            assert_eq!(sizes(&points, kind), REDUCED_SIZES);
+        }
         for kind in [FigureKind::Gather, FigureKind::Scatter] {
             assert_eq!(sizes(&points, kind), SIZES);
         }
-        assert_eq!(sizes(&points, FigureKind::Allgather), SIZES);
-        assert_eq!(sizes(&points, FigureKind::Alltoall), SIZES);
+        use FigureKind::{Allgather, Allgatherv, Alltoall, Alltoallv};
+        for kind in [Allgather, Allgatherv, Alltoall, Alltoallv] {
+            assert_eq!(sizes(&points, kind), SIZES);
+        }
         assert_eq!(points_of("").len(), 3 * points.len());
     }
 

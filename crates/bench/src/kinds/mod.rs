@@ -62,8 +62,16 @@ pub(crate) enum FigureKind {
     Reduce,
     /// One allgather.
     Allgather,
+    /// One allgather with a list of lengths.
+    Allgatherv,
     /// One alltoall.
     Alltoall,
+    /// One alltoall with lists of lengths.
+    Alltoallv,
+    /// One reduce_scatter.
+    ReduceScatter,
+    /// One scan.
+    Scan,
     /// One exchange with both neighbours.
     Halo,
     /// The wait of an exchange that both sides have started long ago.
@@ -126,7 +134,7 @@ pub(crate) enum FigureUnit {
 
 impl FigureKind {
     /// All, in the order in which they are shown.
-    pub(crate) const ALL: [FigureKind; 28] = [
+    pub(crate) const ALL: [FigureKind; 32] = [
         FigureKind::Latency,
         FigureKind::Rate,
         FigureKind::Bandwidth,
@@ -138,7 +146,11 @@ impl FigureKind {
         FigureKind::Scatter,
         FigureKind::Reduce,
         FigureKind::Allgather,
+        FigureKind::Allgatherv,
         FigureKind::Alltoall,
+        FigureKind::Alltoallv,
+        FigureKind::ReduceScatter,
+        FigureKind::Scan,
         FigureKind::Halo,
         FigureKind::Wait,
         FigureKind::Calls,
@@ -175,7 +187,11 @@ impl FigureKind {
             | FigureKind::Scatter
             | FigureKind::Reduce
             | FigureKind::Allgather
-            | FigureKind::Alltoall => FigureUnit::Microseconds,
+            | FigureKind::Allgatherv
+            | FigureKind::Alltoall
+            | FigureKind::Alltoallv
+            | FigureKind::ReduceScatter
+            | FigureKind::Scan => FigureUnit::Microseconds,
             FigureKind::Halo | FigureKind::Calls | FigureKind::Processor | FigureKind::Late => {
                 FigureUnit::Microseconds
             }
@@ -195,10 +211,12 @@ impl FigureKind {
     /// Whether its messages have data that is fresh or warm.
     pub(crate) fn has_data(self) -> bool {
         use FigureKind::{Allgather, Allreduce, Alltoall, Broadcast, Gather, Reduce, Scatter};
+        use FigureKind::{Allgatherv, Alltoallv, ReduceScatter, Scan};
         use FigureKind::{Bandwidth, Bidirectional, Halo, Latency, Rate};
         matches!(self, Latency | Rate | Bandwidth | Bidirectional | Halo)
             || matches!(self, Allreduce | Broadcast | Allgather | Alltoall)
             || matches!(self, Gather | Scatter | Reduce)
+            || matches!(self, Allgatherv | Alltoallv | ReduceScatter | Scan)
     }
 
     /// Whether protocols of this library stand side by side in it.
@@ -220,7 +238,11 @@ impl FigureKind {
             FigureKind::Scatter => "scatter",
             FigureKind::Reduce => "reduce",
             FigureKind::Allgather => "allgather",
+            FigureKind::Allgatherv => "allgatherv",
             FigureKind::Alltoall => "alltoall",
+            FigureKind::Alltoallv => "alltoallv",
+            FigureKind::ReduceScatter => "reducescatter",
+            FigureKind::Scan => "scan",
             FigureKind::Halo => "halo",
             FigureKind::Wait => "wait",
             FigureKind::Calls => "calls",
@@ -254,7 +276,11 @@ impl FigureKind {
             FigureKind::Scatter => "Scatter, message per rank, the roots in turn",
             FigureKind::Reduce => "Reduce, a sum of doubles, the roots in turn",
             FigureKind::Allgather => "Allgather, message per rank",
+            FigureKind::Allgatherv => "Allgatherv, message per rank, all of one length",
             FigureKind::Alltoall => "Alltoall, message per pair of ranks",
+            FigureKind::Alltoallv => "Alltoallv, message per pair of ranks, all of one length",
+            FigureKind::ReduceScatter => "Reduce_scatter_block, a sum of doubles per rank",
+            FigureKind::Scan => "Scan, a sum of doubles, up and down the ranks in turns",
             FigureKind::Halo => "Halo exchange with two neighbours",
             FigureKind::Wait => "Wait of an exchange, both started 50 µs ago",
             FigureKind::Calls => "Start and wait of an exchange, without the 50 µs between",
@@ -364,7 +390,17 @@ impl FigureKind {
                 "fresh: the sum in place, as for allreduce; warm: from one untouched buffer into \
                  another, to which hikyaku copies it first, within the time"
             }
-            FigureKind::Allgather | FigureKind::Alltoall => {
+            FigureKind::ReduceScatter => {
+                "fresh: the first doubles that a rank gives it has received the time before; warm: \
+                 the same untouched buffer each time, which hikyaku may write"
+            }
+            FigureKind::Scan => {
+                "on a communicator and on one of the ranks in reverse; fresh, warm: as allreduce"
+            }
+            FigureKind::Allgather
+            | FigureKind::Allgatherv
+            | FigureKind::Alltoall
+            | FigureKind::Alltoallv => {
                 "fresh: each rank gives what it has received from another the time before; warm: \
                  the same untouched buffer each time"
             }

@@ -4,7 +4,8 @@
  *
  *   main.c         the conductor's socket, timing, memory
  *   messages.c     between two ranks: latency, rate, bandwidth, both directions at once
- *   collectives.c  barrier, allreduce, broadcast, gather, scatter, reduce, allgather, alltoall
+ *   collectives.c  barrier, allreduce, broadcast, gather, scatter, reduce, allgather(v),
+ *                 alltoall(v), reduce_scatter_block, scan
  *   exchange.c     with two neighbours: halo, and what waiting in it costs
  */
 #ifndef PEER_H
