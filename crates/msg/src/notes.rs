@@ -20,7 +20,7 @@ use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{INLINE_BYTES, Rank};
 
 use crate::config::of_each_rank;
-use crate::envelope::{Received, Selector, tag_of};
+use crate::envelope::{Received, Selector, context_of, tag_of};
 use crate::protocol::Control;
 
 /// Limit of a note's bytes.
@@ -49,6 +49,8 @@ struct Note {
 pub(crate) struct Notes {
     here: VecDeque<Note>,
     sources: ByRank<NoteSource>,
+    /// Notes that have come since the start.
+    come: u64,
 }
 
 #[derive(Debug, Default)]
@@ -61,13 +63,19 @@ struct NoteSource {
 
 impl Notes {
     pub(crate) fn new(ranks: u32) -> Notes {
-        Notes { here: VecDeque::new(), sources: of_each_rank(ranks, NoteSource::default) }
+        Notes { here: VecDeque::new(), sources: of_each_rank(ranks, NoteSource::default), come: 0 }
     }
 
     /// Whether no note is here.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
         self.here.is_empty()
+    }
+
+    /// How many notes have come since the start.
+    #[inline]
+    pub(crate) fn come(&self) -> u64 {
+        self.come
     }
 
     /// Takes a piece from an existing source. `false`: it fits no note, and is dropped.
@@ -81,6 +89,7 @@ impl Notes {
         bytes.extend_from_slice(piece);
         if last {
             state.here += 1;
+            self.come += 1;
             self.here.push_back(Note { source, bits, bytes });
         } else {
             state.coming = Some((bits, bytes));
@@ -96,6 +105,16 @@ impl Notes {
     /// Drops an incomplete note of a source that sends nothing more.
     pub(crate) fn end(&mut self, source: Rank) {
         self.sources[source as usize].coming = None;
+    }
+
+    /// Drops the notes of contexts that are over.
+    pub(crate) fn drop_of(&mut self, is_over: impl Fn(u32) -> bool) {
+        let sources = &mut self.sources;
+        self.here.retain(|note| {
+            let stays = !is_over(context_of(note.bits));
+            sources[note.source as usize].here -= u32::from(!stays);
+            stays
+        });
     }
 
     /// Takes the earliest note of a context whose tag is wanted.

@@ -71,6 +71,8 @@ pub(crate) struct UnexpectedMessages {
     by_source: ByRank<SourceQueue>,
     count: usize,
     next: u64,
+    /// Messages that have come whole since the start, or whose announcements have.
+    come: u64,
     /// Evacuated messages that are still here.
     evacuated: Unmatched,
 }
@@ -87,7 +89,7 @@ impl UnexpectedMessages {
     pub(crate) fn new(ranks: u32) -> UnexpectedMessages {
         let by_source = of_each_rank(ranks, SourceQueue::default);
         let evacuated = Unmatched { messages: 0, bytes: 0 };
-        UnexpectedMessages { by_source, count: 0, next: 0, evacuated }
+        UnexpectedMessages { by_source, count: 0, next: 0, come: 0, evacuated }
     }
 
     /// Adds a message of an existing source.
@@ -95,6 +97,7 @@ impl UnexpectedMessages {
         let entry = UnexpectedEntry { source, bits, total, body, order: self.next };
         self.next += 1;
         self.count += 1;
+        self.come += u64::from(entry.is_complete());
         self.by_source[source as usize].line.push(entry);
     }
 
@@ -107,7 +110,11 @@ impl UnexpectedMessages {
             }) if *arrived < *total => {
                 *arrived += part.len() as u64;
                 parts.push(part);
-                if *arrived == *total { Grown::Complete } else { Grown::Partial }
+                if *arrived < *total {
+                    return Grown::Partial;
+                }
+                self.come += 1;
+                Grown::Complete
             }
             _ => Grown::Refused(part),
         }
@@ -117,6 +124,19 @@ impl UnexpectedMessages {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// How many messages have come since the start and had nobody who asked for them.
+    #[inline]
+    pub(crate) fn come(&self) -> u64 {
+        self.come
+    }
+
+    /// The sources of messages that are wanted.
+    pub(crate) fn sources_of(&self, wanted: impl Fn(&UnexpectedEntry) -> bool) -> Vec<Rank> {
+        let has_some = |queue: &SourceQueue| queue.line.iter().any(&wanted);
+        let of_source = self.by_source.iter().filter(|(_, queue)| has_some(queue));
+        of_source.map(|(source, _)| source).collect()
     }
 
     /// The earliest message that the selector matches.

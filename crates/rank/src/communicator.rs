@@ -337,6 +337,9 @@ impl Communicator {
     #[cold]
     fn look_for_left_overs(&self) {
         self.group().drop_left_overs();
+        if !self.rank.has_something_come() {
+            return;
+        }
         let retired = self.rank.retired.borrow();
         for (context, book) in &*retired {
             let endpoint = ContextEndpoint::new(self.engine(), *context);

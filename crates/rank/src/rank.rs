@@ -12,7 +12,7 @@ use hikyaku_nic::fabric::{PeerState, Port};
 use hikyaku_nic::hosted::StoreCounts;
 use hikyaku_shm::COUNTS;
 
-use crate::contexts::{self, LeaderNumbers, Proposal};
+use crate::contexts::{self, CONTEXTS, LeaderNumbers, Proposal};
 use crate::frequent::RingMoves;
 use crate::port::RankPort;
 use crate::tasks::Tasks;
@@ -40,6 +40,8 @@ pub struct Rank {
     ending: RefCell<Vec<(u32, Rc<CollectiveBook>)>>,
     /// Contexts that were given back: what still comes in them is dropped.
     ended: RefCell<VecDeque<u32>>,
+    /// How much had come that nobody had asked for when that was last looked through.
+    looked_through: Cell<u64>,
     /// Operations in flight that move only when they are polled.
     pub(crate) tasks: Tasks,
     /// Algorithms chosen by name.
@@ -94,6 +96,7 @@ impl Rank {
             numbers: RefCell::default(),
             ending: RefCell::default(),
             ended: RefCell::default(),
+            looked_through: Cell::new(0),
             tasks: Tasks::default(),
             choices,
             retired: RefCell::default(),
@@ -134,7 +137,7 @@ impl Rank {
         self.ending.borrow_mut().retain(|(context, book)| {
             book.leave(engine.port_mut());
             let Some((leader, number)) = contexts::leader_of(*context) else { return false };
-            let all = *context..context + contexts::CONTEXTS;
+            let all = *context..context + CONTEXTS;
             if all.clone().any(|context| engine.is_sending_in(context)) {
                 return true;
             }
@@ -153,16 +156,30 @@ impl Rank {
         self.ended.borrow_mut().retain(|other| *other != context);
     }
 
-    /// Drops what has come in contexts that were given back.
+    /// Whether anything has come since the last time this was asked that nobody had asked for. What
+    /// lies there longer, as messages do that the program takes later, is not looked through at
+    /// each call.
+    pub(crate) fn has_something_come(&self) -> bool {
+        let come = self.engine.borrow().left_overs_come();
+        self.looked_through.replace(come) != come
+    }
+
+    /// Drops what has come in contexts that were given back, and takes the notes that some are.
     pub(crate) fn drop_what_ended(&self) {
         let mut engine = self.engine.borrow_mut();
         if engine.port().is_forked() {
             return;
         }
         let ended = self.ended.borrow();
-        for context in &*ended {
-            let all = *context..*context + contexts::CONTEXTS;
-            all.for_each(|context| engine.drop_context(context));
+        engine.drop_what_came(|context| ended.contains(&(context / CONTEXTS * CONTEXTS)));
+        self.take_returns(&mut engine);
+    }
+
+    /// Takes the notes of contexts of this rank's that others use no more.
+    fn take_returns(&self, engine: &mut Engine<RankPort>) {
+        let mut numbers = self.numbers.borrow_mut();
+        while let Some((note, _)) = engine.take_note(contexts::RETURNS, |_| true) {
+            numbers.give_back(note.tag as u32, note.source);
         }
     }
 
@@ -188,10 +205,8 @@ impl Rank {
     pub(crate) fn propose(&self) -> Option<Proposal> {
         let mut engine = self.engine.borrow_mut();
         self.give_back(&mut engine);
+        self.take_returns(&mut engine);
         let mut numbers = self.numbers.borrow_mut();
-        while let Some((note, _)) = engine.take_note(contexts::RETURNS, |_| true) {
-            numbers.give_back(note.tag as u32, note.source);
-        }
         let gone =
             |rank| matches!(engine.port().peer(rank), PeerState::Left | PeerState::Failed(_));
         numbers.propose(gone)

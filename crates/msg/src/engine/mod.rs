@@ -256,14 +256,15 @@ impl<P: Port> Engine<P> {
     pub fn drop_context(&mut self, context: u32) {
         self.groups.remove(&context);
         self.answerers.remove(&context);
-        while self.notes.take(context, |_| true).is_some() {}
-        if self.unexpected.is_empty() {
-            return;
-        }
-        for source in 0..self.size() {
-            let stays =
-                |entry: &UnexpectedEntry| !entry.is_here() || context_of(entry.bits) != context;
-            self.drop_unexpected(source, stays);
+        self.drop_what_came(|of| of == context);
+    }
+
+    /// Drops what has come in contexts that are over, as [`Engine::drop_context`] does.
+    pub fn drop_what_came(&mut self, is_over: impl Fn(u32) -> bool) {
+        self.notes.drop_of(&is_over);
+        let goes = |entry: &UnexpectedEntry| entry.is_here() && is_over(context_of(entry.bits));
+        for source in self.unexpected.sources_of(goes) {
+            self.drop_unexpected(source, |entry| !goes(entry));
         }
     }
 
@@ -323,6 +324,13 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub fn has_left_overs(&self) -> bool {
         self.statistics.unexpected_messages > 0 || !self.notes.are_none()
+    }
+
+    /// How many messages and notes, of any context, have come since the start that nobody had asked
+    /// for. Where it is as before, so are the left-overs, or some of them are gone.
+    #[inline]
+    pub fn left_overs_come(&self) -> u64 {
+        self.unexpected.come() + self.notes.come()
     }
 
     /// Counts from here on what is sent to whom. `kind` says whose messages a context has. Short

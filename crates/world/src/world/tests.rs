@@ -86,6 +86,25 @@ fn split_numbers_by_key_then_by_rank() {
 }
 
 #[test]
+fn communicators_that_were_freed_cost_nothing_later() {
+    on_ranks(2, 0, |world| {
+        for _ in 0..3 {
+            let part = world.split(0, -(world.rank() as i32)).unwrap().unwrap();
+            part.barrier().unwrap();
+        }
+        // Rank 1 led them. What rank 0 has told it comes before this.
+        if world.rank() == 0 {
+            world.send(&[1u8], 1, 0).unwrap();
+        } else {
+            world.recv(&mut [0u8], 0, 0).unwrap();
+            assert!(world.engine().borrow().has_left_overs(), "notes that two are free");
+        }
+        world.barrier().unwrap();
+        assert!(!world.engine().borrow().has_left_overs(), "each later call would look for more");
+    });
+}
+
+#[test]
 fn messages_name_numbers_and_match_their_communicator_only() {
     on_ranks(4, 0, |world| {
         let part = world.split(world.rank() / 2, -(world.rank() as i32)).unwrap().unwrap();

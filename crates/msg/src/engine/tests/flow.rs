@@ -113,7 +113,17 @@ fn a_note_is_answered_in_any_call_and_kept() {
     assert_eq!(answer, note.iter().rev().copied().collect::<Vec<u8>>());
     assert_eq!((a.take_note(1, |_| true), a.take_note(2, |_| true)), (None, None));
     assert_eq!(b.take_note(1, |tag| tag == 9).unwrap().1, note);
+    let come = b.left_overs_come();
     b.drop_context(1);
+    isend(&mut a, &[1], Envelope { context: 1, ..to(1, 3) });
+    isend(&mut a, &[1], Envelope { context: 2, ..to(1, 3) });
+    a.send_note(&note, unanswered).unwrap();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((b.left_overs_come(), b.statistics().unexpected_messages), (come + 3, 2));
+    b.drop_what_came(|context| context == 1);
+    assert_eq!((b.left_overs_come(), b.statistics().unexpected_messages), (come + 3, 1));
+    assert_eq!(b.take_note(1, |_| true), None);
+    assert!(b.take_note(2, |_| true).is_some(), "of another context");
     a.send_note(&note, to(1, 9)).unwrap();
     settle(&mut [&mut a, &mut b]);
     assert_eq!(a.take_note(1, |_| true), None, "the context has ended");
