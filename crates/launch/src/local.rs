@@ -182,13 +182,16 @@ impl<'a> LocalRanks<'a> {
     pub(super) fn doing(&self) -> Vec<(u32, u32, String)> {
         let ranks = (0..self.started()).map(|index| {
             let (rank, pid) = (self.first + index, self.pid(index));
-            let what = match (self.memory.waiting(rank), is_stopped(pid)) {
+            let mut what = match (self.memory.waiting(rank), is_stopped(pid)) {
                 _ if self.ranks.has_ended(index) => "has ended".to_owned(),
                 (Some(what), false) => format!("waits in {what}"),
                 (Some(what), true) => format!("is stopped by a signal, in {what}"),
                 (None, true) => "is stopped by a signal".to_owned(),
                 (None, false) => "is not waiting in a call of hikyaku".to_owned(),
             };
+            if let Some(dropped) = self.memory.dropped(rank) {
+                what += &format!("; it has dropped {dropped}");
+            }
             (rank, pid, what)
         });
         ranks.collect()

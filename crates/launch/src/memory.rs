@@ -30,6 +30,10 @@ pub trait JobMemory {
     /// it is not blocked in a call of hikyaku.
     fn waiting(&self, rank: u32) -> Option<String>;
 
+    /// Which packets of other hosts the rank has dropped, in words ("2 packets without the job's
+    /// key"); `None` if it has dropped none.
+    fn dropped(&self, rank: u32) -> Option<String>;
+
     /// How the job ends, if a rank has said why: it need not be said again.
     fn end(&self) -> Option<JobEnd>;
 }
@@ -57,6 +61,10 @@ impl JobMemory for hikyaku_shm::Job {
 
     fn waiting(&self, rank: u32) -> Option<String> {
         self.waiting(rank).map(|waiting| waiting.to_string())
+    }
+
+    fn dropped(&self, rank: u32) -> Option<String> {
+        self.dropped(rank)
     }
 
     fn end(&self) -> Option<JobEnd> {

@@ -84,6 +84,10 @@ impl JobMemory for Notes {
         (rank == 1).then(|| "receive from rank 0, tag 7".into())
     }
 
+    fn dropped(&self, rank: u32) -> Option<String> {
+        (rank == 1).then(|| "2 packets without the job's key".into())
+    }
+
     fn end(&self) -> Option<JobEnd> {
         self.end
     }
@@ -165,7 +169,11 @@ fn time_up_says_what_each_rank_was_doing() {
     let pids: Vec<u32> = notes.started.lock().unwrap().iter().map(|&(_, pid)| pid).collect();
     let expected = [
         format!("rank 0 (pid {}) is not waiting in a call of hikyaku", pids[0]),
-        format!("rank 1 (pid {}) waits in receive from rank 0, tag 7", pids[1]),
+        format!(
+            "rank 1 (pid {}) waits in receive from rank 0, tag 7; it has dropped 2 packets without \
+             the job's key",
+            pids[1]
+        ),
         format!("rank 2 (pid {}) has ended", pids[2]),
     ];
     assert_eq!(outcome.details, expected);

@@ -73,3 +73,14 @@ pub enum Error {
     #[error("cannot wait for the provider's descriptor: {0}")]
     Wait(String),
 }
+
+impl Error {
+    /// The error number of libfabric, positive: up to 255 one of the system's. `None`: it is no
+    /// error of a call or an operation.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Error::Call { code, .. } | Error::Operation { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}

@@ -11,7 +11,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hikyaku_ofi::link::{Acceptance, Host, Key, LinkArrival, LinkLayout, Links};
+use hikyaku_ofi::link::{
+    Acceptance, Breach, DropCause, Drops, Host, Key, LinkArrival, LinkLayout, Links,
+};
 use hikyaku_ofi::{Endpoint, Error, Peer, PostResult, Remote, Survey, library_version};
 use support::{PATIENCE, processor_time, survey, usable, with_other_releases};
 
@@ -126,7 +128,7 @@ fn packets_arrive_in_order_in_both_directions() {
             assert!(start.elapsed() < PATIENCE, "{name}: {sent:?} sent, {received:?} came");
         }
         for links in &job.hosts {
-            assert_eq!(links.malformed(), 0, "{}", job.name);
+            assert_eq!(links.drops().all(), 0, "{}", job.name);
         }
     });
 }
@@ -240,8 +242,8 @@ fn large_data_is_read_by_its_receiver() {
                     LinkArrival::Packet { payload, .. } => {
                         remote = Some(Remote::from_bytes(payload.try_into().unwrap()));
                     }
-                    LinkArrival::Fetched { token, whole } => {
-                        assert_eq!((host, token, whole), (1, 77, true));
+                    LinkArrival::Fetched { token, error } => {
+                        assert_eq!((host, token, error), (1, 77, None));
                         done = true;
                     }
                 }
@@ -303,7 +305,7 @@ fn memory_of_the_program_is_lent_until_it_is_taken_back() {
                 job.progress(|host, arrival| {
                     assert_eq!(
                         (host, arrival),
-                        (1, LinkArrival::Fetched { token: 9, whole: true })
+                        (1, LinkArrival::Fetched { token: 9, error: None })
                     );
                     done = true;
                     Acceptance::Taken
@@ -437,7 +439,7 @@ fn two_processes_exchange_packets_and_a_region() {
             assert!(start.elapsed() < PATIENCE, "{provider}: the other process does not end");
         }
         assert!(other.wait().unwrap().success(), "{provider}");
-        assert_eq!(links.malformed(), 0, "{provider}");
+        assert_eq!(links.drops().all(), 0, "{provider}");
     }
 }
 
@@ -488,11 +490,14 @@ fn packets_that_cannot_be_are_counted_and_not_landed() {
             send_raw(&mut stranger, victim, bytes, &mut job);
         }
         let start = Instant::now();
-        while job.hosts[0].malformed() < wrong.len() as u64 {
+        while job.hosts[0].drops().all() < wrong.len() as u64 {
             job.progress(|_, arrival| panic!("{provider}: {arrival:?}"));
             stranger.poll().unwrap();
-            assert!(start.elapsed() < PATIENCE, "{provider}: {}", job.hosts[0].malformed());
+            assert!(start.elapsed() < PATIENCE, "{provider}: {}", job.hosts[0].drops().all());
         }
+        let drops = Drops { strange: 3, wrong: 6, last: Some((1, DropCause::Number)) };
+        assert_eq!(job.hosts[0].drops(), drops, "{provider}");
+        assert_eq!(job.hosts[0].take_broken(), Some((1, Breach::Impossible)), "{provider}");
         assert!(job.hosts[0].is_broken(1) && !job.hosts[1].is_broken(0), "{provider}");
     }
 }
@@ -659,7 +664,7 @@ fn many_that_send_at_once_to_one_that_is_full_all_arrive_in_order() {
             }
             assert!(start.elapsed() < 2 * PATIENCE, "{name}: {sent:?} sent, {came:?} came");
         }
-        assert!(job.hosts.iter().all(|links| links.malformed() == 0), "{}", job.name);
+        assert!(job.hosts.iter().all(|links| links.drops().all() == 0), "{}", job.name);
     });
 }
 
@@ -683,7 +688,7 @@ fn who_dies_before_it_has_a_window_holds_up_nobody() {
         // Two have their packets in the pool, ten were refused. All but the last three die.
         let living = SOURCES - 2..=SOURCES;
         for host in (1..=SOURCES).filter(|host| !living.contains(host)) {
-            job.hosts[0].break_link(host);
+            job.hosts[0].break_link(host, Breach::Local);
         }
         let mut came = Vec::new();
         while came.len() < 3 {
@@ -701,7 +706,7 @@ fn who_dies_before_it_has_a_window_holds_up_nobody() {
         }
         came.sort_unstable();
         assert_eq!(came, Vec::from_iter(living), "{}", job.name);
-        assert_eq!(job.hosts[0].malformed(), 0, "{}", job.name);
+        assert_eq!(job.hosts[0].drops().all(), 0, "{}", job.name);
     });
 }
 

@@ -63,6 +63,12 @@ impl RankPort {
         Ok(port)
     }
 
+    /// The far side, if there is one.
+    #[cfg(test)]
+    pub(crate) fn far_mut(&mut self) -> Option<&mut Far> {
+        self.far.as_deref_mut()
+    }
+
     /// Which of the job's programs this rank runs, if another launcher says so.
     pub fn program(&self) -> Option<i32> {
         self.started.as_ref()?.program()
@@ -114,7 +120,7 @@ impl RankPort {
     #[inline(never)]
     fn poll_both(&mut self) -> Option<Event> {
         let far = self.far.as_deref_mut()?;
-        if let Some(event) = far.take_event() {
+        if let Some(event) = far.take_event(&self.near) {
             // As after an event of the near side.
             self.near.inner_mut().begin_wait();
             return Some(event);
@@ -128,7 +134,7 @@ impl RankPort {
                 continue;
             }
             if !far.progress_if_due(&mut self.near) {
-                return far.take_event();
+                return far.take_event(&self.near);
             }
         }
     }

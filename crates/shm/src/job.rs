@@ -5,7 +5,9 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use hikyaku_nic::fabric::{Activity, DeathCause, Name, PeerState, Rank, Unmatched, Wait};
+use hikyaku_nic::fabric::{
+    Activity, DeathCause, DroppedPackets, Name, PeerState, Rank, Unmatched, Wait,
+};
 use hikyaku_nic::time::Time;
 use rustix::io::{Errno, FdFlags};
 
@@ -167,6 +169,16 @@ impl Job {
         Some(WaitingRank { wait, lasted: (now - wait.since).into() })
     }
 
+    /// Which packets of other hosts a rank has dropped, in words: whoever waits for what was in
+    /// them waits for ever. `None`: it has dropped none.
+    pub fn dropped(&self, rank: Rank) -> Option<String> {
+        let dropped = self.mapping.registry().dropped(rank);
+        told_of(&dropped, |rank| {
+            let hosts = self.facts.config.hosts.as_ref()?;
+            hosts.names.get(*hosts.of.get(rank as usize)? as usize).copied()
+        })
+    }
+
     /// The ranks as the conductor of a job in virtual time sees them. `None`: this job runs in real
     /// time.
     ///
@@ -279,6 +291,25 @@ pub(crate) fn open_all_with(
 /// As [`Job::create`].
 pub fn single() -> Result<ShmPort, JobError> {
     Job::create_private(&JobConfig::new(1, 1))?.join(0, WaitTimes::DEFAULT)
+}
+
+/// What a rank has dropped, in words. `host` knows the names of ranks' hosts.
+fn told_of(
+    &DroppedPackets { strange, wrong, last }: &DroppedPackets,
+    host: impl Fn(Rank) -> Option<Name>,
+) -> Option<String> {
+    let last = last.map_or(String::new(), |(rank, cause)| {
+        let place = host(rank).unwrap_or(Name::NONE).as_place();
+        format!(" (the last of rank {rank}{place}: {cause})")
+    });
+    let all = [(strange, "without the job's key", ""), (wrong, "of ranks of other hosts", &*last)];
+    let all = all.into_iter().filter(|(count, ..)| *count > 0);
+    let each: Vec<String> = all
+        .map(|(count, which, last)| {
+            format!("{count} packet{} {which}{last}", if count == 1 { "" } else { "s" })
+        })
+        .collect();
+    (!each.is_empty()).then(|| each.join(" and "))
 }
 
 /// A rank's wait, and how long it has lasted.
@@ -567,6 +598,28 @@ mod tests {
         assert_eq!(port.departures(), 2);
         drop(port);
         assert_eq!(rustix::fs::fstat(job.fd()).unwrap().st_blocks, before, "nothing was touched");
+    }
+
+    #[test]
+    fn dropped_packets_are_told_in_words() {
+        let last = Some((2, hikyaku_nic::fabric::DropCause::Number));
+        for (dropped, text) in [
+            (DroppedPackets::default(), None),
+            (
+                DroppedPackets { strange: 1, ..DroppedPackets::default() },
+                Some("1 packet without the job's key"),
+            ),
+            (
+                DroppedPackets { strange: 3, wrong: 2, last },
+                Some(
+                    "3 packets without the job's key and 2 packets of ranks of other hosts (the \
+                     last of rank 2 on host b: a number in it is impossible)",
+                ),
+            ),
+        ] {
+            let told = told_of(&dropped, |rank| (rank == 2).then(|| Name::new("b")));
+            assert_eq!(told.as_deref(), text);
+        }
     }
 
     #[test]

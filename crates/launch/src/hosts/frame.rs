@@ -174,6 +174,8 @@ impl Value for DeathCause {
             DeathCause::Exit(code) => (1, code),
             DeathCause::Signal(signal) => (2, signal),
             DeathCause::Overwritten => (3, 0),
+            DeathCause::Malformed => (4, 0),
+            DeathCause::Unreachable(code) => (5, code),
         }
         .put(out);
     }
@@ -184,6 +186,8 @@ impl Value for DeathCause {
             (1, code) => Ok(DeathCause::Exit(code)),
             (2, signal) => Ok(DeathCause::Signal(signal)),
             (3, _) => Ok(DeathCause::Overwritten),
+            (4, _) => Ok(DeathCause::Malformed),
+            (5, code) => Ok(DeathCause::Unreachable(code)),
             _ => Err(Malformed("a cause of death that does not exist")),
         }
     }

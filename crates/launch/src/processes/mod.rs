@@ -314,6 +314,10 @@ impl JobMemory for VirtualMemory<'_> {
         Some(format!("a call for the others to reach its time, {own} of virtual time"))
     }
 
+    fn dropped(&self, rank: u32) -> Option<String> {
+        self.job.dropped(rank)
+    }
+
     fn end(&self) -> Option<JobEnd> {
         self.job.end()
     }

@@ -176,12 +176,32 @@ pub enum DeathCause {
     /// Its messages were overwritten. It may be alive, but nothing it sends can be trusted.
     #[error("has sent a message that was overwritten in the job's shared memory")]
     Overwritten,
+    /// It has sent a packet from another host that no rank sends. It may be alive, but nothing
+    /// more is taken from it.
+    #[error("has sent a packet that cannot be: nothing more is taken from it")]
+    Malformed,
+    /// It may be alive, but is of another host and cannot be reached any more. With the error
+    /// number of what carries the packets, or 0: libfabric has the system's up to 255.
+    #[error("cannot be reached any more{}", reason(*.0))]
+    Unreachable(i32),
+}
+
+/// What a number of [`DeathCause::Unreachable`] means.
+fn reason(code: i32) -> String {
+    match code {
+        0 => String::new(),
+        1..=255 => format!(": {}", std::io::Error::from_raw_os_error(code)),
+        _ => format!(": error {code} of libfabric"),
+    }
 }
 
 impl DeathCause {
     /// The words before the cause in a sentence about the rank.
     fn verb(self) -> &'static str {
-        if self == DeathCause::Overwritten { "" } else { "died: " }
+        match self {
+            DeathCause::Signal(_) | DeathCause::Exit(_) | DeathCause::Unknown => "died: ",
+            DeathCause::Overwritten | DeathCause::Malformed | DeathCause::Unreachable(_) => "",
+        }
     }
 }
 
@@ -244,6 +264,20 @@ mod tests {
             (
                 DeathCause::Overwritten,
                 "rank 3 (pid 7) has sent a message that was overwritten in the job's shared memory",
+            ),
+            (
+                DeathCause::Malformed,
+                "rank 3 (pid 7) has sent a packet that cannot be: nothing more is taken from it",
+            ),
+            (DeathCause::Unreachable(0), "rank 3 (pid 7) cannot be reached any more"),
+            (
+                DeathCause::Unreachable(104),
+                "rank 3 (pid 7) cannot be reached any more: \
+                 Connection reset by peer (os error 104)",
+            ),
+            (
+                DeathCause::Unreachable(265),
+                "rank 3 (pid 7) cannot be reached any more: error 265 of libfabric",
             ),
         ] {
             let failure = PeerFailure { rank: 3, pid: 7, host: Name::NONE, cause };

@@ -58,7 +58,8 @@ pub use remote::{
     Member, MemoryPort, REGISTERS, RegisterValue, Reply, Rights,
 };
 pub use state::{
-    Activity, Capabilities, FullPolicy, Name, PeerState, RingState, Short, Unmatched, Wait, Wake,
+    Activity, Capabilities, DropCause, DroppedPackets, FullPolicy, Name, PeerState, RingState,
+    Short, Unmatched, Wait, Wake,
 };
 
 /// A process of the job, `0..size` (MPI 5.0 §2.7; paper 000's "process ID").

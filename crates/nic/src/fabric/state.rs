@@ -170,6 +170,49 @@ pub struct Unmatched {
     pub bytes: u64,
 }
 
+/// Packets from other hosts that a rank has dropped, for users who ask why a job does not proceed:
+/// whoever waits for what was in them waits for ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DroppedPackets {
+    /// Without the job's key, or of another form: of whom they are is not known.
+    pub strange: u32,
+    /// Of ranks of the job, as they say.
+    pub wrong: u32,
+    /// The rank that the last of these named as its source, and why it was dropped.
+    pub last: Option<(Rank, DropCause)>,
+}
+
+/// Why a packet of a rank of the job was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DropCause {
+    /// It names a source that cannot be.
+    Source = 1,
+    /// A number in it is impossible.
+    Number = 2,
+    /// It is no message, no answer and no request.
+    Content = 3,
+    /// What it asks for the tables of its receiver refuse.
+    Refused = 4,
+}
+
+impl DropCause {
+    /// All causes.
+    pub const ALL: [DropCause; 4] =
+        [DropCause::Source, DropCause::Number, DropCause::Content, DropCause::Refused];
+}
+
+impl fmt::Display for DropCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DropCause::Source => "its source cannot be",
+            DropCause::Number => "a number in it is impossible",
+            DropCause::Content => "its content means nothing",
+            DropCause::Refused => "the receiver's tables refuse it",
+        })
+    }
+}
+
 /// A short text stored in place. A longer one is cut off.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name([u8; Name::BYTES]);

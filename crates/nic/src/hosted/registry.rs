@@ -11,7 +11,10 @@
 
 use std::ops::Range;
 
-use crate::fabric::{Activity, DeathCause, Name, PeerFailure, PeerState, Rank, Unmatched, Wait};
+use crate::fabric::{
+    Activity, DeathCause, DropCause, DroppedPackets, Name, PeerFailure, PeerState, Rank, Unmatched,
+    Wait,
+};
 use crate::sync::{AtomicU64, Line, Ordering};
 use crate::time::Time;
 
@@ -40,6 +43,9 @@ pub struct RankLine {
     /// Written by the rank, read by the launcher. A reader may see it half-written, which is good
     /// enough for a diagnosis.
     wait: [AtomicU64; NAME_AT + Name::BYTES / 8],
+    /// Packets that the rank has dropped, without the job's key and with it; the source of the last
+    /// of these plus one, and why. For the launcher, as the wait.
+    dropped: [AtomicU64; 2],
 }
 
 /// A view of all ranks' lines.
@@ -138,7 +144,11 @@ impl<'m> Registry<'m> {
         let bits = match cause {
             DeathCause::Signal(number) => CAUSE_SIGNAL | u64::from(number as u32),
             DeathCause::Exit(code) => CAUSE_EXIT | u64::from(code as u32),
-            DeathCause::Unknown | DeathCause::Overwritten => CAUSE_UNKNOWN,
+            // What one rank says of another is no end that the launcher has seen.
+            DeathCause::Unknown
+            | DeathCause::Overwritten
+            | DeathCause::Malformed
+            | DeathCause::Unreachable(_) => CAUSE_UNKNOWN,
         };
         line.cause.store(bits, Ordering::Release);
         let fail = |state| (!is_over(state)).then_some(FAILED);
@@ -181,6 +191,27 @@ impl<'m> Registry<'m> {
             word.store(value, Ordering::Relaxed);
         }
         words[0].store((wait.activity as u64) << 32 | peer, Ordering::Release);
+    }
+
+    /// Stores which packets of other hosts a rank has dropped.
+    pub fn set_dropped(&self, rank: Rank, dropped: &DroppedPackets) {
+        let words = &self.ranks[rank as usize].dropped;
+        let last = dropped
+            .last
+            .map_or(0, |(source, cause)| (u64::from(source) + 1) | (cause as u64) << 32);
+        words[1].store(last, Ordering::Relaxed);
+        let counts = u64::from(dropped.strange) | u64::from(dropped.wrong) << 32;
+        words[0].store(counts, Ordering::Release);
+    }
+
+    /// Which packets of other hosts a rank has dropped.
+    pub fn dropped(&self, rank: Rank) -> DroppedPackets {
+        let words = &self.ranks[rank as usize].dropped;
+        let counts = words[0].load(Ordering::Acquire);
+        let last = words[1].load(Ordering::Relaxed);
+        let cause = DropCause::ALL.into_iter().find(|cause| *cause as u64 == last >> 32);
+        let last = (last as u32).checked_sub(1).zip(cause);
+        DroppedPackets { strange: counts as u32, wrong: (counts >> 32) as u32, last }
     }
 
     /// What a rank is blocked in, if it has announced that.
@@ -276,6 +307,22 @@ mod tests {
         for unknown in [0..3, 0..5, backwards] {
             assert_eq!(registry.ended_in(unknown), None);
         }
+    }
+
+    #[test]
+    fn dropped_packets_read_as_written() {
+        let (ends, lines) = (Line::default(), [RankLine::default()]);
+        let registry = Registry::new(&ends, &lines);
+        assert_eq!(registry.dropped(0), DroppedPackets::default());
+        for cause in DropCause::ALL {
+            let last = Some((u32::MAX - 1, cause));
+            let dropped = DroppedPackets { strange: 7, wrong: u32::MAX, last };
+            registry.set_dropped(0, &dropped);
+            assert_eq!(registry.dropped(0), dropped);
+        }
+        // As another process may have written it.
+        lines[0].dropped[1].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(registry.dropped(0).last, None);
     }
 
     #[test]

@@ -165,9 +165,64 @@ pub enum LinkArrival<'a> {
     Fetched {
         /// What [`Links::fetch`] was given.
         token: u32,
-        /// Whether the bytes are there.
-        whole: bool,
+        /// `None`: the bytes are there. Else the error number of libfabric.
+        error: Option<i32>,
     },
+}
+
+/// Why a packet with the job's key was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropCause {
+    /// It names a source or a lane that there is not.
+    Source,
+    /// A number in it is impossible. The link to its source broke with it.
+    Number,
+    /// The link to its source had broken before.
+    Broken,
+}
+
+/// Packets that were dropped, since they could not be what their sender should have sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// Without the job's key, or of another form; and what the provider could not receive, or was
+    /// not asked for. Of whom they are is not known.
+    pub strange: u64,
+    /// With the key.
+    pub wrong: u64,
+    /// The source that the last of these named, and why it was dropped. What came after a link
+    /// broke is not counted here: it says nothing new.
+    pub last: Option<(Host, DropCause)>,
+}
+
+impl Drops {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.strange + self.wrong
+    }
+
+    fn note(&mut self, source: Host, cause: DropCause) {
+        self.wrong += 1;
+        if cause != DropCause::Broken {
+            self.last = Some((source, cause));
+        }
+    }
+}
+
+/// Why a link broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// The other side has sent what is impossible.
+    Impossible,
+    /// The provider cannot reach it: the error number of libfabric, if there is one.
+    Provider(Option<i32>),
+    /// The owner of the links wants nothing more of it.
+    Local,
+}
+
+impl From<&Error> for Breach {
+    fn from(error: &Error) -> Breach {
+        Breach::Provider(error.code())
+    }
 }
 
 /// What [`Links::counts`] answers: bytes of a lane, modulo 2^32.
@@ -249,9 +304,9 @@ impl Links {
         self.table.link(host, 0).is_some_and(|link| link.peer.is_some())
     }
 
-    /// Packets that were dropped, since they could not be what their sender should have sent.
-    pub fn malformed(&self) -> u64 {
-        self.table.malformed
+    /// What was dropped.
+    pub fn drops(&self) -> Drops {
+        self.table.drops
     }
 
     /// Whether a host has sent such a packet, or cannot be reached. Nothing more is taken from it.
@@ -259,8 +314,8 @@ impl Links {
         self.table.link(host, 0).is_some_and(|link| link.broken)
     }
 
-    /// A host to which the link broke, each once.
-    pub fn take_broken(&mut self) -> Option<Host> {
+    /// A host to which the link broke, each once, and why.
+    pub fn take_broken(&mut self) -> Option<(Host, Breach)> {
         self.table.broke.pop_front()
     }
 
@@ -417,17 +472,18 @@ impl Links {
                     self.table.take_in(payload, &mut land);
                 }
                 Some(EndpointCompletion::Done { token }) if token & FETCH != 0 => {
-                    land(LinkArrival::Fetched { token: token as u32, whole: true });
+                    land(LinkArrival::Fetched { token: token as u32, error: None });
                 }
                 Some(EndpointCompletion::Done { token }) => self.free.push(token as usize),
                 // Nobody is asked to write with data here.
-                Some(EndpointCompletion::Written { .. }) => self.table.malformed += 1,
-                Some(EndpointCompletion::Failed { token: Some(token), .. })
+                Some(EndpointCompletion::Written { .. }) => self.table.drops.strange += 1,
+                Some(EndpointCompletion::Failed { token: Some(token), error })
                     if token & FETCH != 0 =>
                 {
-                    land(LinkArrival::Fetched { token: token as u32, whole: false });
+                    let error = Some(error.code().unwrap_or_default());
+                    land(LinkArrival::Fetched { token: token as u32, error });
                 }
-                Some(EndpointCompletion::Failed { token, .. }) => self.fail(token),
+                Some(EndpointCompletion::Failed { token, error }) => self.fail(token, &error),
             }
             any = true;
         }
@@ -437,18 +493,18 @@ impl Links {
     }
 
     /// A packet was lost, or a receive has failed.
-    fn fail(&mut self, token: Option<u64>) {
+    fn fail(&mut self, token: Option<u64>, error: &Error) {
         let Some(slot) = token.map(|token| token as usize) else {
-            self.table.malformed += 1;
+            self.table.drops.strange += 1;
             return;
         };
         self.free.push(slot);
-        self.break_link(self.bound[slot]);
+        self.break_link(self.bound[slot], error.into());
     }
 
     /// Takes and holds nothing more of a host.
-    pub fn break_link(&mut self, host: Host) {
-        self.table.break_links(host);
+    pub fn break_link(&mut self, host: Host, breach: Breach) {
+        self.table.break_links(host, breach);
     }
 
     /// Nothing more comes of a host on a lane, as it has said: what it may have unread there is
@@ -496,8 +552,8 @@ impl Links {
                 self.table.at_mut(at).has_told();
                 true
             }
-            Err(_) => {
-                self.break_link(host);
+            Err(error) => {
+                self.break_link(host, (&error).into());
                 true
             }
         }
@@ -516,7 +572,7 @@ impl Links {
             match posted {
                 Ok(PostResult::Accepted) => link.has_told(),
                 Ok(PostResult::Full) => self.table.again.push(at),
-                Err(_) => self.break_link(host),
+                Err(error) => self.break_link(host, (&error).into()),
             }
             let link = self.table.at_mut(at);
             link.kept = (!link.broken).then_some(packet);

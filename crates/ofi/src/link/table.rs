@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use super::lane::{Admitted, DecodedPacket, HEADER, Land, LaneLink, cost};
-use super::{Host, Key, LinkLayout};
+use super::{Breach, DropCause, Drops, Host, Key, LinkLayout};
 use crate::{Error, Peer};
 
 pub(super) struct LinkTable {
@@ -37,9 +37,9 @@ pub(super) struct LinkTable {
     /// Bytes of windows as they were given, and by which they have grown.
     windows: usize,
     grown: usize,
-    /// Hosts whose links broke and that were not asked for yet.
-    pub(super) broke: VecDeque<Host>,
-    pub(super) malformed: u64,
+    /// Hosts whose links broke and that were not asked for yet, and why.
+    pub(super) broke: VecDeque<(Host, Breach)>,
+    pub(super) drops: Drops,
 }
 
 impl LinkTable {
@@ -59,7 +59,7 @@ impl LinkTable {
             windows: 0,
             grown: 0,
             broke: VecDeque::new(),
-            malformed: 0,
+            drops: Drops::default(),
         }
     }
 
@@ -118,22 +118,27 @@ impl LinkTable {
 
     /// Takes in a packet.
     pub(super) fn take_in(&mut self, bytes: &[u8], land: &mut impl Land) {
-        if self.admit(bytes, land).is_none() {
-            self.malformed += 1;
+        match DecodedPacket::decode(bytes, &self.key) {
+            Some(packet) => {
+                if let Err(cause) = self.admit(&packet, land) {
+                    self.drops.note(packet.source, cause);
+                }
+            }
+            None => self.drops.strange += 1,
         }
     }
 
-    fn admit(&mut self, bytes: &[u8], land: &mut impl Land) -> Option<()> {
-        let packet = DecodedPacket::decode(bytes, &self.key)?;
+    fn admit(&mut self, packet: &DecodedPacket<'_>, land: &mut impl Land) -> Result<(), DropCause> {
         if packet.source == self.own || packet.lane >= self.layout.lanes {
-            return None;
+            return Err(DropCause::Source);
         }
-        let at = self.enter(packet.source)? + usize::from(packet.lane);
+        let first = self.enter(packet.source).ok_or(DropCause::Source)?;
+        let at = first + usize::from(packet.lane);
         let (link, windows) = (&mut self.links[at], (self.layout.window, self.layout.most));
         if link.broken {
-            return None;
+            return Err(DropCause::Broken);
         }
-        match link.admit(&packet, windows) {
+        match link.admit(packet, windows) {
             Ok(Admitted::Payload(payload)) => {
                 self.land(at, payload, land);
                 while let Some(payload) = self.links[at].take_early() {
@@ -144,12 +149,12 @@ impl LinkTable {
             Ok(Admitted::Again) if self.again.contains(&at) => {}
             Ok(Admitted::Again) => self.again.push(at),
             Err(()) => {
-                self.break_links(packet.source);
-                return None;
+                self.break_links(packet.source, Breach::Impossible);
+                return Err(DropCause::Number);
             }
         }
         self.note(at);
-        Some(())
+        Ok(())
     }
 
     /// Lands a packet, or holds it: within its window, or in the pool. If there is no room there,
@@ -307,12 +312,12 @@ impl LinkTable {
     }
 
     /// Takes and holds nothing more of a host, and sends it nothing again.
-    pub(super) fn break_links(&mut self, host: Host) {
+    pub(super) fn break_links(&mut self, host: Host, breach: Breach) {
         let Some(first) = self.enter(host) else { return };
         for at in first..first + usize::from(self.layout.lanes) {
             let link = &mut self.links[at];
             if !std::mem::replace(&mut link.broken, true) && link.lane == 0 {
-                self.broke.push_back(host);
+                self.broke.push_back((host, breach));
             }
             link.is_over = true;
             link.clear();
@@ -413,7 +418,7 @@ mod tests {
             assert!(rounds <= 7, "three at a time: {came:?}");
         }
         assert_eq!(came, Vec::from_iter(1..=SOURCES));
-        assert_eq!((table.malformed, table.pooled[0], table.windows), (0, 0, 0));
+        assert_eq!((table.drops.all(), table.pooled[0], table.windows), (0, 0, 0));
         assert!(table.take_owing().len() == SOURCES as usize && table.is_still());
     }
 
@@ -429,12 +434,12 @@ mod tests {
         assert_eq!(windows, [1024, 1024, 1024, 1024, 0, 0]);
         assert_eq!(table.given(), (4096, 0));
         // Who has none goes on packet by packet; who dies leaves its window to another.
-        table.break_links(2);
+        table.break_links(2, Breach::Local);
         assert_eq!(table.given(), (3072, 0));
         table.take_in(&packet(5, 1), &mut |_: LinkArrival<'_>| Acceptance::Taken);
         table.take_in(&packet(6, 1), &mut |_: LinkArrival<'_>| Acceptance::Taken);
         let windows = [5, 6].map(|source| table.link(source, 0).unwrap().window);
-        assert_eq!((windows, table.malformed), ([1024, 0], 0));
+        assert_eq!((windows, table.drops.all()), ([1024, 0], 0));
     }
 
     #[test]
@@ -457,11 +462,11 @@ mod tests {
         let mut other = packet(1, 0);
         other[0] += 1;
         table.take_in(&other, &mut &taken);
-        assert_eq!(table.malformed, 0);
+        assert_eq!(table.drops.all(), 0);
         // Whoever goes on nevertheless is broken, and gives back what it has once.
         table.take_in(&packet(2, 1), &mut full);
-        assert_eq!((table.malformed, table.given()), (1, (2048, 0)));
-        table.break_links(1);
+        assert_eq!((table.drops.all(), table.given()), (1, (2048, 0)));
+        table.break_links(1, Breach::Local);
         assert_eq!(table.given(), (1024, 0));
     }
 
@@ -470,17 +475,17 @@ mod tests {
         let mut table = receiver(0);
         (1..=8).for_each(|source| table.take_in(&packet(source, 0), &mut full));
         // One whose packet is held, one that waits, and one that was asked and never answers.
-        table.break_links(1);
-        table.break_links(4);
+        table.break_links(1, Breach::Local);
+        table.break_links(4, Breach::Local);
         assert_eq!(invite(&mut table), [5]);
-        table.break_links(5);
+        table.break_links(5, Breach::Local);
         assert_eq!(invite(&mut table), [6]);
         table.take_in(&packet(5, 0), &mut |_: LinkArrival<'_>| panic!("of a dead rank"));
         table.take_in(&packet(6, 0), &mut full);
         assert_eq!(drain(&mut table), [2, 3, 6]);
         assert_eq!(invite(&mut table), [7, 8]);
         assert_eq!(table.pooled[0], 2 * 136);
-        assert_eq!(Vec::from_iter(table.broke), [1, 4, 5]);
+        assert_eq!(Vec::from_iter(table.broke), [1, 4, 5].map(|host| (host, Breach::Local)));
     }
 
     #[test]
@@ -489,7 +494,7 @@ mod tests {
         (1..=5).for_each(|source| table.take_in(&packet(source, 0), &mut full));
         table.take_in(&packet(4, 0), &mut full);
         table.take_in(&packet(2, 1), &mut full);
-        assert_eq!((table.malformed, drain(&mut table)), (2, vec![1, 3]));
+        assert_eq!((table.drops.all(), drain(&mut table)), (2, vec![1, 3]));
         assert_eq!(invite(&mut table), [5]);
     }
 
@@ -514,7 +519,7 @@ mod tests {
         assert!(table.again.is_empty());
         table.take_in(&say(AGAIN), &mut full);
         table.take_in(&say(AGAIN), &mut full);
-        assert_eq!((&table.again[..], table.malformed, table.is_still()), (&[at][..], 0, false));
+        assert_eq!((&table.again[..], table.drops.all(), table.is_still()), (&[at][..], 0, false));
     }
 
     /// A rank of a job of 640,000 has an index of them, and nothing else that is as long.

@@ -559,13 +559,13 @@ impl Endpoint {
             }
             Ok(_) => Err(self.broken("more completions than were asked for")),
             Err(_) if count == -(libc::EAGAIN as isize) => Ok(None),
-            Err(_) if count == -(abi::EAVAIL as isize) => self.failure().map(Some),
+            Err(_) if count == -(abi::EAVAIL as isize) => self.failure(),
             Err(_) => Err(self.domain.error("fi_cq_read", count)),
         }
     }
 
-    /// Reads why an operation failed.
-    fn failure(&mut self) -> Result<EndpointCompletion<'static>, Error> {
+    /// Reads why an operation failed; `None`: the provider does not say yet.
+    fn failure(&mut self) -> Result<Option<EndpointCompletion<'static>>, Error> {
         let mut entry = CqErrEntry {
             op_context: ptr::null_mut(),
             flags: 0,
@@ -583,6 +583,9 @@ impl Endpoint {
         let calls = unsafe { &*self.queue.get().ops };
         // SAFETY: the queue is open, the entry takes the error.
         let result = unsafe { (calls.readerr)(self.queue.as_ptr(), &raw mut entry, 0) };
+        if result == -(libc::EAGAIN as isize) {
+            return Ok(None);
+        }
         if result < 0 {
             return Err(self.domain.error("fi_cq_readerr", result));
         }
@@ -609,7 +612,7 @@ impl Endpoint {
             text: self.domain.info.library().text(entry.err),
             detail,
         };
-        Ok(EndpointCompletion::Failed { token, error })
+        Ok(Some(EndpointCompletion::Failed { token, error }))
     }
 
     fn detail(&self, entry: &CqErrEntry) -> String {

@@ -130,7 +130,9 @@ impl Far {
     /// known.
     pub(super) fn is_there(&self, near: &ShmPort, rank: Rank) -> bool {
         let is_deaf = self.state.peers.is_deaf(rank);
-        !is_deaf && !matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_))
+        !is_deaf
+            && self.fault.is_none()
+            && !matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hikyaku_nic::fabric::{Event, Granularity, PostError, Rank};
+use hikyaku_nic::fabric::{DropCause, Event, Granularity, PostError, Rank};
 use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Acceptance, LinkArrival};
@@ -29,8 +29,9 @@ pub(super) struct LandingState {
     pub(super) parting: Vec<Rank>,
     pub(super) departures: u64,
     pub(super) lending: Lending,
-    /// Malformed packets, and sends that the tables refuse.
-    pub(super) refused: u64,
+    /// Malformed packets, and operations that the tables refuse: how many, and of the last whose it
+    /// was and why.
+    pub(super) refused: (u64, Option<(Rank, DropCause)>),
     /// This rank leaves, and reads nothing any more.
     pub(super) is_leaving: bool,
 }
@@ -48,7 +49,7 @@ impl LandingState {
             parting: Vec::new(),
             departures: 0,
             lending: Lending::default(),
-            refused: 0,
+            refused: (0, None),
             is_leaving: false,
         }
     }
@@ -63,14 +64,14 @@ impl LandingState {
     ) -> Acceptance {
         let (source, lane, payload) = match arrival {
             LinkArrival::Packet { source, lane, payload } => (source, lane, payload),
-            LinkArrival::Fetched { token, whole } => {
+            LinkArrival::Fetched { token, error } => {
                 let events = &mut self.events;
-                self.lending.take_in(now, (token, whole), |event| events.push_back(event));
+                self.lending.take_in(now, (token, error), |event| events.push_back(event));
                 return Acceptance::Taken;
             }
         };
         let Some(peer) = self.peers.enter(source) else {
-            self.refused += 1;
+            self.refuse(source, DropCause::Source);
             return Acceptance::Taken;
         };
         if !std::mem::replace(&mut peer.known, true) {
@@ -82,7 +83,7 @@ impl LandingState {
             return Acceptance::Full;
         }
         let Some(packet) = wire::decode(payload, source) else {
-            self.refused += 1;
+            self.refuse(source, DropCause::Content);
             return Acceptance::Taken;
         };
         match packet {
@@ -121,9 +122,14 @@ impl LandingState {
     fn answer(&mut self, to: Rank, call: u32, outcome: Result<u64, PostError>) {
         if call != wire::UNANSWERED {
             self.answers.push_back((to, wire::answer(call, outcome)));
-        } else {
-            self.refused += u64::from(outcome.is_err());
+        } else if outcome.is_err() {
+            self.refuse(to, DropCause::Refused);
         }
+    }
+
+    /// Counts what is dropped.
+    fn refuse(&mut self, source: Rank, cause: DropCause) {
+        self.refused = (self.refused.0 + 1, Some((source, cause)));
     }
 
     /// Lands a part of a send.
@@ -149,8 +155,10 @@ impl LandingState {
         if lane != SENDS {
             peer.is_stuck = is_full;
         }
-        // What the tables refuse, or what was sent by a rank that died, has no reader.
-        self.refused += u64::from(landed.is_err());
+        // What the tables refuse has no reader.
+        if landed.is_err() {
+            self.refuse(source, DropCause::Refused);
+        }
         if is_full { Acceptance::Full } else { Acceptance::Taken }
     }
 }

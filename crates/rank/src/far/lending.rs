@@ -57,7 +57,7 @@ pub(super) struct Lending {
     /// whether a piece is there.
     busy_until: Time,
     /// Sources of which a piece cannot be had.
-    broken: Vec<Rank>,
+    broken: Vec<(Rank, i32)>,
 }
 
 /// The room for a fetch, and the fetch that has it.
@@ -187,8 +187,8 @@ impl Lending {
                 match links.fetch(message.from, remote, into, token) {
                     Ok(PostResult::Accepted) => {}
                     Ok(PostResult::Full) => break,
-                    Err(_) => {
-                        self.broken.push(message.from);
+                    Err(error) => {
+                        self.broken.push((message.from, error.code().unwrap_or_default()));
                         break;
                     }
                 }
@@ -202,7 +202,7 @@ impl Lending {
     pub(super) fn take_in(
         &mut self,
         now: Time,
-        (token, whole): (u32, bool),
+        (token, error): (u32, Option<i32>),
         mut event: impl FnMut(Event),
     ) {
         self.busy_until = now + BUSY;
@@ -214,8 +214,8 @@ impl Lending {
         if u32::from(fetch.number) != token >> 16 {
             return;
         }
-        if !whole {
-            self.broken.push(message.from);
+        if let Some(code) = error {
+            self.broken.push((message.from, code));
             return;
         }
         fetch.pieces[piece] = Piece::There(length);
@@ -241,8 +241,8 @@ impl Lending {
         self.fetches.iter_mut().filter(is_of).for_each(Fetch::end);
     }
 
-    /// A source of which a piece cannot be had.
-    pub(super) fn take_broken(&mut self) -> Option<Rank> {
+    /// A source of which a piece cannot be had, and libfabric's error number.
+    pub(super) fn take_broken(&mut self) -> Option<(Rank, i32)> {
         self.broken.pop()
     }
 

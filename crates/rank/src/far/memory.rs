@@ -11,8 +11,9 @@
 //! rank wrote, and the answer is made up from that: an exchange has then succeeded.
 
 use hikyaku_nic::fabric::{
-    Activity, Atomic, Command, Completed, Event, FullCause, Get, MemoryPort, Name, Notification,
-    Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space, Wait, Wake,
+    Activity, Atomic, Command, Completed, DeathCause, Event, FullCause, Get, MemoryPort, Name,
+    Notification, Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space,
+    Wait, Wake,
 };
 use hikyaku_nic::hosted::{HostedPort, Rest};
 use hikyaku_nic::layer::Layer;
@@ -499,7 +500,7 @@ impl Far {
         let has_left = match wait.is_for_given {
             // Its process may be there yet; of one that is not another rank is asked.
             true if !self.is_there(near, rank) => {
-                return Err(PostError::PeerFailed(super::lost(near, rank)));
+                return Err(PostError::PeerFailed(super::lost(near, rank, DeathCause::Unknown)));
             }
             true => false,
             false => self.state_of(rank, PeerState::Running) == PeerState::Left,

@@ -17,7 +17,10 @@
 //! Operations on memory (`memory.rs`) are carried out by the target's progress, and waited for.
 //!
 //! Nothing here knows of deaths: the host's launcher says so in the job's memory, and the near side
-//! reads that. A rank that leaves says so itself, behind its last message (`parting.rs`).
+//! reads that. A rank that leaves says so itself, behind its last message (`parting.rs`). A rank to
+//! which the channel broke counts as failed, with the reason, and so do all ranks of other hosts if
+//! the provider fails as a whole. What is dropped is told to the launcher, for its report of a job
+//! that hangs.
 
 #[cfg(test)]
 mod conformance;
@@ -40,13 +43,13 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use hikyaku_nic::fabric::{
-    Command, DeathCause, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure, PeerState, Port,
-    PostError, Rank, Wake,
+    Command, DeathCause, DropCause, DroppedPackets, Event, FullCause, Granularity, INLINE_BYTES,
+    PeerFailure, PeerState, Port, PostError, Rank, Wake,
 };
 use hikyaku_nic::hosted::{AwaitedStep, Host, Rest};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
-use hikyaku_ofi::link::{LinkLayout, Links};
+use hikyaku_ofi::link::{self, Breach, Drops, LinkLayout, Links};
 use hikyaku_ofi::{Alarm, Error, PostResult, ProviderRequest, Survey, VARIABLE, choose};
 use hikyaku_shm::{Nap, ShmPort};
 use landing::LandingState;
@@ -109,6 +112,22 @@ pub(crate) struct Far {
     ends: u64,
     /// Memory of this rank that others use when it leaves.
     kept: Vec<UseBits>,
+    /// What the links and the landing side had dropped when that was last told.
+    told: (Drops, u64),
+    /// The provider has failed.
+    fault: Option<ProviderFault>,
+    /// What the provider is to fail with.
+    #[cfg(test)]
+    to_fail: Option<Error>,
+}
+
+/// The provider has failed as a whole: nobody of another host is reached any more.
+#[derive(Debug)]
+struct ProviderFault {
+    cause: DeathCause,
+    /// Ranks from this one on are to be said to have failed. There may be very many, of which most
+    /// were never spoken to: so they are not kept in a list.
+    next: Rank,
 }
 
 impl std::fmt::Debug for Far {
@@ -127,9 +146,18 @@ enum SleepBy {
     Alarm(Alarm),
 }
 
-/// A rank that is gone for an unknown reason.
-fn lost(near: &ShmPort, rank: Rank) -> PeerFailure {
-    PeerFailure { rank, pid: 0, host: near.host_name(rank), cause: DeathCause::Unknown }
+/// A rank that is gone.
+fn lost(near: &ShmPort, rank: Rank, cause: DeathCause) -> PeerFailure {
+    PeerFailure { rank, pid: 0, host: near.host_name(rank), cause }
+}
+
+/// What a rank is told of one to which the link broke.
+fn cause_of(breach: Breach) -> DeathCause {
+    match breach {
+        Breach::Impossible => DeathCause::Malformed,
+        Breach::Provider(code) => DeathCause::Unreachable(code.unwrap_or_default()),
+        Breach::Local => DeathCause::Unknown,
+    }
 }
 
 /// Rests in the thread that calls, as [`Far::begin_rest`] has answered.
@@ -189,6 +217,10 @@ impl Far {
             alarm: SleepBy::Unknown,
             ends: near.departures(),
             kept: Vec::new(),
+            told: Default::default(),
+            fault: None,
+            #[cfg(test)]
+            to_fail: None,
             interface: survey.offers().get(offer).and_then(|offer| offer.address),
             links,
         }))
@@ -208,16 +240,20 @@ impl Far {
     /// Takes in what has come and sends what waited for room. Returns whether anything came.
     pub(crate) fn progress(&mut self, near: &mut ShmPort) -> bool {
         self.looked = true;
-        let now = near.now();
-        let hosted = near.inner_mut();
-        let (links, state, calls) = (&mut self.links, &mut self.state, &mut self.calls);
-        let came = links.progress(|arrival| state.arrive(hosted, calls, now, arrival));
-        // A provider that fails as a whole brings nothing any more: whoever waits learns it by
-        // the silence of its peers, which the launcher watches.
-        let came = came.unwrap_or(false);
-        while let Some(rank) = self.links.take_broken() {
-            self.lose(near, rank);
+        if self.fault.is_some() {
+            return false;
         }
+        let came = match self.take_in(near) {
+            Ok(came) => came,
+            Err(error) => {
+                self.fail(near, &error);
+                return true;
+            }
+        };
+        while let Some((rank, breach)) = self.links.take_broken() {
+            self.lose(near, rank, cause_of(breach));
+        }
+        self.tell_drops(near);
         // One that is not met yet would wait for ever for the credit that it is owed: where it is
         // reached may come to be known after what it has sent.
         for rank in std::mem::take(&mut self.state.strangers) {
@@ -236,8 +272,8 @@ impl Far {
             self.out.push_back((rank, NEEDED, answer));
         }
         self.state.lending.ask(&mut self.links);
-        while let Some(rank) = self.state.lending.take_broken() {
-            self.links.break_link(rank);
+        while let Some((rank, code)) = self.state.lending.take_broken() {
+            self.links.break_link(rank, Breach::Provider(Some(code)));
         }
         self.flush(near);
         self.serve(near);
@@ -249,6 +285,54 @@ impl Far {
             }
         }
         came
+    }
+
+    /// Takes in what has come. Whether there was anything.
+    ///
+    /// # Errors
+    /// The provider fails as a whole.
+    fn take_in(&mut self, near: &mut ShmPort) -> Result<bool, Error> {
+        #[cfg(test)]
+        if let Some(error) = self.to_fail.take() {
+            return Err(error);
+        }
+        let now = near.now();
+        let hosted = near.inner_mut();
+        let (links, state, calls) = (&mut self.links, &mut self.state, &mut self.calls);
+        links.progress(|arrival| state.arrive(hosted, calls, now, arrival))
+    }
+
+    /// The provider has failed: all ranks of other hosts count as failed, since nothing more comes
+    /// of them, and nothing more reaches them.
+    fn fail(&mut self, near: &ShmPort, error: &Error) {
+        let cause = cause_of(error.into());
+        let known: Vec<Rank> = self.state.peers.known().iter().map(|peer| peer.rank).collect();
+        known.into_iter().for_each(|rank| self.lose(near, rank, cause));
+        // Also of those that are not known: departures are counted, and then looked for.
+        self.state.departures += 1;
+        self.out.clear();
+        self.state.serving.clear();
+        self.fault = Some(ProviderFault { cause, next: 0 });
+    }
+
+    /// Says for the launcher's report what was dropped.
+    fn tell_drops(&mut self, near: &ShmPort) {
+        let (links, refused) = (self.links.drops(), self.state.refused);
+        if self.told == (links, refused.0) {
+            return;
+        }
+        let cause = |cause| match cause {
+            link::DropCause::Source => DropCause::Source,
+            link::DropCause::Number | link::DropCause::Broken => DropCause::Number,
+        };
+        let last = match refused.0 == self.told.1 {
+            true => links.last.map(|(source, why)| (source, cause(why))).or(refused.1),
+            false => refused.1,
+        };
+        let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
+        let (strange, wrong) = (count(links.strange), count(links.wrong + refused.0));
+        self.told = (links, refused.0);
+        near.host().registry().set_dropped(self.own, &DroppedPackets { strange, wrong, last });
     }
 
     /// [`Far::progress`], if it is due: after a sleep, or if something came lately, or now and
@@ -290,8 +374,23 @@ impl Far {
 
     /// The next event of its own.
     #[inline]
-    pub(crate) fn take_event(&mut self) -> Option<Event> {
-        self.state.events.pop_front()
+    pub(crate) fn take_event(&mut self, near: &ShmPort) -> Option<Event> {
+        match self.state.events.pop_front() {
+            None if self.fault.is_some() => self.take_failure(near),
+            event => event,
+        }
+    }
+
+    /// After a fault of the provider, the next of the ranks that were never spoken to.
+    fn take_failure(&mut self, near: &ShmPort) -> Option<Event> {
+        let fault = self.fault.as_mut()?;
+        let is_due = |rank: &Rank| {
+            let is_known = self.state.peers.get(*rank).is_some();
+            self.state.peers.is_far(*rank) && !is_known && near.peer(*rank) != PeerState::Left
+        };
+        let rank = (fault.next..near.size()).find(is_due);
+        fault.next = rank.map_or(near.size(), |rank| rank + 1);
+        rank.map(|rank| Event::PeerFailed(lost(near, rank, fault.cause)))
     }
 
     /// An event of the near side; `None`: it is known already.
@@ -302,7 +401,7 @@ impl Far {
             return None;
         }
         self.state.lending.end(failure.rank);
-        self.links.break_link(failure.rank);
+        self.links.break_link(failure.rank, Breach::Local);
         Some(event)
     }
 
@@ -378,9 +477,12 @@ impl Far {
             let peer = self.state.peers.get(rank);
             peer.is_some_and(|peer| peer.known) || near.host().card(rank).is_some()
         };
-        match state {
-            PeerState::Starting if self.is_far(rank) && has_started() => PeerState::Running,
-            state => state,
+        match (state, &self.fault) {
+            (PeerState::Starting | PeerState::Running, Some(fault)) if self.is_far(rank) => {
+                PeerState::Failed(lost(near, rank, fault.cause))
+            }
+            (PeerState::Starting, _) if self.is_far(rank) && has_started() => PeerState::Running,
+            (state, _) => state,
         }
     }
 
@@ -416,20 +518,21 @@ impl Far {
     /// Why a rank cannot be sent to any more; `None`: it can, as far as is known.
     fn failure(&self, near: &ShmPort, rank: Rank) -> Option<PeerFailure> {
         let known = self.state.peers.get(rank).and_then(|peer| peer.failed);
-        known.or(match near.peer(rank) {
+        let fault = || self.fault.as_ref().map(|fault| lost(near, rank, fault.cause));
+        known.or_else(|| match near.peer(rank) {
             PeerState::Failed(failure) => Some(failure),
-            _ => None,
+            _ => fault(),
         })
     }
 
     /// A rank to which the channel broke.
-    fn lose(&mut self, near: &ShmPort, rank: Rank) {
+    fn lose(&mut self, near: &ShmPort, rank: Rank, cause: DeathCause) {
         let Some(peer) = self.state.peers.enter(rank).filter(|peer| !peer.is_gone()) else {
             return;
         };
         let failure = match near.peer(rank) {
             PeerState::Failed(failure) => failure,
-            _ => lost(near, rank),
+            _ => lost(near, rank, cause),
         };
         peer.fail(failure);
         self.state.lending.end(rank);
@@ -443,11 +546,11 @@ impl Far {
             return true;
         }
         let Some(card) = near.host().card(rank) else { return false };
-        let met = self.links.connect(rank, &card).is_ok();
-        if !met {
-            self.links.break_link(rank);
+        let met = self.links.connect(rank, &card);
+        if let Err(error) = &met {
+            self.links.break_link(rank, error.into());
         }
-        met
+        met.is_ok()
     }
 
     /// Sends packets that wait for room, those of one rank and lane in order.
@@ -470,8 +573,8 @@ impl Far {
     fn offer(&mut self, rank: Rank, lane: u8, parts: &[&[u8]]) -> bool {
         match self.links.send(rank, lane, parts) {
             Ok(posted) => posted == PostResult::Accepted,
-            Err(_) => {
-                self.links.break_link(rank);
+            Err(error) => {
+                self.links.break_link(rank, (&error).into());
                 true
             }
         }
@@ -489,6 +592,9 @@ impl Far {
         };
         if let Some(failure) = peer.failed {
             return Err(PostError::PeerFailed(failure));
+        }
+        if let Some(fault) = &self.fault {
+            return Err(PostError::PeerFailed(lost(near, destination, fault.cause)));
         }
         if peer.left.is_some() {
             // As near: nobody reads it.

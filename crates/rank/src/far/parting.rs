@@ -70,7 +70,7 @@ impl Far {
             }
             unsaid.retain(|rank| !self.say_bye(near, *rank));
             open.retain(|rank| !self.knows(near, *rank, unsaid.binary_search(rank).is_ok()));
-            let Some(rank) = open.first() else { break };
+            let Some(rank) = open.first().filter(|_| self.fault.is_none()) else { break };
             let is_said = unsaid.is_empty() && self.links.is_still();
             if is_said && !Far::is_told_of_ends(near) && near.now() > heard + SILENCE {
                 break;
@@ -156,6 +156,9 @@ impl Far {
     /// said that it came.
     fn say_last_words(&mut self, near: &mut ShmPort) {
         if !self.state.peers.known().iter().any(|peer| peer.left.is_some()) {
+            return;
+        }
+        if self.fault.is_some() {
             return;
         }
         let start = near.now();

@@ -5,10 +5,15 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use hikyaku_coll::Choices;
+use hikyaku_msg::MsgError;
+use hikyaku_ofi::Endpoint;
 use hikyaku_ofi::link::Acceptance;
 use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_hosts};
 
 use super::*;
+use crate::communicator::Communicator;
+use crate::port::RankPort;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -220,7 +225,7 @@ fn windows_of_ranks_that_have_left_are_given_back() {
     jobs[0].mark_left(1);
     first.before_poll(&mut near);
     assert_eq!(windows(&first), [0, 0]);
-    assert!(!first.links.is_broken(1) && first.links.malformed() == 0);
+    assert!(!first.links.is_broken(1) && first.links.drops().all() == 0);
 }
 
 /// The answer of one whose process has ended may be lost, and without a launcher nobody tells.
@@ -254,4 +259,98 @@ fn a_rank_that_leaves_hears_nothing_for_a_while_and_goes() {
         second.progress(&mut far);
         assert!(start.elapsed() < 2 * PATIENCE);
     }
+}
+
+/// A packet of a source as the links would make it, with these bytes.
+fn packet(source: u32, number: u32, key: [u8; 16], bytes: &[u8]) -> Vec<u8> {
+    const DATA: u8 = 1;
+    const FORM: u8 = 4;
+    let length = (bytes.len() as u16).to_le_bytes();
+    let words = [source, number, 0, 0].map(u32::to_le_bytes).concat();
+    [&[DATA * 16 + SENDS, FORM], &length[..], &words, &key, bytes].concat()
+}
+
+/// Somebody on the wire sends what is no packet of the job, and what no rank would have sent: the
+/// report of a job that hangs says so.
+#[test]
+fn what_was_dropped_is_in_the_report_of_a_hang() {
+    let Some((survey, offer)) = survey() else { return };
+    let Some((jobs, mut ports, mut fars)) = opened(&JobConfig::new(3, 3), &[0, 0, 1]) else {
+        return;
+    };
+    let (far, near) = (&mut fars[2], &mut ports[2]);
+    let mut hostile = Endpoint::open(&survey, offer, 1, LAYOUT.buffer_bytes()).unwrap();
+    let victim = hostile.insert(far.links.address()).unwrap();
+    let last = "packets of ranks of other hosts (the last of rank";
+    for (bytes, told) in [
+        (b"hello".to_vec(), "1 packet without the job's key".to_owned()),
+        (packet(0, 0, [8; 16], b""), "2 packets without the job's key".to_owned()),
+        (
+            packet(0, 0, [7; 16], b"\xffno message"),
+            "2 packets without the job's key and 1 packet of ranks of other hosts (the last of \
+             rank 0 on host host0: its content means nothing)"
+                .to_owned(),
+        ),
+        (
+            packet(1, 9, [7; 16], b""),
+            format!(
+                "2 packets without the job's key and 2 {last} 1 on host host0: a number in it is \
+                 impossible)"
+            ),
+        ),
+    ] {
+        let start = Instant::now();
+        while hostile.inject(victim, &bytes).unwrap() == PostResult::Full {
+            far.progress(near);
+            hostile.poll().unwrap();
+            assert!(start.elapsed() < PATIENCE);
+        }
+        while jobs[1].dropped(2).as_deref() != Some(&told) {
+            far.progress(near);
+            hostile.poll().unwrap();
+            assert!(start.elapsed() < PATIENCE, "{:?} is not {told}", jobs[1].dropped(2));
+        }
+    }
+    // Nothing more is taken from the last one: it counts as failed, and its receivers learn why.
+    let Some(Event::PeerFailed(failure)) = far.take_event(near) else { panic!() };
+    assert_eq!((failure.rank, failure.cause), (1, DeathCause::Malformed));
+    assert_eq!(jobs[0].dropped(0), None);
+}
+
+/// An error of the provider is one of whoever waits: for a rank that was spoken to, for one that
+/// never was, and for any. The ranks of the own host are there as before.
+#[test]
+fn an_error_of_the_provider_ends_waits() {
+    if survey().is_none() {
+        return;
+    }
+    let (_jobs, ports) = open_hosts(&JobConfig::new(4, 4), &[0, 1, 2, 0], [7; 16]).unwrap();
+    let own = ports.into_iter().next().unwrap();
+    let alone = Communicator::over(RankPort::open(own).unwrap(), Choices::default());
+    let reset = Error::Call {
+        call: "fi_cq_read",
+        provider: "net".to_owned(),
+        code: 104,
+        text: String::new(),
+    };
+    let (messages, mut into) = (alone.messages(), [0]);
+    let mut spoken = messages.recv(&mut into, Some(1), Some(1));
+    {
+        let mut engine = alone.engine().borrow_mut();
+        let far = engine.port_mut().far_mut().unwrap();
+        far.state.peers.enter(1);
+        far.to_fail = Some(reset);
+    }
+    let check = |error: MsgError, rank| {
+        let MsgError::PeerFailed(failure) = &error else { panic!("{error}") };
+        assert_eq!((failure.rank, failure.cause), (rank, DeathCause::Unreachable(104)));
+        let words = format!("rank {rank} (pid 0) on host host{rank} cannot be reached any more: ");
+        assert!(error.to_string().contains(&words), "{error}");
+    };
+    check(alone.drive(&mut spoken).unwrap_err(), 1);
+    drop(spoken);
+    check(alone.drive(messages.recv(&mut into, Some(2), Some(1))).unwrap_err(), 2);
+    check(alone.drive(messages.send(&[1], 2, 1)).unwrap_err(), 2);
+    check(alone.drive(messages.recv(&mut into, None, Some(1))).unwrap_err(), 1);
+    assert!(!matches!(alone.engine().borrow().port().peer(3), PeerState::Failed(_)));
 }
