@@ -6,7 +6,8 @@ use std::{ffi::OsString, fs, io, process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use hikyaku::shared::{NotASeed, Protocol};
 use hikyaku::{
-    Choices, LongMessages, RingMoves, StoreCounts, UnknownChoice, UnmatchedLimit, WayTally,
+    Choices, LongMessages, ProgressThread, RingMoves, StoreCounts, UnknownChoice, UnmatchedLimit,
+    WayTally,
 };
 use hikyaku_launch::{Bind, FullPolicy, HeapError, Launch, LongStores, OnHosts};
 use hikyaku_nic::plan::TrafficTrace;
@@ -95,6 +96,14 @@ pub(crate) struct RunArguments {
     /// waits.
     #[arg(long, value_name = "MIB")]
     unmatched: Option<UnmatchedLimit>,
+
+    /// Give each rank of an MPI program a thread that makes progress while the program computes
+    ///
+    /// As the variable HIKYAKU_PROGRESS_THREAD=1 does. Calls then go through a lock, as at
+    /// MPI_THREAD_MULTIPLE. The thread sleeps until something comes. Programs by the interfaces of
+    /// Rust, Python and C make progress in their calls only, and say so when they start.
+    #[arg(long)]
+    progress_thread: bool,
 
     /// Carry long messages this way: auto, ring, read, both or put [default: auto]
     ///
@@ -232,7 +241,7 @@ Environment:
   HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names
   the algorithm of a collective operation, as --coll does, HIKYAKU_SHARED the protocol of shared
   variables, as --shared does, HIKYAKU_UNMATCHED what --unmatched does,
-  HIKYAKU_LONG_MESSAGES what --long-messages does.
+  HIKYAKU_LONG_MESSAGES what --long-messages does. HIKYAKU_PROGRESS_THREAD=1 is --progress-thread.
 
 Examples:
   Four ranks of a solver, each line labelled with its rank:
@@ -363,6 +372,9 @@ fn launch(arguments: RunArguments) -> Result<Launch, RunError> {
     }
     if let Some(limit) = arguments.unmatched {
         launch.set(UnmatchedLimit::VARIABLE, limit);
+    }
+    if arguments.progress_thread {
+        launch.set(ProgressThread::VARIABLE, 1);
     }
     if let Some(ways) = arguments.long_messages {
         launch.set(LongMessages::VARIABLE, ways);
@@ -497,6 +509,12 @@ mod tests {
         assert_eq!(launch.variables, [("HIKYAKU_UNMATCHED".into(), "3".into())]);
         let error = parse("-n 2 --unmatched 3M true").unwrap_err();
         assert!(error.to_string().contains("a whole number"), "{error}");
+    }
+
+    #[test]
+    fn a_progress_thread_is_asked_for_by_a_variable_of_the_ranks() {
+        let launch = parse("-n 2 --progress-thread true").unwrap();
+        assert_eq!(launch.variables, [("HIKYAKU_PROGRESS_THREAD".into(), "1".into())]);
     }
 
     #[test]

@@ -71,14 +71,24 @@ impl<D: Dialect> Mpi<D> {
         Ok(if is_virtual { THREAD_SERIALIZED } else { THREAD_MULTIPLE })
     }
 
-    /// From here on threads use MPI as this level says, if there is as much.
+    /// From here on threads use MPI as this level says, if there is as much. One of the library is
+    /// among them if it is asked for.
     pub(crate) fn begin_threads(&self, level: i32) -> Result<(), Failure> {
-        let is_shared = level.min(self.most_threads()?) == THREAD_MULTIPLE;
+        let most = self.most_threads()?;
+        let is_helped = crate::progress::is_wanted(most < THREAD_MULTIPLE)?;
+        let is_shared = is_helped || level.min(most) == THREAD_MULTIPLE;
         if is_shared {
             self.rank()?.share_among_threads(crate::runtime::gate());
         }
         crate::runtime::go_through_gate(is_shared);
-        Ok(())
+        if is_helped { self.start_progress_thread() } else { Ok(()) }
+    }
+
+    /// Nobody uses MPI for now: what may be called may be called by any thread. The call that says
+    /// so leaves as it came in.
+    pub(crate) fn end_threads(&self) {
+        crate::progress::end(self.state.job.borrow().clone());
+        crate::runtime::go_through_gate(true);
     }
 
     /// Ends well if no other thread is in a call: for the last call of all.
@@ -112,8 +122,7 @@ impl<D: Dialect> Mpi<D> {
         self.state.own.replace(None);
         self.state.world.replace(None);
         if self.state.is_idle() {
-            // What may be called now may be called by any thread. This call leaves as it came in.
-            crate::runtime::go_through_gate(true);
+            self.end_threads();
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ mod long_double;
 mod messages;
 mod operations;
 mod parts;
+mod progress;
 mod raw;
 mod requests;
 mod runtime;

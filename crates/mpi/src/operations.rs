@@ -535,6 +535,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let function = callbacks::function(function, "user_fn")?;
         let op = Op::Own { function, is_large: self.is_large, commutes: commutes != 0 };
+        self.state.has_own_ops.set(true);
         into.set(self.state.ops.add(Rc::new(op))?);
         Ok(())
     }

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use hikyaku_rank::{Communicator, Gate};
+use hikyaku_rank::{Communicator, Gate, SpareThread};
 
 use crate::abi::{Fortran, Told};
 use crate::attributes::Keyval;
@@ -88,6 +88,8 @@ pub(crate) struct Runtime {
     pub(crate) memory: RefCell<BTreeMap<usize, Vec<u128>>>,
     /// The thread that called MPI_Init.
     pub(crate) thread: OnceCell<ThreadId>,
+    /// Whether the program has ever made an operation of its own.
+    pub(crate) has_own_ops: Cell<bool>,
 }
 
 impl Runtime {
@@ -118,6 +120,7 @@ impl Runtime {
             fortran: RefCell::new(Fortran::new()),
             memory: RefCell::new(BTreeMap::new()),
             thread: OnceCell::new(),
+            has_own_ops: Cell::new(false),
         }
     }
 }
@@ -133,7 +136,8 @@ struct Process {
     calls: Cell<u32>,
 }
 
-// SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`, and by `leave_at_exit`. If
+// SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`, by `leave_at_exit`, and by
+// `attend_as_spare`, which is there while calls are gated. If
 // `is_gated`, a thread has entered the gate before it uses any of it, and leaves it after its last
 // use: a call's values are dropped, and so are its counts of shared ones, before its `Inside` is.
 // Where a call leaves the gate in between, it touches nothing until it is inside again: in a
@@ -216,6 +220,23 @@ fn leave() {
     PROCESS.gate.leave();
 }
 
+/// What the progress thread does, until it is told to end.
+pub(crate) fn attend_as_spare(spare: &SpareThread) {
+    PROCESS.gate.enter();
+    let job = PROCESS.state.job.borrow().clone();
+    // Functions of the program run here only if it is prepared for threads that it does not know.
+    let polls = || {
+        let state = &PROCESS.state;
+        state.threads.get() == crate::environment::THREAD_MULTIPLE || !state.has_own_ops.get()
+    };
+    // Without it the program goes on as without the thread.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        job.iter().for_each(|job| job.attend_as_spare(spare, polls));
+    }));
+    drop(job);
+    PROCESS.gate.leave();
+}
+
 unsafe extern "C" {
     safe fn atexit(function: extern "C" fn()) -> i32;
 }
@@ -226,6 +247,8 @@ pub(crate) fn leave_at_exit() {
     extern "C" fn leave() {
         let _inside = Inside::enter();
         let state = &PROCESS.state;
+        // It must not be in a provider whose library is about to go.
+        crate::progress::end(state.job.borrow().clone());
         if state.is_idle() {
             state.comms.clear();
             drop(state.job.take());

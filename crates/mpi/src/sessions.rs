@@ -70,7 +70,7 @@ impl<D: Dialect> Mpi<D> {
         handle.set_null();
         if self.state.is_idle() {
             self.settle()?;
-            crate::runtime::go_through_gate(true);
+            self.end_threads();
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl<D: Dialect> Mpi<D> {
             drop(joined);
             drop(inside);
             let text = "another library of MPI in this process has provided \
-                        MPI_THREAD_MULTIPLE: use one of both";
+                        MPI_THREAD_MULTIPLE or has a progress thread: use one of both";
             return Err(Failure::new(Class::Other, text));
         }
         // Whatever the level of thread support is here: another rank may have another one.

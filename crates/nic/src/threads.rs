@@ -16,6 +16,17 @@
 //! is unattended** while the gate is free: somebody attends, nobody sleeps, or one that slept has
 //! been called and is on its way. It attends, or ends its wait and so hands over in turn.
 //!
+//! A *spare* thread, which waits for nothing, attends while no other one does:
+//!
+//! ```text
+//!   spare attends ── a wait begins: claims ──► the spare is woken, and steps down
+//!        ▲                                             │
+//!        '── nobody attends, nobody sleeps ◄── lies down until the last wait hands over
+//! ```
+//!
+//! While it attends nobody else sleeps: a thread that waits then polls until it has stepped down.
+//! So whoever sleeps is called by a thread that knows of all wants.
+//!
 //! `tests/loom_threads.rs` models it, and shows that threads sleep for ever if the last step, the
 //! hand-over, is left out.
 
@@ -110,30 +121,92 @@ impl Berth {
         }
     }
 
-    fn call(&self, wake: impl FnOnce(&AtomicU32)) {
+    /// Ends the sleep.
+    pub fn call(&self, wake: impl FnOnce(&AtomicU32)) {
         self.0.store(1, Ordering::Release);
         wake(&self.0);
     }
+
+    /// The next sleep is for the next call. For the thread that sleeps here, under the gate.
+    pub fn make(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Who attends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attendant {
+    /// The wait of this number.
+    Wait(u64),
+    /// The spare thread.
+    Spare,
 }
 
 /// The threads of a rank that wait: to be used under the [`Gate`] alone. `W` is what they want.
 #[derive(Debug)]
 pub struct ThreadCrew<W> {
     asleep: Vec<(Arc<Berth>, W)>,
-    /// The wait that attends.
-    attendant: Option<u64>,
+    attendant: Option<Attendant>,
+    /// The wait that wants to attend in place of the spare thread.
+    claim: Option<u64>,
+    /// Where the spare thread sleeps until nobody attends.
+    spare: Option<Arc<Berth>>,
 }
 
 impl<W> Default for ThreadCrew<W> {
     fn default() -> ThreadCrew<W> {
-        ThreadCrew { asleep: Vec::new(), attendant: None }
+        ThreadCrew { asleep: Vec::new(), attendant: None, claim: None, spare: None }
     }
 }
 
 impl<W> ThreadCrew<W> {
     /// Whether wait number `me` attends from here on: it did, or nobody does.
     pub fn attend(&mut self, me: u64) -> bool {
-        *self.attendant.get_or_insert(me) == me
+        *self.attendant.get_or_insert(Attendant::Wait(me)) == Attendant::Wait(me)
+    }
+
+    /// Who attends.
+    pub fn attendant(&self) -> Option<Attendant> {
+        self.attendant
+    }
+
+    /// Wait number `me` wants to attend in place of the spare thread, if that does. Whether it
+    /// does: then it is to be woken, if this is the `first` such claim, and `me` is not to sleep.
+    pub fn claim(&mut self, me: u64) -> Option<ClaimOrder> {
+        let order = self.claim.map_or(ClaimOrder::First, |_| ClaimOrder::Later);
+        (self.attendant == Some(Attendant::Spare)).then(|| {
+            self.claim.get_or_insert(me);
+            order
+        })
+    }
+
+    /// Whether the spare thread attends from here on: nobody else waits, as far as is known here.
+    /// If it did, and a wait has claimed that, it does no more.
+    pub fn attend_as_spare(&mut self) -> bool {
+        let is_free = matches!(self.attendant, None | Some(Attendant::Spare));
+        let attends = is_free && self.claim.is_none() && self.asleep.is_empty();
+        match attends {
+            true => self.attendant = Some(Attendant::Spare),
+            false => _ = self.attendant.take_if(|attendant| *attendant == Attendant::Spare),
+        }
+        attends
+    }
+
+    /// The spare thread, which does not attend, is about to sleep until nobody else does.
+    pub fn lie_down_as_spare(&mut self, berth: &Arc<Berth>) {
+        berth.make();
+        self.spare = Some(Arc::clone(berth));
+    }
+
+    /// It sleeps no more, whether or not it was called.
+    pub fn get_up_as_spare(&mut self) {
+        self.spare = None;
+    }
+
+    /// There is no spare thread any more. Nobody need be called: while it attends nobody sleeps.
+    pub fn end_spare(&mut self) {
+        self.attendant.take_if(|attendant| *attendant == Attendant::Spare);
+        self.spare = None;
     }
 
     /// What those who sleep want.
@@ -143,7 +216,7 @@ impl<W> ThreadCrew<W> {
 
     /// A thread is about to sleep until it is called.
     pub fn lie_down(&mut self, berth: &Arc<Berth>, wants: W) {
-        berth.0.store(0, Ordering::Relaxed);
+        berth.make();
         self.asleep.push((Arc::clone(berth), wants));
     }
 
@@ -163,14 +236,30 @@ impl<W> ThreadCrew<W> {
         });
     }
 
-    /// Wait number `me` is over: if nobody attends now, one of those who sleep is called to.
+    /// Wait number `me` is over: if nobody attends now, one of those who sleep is called to, or
+    /// else the spare thread.
     pub fn hand_over(&mut self, me: u64, wake: impl FnOnce(&AtomicU32)) {
-        self.attendant.take_if(|attendant| *attendant == me);
-        if self.attendant.is_none() && !self.asleep.is_empty() {
+        self.claim.take_if(|claim| *claim == me);
+        self.attendant.take_if(|attendant| *attendant == Attendant::Wait(me));
+        if self.attendant.is_some() {
+            return;
+        }
+        if !self.asleep.is_empty() {
             let (berth, _) = self.asleep.remove(0);
+            berth.call(wake);
+        } else if let Some(berth) = self.spare.take() {
             berth.call(wake);
         }
     }
+}
+
+/// Whether somebody has claimed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimOrder {
+    /// Nobody has.
+    First,
+    /// Somebody has.
+    Later,
 }
 
 #[cfg(all(test, not(loom)))]
@@ -228,6 +317,40 @@ mod tests {
             gate.leave(|_| {});
         });
         assert_eq!(sleeps.get(), 1);
+    }
+
+    #[test]
+    fn the_spare_thread_attends_while_nobody_else_waits() {
+        let mut crew = ThreadCrew::<()>::default();
+        let berth = Arc::new(Berth::default());
+        assert!(crew.attend_as_spare() && !crew.attend(1));
+        assert_eq!(
+            [crew.claim(1), crew.claim(2)],
+            [Some(ClaimOrder::First), Some(ClaimOrder::Later)]
+        );
+        // The other claim is over before the spare thread comes: it steps down all the same.
+        crew.hand_over(2, |_| panic!("the spare thread attends"));
+        assert!(!crew.attend_as_spare());
+        assert_eq!((crew.attendant(), crew.claim(1)), (None, None));
+        assert!(crew.attend(1));
+        crew.lie_down_as_spare(&berth);
+        assert!(!crew.attend_as_spare());
+        crew.hand_over(1, |_| {});
+        assert!(berth.is_called() && crew.attend_as_spare());
+        crew.get_up_as_spare();
+        // A claim that is over before the spare thread comes is none.
+        assert_eq!(crew.claim(3), Some(ClaimOrder::First));
+        crew.hand_over(3, |_| {});
+        assert!(crew.attend_as_spare());
+        // Of two waits that sleep the last one calls it.
+        assert!(crew.claim(4).is_some() && !crew.attend_as_spare() && crew.attend(4));
+        let other = Arc::new(Berth::default());
+        crew.lie_down(&other, ());
+        crew.lie_down_as_spare(&berth);
+        crew.hand_over(4, |_| {});
+        assert!(other.is_called() && !berth.is_called());
+        crew.hand_over(5, |_| {});
+        assert!(berth.is_called());
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex as Plain};
 
 use hikyaku_nic::sync::{AtomicU32, Ordering};
-use hikyaku_nic::threads::{Berth, Gate, ThreadCrew};
+use hikyaku_nic::threads::{Attendant, Berth, Gate, ThreadCrew};
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
@@ -53,14 +53,21 @@ struct Inside {
     waits: u64,
 }
 
+/// A message, in the word that counts them.
+const MESSAGE: u32 = 1 << 16;
+
+/// A ring of the bell, there.
+const RING: u32 = 1;
+
 struct ModelRank {
     gate: Gate,
     kernel: Kernel,
     inside: UnsafeCell<Inside>,
-    /// Counts what has landed: the doorbell, too.
+    /// Counts what has landed, by [`MESSAGE`], and rings of the bell: the doorbell, too.
     landed: AtomicU32,
-    /// Whether a wait that ends hands over.
+    /// Whether a wait that ends hands over, and wakes to whom it does.
     hands_over: bool,
+    wakes: bool,
     /// How often more than one was inside, to be sure.
     entered: Plain<()>,
 }
@@ -83,6 +90,7 @@ impl ModelRank {
             }),
             landed: AtomicU32::new(0),
             hands_over,
+            wakes: true,
             entered: Plain::new(()),
         })
     }
@@ -105,15 +113,57 @@ impl ModelRank {
 
     /// A message lands, from outside of the rank.
     fn land(&self) {
-        self.landed.fetch_add(1, Ordering::Release);
+        self.landed.fetch_add(MESSAGE, Ordering::Release);
         self.kernel.wake();
+    }
+
+    /// The bell alone.
+    fn ring(&self) {
+        self.landed.fetch_add(RING, Ordering::Release);
+        self.kernel.wake();
+    }
+
+    /// Attends while nobody waits, until both messages are there: nobody else takes them in then.
+    fn attend_as_spare(&self) {
+        let berth = Arc::new(Berth::default());
+        self.enter();
+        loop {
+            let attends = self.under_gate(|inside| inside.crew.attend_as_spare());
+            if attends {
+                let seen = self.progress();
+                if self.under_gate(|inside| inside.here == [true; 2]) {
+                    break;
+                }
+                self.leave();
+                self.kernel.sleep(&self.landed, seen);
+                self.enter();
+            } else if self.under_gate(|inside| {
+                let is_wait = matches!(inside.crew.attendant(), Some(Attendant::Wait(_)));
+                if is_wait {
+                    inside.crew.lie_down_as_spare(&berth);
+                }
+                is_wait
+            }) {
+                self.leave();
+                berth.sleep(|word, value| self.kernel.sleep(word, value));
+                self.enter();
+                self.under_gate(|inside| inside.crew.get_up_as_spare());
+            } else {
+                // The real one naps for a while.
+                self.leave();
+                thread::yield_now();
+                self.enter();
+            }
+        }
+        self.under_gate(|inside| inside.crew.end_spare());
+        self.leave();
     }
 
     /// Takes in what has landed: message `n` is for thread `n`. Calls those who wait for it.
     fn progress(&self) -> u32 {
         let landed = self.landed.load(Ordering::Acquire);
         self.under_gate(|inside| {
-            (0..landed as usize).for_each(|at| inside.here[at] = true);
+            (0..(landed / MESSAGE) as usize).for_each(|at| inside.here[at] = true);
             let here = inside.here;
             inside.crew.call(|wanted| here[*wanted], |_| self.kernel.wake());
         });
@@ -137,6 +187,12 @@ impl ModelRank {
                 self.leave();
                 self.kernel.sleep(&self.landed, seen);
                 self.enter();
+            } else if self.under_gate(|inside| inside.crew.claim(me)).is_some() {
+                // The spare thread is woken, and steps down; meanwhile this one polls.
+                self.ring();
+                self.leave();
+                thread::yield_now();
+                self.enter();
             } else {
                 self.under_gate(|inside| inside.crew.lie_down(&berth, wanted));
                 self.leave();
@@ -146,7 +202,12 @@ impl ModelRank {
             }
         }
         if self.hands_over {
-            self.under_gate(|inside| inside.crew.hand_over(me, |_| self.kernel.wake()));
+            let wake = || {
+                if self.wakes {
+                    self.kernel.wake()
+                }
+            };
+            self.under_gate(|inside| inside.crew.hand_over(me, |_| wake()));
         }
         self.leave();
     }
@@ -175,6 +236,36 @@ fn no_thread_is_left_asleep() {
 #[should_panic(expected = "deadlock")]
 fn a_missing_hand_over_is_detected() {
     model(|| two_waits(false));
+}
+
+/// A thread waits for the first message, and the second one comes when nobody waits, or while it
+/// does: the spare thread takes it in.
+fn a_wait_and_a_spare(wakes: bool) {
+    let mut rank = ModelRank::new(true);
+    Arc::get_mut(&mut rank).unwrap().wakes = wakes;
+    let spare = {
+        let rank = rank.clone();
+        thread::spawn(move || rank.attend_as_spare())
+    };
+    let wait = {
+        let rank = rank.clone();
+        thread::spawn(move || rank.wait(0))
+    };
+    rank.land();
+    rank.land();
+    wait.join().unwrap();
+    spare.join().unwrap();
+}
+
+#[test]
+fn the_spare_thread_attends_when_no_other_does() {
+    model(|| a_wait_and_a_spare(true));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_spare_thread_that_is_not_called_is_detected() {
+    model(|| a_wait_and_a_spare(false));
 }
 
 /// A gate whose third state is lost: who leaves wakes nobody.

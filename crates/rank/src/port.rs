@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{
     MailboxAddress, MailboxId, MailboxPort, MemoryPort, Name, Operation, PeerState, Port,
     PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
-use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, StoreCounts};
+use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart, StoreCounts};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
@@ -191,20 +191,26 @@ impl RankPort {
     #[cold]
     #[inline(never)]
     fn park_both(&mut self, deadline: Option<Time>) -> Wake {
-        let rest = self.begin_rest(deadline, std::iter::empty());
+        let rest = self.begin_rest((deadline, RestStart::Awake), std::iter::empty());
         far::rest(&mut self.near, rest)
     }
 
     /// [`HostedPort::begin_rest`](hikyaku_nic::hosted::HostedPort::begin_rest).
     pub fn begin_rest(
         &mut self,
-        deadline: Option<Time>,
+        limits: (Option<Time>, RestStart),
         steps: impl Iterator<Item = AwaitedStep>,
     ) -> Rest<Nap> {
         match &mut self.far {
-            None => self.near.begin_rest(deadline, steps),
-            Some(far) => far.begin_rest(&mut self.near, deadline, steps),
+            None => self.near.begin_rest(limits, steps),
+            Some(far) => far.begin_rest(&mut self.near, limits, steps),
         }
+    }
+
+    /// Whether a thread that sleeps on the doorbell is to be woken, so that it sleeps again: it
+    /// would not be called, or sleeps longer than what others have begun meanwhile lets it.
+    pub(crate) fn is_badly_slept_on(&mut self) -> bool {
+        !self.near.host().is_bell_set() || self.far.as_deref_mut().is_some_and(Far::is_overslept)
     }
 
     /// Which ranks have left or died since there were `before` [departures](Port::departures).
@@ -650,6 +656,8 @@ mod tests {
 
     use super::*;
 
+    const AWAKE: (Option<Time>, RestStart) = (None, RestStart::Awake);
+
     fn can_be_moved<T: Send>() {}
 
     #[test]
@@ -664,7 +672,7 @@ mod tests {
     /// libfabric.
     fn rests(port: &mut RankPort, times: usize) -> Vec<Rest<Nap>> {
         port.near.begin_wait();
-        (0..times).map(|_| port.begin_rest(None, empty())).collect()
+        (0..times).map(|_| port.begin_rest(AWAKE, empty())).collect()
     }
 
     fn one_of_two_hosts() -> Option<RankPort> {
@@ -684,7 +692,7 @@ mod tests {
     #[test]
     fn who_has_looked_at_the_network_gives_way_before_it_looks_again() {
         let Some(mut port) = one_of_two_hosts() else { return };
-        let spin = port.near.begin_rest(None, empty());
+        let spin = port.near.begin_rest(AWAKE, empty());
         assert!(matches!(spin, Rest::Over(Wake::Look)), "the near side spins: {spin:?}");
         let rests = rests(&mut port, 32);
         assert!(rests.iter().all(|rest| matches!(rest, Rest::Yield)), "{rests:?}");
@@ -704,7 +712,7 @@ mod tests {
         let mut yields = 0;
         for _ in 0..16 {
             assert!(port.poll().is_none());
-            yields += u32::from(matches!(port.begin_rest(None, empty()), Rest::Yield));
+            yields += u32::from(matches!(port.begin_rest(AWAKE, empty()), Rest::Yield));
         }
         assert_eq!(yields, 4);
     }

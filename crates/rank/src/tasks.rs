@@ -86,6 +86,11 @@ impl Tasks {
         self.running.set(self.running.get() + 1);
     }
 
+    /// How many there have been.
+    pub(crate) fn started(&self) -> u64 {
+        self.started.get()
+    }
+
     /// How many have ended.
     pub(crate) fn ended(&self) -> u64 {
         self.ended.get()

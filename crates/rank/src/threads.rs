@@ -10,7 +10,8 @@
 //! inside the engine ([`Tasks::are_over`] is false from [`Communicator::share_among_threads`] on,
 //! which every such wait asks). One of the threads that wait attends: it polls the port and sleeps
 //! on the doorbell. The others sleep until whoever finds what they want calls them
-//! ([`hikyaku_nic::threads`] has that part, and its proof).
+//! ([`hikyaku_nic::threads`] has that part, and its proof). While none waits, a spare thread may
+//! attend (`spare.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use hikyaku_msg::{Blocked, Engine, Wanted};
 use hikyaku_nic::fabric::{Wait, Wake};
-use hikyaku_nic::hosted::{AwaitedStep, Rest};
+use hikyaku_nic::hosted::{AwaitedStep, Rest, RestStart};
 use hikyaku_nic::threads::{Berth, ThreadCrew};
 use hikyaku_shm::{around_forks, sleep_while, wake_one};
 
@@ -32,7 +33,7 @@ use crate::tasks::Tasks;
 use crate::waiting::unreported;
 
 /// Longest sleep of a thread that does not attend: for improbable faults, as that on a doorbell.
-const SLEEP: Duration = Duration::from_millis(100);
+pub(crate) const SLEEP: Duration = Duration::from_millis(100);
 
 /// Times that such a thread gives way before it sleeps: an early call finds it awake.
 const GIVE_WAY: u32 = 32;
@@ -110,7 +111,7 @@ impl Drop for Inside {
 
 /// What a thread that waits has polled in vain.
 #[derive(Debug, Default)]
-struct Wants {
+pub(crate) struct Wants {
     requests: Wanted,
     steps: Vec<AwaitedStep>,
     /// What had happened when it polled.
@@ -124,18 +125,26 @@ struct Wants {
 pub(crate) struct Threads {
     /// The lock; `None`: the rank is used by one thread at a time without it.
     gate: Cell<Option<&'static Gate>>,
-    crew: RefCell<ThreadCrew<Wants>>,
+    pub(crate) crew: RefCell<ThreadCrew<Wants>>,
     /// Who attends and sleeps on the doorbell wants this.
     asleep_on_bell: RefCell<Option<Wants>>,
     /// Waits so far: their numbers.
     waits: Cell<u64>,
     /// The wait whose future is polled now.
     polling: Cell<Option<u64>>,
+    /// The spare thread sleeps on the doorbell, and has not been called: how many operations had
+    /// been started then.
+    pub(crate) spare_asleep: Cell<Option<u64>>,
 }
 
 impl Threads {
     pub(crate) fn gate(&self) -> Option<&'static Gate> {
         self.gate.get()
+    }
+
+    /// How many waits of threads there were.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.get()
     }
 }
 
@@ -191,6 +200,9 @@ impl Rank {
                 turn.let_in();
             } else if self.threads.crew.borrow_mut().attend(turn.me) {
                 turn.attend(blocked, &mut wants.borrow_mut());
+            } else if self.claim_attendance(turn.me) {
+                self.engine.borrow_mut().go_on(blocked);
+                self.let_others_in(gate);
             } else {
                 turn.sleep(wants.take());
             }
@@ -229,6 +241,9 @@ impl Rank {
     #[inline]
     pub(crate) fn tell(&self) {
         let threads = &self.threads;
+        if threads.spare_asleep.get().is_some() {
+            self.tell_spare();
+        }
         let crew = threads.crew.borrow();
         if crew.wants().next().is_some() || threads.asleep_on_bell.borrow().is_some() {
             drop(crew);
@@ -276,11 +291,11 @@ impl Rank {
 }
 
 /// While this is there, its thread is outside of the gate.
-struct Outside(&'static Gate);
+pub(crate) struct Outside(&'static Gate);
 
 impl Outside {
     /// Nothing of the rank may be borrowed: other threads come now.
-    fn new(rank: &Rank, gate: &'static Gate) -> Outside {
+    pub(crate) fn new(rank: &Rank, gate: &'static Gate) -> Outside {
         debug_assert!(rank.is_unborrowed(), "the gate is left while the rank is borrowed");
         gate.leave();
         Outside(gate)
@@ -322,7 +337,7 @@ impl ThreadWait<'_> {
         let rest = {
             let crew = rank.threads.crew.borrow();
             let all = crew.wants().flat_map(|wants| &wants.steps).chain(&wants.steps);
-            engine.port_mut().begin_rest(None, all.copied())
+            engine.port_mut().begin_rest((None, RestStart::Awake), all.copied())
         };
         let wake = match rest {
             Rest::Over(wake) => wake,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hikyaku_nic::fabric::{
     DeathCause, GroupError, Name, PostError, Rank, RemoteAddress, RingId, Space, Wake,
 };
-use hikyaku_nic::hosted::{Conductor, Host, HostBeyond, Registry, Rest, Sleeper};
+use hikyaku_nic::hosted::{Conductor, Host, HostBeyond, Registry, Rest, RestStart, Sleeper};
 use hikyaku_nic::random;
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::ring::{Bytes, LongStores};
@@ -294,6 +294,18 @@ impl ShmHost {
         }
     }
 
+    /// Whether the doorbell would call a thread that sleeps on it: not if it has been called, nor
+    /// if another one has slept there since.
+    pub fn is_bell_set(&self) -> bool {
+        let bell = self.mapping().segment(self.rank).doorbell();
+        bell.sleeping.load(Ordering::Relaxed) != 0
+    }
+
+    /// Calls all threads that sleep on the own doorbell.
+    pub fn call_sleepers(&self) {
+        self.mapping().segment(self.rank).doorbell().wake_unasked(wait::end_sleep);
+    }
+
     /// The process id of a peer whose memory the kernel copies for us.
     fn reach(&self, rank: Rank) -> Result<u32, PostError> {
         let known = &self.reach[rank as usize];
@@ -417,7 +429,12 @@ fn refused(rank: Rank, errno: Errno) -> PostError {
 impl ShmHost {
     /// How to wait now, unless it is by a spin or nothing is to be waited for.
     #[inline]
-    fn next_stage(&mut self, idle: u32, deadline: Option<Time>) -> Result<WaitStage, Wake> {
+    fn next_stage(
+        &mut self,
+        idle: u32,
+        deadline: Option<Time>,
+        start: RestStart,
+    ) -> Result<WaitStage, Wake> {
         let wakes = self.mapping().segment(self.rank).doorbell().seen();
         if wakes != self.seen {
             self.seen = wakes;
@@ -426,6 +443,9 @@ impl ShmHost {
         }
         if deadline.is_some_and(|deadline| self.now() >= deadline) {
             return Err(Wake::Deadline);
+        }
+        if start == RestStart::Asleep {
+            return Ok(WaitStage::Sleep);
         }
         match self.waiting.next(idle, &self.company.get(), wait::monotonic) {
             WaitStage::Spin => std::hint::spin_loop(),
@@ -563,7 +583,7 @@ unsafe impl Host for ShmHost {
         if let Some(conducted) = &self.conducted {
             return conducted.park(deadline, || pending(self));
         }
-        match self.next_stage(idle, deadline) {
+        match self.next_stage(idle, deadline, RestStart::Awake) {
             Ok(stage) => self.wait_long(stage, deadline, pending),
             Err(wake) => wake,
         }
@@ -761,13 +781,13 @@ impl Sleeper for ShmHost {
     fn begin_wait(
         &mut self,
         idle: u32,
-        deadline: Option<Time>,
+        (deadline, start): (Option<Time>, RestStart),
         pending: impl Fn(&Self) -> bool,
     ) -> Rest<Nap> {
         if self.conducted.is_some() {
             return Rest::Over(self.wait(idle, deadline, pending));
         }
-        match self.next_stage(idle, deadline) {
+        match self.next_stage(idle, deadline, start) {
             Err(wake) => Rest::Over(wake),
             Ok(stage) => {
                 self.count_company_sometimes();

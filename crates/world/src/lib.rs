@@ -72,7 +72,8 @@ pub use hikyaku_nic::time::Time;
 #[doc(hidden)]
 pub use hikyaku_rank::Inside;
 pub use hikyaku_rank::{
-    Access, CreationError, HandError, NotALimit, RingMoves, SharedHeap, UnmatchedLimit,
+    Access, CreationError, HandError, NotALimit, NotASwitch, ProgressThread, RingMoves, SharedHeap,
+    UnmatchedLimit,
 };
 pub use landing::{Landing, LandingRing};
 pub use reducer::{Commutative, Ordered, Reducer};

@@ -14,7 +14,9 @@ use hikyaku_msg::{
 };
 use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, Inside, NotASeed, RankPort, Tasks, from_environment};
+use hikyaku_rank::{
+    Communicator, Inside, NotASeed, ProgressThread, RankPort, Tasks, from_environment,
+};
 
 use crate::buffer::SharedBuffer;
 use crate::collective::CollectiveRanks;
@@ -110,7 +112,7 @@ impl World {
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
     /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
     /// is not; or `HIKYAKU_SHARED_FAULTS` or `HIKYAKU_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no
-    /// number, or `HIKYAKU_LONG_MESSAGES` no way.
+    /// number, or `HIKYAKU_LONG_MESSAGES` no way, or `HIKYAKU_PROGRESS_THREAD` neither 1 nor 0.
     pub fn init() -> Result<World, InitError> {
         World::of(Communicator::init)
     }
@@ -132,8 +134,18 @@ impl World {
         let faults = NotASeed::seed(NotASeed::VARIABLE, value_of)
             .map_err(InitError::of(NotASeed::VARIABLE))?;
         let settings = Settings { protocol, faults, wrong: None };
+        let variable = ProgressThread::VARIABLE;
+        let thread: ProgressThread =
+            from_environment(variable, value_of).map_err(InitError::of(variable))?;
         let joined = join()?;
         let _inside = Inside::enter();
+        if thread.0 && !joined.is_shared() && joined.whole().rank() == 0 {
+            // A rank's state is one thread's here, and no call of a program goes through a lock.
+            eprintln!(
+                "hikyaku: {variable} (--progress-thread) is for MPI programs: this one makes \
+                 progress in its calls only"
+            );
+        }
         Ok(World::over(joined, settings))
     }
 

@@ -13,6 +13,7 @@ mod header;
 mod launchers;
 mod one_rank;
 mod programs;
+mod progress;
 mod shared_heap;
 mod support;
 mod threads;

@@ -25,6 +25,15 @@ pub enum Rest<N> {
     Sleep(N),
 }
 
+/// How a rest begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestStart {
+    /// Awake, by spins and then by giving way: an early answer finds the rank awake.
+    Awake,
+    /// Asleep at once: for a thread that is to take no processor from others.
+    Asleep,
+}
+
 /// A host whose sleeps are apart from it.
 pub trait Sleeper: Host {
     /// A sleep that has been announced.
@@ -34,7 +43,7 @@ pub trait Sleeper: Host {
     fn begin_wait(
         &mut self,
         idle: u32,
-        deadline: Option<Time>,
+        limits: (Option<Time>, RestStart),
         pending: impl Fn(&Self) -> bool,
     ) -> Rest<Self::Nap>;
 
@@ -122,7 +131,7 @@ impl<H: Sleeper> HostedPort<H> {
     /// they wait for these steps.
     pub fn begin_rest(
         &mut self,
-        deadline: Option<Time>,
+        (deadline, start): (Option<Time>, RestStart),
         steps: impl Iterator<Item = AwaitedStep>,
     ) -> Rest<H::Nap> {
         if !self.events.is_empty() {
@@ -132,7 +141,7 @@ impl<H: Sleeper> HostedPort<H> {
         steps.for_each(|step| self.groups.ask(step));
         self.groups.before_park();
         let unseen = unseen!(self);
-        let rest = self.host.begin_wait(idle, deadline, |host| unseen.has_come(host));
+        let rest = self.host.begin_wait(idle, (deadline, start), |host| unseen.has_come(host));
         self.groups.after_park();
         if !matches!(rest, Rest::Sleep(_)) {
             self.rested(idle, Wake::Look);

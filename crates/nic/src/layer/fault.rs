@@ -49,7 +49,7 @@ use crate::fabric::{
     GroupPort, INLINE_BYTES, JointCopy, MemoryPort, Operation, PeerState, Port, PostError, Rank,
     RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
-use crate::hosted::{AwaitedStep, HostedPort, Rest, Sleeper};
+use crate::hosted::{AwaitedStep, HostedPort, Rest, RestStart, Sleeper};
 use crate::random::Random;
 use crate::sync::yield_now;
 use crate::time::Time;
@@ -600,7 +600,7 @@ impl<H: Sleeper> FaultInjector<HostedPort<H>> {
     /// [`HostedPort::begin_rest`]. While commands are held it only yields.
     pub fn begin_rest(
         &mut self,
-        deadline: Option<Time>,
+        limits: (Option<Time>, RestStart),
         steps: impl Iterator<Item = AwaitedStep>,
     ) -> Rest<H::Nap> {
         if self.present {
@@ -610,7 +610,7 @@ impl<H: Sleeper> FaultInjector<HostedPort<H>> {
                 return Rest::Yield;
             }
         }
-        self.port.begin_rest(deadline, steps)
+        self.port.begin_rest(limits, steps)
     }
 }
 

@@ -15,7 +15,7 @@ use hikyaku_nic::fabric::{
     Notification, Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space,
     Wait, Wake,
 };
-use hikyaku_nic::hosted::{HostedPort, Rest};
+use hikyaku_nic::hosted::{HostedPort, Rest, RestStart};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_shm::{ShmHost, ShmPort};
@@ -121,7 +121,7 @@ impl FarWait {
             let wait = self.wait.with(Some(peer), None);
             near.announce_wait(Some(Wait { since: self.since, ..wait }));
         }
-        let rest = match near.begin_rest(Some(now + NAP), std::iter::empty()) {
+        let rest = match near.begin_rest((Some(now + NAP), RestStart::Awake), std::iter::empty()) {
             Rest::Over(Wake::Look) => Rest::Yield,
             rest => rest,
         };

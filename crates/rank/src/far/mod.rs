@@ -46,7 +46,7 @@ use hikyaku_nic::fabric::{
     Command, DeathCause, DropCause, DroppedPackets, Event, FullCause, Granularity, INLINE_BYTES,
     PeerFailure, PeerState, Port, PostError, Rank, Wake,
 };
-use hikyaku_nic::hosted::{AwaitedStep, Host, Rest};
+use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{self, Breach, Drops, LinkLayout, Links};
@@ -80,7 +80,8 @@ const NEEDED: u8 = 1;
 /// descriptor wakes this rank.
 const NAP: Time = Time::from_nanoseconds(1_000_000);
 
-/// The same while memory is read: other than packets, that comes without a sign.
+/// The same while memory is read, which comes without a sign, other than packets; and of a spare
+/// thread soon after an arrival, which may be one of many.
 const BUSY_NAP: Time = Time::from_nanoseconds(20_000);
 
 /// How long nothing comes before that descriptor is slept on: until then a rank does not sleep.
@@ -108,6 +109,8 @@ pub(crate) struct Far {
     /// Since when this rank has napped without an arrival.
     idle_since: Option<Time>,
     alarm: SleepBy,
+    /// Whether the last sleep had no end but to be woken.
+    sleeps_long: bool,
     /// Departures that the near side had counted.
     ends: u64,
     /// Memory of this rank that others use when it leaves.
@@ -215,6 +218,7 @@ impl Far {
             looked: false,
             idle_since: None,
             alarm: SleepBy::Unknown,
+            sleeps_long: false,
             ends: near.departures(),
             kept: Vec::new(),
             told: Default::default(),
@@ -413,15 +417,15 @@ impl Far {
     pub(crate) fn begin_rest(
         &mut self,
         near: &mut ShmPort,
-        deadline: Option<Time>,
+        (deadline, start): (Option<Time>, RestStart),
         steps: impl Iterator<Item = AwaitedStep>,
     ) -> Rest<Nap> {
         if self.progress_if_due(near) {
             return Rest::Over(Wake::Look);
         }
         let looked = std::mem::take(&mut self.looked);
-        let end = self.nap(near, deadline);
-        let rest = near.begin_rest(end, steps);
+        let end = self.nap(near, deadline, start);
+        let rest = near.begin_rest((end, start), steps);
         self.slept |= matches!(rest, Rest::Sleep(_));
         match rest {
             Rest::Over(Wake::Look) if looked => Rest::Yield,
@@ -433,13 +437,17 @@ impl Far {
     }
 
     /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
-    fn nap(&mut self, near: &ShmPort, deadline: Option<Time>) -> Option<Time> {
+    fn nap(&mut self, near: &ShmPort, deadline: Option<Time>, start: RestStart) -> Option<Time> {
         let now = near.now();
         let since = *self.idle_since.get_or_insert(now);
-        let is_busy = self.state.lending.is_busy(now);
-        if now >= since + AWAKE && !is_busy && self.is_woken(near) {
+        let is_fresh = now < since + AWAKE;
+        let mut is_busy = self.state.lending.is_busy(now);
+        self.sleeps_long = !is_fresh && !is_busy && self.is_woken(near);
+        if self.sleeps_long {
             return deadline;
         }
+        // Who begins a rest asleep polls no more often than it naps.
+        is_busy |= is_fresh && start == RestStart::Asleep;
         let end = now + if is_busy { BUSY_NAP } else { NAP };
         Some(deadline.map_or(end, |deadline| deadline.min(end)))
     }
@@ -447,8 +455,7 @@ impl Far {
     /// Whether what comes will wake this rank, so that it may sleep: nothing of its own is under
     /// way, and the provider has a descriptor that tells.
     fn is_woken(&mut self, near: &ShmPort) -> bool {
-        let is_still =
-            self.out.is_empty() && self.state.serving.is_empty() && self.links.is_still();
+        let is_still = self.is_still();
         if let SleepBy::Unknown = self.alarm {
             let waker = near.host().waker();
             let descriptor = self.links.endpoint().descriptor();
@@ -459,6 +466,19 @@ impl Far {
             SleepBy::Alarm(alarm) => is_still && alarm.set() && self.links.endpoint().may_sleep(),
             SleepBy::Unknown | SleepBy::Naps => false,
         }
+    }
+
+    /// Whether something is under way that a sleep must not be as long for as the last one was
+    /// allowed to be. Says so once.
+    pub(crate) fn is_overslept(&mut self) -> bool {
+        let is_over = self.sleeps_long && !self.is_still();
+        self.sleeps_long &= !is_over;
+        is_over
+    }
+
+    /// Whether nothing of its own is under way.
+    fn is_still(&self) -> bool {
+        self.out.is_empty() && self.state.serving.is_empty() && self.links.is_still()
     }
 
     /// The state of a rank, by what the near side says of it.

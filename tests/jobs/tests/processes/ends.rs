@@ -110,3 +110,11 @@ fn a_child_that_a_rank_forks_is_no_rank() {
         }
     }
 }
+
+/// Calls of this interface go through no lock: a thread of the library could not share the rank.
+#[test]
+fn a_progress_thread_is_said_to_be_none_in_one_line() {
+    let end = job(3, &["end", "exit"]).variable("HIKYAKU_PROGRESS_THREAD", "1").run();
+    let lines = end.stderr.lines().filter(|line| line.contains("is for MPI programs"));
+    assert_eq!(lines.count(), 1, "{}", end.stderr);
+}

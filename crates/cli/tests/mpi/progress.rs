@@ -1,0 +1,113 @@
+//! A rank with a progress thread goes on while its program computes, and one without does not; the
+//! thread takes nothing while nothing comes, and never keeps a process.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use crate::support::{HIKYAKU, compile, has_libfabric, on_hosts, root, scratch, stderr, stdout};
+
+/// How the ranks are started.
+const HERE: [&str; 3] = ["run", "-n", "2"];
+
+/// Sends and completions that are one rank's alone: a provider that moves in calls only, in both
+/// releases that were tried.
+const BY_CALLS: &str = "tcp;ofi_rxm";
+
+/// Runs `tests/mpi/progress.c`.
+fn run(start: &[&str], case: &str, has_thread: bool, limit: &str) -> Output {
+    let folder = scratch(&format!("progress-{case}-{has_thread}-{}", start.len()));
+    let program = compile(&root().join("tests/mpi/progress.c"), &folder);
+    let mut command = Command::new(HIKYAKU);
+    command.args(start).args(["--timeout", "100"]);
+    if has_thread {
+        command.arg("--progress-thread");
+    }
+    command.arg("--").arg(program).arg(case).arg(folder.join("told")).arg(limit);
+    command.env("HIKYAKU_FABRIC", BY_CALLS).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    fs::remove_dir_all(folder).unwrap();
+    output
+}
+
+/// What the rank that computes says: with the thread the other goes on long before the limit;
+/// without it, it never would.
+fn check(start: &[&str], case: &str) {
+    for (has_thread, limit, said) in [(true, "60", "in time\n"), (false, "0.7", "late\n")] {
+        let output = run(start, case, has_thread, limit);
+        let told = (output.status.code(), stdout(&output));
+        assert_eq!(told, (Some(0), said.to_owned()), "{case} {start:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_send_to_another_host_goes_on_while_its_rank_computes() {
+    if has_libfabric() {
+        check(&on_hosts("a:1,b:1"), "send");
+    }
+}
+
+#[test]
+fn a_receive_from_another_host_goes_on_while_its_rank_computes() {
+    if has_libfabric() {
+        check(&on_hosts("a:1,b:1"), "receive");
+    }
+}
+
+#[test]
+fn a_receive_of_the_own_host_goes_on_while_its_rank_computes() {
+    check(&HERE, "receive");
+}
+
+/// On one host its partner might put all of it into this rank's ring, and need no answer.
+#[test]
+fn a_reduction_goes_on_while_a_rank_computes() {
+    if has_libfabric() {
+        check(&on_hosts("a:1,b:1"), "sum");
+    }
+}
+
+/// At the level that this program asks for, nobody expects its functions in another thread.
+#[test]
+fn a_function_of_the_program_runs_in_its_own_thread() {
+    let output = run(&HERE, "own", true, "0.7");
+    let told = (output.status.code(), stdout(&output));
+    assert_eq!(told, (Some(0), "late\n".to_owned()), "{}", stderr(&output));
+}
+
+#[test]
+fn a_rank_with_a_thread_is_as_any_other() {
+    let mut starts = vec![&HERE[..]];
+    let hosts = on_hosts("a:1,b:1");
+    if has_libfabric() {
+        starts.push(&hosts);
+    }
+    for start in starts {
+        for case in ["talk", "idle", "fork", "exit"] {
+            let output = run(start, case, true, "1");
+            assert_eq!(output.status.code(), Some(0), "{case} {start:?}: {}", stderr(&output));
+        }
+        let output = run(start, "abort", true, "1");
+        assert_eq!(output.status.code(), Some(3), "{start:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_thread_that_cannot_be_is_refused_in_one_line() {
+    let folder = scratch("progress-refused");
+    let program = compile(&root().join("tests/mpi/progress.c"), &folder);
+    let machine = ["simulate", "--machine", "cenju4", "-n", "2", "--"];
+    for (words, value, why) in [
+        (&HERE[..], "yes", "`yes` is neither 1 nor 0"),
+        (&machine[..], "1", "in virtual time a rank is one thread at a time"),
+    ] {
+        let mut command = Command::new(HIKYAKU);
+        command.args(words).arg(&program).args(["talk", "-", "1"]);
+        let output = command.env("HIKYAKU_PROGRESS_THREAD", value).output().unwrap();
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{said}");
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains(why)).collect();
+        assert!(!lines.is_empty() && lines.len() <= 2, "{said}");
+        assert!(lines[0].contains("HIKYAKU_PROGRESS_THREAD: "), "{said}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}

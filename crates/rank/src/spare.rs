@@ -1,0 +1,211 @@
+//! The spare thread of a rank: it makes progress while no thread of the program is inside a call.
+//!
+//! Where a provider moves only in calls, or the receiver copies, a message stands still while the
+//! program computes. A thread of the library then attends, as a thread of the program does that
+//! waits (`threads.rs`): it sleeps on the doorbell, which what comes from the own host and from
+//! others rings, and goes into the gate when it was rung.
+//!
+//! ```text
+//!   attends ── a wait of the program claims ──► naps, until the program has waited for nothing
+//!      ▲                                        for QUIET ──► attends
+//!      │                                          │ one wait lasts for QUIET
+//!      '──────────────── it ends ◄── sleeps ◄─────'
+//! ```
+//!
+//! A program that waits often keeps it away: to wake it costs as much as a message, so its waits
+//! end without it, and only one that was long calls it. It polls nothing more than waits do, and
+//! spins nowhere.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hikyaku_nic::hosted::{Rest, RestStart};
+use hikyaku_nic::threads::{Attendant, Berth, ClaimOrder};
+use hikyaku_shm::{sleep_while, wake_one};
+use thiserror::Error;
+
+use crate::communicator::Communicator;
+use crate::rank::Rank;
+use crate::threads::{Gate, Outside, SLEEP};
+use crate::waiting::unreported;
+
+/// How long no wait has begun or ended before the spare thread attends, or sleeps until the one
+/// that there is has ended. A nap of that length takes some 10 us of a processor.
+const QUIET: Duration = Duration::from_millis(1);
+
+/// How a spare thread is told to end.
+#[derive(Debug, Default)]
+pub struct SpareThread {
+    berth: Arc<Berth>,
+    is_over: AtomicBool,
+}
+
+/// Whether a program is to have a spare thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProgressThread(pub bool);
+
+impl ProgressThread {
+    /// The variable that says so, for programs that make one: `1` or `0`.
+    pub const VARIABLE: &'static str = "HIKYAKU_PROGRESS_THREAD";
+}
+
+impl FromStr for ProgressThread {
+    type Err = NotASwitch;
+
+    fn from_str(given: &str) -> Result<ProgressThread, NotASwitch> {
+        match given {
+            "0" => Ok(ProgressThread(false)),
+            "1" => Ok(ProgressThread(true)),
+            _ => Err(NotASwitch { given: given.to_owned() }),
+        }
+    }
+}
+
+/// An invalid value of [`ProgressThread::VARIABLE`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{given}` is neither 1 nor 0: 1 gives MPI programs a progress thread")]
+pub struct NotASwitch {
+    /// The value.
+    pub given: String,
+}
+
+impl SpareThread {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Sleeps in its berth.
+    fn sleep(&self, at_most: Duration) {
+        self.berth.sleep(|word, value| sleep_while(word, value, Some(at_most)));
+    }
+}
+
+/// Who attended, and how many waits there had been: if both are the same again, nothing has begun
+/// or ended.
+type Waits = (Option<Attendant>, u64);
+
+impl Communicator {
+    /// Makes progress while no other thread of this rank waits, until [`Communicator::end_spare`].
+    /// For a thread that waits for nothing and is inside of the gate, which it leaves meanwhile.
+    /// `polls` says whether it may poll the operations in flight as well.
+    pub fn attend_as_spare(&self, spare: &SpareThread, polls: impl Fn() -> bool) {
+        let rank = &self.rank;
+        let Some(gate) = rank.threads.gate() else { return };
+        let mut before = None;
+        while !spare.is_over() {
+            if rank.may_attend_as_spare(before) {
+                before = None;
+                rank.attend_once_as_spare(gate, polls());
+            } else {
+                before = Some(rank.lie_as_spare(gate, spare, before));
+            }
+        }
+        rank.threads.crew.borrow_mut().end_spare();
+    }
+
+    /// Has it end soon. For a thread inside of the gate, which is then to leave it.
+    pub fn end_spare(&self, spare: &SpareThread) {
+        spare.is_over.store(true, Ordering::Release);
+        spare.berth.call(wake_one);
+        if self.rank.threads.spare_asleep.take().is_some() {
+            self.engine().borrow().port().host().call_sleepers();
+        }
+    }
+}
+
+impl Rank {
+    /// Whether the spare thread is to attend now. `before`: what it found when it lay down, if it
+    /// did.
+    fn may_attend_as_spare(&self, before: Option<Waits>) -> bool {
+        let now = self.waits();
+        let is_quiet = before.is_none_or(|before| before.1 == now.1);
+        is_quiet && self.threads.crew.borrow_mut().attend_as_spare()
+    }
+
+    fn waits(&self) -> Waits {
+        (self.threads.crew.borrow().attendant(), self.threads.waits())
+    }
+
+    /// A turn of the spare thread while it attends.
+    fn attend_once_as_spare(&self, gate: &'static Gate, polls: bool) {
+        let mut any = self.engine.borrow_mut().progress();
+        if polls && !self.tasks.are_none() {
+            let ended = self.tasks.ended();
+            unreported(&self.engine, || self.tasks.poll_all());
+            any |= self.tasks.have_stirred() || ended != self.tasks.ended();
+        }
+        self.tell();
+        if any {
+            drop(Outside::new(self, gate));
+            return;
+        }
+        let limits = (None, RestStart::Asleep);
+        let rest = self.engine.borrow_mut().port_mut().begin_rest(limits, std::iter::empty());
+        match rest {
+            Rest::Over(_) => drop(Outside::new(self, gate)),
+            Rest::Yield => self.let_others_in(gate),
+            Rest::Sleep(mut nap) => {
+                self.threads.spare_asleep.set(Some(self.tasks.started()));
+                let outside = Outside::new(self, gate);
+                nap.sleep();
+                drop(outside);
+                self.threads.spare_asleep.set(None);
+                self.engine.borrow_mut().port_mut().end_rest(nap);
+            }
+        }
+    }
+
+    /// A sleep of the spare thread while others wait, or did just now. What it found before it.
+    fn lie_as_spare(
+        &self,
+        gate: &'static Gate,
+        spare: &SpareThread,
+        before: Option<Waits>,
+    ) -> Waits {
+        let now = self.waits();
+        let is_long = is_wait(now.0) && before == Some(now);
+        match is_long {
+            true => self.threads.crew.borrow_mut().lie_down_as_spare(&spare.berth),
+            false => spare.berth.make(),
+        }
+        let outside = Outside::new(self, gate);
+        spare.sleep(if is_long { SLEEP } else { QUIET });
+        drop(outside);
+        self.threads.crew.borrow_mut().get_up_as_spare();
+        now
+    }
+
+    /// Whether the spare thread attends, or is about to, so that wait `me` must not sleep: it is
+    /// then on its way out.
+    pub(crate) fn claim_attendance(&self, me: u64) -> bool {
+        let claim = self.threads.crew.borrow_mut().claim(me);
+        if claim == Some(ClaimOrder::First) {
+            self.call_spare();
+        }
+        claim.is_some()
+    }
+
+    /// Wakes the spare thread if it sleeps on the doorbell and what has begun since would not.
+    #[cold]
+    pub(crate) fn tell_spare(&self) {
+        let Ok(mut engine) = self.engine.try_borrow_mut() else { return };
+        let is_new = self.threads.spare_asleep.get() != Some(self.tasks.started());
+        let is_due = is_new || engine.port_mut().is_badly_slept_on();
+        drop(engine);
+        if is_due {
+            self.call_spare();
+        }
+    }
+
+    fn call_spare(&self) {
+        if self.threads.spare_asleep.take().is_some() {
+            self.engine.borrow().port().host().call_sleepers();
+        }
+    }
+}
+
+fn is_wait(attendant: Option<Attendant>) -> bool {
+    matches!(attendant, Some(Attendant::Wait(_)))
+}
