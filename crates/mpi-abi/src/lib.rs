@@ -7,4 +7,6 @@
 use hikyaku_c as _;
 
 mod dialect;
-mod functions;
+
+// The functions, written from the table by the build script.
+include!(concat!(env!("OUT_DIR"), "/functions.rs"));

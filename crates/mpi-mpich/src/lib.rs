@@ -9,4 +9,6 @@ use hikyaku_c as _;
 mod dialect;
 #[allow(non_snake_case, non_upper_case_globals)]
 mod extra;
-mod functions;
+
+// The functions, written from the table by the build script.
+include!(concat!(env!("OUT_DIR"), "/functions.rs"));

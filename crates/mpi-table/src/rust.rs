@@ -2,17 +2,44 @@
 //! by its dialect, and nothing else happens here.
 //!
 //! Every function has two names, `MPI_` and `PMPI_`, and neither calls the other: a tool may stand
-//! in front of the first (MPI 5.0 §15.2). What is written expects `D`, the dialect, and `d`, a
-//! module with its types.
+//! in front of the first (MPI 5.0 §15.2). What is written is a module, which expects the dialect in
+//! another one beside it.
 
 use std::fmt::Write as _;
 
 use crate::kind::{Kind, Object};
 use crate::{Argument, Function};
 
-/// The functions of a table as Rust.
+/// What stands before the functions.
+const HEAD: &str = r#"
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::not_unsafe_ptr_arg_deref,
+    clippy::clone_on_copy,
+    clippy::redundant_clone,
+    clippy::ptr_as_ptr,
+    clippy::useless_conversion,
+    clippy::unnecessary_cast,
+    clippy::missing_safety_doc,
+    missing_docs,
+    unused_variables
+)]
+mod functions {
+use std::ffi::{c_char, c_int};
+
+use hikyaku_mpi::{
+    Blocks, Buffer, Dialect, Elements, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt,
+    Object, Operands, Out, StatusesAt, Text, TextAt, Texts, status_of,
+};
+
+use crate::dialect as d;
+use crate::dialect::This as D;
+"#;
+
+/// The functions of a table as Rust: a module.
 pub fn functions(table: &[Function]) -> String {
-    let mut text = String::new();
+    let mut text = HEAD.to_owned();
     for function in table {
         for large in [false, true] {
             if !large || function.has_large {
@@ -21,7 +48,7 @@ pub fn functions(table: &[Function]) -> String {
             }
         }
     }
-    text
+    text + "}\n"
 }
 
 /// What is done with an operation that is described once.
@@ -137,10 +164,7 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
     let passed = |argument: &Argument| pass(argument, large);
     let all: Vec<&Argument> = function.arguments.iter().collect();
     let form = match verb_of(function, table) {
-        None => {
-            let values: Vec<String> = all.iter().filter_map(|argument| passed(argument)).collect();
-            format!("mpi.{}({})", method(function.does), values.join(", "))
-        }
+        None => format!("mpi.{}({})", method(function.does), together(&all, passed)),
         Some((base, verb)) => collective(&all, &base, verb, passed),
     };
     let mpi = if large { "let mpi = &mpi.with_large_counts(); " } else { "" };
@@ -161,6 +185,51 @@ fn described(name: &str, arguments: &[Argument]) -> String {
         .filter_map(|it| Some(format!("(\"{}\", hikyaku_mpi::Class::{})", it.name, it.class()?)));
     let listed = listed.collect::<Vec<_>>().join(", ");
     format!("&hikyaku_mpi::Call {{ name: \"MPI_{name}\", arguments: &[{listed}] }}")
+}
+
+/// Arguments as a method takes them, each as `pass` has it: those that say together which elements
+/// are meant are one value.
+fn together(arguments: &[&Argument], pass: impl Fn(&Argument) -> Option<String>) -> String {
+    let (mut values, mut rest) = (Vec::new(), arguments);
+    while !rest.is_empty() {
+        let (value, length) = value_of(rest);
+        let (own, after) = rest.split_at(length);
+        let list = own.iter().filter_map(|it| pass(it)).collect::<Vec<_>>().join(", ");
+        if !list.is_empty() {
+            values.push(value.map_or(list.clone(), |value| format!("{value}::new({list})")));
+        }
+        rest = after;
+    }
+    values.join(", ")
+}
+
+/// The value that the first arguments are together, and how many they are.
+fn value_of(arguments: &[&Argument]) -> (Option<&'static str>, usize) {
+    let is_buffer = |kind| matches!(kind, Kind::BufferIn | Kind::BufferOut | Kind::BufferInOut);
+    let mut kinds = [None; 5];
+    kinds.iter_mut().zip(arguments).for_each(|(kind, it)| *kind = Some(it.kind));
+    match kinds {
+        [Some(buffer), Some(Kind::Count), Some(Kind::Handle(Object::Type)), ..]
+            if is_buffer(buffer) =>
+        {
+            (Some("Elements"), 3)
+        }
+        [
+            Some(buffer),
+            Some(Kind::CountsIn),
+            Some(Kind::DisplacementsIn | Kind::AddressesIn),
+            Some(Kind::Handle(Object::Type) | Kind::HandlesIn(Object::Type)),
+            ..,
+        ] if is_buffer(buffer) => (Some("Blocks"), 4),
+        [
+            Some(Kind::BufferIn),
+            Some(Kind::BufferOut),
+            Some(Kind::Count | Kind::CountsIn),
+            Some(Kind::Handle(Object::Type)),
+            Some(Kind::Handle(Object::Op)),
+        ] => (Some("Operands"), 5),
+        _ => (None, 1),
+    }
 }
 
 /// Hints are not used, but must be there.
@@ -205,12 +274,12 @@ fn collective(
             format!("let {name} = {name}.kept(comm.{size}() as usize, \"{}\")?;", it.name)
         })
         .collect();
-    let copies: Vec<String> = own.iter().map(|it| format!("{}.clone()", ident(it.name))).collect();
+    let copies = together(&own, |it| Some(format!("{}.clone()", ident(it.name))));
     let (bound, kept, method) =
         (hints(arguments, &pass) + &bound.join(" "), kept.join(" "), method(base));
     let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
     let request = request.and_then(|it| pass(it)).unwrap_or_default();
-    let names = own.iter().map(|it| ident(it.name)).collect::<Vec<_>>().join(", ");
+    let names = together(&own, |it| Some(ident(it.name)));
     if base.starts_with("Neighbor") {
         // What is described is kept as it is: the lists are read once.
         let described = format!("mpi.{method}({names})?");
@@ -221,7 +290,6 @@ fn collective(
         };
     }
     let can_be_over = matches!(base, "Barrier" | "Bcast" | "Allgather" | "Allreduce");
-    let copies = copies.join(", ");
     let lists = (&*names, &*copies, &*request);
     let mut among = act(verb, &method, can_be_over, lists);
     if verb == Verb::Run && IS_TRIED.contains(&base) {
@@ -250,13 +318,14 @@ const IS_TRIED: [&str; 12] = [
 
 /// What is tried before an operation is described, which has types and a communicator of its own.
 fn at_once(arguments: &[&Argument], method: &str) -> String {
-    let lent = arguments.iter().map(|it| match it.kind {
-        Kind::Handle(Object::Type | Object::Comm) | Kind::CountsIn | Kind::DisplacementsIn => {
-            format!("&{}", ident(it.name))
-        }
-        _ => ident(it.name),
+    let lent = together(arguments, |it| {
+        let lent = match it.kind {
+            Kind::Handle(Object::Type | Object::Comm) => "&",
+            Kind::CountsIn | Kind::DisplacementsIn => "&",
+            _ => "",
+        };
+        Some(format!("{lent}{}", ident(it.name)))
     });
-    let lent = lent.collect::<Vec<_>>().join(", ");
     format!("if let Some(done) = mpi.{method}_at_once({lent}) {{ done }}")
 }
 
@@ -389,7 +458,7 @@ mod tests {
         for part in [
             "extern \"C\" fn MPI_Recv(buf: *mut u8, count: c_int, ",
             "extern \"C\" fn PMPI_Recv_c(buf: *mut u8, count: i64, ",
-            "mpi.recv(Buffer::new(buf), i64::from(count), mpi.datatype(datatype).map_err(",
+            "mpi.recv(Elements::new(Buffer::new(buf), i64::from(count), mpi.datatype(datatype)",
             "Some((Object::Comm, comm))",
         ] {
             assert!(text.contains(part), "{part} in {text}");
@@ -406,7 +475,8 @@ mod tests {
             assert_eq!(verb_of(&function, &all), Some(("Bcast".to_owned(), verb)));
             let text = functions(&all);
             for method in ["bcast", "inter_bcast"] {
-                let call = format!("mpi.{method}(buffer, count, datatype, root, comm)");
+                let elements = "Elements::new(buffer, count, datatype)";
+                let call = format!("mpi.{method}({elements}, root, comm)");
                 assert!(text.contains(&call), "{call}");
             }
         }

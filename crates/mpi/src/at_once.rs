@@ -21,13 +21,14 @@ use hikyaku_msg::MsgError;
 use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
 use hikyaku_rank::{Error, RankPort};
 
-use crate::collectives::{Given, root_of};
+use crate::arguments::{Blocks, Elements, Given, Operands};
+use crate::collectives::root_of;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::operations::{Kernel, Op, Reducing, choices_of, element_of, kernel};
 use crate::parts::unless_put;
-use crate::raw::{Buffer, HandleAt, Numbers};
+use crate::raw::{HandleAt, Numbers};
 use crate::requests::{Outcome, Request, Round, starts};
 use crate::runtime::Mpi;
 use crate::types::{Area, Landing, Plain, Type};
@@ -181,14 +182,10 @@ impl<D: Dialect> Mpi<D> {
     #[inline(always)]
     pub fn allreduce_at_once(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: &Given,
-        op: Op,
+        operands: Operands<&Given>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let (place, reduction, element) = placed::<D>(out, into, count, datatype, op)?;
+        let (place, reduction, element) = placed::<D>(operands)?;
         let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().allreduce;
         Some(end(comm, begin_allreduce(&ranks, by, place.bytes_mut(), reduction)))
@@ -198,14 +195,10 @@ impl<D: Dialect> Mpi<D> {
     #[inline(always)]
     pub fn scan_at_once(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: &Given,
-        op: Op,
+        operands: Operands<&Given>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let (place, reduction, element) = placed::<D>(out, into, count, datatype, op)?;
+        let (place, reduction, element) = placed::<D>(operands)?;
         let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().scan;
         Some(end(comm, begin_scan(&ranks, by, place.bytes_mut(), reduction)))
@@ -215,13 +208,10 @@ impl<D: Dialect> Mpi<D> {
     #[inline(always)]
     pub fn exscan_at_once(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: &Given,
-        op: Op,
+        operands: Operands<&Given>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
+        let Operands { out, into, count, datatype, op } = operands;
         let datatype = datatype.as_ref().ok()?;
         let (reduction, element) = reducing(op, datatype)?;
         let place = Area::plain(into, count, datatype)?;
@@ -248,17 +238,14 @@ impl<D: Dialect> Mpi<D> {
     #[inline(always)]
     pub fn reduce_scatter_block_at_once(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: &Given,
-        op: Op,
+        operands: Operands<&Given>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        if out.is_in_place::<D>() {
+        if operands.are_in_place::<D>() {
             return None;
         }
-        let data = Operand::Lent(plain_of_all(comm, out, count, datatype)?.bytes());
+        let Operands { out, into, count, datatype, op } = operands;
+        let data = Operand::Lent(Elements::new(out, count, datatype).plain_of_all(comm)?.bytes());
         let datatype = datatype.as_ref().ok()?;
         let (reduction, element) = reducing(op, datatype)?;
         let place = Area::plain(into, count, datatype)?.bytes_mut();
@@ -272,16 +259,13 @@ impl<D: Dialect> Mpi<D> {
     #[inline(always)]
     pub fn reduce_scatter_at_once(
         &self,
-        out: Buffer,
-        into: Buffer,
-        counts: &Numbers,
-        datatype: &Given,
-        op: Op,
+        operands: Operands<&Given, &Numbers>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        if out.is_in_place::<D>() {
+        if operands.are_in_place::<D>() {
             return None;
         }
+        let Operands { out, into, count: counts, datatype, op } = operands;
         let (datatype, size) = (datatype.as_ref().ok()?, comm.inner.size() as usize);
         let (reduction, element) = reducing(op, datatype)?;
         counts.check(size, "recvcounts").ok()?;
@@ -296,22 +280,17 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Allgather. `None`: [`Mpi::allgather`] says what it is.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn allgather_at_once(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: &Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: &Given,
+        out: Elements<&Given>,
+        into: Elements<&Given>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let all = plain_of_all(comm, into, in_count, in_type)?;
+        let all = into.plain_of_all(comm)?;
         let given = match out.is_in_place::<D>() {
             true => None,
-            false => Some(Area::plain(out, out_count, out_type.as_ref().ok()?)?.bytes()),
+            false => Some(out.plain()?.bytes()),
         };
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().allgather;
@@ -320,31 +299,27 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Allgatherv of blocks that lie one after the other. `None`: [`Mpi::allgatherv`] says what
     /// it is.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn allgatherv_at_once(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: &Given,
-        into: Buffer,
-        counts: &Numbers,
-        displacements: &Numbers,
-        in_type: &Given,
+        out: Elements<&Given>,
+        into: Blocks<&Given, &Numbers>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let (in_type, size) = (in_type.as_ref().ok()?, comm.inner.size() as usize);
+        let Blocks { buffer, counts, displacements, datatype } = into;
+        let (datatype, size) = (datatype.as_ref().ok()?, comm.inner.size() as usize);
         counts.check(size, "recvcounts").and(displacements.check(size, "displs")).ok()?;
         let first = displacements.get(0);
         let count = (0..size).try_fold(0_i64, |sum, rank| {
             let follows = displacements.get(rank).checked_sub(first) == Some(sum);
             sum.checked_add(counts.get(rank)).filter(|_| follows)
         })?;
-        let lengths = lengths_of(counts, size, in_type)?;
-        let all = Area::plain(into.at(first.checked_mul(in_type.extent())?), count, in_type)?;
+        let lengths = lengths_of(counts, size, datatype)?;
+        let start = buffer.at(first.checked_mul(datatype.extent())?);
+        let all = Area::plain(start, count, datatype)?;
         let given = match out.is_in_place::<D>() {
             true => None,
-            false => Some(Area::plain(out, out_count, out_type.as_ref().ok()?)?.bytes()),
+            false => Some(out.plain()?.bytes()),
         };
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().for_unequal_parts().allgather;
@@ -352,18 +327,11 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Alltoallv out of place among few ranks. `None`: [`Mpi::alltoallv`] says what it is.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn alltoallv_at_once(
         &self,
-        out: Buffer,
-        out_counts: &Numbers,
-        out_displacements: &Numbers,
-        out_type: &Given,
-        into: Buffer,
-        counts: &Numbers,
-        displacements: &Numbers,
-        in_type: &Given,
+        out: Blocks<&Given, &Numbers>,
+        into: Blocks<&Given, &Numbers>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
         let size = comm.inner.size() as usize;
@@ -373,12 +341,10 @@ impl<D: Dialect> Mpi<D> {
         let (mut parts, mut places) = ([NO_PART; FEW], [NO_PLACE; FEW]);
         let (parts, places) = (&mut parts[..size], &mut places[..size]);
         for (rank, part) in parts.iter_mut().enumerate() {
-            let lists = (out_counts, out_displacements);
-            *part = Part::Whole(plain_block(out, lists, out_type, rank)?.bytes());
+            *part = Part::Whole(out.plain(rank)?.bytes());
         }
         for (rank, place) in places.iter_mut().enumerate() {
-            let block = plain_block(into, (counts, displacements), in_type, rank)?;
-            *place = Place::Whole(block.bytes_mut());
+            *place = Place::Whole(into.plain(rank)?.bytes_mut());
         }
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().for_unequal_parts().alltoall;
@@ -386,39 +352,29 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Alltoall out of place. `None`: [`Mpi::alltoall`] says what it is.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn alltoall_at_once(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: &Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: &Given,
+        out: Elements<&Given>,
+        into: Elements<&Given>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
         if out.is_in_place::<D>() {
             return None;
         }
-        let parts = plain_of_all(comm, out, out_count, out_type)?;
-        let places = plain_of_all(comm, into, in_count, in_type)?;
+        let parts = out.plain_of_all(comm)?;
+        let places = into.plain_of_all(comm)?;
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().alltoall;
         Some(end(comm, begin_alltoall(&ranks, by, parts.bytes(), places.bytes_mut())))
     }
 
     /// MPI_Gather. `None`: [`Mpi::gather`] says what it is.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn gather_at_once(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: &Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: &Given,
+        out: Elements<&Given>,
+        into: Elements<&Given>,
         root: i32,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
@@ -427,10 +383,10 @@ impl<D: Dialect> Mpi<D> {
         let given = match out.is_in_place::<D>() {
             true if is_root => None,
             true => return None,
-            false => Some(Area::plain(out, out_count, out_type.as_ref().ok()?)?.bytes()),
+            false => Some(out.plain()?.bytes()),
         };
         let all = match is_root {
-            true => plain_of_all(comm, into, in_count, in_type)?.bytes_mut(),
+            true => into.plain_of_all(comm)?.bytes_mut(),
             false => &mut [],
         };
         let ranks = comm.inner.group().waiting();
@@ -439,29 +395,24 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Scatter. `None`: [`Mpi::scatter`] says what it is.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn scatter_at_once(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: &Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: &Given,
+        out: Elements<&Given>,
+        into: Elements<&Given>,
         root: i32,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
         let root = root_of(comm, root).ok()?;
         let is_root = comm.inner.rank() == root;
         let all = match is_root {
-            true => plain_of_all(comm, out, out_count, out_type)?.bytes(),
+            true => out.plain_of_all(comm)?.bytes(),
             false => &[],
         };
         let place = match into.is_in_place::<D>() {
             true if is_root => None,
             true => return None,
-            false => Some(Area::plain(into, in_count, in_type.as_ref().ok()?)?.bytes_mut()),
+            false => Some(into.plain()?.bytes_mut()),
         };
         let ranks = comm.inner.group().waiting();
         let by = comm.inner.choices().scatter;
@@ -469,18 +420,14 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Reduce by an operation of the standard. `None`: [`Mpi::reduce`] says what it is.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn reduce_at_once(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: &Given,
-        op: Op,
+        operands: Operands<&Given>,
         root: i32,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
+        let Operands { out, into, count, datatype, op } = operands;
         let (root, datatype) = (root_of(comm, root).ok()?, datatype.as_ref().ok()?);
         let (reduction, element) = reducing(op, datatype)?;
         let data = match (comm.inner.rank() == root, out.is_in_place::<D>()) {
@@ -521,13 +468,8 @@ fn reducing(op: Op, datatype: &Type) -> Option<(Reduction<Kernel>, Element)> {
 
 /// The place of a result in which a rank's own data are, the reduction, and what it is of.
 #[inline(always)]
-fn placed<D: Dialect>(
-    out: Buffer,
-    into: Buffer,
-    count: i64,
-    datatype: &Given,
-    op: Op,
-) -> Option<(Plain, Reduction<Kernel>, Element)> {
+fn placed<D: Dialect>(operands: Operands<&Given>) -> Option<(Plain, Reduction<Kernel>, Element)> {
+    let Operands { out, into, count, datatype, op } = operands;
     let datatype = datatype.as_ref().ok()?;
     let (reduction, element) = reducing(op, datatype)?;
     let place = Area::plain(into, count, datatype)?;
@@ -547,27 +489,6 @@ fn lengths_of(
     let are_right = (0..size).all(|rank| datatype.bytes(counts.get(rank)).is_ok());
     let (width, counts) = (datatype.size(), counts.clone());
     are_right.then(|| (0..size).map(move |rank| counts.get(rank) as usize * width))
-}
-
-/// The block of a rank, if it is in one piece.
-#[inline(always)]
-fn plain_block(
-    buffer: Buffer,
-    (counts, displacements): (&Numbers, &Numbers),
-    datatype: &Given,
-    rank: usize,
-) -> Option<Plain> {
-    counts.check(rank + 1, "counts").and(displacements.check(rank + 1, "displs")).ok()?;
-    let datatype = datatype.as_ref().ok()?;
-    let at = displacements.get(rank).checked_mul(datatype.extent())?;
-    Area::plain(buffer.at(at), counts.get(rank), datatype)
-}
-
-/// So many elements of each rank, or for each, if they are in one piece.
-#[inline(always)]
-fn plain_of_all(comm: &Comm, buffer: Buffer, count: i64, datatype: &Given) -> Option<Plain> {
-    let elements = count.checked_mul(comm.inner.size().into())?;
-    Area::plain(buffer, elements, datatype.as_ref().ok()?)
 }
 
 #[expect(private_bounds, reason = "made here alone")]

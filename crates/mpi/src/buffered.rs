@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use hikyaku_msg::SendMode;
 
+use crate::arguments::Elements;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
@@ -76,7 +77,6 @@ impl Default for Outbox {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 impl<D: Dialect> Mpi<D> {
     /// A send of a copy, which the program need not wait for.
     pub(crate) fn send_copy(&self, message: &Outgoing, comm: &Rc<Comm>) -> Result<(), Failure> {
@@ -105,44 +105,38 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Bsend.
     pub fn bsend(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         dest: i32,
         tag: i32,
         comm: Rc<Comm>,
     ) -> Result<(), Failure> {
-        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+        let message = Outgoing::new(&elements, (dest, tag), &comm)?;
         self.send_copy(&message, &comm)
     }
 
     /// MPI_Ibsend.
     pub fn ibsend(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         dest: i32,
         tag: i32,
         comm: Rc<Comm>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.bsend(buffer, count, datatype, dest, tag, Rc::clone(&comm))?;
+        self.bsend(elements, dest, tag, Rc::clone(&comm))?;
         self.add_request(Request::new(comm, State::Done(Status::EMPTY)), &request)
     }
 
     /// MPI_Bsend_init.
     pub fn bsend_init(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         dest: i32,
         tag: i32,
         comm: Rc<Comm>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+        let message = Outgoing::new(&elements, (dest, tag), &comm)?;
         let (mpi, of) = (*self, Rc::clone(&comm));
         let start = Box::new(move || {
             mpi.send_copy(&message, &of)?;

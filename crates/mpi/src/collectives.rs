@@ -10,22 +10,20 @@ use std::rc::Rc;
 use hikyaku_coll as coll;
 use hikyaku_rank::RankPort;
 
+use crate::arguments::{Blocks, Elements, Given, Operands, for_all};
 use crate::at_once::{Allgather, Allreduce, AtOnce, Barrier, Broadcast, Done};
 use crate::communicators::Comm;
-use crate::dialect::{Dialect, Handle};
+use crate::dialect::Dialect;
 use crate::failure::{Class, Failure};
-use crate::operations::{Op, Reducing, choices_of};
+use crate::operations::{Reducing, choices_of};
 use crate::parts::{are_scattered, exchanged, exchanged_in_place, gathered, scattered, unless_put};
-use crate::raw::{Buffer, HandleAt, Handles, Numbers};
+use crate::raw::{HandleAt, Handles, Numbers};
 use crate::requests::{Request, Start, State};
 use crate::runtime::Mpi;
-use crate::types::{Area, Type};
+use crate::types::Area;
 
 /// What comes of describing an operation: a future that does it, or what is wrong with the call.
 pub(crate) type Described<F> = Result<F, Failure>;
-
-/// A datatype as it was given: wrong only if it is looked at.
-pub(crate) type Given = Result<Rc<Type>, Failure>;
 
 /// A root that exists.
 #[inline(always)]
@@ -38,50 +36,20 @@ pub(crate) fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
     })
 }
 
-/// Elements at displacements, a block a rank.
-pub(crate) fn blocks(
-    comm: &Comm,
-    buffer: Buffer,
-    (counts, displacements): (Numbers, Numbers),
-    datatype: &Type,
-) -> Result<Vec<Area>, Failure> {
-    let size = comm.inner.size() as usize;
-    let (counts, displacements) = (counts.all(size, "counts")?, displacements.all(size, "displs")?);
-    let block =
-        |(count, at): (&i64, &i64)| Area::new(buffer.at(at * datatype.extent()), *count, datatype);
-    counts.iter().zip(&displacements).map(block).collect()
-}
-
-/// The same with a type for each rank, and displacements in bytes.
-pub(crate) fn blocks_of_types<D: Dialect>(
-    mpi: &Mpi<D>,
-    comm: &Comm,
-    buffer: Buffer,
-    (counts, displacements): (Numbers, Numbers),
-    types: &Handles<D>,
-) -> Result<Vec<Area>, Failure> {
-    let size = comm.inner.size() as usize;
-    let (counts, displacements) = (counts.all(size, "counts")?, displacements.all(size, "displs")?);
-    let types = types.all(size, "types")?;
-    let block = |((count, at), number): ((&i64, &i64), &Handle)| {
-        Area::new(buffer.at(*at), *count, &*mpi.datatype_of(*number)?)
-    };
-    counts.iter().zip(&displacements).zip(&types).map(block).collect()
-}
-
-/// How often a type is there for all ranks.
-pub(crate) fn for_all(comm: &Comm, count: i64) -> Result<i64, Failure> {
-    count.checked_mul(comm.inner.size().into()).ok_or_else(|| {
-        Failure::new(Class::Count, format!("{count} elements a rank are more than can be counted"))
-    })
-}
-
 /// An operation on elements that may be in flight.
 pub(crate) async fn landed<R>(area: &Area, act: impl AsyncFnOnce(&mut [u8]) -> R) -> R {
     let mut landing = area.landing();
     let result = act(landing.bytes()).await;
     landing.finish();
     result
+}
+
+/// The same of elements of which there may be none.
+async fn landed_if<R>(area: Option<&Area>, act: impl AsyncFnOnce(Option<&mut [u8]>) -> R) -> R {
+    match area {
+        None => act(None).await,
+        Some(area) => landed(area, async |data| act(Some(data)).await).await,
+    }
 }
 
 impl<D: Dialect> Mpi<D> {
@@ -147,38 +115,23 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Bcast.
     #[inline(always)]
-    pub fn bcast(
-        &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Given,
-        root: i32,
-        comm: Rc<Comm>,
-    ) -> Described<AtOnce<Broadcast>> {
-        let (area, root) = (Area::new(buffer, count, &*datatype?)?, root_of(&comm, root)?);
+    pub fn bcast(&self, data: Elements, root: i32, comm: Rc<Comm>) -> Described<AtOnce<Broadcast>> {
+        let (area, root) = (data.area()?, root_of(&comm, root)?);
         Ok(AtOnce(Broadcast { comm, area, root }))
     }
 
     /// MPI_Gather.
-    #[allow(clippy::too_many_arguments)]
     pub fn gather(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(out, out_count, out_type, is_root, Failure::sent)?;
-        let all = match is_root {
-            true => Area::received(into, for_all(&comm, in_count)?, &*in_type?)?,
-            false => Area::NOTHING,
-        };
+        let mine = out.own_part::<D>(is_root, Failure::sent)?;
+        let all = if is_root { into.of_all(&comm)?.received()? } else { Area::NOTHING };
         let mpi = *self;
         Ok(async move {
             let (by, group) = (comm.inner.choices().gather, mpi.ranks_of(&comm));
@@ -196,27 +149,17 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Gatherv.
-    #[allow(clippy::too_many_arguments)]
     pub fn gatherv(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Elements,
+        into: Blocks,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(out, out_count, out_type, is_root, Failure::sent)?;
-        let places = match is_root {
-            true => blocks(&comm, into, (counts, displacements), &*in_type?)
-                .map_err(Failure::received)?,
-            false => Vec::new(),
-        };
+        let mine = out.own_part::<D>(is_root, Failure::sent)?;
+        let places = if is_root { into.areas(&comm, Failure::received)? } else { Vec::new() };
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().gather;
@@ -235,25 +178,17 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Scatter.
-    #[allow(clippy::too_many_arguments)]
     pub fn scatter(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(into, in_count, in_type, is_root, Failure::received)?;
-        let all = match is_root {
-            true => Area::sent(out, for_all(&comm, out_count)?, &*out_type?)?,
-            false => Area::NOTHING,
-        };
+        let mine = into.own_part::<D>(is_root, Failure::received)?;
+        let all = if is_root { out.of_all(&comm)?.sent()? } else { Area::NOTHING };
         let mpi = *self;
         Ok(async move {
             let (by, group) = (comm.inner.choices().scatter, mpi.ranks_of(&comm));
@@ -262,41 +197,25 @@ impl<D: Dialect> Mpi<D> {
                 return Ok(coll::scatter_scattered(&group, by, &all, mine.as_mut(), root).await?);
             }
             let all = all.data();
-            match mine {
-                None => Ok(coll::scatter(&group, by, &all, None, root).await?),
-                Some(mine) => {
-                    landed(&mine, async |mine| {
-                        Ok(coll::scatter(&group, by, &all, Some(mine), root).await?)
-                    })
-                    .await
-                }
-            }
+            landed_if(mine.as_ref(), async |mine| {
+                Ok(coll::scatter(&group, by, &all, mine, root).await?)
+            })
+            .await
         })
     }
 
     /// MPI_Scatterv.
-    #[allow(clippy::too_many_arguments)]
     pub fn scatterv(
         &self,
-        out: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Blocks,
+        into: Elements,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        let mine = own_part::<D>(into, in_count, in_type, is_root, Failure::received)?;
-        let parts = match is_root {
-            true => {
-                blocks(&comm, out, (counts, displacements), &*out_type?).map_err(Failure::sent)?
-            }
-            false => Vec::new(),
-        };
+        let mine = into.own_part::<D>(is_root, Failure::received)?;
+        let parts = if is_root { out.areas(&comm, Failure::sent)? } else { Vec::new() };
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().scatter;
@@ -307,52 +226,35 @@ impl<D: Dialect> Mpi<D> {
             }
             let data: Vec<_> = parts.iter().map(Area::data).collect();
             let parts: Vec<&[u8]> = data.iter().map(|part| &**part).collect();
-            match mine {
-                None => Ok(coll::scatterv(&group, by, &parts, None, root).await?),
-                Some(mine) => {
-                    landed(&mine, async |mine| {
-                        Ok(coll::scatterv(&group, by, &parts, Some(mine), root).await?)
-                    })
-                    .await
-                }
-            }
+            landed_if(mine.as_ref(), async |mine| {
+                Ok(coll::scatterv(&group, by, &parts, mine, root).await?)
+            })
+            .await
         })
     }
 
     /// MPI_Allgather.
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub fn allgather(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         comm: Rc<Comm>,
     ) -> Described<AtOnce<Allgather>> {
-        let mine = own_part::<D>(out, out_count, out_type, true, Failure::sent)?;
-        let all = Area::received(into, for_all(&comm, in_count)?, &*in_type?)?;
+        let mine = out.own_part::<D>(true, Failure::sent)?;
+        let all = into.of_all(&comm)?.received()?;
         Ok(AtOnce(Allgather { comm, mine, all }))
     }
 
     /// MPI_Allgatherv.
-    #[allow(clippy::too_many_arguments)]
     pub fn allgatherv(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Elements,
+        into: Blocks,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mine = own_part::<D>(out, out_count, out_type, true, Failure::sent)?;
-        let places =
-            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?;
+        let mine = out.own_part::<D>(true, Failure::sent)?;
+        let places = into.areas(&comm, Failure::received)?;
         let mpi = *self;
         Ok(async move {
             let by = comm.inner.choices().for_unequal_parts().allgather;
@@ -365,23 +267,15 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Alltoall.
-    #[allow(clippy::too_many_arguments)]
     pub fn alltoall(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let all = Area::received(into, for_all(&comm, in_count)?, &*in_type?)?;
-        let parts = match out.is_in_place::<D>() {
-            true => None,
-            false => Some(Area::sent(out, for_all(&comm, out_count)?, &*out_type?)?),
-        };
-        let mpi = *self;
+        let all = into.of_all(&comm)?.received()?;
+        let given = (!out.is_in_place::<D>()).then(|| out.of_all(&comm)?.sent());
+        let (parts, mpi) = (given.transpose()?, *self);
         Ok(async move {
             let by = comm.inner.choices().alltoall;
             let group = mpi.ranks_of(&comm);
@@ -403,107 +297,50 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Alltoallv.
-    #[allow(clippy::too_many_arguments)]
     pub fn alltoallv(
         &self,
-        out: Buffer,
-        out_counts: Numbers,
-        out_displacements: Numbers,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Blocks,
+        into: Blocks,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let places =
-            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?;
-        let parts = match out.is_in_place::<D>() {
-            true => None,
-            false => Some(
-                blocks(&comm, out, (out_counts, out_displacements), &*out_type?)
-                    .map_err(Failure::sent)?,
-            ),
-        };
-        Ok(exchange(comm, parts, places))
+        let places = into.areas(&comm, Failure::received)?;
+        let given = (!out.is_in_place::<D>()).then(|| out.areas(&comm, Failure::sent));
+        Ok(exchange(comm, given.transpose()?, places))
     }
 
     /// MPI_Alltoallw.
-    #[allow(clippy::too_many_arguments)]
     pub fn alltoallw(
         &self,
-        out: Buffer,
-        out_counts: Numbers,
-        out_displacements: Numbers,
-        out_types: Handles<D>,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_types: Handles<D>,
+        out: Blocks<Handles<D>>,
+        into: Blocks<Handles<D>>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let places = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)
-            .map_err(Failure::received)?;
-        let given = (out_counts, out_displacements);
-        let parts = match out.is_in_place::<D>() {
-            true => None,
-            false => {
-                Some(blocks_of_types(self, &comm, out, given, &out_types).map_err(Failure::sent)?)
-            }
-        };
-        Ok(exchange(comm, parts, places))
-    }
-
-    /// What is reduced: this rank's elements beside the memory where the result goes.
-    #[inline(always)]
-    pub(crate) fn operands(
-        &self,
-        (out, into): (Buffer, Buffer),
-        count: i64,
-        datatype: &Rc<Type>,
-        op: Op,
-    ) -> Result<(Area, Area, Reducing<D>), Failure> {
-        let reducing = Reducing::<D>::new(op, datatype)?;
-        let into = Area::received(into, count, datatype)?;
-        let from = match out.is_in_place::<D>() {
-            true => into.clone(),
-            false => Area::sent(out, count, datatype)?,
-        };
-        Ok((from, into, reducing))
+        let places = into.areas(self, &comm, Failure::received)?;
+        let given = (!out.is_in_place::<D>()).then(|| out.areas(self, &comm, Failure::sent));
+        Ok(exchange(comm, given.transpose()?, places))
     }
 
     /// MPI_Allreduce.
     #[inline(always)]
-    pub fn allreduce(
-        &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
-        comm: Rc<Comm>,
-    ) -> Described<AtOnce<Allreduce<D>>> {
-        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+    pub fn allreduce(&self, operands: Operands, comm: Rc<Comm>) -> Described<AtOnce<Allreduce<D>>> {
+        let (from, into, reducing) = operands.areas()?;
         Ok(AtOnce(Allreduce { comm, from, into, reducing }))
     }
 
     /// MPI_Reduce.
-    #[allow(clippy::too_many_arguments)]
     pub fn reduce(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        mut operands: Operands,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
-        // Elsewhere than at the root there is nowhere to put a result.
-        let into = if is_root { into } else { out };
-        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        if !is_root {
+            // There is nowhere to put a result.
+            operands.into = operands.out;
+        }
+        let (from, into, reducing) = operands.areas::<D>()?;
         let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).reduce;
@@ -520,14 +357,10 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Scan.
     pub fn scan(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        operands: Operands,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        let (from, into, reducing) = operands.areas::<D>()?;
         let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).scan;
@@ -543,14 +376,10 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Exscan. What is at rank 0 stays as it was.
     pub fn exscan(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        operands: Operands,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let (from, into, reducing) = self.operands((out, into), count, &datatype?, op)?;
+        let (from, into, reducing) = operands.areas::<D>()?;
         let mpi = *self;
         Ok(async move {
             let by = choices_of(&comm.inner, &reducing).exscan;
@@ -567,17 +396,13 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Reduce_scatter_block.
     pub fn reduce_scatter_block(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        operands: Operands,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
+        let all = if operands.are_in_place::<D>() { operands.into } else { operands.out };
+        let Operands { into, count, datatype, op, .. } = operands;
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
-        let in_place = out.is_in_place::<D>();
-        let all = if in_place { into } else { out };
         let into = Area::received(into, count, &datatype)?;
         let from = Area::sent(all, for_all(&comm, count)?, &datatype)?;
         let mpi = *self;
@@ -596,17 +421,14 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Reduce_scatter.
     pub fn reduce_scatter(
         &self,
-        out: Buffer,
-        into: Buffer,
-        counts: Numbers,
-        datatype: Given,
-        op: Op,
+        operands: Operands<Given, Numbers>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
+        let all = if operands.are_in_place::<D>() { operands.into } else { operands.out };
+        let Operands { into, count: counts, datatype, op, .. } = operands;
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
         let counts = counts.all(comm.inner.size() as usize, "recvcounts")?;
-        let all = if out.is_in_place::<D>() { into } else { out };
         let own = counts[comm.inner.rank() as usize];
         let lengths: Result<Vec<usize>, _> = counts.iter().map(|it| datatype.bytes(*it)).collect();
         let (into, lengths) = (Area::received(into, own, &datatype)?, lengths?);
@@ -623,28 +445,6 @@ impl<D: Dialect> Mpi<D> {
             .await
         })
     }
-}
-
-/// What a rank gives; `None`: it is in its place already, which `may_be` so. `of_side` says of a
-/// failure what it is about.
-#[inline(always)]
-pub(crate) fn own_part<D: Dialect>(
-    buffer: Buffer,
-    count: i64,
-    datatype: Given,
-    may_be: bool,
-    of_side: fn(Failure) -> Failure,
-) -> Result<Option<Area>, Failure> {
-    if buffer.is_in_place::<D>() {
-        return match may_be {
-            true => Ok(None),
-            false => Err(of_side(Failure::new(
-                Class::Buffer,
-                "MPI_IN_PLACE is for the root alone: this rank has to give its own part",
-            ))),
-        };
-    }
-    Area::of_side(buffer, count, &*datatype?, of_side).map(Some)
 }
 
 /// Blocks of any kind from all to all.

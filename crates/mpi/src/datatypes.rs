@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::arguments::Elements;
 use crate::communicators::{Comm, cut};
 use crate::datatype::{
     self, Datatype, DatatypeError, DistributedDimension, Distribution, Integer, Order, TypeClass,
@@ -13,7 +14,7 @@ use crate::raw::{
     self, Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, TextAt, length,
 };
 use crate::runtime::Mpi;
-use crate::types::{Area, Type};
+use crate::types::Type;
 
 /// The datatype that was made, or why it could not be.
 type Made = Result<Datatype, DatatypeError>;
@@ -521,18 +522,15 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Pack.
-    #[allow(clippy::too_many_arguments)]
     pub fn pack(
         &self,
-        from: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        from: Elements<Rc<Type>>,
         into: Buffer,
         room: i64,
         position: NumberAt,
         _: Rc<Comm>,
     ) -> Result<(), Failure> {
-        let area = Area::new(from, count, &datatype).map_err(|it| it.of_buffer("inbuf"))?;
+        let area = from.area().map_err(|it| it.of_buffer("inbuf"))?;
         let (start, end) = window(position.get(), area.len(), length(room, "outsize")?)?;
         into.needed(end, "outbuf")?.bytes_mut(end)[start..].copy_from_slice(&area.data());
         position.set(end as i64);
@@ -540,18 +538,15 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Unpack.
-    #[allow(clippy::too_many_arguments)]
     pub fn unpack(
         &self,
         from: Buffer,
         room: i64,
         position: NumberAt,
-        into: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        into: Elements<Rc<Type>>,
         _: Rc<Comm>,
     ) -> Result<(), Failure> {
-        let area = Area::new(into, count, &datatype).map_err(|it| it.of_buffer("outbuf"))?;
+        let area = into.area().map_err(|it| it.of_buffer("outbuf"))?;
         let (start, end) = window(position.get(), area.len(), length(room, "insize")?)?;
         area.put(&from.needed(end, "inbuf")?.bytes(end)[start..]);
         position.set(end as i64);
@@ -571,13 +566,10 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Pack_external.
-    #[allow(clippy::too_many_arguments)]
     pub fn pack_external(
         &self,
         representation: String,
-        from: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        from: Elements<Rc<Type>>,
         into: Buffer,
         room: i64,
         position: NumberAt,
@@ -585,31 +577,28 @@ impl<D: Dialect> Mpi<D> {
         external32(&representation)?;
         let room = length(room, "outsize")?;
         let (mut at, into) = (start_of(position.get())?, into.needed(room, "outbuf")?);
-        Area::new(from, count, &datatype).map_err(|it| it.of_buffer("inbuf"))?;
-        let (count, into) = (elements(count)? as u64, into.bytes_mut(room));
-        from.pack_external(count, &datatype.datatype, (into, &mut at))?;
+        from.area().map_err(|it| it.of_buffer("inbuf"))?;
+        let (count, into) = (elements(from.count)? as u64, into.bytes_mut(room));
+        from.buffer.pack_external(count, &from.datatype.datatype, (into, &mut at))?;
         position.set(at as i64);
         Ok(())
     }
 
     /// MPI_Unpack_external.
-    #[allow(clippy::too_many_arguments)]
     pub fn unpack_external(
         &self,
         representation: String,
         from: Buffer,
         room: i64,
         position: NumberAt,
-        into: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        into: Elements<Rc<Type>>,
     ) -> Result<(), Failure> {
         external32(&representation)?;
         let room = length(room, "insize")?;
         let (mut at, from) = (start_of(position.get())?, from.needed(room, "inbuf")?);
-        Area::new(into, count, &datatype).map_err(|it| it.of_buffer("outbuf"))?;
-        let (count, from) = (elements(count)? as u64, from.bytes(room));
-        into.unpack_external(count, &datatype.datatype, (from, &mut at))?;
+        into.area().map_err(|it| it.of_buffer("outbuf"))?;
+        let (count, from) = (elements(into.count)? as u64, from.bytes(room));
+        into.buffer.unpack_external(count, &into.datatype.datatype, (from, &mut at))?;
         position.set(at as i64);
         Ok(())
     }

@@ -9,16 +9,17 @@ use std::rc::Rc;
 use hikyaku_coll as coll;
 use hikyaku_rank::{Bridge, Error, GroupExchange, Intercommunicator};
 
+use crate::arguments::{Blocks, Elements, Given, Operands, for_all};
 use crate::at_once::Done;
-use crate::collectives::{Described, Given, blocks, blocks_of_types, for_all, landed};
+use crate::collectives::{Described, landed};
 use crate::communicators::{Comm, number_of};
 use crate::dialect::{Dialect, Object, PROC_NULL, ROOT};
 use crate::errors::Handling;
 use crate::failure::{Class, Failure};
 use crate::groups::Group;
 use crate::info::Info;
-use crate::operations::{Op, Reducing};
-use crate::raw::{Buffer, HandleAt, Handles, Numbers};
+use crate::operations::Reducing;
+use crate::raw::{HandleAt, Handles, Numbers};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
@@ -144,17 +145,17 @@ fn numbered(areas: Vec<Area>) -> Vec<(u32, Area)> {
     (0..).zip(areas).collect()
 }
 
+/// The same for every rank of the other group.
+fn to_all(comm: &Comm, area: Area) -> Vec<(u32, Area)> {
+    (0..comm.inner.size()).map(|to| (to, area.clone())).collect()
+}
+
 /// Where equal parts for all ranks of the other group lie, one after the other.
-fn parts(
-    comm: &Comm,
-    buffer: Buffer,
-    count: i64,
-    datatype: Given,
-) -> Result<Vec<(u32, Area)>, Failure> {
-    let datatype = datatype?;
+fn parts(comm: &Comm, elements: Elements) -> Result<Vec<(u32, Area)>, Failure> {
+    let (datatype, count) = (elements.datatype?, elements.count);
     for_all(comm, count)?;
     let each = count.saturating_mul(datatype.extent());
-    let part = |at: i64| Area::new(buffer.at(at * each), count, &datatype);
+    let part = |at: i64| Area::new(elements.buffer.at(at * each), count, &datatype);
     let areas: Result<Vec<_>, _> = (0..i64::from(comm.inner.size())).map(part).collect();
     Ok(numbered(areas?))
 }
@@ -164,7 +165,6 @@ fn exchanged(comm: Rc<Comm>, parcels: Parcels) -> Described<impl Future<Output =
     Ok(async move { parcels.exchange(comm.groups_of()?.exchange()).await })
 }
 
-#[allow(clippy::too_many_arguments)]
 impl<D: Dialect> Mpi<D> {
     /// MPI_Barrier.
     pub fn inter_barrier(&self, comm: Rc<Comm>) -> Described<impl Future<Output = Done> + use<D>> {
@@ -178,22 +178,15 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Bcast.
     pub fn inter_bcast(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Given,
+        data: Elements,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let mut parcels = Parcels::default();
         match Part::of(&comm, root)? {
             Part::None => {}
-            Part::Root => {
-                let area = Area::new(buffer, count, &*datatype?)?;
-                parcels.out = (0..comm.inner.size()).map(|to| (to, area.clone())).collect();
-            }
-            Part::With(root) => {
-                parcels.into.push((root, Area::new(buffer, count, &*datatype?)?));
-            }
+            Part::Root => parcels.out = to_all(&comm, data.area()?),
+            Part::With(root) => parcels.into.push((root, data.area()?)),
         }
         exchanged(comm, parcels)
     }
@@ -201,24 +194,16 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Gather.
     pub fn inter_gather(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let mut parcels = Parcels::default();
         match Part::of(&comm, root)? {
             Part::None => {}
-            Part::Root => {
-                parcels.into = parts(&comm, into, in_count, in_type).map_err(Failure::received)?;
-            }
-            Part::With(root) => {
-                parcels.out.push((root, Area::sent(out, out_count, &*out_type?)?));
-            }
+            Part::Root => parcels.into = parts(&comm, into).map_err(Failure::received)?,
+            Part::With(root) => parcels.out.push((root, out.sent()?)),
         }
         exchanged(comm, parcels)
     }
@@ -226,27 +211,16 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Gatherv.
     pub fn inter_gatherv(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Elements,
+        into: Blocks,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let mut parcels = Parcels::default();
         match Part::of(&comm, root)? {
             Part::None => {}
-            Part::Root => {
-                let places = blocks(&comm, into, (counts, displacements), &*in_type?)
-                    .map_err(Failure::received)?;
-                parcels.into = numbered(places);
-            }
-            Part::With(root) => {
-                parcels.out.push((root, Area::sent(out, out_count, &*out_type?)?));
-            }
+            Part::Root => parcels.into = numbered(into.areas(&comm, Failure::received)?),
+            Part::With(root) => parcels.out.push((root, out.sent()?)),
         }
         exchanged(comm, parcels)
     }
@@ -254,24 +228,16 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Scatter.
     pub fn inter_scatter(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let mut parcels = Parcels::default();
         match Part::of(&comm, root)? {
             Part::None => {}
-            Part::Root => {
-                parcels.out = parts(&comm, out, out_count, out_type).map_err(Failure::sent)?;
-            }
-            Part::With(root) => {
-                parcels.into.push((root, Area::received(into, in_count, &*in_type?)?));
-            }
+            Part::Root => parcels.out = parts(&comm, out).map_err(Failure::sent)?,
+            Part::With(root) => parcels.into.push((root, into.received()?)),
         }
         exchanged(comm, parcels)
     }
@@ -279,27 +245,16 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Scatterv.
     pub fn inter_scatterv(
         &self,
-        out: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Blocks,
+        into: Elements,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let mut parcels = Parcels::default();
         match Part::of(&comm, root)? {
             Part::None => {}
-            Part::Root => {
-                let places = blocks(&comm, out, (counts, displacements), &*out_type?)
-                    .map_err(Failure::sent)?;
-                parcels.out = numbered(places);
-            }
-            Part::With(root) => {
-                parcels.into.push((root, Area::received(into, in_count, &*in_type?)?));
-            }
+            Part::Root => parcels.out = numbered(out.areas(&comm, Failure::sent)?),
+            Part::With(root) => parcels.into.push((root, into.received()?)),
         }
         exchanged(comm, parcels)
     }
@@ -307,107 +262,71 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Allgather.
     pub fn inter_allgather(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mine = Area::sent(out, out_count, &*out_type?)?;
-        let out = (0..comm.inner.size()).map(|to| (to, mine.clone())).collect();
-        let into = parts(&comm, into, in_count, in_type).map_err(Failure::received)?;
+        let out = to_all(&comm, out.sent()?);
+        let into = parts(&comm, into).map_err(Failure::received)?;
         exchanged(comm, Parcels { out, into })
     }
 
     /// MPI_Allgatherv.
     pub fn inter_allgatherv(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Elements,
+        into: Blocks,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mine = Area::sent(out, out_count, &*out_type?)?;
-        let out = (0..comm.inner.size()).map(|to| (to, mine.clone())).collect();
-        let into = numbered(
-            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?,
-        );
+        let out = to_all(&comm, out.sent()?);
+        let into = numbered(into.areas(&comm, Failure::received)?);
         exchanged(comm, Parcels { out, into })
     }
 
     /// MPI_Alltoall.
     pub fn inter_alltoall(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let out = parts(&comm, out, out_count, out_type).map_err(Failure::sent)?;
-        let into = parts(&comm, into, in_count, in_type).map_err(Failure::received)?;
+        let out = parts(&comm, out).map_err(Failure::sent)?;
+        let into = parts(&comm, into).map_err(Failure::received)?;
         exchanged(comm, Parcels { out, into })
     }
 
     /// MPI_Alltoallv.
     pub fn inter_alltoallv(
         &self,
-        out: Buffer,
-        out_counts: Numbers,
-        out_displacements: Numbers,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Blocks,
+        into: Blocks,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let out = blocks(&comm, out, (out_counts, out_displacements), &*out_type?)
-            .map_err(Failure::sent)?;
-        let into =
-            blocks(&comm, into, (counts, displacements), &*in_type?).map_err(Failure::received)?;
-        exchanged(comm, Parcels { out: numbered(out), into: numbered(into) })
+        let out = numbered(out.areas(&comm, Failure::sent)?);
+        let into = numbered(into.areas(&comm, Failure::received)?);
+        exchanged(comm, Parcels { out, into })
     }
 
     /// MPI_Alltoallw.
     pub fn inter_alltoallw(
         &self,
-        out: Buffer,
-        out_counts: Numbers,
-        out_displacements: Numbers,
-        out_types: Handles<D>,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_types: Handles<D>,
+        out: Blocks<Handles<D>>,
+        into: Blocks<Handles<D>>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let given = (out_counts, out_displacements);
-        let out = blocks_of_types(self, &comm, out, given, &out_types).map_err(Failure::sent)?;
-        let into = blocks_of_types(self, &comm, into, (counts, displacements), &in_types)
-            .map_err(Failure::received)?;
-        exchanged(comm, Parcels { out: numbered(out), into: numbered(into) })
+        let out = numbered(out.areas(self, &comm, Failure::sent)?);
+        let into = numbered(into.areas(self, &comm, Failure::received)?);
+        exchanged(comm, Parcels { out, into })
     }
 
     /// MPI_Reduce: of the elements of the other group.
     pub fn inter_reduce(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        operands: Operands,
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
+        let Operands { out, into, count, datatype, op } = operands;
         let part = Part::of(&comm, root)?;
         let (mut from, mut parcels, mut reducing) = (None, Parcels::default(), None);
         match part {
@@ -435,13 +354,10 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Allreduce: each group gets what the other one's elements come to.
     pub fn inter_allreduce(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        operands: Operands,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
+        let Operands { out, into, count, datatype, op } = operands;
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
         let (from, into) =
@@ -465,39 +381,31 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Reduce_scatter_block.
     pub fn inter_reduce_scatter_block(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        operands: Operands,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
+        let Operands { out, into, count, datatype, op } = operands;
         let counts = vec![count; comm.local().size() as usize];
-        self.scattered((out, into), counts, datatype, op, comm)
+        self.scattered(Operands { out, into, count: counts, datatype, op }, comm)
     }
 
     /// MPI_Reduce_scatter.
     pub fn inter_reduce_scatter(
         &self,
-        out: Buffer,
-        into: Buffer,
-        counts: Numbers,
-        datatype: Given,
-        op: Op,
+        operands: Operands<Given, Numbers>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let counts = counts.all(comm.local().size() as usize, "recvcounts")?;
-        self.scattered((out, into), counts, datatype, op, comm)
+        let Operands { out, into, count, datatype, op } = operands;
+        let counts = count.all(comm.local().size() as usize, "recvcounts")?;
+        self.scattered(Operands { out, into, count: counts, datatype, op }, comm)
     }
 
     fn scattered(
         &self,
-        (out, into): (Buffer, Buffer),
-        counts: Vec<i64>,
-        datatype: Given,
-        op: Op,
+        operands: Operands<Given, Vec<i64>>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
+        let Operands { out, into, count: counts, datatype, op } = operands;
         let datatype = datatype?;
         let reducing = Reducing::<D>::new(op, &datatype)?;
         let from = Area::sent(out, counts.iter().sum(), &datatype)?;
@@ -529,15 +437,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Scan: there is none between groups.
-    pub fn inter_scan(
-        &self,
-        _: Buffer,
-        _: Buffer,
-        _: i64,
-        _: Given,
-        _: Op,
-        comm: Rc<Comm>,
-    ) -> Described<std::future::Ready<Done>> {
+    pub fn inter_scan(&self, _: Operands, comm: Rc<Comm>) -> Described<std::future::Ready<Done>> {
         comm.intra()?;
         Ok(std::future::ready(Ok(())))
     }
@@ -545,14 +445,10 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Exscan: there is none between groups.
     pub fn inter_exscan(
         &self,
-        out: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Given,
-        op: Op,
+        operands: Operands,
         comm: Rc<Comm>,
     ) -> Described<std::future::Ready<Done>> {
-        self.inter_scan(out, into, count, datatype, op, comm)
+        self.inter_scan(operands, comm)
     }
 }
 

@@ -14,10 +14,12 @@
 //!        rank  coll  msg
 //! ```
 //!
-//! `raw` follows the pointers of a program and nothing else does; `slots` gives the objects their
-//! handles; `runtime` holds the state of the process and is the boundary that no panic crosses.
+//! `raw` follows the pointers of a program and nothing else does; `arguments` keeps together what
+//! the standard has one by one; `slots` gives the objects their handles; `runtime` holds the state of
+//! the process and is the boundary that no panic crosses.
 
 mod abi;
+mod arguments;
 mod at_once;
 mod attributes;
 mod buffered;
@@ -47,6 +49,7 @@ mod slots;
 mod topology;
 mod types;
 
+pub use arguments::{Blocks, Elements, Operands};
 pub use communicators::Comm;
 pub use dialect::{
     ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, ROOT, Status, UNDEFINED,

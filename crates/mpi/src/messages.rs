@@ -8,6 +8,7 @@ use std::rc::Rc;
 use hikyaku_msg::{Engine, Envelope, Received, RecvBuffer, RequestId, Selector, SendMode};
 use hikyaku_rank::RankPort;
 
+use crate::arguments::Elements;
 use crate::communicators::Comm;
 use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
 use crate::failure::{Class, Failure};
@@ -116,14 +117,12 @@ fn receive_at_once(
 impl Outgoing {
     #[inline(always)]
     pub(crate) fn new(
-        buffer: Buffer,
-        count: i64,
-        datatype: &Type,
+        elements: &Elements<Rc<Type>>,
         (dest, tag): (i32, i32),
         comm: &Comm,
     ) -> Result<Outgoing, Failure> {
         let to = envelope(comm, dest, tag)?;
-        Ok(Outgoing { area: Area::sent(buffer, count, datatype)?, to })
+        Ok(Outgoing { area: elements.sent()?, to })
     }
 
     /// Sends it.
@@ -167,14 +166,12 @@ impl Outgoing {
 impl Incoming {
     #[inline(always)]
     fn new(
-        buffer: Buffer,
-        count: i64,
-        datatype: &Type,
+        elements: &Elements<Rc<Type>>,
         (source, tag): (i32, i32),
         comm: &Comm,
     ) -> Result<Incoming, Failure> {
         let from = selector(comm, source, tag)?;
-        Ok(Incoming { area: Area::received(buffer, count, datatype)?, from })
+        Ok(Incoming { area: elements.received()?, from })
     }
 
     /// Receives it.
@@ -279,57 +276,49 @@ macro_rules! sends {
                 #[inline(always)]
                 pub fn $blocking(
                     &self,
-                    buffer: Buffer,
-                    count: i64,
-                    datatype: Rc<Type>,
+                    elements: Elements<Rc<Type>>,
                     dest: i32,
                     tag: i32,
                     comm: Rc<Comm>,
                 ) -> Result<(), Failure> {
                     let to = envelope(&comm, dest, tag)?;
-                    if let (Some(to), Some(place)) = (&to, Area::plain(buffer, count, &datatype))
+                    if let (Some(to), Some(place)) = (&to, elements.plain())
                         && send_at_once(&comm, to, place.bytes(), $mode)
                     {
                         return Ok(());
                     }
-                    send((buffer, count, &datatype), to, &comm, $mode)
+                    send(elements.lent(), to, &comm, $mode)
                 }
 
                 #[doc = concat!("The same, left in flight: MPI_I", stringify!($blocking), ".")]
-                #[allow(clippy::too_many_arguments)]
                 #[inline(always)]
                 pub fn $started(
                     &self,
-                    buffer: Buffer,
-                    count: i64,
-                    datatype: Rc<Type>,
+                    elements: Elements<Rc<Type>>,
                     dest: i32,
                     tag: i32,
                     comm: Rc<Comm>,
                     request: HandleAt<D>,
                 ) -> Result<(), Failure> {
                     let to = envelope(&comm, dest, tag)?;
-                    if let (Some(to), Some(place)) = (&to, Area::plain(buffer, count, &datatype))
+                    if let (Some(to), Some(place)) = (&to, elements.plain())
                         && send_at_once(&comm, to, place.bytes(), $mode)
                     {
                         return self.add_complete(&request);
                     }
-                    self.start_send((buffer, count, &datatype), to, comm, $mode, &request)
+                    self.start_send(elements.lent(), to, comm, $mode, &request)
                 }
 
                 #[doc = concat!("The same, to be started: MPI_", $name, "_init.")]
-                #[allow(clippy::too_many_arguments)]
                 pub fn $kept(
                     &self,
-                    buffer: Buffer,
-                    count: i64,
-                    datatype: Rc<Type>,
+                    elements: Elements<Rc<Type>>,
                     dest: i32,
                     tag: i32,
                     comm: Rc<Comm>,
                     request: HandleAt<D>,
                 ) -> Result<(), Failure> {
-                    let message = Outgoing::new(buffer, count, &datatype, (dest, tag), &comm)?;
+                    let message = Outgoing::new(&elements, (dest, tag), &comm)?;
                     let of = Rc::clone(&comm);
                     let start = Box::new(move || message.start(&of, $mode));
                     self.add_request(Request::persistent(comm, start), &request)
@@ -342,22 +331,22 @@ macro_rules! sends {
 /// Sends a message that cannot be sent at once.
 #[inline(never)]
 fn send(
-    (buffer, count, datatype): (Buffer, i64, &Type),
+    elements: Elements<&Type>,
     to: Option<Envelope>,
     comm: &Comm,
     mode: SendMode,
 ) -> Result<(), Failure> {
-    Outgoing { area: Area::sent(buffer, count, datatype)?, to }.send(comm, mode)
+    Outgoing { area: elements.sent()?, to }.send(comm, mode)
 }
 
 /// Receives a message that is not there yet.
 #[inline(never)]
 fn receive(
-    (buffer, count, datatype): (Buffer, i64, &Type),
+    elements: Elements<&Type>,
     from: Option<Selector>,
     comm: &Comm,
 ) -> Result<Status, Failure> {
-    Incoming { area: Area::received(buffer, count, datatype)?, from }.receive(comm)
+    Incoming { area: elements.received()?, from }.receive(comm)
 }
 
 sends! {
@@ -371,13 +360,13 @@ impl<D: Dialect> Mpi<D> {
     #[inline(never)]
     fn start_send(
         &self,
-        (buffer, count, datatype): (Buffer, i64, &Type),
+        elements: Elements<&Type>,
         to: Option<Envelope>,
         comm: Rc<Comm>,
         mode: SendMode,
         request: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Outgoing { area: Area::sent(buffer, count, datatype)?, to };
+        let message = Outgoing { area: elements.sent()?, to };
         match message.start(&comm, mode)? {
             State::Done(_) => self.add_complete(request),
             state => self.add_message(comm, state, request),
@@ -388,12 +377,12 @@ impl<D: Dialect> Mpi<D> {
     #[inline(never)]
     fn start_receive(
         &self,
-        (buffer, count, datatype): (Buffer, i64, &Type),
+        elements: Elements<&Type>,
         from: Option<Selector>,
         comm: Rc<Comm>,
         request: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Incoming { area: Area::received(buffer, count, datatype)?, from };
+        let message = Incoming { area: elements.received()?, from };
         match message.post(&comm)? {
             Some((id, None)) => self.add_receive(comm, id, request),
             Some((id, staged)) => {
@@ -411,40 +400,36 @@ impl<D: Dialect> Mpi<D> {
     #[inline(always)]
     pub fn recv(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         source: i32,
         tag: i32,
         comm: Rc<Comm>,
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let from = selector(&comm, source, tag)?;
-        if let (Some(from), Some(place)) = (&from, Area::plain(buffer, count, &datatype))
+        if let (Some(from), Some(place)) = (&from, elements.plain())
             && let Some(received) =
                 receive_at_once(&comm, from, place.bytes_mut(), Engine::recv_at_once)
         {
             status.set(0, status_of(received));
             return Ok(());
         }
-        status.tell(receive((buffer, count, &datatype), from, &comm))
+        status.tell(receive(elements.lent(), from, &comm))
     }
 
     /// MPI_Irecv.
     #[inline(always)]
     pub fn irecv(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         source: i32,
         tag: i32,
         comm: Rc<Comm>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         let from = selector(&comm, source, tag)?;
-        let Some((from, place)) = from.zip(Area::plain(buffer, count, &datatype)) else {
-            return self.start_receive((buffer, count, &datatype), from, comm, &request);
+        let Some((from, place)) = from.zip(elements.plain()) else {
+            return self.start_receive(elements.lent(), from, comm, &request);
         };
         let there = receive_at_once(&comm, &from, place.bytes_mut(), Engine::recv_if_there);
         if let Some(received) = there {
@@ -459,15 +444,13 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Recv_init.
     pub fn recv_init(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         source: i32,
         tag: i32,
         comm: Rc<Comm>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let message = Incoming::new(buffer, count, &datatype, (source, tag), &comm)?;
+        let message = Incoming::new(&elements, (source, tag), &comm)?;
         let of = Rc::clone(&comm);
         let start = Box::new(move || message.start(&of));
         self.add_request(Request::persistent(comm, start), &request)
@@ -476,21 +459,17 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Sendrecv.
     pub fn sendrecv(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Rc<Type>,
+        out: Elements<Rc<Type>>,
         dest: i32,
         out_tag: i32,
-        into: Buffer,
-        in_count: i64,
-        in_type: Rc<Type>,
+        into: Elements<Rc<Type>>,
         source: i32,
         in_tag: i32,
         comm: Rc<Comm>,
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
-        let sent = Outgoing::new(out, out_count, &out_type, (dest, out_tag), &comm)?;
-        let received = Incoming::new(into, in_count, &in_type, (source, in_tag), &comm)?;
+        let sent = Outgoing::new(&out, (dest, out_tag), &comm)?;
+        let received = Incoming::new(&into, (source, in_tag), &comm)?;
         let receiving = received.start(&comm)?;
         let sending =
             sent.start(&comm, SendMode::Standard).inspect_err(|_| give_up(&comm, &receiving))?;
@@ -503,9 +482,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Sendrecv_replace.
     pub fn sendrecv_replace(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         dest: i32,
         out_tag: i32,
         source: i32,
@@ -513,8 +490,8 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
-        let sent = Outgoing::new(buffer, count, &datatype, (dest, out_tag), &comm)?;
-        let received = Incoming::new(buffer, count, &datatype, (source, in_tag), &comm)?;
+        let sent = Outgoing::new(&elements, (dest, out_tag), &comm)?;
+        let received = Incoming::new(&elements, (source, in_tag), &comm)?;
         self.send_copy(&sent, &comm)?;
         status.tell(received.receive(&comm))
     }
@@ -522,21 +499,17 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Isendrecv: what is sent is copied, so that the request is that of the receive.
     pub fn isendrecv(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Rc<Type>,
+        out: Elements<Rc<Type>>,
         dest: i32,
         out_tag: i32,
-        into: Buffer,
-        in_count: i64,
-        in_type: Rc<Type>,
+        into: Elements<Rc<Type>>,
         source: i32,
         in_tag: i32,
         comm: Rc<Comm>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let sent = Outgoing::new(out, out_count, &out_type, (dest, out_tag), &comm)?;
-        let received = Incoming::new(into, in_count, &in_type, (source, in_tag), &comm)?;
+        let sent = Outgoing::new(&out, (dest, out_tag), &comm)?;
+        let received = Incoming::new(&into, (source, in_tag), &comm)?;
         self.send_copy(&sent, &comm)?;
         let state = received.start(&comm)?;
         self.add_message(comm, state, &request)
@@ -545,9 +518,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Isendrecv_replace.
     pub fn isendrecv_replace(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         dest: i32,
         out_tag: i32,
         source: i32,
@@ -555,11 +526,8 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let (out, again) = (Rc::clone(&datatype), buffer);
-        self.isendrecv(
-            buffer, count, out, dest, out_tag, again, count, datatype, source, in_tag, comm,
-            request,
-        )
+        let out = elements.clone();
+        self.isendrecv(out, dest, out_tag, elements, source, in_tag, comm, request)
     }
 
     /// MPI_Probe.
@@ -693,13 +661,11 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Mrecv.
     pub fn mrecv(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         message: HandleAt<D>,
         status: StatusesAt<D>,
     ) -> Result<(), Failure> {
-        let area = Area::new(buffer, count, &datatype)?;
+        let area = elements.area()?;
         status.tell(match self.take_matched(&message)? {
             None => Ok(Status::OF_NOBODY),
             // The message's communicator is told of a failure: no argument names one.
@@ -711,13 +677,11 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Imrecv.
     pub fn imrecv(
         &self,
-        buffer: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
+        elements: Elements<Rc<Type>>,
         message: HandleAt<D>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let area = Area::new(buffer, count, &datatype)?;
+        let area = elements.area()?;
         let (comm, state) = match self.take_matched(&message)? {
             None => {
                 return self

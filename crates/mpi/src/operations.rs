@@ -9,6 +9,7 @@ use hikyaku_msg::PACKET;
 use hikyaku_nic::fabric::{Arithmetic, Combining, NumberType};
 use hikyaku_rank::Communicator;
 
+use crate::arguments::Operands;
 use crate::callbacks;
 use crate::datatype::{Basic, Class as Kind};
 use crate::dialect::{Dialect, Handle, Object};
@@ -560,18 +561,12 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Reduce_local.
-    pub fn reduce_local(
-        &self,
-        from: Buffer,
-        into: Buffer,
-        count: i64,
-        datatype: Rc<Type>,
-        op: Op,
-    ) -> Result<(), Failure> {
+    pub fn reduce_local(&self, operands: Operands<Rc<Type>>) -> Result<(), Failure> {
+        let Operands { out, into, count, datatype, op } = operands;
         let reducing = Reducing::<D>::new(op, &datatype)?;
         let of =
             |buffer, name| Area::new(buffer, count, &datatype).map_err(|it| it.of_buffer(name));
-        let (from, into) = (of(from, "inbuf")?, of(into, "inoutbuf")?);
+        let (from, into) = (of(out, "inbuf")?, of(into, "inoutbuf")?);
         let mut result = into.landing();
         reducing.combine(&from.data(), result.bytes());
         result.finish();

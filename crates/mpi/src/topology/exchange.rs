@@ -12,17 +12,15 @@ use hikyaku_rank::Error;
 use hikyaku_rank::persistent::NEIGHBOURS;
 
 use super::{Tags, letters};
+use crate::arguments::{Blocks, Elements};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
 use crate::messages::{Incoming, Outgoing};
-use crate::raw::{Buffer, Handles, Numbers, count};
+use crate::raw::{Buffer, Handles, count};
 use crate::requests::{Outcome, Round, Staged, State};
 use crate::runtime::Mpi;
-use crate::types::{Area, Type};
-
-/// A datatype as it was given: wrong only if it is looked at.
-type Given = Result<Rc<Type>, Failure>;
+use crate::types::Area;
 
 /// What goes along an edge that there is.
 #[derive(Debug, Clone)]
@@ -43,17 +41,14 @@ pub struct Exchange {
     pub(super) ins: Vec<Block>,
 }
 
-/// What a side of a collective has: edges, and the buffer that blocks of each lie in.
-struct Side<'c> {
-    links: &'c [Link],
-    buffer: Buffer,
-}
+/// The edges of a side of a collective.
+struct Side<'c>(&'c [Link]);
 
 impl Side<'_> {
     /// The blocks of the edges that there are; `area` is told the place of each.
     fn blocks(&self, area: impl Fn(usize) -> Result<Area, Failure>) -> Result<Vec<Block>, Failure> {
-        let mut blocks = Vec::with_capacity(self.links.len());
-        for (edge, link) in self.links.iter().enumerate() {
+        let mut blocks = Vec::with_capacity(self.0.len());
+        for (edge, link) in self.0.iter().enumerate() {
             if let Some(rank) = link.rank {
                 blocks.push(Block { edge, rank, channel: link.channel, area: area(edge)? });
             }
@@ -62,50 +57,48 @@ impl Side<'_> {
     }
 
     /// The same block for every edge, or one after the other.
-    fn even(&self, elements: i64, datatype: Given, apart: bool) -> Result<Vec<Block>, Failure> {
+    fn even(&self, elements: Elements, apart: bool) -> Result<Vec<Block>, Failure> {
+        let Elements { buffer, count: elements, datatype } = elements;
         count(elements)?;
-        if self.links.is_empty() {
+        if self.0.is_empty() {
             return Ok(Vec::new());
         }
         let datatype = datatype?;
         let step = if apart { elements.saturating_mul(datatype.extent()) } else { 0 };
-        let place = |edge: usize| self.buffer.at(step.saturating_mul(edge as i64));
+        let place = |edge: usize| buffer.at(step.saturating_mul(edge as i64));
         self.blocks(|edge| Area::new(place(edge), elements, &datatype))
     }
 
     /// Blocks at displacements, in elements.
-    fn displaced(
-        &self,
-        (counts, displacements): (Numbers, Numbers),
-        datatype: Given,
-    ) -> Result<Vec<Block>, Failure> {
-        if self.links.is_empty() {
+    fn displaced(&self, blocks: Blocks) -> Result<Vec<Block>, Failure> {
+        if self.0.is_empty() {
             return Ok(Vec::new());
         }
-        self.check_lists(&counts, &displacements)?;
+        self.check_lists(&blocks)?;
+        let Blocks { buffer, counts, displacements, datatype } = blocks;
         let datatype = datatype?;
         let at = |edge: usize| displacements.get(edge).saturating_mul(datatype.extent());
-        self.blocks(|edge| Area::new(self.buffer.at(at(edge)), counts.get(edge), &datatype))
+        self.blocks(|edge| Area::new(buffer.at(at(edge)), counts.get(edge), &datatype))
     }
 
     /// Blocks of a type each, at displacements in bytes.
     fn typed<D: Dialect>(
         &self,
         mpi: &Mpi<D>,
-        (counts, displacements): (Numbers, Numbers),
-        types: &Handles<D>,
+        blocks: Blocks<Handles<D>>,
     ) -> Result<Vec<Block>, Failure> {
-        self.check_lists(&counts, &displacements)?;
-        types.check(self.links.len(), "types")?;
+        self.check_lists(&blocks)?;
+        let Blocks { buffer, counts, displacements, datatype: types } = blocks;
+        types.check(self.0.len(), "types")?;
         self.blocks(|edge| {
             let datatype = mpi.datatype_of(types.get(edge))?;
-            Area::new(self.buffer.at(displacements.get(edge)), counts.get(edge), &datatype)
+            Area::new(buffer.at(displacements.get(edge)), counts.get(edge), &datatype)
         })
     }
 
     /// Whether there are a count and a displacement for every edge.
-    fn check_lists(&self, counts: &Numbers, displacements: &Numbers) -> Result<(), Failure> {
-        let edges = self.links.len();
+    fn check_lists<T>(&self, blocks: &Blocks<T>) -> Result<(), Failure> {
+        let (edges, Blocks { counts, displacements, .. }) = (self.0.len(), blocks);
         counts.check(edges, "counts")?;
         (0..edges).try_for_each(|edge| count(counts.get(edge)).map(drop))?;
         displacements.check(edges, "displs")
@@ -127,8 +120,7 @@ fn sides<D: Dialect>(
     if into.is_in_place::<D>() {
         return Err(Failure::new(Class::Buffer, text).received());
     }
-    let (sources, destinations) = (&topology.links.sources, &topology.links.destinations);
-    Ok((Side { links: destinations, buffer: out }, Side { links: sources, buffer: into }))
+    Ok((Side(&topology.links.destinations), Side(&topology.links.sources)))
 }
 
 impl Exchange {
@@ -284,101 +276,69 @@ impl Round for InFlight {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 impl<D: Dialect> Mpi<D> {
     /// MPI_Neighbor_allgather.
     pub fn neighbor_allgather(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
-        let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.even(out_count, out_type, false).map_err(Failure::sent)?;
-        let ins = incoming.even(in_count, in_type, true).map_err(Failure::received)?;
+        let (outgoing, incoming) = sides::<D>(&comm, out.buffer, into.buffer)?;
+        let outs = outgoing.even(out, false).map_err(Failure::sent)?;
+        let ins = incoming.even(into, true).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
     /// MPI_Neighbor_allgatherv.
     pub fn neighbor_allgatherv(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Elements,
+        into: Blocks,
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
-        let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.even(out_count, out_type, false).map_err(Failure::sent)?;
-        let ins =
-            incoming.displaced((counts, displacements), in_type).map_err(Failure::received)?;
+        let (outgoing, incoming) = sides::<D>(&comm, out.buffer, into.buffer)?;
+        let outs = outgoing.even(out, false).map_err(Failure::sent)?;
+        let ins = incoming.displaced(into).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
     /// MPI_Neighbor_alltoall.
     pub fn neighbor_alltoall(
         &self,
-        out: Buffer,
-        out_count: i64,
-        out_type: Given,
-        into: Buffer,
-        in_count: i64,
-        in_type: Given,
+        out: Elements,
+        into: Elements,
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
-        let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing.even(out_count, out_type, true).map_err(Failure::sent)?;
-        let ins = incoming.even(in_count, in_type, true).map_err(Failure::received)?;
+        let (outgoing, incoming) = sides::<D>(&comm, out.buffer, into.buffer)?;
+        let outs = outgoing.even(out, true).map_err(Failure::sent)?;
+        let ins = incoming.even(into, true).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
     /// MPI_Neighbor_alltoallv.
     pub fn neighbor_alltoallv(
         &self,
-        out: Buffer,
-        out_counts: Numbers,
-        out_displacements: Numbers,
-        out_type: Given,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_type: Given,
+        out: Blocks,
+        into: Blocks,
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
-        let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs =
-            outgoing.displaced((out_counts, out_displacements), out_type).map_err(Failure::sent)?;
-        let ins =
-            incoming.displaced((counts, displacements), in_type).map_err(Failure::received)?;
+        let (outgoing, incoming) = sides::<D>(&comm, out.buffer, into.buffer)?;
+        let outs = outgoing.displaced(out).map_err(Failure::sent)?;
+        let ins = incoming.displaced(into).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 
     /// MPI_Neighbor_alltoallw.
     pub fn neighbor_alltoallw(
         &self,
-        out: Buffer,
-        out_counts: Numbers,
-        out_displacements: Numbers,
-        out_types: Handles<D>,
-        into: Buffer,
-        counts: Numbers,
-        displacements: Numbers,
-        in_types: Handles<D>,
+        out: Blocks<Handles<D>>,
+        into: Blocks<Handles<D>>,
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
-        let (outgoing, incoming) = sides::<D>(&comm, out, into)?;
-        let outs = outgoing
-            .typed(self, (out_counts, out_displacements), &out_types)
-            .map_err(Failure::sent)?;
-        let ins =
-            incoming.typed(self, (counts, displacements), &in_types).map_err(Failure::received)?;
+        let (outgoing, incoming) = sides::<D>(&comm, out.buffer, into.buffer)?;
+        let outs = outgoing.typed(self, out).map_err(Failure::sent)?;
+        let ins = incoming.typed(self, into).map_err(Failure::received)?;
         Ok(Exchange { comm, outs, ins })
     }
 }

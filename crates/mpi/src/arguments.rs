@@ -1,0 +1,275 @@
+//! Arguments that stand together in MPI: the elements of a message, a block for each rank, and the
+//! operands of a reduction.
+
+use std::rc::Rc;
+
+use crate::communicators::Comm;
+use crate::dialect::Dialect;
+use crate::failure::{Class, Failure};
+use crate::operations::{Op, Reducing};
+use crate::raw::{Buffer, Handles, Numbers};
+use crate::runtime::Mpi;
+use crate::types::{Area, Plain, Type};
+
+/// A datatype as it was given: wrong only if it is looked at.
+pub(crate) type Given = Result<Rc<Type>, Failure>;
+
+/// A datatype, or what may be one.
+pub trait Found {
+    /// The datatype.
+    ///
+    /// # Errors
+    /// There is none.
+    fn found(&self) -> Result<&Type, Failure>;
+}
+
+impl Found for Given {
+    #[inline(always)]
+    fn found(&self) -> Result<&Type, Failure> {
+        match self {
+            Ok(datatype) => Ok(datatype),
+            Err(failure) => Err(failure.clone()),
+        }
+    }
+}
+
+impl Found for Rc<Type> {
+    #[inline(always)]
+    fn found(&self) -> Result<&Type, Failure> {
+        Ok(self)
+    }
+}
+
+impl Found for Type {
+    #[inline(always)]
+    fn found(&self) -> Result<&Type, Failure> {
+        Ok(self)
+    }
+}
+
+impl<T: Found> Found for &T {
+    #[inline(always)]
+    fn found(&self) -> Result<&Type, Failure> {
+        T::found(self)
+    }
+}
+
+/// So many elements of a type: `buf`, `count` and `datatype` of the standard.
+#[derive(Debug, Clone, Copy)]
+pub struct Elements<T = Given> {
+    pub(crate) buffer: Buffer,
+    pub(crate) count: i64,
+    pub(crate) datatype: T,
+}
+
+impl<T: Found> Elements<T> {
+    /// What a program gave.
+    #[inline(always)]
+    pub fn new(buffer: Buffer, count: i64, datatype: T) -> Elements<T> {
+        Elements { buffer, count, datatype }
+    }
+
+    /// Whether they are MPI_IN_PLACE.
+    #[inline(always)]
+    pub(crate) fn is_in_place<D: Dialect>(&self) -> bool {
+        self.buffer.is_in_place::<D>()
+    }
+
+    /// Their memory.
+    #[inline(always)]
+    pub(crate) fn area(&self) -> Result<Area, Failure> {
+        self.of_side(|failure| failure)
+    }
+
+    /// The same of what goes out.
+    #[inline(always)]
+    pub(crate) fn sent(&self) -> Result<Area, Failure> {
+        self.of_side(Failure::sent)
+    }
+
+    /// The same of what comes in.
+    #[inline(always)]
+    pub(crate) fn received(&self) -> Result<Area, Failure> {
+        self.of_side(Failure::received)
+    }
+
+    #[inline(always)]
+    fn of_side(&self, of_side: fn(Failure) -> Failure) -> Result<Area, Failure> {
+        Area::of_side(self.buffer, self.count, self.datatype.found()?, of_side)
+    }
+
+    /// Their memory, if it is in one piece.
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> Option<Plain> {
+        Area::plain(self.buffer, self.count, self.datatype.found().ok()?)
+    }
+
+    /// The same of so many elements for each rank.
+    #[inline(always)]
+    pub(crate) fn plain_of_all(&self, comm: &Comm) -> Option<Plain> {
+        let elements = self.count.checked_mul(comm.inner.size().into())?;
+        Area::plain(self.buffer, elements, self.datatype.found().ok()?)
+    }
+
+    /// So many for each rank.
+    pub(crate) fn of_all(&self, comm: &Comm) -> Result<Elements<&T>, Failure> {
+        let Elements { buffer, count, ref datatype } = *self;
+        Ok(Elements { buffer, count: for_all(comm, count)?, datatype })
+    }
+
+    /// What a rank gives; `None`: it is in its place already, which `may_be` so. `of_side` says of
+    /// a failure what it is about.
+    #[inline(always)]
+    pub(crate) fn own_part<D: Dialect>(
+        &self,
+        may_be: bool,
+        of_side: fn(Failure) -> Failure,
+    ) -> Result<Option<Area>, Failure> {
+        if self.is_in_place::<D>() {
+            return match may_be {
+                true => Ok(None),
+                false => Err(of_side(Failure::new(
+                    Class::Buffer,
+                    "MPI_IN_PLACE is for the root alone: this rank has to give its own part",
+                ))),
+            };
+        }
+        self.of_side(of_side).map(Some)
+    }
+}
+
+impl Elements<Rc<Type>> {
+    /// The same for a function that need not keep the datatype.
+    #[inline(always)]
+    pub(crate) fn lent(&self) -> Elements<&Type> {
+        Elements { buffer: self.buffer, count: self.count, datatype: &self.datatype }
+    }
+}
+
+/// How often a type is there for all ranks.
+pub(crate) fn for_all(comm: &Comm, count: i64) -> Result<i64, Failure> {
+    count.checked_mul(comm.inner.size().into()).ok_or_else(|| {
+        Failure::new(Class::Count, format!("{count} elements a rank are more than can be counted"))
+    })
+}
+
+/// A block for each rank, of a type or of one each: `buf`, `counts`, `displs` and `datatype` or
+/// `types` of the standard. Displacements are in elements, or, with a type for each, in bytes.
+#[derive(Debug, Clone)]
+pub struct Blocks<T = Given, N = Numbers> {
+    pub(crate) buffer: Buffer,
+    pub(crate) counts: N,
+    pub(crate) displacements: N,
+    pub(crate) datatype: T,
+}
+
+impl<T, N> Blocks<T, N> {
+    /// What a program gave.
+    #[inline(always)]
+    pub fn new(buffer: Buffer, counts: N, displacements: N, datatype: T) -> Blocks<T, N> {
+        Blocks { buffer, counts, displacements, datatype }
+    }
+
+    /// Whether they are MPI_IN_PLACE.
+    #[inline(always)]
+    pub(crate) fn is_in_place<D: Dialect>(&self) -> bool {
+        self.buffer.is_in_place::<D>()
+    }
+}
+
+impl Blocks {
+    /// Their memory; `of_side` says of a failure what it is about.
+    pub(crate) fn areas(
+        &self,
+        comm: &Comm,
+        of_side: fn(Failure) -> Failure,
+    ) -> Result<Vec<Area>, Failure> {
+        let datatype = self.datatype.found()?;
+        let block =
+            |_, count, at: i64| Area::new(self.buffer.at(at * datatype.extent()), count, datatype);
+        self.each(comm, block).map_err(of_side)
+    }
+}
+
+impl<D: Dialect> Blocks<Handles<D>> {
+    /// Their memory, in the same way.
+    pub(crate) fn areas(
+        &self,
+        mpi: &Mpi<D>,
+        comm: &Comm,
+        of_side: fn(Failure) -> Failure,
+    ) -> Result<Vec<Area>, Failure> {
+        let types = &self.datatype;
+        let block = |rank, count, at| {
+            types.check(rank + 1, "types")?;
+            Area::new(self.buffer.at(at), count, &*mpi.datatype_of(types.get(rank))?)
+        };
+        self.each(comm, block).map_err(of_side)
+    }
+}
+
+impl<T> Blocks<T> {
+    /// What `area` makes of each rank with its count and displacement.
+    fn each(
+        &self,
+        comm: &Comm,
+        area: impl Fn(usize, i64, i64) -> Result<Area, Failure>,
+    ) -> Result<Vec<Area>, Failure> {
+        let size = comm.inner.size() as usize;
+        self.counts.check(size, "counts")?;
+        self.displacements.check(size, "displs")?;
+        let block = |rank| area(rank, self.counts.get(rank), self.displacements.get(rank));
+        (0..size).map(block).collect()
+    }
+}
+
+impl Blocks<&Given, &Numbers> {
+    /// The block of a rank, if it is in one piece.
+    #[inline(always)]
+    pub(crate) fn plain(&self, rank: usize) -> Option<Plain> {
+        let Blocks { buffer, counts, displacements, datatype } = self;
+        counts.check(rank + 1, "counts").and(displacements.check(rank + 1, "displs")).ok()?;
+        let datatype = datatype.as_ref().ok()?;
+        let at = displacements.get(rank).checked_mul(datatype.extent())?;
+        Area::plain(buffer.at(at), counts.get(rank), datatype)
+    }
+}
+
+/// What is reduced, where the result goes, and how: `sendbuf`, `recvbuf`, `count` or `recvcounts`,
+/// `datatype` and `op` of the standard.
+#[derive(Debug, Clone, Copy)]
+pub struct Operands<T = Given, N = i64> {
+    pub(crate) out: Buffer,
+    pub(crate) into: Buffer,
+    pub(crate) count: N,
+    pub(crate) datatype: T,
+    pub(crate) op: Op,
+}
+
+impl<T, N> Operands<T, N> {
+    /// What a program gave.
+    #[inline(always)]
+    pub fn new(out: Buffer, into: Buffer, count: N, datatype: T, op: Op) -> Operands<T, N> {
+        Operands { out, into, count, datatype, op }
+    }
+
+    /// Whether what is reduced is where the result goes.
+    #[inline(always)]
+    pub(crate) fn are_in_place<D: Dialect>(&self) -> bool {
+        self.out.is_in_place::<D>()
+    }
+}
+
+impl Operands {
+    /// This rank's elements beside the memory where the result goes.
+    #[inline(always)]
+    pub(crate) fn areas<D: Dialect>(self) -> Result<(Area, Area, Reducing<D>), Failure> {
+        let in_place = self.are_in_place::<D>();
+        let Operands { out, into, count, datatype, op } = self;
+        let datatype = datatype?;
+        let reducing = Reducing::<D>::new(op, &datatype)?;
+        let into = Area::received(into, count, &datatype)?;
+        let from = if in_place { into.clone() } else { Area::sent(out, count, &datatype)? };
+        Ok((from, into, reducing))
+    }
+}
