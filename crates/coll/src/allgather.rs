@@ -15,12 +15,12 @@ use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::blocks::{BlockPlaces, disjoint};
 use crate::call::{Begun, Call, Team};
+use crate::doubling::Fold;
 use crate::error::Failure;
-use crate::fold::Fold;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Place};
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -167,13 +167,10 @@ async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let reads = (algorithm == Algorithm::Read, mine);
-            match lines(team, data, &blocks, reads).await {
-                Err(Stop::Lost) => {
-                    algorithm = select::for_allgather_by_messages(team.group(), data.length());
-                }
-                Err(Stop::Failed(failure)) => return Err(failure),
-                Ok(()) => return Ok(()),
+            if by_lines(lines(team, data, &blocks, reads).await)?.is_some() {
+                return Ok(());
             }
+            algorithm = select::for_allgather_by_messages(team.group(), data.length());
             team.without_lines(algorithm as usize)?;
         }
         match algorithm {

@@ -150,13 +150,10 @@ impl<'g, G: Group> Call<'g, G> {
     /// Runs an algorithm to its end. The future has the states of all algorithms of an operation,
     /// up to some KiB, and each caller would move it on: it goes into a box where it is made.
     #[inline]
-    pub(crate) fn run<R, A>(
+    pub(crate) fn run<R, A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>>(
         self,
         algorithm: A,
-    ) -> Pin<Box<impl Future<Output = Result<R, Failure<G>>>>>
-    where
-        A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>,
-    {
+    ) -> Pin<Box<impl Future<Output = Result<R, Failure<G>>>>> {
         Box::pin(self.run_in_place(algorithm))
     }
 

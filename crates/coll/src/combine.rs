@@ -1,12 +1,57 @@
-//! What ranks contribute by lines, combined up a binomial tree: `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`.
+//! How values are combined: two, those that come in one by one, and what ranks contribute by lines,
+//! up a binomial tree: `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`.
 
 use std::ops::Range;
 
 use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::MOST_MATES;
-use crate::reduction::Reduction;
 use crate::rounds::{LineRounds, starts};
+use crate::signature::{Combination, Element};
+
+/// Puts `left ∘ right` into `right`, element by element: a function of two arrays of one length.
+pub trait Combine<B>: FnMut(&[B], &mut [B]) {}
+
+impl<B, F: FnMut(&[B], &mut [B])> Combine<B> for F {}
+
+/// An operation on arrays of elements (MPI 5.0 §6.9.2 and §6.9.5).
+///
+/// It is associative, as far as its arithmetic goes. One that is not commutative is applied in the
+/// order of the ranks.
+#[derive(Debug, Clone, Copy)]
+pub struct Reduction<F> {
+    /// `combine(left, right)` puts `left ∘ right` into `right`, element by element.
+    pub combine: F,
+    /// Whether `left ∘ right` is `right ∘ left`.
+    pub commutative: bool,
+    /// Bytes of one element: arrays are cut between elements only. At least 1.
+    pub width: usize,
+    /// What it is called.
+    pub combination: Combination,
+}
+
+impl<F> Reduction<F> {
+    /// An operation on elements of `width` bytes in which order does not matter.
+    pub fn commutative(width: usize, combine: F) -> Reduction<F> {
+        Reduction { combine, commutative: true, width: width.max(1), combination: Combination::OWN }
+    }
+
+    /// An operation on elements of `width` bytes in which order matters.
+    pub fn ordered(width: usize, combine: F) -> Reduction<F> {
+        Reduction {
+            combine,
+            commutative: false,
+            width: width.max(1),
+            combination: Combination::OWN,
+        }
+    }
+
+    /// Whether any order of combining elements of this type gives the same bits: sums, products,
+    /// minima and maxima of integers. Of floating-point numbers every order has its own.
+    pub(crate) fn is_exact(&self, element: Element) -> bool {
+        self.commutative && self.combination != Combination::OWN && element.is_integer()
+    }
+}
 
 /// A part is this part of the longest contribution: all wait for each other anyway.
 pub(crate) const PARTS: usize = 4;
@@ -27,7 +72,7 @@ const DEPTH: usize = digits(MOST_MATES as usize);
 
 /// What is on all lines, at most [`LINE`] bytes, in the order of places from `first` on.
 #[inline(always)]
-pub(crate) fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(crate) fn combine<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     first: usize,
@@ -42,7 +87,7 @@ pub(crate) fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// At most `ROOM` bytes of every rank.
 #[inline(always)]
-fn combine_lines<const ROOM: usize, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn combine_lines<const ROOM: usize, G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     first: usize,
@@ -66,7 +111,7 @@ fn combine_lines<const ROOM: usize, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte
 /// The parts of two ranks. `own` is that of this one, at `place`, of which `out` holds a copy;
 /// `read` gets that of another, and there is room for it in `theirs`.
 #[inline(always)]
-pub(crate) fn combine_two<B, E, F: FnMut(&[B], &mut [B])>(
+pub(crate) fn combine_two<B, E, F: Combine<B>>(
     place: usize,
     own: &[B],
     out: &mut [B],
@@ -90,7 +135,7 @@ pub(crate) fn combine_two<B, E, F: FnMut(&[B], &mut [B])>(
 /// Ranks come in one after the other. Whenever there are two neighbouring trees of the same size,
 /// they become one, as digits are carried in a binary counter.
 #[inline(never)]
-pub(crate) fn combine_tree<B: Copy, E, F: FnMut(&[B], &mut [B])>(
+pub(crate) fn combine_tree<B: Copy, E, F: Combine<B>>(
     own_place: usize,
     size: usize,
     own: &[B],
@@ -128,7 +173,7 @@ pub(crate) fn combine_tree<B: Copy, E, F: FnMut(&[B], &mut [B])>(
 }
 
 /// One share of everybody's, in the order of places from `first` on. `result` holds this rank's.
-pub(crate) fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: &[G::Byte],
     result: &mut [G::Byte],
@@ -154,4 +199,64 @@ pub(crate) fn combine_share<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         }
     }
     Ok(())
+}
+
+/// A value that grows to its left and right while parts of it come in: in one of two buffers of
+/// equal length, and the other buffer.
+///
+/// `combine` leaves its result in its right operand. What comes in on the left is combined in
+/// place; what comes in on the right leaves the result in the buffer it came in, so the two buffers
+/// change places. One that stands in the wrong buffer at the end is copied, once.
+pub(crate) struct Accumulator<'b, B> {
+    value: &'b mut [B],
+    spare: &'b mut [B],
+    /// Whether the value stands in what was the spare buffer at first.
+    swapped: bool,
+}
+
+impl<'b, B: Copy> Accumulator<'b, B> {
+    /// The value is what `data` holds.
+    pub(crate) fn new(data: &'b mut [B], spare: &'b mut [B]) -> Accumulator<'b, B> {
+        Accumulator { value: data, spare, swapped: false }
+    }
+
+    /// The value, and the place for what comes in.
+    pub(crate) fn parts(&mut self) -> (&[B], &mut [B]) {
+        (self.value, self.spare)
+    }
+
+    /// Puts what came in before the value.
+    pub(crate) fn prepend(&mut self, combine: &mut impl Combine<B>) {
+        combine(self.spare, self.value);
+    }
+
+    /// Puts what came in after the value.
+    pub(crate) fn append(&mut self, combine: &mut impl Combine<B>) {
+        combine(self.value, self.spare);
+        std::mem::swap(&mut self.value, &mut self.spare);
+        self.swapped = !self.swapped;
+    }
+
+    /// Brings the value to where it was at first.
+    pub(crate) fn finish(self) {
+        if self.swapped {
+            self.spare.copy_from_slice(self.value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_operations_on_integers_have_no_order() {
+        let own = Reduction::commutative(8, ());
+        let sum = Reduction { combination: Combination::SUM, ..own };
+        assert!(sum.is_exact(Element::of::<i64>()) && sum.is_exact(Element::BYTE));
+        assert!(sum.is_exact(Element::of::<u128>()) && sum.is_exact(Element::of::<usize>()));
+        assert!(sum.is_exact(Element::of::<isize>()) && !sum.is_exact(Element::of::<bool>()));
+        assert!(!sum.is_exact(Element::of::<f64>()) && !sum.is_exact(Element::of::<f32>()));
+        assert!(!sum.is_exact(Element::of::<[u8; 3]>()) && !own.is_exact(Element::of::<i64>()));
+    }
 }

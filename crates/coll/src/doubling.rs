@@ -6,15 +6,13 @@
 //! not associative in its last bits, as floating-point addition is not. The order is that of the
 //! ranks, so the operation need not be commutative.
 
-use crate::accumulator::Accumulator;
 use crate::call::Team;
+use crate::combine::{Accumulator, Combine, Reduction};
 use crate::error::Failure;
-use crate::fold::Fold;
 use crate::group::Group;
-use crate::reduction::Reduction;
 use crate::scratch::Scratch;
 
-pub(crate) async fn recursive_doubling<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(crate) async fn recursive_doubling<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
@@ -48,4 +46,75 @@ pub(crate) async fn recursive_doubling<G: Group, F: FnMut(&[G::Byte], &mut [G::B
         team.send(data, rank - 1).await?;
     }
     Ok(())
+}
+
+/// Any number of ranks on as many places as the largest power of two: who stands where.
+///
+/// Algorithms that pair ranks at distances 1, 2, 4, … want a power of two. Of other numbers the
+/// first ranks share places in pairs of neighbours: the even one hands its part to the odd one,
+/// stands by, and gets the result at the end. Neighbours, so that places in order are ranks in
+/// order.
+///
+/// ```text
+///   7 ranks:   0 1   2 3   4 5   6
+///   4 places:   0     1     2    3
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fold {
+    /// How many places there are, a power of two.
+    pub(crate) places: u32,
+    /// How many of them, from place 0 on, are shared by two ranks.
+    folded: u32,
+}
+
+impl Fold {
+    pub(crate) fn new(size: u32) -> Fold {
+        let places = 1 << size.ilog2();
+        Fold { places, folded: size - places }
+    }
+
+    /// The place of a rank; `None` if its upper neighbour stands in for it.
+    pub(crate) fn place_of(self, rank: u32) -> Option<u32> {
+        if rank >= 2 * self.folded {
+            return Some(rank - self.folded);
+        }
+        (rank % 2 == 1).then_some(rank / 2)
+    }
+
+    /// Whether a rank stands in for its lower neighbour.
+    pub(crate) fn stands_in(self, rank: u32) -> bool {
+        rank < 2 * self.folded && rank % 2 == 1
+    }
+
+    /// The rank that stands at a place.
+    pub(crate) fn rank_of(self, place: u32) -> u32 {
+        if place < self.folded { 2 * place + 1 } else { place + self.folded }
+    }
+
+    /// The first rank that a place, or the end of the places, is for.
+    pub(crate) fn first_rank(self, place: u32) -> u32 {
+        place + place.min(self.folded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_order_are_ranks_in_order() {
+        for size in 1..70 {
+            let fold = Fold::new(size);
+            assert!(fold.places.is_power_of_two() && fold.places <= size);
+            assert_eq!((fold.first_rank(0), fold.first_rank(fold.places)), (0, size));
+            for place in 0..fold.places {
+                let ranks = fold.first_rank(place)..fold.first_rank(place + 1);
+                let standing = fold.rank_of(place);
+                assert_eq!(ranks.end, standing + 1);
+                assert_eq!(fold.stands_in(standing), ranks.len() == 2);
+                assert_eq!(fold.place_of(standing), Some(place));
+                assert!(ranks.len() == 1 || fold.place_of(ranks.start).is_none());
+            }
+        }
+    }
 }

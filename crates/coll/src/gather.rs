@@ -18,7 +18,7 @@ use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Part, Place, Source, whole_places};
-use crate::rounds::{LineRounds, Stop, starts};
+use crate::rounds::{LineRounds, Stop, by_lines, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -70,18 +70,13 @@ pub fn gather_scattered<'a, G: Group<Byte = u8>>(
 }
 
 #[inline]
-fn begin<'a, G, S, D>(
+fn begin<'a, G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     mine: Option<&'a S>,
     into: &'a mut D,
     root: u32,
-) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let length = mine.map_or_else(|| into.length() / group.size() as usize, S::length);
     let is_lines = |by: &Algorithm| *by == Algorithm::Lines;
     let table = || select::for_gather(group, length);
@@ -96,29 +91,21 @@ where
         .or_start(|call| start(call, algorithm, (mine, into), length, root))
 }
 
-async fn start<G, S, D>(
+async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     call: Call<'_, G>,
     algorithm: Algorithm,
     (mine, into): (Option<&S>, &mut D),
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         prepare(team, mine, into, length, root)?;
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
-            match lines(team, mine, into, length, root).await {
-                Err(Stop::Lost) => {
-                    algorithm = select::for_gather_by_messages(team.group(), length);
-                }
-                Err(Stop::Failed(failure)) => return Err(failure),
-                Ok(()) => return Ok(()),
+            if by_lines(lines(team, mine, into, length, root).await)?.is_some() {
+                return Ok(());
             }
+            algorithm = select::for_gather_by_messages(team.group(), length);
             team.without_lines(algorithm as usize)?;
         }
         if algorithm == Algorithm::Binomial {
@@ -134,18 +121,13 @@ where
 
 /// Checks the arguments, and puts the root's own part in its place.
 #[inline]
-fn prepare<G, S, D>(
+fn prepare<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&S>,
     into: &mut D,
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     team.check_own(mine, root)?;
     if team.rank() != root {
         return Ok(());
@@ -162,18 +144,13 @@ where
 }
 
 /// Gather by lines: everybody writes its part and goes on, the root reads all.
-async fn lines<G, S, D>(
+async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&S>,
     into: &mut D,
     length: usize,
     root: u32,
-) -> Result<(), Stop<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin_all(team).await?;
     let piece = rounds.part(PIECES, 1);
     let mut packet = Vec::new();
@@ -192,18 +169,13 @@ where
 
 /// The same without waiting, if it is one piece; for the root if all have written.
 #[inline(always)]
-fn at_once<G, S, D>(
+fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&S>,
     into: &mut D,
     length: usize,
     root: u32,
-) -> Option<Result<(), Failure<G>>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;
     if length > LINE_BYTES && length > rounds.part(PIECES, 1) {
         return None;
@@ -306,18 +278,13 @@ async fn own_part<'b, G: Group>(
 /// Gather up a binomial tree: each rank collects the parts of its subtree, which are those of
 /// consecutive places as seen from the root, and sends them on as one message. The root's own part
 /// is in its place.
-async fn binomial<G, S, D>(
+async fn binomial<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&S>,
     into: &mut D,
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     let (place, size) = (team.before(root), team.size());
     if place == 0 && root == 0 {
         return collect(team, into, length, place).await;

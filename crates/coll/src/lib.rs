@@ -34,7 +34,6 @@
 //!   find out.
 //! - Memory per rank grows with the number of ranks only where the result or the arguments do.
 
-mod accumulator;
 mod algorithms;
 pub mod allgather;
 pub mod allreduce;
@@ -50,10 +49,8 @@ mod communicator;
 mod costs;
 mod doubling;
 mod error;
-mod fold;
 pub mod gather;
 mod group;
-mod layout;
 mod list;
 mod mates;
 mod names;
@@ -64,7 +61,6 @@ mod questions;
 mod read;
 pub mod reduce;
 pub mod reduce_scatter;
-mod reduction;
 mod ring;
 mod rounds;
 pub mod scan;
@@ -90,6 +86,7 @@ pub use barrier::{barrier, begin_barrier, open_barrier};
 pub use broadcast::{begin_broadcast, broadcast, broadcast_scattered};
 pub use call::Begun;
 pub use choices::{Choices, SESSION, SessionChoices, UnknownChoice, check_in_job};
+pub use combine::{Combine, Reduction};
 pub use communicator::{CollectiveBook, CommunicatorGroup};
 pub use costs::{Costs, MessageCosts, Sharing};
 pub use error::{Caller, Cause, CollError, Failure};
@@ -105,7 +102,6 @@ pub use reduce::{Operand, begin_reduce, reduce};
 pub use reduce_scatter::{
     begin_reduce_scatter, begin_reduce_scatter_block, reduce_scatter, reduce_scatter_block,
 };
-pub use reduction::Reduction;
 pub use scan::{begin_exscan, begin_scan, exscan, scan};
 pub use scatter::{begin_scatter, scatter, scatter_scattered, scatterv, scatterv_parts};
 pub use select::{chosen, estimates};

@@ -10,14 +10,12 @@
 
 use std::future::Future;
 
-use crate::accumulator::Accumulator;
 use crate::call::{Begun, Call, Team};
-use crate::combine::{LINE, PARTS, combine, combine_share};
+use crate::combine::{Accumulator, Combine, LINE, PARTS, Reduction, combine, combine_share};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
-use crate::reduction::Reduction;
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -29,7 +27,7 @@ pub use crate::algorithms::reduce::Algorithm;
 ///
 /// # Errors
 /// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or gave up.
-pub fn reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn reduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -76,7 +74,7 @@ impl<'a, B: Clone> Operand<'a, B> {
 /// # Errors
 /// As there; the root has to give its own bytes.
 #[inline]
-pub fn begin_reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn begin_reduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     mut data: Operand<'a, G::Byte>,
@@ -100,7 +98,7 @@ pub fn begin_reduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         .or_start(|call| start(call, algorithm, data, root, reduction))
 }
 
-async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn start<G: Group, F: Combine<G::Byte>>(
     call: Call<'_, G>,
     algorithm: Algorithm,
     mut data: Operand<'_, G::Byte>,
@@ -111,11 +109,10 @@ async fn start<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         check(team, &data, root, &reduction)?;
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
-            match lines(team, &mut data, root, &mut reduction).await {
-                Err(Stop::Lost) => algorithm = select::for_reduce_by_messages(team.group()),
-                Err(Stop::Failed(failure)) => return Err(failure),
-                Ok(()) => return Ok(()),
+            if by_lines(lines(team, &mut data, root, &mut reduction).await)?.is_some() {
+                return Ok(());
             }
+            algorithm = select::for_reduce_by_messages(team.group());
             team.without_lines(algorithm as usize)?;
         }
         let mut copy = Vec::new();
@@ -144,7 +141,7 @@ fn check<G: Group, F>(
 }
 
 /// Reduce by lines: everybody writes its elements and goes on, the root reads and combines all.
-async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn lines<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut Operand<'_, G::Byte>,
     root: u32,
@@ -172,7 +169,7 @@ async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// The same without waiting, if it is one part; for the root if all have written.
 #[inline(always)]
-fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn at_once<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut Operand<'_, G::Byte>,
     root: u32,
@@ -194,7 +191,7 @@ fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// What all others have written and this rank, the root, has: as [`binomial`] combines it.
 #[inline(always)]
-fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn combine_part<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     root: u32,
@@ -214,7 +211,7 @@ fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// parts are of consecutive places, so they are combined in the order of places. For a commutative
 /// reduction places are counted from the root; for an ordered one from rank 0, whose result is
 /// then sent to the root.
-pub(crate) async fn binomial<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(crate) async fn binomial<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     root: u32,
@@ -235,7 +232,7 @@ pub(crate) async fn binomial<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 }
 
 /// Combines in the order of places as seen from `top`.
-async fn up_to<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn up_to<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     top: u32,
@@ -263,7 +260,7 @@ async fn up_to<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// Reduce at the root, one rank after the other: `x0 ∘ (x1 ∘ (x2 ∘ …))`.
 ///
 /// From the last rank to the first, because what is combined on the left needs no copy.
-async fn linear<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn linear<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     root: u32,

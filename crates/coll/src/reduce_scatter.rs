@@ -15,16 +15,15 @@ use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::blocks::BlockPlaces;
 use crate::call::{Begun, Call, Team};
-use crate::combine::{PARTS, combine_tree, digits};
+use crate::combine::{Combine, PARTS, Reduction, combine_tree, digits};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::list;
 use crate::names::Operation;
 use crate::part::{Place, whole_parts};
 use crate::reduce::{Operand, binomial as reduce};
-use crate::reduction::Reduction;
 use crate::ring::reduce_round;
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines};
 use crate::scatter::{Algorithm as Scatter, flat as scatter};
 use crate::scratch::Scratch;
 use crate::select;
@@ -41,7 +40,7 @@ const PIECE: usize = 64 << 10;
 /// # Errors
 /// [`crate::CollError`]: lengths differ, a rank is gone or gave up, or `algorithm` cannot keep the
 /// order of an ordered reduction.
-pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn reduce_scatter_block<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -56,7 +55,7 @@ pub fn reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// # Errors
 /// As there.
 #[inline]
-pub fn begin_reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn begin_reduce_scatter_block<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: Operand<'a, G::Byte>,
@@ -77,7 +76,7 @@ pub fn begin_reduce_scatter_block<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::By
 ///
 /// # Errors
 /// As [`reduce_scatter_block`].
-pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn reduce_scatter<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -94,7 +93,7 @@ pub fn reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// # Errors
 /// As there.
 #[inline]
-pub fn begin_reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn begin_reduce_scatter<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: Operand<'a, G::Byte>,
@@ -107,7 +106,7 @@ pub fn begin_reduce_scatter<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// Either of them.
 #[inline]
-fn begin<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn begin<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: Operand<'a, G::Byte>,
@@ -169,7 +168,7 @@ fn check<G: Group>(
     team.check_argument("the buffer for the result, in bytes,", into.len(), own)
 }
 
-fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn start<'a, G: Group, F: Combine<G::Byte>>(
     call: Call<'a, G>,
     algorithm: Algorithm,
     data: Operand<'a, G::Byte>,
@@ -188,16 +187,14 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
             Algorithm::Read => Some(read(team, data.bytes(), into, blocks, reduction).await),
             _ => None,
         };
-        match tried {
-            None => {}
-            Some(Ok(true)) => return Ok(()),
-            Some(Err(Stop::Failed(failure))) => return Err(failure),
-            Some(Ok(false) | Err(Stop::Lost)) => {
-                let (group, bytes) = (team.group(), data.bytes().len());
-                let commutative = reduction.commutative;
-                algorithm = select::for_reduce_scatter_by_messages(group, bytes, commutative);
-                team.without_lines(algorithm as usize)?;
+        if let Some(tried) = tried {
+            if by_lines(tried)? == Some(true) {
+                return Ok(());
             }
+            let (group, bytes) = (team.group(), data.bytes().len());
+            let commutative = reduction.commutative;
+            algorithm = select::for_reduce_scatter_by_messages(group, bytes, commutative);
+            team.without_lines(algorithm as usize)?;
         }
         if algorithm == Algorithm::Pairwise {
             return pairwise(team, data.bytes(), into, blocks, reduction).await;
@@ -216,7 +213,7 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// Reduce-scatter as a reduce at rank 0 and a scatter from there: the one that keeps the order of
 /// the ranks.
-async fn reduce_then_scatter<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn reduce_then_scatter<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     into: &mut [G::Byte],
@@ -235,7 +232,7 @@ async fn reduce_then_scatter<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// Reduce-scatter by exchanges at distance 1, 2, 3, …: each rank hands every other its block and
 /// combines what it gets for its own, in an order that depends on the rank.
-async fn pairwise<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn pairwise<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &[G::Byte],
     into: &mut [G::Byte],
@@ -255,7 +252,7 @@ async fn pairwise<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// Reduce-scatter round a ring: block `b` starts at rank `b + 1`, is combined with what each rank
 /// has, and arrives at rank `b` last.
-async fn ring<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn ring<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     into: &mut [G::Byte],
@@ -271,7 +268,7 @@ async fn ring<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// in which [`pairwise`] gets them, so that the bits are the same.
 ///
 /// `false`: they cannot be read.
-async fn read<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn read<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &[G::Byte],
     into: &mut [G::Byte],
@@ -299,7 +296,7 @@ async fn read<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ///
 /// If the data are long, a round has a part of them. A list of lengths is in front of the first, so
 /// that ranks that cut the data elsewhere learn it.
-async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn lines<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &[G::Byte],
     into: &mut [G::Byte],
@@ -328,7 +325,7 @@ async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// The same without waiting, if it is one part and all are there.
 #[inline(always)]
-fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn at_once<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &[G::Byte],
     into: &mut [G::Byte],
@@ -389,7 +386,7 @@ fn with_list<B: Copy + Default + 'static>(blocks: &BlockPlaces, data: &[B]) -> S
 
 /// Combines what all have contributed of this rank's block, in the order of [`pairwise`] or, if
 /// order matters, of [`reduce_then_scatter`]: the bits are the same.
-fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn combine<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     piece: &Piece,
     data: &[G::Byte],

@@ -16,10 +16,10 @@ use hikyaku_msg::join;
 
 use crate::blocks::{BlockPlaces, disjoint};
 use crate::call::Team;
+use crate::combine::{Combine, Reduction};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::part::{Data, Part, Place};
-use crate::reduction::Reduction;
 use crate::rounds::starts;
 use crate::scratch::Scratch;
 
@@ -65,18 +65,13 @@ impl Pieces<'_> {
 /// In step s a rank sends the block of the rank s before that one on, and combines what comes for
 /// the one before. A block is combined along one way round, so whoever gets it gets the same bits;
 /// but it starts at a different rank for each block, so the reduction must be commutative.
-pub(crate) async fn reduce_round<G, D, F>(
+pub(crate) async fn reduce_round<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut D,
     blocks: &BlockPlaces,
     ahead: u32,
     reduction: &mut Reduction<F>,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> Result<(), Failure<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
     let size = team.size();
     let pieces = Pieces::new(blocks, size, reduction.width);
@@ -127,7 +122,7 @@ where
 }
 
 /// Combines `left` with the data from `at` on.
-fn combine_into<B, D: Data<B> + ?Sized, F: FnMut(&[B], &mut [B])>(
+fn combine_into<B, D: Data<B> + ?Sized, F: Combine<B>>(
     data: &mut D,
     at: usize,
     left: &[B],

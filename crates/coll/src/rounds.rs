@@ -26,12 +26,12 @@ use std::hint::spin_loop;
 use std::task::Poll;
 
 use crate::call::Team;
+use crate::combine::Reduction;
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::{ChannelUse, Group};
 use crate::mates::{MOST_MATES, Mates};
 use crate::part::Data;
-use crate::reduction::Reduction;
 use crate::signature::Signature;
 use crate::turns::LineTurn;
 
@@ -70,6 +70,16 @@ impl<G: Group> Stop<G> {
             Stop::Lost => team.lost(),
             Stop::Failed(failure) => failure,
         }
+    }
+}
+
+/// What a call by lines came to. `None`: the lines are lost, and the ranks go on by messages.
+#[inline(always)]
+pub(crate) fn by_lines<G: Group, T>(done: Result<T, Stop<G>>) -> Result<Option<T>, Failure<G>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(Stop::Lost) => Ok(None),
+        Err(Stop::Failed(failure)) => Err(failure),
     }
 }
 

@@ -14,12 +14,11 @@ use hikyaku_msg::join;
 use hikyaku_nic::ring::LINE_BYTES;
 
 use crate::call::{Begun, Call, Team};
-use crate::combine::{PARTS, digits};
+use crate::combine::{Combine, PARTS, Reduction, digits};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
-use crate::reduction::Reduction;
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
@@ -30,7 +29,7 @@ pub use crate::algorithms::scan::Algorithm;
 ///
 /// # Errors
 /// [`crate::CollError`]: lengths differ, or a rank is gone or gave up.
-pub fn scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn scan<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -44,7 +43,7 @@ pub fn scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// # Errors
 /// As there.
 #[inline]
-pub fn begin_scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn begin_scan<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -58,7 +57,7 @@ pub fn begin_scan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ///
 /// # Errors
 /// As [`scan()`].
-pub fn exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn exscan<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -72,7 +71,7 @@ pub fn exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// # Errors
 /// As there.
 #[inline]
-pub fn begin_exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn begin_exscan<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -83,7 +82,7 @@ pub fn begin_exscan<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// One of the two.
 #[inline]
-fn begin<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn begin<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     operation: Operation,
     algorithm: Option<Algorithm>,
@@ -104,7 +103,7 @@ fn begin<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         .or_start(|call| start(call, inclusive, algorithm, data, reduction))
 }
 
-fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn start<'a, G: Group, F: Combine<G::Byte>>(
     call: Call<'a, G>,
     inclusive: bool,
     mut algorithm: Algorithm,
@@ -115,14 +114,11 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
         team.check_elements(data.len(), reduction.width)?;
         let reduction = &mut reduction;
         if algorithm == Algorithm::Lines {
-            match lines(team, inclusive, data, reduction).await {
-                Ok(()) => return Ok(()),
-                Err(Stop::Failed(failure)) => return Err(failure),
-                Err(Stop::Lost) => {
-                    algorithm = select::for_scan_by_messages(team.group());
-                    team.without_lines(algorithm as usize)?;
-                }
+            if by_lines(lines(team, inclusive, data, reduction).await)?.is_some() {
+                return Ok(());
             }
+            algorithm = select::for_scan_by_messages(team.group());
+            team.without_lines(algorithm as usize)?;
         }
         match (algorithm, inclusive) {
             (Algorithm::RecursiveDoubling, true) => {
@@ -142,7 +138,7 @@ fn start<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 /// 2^k - 1 before it, and hands that to the rank 2^k further on.
 ///
 /// Among the ranks from `first` on; the others stand by.
-async fn doubling_inclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn doubling_inclusive<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     first: u32,
     data: &mut [G::Byte],
@@ -174,7 +170,7 @@ async fn doubling_inclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 }
 
 /// Every rank hands its data to the next; then it is a scan among the ranks that got some.
-async fn doubling_exclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn doubling_exclusive<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
@@ -192,7 +188,7 @@ async fn doubling_exclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 }
 
 /// Scan from rank to rank: each adds its own to what came from the one before and passes it on.
-async fn linear_inclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn linear_inclusive<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
@@ -206,7 +202,7 @@ async fn linear_inclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
     if rank + 1 < team.size() { team.send(data, rank + 1).await } else { Ok(()) }
 }
 
-async fn linear_exclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn linear_exclusive<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
@@ -227,7 +223,7 @@ async fn linear_exclusive<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// Scan by lines: everybody writes its data, everybody combines those of the ranks up to it. If the
 /// data are long, a round has a part of them.
-async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn lines<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     inclusive: bool,
     data: &mut [G::Byte],
@@ -249,7 +245,7 @@ async fn lines<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 
 /// The same without waiting, if it is one part and all are there.
 #[inline(always)]
-fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn at_once<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     inclusive: bool,
     data: &mut [G::Byte],
@@ -269,7 +265,7 @@ fn at_once<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ///
 /// The order is that of [`doubling_inclusive`], so that the bits are the same: a binomial tree that
 /// has grown from the last rank down, `(0 ∘ 1) ∘ ((2 ∘ 3) ∘ (4 ∘ 5))` for rank 5.
-fn combine<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+fn combine<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     inclusive: bool,
     data: &mut [G::Byte],

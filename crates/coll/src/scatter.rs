@@ -16,7 +16,7 @@ use crate::gather::{lowest_bit, subtree};
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Part, Place, Source, whole_parts};
-use crate::rounds::{LineRounds, Stop, starts};
+use crate::rounds::{LineRounds, Stop, by_lines, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -68,18 +68,13 @@ pub fn scatter_scattered<'a, G: Group<Byte = u8>>(
 }
 
 #[inline]
-fn begin<'a, G, S, D>(
+fn begin<'a, G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     all: &'a S,
     mut into: Option<&'a mut D>,
     root: u32,
-) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let length = match &into {
         Some(into) => into.length(),
         None => all.length() / group.size() as usize,
@@ -97,29 +92,21 @@ where
         .or_start(|call| start(call, algorithm, (all, into), length, root))
 }
 
-async fn start<G, S, D>(
+async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     call: Call<'_, G>,
     algorithm: Algorithm,
     (all, mut into): (&S, Option<&mut D>),
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         prepare(team, all, &mut into, length, root)?;
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
-            match lines(team, all, into.as_deref_mut(), length, root).await {
-                Err(Stop::Lost) => {
-                    algorithm = select::for_scatter_by_messages(team.group(), length);
-                }
-                Err(Stop::Failed(failure)) => return Err(failure),
-                Ok(()) => return Ok(()),
+            if by_lines(lines(team, all, into.as_deref_mut(), length, root).await)?.is_some() {
+                return Ok(());
             }
+            algorithm = select::for_scatter_by_messages(team.group(), length);
             team.without_lines(algorithm as usize)?;
         }
         let into = into.filter(|_| team.rank() != root);
@@ -134,18 +121,13 @@ where
 
 /// Checks the arguments, and puts the root's own part in its place.
 #[inline]
-fn prepare<G, S, D>(
+fn prepare<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     all: &S,
     into: &mut Option<&mut D>,
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     let into = team.check_own(into.as_deref_mut(), root)?;
     if team.rank() != root {
         return Ok(());
@@ -164,18 +146,13 @@ where
 /// Scatter by lines: the root writes all parts and goes on, everybody reads its own.
 ///
 /// Parts of `length` bytes. If they are long, a round has a piece of each.
-async fn lines<G, S, D>(
+async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     all: &S,
     into: Option<&mut D>,
     length: usize,
     root: u32,
-) -> Result<(), Stop<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin_all(team).await?;
     team.require(rounds.size <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
     let piece = (rounds.part(PIECES, 1) / rounds.size).max(1);
@@ -202,18 +179,13 @@ where
 
 /// The same without waiting, if it is one piece; elsewhere than at the root if that has written.
 #[inline(always)]
-fn at_once<G, S, D>(
+fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     all: &S,
     into: &mut Option<&mut D>,
     length: usize,
     root: u32,
-) -> Option<Result<(), Failure<G>>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;
     if length > rounds.part(PIECES, 1) / rounds.size {
         return None;
@@ -300,18 +272,13 @@ pub(crate) async fn flat<G: Group>(
 
 /// Scatter down a binomial tree: each rank gets the parts of its subtree as one message, keeps its
 /// own and hands on the others. The root has its own already.
-async fn binomial<G, S, D>(
+async fn binomial<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     all: &S,
     into: Option<&mut D>,
     length: usize,
     root: u32,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     let (place, size) = (team.before(root), team.size());
     if place == 0 && root == 0 {
         return hand_on(team, all, length, place).await;

@@ -9,12 +9,11 @@
 use std::ops::Range;
 
 use crate::call::Team;
-use crate::combine::{LINE, PARTS, combine, combine_share};
+use crate::combine::{Combine, LINE, PARTS, Reduction, combine, combine_share};
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
 use crate::part::Data;
-use crate::reduction::Reduction;
 use crate::rounds::{LineRounds, Stop, starts};
 
 use super::{in_one_piece, read};
@@ -23,17 +22,12 @@ use super::{in_one_piece, read};
 const SHARE_FROM: usize = 2 << 10;
 
 #[inline(always)]
-pub(super) async fn run<G, D, F>(
+pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut D,
     reduction: &mut Reduction<F>,
     reads: bool,
-) -> Result<(), Stop<G>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
     if reads && read::run(&rounds, data.whole_mut(), reduction).await? {
         return Ok(());
@@ -50,16 +44,11 @@ where
 
 /// The same without waiting, if it fits into lines and all are there.
 #[inline(always)]
-pub(super) fn at_once<G, D, F>(
+pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Option<Result<(), Failure<G>>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> Option<Result<(), Failure<G>>> {
     let data = data.whole_mut()?;
     if data.len() > LINE {
         return None;
@@ -75,16 +64,11 @@ where
 }
 
 #[inline(never)]
-async fn combine_parts<G, D, F>(
+async fn combine_parts<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Result<(), Stop<G>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> Result<(), Stop<G>> {
     let part = rounds.part(PARTS, reduction.width);
     let mut packet = Vec::new();
     for from in starts(data.length(), part) {
@@ -97,7 +81,7 @@ where
 
 /// Combines one part: this rank's share of everybody's first, then everybody's shares are
 /// collected. A small part is everybody's share.
-async fn combine_part<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn combine_part<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
@@ -130,16 +114,11 @@ pub(super) fn share(length: usize, width: usize, place: usize, size: usize) -> R
 }
 
 #[inline(never)]
-async fn across<G, D, F>(
+async fn across<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Result<(), Stop<G>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> Result<(), Stop<G>> {
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     if rounds.place == 0 {
         let leaders = rounds.team.among(rounds.mates.leaders(), rounds.mates.own() as u32);

@@ -17,18 +17,18 @@ mod read;
 use std::future::Future;
 
 use crate::blocks::BlockPlaces;
-use crate::broadcast::by_binomial as broadcast;
+use crate::broadcast::binomial as broadcast;
 use crate::call::{Begun, Call, Team};
+use crate::combine::{Combine, Reduction};
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::layout::NodeLayout;
+use crate::mates::NodeLayout;
 use crate::names::Operation;
 use crate::part::{Data, Place};
 use crate::reduce::binomial as reduce;
-use crate::reduction::Reduction;
 use crate::ring::reduce_round;
-use crate::rounds::{NEEDS_LINES, Stop};
+use crate::rounds::{NEEDS_LINES, by_lines};
 use crate::select;
 use crate::signature::Signature;
 
@@ -40,7 +40,7 @@ pub use crate::algorithms::allreduce::Algorithm;
 /// # Errors
 /// [`crate::CollError`]: lengths differ, a rank is gone or gave up, or `algorithm` cannot keep the
 /// order of an ordered reduction.
-pub fn allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn allreduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -53,7 +53,7 @@ pub fn allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 ///
 /// # Errors
 /// As [`allreduce()`].
-pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: FnMut(&[u8], &mut [u8])>(
+pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: Combine<u8>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut Place<'_, u8>,
@@ -67,7 +67,7 @@ pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: FnMut(&[u8], &mut [u8])>(
 /// # Errors
 /// As there.
 #[inline]
-pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub fn begin_allreduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut [G::Byte],
@@ -77,17 +77,12 @@ pub fn begin_allreduce<'a, G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
 }
 
 #[inline]
-fn begin<'a, G, D, F>(
+fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a mut D,
     mut reduction: Reduction<F>,
-) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let algorithm = select::resolve(group, algorithm, needs_lines, || {
         let exact = reduction.is_exact(group.element());
@@ -108,32 +103,23 @@ where
         .or_start(|call| run(group, call, algorithm, data, reduction))
 }
 
-fn run<'a, G, D, F>(
+fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     group: &'a G,
     call: Call<'a, G>,
     algorithm: Algorithm,
     data: &'a mut D,
     mut reduction: Reduction<F>,
-) -> impl Future<Output = Result<(), Failure<G>>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_elements(data.length(), reduction.width)?;
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let reads = algorithm == Algorithm::Read;
-            match lines::run(team, data, &mut reduction, reads).await {
-                Err(Stop::Lost) => {
-                    let commutative = reduction.commutative;
-                    algorithm =
-                        select::for_allreduce_by_messages(group, data.length(), commutative);
-                }
-                Err(Stop::Failed(failure)) => return Err(failure),
-                Ok(()) => return Ok(()),
+            if by_lines(lines::run(team, data, &mut reduction, reads).await)?.is_some() {
+                return Ok(());
             }
+            let commutative = reduction.commutative;
+            algorithm = select::for_allreduce_by_messages(group, data.length(), commutative);
             team.without_lines(algorithm as usize)?;
         }
         match (algorithm, data.whole_mut()) {
@@ -184,16 +170,11 @@ async fn in_one_piece<B: Copy + Default, D: Data<B> + ?Sized, E>(
 /// can be (Patarasu, Yuan 2009). A block is combined once, along one way round, so all ranks have
 /// the same bits; but it starts at a different rank for each block, so the reduction must be
 /// commutative.
-async fn ring<G, D, F>(
+async fn ring<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut D,
     reduction: &mut Reduction<F>,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    D: Data<G::Byte> + ?Sized,
-    F: FnMut(&[G::Byte], &mut [G::Byte]),
-{
+) -> Result<(), Failure<G>> {
     let size = team.size();
     let blocks = BlockPlaces::even(data.length(), reduction.width, size);
     reduce_round(team, data, &blocks, 1, reduction).await?;
@@ -210,7 +191,7 @@ where
 ///
 /// Only one rank of each node uses the network, once. The order of the ranks is kept if each node's
 /// ranks follow each other.
-async fn two_level<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+async fn two_level<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,

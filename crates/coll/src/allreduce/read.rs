@@ -1,10 +1,10 @@
 //! Allreduce by reading: everyone combines one share out of all others' memory, in its place and in
 //! the order of [`super::lines`]; then everyone copies the others' shares.
 
-use crate::combine::{PARTS, PIECE, combine_tree, combine_two, digits};
+use crate::combine::Reduction;
+use crate::combine::{Combine, PARTS, PIECE, combine_tree, combine_two, digits};
 use crate::error::Failure;
 use crate::group::{CopyReach, Group};
-use crate::reduction::Reduction;
 use crate::rounds::{LineRounds, Stop, starts};
 
 use super::lines::share;
@@ -14,7 +14,7 @@ use super::lines::share;
 const KERNEL_PIECE: usize = 64 << 10;
 
 /// `false`: it cannot be read, and `data` is as before.
-pub(super) async fn run<G: Group, F: FnMut(&[G::Byte], &mut [G::Byte])>(
+pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     data: Option<&mut [G::Byte]>,
     reduction: &mut Reduction<F>,

@@ -25,7 +25,7 @@ use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
 use crate::part::{Data, Part, Place, Source, whole_parts, whole_places};
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop, starts};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::{Combination, Signature};
@@ -81,17 +81,12 @@ pub fn alltoall_scattered<'a, G: Group<Byte = u8>>(
 }
 
 #[inline]
-fn begin<'a, G, S, D>(
+fn begin<'a, G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     group: &'a G,
     algorithm: Option<Algorithm>,
     data: &'a S,
     into: &'a mut D,
-) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let length = data.length() / group.size() as usize;
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let table = || select::for_alltoall(group, length);
@@ -124,17 +119,12 @@ where
     Ok(length)
 }
 
-async fn start<G, S, D>(
+async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     call: Call<'_, G>,
     algorithm: Algorithm,
     data: &S,
     into: &mut D,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         let (length, size) = (check(team, data, into)?, team.size());
         let mut algorithm = algorithm;
@@ -143,14 +133,12 @@ where
             Algorithm::Read => Some(read(team, data, into, length).await),
             _ => None,
         };
-        match tried {
-            None => {}
-            Some(Ok(true)) => return Ok(()),
-            Some(Err(Stop::Failed(failure))) => return Err(failure),
-            Some(Ok(false) | Err(Stop::Lost)) => {
-                algorithm = select::for_alltoall_by_messages(team.group(), length);
-                team.without_lines(algorithm as usize)?;
+        if let Some(tried) = tried {
+            if by_lines(tried)? == Some(true) {
+                return Ok(());
             }
+            algorithm = select::for_alltoall_by_messages(team.group(), length);
+            team.without_lines(algorithm as usize)?;
         }
         match algorithm {
             Algorithm::Bruck => bruck(team, data, into, length).await,
@@ -228,14 +216,11 @@ fn start_listed<'a, G: Group>(
         let (parts, into) = (parts.as_mut(), into.as_mut());
         check_lists(team, parts, into)?;
         if algorithm == Algorithm::Lines {
-            match listed::lines(team, parts, into).await {
-                Ok(true) => return Ok(()),
-                Err(Stop::Failed(failure)) => return Err(failure),
-                Ok(false) | Err(Stop::Lost) => {
-                    algorithm = select::for_alltoallv_by_messages(team.group());
-                    team.without_lines(algorithm as usize)?;
-                }
+            if by_lines(listed::lines(team, parts, into).await)? == Some(true) {
+                return Ok(());
             }
+            algorithm = select::for_alltoallv_by_messages(team.group());
+            team.without_lines(algorithm as usize)?;
         }
         let parts = parts.iter_mut().map(|part| replace(part, Part::Whole(&[]))).collect();
         let into = into.iter_mut().map(|place| replace(place, Place::Whole(&mut []))).collect();
@@ -392,17 +377,12 @@ async fn others<G: Group>(
 /// A part that has to go `d` ranks further goes in steps of the powers of two that make up `d`; all
 /// parts that take the same step go in one message. Each part is sent about log2(n) / 2 times, so
 /// this is for parts that are short against the cost of a message.
-async fn bruck<G, S, D>(
+async fn bruck<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
     into: &mut D,
     length: usize,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     let size = team.size();
     let block = |index: u32| index as usize * length..(index as usize + 1) * length;
     // Part `d` has to go `d` ranks further.
@@ -433,17 +413,12 @@ where
 /// All-to-all by reading: everyone copies its parts out of all others' memory.
 ///
 /// Parts of `length` bytes. `false`: they cannot be read.
-async fn read<G, S, D>(
+async fn read<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
     into: &mut D,
     length: usize,
-) -> Result<bool, Stop<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<bool, Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
     let Some(memory) = rounds.show(data.whole()).await? else { return Ok(false) };
     put_own(team, data, into, length);
@@ -457,17 +432,12 @@ where
 /// All-to-all by lines: everybody writes all its parts, everybody reads its own of all others'.
 ///
 /// Parts of `length` bytes. If they are long, a round has a piece of each.
-async fn lines<G, S, D>(
+async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
     into: &mut D,
     length: usize,
-) -> Result<(), Stop<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin_all(team).await?;
     team.require(rounds.size <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
     let piece = (rounds.part(PIECES, 1) / rounds.size).max(1);
@@ -496,17 +466,12 @@ where
 
 /// The same without waiting, if it is one piece and all are there.
 #[inline(always)]
-fn at_once<G, S, D>(
+fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
     into: &mut D,
     length: usize,
-) -> Option<Result<(), Failure<G>>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;
     let (data, into) = (data.whole()?, into.whole_mut()?);
     if length > rounds.part(PIECES, 1) / rounds.size {

@@ -16,24 +16,19 @@ use std::iter::once;
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::layout::nodes;
+use crate::mates::nodes;
 use crate::part::{Data, Part, Place, Source};
 
 /// A message: to or from a rank.
 type Message<B> = (u32, Vec<B>);
 
 /// Exchanges parts of `length` bytes.
-pub(super) async fn two_level<G, S, D>(
+pub(super) async fn two_level<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
     into: &mut D,
     length: usize,
-) -> Result<(), Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-    D: Data<G::Byte> + ?Sized,
-{
+) -> Result<(), Failure<G>> {
     let speakers = Speakers::of(team);
     let collected = collect(team, &speakers, data, length).await?;
     for (mate, parts) in &collected {
@@ -49,16 +44,12 @@ where
 }
 
 /// What each mate has for this rank and for the nodes that it speaks with, mate by mate.
-async fn collect<G, S>(
+async fn collect<G: Group, S: Source<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     speakers: &Speakers,
     data: &S,
     length: usize,
-) -> Result<Vec<Message<G::Byte>>, Failure<G>>
-where
-    G: Group,
-    S: Source<G::Byte> + ?Sized,
-{
+) -> Result<Vec<Message<G::Byte>>, Failure<G>> {
     let pack = |place: usize, mate: u32| {
         let ranks: Vec<u32> = once(mate).chain(speakers.abroad(place)).collect();
         let mut packed = vec![G::Byte::default(); ranks.len() * length];

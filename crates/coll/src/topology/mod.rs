@@ -5,7 +5,7 @@
 //! every rank.
 //!
 //! ```text
-//!   Cartesian   a grid, periodic or not in each dimension      dims.rs, cartesian.rs
+//!   Cartesian   a grid, periodic or not in each dimension      cartesian.rs
 //!   Graph       the whole graph, known to every rank           graph.rs
 //!   EdgeLists   a graph of which each rank told its part       edges.rs
 //!        |
@@ -20,14 +20,13 @@
 //! s arrives in block s ^ 1).
 
 mod cartesian;
-mod dims;
 mod edges;
 mod error;
 mod graph;
 mod reorder;
 
-pub use cartesian::{Cartesian, Shift};
-pub use dims::dims_create;
+pub use cartesian::{Cartesian, Shift, dims_create};
+
 pub use edges::{Edge, EdgeLists};
 pub use error::TopologyError;
 pub use graph::Graph;
