@@ -30,7 +30,6 @@
 //! - Nothing waits for a departed rank: its requests end with an error.
 
 mod buffer;
-mod choice;
 mod config;
 mod credit;
 mod endpoint;
@@ -58,8 +57,8 @@ mod ways;
 mod testing;
 
 pub use buffer::{PACKET, Pieces, RecvBuffer, Scattered, SendBuffer};
-pub use choice::SenderChoice;
-pub use config::EngineConfig;
+
+pub use config::{EngineConfig, SenderChoice};
 pub use endpoint::ContextEndpoint;
 pub use engine::{Blocked, CancelOutcome, Engine, MEMORY_SLEEP, Pace, Wanted};
 pub use envelope::{Envelope, Received, Selector, SendMode};

@@ -321,7 +321,7 @@ impl PollingRest {
         let mut held = engine.borrow_mut();
         let now = held.port().now();
         if self.is_long(now, any) {
-            held.rest_until(blocked, now + MEMORY_SLEEP);
+            held.rest_for_memory(blocked);
         } else {
             held.go_on(blocked);
             drop(held);

@@ -768,8 +768,7 @@ mod tests {
         let mut turns = 0;
         let mut rest = || {
             let mut engine = engine.borrow_mut();
-            let soon = engine.port().now();
-            engine.rest_until(&mut blocked, soon);
+            engine.rest_for_memory(&mut blocked);
             engine.port().host().registry().wait(0).map(|wait| wait.activity)
         };
         while rest() != Some(Activity::Receive) {

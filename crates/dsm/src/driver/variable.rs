@@ -299,9 +299,7 @@ impl Variable {
             engine.port_mut().begin_wait();
         }
         if !engine.progress() {
-            let port = engine.port_mut();
-            let soon = port.now() + MEMORY_SLEEP;
-            port.park(Some(until.map_or(soon, |until| until.min(soon))));
+            engine.doze(until);
         }
     }
 

@@ -10,7 +10,6 @@
 //!   cancel.rs      cancelling operations
 //!   wait.rs        test, wait, the loop of every blocking call
 //!   relief.rs      what a blocked rank does for the sources it needs: credit, evacuation
-//!   watch.rs       waiting for something that is not a message
 //!   threads.rs     threads of the rank that wait at the same time
 //!   failure.rs     peers that died or left
 //! ```
@@ -24,14 +23,12 @@ mod direct;
 mod failure;
 mod joint;
 mod lend;
-mod multicast;
 mod recv;
 mod relief;
 mod rendezvous;
 mod send;
 mod threads;
 mod wait;
-mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,8 +37,7 @@ use hikyaku_nic::by_rank::ByRank;
 use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
 use hikyaku_nic::plan::{SentRows, TrafficKind};
 
-use crate::choice::SenderChoice;
-use crate::config::{EngineConfig, of_each_rank};
+use crate::config::{EngineConfig, SenderChoice, of_each_rank};
 use crate::credit::Credit;
 use crate::envelope::{Envelope, Selector, context_of};
 use crate::error::MsgError;

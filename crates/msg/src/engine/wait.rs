@@ -5,6 +5,8 @@
 //! job that hangs can be diagnosed from outside. The first rounds are not accounted: reading the
 //! clock would cost as much as a message.
 
+use std::hint::spin_loop;
+
 use hikyaku_nic::fabric::{Activity, PeerState, Port, Rank, Wait, Wake};
 use hikyaku_nic::time::Time;
 
@@ -360,10 +362,7 @@ impl<P: Port> Engine<P> {
         match pace {
             _ if any => self.go_on(blocked),
             Pace::Doorbell => self.rest(blocked),
-            Pace::Memory => {
-                let soon = self.port.now() + MEMORY_SLEEP;
-                self.rest_until(blocked, soon);
-            }
+            Pace::Memory => self.rest_for_memory(blocked),
         }
     }
 
@@ -374,11 +373,18 @@ impl<P: Port> Engine<P> {
         self.begin_round(blocked);
     }
 
-    /// [`Engine::rest`] for a wait that no rank ends by a wake-up: returns at `then` at the latest.
-    pub fn rest_until(&mut self, blocked: &mut Blocked, then: Time) {
+    /// [`Engine::rest`] for a wait that perhaps no rank ends by a wake-up.
+    pub fn rest_for_memory(&mut self, blocked: &mut Blocked) {
         self.account(blocked);
-        self.port.park(Some(then));
+        self.doze(None);
         self.begin_round(blocked);
+    }
+
+    /// Lets time pass where perhaps nobody wakes this rank: [`MEMORY_SLEEP`] at most, and not
+    /// beyond `until`.
+    pub fn doze(&mut self, until: Option<Time>) {
+        let soon = self.port.now() + MEMORY_SLEEP;
+        self.port.park(Some(until.map_or(soon, |until| until.min(soon))));
     }
 
     /// Accounts for a round of a blocking call that does not rest.
@@ -467,5 +473,52 @@ impl<P: Port> Engine<P> {
             self.news += u64::from(any);
         }
         any
+    }
+}
+
+// Waiting for something that is not a message: a group member's words in shared memory.
+//
+// The same loop as in every blocking call: messages progress meanwhile, a long wait is announced,
+// and the port that parks knows which polls found nothing.
+
+/// Polls of `look` between two polls for messages. Whatever comes soon comes within these.
+const POLLS: u32 = 4;
+
+impl<P: Port> Engine<P> {
+    /// Polls the port until `look` returns something; announces a long wait as `wait` says.
+    ///
+    /// `look` must end by itself when a rank that it needs is gone, as the calls of [`Port`] about
+    /// groups do.
+    #[inline]
+    pub fn watch<R>(
+        &mut self,
+        wait: impl FnOnce() -> Wait,
+        mut look: impl FnMut(&mut P) -> Option<R>,
+    ) -> R {
+        match look(&mut self.port) {
+            Some(found) => found,
+            None => self.watch_on(wait(), look),
+        }
+    }
+
+    #[inline(never)]
+    fn watch_on<R>(&mut self, wait: Wait, mut look: impl FnMut(&mut P) -> Option<R>) -> R {
+        let mut blocked = Blocked::new(wait);
+        let found = 'found: loop {
+            // Others of this processor run while this rank parks, and not before.
+            let crowded = self.port.is_crowded();
+            for _ in 0..if crowded { 1 } else { POLLS } {
+                if !crowded {
+                    spin_loop();
+                }
+                if let Some(found) = look(&mut self.port) {
+                    break 'found found;
+                }
+            }
+            self.pass(&mut blocked, Pace::Doorbell);
+        };
+        self.idle_rounds = 0;
+        self.awake(&blocked);
+        found
     }
 }
