@@ -172,66 +172,52 @@ pub enum Object {
     Session,
 }
 
-impl Object {
-    const ALL: [(&'static str, Object); 11] = [
-        ("comm", Object::Comm),
-        ("group", Object::Group),
-        ("type", Object::Type),
-        ("op", Object::Op),
-        ("request", Object::Request),
-        ("message", Object::Message),
-        ("info", Object::Info),
-        ("errhandler", Object::Errhandler),
-        ("win", Object::Win),
-        ("file", Object::File),
-        ("session", Object::Session),
-    ];
+/// Objects with their names in the table and in C, and the class of error of a handle that names
+/// none: as `hikyaku_mpi::Class` has it, and in C without its `MPI_`.
+type ObjectRow = (&'static str, Object, &'static str, &'static str, &'static str);
 
+const OBJECTS: [ObjectRow; 11] = [
+    ("comm", Object::Comm, "MPI_Comm", "Comm", "ERR_COMM"),
+    ("group", Object::Group, "MPI_Group", "Group", "ERR_GROUP"),
+    ("type", Object::Type, "MPI_Datatype", "Type", "ERR_TYPE"),
+    ("op", Object::Op, "MPI_Op", "Op", "ERR_OP"),
+    ("request", Object::Request, "MPI_Request", "Request", "ERR_REQUEST"),
+    ("message", Object::Message, "MPI_Message", "Request", "ERR_REQUEST"),
+    ("info", Object::Info, "MPI_Info", "Info", "ERR_INFO"),
+    ("errhandler", Object::Errhandler, "MPI_Errhandler", "Errhandler", "ERR_ERRHANDLER"),
+    ("win", Object::Win, "MPI_Win", "Win", "ERR_WIN"),
+    ("file", Object::File, "MPI_File", "File", "ERR_FILE"),
+    ("session", Object::Session, "MPI_Session", "Session", "ERR_SESSION"),
+];
+
+impl Object {
     /// The object of this name in the table.
     pub fn of(name: &str) -> Option<Object> {
-        Object::ALL.iter().find(|(other, _)| *other == name).map(|(_, object)| *object)
+        OBJECTS.iter().find(|(other, ..)| *other == name).map(|(_, object, ..)| *object)
+    }
+
+    fn row(self) -> &'static ObjectRow {
+        OBJECTS.iter().find(|(_, object, ..)| *object == self).expect("each has a row")
     }
 
     /// What finds it by its handle.
     pub(crate) fn finder(self) -> &'static str {
-        match self {
-            Object::Type => "datatype",
-            other => Object::ALL.iter().find(|(_, it)| *it == other).map_or("", |(name, _)| name),
-        }
-    }
-
-    /// The class of error of a handle that names none.
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Object::Message => "Request",
-            Object::Comm => "Comm",
-            Object::Group => "Group",
-            Object::Type => "Type",
-            Object::Op => "Op",
-            Object::Request => "Request",
-            Object::Info => "Info",
-            Object::Errhandler => "Errhandler",
-            Object::Win => "Win",
-            Object::File => "File",
-            Object::Session => "Session",
-        }
+        if self == Object::Type { "datatype" } else { self.row().0 }
     }
 
     /// Its type in C.
     pub fn in_c(self) -> &'static str {
-        match self {
-            Object::Comm => "MPI_Comm",
-            Object::Group => "MPI_Group",
-            Object::Type => "MPI_Datatype",
-            Object::Op => "MPI_Op",
-            Object::Request => "MPI_Request",
-            Object::Message => "MPI_Message",
-            Object::Info => "MPI_Info",
-            Object::Errhandler => "MPI_Errhandler",
-            Object::Win => "MPI_Win",
-            Object::File => "MPI_File",
-            Object::Session => "MPI_Session",
-        }
+        self.row().2
+    }
+
+    /// The class of error of a handle that names none.
+    pub(crate) fn class(self) -> &'static str {
+        self.row().3
+    }
+
+    /// The same in C, without its `MPI_`.
+    pub(crate) fn class_in_c(self) -> &'static str {
+        self.row().4
     }
 
     fn in_rust(self) -> &'static str {
@@ -356,7 +342,7 @@ impl Kind {
                 _ => {}
             }
         }
-        for (object, handle) in Object::ALL {
+        for (object, handle, ..) in OBJECTS {
             let kind = match name.strip_prefix(object) {
                 Some("") => Kind::Handle(handle),
                 Some("_or_null") => Kind::HandleOrNull(handle),

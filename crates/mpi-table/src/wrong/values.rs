@@ -184,11 +184,10 @@ fn handles(
     has_null: bool,
     place: impl Fn(String) -> String,
 ) -> Vec<Wrong> {
-    let (short, class) = (short(object), class(object));
-    let in_c = object.in_c();
+    let (short, class, in_c) = (short(object), object.class_in_c(), object.in_c());
     let other = if object == Object::Type { "MPI_COMM_SELF" } else { "MPI_INT" };
     let values = [
-        null(object).to_owned(),
+        format!("{}_NULL", in_c.to_uppercase()),
         format!("freed.{short}"),
         format!("({in_c}){other}"),
         format!("({in_c})0x5a5a5a5a"),
@@ -214,7 +213,7 @@ fn predefined(object: Object) -> Option<Wrong> {
         _ => return None,
     };
     let value = format!("({}[]){{{name}}}", object.in_c());
-    Some(Wrong { how: "predefined", value, class: class(object) })
+    Some(Wrong { how: "predefined", value, class: object.class_in_c() })
 }
 
 fn ranks(argument: &Argument) -> Vec<Wrong> {
@@ -270,35 +269,4 @@ fn pointee(pointer: &str) -> &str {
 /// The name of a kind of object in `tests/mpi/wrong.h`.
 fn short(object: Object) -> &'static str {
     if object == Object::Type { "type" } else { object.finder() }
-}
-
-fn null(object: Object) -> &'static str {
-    match object {
-        Object::Comm => "MPI_COMM_NULL",
-        Object::Group => "MPI_GROUP_NULL",
-        Object::Type => "MPI_DATATYPE_NULL",
-        Object::Op => "MPI_OP_NULL",
-        Object::Request => "MPI_REQUEST_NULL",
-        Object::Message => "MPI_MESSAGE_NULL",
-        Object::Info => "MPI_INFO_NULL",
-        Object::Errhandler => "MPI_ERRHANDLER_NULL",
-        Object::Win => "MPI_WIN_NULL",
-        Object::File => "MPI_FILE_NULL",
-        Object::Session => "MPI_SESSION_NULL",
-    }
-}
-
-fn class(object: Object) -> &'static str {
-    match object {
-        Object::Comm => "ERR_COMM",
-        Object::Group => "ERR_GROUP",
-        Object::Type => "ERR_TYPE",
-        Object::Op => "ERR_OP",
-        Object::Request | Object::Message => "ERR_REQUEST",
-        Object::Info => "ERR_INFO",
-        Object::Errhandler => "ERR_ERRHANDLER",
-        Object::Win => "ERR_WIN",
-        Object::File => "ERR_FILE",
-        Object::Session => "ERR_SESSION",
-    }
 }
