@@ -25,15 +25,11 @@ fn log_gp(nodes: u32) -> Box<dyn NetworkModel> {
     Box::new(LogGp::new(nodes, LogGpParameters { latency: ns(1_000), gap: ns(0), rate }))
 }
 
-fn run_on<F, R>(
+fn run_on<F: Future<Output = R> + 'static, R: 'static>(
     model: Box<dyn NetworkModel>,
     config: JobConfig,
     program: impl Fn(Rank) -> F,
-) -> Result<JobReport<R>, SimError>
-where
-    F: Future<Output = R> + 'static,
-    R: 'static,
-{
+) -> Result<JobReport<R>, SimError> {
     let simulation = Simulation::new(3);
     let network = Network::new(&simulation, model);
     let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);

@@ -1,10 +1,12 @@
 //! The boundary between a job and the carrier that moves its messages between nodes.
 
-use std::rc::Weak;
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
-use super::config::HostCosts;
+use super::HostCosts;
 use crate::engine::PrefetchStage;
 use crate::topology::Node;
 
@@ -64,7 +66,7 @@ pub trait Carrier {
         None
     }
 
-    /// Sets the consignee; held weakly, because it holds the carrier.
+    /// Sets the consignee.
     fn connect(&self, consignee: Weak<dyn Consignee>);
 }
 
@@ -96,5 +98,27 @@ pub trait Consignee {
     /// from the second stage on.
     fn prepare(&self, messages: &[Coming], stage: PrefetchStage) {
         let _ = (messages, stage);
+    }
+}
+
+/// Where a carrier has its consignee: held weakly, because it holds the carrier.
+#[derive(Default)]
+pub struct Connection(RefCell<Option<Weak<dyn Consignee>>>);
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Sets the consignee.
+    pub fn set(&self, consignee: Weak<dyn Consignee>) {
+        *self.0.borrow_mut() = Some(consignee);
+    }
+
+    /// The consignee; `None`: it is not set, or is no more.
+    pub fn get(&self) -> Option<Rc<dyn Consignee>> {
+        self.0.borrow().as_ref().and_then(Weak::upgrade)
     }
 }

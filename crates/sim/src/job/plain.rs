@@ -5,12 +5,11 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fmt;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
-use super::carrier::{Carrier, Coming, Consignee, Parcel};
+use super::carrier::{Carrier, Coming, Connection, Consignee, Parcel};
 use crate::engine::{BATCH, PrefetchStage, Sim};
 use crate::network::{Listener, Network, Packet};
 use crate::topology::Node;
@@ -30,6 +29,7 @@ impl PacketFormat {
 }
 
 /// An interface that only makes packets.
+#[derive(Debug)]
 pub struct PlainInterface {
     sim: Sim,
     network: Rc<Network>,
@@ -37,7 +37,7 @@ pub struct PlainInterface {
     takes_ahead: bool,
     /// By node: the messages that wait to leave, the one in progress first.
     queues: RefCell<Vec<VecDeque<DepartingMessage>>>,
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+    consignee: Connection,
     this: Weak<PlainInterface>,
 }
 
@@ -47,12 +47,6 @@ struct DepartingMessage {
     parcel: Parcel,
     /// Bytes of payload not yet handed to the network.
     left: u64,
-}
-
-impl fmt::Debug for PlainInterface {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlainInterface").field("format", &self.format).finish_non_exhaustive()
-    }
 }
 
 impl PlainInterface {
@@ -66,7 +60,7 @@ impl PlainInterface {
             format,
             takes_ahead,
             queues: RefCell::new(vec![VecDeque::new(); queues]),
-            consignee: RefCell::new(None),
+            consignee: Connection::default(),
             this: Weak::clone(this),
         });
         let listener: Weak<dyn Listener> = interface.this.clone();
@@ -102,10 +96,6 @@ impl PlainInterface {
         let Parcel { source, destination, token, .. } = *parcel;
         Packet { source, destination, bytes, token: token << 1 | u64::from(last) }
     }
-
-    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
-        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
-    }
 }
 
 impl Carrier for PlainInterface {
@@ -135,7 +125,7 @@ impl Carrier for PlainInterface {
     }
 
     fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.consignee.borrow_mut() = Some(consignee);
+        self.consignee.set(consignee);
     }
 }
 
@@ -143,7 +133,7 @@ impl Listener for PlainInterface {
     fn departed(&self, packet: &Packet) {
         if packet.token & 1 == 1 {
             self.queues.borrow_mut()[packet.source as usize].pop_front();
-            if let Some(consignee) = self.consignee() {
+            if let Some(consignee) = self.consignee.get() {
                 consignee.departed(packet.token >> 1);
             }
         }
@@ -151,7 +141,7 @@ impl Listener for PlainInterface {
     }
 
     fn prepare(&self, packets: &[Packet], stage: PrefetchStage) {
-        let Some(consignee) = self.consignee() else { return };
+        let Some(consignee) = self.consignee.get() else { return };
         let mut coming = [Coming { token: 0, destination: 0 }; BATCH];
         let whole = packets.iter().filter(|packet| packet.token & 1 == 1);
         let whole = whole
@@ -163,7 +153,7 @@ impl Listener for PlainInterface {
     /// Packets between two nodes keep their order, so the last one completes the message.
     fn delivered(&self, packet: &Packet) {
         if packet.token & 1 == 1
-            && let Some(consignee) = self.consignee()
+            && let Some(consignee) = self.consignee.get()
         {
             consignee.delivered(packet.token >> 1);
         }

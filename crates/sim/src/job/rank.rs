@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hikyaku_nic::time::Time;
 
 use super::AHEAD;
-use super::config::Payload;
+use super::Payload;
 use super::matching::ReceiveSelector;
 use super::request::{ReceivedMessage, RecvRequest, SendRequest, WaitAll};
 use super::state::{ChainPlace, JobState};

@@ -10,10 +10,10 @@ use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
 
 use super::carrier::{Carrier, Coming, Consignee, Parcel};
-use super::config::{HostCosts, JobConfig, Payload};
 use super::matching::{Lists, MessageInFlight, Tables};
 use super::rank::{Content, Rank};
 use super::request::{Departure, ReceivedMessage};
+use super::{HostCosts, JobConfig, Payload};
 use crate::engine::{
     Component, ComponentId, PrefetchStage, RecordKind, Sim, TaskId, TaskName, TraceRecord, Wakeup,
 };

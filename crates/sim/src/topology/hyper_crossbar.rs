@@ -136,7 +136,7 @@ impl Topology for HyperCrossbar {
     /// Routes of dimension order from one node form a tree, and an XB or EX can feed several of its
     /// outputs at once: the hardware's broadcast along a line, dimension by dimension.
     fn multicast(&self, from: Node, to: &[Node]) -> Option<Vec<Branch>> {
-        Some(super::multicast::by_routes(self, from, to))
+        Some(super::by_routes(self, from, to))
     }
 }
 

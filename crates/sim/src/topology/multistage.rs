@@ -150,7 +150,7 @@ impl Topology for Multistage {
     }
 
     fn multicast(&self, from: Node, to: &[Node]) -> Option<Vec<Branch>> {
-        Some(super::multicast::by_routes(self, from, to))
+        Some(super::by_routes(self, from, to))
     }
 }
 

@@ -10,7 +10,7 @@ use super::costs::Costs;
 use super::node::{CenjuParcel, CenjuSystem, ParcelListener, ParcelProtocol, To};
 use super::packet::Span;
 use crate::engine::Sim;
-use crate::job::{self, Carrier, Consignee, HostCosts, Multicast};
+use crate::job::{self, Carrier, Connection, Consignee, HostCosts, Multicast};
 use crate::network::Network;
 use crate::topology::{Node, Topology};
 
@@ -33,7 +33,7 @@ const GROUP: u32 = 64;
 #[derive(Debug, Default)]
 struct Cut {
     left: RefCell<BTreeMap<u32, UnderWay>>,
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+    consignee: Connection,
 }
 
 /// A message under way, or one that goes to several nodes.
@@ -86,7 +86,7 @@ impl Carrier for CenjuInterfaces {
     }
 
     fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.cut.consignee.borrow_mut() = Some(consignee);
+        self.cut.consignee.set(consignee);
     }
 }
 
@@ -137,10 +137,6 @@ impl Cut {
         }
         said
     }
-
-    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
-        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
-    }
 }
 
 impl ParcelListener for Cut {
@@ -150,7 +146,7 @@ impl ParcelListener for Cut {
             let tokens = || left.arriving.iter().map(|(_, token, _)| *token).collect::<Vec<_>>();
             (left.departing == 0).then(tokens)
         });
-        if let (Some(tokens), Some(job)) = (gone, self.consignee()) {
+        if let (Some(tokens), Some(job)) = (gone, self.consignee.get()) {
             tokens.into_iter().for_each(|token| job.departed(token));
         }
     }
@@ -161,7 +157,7 @@ impl ParcelListener for Cut {
             *parcels -= 1;
             (*parcels == 0).then_some(*token)
         });
-        if let (Some(token), Some(job)) = (come, self.consignee()) {
+        if let (Some(token), Some(job)) = (come, self.consignee.get()) {
             job.delivered(token);
         }
     }

@@ -20,7 +20,6 @@ mod node;
 pub mod packet;
 mod receive;
 mod task;
-mod tlb;
 
 pub use barrier::Synchronisation;
 pub use carrier::CenjuInterfaces;

@@ -11,12 +11,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::rc::{Rc, Weak};
 
 use super::costs::Costs;
 use crate::engine::{Mailbox, Signal, Sim, TaskName};
-use crate::job::Consignee;
+use crate::job::{Connection, Consignee};
 use crate::network::{Listener, Network, Packet};
 use crate::slab::Slab;
 use crate::topology::Node;
@@ -39,6 +38,7 @@ const CHAINS: usize = 16;
 #[derive(Debug, Clone)]
 pub struct NiaSystem(Rc<NiaState>);
 
+#[derive(Debug)]
 struct NiaState {
     sim: Sim,
     costs: Costs,
@@ -47,13 +47,7 @@ struct NiaState {
     /// Messages under way.
     messages: RefCell<Slab<NiaMessage>>,
     /// The job whose messages these are; areas are its numbers for them.
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
-}
-
-impl fmt::Debug for NiaState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NiaState").field("costs", &self.costs).finish_non_exhaustive()
-    }
+    consignee: Connection,
 }
 
 #[derive(Debug)]
@@ -91,7 +85,7 @@ impl NiaSystem {
             network: Rc::clone(&network),
             nodes,
             messages: RefCell::default(),
-            consignee: RefCell::new(None),
+            consignee: Connection::default(),
         });
         let listener: Weak<dyn Listener> = Rc::downgrade(&(Rc::clone(&state) as Rc<dyn Listener>));
         network.connect(listener);
@@ -117,7 +111,7 @@ impl NiaSystem {
 
     /// From here on areas are a job's messages, and the job is notified of each.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.0.consignee.borrow_mut() = Some(consignee);
+        self.0.consignee.set(consignee);
     }
 
     /// Host: as [`NiaSystem::start`], and waits until the chain has left.
@@ -177,17 +171,13 @@ impl NiaSystem {
                 sim.delay(costs.packet).await;
             }
         }
-        if let Some(job) = self.0.consignee() {
+        if let Some(job) = self.0.consignee.get() {
             job.departed(u64::from(area));
         }
     }
 }
 
 impl NiaState {
-    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
-        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
-    }
-
     /// The count of messages arrived in an area of a node.
     fn arrivals(&self, node: Node, area: u32) -> Signal {
         let mut arrived = self.nodes[node as usize].arrived.borrow_mut();
@@ -212,7 +202,7 @@ impl Listener for NiaState {
         let NiaMessage { to, area, .. } = *message;
         messages.remove(key);
         drop(messages);
-        match self.consignee() {
+        match self.consignee.get() {
             Some(job) => job.delivered(u64::from(area)),
             None => self.arrivals(to, area).raise(),
         }

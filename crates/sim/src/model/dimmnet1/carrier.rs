@@ -5,30 +5,23 @@
 //!   longer      packets of up to 464 B, each at 1017 MB/s ──270 ns──► memory ──► rank: response
 //! ```
 
-use std::cell::RefCell;
-use std::fmt;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
 use super::costs::Costs;
 use crate::engine::{Server, Sim};
-use crate::job::{Carrier, Consignee, HostCosts, Parcel};
+use crate::job::{Carrier, Connection, Consignee, HostCosts, Parcel};
 
 /// The boards of all nodes on their switch. The paper has two. With more, messages to one node
 /// share the path into it, as those from one node share the path out.
+#[derive(Debug)]
 pub struct Boards {
     sim: Sim,
     costs: Costs,
     /// By node: the path out, the path in.
     ways: Vec<[Server; 2]>,
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
-}
-
-impl fmt::Debug for Boards {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Boards").field("costs", &self.costs).finish_non_exhaustive()
-    }
+    consignee: Connection,
 }
 
 impl Boards {
@@ -36,7 +29,7 @@ impl Boards {
     pub fn new(sim: &Sim, costs: &Costs, nodes: u32) -> Rc<Boards> {
         let ways = (0..nodes).map(|_| [Server::new(sim), Server::new(sim)]).collect();
         let (sim, costs) = (sim.clone(), costs.clone());
-        Rc::new(Boards { sim, costs, ways, consignee: RefCell::new(None) })
+        Rc::new(Boards { sim, costs, ways, consignee: Connection::default() })
     }
 
     /// How long a message occupies a path: no time for a word, which one bus cycle carries.
@@ -64,7 +57,7 @@ impl Carrier for Boards {
         let left = self.ways[parcel.source as usize][0].book(at, span) + span;
         // The first byte arrives a store's time after it left, and the last a span later.
         let first = left - span + self.costs.interface.atomic;
-        let consignee = self.consignee.borrow().as_ref().and_then(Weak::upgrade);
+        let consignee = self.consignee.get();
         let into = self.ways[parcel.destination as usize][1].clone();
         self.sim.at(first, move |sim| {
             let there = into.book(sim.now(), span) + span;
@@ -78,6 +71,6 @@ impl Carrier for Boards {
     }
 
     fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.consignee.borrow_mut() = Some(consignee);
+        self.consignee.set(consignee);
     }
 }

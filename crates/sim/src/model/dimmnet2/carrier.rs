@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fmt;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::fabric::FullPolicy;
@@ -15,7 +14,7 @@ use hikyaku_nic::time::Time;
 use super::board::{Board, Primitive};
 use super::costs::Costs;
 use crate::engine::Sim;
-use crate::job::{Carrier, Consignee, HostCosts, Parcel};
+use crate::job::{Carrier, Connection, Consignee, HostCosts, Parcel};
 use crate::model::landing::{Arrival, LandingMemory, Sizes};
 
 /// Bytes of each landing ring, in packets: the library empties it as packets arrive.
@@ -88,22 +87,16 @@ impl Carrier for Boards {
 }
 
 /// The messages of a job that a board expects, by source, and the consignee.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Expected {
     /// By source: number of the message and bytes still to come, in the order of sending.
     messages: RefCell<Vec<VecDeque<(u64, u64)>>>,
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
-}
-
-impl fmt::Debug for Expected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expected").finish_non_exhaustive()
-    }
+    consignee: Connection,
 }
 
 impl Expected {
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.consignee.borrow_mut() = Some(consignee);
+        self.consignee.set(consignee);
     }
 
     pub(super) fn add(&self, source: u32, token: u64, bytes: u64) {
@@ -127,7 +120,7 @@ impl Expected {
         let token = *token;
         queue.pop_front();
         drop(messages);
-        let job = self.consignee.borrow().as_ref().and_then(Weak::upgrade);
+        let job = self.consignee.get();
         if let Some(job) = job {
             job.delivered(token);
         }

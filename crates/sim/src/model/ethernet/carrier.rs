@@ -8,30 +8,23 @@
 //! A wire carries one datagram after the other in each direction; the switch passes a frame on once
 //! it has the whole, and loses none.
 
-use std::cell::RefCell;
-use std::fmt;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
 use super::costs::Ethernet;
 use crate::engine::{Server, Sim};
-use crate::job::{Carrier, Consignee, HostCosts, Multicast, Parcel};
+use crate::job::{Carrier, Connection, Consignee, HostCosts, Multicast, Parcel};
 use crate::topology::Node;
 
 /// The adapters of all nodes on their switch.
+#[derive(Debug)]
 pub struct Adapters {
     sim: Sim,
     costs: Ethernet,
     /// By node: the wire to the switch, the wire from it.
     wires: Vec<[Server; 2]>,
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
-}
-
-impl fmt::Debug for Adapters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adapters").field("costs", &self.costs).finish_non_exhaustive()
-    }
+    consignee: Connection,
 }
 
 impl Adapters {
@@ -39,11 +32,7 @@ impl Adapters {
     pub fn new(sim: &Sim, costs: &Ethernet, nodes: u32) -> Rc<Adapters> {
         let wires = (0..nodes).map(|_| [Server::new(sim), Server::new(sim)]).collect();
         let (sim, costs) = (sim.clone(), costs.clone());
-        Rc::new(Adapters { sim, costs, wires, consignee: RefCell::new(None) })
-    }
-
-    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
-        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
+        Rc::new(Adapters { sim, costs, wires, consignee: Connection::default() })
     }
 
     /// Has a datagram leave a node; answers when the switch passes it on, and when the whole has
@@ -58,7 +47,7 @@ impl Adapters {
     fn pass_on(&self, parcel: Parcel, from: Time) {
         let span = self.costs.on_the_wire(parcel.bytes);
         let wire = self.wires[parcel.destination as usize][1].clone();
-        let consignee = self.consignee();
+        let consignee = self.consignee.get();
         self.sim.at(from, move |sim| {
             let there = wire.book(sim.now(), span) + span;
             sim.at(there, move |_| {
@@ -90,7 +79,7 @@ impl Carrier for Adapters {
     }
 
     fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.consignee.borrow_mut() = Some(consignee);
+        self.consignee.set(consignee);
     }
 }
 
@@ -99,7 +88,7 @@ impl Multicast for Adapters {
         let Some(&Parcel { source, bytes, .. }) = parcels.first() else { return };
         let (passed_on, left) = self.leave(source, bytes, self.sim.now());
         for &parcel in parcels {
-            let consignee = self.consignee();
+            let consignee = self.consignee.get();
             self.sim.at(left, move |_| {
                 if let Some(consignee) = consignee {
                     consignee.departed(parcel.token);

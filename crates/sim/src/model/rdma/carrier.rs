@@ -5,19 +5,19 @@
 //! ```
 
 use std::cell::{OnceCell, RefCell};
-use std::fmt;
 use std::rc::{Rc, Weak};
 
 use hikyaku_nic::time::Time;
 
 use super::costs::Costs;
 use crate::engine::{Component, ComponentId, Server, Sim};
-use crate::job::{Carrier, Consignee, HostCosts, PacketFormat, Parcel, PlainInterface};
+use crate::job::{Carrier, Connection, Consignee, HostCosts, PacketFormat, Parcel, PlainInterface};
 use crate::network::Network;
 use crate::slab::Slab;
 
 /// The interfaces of all nodes. Each starts one message every `gap`; after `inject` its packets
 /// leave one behind the other, and `land` after the last one's arrival it is complete in memory.
+#[derive(Debug)]
 pub struct Interfaces {
     sim: Sim,
     costs: Costs,
@@ -26,19 +26,13 @@ pub struct Interfaces {
     /// Messages between their start and their first byte.
     injected: RefCell<Slab<Parcel>>,
     component: OnceCell<ComponentId>,
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+    consignee: Connection,
 }
 
 /// The kinds of an interface's events: the low bits of the word, a number above them.
 const INJECT: u32 = 0;
 const DEPARTED: u32 = 1;
 const LANDED: u32 = 2;
-
-impl fmt::Debug for Interfaces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interfaces").field("costs", &self.costs).finish_non_exhaustive()
-    }
-}
 
 impl Interfaces {
     /// An interface at every node of a network.
@@ -52,7 +46,7 @@ impl Interfaces {
             engines,
             injected: RefCell::default(),
             component: OnceCell::new(),
-            consignee: RefCell::new(None),
+            consignee: Connection::default(),
         });
         let component = sim.register(Rc::clone(&interfaces) as Rc<dyn Component>);
         let _ = interfaces.component.set(component);
@@ -65,10 +59,6 @@ impl Interfaces {
     fn schedule(&self, time: Time, word: u32) {
         let component = self.component.get().expect("set when the interfaces are made");
         self.sim.schedule(time, *component, word);
-    }
-
-    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
-        self.consignee.borrow().as_ref().and_then(Weak::upgrade)
     }
 }
 
@@ -93,7 +83,7 @@ impl Carrier for Interfaces {
     }
 
     fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.consignee.borrow_mut() = Some(consignee);
+        self.consignee.set(consignee);
     }
 }
 
@@ -110,7 +100,7 @@ impl Component for Interfaces {
             }
             DEPARTED => self.departed(u64::from(number)),
             _ => {
-                if let Some(consignee) = self.consignee() {
+                if let Some(consignee) = self.consignee.get() {
                     consignee.delivered(u64::from(number));
                 }
             }
@@ -120,7 +110,7 @@ impl Component for Interfaces {
 
 impl Consignee for Interfaces {
     fn departed(&self, token: u64) {
-        if let Some(consignee) = self.consignee() {
+        if let Some(consignee) = self.consignee.get() {
             consignee.departed(token);
         }
     }

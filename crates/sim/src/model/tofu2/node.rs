@@ -24,7 +24,7 @@ use thiserror::Error;
 use super::costs::Costs;
 use super::queue::{DescriptorCommand, EngineQueue, TofuQueueAddress};
 use crate::engine::{Server, Signal, Sim, TaskName};
-use crate::job::Consignee;
+use crate::job::{Connection, Consignee};
 use crate::network::{Listener, Network, Packet};
 use crate::slab::Slab;
 use crate::topology::Node;
@@ -54,7 +54,7 @@ struct TofuState {
     /// Packets between an engine and another.
     flights: RefCell<Slab<PutPacket>>,
     /// The job whose messages these are.
-    consignee: RefCell<Option<Weak<dyn Consignee>>>,
+    consignee: Connection,
     /// Called when a message of a job has left a queue.
     completed: OnceCell<Box<dyn Fn(TofuQueueAddress)>>,
     this: Weak<TofuState>,
@@ -119,7 +119,7 @@ impl TofuSystem {
             network: Rc::clone(&network),
             engines,
             flights: RefCell::default(),
-            consignee: RefCell::new(None),
+            consignee: Connection::default(),
             completed: OnceCell::new(),
             this: Weak::clone(this),
         });
@@ -186,7 +186,7 @@ impl TofuSystem {
 
     /// From here on messages are a job's, and the job is notified of each.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
-        *self.0.consignee.borrow_mut() = Some(consignee);
+        self.0.consignee.set(consignee);
     }
 
     /// Sets the callback for a job's message that has left a queue; once.
@@ -290,17 +290,13 @@ impl TofuSystem {
         }
     }
 
-    fn consignee(&self) -> Option<Rc<dyn Consignee>> {
-        self.0.consignee.borrow().as_ref().and_then(Weak::upgrade)
-    }
-
     /// The last byte of a job's message has left an engine.
     fn departed(&self, engine: u32, token: u64) {
         let engines = self.0.costs.engines as u32;
         if let Some(completed) = self.0.completed.get() {
             completed(self.first_queue(engine / engines, engine % engines));
         }
-        if let Some(job) = self.consignee() {
+        if let Some(job) = self.0.consignee.get() {
             job.departed(token);
         }
     }
@@ -310,7 +306,7 @@ impl TofuSystem {
         let (release, notify) = match end {
             PutEnd::Put { release, notify } => (release, notify),
             PutEnd::Message { token } => {
-                if let Some(job) = self.consignee() {
+                if let Some(job) = self.0.consignee.get() {
                     job.delivered(token);
                 }
                 return;
