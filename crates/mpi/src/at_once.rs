@@ -22,12 +22,12 @@ use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
 use hikyaku_rank::{Error, RankPort};
 
 use crate::arguments::{Blocks, Elements, Given, Operands};
-use crate::collectives::root_of;
+use crate::collectives::{root_of, unless_put};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::operations::{Kernel, Op, Reducing, choices_of, element_of, kernel};
-use crate::parts::unless_put;
+
 use crate::raw::{HandleAt, Numbers};
 use crate::requests::{Outcome, Request, Round, starts};
 use crate::runtime::Mpi;

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! `raw` follows the pointers of a program and nothing else does; `arguments` keeps together what
-//! the standard has one by one; `slots` gives the objects their handles; `runtime` holds the state of
-//! the process and is the boundary that no panic crosses.
+//! the standard has one by one; `slots` gives the objects their handles; `runtime` holds the state
+//! of the process and is the boundary that no panic crosses.
 
 mod abi;
 mod arguments;
@@ -39,7 +39,6 @@ mod intercommunicators;
 mod long_double;
 mod messages;
 mod operations;
-mod parts;
 mod progress;
 mod raw;
 mod requests;

@@ -22,7 +22,6 @@ mod copies;
 mod create;
 mod error;
 mod far;
-mod foreign;
 mod frequent;
 mod init;
 mod intercommunicator;
@@ -44,13 +43,13 @@ pub use communicator::{Communicator, EndReason};
 pub use create::CreationError;
 pub use error::{Error, WindowError};
 pub use far::FarMemory;
-pub use foreign::Foreign;
+
 pub use frequent::RingMoves;
 pub use hikyaku_ofi::Error as FarError;
 pub use hikyaku_shm::{
     AttachError, ForkedProcess, HandError, JobError, SharedHeap, View, own_host_name,
 };
-pub use init::{InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
+pub use init::{Foreign, InitError, NotALimit, NotASeed, UnmatchedLimit, from_environment};
 pub use intercommunicator::{Bridge, GroupExchange, GroupTurn, Intercommunicator};
 pub use landing::LandingError;
 pub use launchers::LauncherError;

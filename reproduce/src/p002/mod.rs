@@ -2,7 +2,6 @@
 
 mod exchange;
 pub(crate) mod program;
-mod ring;
 
 pub mod figure10;
 pub mod figure9;

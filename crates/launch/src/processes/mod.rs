@@ -18,34 +18,34 @@
 //! waiting; and computing, which is what the program says (`World::compute`) or what it takes
 //! here, scaled ([`Computing`]).
 
-mod in_process;
-mod machine;
 mod ranks;
-mod report;
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{Doing, Job, JobConfig, JobEnd, Stage};
+use hikyaku_shm::{
+    CostBySize, Doing, Job, JobConfig, JobEnd, JobError, LineCosts, ShmPort, Stage, Tally,
+    open_conducted,
+};
 use hikyaku_sim::engine::{Progress, Simulation, Trace};
-use hikyaku_sim::job::MemoryPath;
-use hikyaku_sim::network::Rate;
-use hikyaku_sim::port::{Config, Ended, MachineConductor};
+use hikyaku_sim::job::{Carrier, MemoryPath, PacketFormat, PlainInterface};
+use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
+use hikyaku_sim::port::{Config, Ended, MachineConductor, RankTraffic};
+
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-pub use hikyaku_sim::machine::Machine;
-pub use in_process::open_ports;
-pub use machine::costs_of;
-pub use report::{RankReport, VirtualReport};
-
 use crate::{Bind, JobMemory, JobOutcome, Launch, LaunchError};
-use ranks::OneByOne;
+use ranks::{AsTheyCome, OneByOne};
+
+pub use hikyaku_sim::machine::Machine;
 
 /// Bytes of a message's match bits, length and protocol on the wire.
 const ENVELOPE_BYTES: u64 = 16;
@@ -340,6 +340,153 @@ impl Drop for OnOneProcessor {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             let _ = sched_setaffinity(None, before);
+        }
+    }
+}
+
+/// What a rank's own steps cost on a machine: the very costs that its carrier states for ranks that
+/// are tasks, for messages as long as they are on the wire. Where each constant comes from is said
+/// in the machine's file (`hikyaku machine show`).
+///
+/// Copying is charged at the rate of messages within a node: machine files state no other.
+pub fn costs_of(carrier: &dyn Carrier, memory: &MemoryPath, computing: Computing) -> LineCosts {
+    let measured = match computing {
+        Computing::Given => 0,
+        Computing::Measured(factor) => (factor * 1e3).round().clamp(1.0, 1e9) as u32,
+    };
+    let host = |bytes: u64| carrier.host(bytes.saturating_add(ENVELOPE_BYTES));
+    LineCosts {
+        send: CostBySize::of(|bytes| host(bytes).send),
+        chained: CostBySize::of(|bytes| carrier.chained(bytes.saturating_add(ENVELOPE_BYTES))),
+        receive: CostBySize::of(|bytes| host(bytes).receive),
+        look: carrier.look(),
+        copy: memory.rate.time(1024),
+        near: memory.latency,
+        measured,
+        at_once: false,
+        copies: carrier.multicast().is_some(),
+    }
+}
+
+/// What came of a job in virtual time.
+#[derive(Debug, Clone)]
+pub struct VirtualReport {
+    /// How its processes ended.
+    pub outcome: JobOutcome,
+    /// Each rank's time; empty if there was no simulation.
+    pub ranks: Vec<RankReport>,
+    /// How many ranks have ever joined the job: the others' programs know nothing of hikyaku.
+    pub joined: u32,
+    /// Events of the simulation.
+    pub events: u64,
+    /// What happened, as far as it was kept: the trace of every simulation. Its digest is equal for
+    /// two runs that did the same.
+    pub trace: Trace,
+    /// How long it took, in real time.
+    pub wall: Duration,
+}
+
+/// Where a rank's time went, and what it sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RankReport {
+    /// When it left the job, or how far its time had come.
+    pub time: Time,
+    /// Computing.
+    pub computing: Time,
+    /// Waiting for others.
+    pub waiting: Time,
+    /// Commands that left it: sends, puts, gets, and answers to its requests.
+    pub messages: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// Calls of its port that were served: commands, finds, waits.
+    pub calls: u64,
+    /// Whether it has left the job, in order or not.
+    pub gone: bool,
+}
+
+impl RankReport {
+    pub(super) fn new(tally: Tally, traffic: RankTraffic) -> RankReport {
+        let Tally { computing, waiting, calls, .. } = tally;
+        let RankTraffic { messages, bytes, now, gone } = traffic;
+        RankReport { time: now, computing, waiting, messages, bytes, calls, gone }
+    }
+
+    /// The rest of its time: the host's steps in calls.
+    pub fn in_calls(&self) -> Time {
+        self.time - (self.computing + self.waiting)
+    }
+}
+
+impl VirtualReport {
+    /// When the last rank ended.
+    pub fn end(&self) -> Time {
+        self.ranks.iter().map(|rank| rank.time).max().unwrap_or_default()
+    }
+
+    /// Calls of all ranks.
+    pub fn calls(&self) -> u64 {
+        self.ranks.iter().map(|rank| rank.calls).sum()
+    }
+
+    /// Calls served a second of real time.
+    pub fn calls_per_second(&self) -> f64 {
+        self.calls() as f64 / self.wall.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Opens the ports of all ranks on a network of one microsecond and 10 GB/s between nodes, a tenth
+/// of that latency within: for tests of the fabric, and for programs whose ranks are threads.
+///
+/// Which rank runs cannot be controlled here: one thread may hold several ports, or each has one.
+/// So requests are served in order of arrival, and everything in flight is completed before the
+/// answer: time passes, and messages take the same path as between processes, but ranks are not
+/// held back until their turn.
+///
+/// # Errors
+/// There cannot be such a job, or no memory for it.
+pub fn open_ports(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
+    open_conducted(config, |stage| {
+        let ns = Time::from_nanoseconds;
+        let costs = LineCosts {
+            send: CostBySize::of(|_| ns(50)),
+            chained: CostBySize::of(|_| ns(10)),
+            receive: CostBySize::of(|_| ns(20)),
+            look: ns(20),
+            copy: ns(100),
+            near: ns(100),
+            at_once: true,
+            ..LineCosts::default()
+        };
+        stage.set_costs(&costs);
+        // Ends with its ranks.
+        let _ = thread::spawn(move || conduct(stage));
+    })
+}
+
+fn conduct(stage: Stage) {
+    let (ranks, rate) = (stage.ranks(), Rate::bytes_per_second(10e9));
+    let nodes = stage.node_of(ranks - 1) + 1;
+    let simulation = Simulation::new(0);
+    let latency = Time::from_nanoseconds(1_000);
+    let model = LogGp::new(nodes, LogGpParameters { latency, gap: Time::ZERO, rate });
+    let network = Network::new(&simulation, Box::new(model));
+    let carrier = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
+    let memory = MemoryPath { latency: Time::from_nanoseconds(100), rate };
+    let config = Config { memory, envelope_bytes: ENVELOPE_BYTES };
+    let running = Rc::new(RefCell::new(vec![true; ranks as usize]));
+    let ranks = AsTheyCome { stage: Rc::new(stage), running, answered: Rc::default() };
+    let as_they_come = ranks.clone();
+    let AsTheyCome { stage, running, .. } = &as_they_come;
+    let Ok(conductor) = MachineConductor::new(&simulation, ranks, carrier, config) else { return };
+    while conductor.traffic().iter().any(|rank| !rank.gone) {
+        let whose = |rank: u32| running.borrow()[rank as usize];
+        let Some((rank, handed)) = stage.await_any(whose) else { return };
+        running.borrow_mut()[rank as usize] = false;
+        let served = conductor.serve(rank, handed.now, handed.request);
+        as_they_come.go_on();
+        if served.is_err() {
+            return;
         }
     }
 }

@@ -19,7 +19,7 @@
 //! that scribbles over the tables spoils its own and others' accesses, but never makes the owner
 //! allocate a place twice.
 
-use super::node::NodeTable;
+use super::NodeTable;
 use super::segment::{Extent, Leaving, SegmentEntry};
 use crate::fabric::{
     Advance, ContextError, ContextId, Fault, Key, REGISTERS, Rank, RegisterValue, Rights,

@@ -2,9 +2,9 @@
 //! there is no logarithmic form.
 
 use super::axis::{Axis, AxisPlan, ChartFrame, FOOT_LABELS, HEAD};
-use super::legend::{self, Sample};
 use super::mark::Colour;
 use super::{Drawing, LABEL, extent, finish, nothing_to_draw};
+use super::{Sample, legend};
 use crate::scale::Scale;
 use crate::svg::Svg;
 use crate::table::{Cell, Table};
@@ -79,7 +79,7 @@ impl BarChart {
         let plan = axis.plan(range, 5, true);
 
         let mut svg = Svg::new();
-        let top = self.draw_legend(&mut svg, width) + HEAD;
+        let top = self.legend(&mut svg, width) + HEAD;
         let left = plan.label_width() + 10.0;
         let height = (width * 0.3).clamp(170.0, 240.0);
         let frame = ChartFrame { left, right: width - 1.0, top, bottom: top + height };
@@ -94,14 +94,14 @@ impl BarChart {
         finish(svg, width, bottom, omitted)
     }
 
-    fn draw_legend(&self, svg: &mut Svg, width: f64) -> f64 {
+    fn legend(&self, svg: &mut Svg, width: f64) -> f64 {
         if self.series.len() < 2 {
             return 0.0;
         }
         let named = self.series.iter().enumerate();
         let entries: Vec<(Sample, Colour, &str)> =
             named.map(|(i, (name, _))| (Sample::Area, Colour(i), name.as_str())).collect();
-        legend::draw(svg, width, &entries)
+        legend(svg, width, &entries)
     }
 
     fn slot(&self, frame: &ChartFrame) -> f64 {

@@ -1,9 +1,9 @@
 //! Lines and points over two axes, each linear or logarithmic.
 
 use super::axis::{Axis, AxisPlan, ChartFrame, FOOT, HEAD};
-use super::legend::{self, Sample};
 use super::mark::{Colour, marker, path, thin};
 use super::{Drawing, LABEL, extent, finish, nothing_to_draw};
+use super::{Sample, legend};
 use crate::svg::Svg;
 use crate::table::{Cell, Table};
 use crate::text::bold_pixels;
@@ -328,7 +328,7 @@ impl LineChart {
 fn draw_legend<'a>(svg: &mut Svg, width: f64, named: &[&'a Runs<'a>]) -> f64 {
     let entry = |shown: &Runs<'a>| (shown.sample(), shown.colour, shown.series.name.as_str());
     let entries: Vec<(Sample, Colour, &str)> = named.iter().map(|s| entry(s)).collect();
-    legend::draw(svg, width, &entries)
+    legend(svg, width, &entries)
 }
 
 /// Names set at the right ends of their lines.

@@ -2,9 +2,9 @@
 //! ranks.
 
 use super::axis::{Axis, AxisPlan, ChartFrame, FOOT};
-use super::legend::{self, Sample};
 use super::mark::Colour;
 use super::{Drawing, LABEL, finish, nothing_to_draw};
+use super::{Sample, legend};
 use crate::scale::Scale;
 use crate::svg::Svg;
 use crate::table::{Cell, Table};
@@ -82,7 +82,7 @@ impl StackedBars {
         let named = self.parts.iter().enumerate();
         let entries: Vec<(Sample, Colour, &str)> =
             named.map(|(i, name)| (Sample::Area, Colour(i), name.as_str())).collect();
-        let top = legend::draw(&mut svg, width, &entries) + 4.0;
+        let top = legend(&mut svg, width, &entries) + 4.0;
         let widest = |texts: &mut dyn Iterator<Item = String>| {
             texts.map(|text| pixels(&text, LABEL)).fold(0.0, f64::max)
         };

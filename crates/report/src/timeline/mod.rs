@@ -15,7 +15,6 @@
 //! The caller reduces large runs and lists in `left_out` what is not shown.
 
 mod json;
-mod ruler;
 mod view;
 
 pub(crate) use view::TIMELINE_PAGE_STYLE;

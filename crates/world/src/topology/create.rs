@@ -59,16 +59,12 @@ impl World {
     /// # Errors
     /// An edge that its two ends do not agree about, or that leads to no rank: the same error on
     /// every rank, which names both ends. Or a rank is gone.
-    pub fn dist_graph_adjacent<A, B>(
+    pub fn dist_graph_adjacent<A: Copy + Into<Edge>, B: Copy + Into<Edge>>(
         &self,
         sources: &[A],
         destinations: &[B],
         reorder: Reorder,
-    ) -> Result<Neighbourhood, Error>
-    where
-        A: Copy + Into<Edge>,
-        B: Copy + Into<Edge>,
-    {
+    ) -> Result<Neighbourhood, Error> {
         let world = self.try_duplicate()?;
         let (sources, destinations) = (
             sources.iter().map(|edge| (*edge).into()),
