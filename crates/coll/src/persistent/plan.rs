@@ -4,6 +4,8 @@
 //! MRC queues where one is not long enough. The ranks need not choose alike: what an RTR must
 //! release is told to its sender with the addresses.
 
+use std::ops::Range;
+
 use hikyaku_nic::fabric::Rank;
 use thiserror::Error;
 
@@ -16,10 +18,22 @@ pub enum Scheme {
     Fast,
     /// One queue for all, paper 002's PRDMA-SMCQ-MRC.
     Mrc,
+    /// What the ranks of a node send to another node goes as one put a round
+    /// ([`combine`](super::combine)); the rest as if nothing were wished.
+    Combined,
+}
+
+/// Where an outgoing edge leads, and in how many puts its data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Destination {
+    /// The rank at the other end.
+    pub(super) rank: Rank,
+    /// At least one.
+    pub(super) puts: usize,
 }
 
 /// What there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueLimits {
     /// Queues that can be had.
     pub queues: u32,
@@ -44,28 +58,39 @@ pub struct PlanError {
     pub slots: u32,
 }
 
-/// Programs that together serve edges from `sources` and to `destinations`, each edge once.
-/// Without a wish, or where the wish cannot be had, [`Scheme::Fast`] if there are queues enough,
-/// else [`Scheme::Mrc`].
+/// Programs that together serve edges from `sources` and to `destinations`, each edge once. Puts
+/// are numbered through all destinations. Without a wish, or where the wish cannot be had,
+/// [`Scheme::Fast`] if there are queues enough, else [`Scheme::Mrc`].
 ///
 /// # Errors
 /// Not even MRC fits.
-pub fn plan(
+pub(super) fn plan(
     sources: &[Rank],
-    destinations: &[Rank],
+    destinations: &[Destination],
     limits: QueueLimits,
     wish: Option<Scheme>,
 ) -> Result<Vec<QueueProgram>, PlanError> {
     let QueueLimits { queues, slots } = limits;
-    let fast = pairs(sources, destinations);
-    let fits = fast.len() <= queues as usize && (slots >= 2 || fast.is_empty());
-    if fits && wish != Some(Scheme::Mrc) {
-        return Ok(fast.into_iter().map(|(from, to)| QueueProgram::fast(from, to)).collect());
-    }
-    let (incoming, outgoing) = (sources.len(), destinations.len());
-    let groups = (1..=queues as usize).map(|count| groups(incoming, outgoing, count));
+    let mut end = 0;
+    let puts = destinations.iter().map(|to| {
+        end += to.puts;
+        end - to.puts..end
+    });
+    let puts: Vec<Range<usize>> = puts.collect();
     let fits =
         |programs: &Vec<QueueProgram>| programs.iter().all(|p| p.steps.len() <= slots as usize);
+    let pairs = pairs(sources, destinations);
+    if pairs.len() <= queues as usize && wish != Some(Scheme::Mrc) {
+        let fast = |(from, to): (_, Option<usize>)| {
+            QueueProgram::fast(from, to.map(|edge| puts[edge].clone()))
+        };
+        let programs = pairs.into_iter().map(fast).collect();
+        if fits(&programs) {
+            return Ok(programs);
+        }
+    }
+    let (incoming, outgoing) = (sources.len(), destinations.len());
+    let groups = (1..=queues as usize).map(|count| groups(incoming, &puts, count));
     groups.into_iter().find(fits).ok_or(PlanError { incoming, outgoing, queues, slots })
 }
 
@@ -73,10 +98,10 @@ pub fn plan(
 /// in pairs of the ranks that are left.
 ///
 /// Any pairs would be right. Those of one neighbour touch only his queue and ours.
-fn pairs(sources: &[Rank], destinations: &[Rank]) -> Vec<(Option<usize>, Option<usize>)> {
+fn pairs(sources: &[Rank], destinations: &[Destination]) -> Vec<(Option<usize>, Option<usize>)> {
     let mut free: Vec<usize> = (0..destinations.len()).collect();
     let mut take = |rank: &Rank| {
-        let at = free.iter().position(|edge| destinations[*edge] == *rank)?;
+        let at = free.iter().position(|edge| destinations[*edge].rank == *rank)?;
         Some(free.remove(at))
     };
     let mut pairs: Vec<_> =
@@ -90,13 +115,14 @@ fn pairs(sources: &[Rank], destinations: &[Rank]) -> Vec<(Option<usize>, Option<
 }
 
 /// The edges in so many MRC queues, evenly; fewer if there are not that many edges.
-fn groups(incoming: usize, outgoing: usize, count: usize) -> Vec<QueueProgram> {
-    let part = |total: usize, group: usize| -> Vec<usize> {
-        (total * group / count..total * (group + 1) / count).collect()
-    };
-    let programs = (0..count).map(|group| (part(incoming, group), part(outgoing, group)));
+fn groups(incoming: usize, outgoing: &[Range<usize>], count: usize) -> Vec<QueueProgram> {
+    let part = |total: usize, group: usize| total * group / count..total * (group + 1) / count;
+    let programs = (0..count).map(|group| {
+        let incoming: Vec<usize> = part(incoming, group).collect();
+        (incoming, &outgoing[part(outgoing.len(), group)])
+    });
     let used = programs.filter(|(incoming, outgoing)| !incoming.is_empty() || !outgoing.is_empty());
-    used.map(|(incoming, outgoing)| QueueProgram::mrc(&incoming, &outgoing)).collect()
+    used.map(|(incoming, outgoing)| QueueProgram::mrc(&incoming, outgoing)).collect()
 }
 
 #[cfg(test)]
@@ -106,17 +132,30 @@ mod tests {
 
     const MANY: QueueLimits = QueueLimits { queues: 16, slots: 64 };
 
+    /// A plan for edges of one put each.
+    fn plan(
+        sources: &[Rank],
+        destinations: &[Rank],
+        limits: QueueLimits,
+        wish: Option<Scheme>,
+    ) -> Result<Vec<QueueProgram>, PlanError> {
+        let to = |rank: &Rank| Destination { rank: *rank, puts: 1 };
+        let destinations: Vec<Destination> = destinations.iter().map(to).collect();
+        super::plan(sources, &destinations, limits, wish)
+    }
+
+    fn fast(incoming: Option<usize>, outgoing: Option<usize>) -> QueueProgram {
+        QueueProgram::fast(incoming, outgoing.map(|put| put..put + 1))
+    }
+
     #[test]
     fn fast_pairs_the_edges_of_a_neighbour() {
         let programs = plan(&[1, 2, 2], &[2, 3, 1], MANY, None).unwrap();
         let expected = [(Some(0), Some(2)), (Some(1), Some(0)), (Some(2), Some(1))];
-        let expected: Vec<_> = expected.map(|(from, to)| QueueProgram::fast(from, to)).into();
+        let expected: Vec<_> = expected.map(|(from, to)| fast(from, to)).into();
         assert_eq!(programs, expected);
         let programs = plan(&[], &[5, 5], MANY, None).unwrap();
-        assert_eq!(
-            programs,
-            [QueueProgram::fast(None, Some(0)), QueueProgram::fast(None, Some(1))]
-        );
+        assert_eq!(programs, [fast(None, Some(0)), fast(None, Some(1))]);
         assert_eq!(plan(&[], &[], MANY, None), Ok(vec![]));
         let none = QueueLimits { queues: 0, slots: 0 };
         assert_eq!(plan(&[], &[], none, None), Ok(vec![]));
@@ -126,8 +165,7 @@ mod tests {
     fn tf_19_fast_falls_back_to_mrc_when_queues_run_out() {
         let (sources, destinations) = ([1, 2, 3], [1, 2, 3]);
         let limits = QueueLimits { queues: 2, slots: 64 };
-        let all = [0, 1, 2];
-        let mrc = vec![QueueProgram::mrc(&all, &all)];
+        let mrc = vec![QueueProgram::mrc(&[0, 1, 2], &[0..1, 1..2, 2..3])];
         for wish in [None, Some(Scheme::Fast), Some(Scheme::Mrc)] {
             assert_eq!(plan(&sources, &destinations, limits, wish), Ok(mrc.clone()));
         }
@@ -151,5 +189,20 @@ mod tests {
         assert!(error.to_string().contains("1 command queues of 64 slots"), "{error}");
         assert!(plan(&[1], &[], QueueLimits { queues: 0, slots: 64 }, None).is_err());
         assert!(plan(&[1], &[1], QueueLimits { queues: 9, slots: 0 }, None).is_err());
+    }
+
+    #[test]
+    fn puts_are_numbered_through_all_destinations() {
+        let to = [(4, 2), (5, 3)].map(|(rank, puts)| Destination { rank, puts });
+        let programs = super::plan(&[5], &to, MANY, None).unwrap();
+        let expected =
+            [QueueProgram::fast(Some(0), Some(2..5)), QueueProgram::fast(None, Some(0..2))];
+        assert!(expected.iter().all(|program| programs.contains(program)), "{programs:?}");
+        let one = QueueLimits { queues: 1, slots: 9 };
+        assert_eq!(
+            super::plan(&[5], &to, one, None),
+            Ok(vec![QueueProgram::mrc(&[0], &[0..2, 2..5])])
+        );
+        assert!(super::plan(&[5], &to, QueueLimits { slots: 7, ..one }, None).is_err());
     }
 }

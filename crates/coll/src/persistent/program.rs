@@ -18,8 +18,32 @@
 //! In general: what arrives in a round releases as many slots as a round has, and the offset is
 //! the number of leading slots that wait for nothing. The constants for any degree are derived in
 //! the tests' model, where each of them one off is shown to fail (TF-12).
+//!
+//! # Relays
+//!
+//! A relay passes data on: it has `s` sources and `d` destinations and is the queue of a rank that
+//! stands for its node ([`combine`](super::combine)). What it receives releases slots too, so that
+//! nothing of that rank's program takes part:
+//!
+//! ```text
+//!   slots             released by
+//!   s          RTR    to each source         the offset; later the last round's put to itself
+//!   s + d - 1  NOP    an arrival each (1): the data of a source, the RTR of a destination
+//!   1          RTR    to itself (s + p), when the last of those s + d arrivals has come
+//!   p          SD     to the destinations    the put to itself; then the RTRs of the next round
+//! ```
+//!
+//! A round has 2 s + d + p slots, and s + d + (s + p) are released in it. To count arrivals is
+//! enough, whoever they are of, since none of the next round comes before the last of this one:
+//!
+//! - a source's next data waits for the relay's next RTR, which is behind the data in the queue;
+//! - a destination's next RTR follows its wait, which needs its data. The relay may not have sent
+//!   that of the other destinations yet, but its slots are released by then, with those of the next
+//!   RTRs: the arrival counts for the next round's first NOP, as it should.
 
-/// One command of a round. Edges are numbered as the caller has them.
+use std::ops::Range;
+
+/// One command of a round. Edges and puts are numbered as the caller has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueStep {
     /// READY-TO-RECV to the source of this incoming edge.
@@ -28,7 +52,8 @@ pub enum QueueStep {
     Nop,
     /// READY-TO-RECV to the queue itself.
     Own,
-    /// The data of this outgoing edge, and its notification.
+    /// This put of an outgoing edge's data; the edge's last one is counted where it arrives. An
+    /// edge has one put, unless its data lies in several places.
     Data(usize),
     /// The elements that this child has brought, and the own ones, combined.
     Combine(usize),
@@ -53,37 +78,51 @@ pub struct QueueProgram {
 
 impl QueueProgram {
     /// A queue for one neighbour: PRDMA-SMCQ-FAST, or plain PRDMA if data goes one way only.
-    pub fn fast(incoming: Option<usize>, outgoing: Option<usize>) -> QueueProgram {
-        let steps: Vec<QueueStep> = incoming
-            .map(QueueStep::Ready)
-            .into_iter()
-            .chain(outgoing.map(QueueStep::Data))
-            .collect();
+    /// `outgoing` are the puts of the outgoing edge.
+    pub fn fast(incoming: Option<usize>, outgoing: Option<Range<usize>>) -> QueueProgram {
+        let free = u32::from(incoming.is_some());
+        let offset = outgoing.is_some().then_some(free);
+        let data = outgoing.into_iter().flatten().map(QueueStep::Data);
+        let steps: Vec<QueueStep> =
+            incoming.map(QueueStep::Ready).into_iter().chain(data).collect();
         let length = steps.len() as u32;
+        QueueProgram { offset, ready: length, own: 0, cleared: length, steps }
+    }
+
+    /// One queue for several neighbours: PRDMA-SMCQ-MRC. `outgoing` are the puts of each outgoing
+    /// edge.
+    pub fn mrc(incoming: &[usize], outgoing: &[Range<usize>]) -> QueueProgram {
+        let sources = incoming.len() as u32;
+        let ready = incoming.iter().map(|edge| QueueStep::Ready(*edge));
+        let nops = (1..outgoing.len()).map(|_| QueueStep::Nop);
+        let data: Vec<QueueStep> =
+            outgoing.iter().cloned().flatten().map(QueueStep::Data).collect();
+        let puts = data.len() as u32;
+        let steps: Vec<QueueStep> = ready.chain(nops).chain([QueueStep::Own]).chain(data).collect();
+        // Without destinations no RTR comes, and the put to itself is what opens the next round.
+        let alone = u32::from(outgoing.is_empty());
         QueueProgram {
-            offset: outgoing.map(|_| length - 1),
-            ready: length,
-            own: 0,
-            cleared: length,
+            offset: Some(sources + alone),
+            ready: 1,
+            own: sources + puts + alone,
+            cleared: sources + puts + alone,
             steps,
         }
     }
 
-    /// One queue for several neighbours: PRDMA-SMCQ-MRC.
-    pub fn mrc(incoming: &[usize], outgoing: &[usize]) -> QueueProgram {
-        let (sources, destinations) = (incoming.len() as u32, outgoing.len() as u32);
+    /// A relay from the sources of `incoming` to so many `destinations`, by these puts.
+    pub fn relay(incoming: &[usize], destinations: usize, puts: Range<usize>) -> QueueProgram {
+        let (sources, own) = (incoming.len() as u32, incoming.len() + puts.len());
         let ready = incoming.iter().map(|edge| QueueStep::Ready(*edge));
-        let nops = (1..destinations).map(|_| QueueStep::Nop);
-        let data = outgoing.iter().map(|edge| QueueStep::Data(*edge));
-        let steps: Vec<QueueStep> = ready.chain(nops).chain([QueueStep::Own]).chain(data).collect();
-        // Without destinations no RTR comes, and the put to itself is what opens the next round.
-        let alone = u32::from(destinations == 0);
+        let nops = (1..incoming.len() + destinations).map(|_| QueueStep::Nop);
+        let data = puts.map(QueueStep::Data);
         QueueProgram {
-            offset: Some(sources + alone),
+            steps: ready.chain(nops).chain([QueueStep::Own]).chain(data).collect(),
+            offset: Some(sources),
             ready: 1,
-            own: sources + destinations + alone,
-            cleared: sources + destinations + alone,
-            steps,
+            own: own as u32,
+            // Its data comes with arrivals of the round.
+            cleared: u32::MAX,
         }
     }
 
@@ -106,10 +145,10 @@ mod tests {
 
     #[test]
     fn tf_08_fast_has_two_slots_an_offset_of_one_and_releases_two() {
-        let both = QueueProgram::fast(Some(3), Some(5));
+        let both = QueueProgram::fast(Some(3), Some(5..6));
         assert_eq!(both.steps, [Ready(3), Data(5)]);
         assert_eq!((both.offset, both.ready), (Some(1), 2));
-        let send = QueueProgram::fast(None, Some(5));
+        let send = QueueProgram::fast(None, Some(5..6));
         assert_eq!((send.steps, send.offset, send.ready), (vec![Data(5)], Some(0), 1));
         let receive = QueueProgram::fast(Some(3), None);
         assert_eq!((receive.steps, receive.offset), (vec![Ready(3)], None));
@@ -117,17 +156,44 @@ mod tests {
 
     #[test]
     fn tf_09_mrc_has_the_slots_and_counts_of_one_and_two_dimensions() {
-        let line = QueueProgram::mrc(&[0, 1], &[0, 1]);
+        let line = QueueProgram::mrc(&[0, 1], &[0..1, 1..2]);
         assert_eq!(line.steps, [Ready(0), Ready(1), Nop, Own, Data(0), Data(1)]);
         assert_eq!((line.offset, line.ready, line.own), (Some(2), 1, 4));
-        let all = [0, 1, 2, 3];
-        let plane = QueueProgram::mrc(&all, &all);
+        let all = [0..1, 1..2, 2..3, 3..4];
+        let plane = QueueProgram::mrc(&[0, 1, 2, 3], &all);
         assert_eq!((plane.steps.len(), plane.offset, plane.ready, plane.own), (12, Some(4), 1, 8));
-        let uneven = QueueProgram::mrc(&[0], &[0, 1, 2]);
+        let uneven = QueueProgram::mrc(&[0], &all[..3]);
         assert_eq!(uneven.steps.len(), 7);
         assert_eq!((uneven.offset, uneven.own), (Some(1), 4));
         let sink = QueueProgram::mrc(&[0, 1], &[]);
         assert_eq!(sink.steps, [Ready(0), Ready(1), Own]);
         assert_eq!((sink.offset, sink.own), (Some(3), 3));
+    }
+
+    #[test]
+    fn each_put_of_an_edge_is_released_by_its_one_rtr() {
+        let fast = QueueProgram::fast(Some(0), Some(4..7));
+        assert_eq!(fast.steps, [Ready(0), Data(4), Data(5), Data(6)]);
+        assert_eq!((fast.offset, fast.ready), (Some(1), 4));
+        let mrc = QueueProgram::mrc(&[0], &[0..2, 2..3]);
+        assert_eq!(mrc.steps, [Ready(0), Nop, Own, Data(0), Data(1), Data(2)]);
+        assert_eq!((mrc.offset, mrc.ready, mrc.own), (Some(1), 1, 4));
+    }
+
+    #[test]
+    fn a_relay_releases_as_many_slots_as_it_has() {
+        let gather = QueueProgram::relay(&[3, 4, 5], 1, 7..8);
+        let ready = [Ready(3), Ready(4), Ready(5)];
+        assert_eq!(gather.steps, [&ready[..], &[Nop; 3], &[Own, Data(7)]].concat());
+        assert_eq!((gather.offset, gather.ready, gather.own), (Some(3), 1, 4));
+        let scatter = QueueProgram::relay(&[0], 2, 0..3);
+        assert_eq!(scatter.steps, [Ready(0), Nop, Nop, Own, Data(0), Data(1), Data(2)]);
+        assert_eq!((scatter.offset, scatter.ready, scatter.own), (Some(1), 1, 4));
+        for (sources, destinations, puts) in [(1, 1, 1), (5, 1, 1), (1, 4, 9), (3, 3, 4)] {
+            let incoming: Vec<usize> = (0..sources).collect();
+            let relay = QueueProgram::relay(&incoming, destinations, 0..puts);
+            let released = sources + destinations + relay.own as usize;
+            assert_eq!(relay.steps.len(), released);
+        }
     }
 }

@@ -9,14 +9,17 @@
 use hikyaku_nic::random::Random;
 use proptest::prelude::*;
 
-use super::{QueueLimits, QueueProgram, QueueStep, Scheme, plan};
+use super::{
+    Channel, CombinedRank, IncomingEnd, NodeRank, QueueLimits, QueueProgram, QueueStep, Scheme,
+    combine,
+};
 
 /// How a run ended that went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     /// Nothing can happen and not everything has.
     Stuck,
-    /// Data went before there was a place for it.
+    /// Data went before there was a place for it, or before it had come to the relay that sends it.
     TooEarly,
     /// A wait returned before all of the round's data was there.
     Incomplete,
@@ -27,6 +30,7 @@ enum Wrong {
 struct Edge {
     from: (usize, usize),
     to: (usize, usize),
+    channel: Channel,
 }
 
 /// A queue and its three pointers.
@@ -63,6 +67,8 @@ enum Action {
 }
 
 struct Model {
+    /// The edges of each rank, once those between nodes are combined.
+    ranks: Vec<CombinedRank>,
     edges: Vec<Edge>,
     queues: Vec<Vec<Queue>>,
     started: Vec<u64>,
@@ -75,18 +81,50 @@ struct Model {
     random: Random,
 }
 
+/// What all know of the ranks of a graph.
+fn told(ranks: usize, edges: &[(usize, usize)], job: &Job) -> Vec<NodeRank> {
+    let slots = if job.wish == Some(Scheme::Combined) { 64 } else { 0 };
+    let rank = |rank: usize| NodeRank {
+        node: job.nodes.iter().take_while(|first| **first <= rank).count() as u32,
+        room: QueueLimits { queues: 16, slots },
+        outs: edges.iter().filter(|edge| edge.0 == rank).map(|edge| (edge.1 as u32, 8)).collect(),
+        ins: edges
+            .iter()
+            .filter(|edge| edge.1 == rank)
+            .map(|edge| IncomingEnd { rank: edge.0 as u32, bytes: 8, start: None })
+            .collect(),
+    };
+    (0..ranks).map(rank).collect()
+}
+
+/// The two ends of every edge, put together.
+fn ends(ranks: &[CombinedRank]) -> Vec<Edge> {
+    let mut edges: Vec<Edge> = Vec::new();
+    for (rank, own) in ranks.iter().enumerate() {
+        for (at, out) in own.outs.iter().enumerate() {
+            let (peer, channel) = (out.peer as usize, out.channel);
+            let same =
+                |edge: &&Edge| (edge.from.0, edge.to.0, edge.channel) == (rank, peer, channel);
+            let before = edges.iter().filter(same).count();
+            let into = ranks[peer].ins.iter().enumerate();
+            let mut into =
+                into.filter(|(_, end)| (end.peer as usize, end.channel) == (rank, channel));
+            let to = (peer, into.nth(before).unwrap().0);
+            edges.push(Edge { from: (rank, at), to, channel });
+        }
+    }
+    edges
+}
+
 impl Model {
     fn new(ranks: usize, edges: &[(usize, usize)], job: &Job, seed: u64) -> Model {
-        let (mut into, mut out) = (vec![Vec::new(); ranks], vec![Vec::new(); ranks]);
-        let mut list = Vec::new();
-        for (from, to) in edges.iter().copied() {
-            list.push(Edge { from: (from, out[from].len()), to: (to, into[to].len()) });
-            out[from].push(to as u32);
-            into[to].push(from as u32);
-        }
-        let queues = (0..ranks).map(|rank| {
+        let combined = combine(&told(ranks, edges, job));
+        let list = ends(&combined);
+        let queues = combined.iter().enumerate().map(|(rank, edges)| {
             let limits = QueueLimits { queues: job.queues[rank % job.queues.len()], slots: 64 };
-            let programs = plan(&into[rank], &out[rank], limits, job.wish).unwrap();
+            let mut programs = edges.plan(limits, job.wish).unwrap();
+            programs.extend(edges.relays.iter().map(|relay| relay.program.clone()));
+            assert!(programs.iter().all(|program| program.steps.len() <= 64));
             let queue = |program: QueueProgram| {
                 let program = (job.spoil)(program);
                 let scheduling = program.offset.unwrap_or(0).into();
@@ -101,6 +139,7 @@ impl Model {
             ready: vec![0; list.len()],
             data: vec![0; list.len()],
             arrived: vec![0; list.len()],
+            ranks: combined,
             edges: list,
             random: Random::new(seed),
         };
@@ -110,10 +149,11 @@ impl Model {
 
     /// Where an edge has two places, used in turn, an RTR for the second is sent in advance.
     fn give_second_places(&mut self, ahead: Ahead) {
-        for (at, Edge { from, to }) in self.edges.clone().into_iter().enumerate() {
-            let sending = self.serving(from.0, QueueStep::Data(from.1));
+        for (at, Edge { from, to, channel }) in self.edges.clone().into_iter().enumerate() {
+            let sending = self.sending(from);
             let receiving = self.serving(to.0, QueueStep::Ready(to.1));
-            let alone = self.queues[from.0][sending].program.serves_one_neighbour()
+            let alone = channel == Channel::Direct
+                && self.queues[from.0][sending].program.serves_one_neighbour()
                 && self.queues[to.0][receiving].program.serves_one_neighbour();
             if ahead == Ahead::Always || ahead == Ahead::WhereRight && alone {
                 let sending = &mut self.queues[from.0][sending];
@@ -134,6 +174,11 @@ impl Model {
     fn is_whole(&self, rank: usize) -> bool {
         let mut edges = self.edges.iter().zip(&self.arrived);
         edges.all(|(edge, arrived)| edge.to.0 != rank || *arrived >= self.started[rank])
+    }
+
+    /// The queue that sends the data of an outgoing edge.
+    fn sending(&self, (rank, out): (usize, usize)) -> usize {
+        self.serving(rank, QueueStep::Data(self.ranks[rank].outs[out].puts.start))
     }
 
     /// The queue that has this step.
@@ -178,7 +223,9 @@ impl Model {
                     Put::Arrival { edge } => {
                         let (rank, incoming) = self.edges[edge].to;
                         let queue = self.serving(rank, QueueStep::Ready(incoming));
-                        self.queues[rank][queue].arrivals += 1;
+                        let queue = &mut self.queues[rank][queue];
+                        queue.arrivals += 1;
+                        queue.scheduling += u64::from(self.edges[edge].channel.releases());
                         self.arrived[edge] += 1;
                     }
                     Put::Release { rank, queue, slots } => {
@@ -201,21 +248,40 @@ impl Model {
             QueueStep::Ready(incoming) => {
                 let edge = self.find(|edge| edge.to == (rank, incoming));
                 let (source, outgoing) = self.edges[edge].from;
-                let queue = self.serving(source, QueueStep::Data(outgoing));
+                let queue = self.sending((source, outgoing));
                 let slots = self.queues[source][queue].program.ready;
                 self.ready[edge] += 1;
                 self.under_way.push(Put::Release { rank: source, queue, slots });
             }
-            QueueStep::Data(outgoing) => {
-                let edge = self.find(|edge| edge.from == (rank, outgoing));
-                self.data[edge] += 1;
-                if self.data[edge] > self.ready[edge] {
+            QueueStep::Data(put) => {
+                let outs = &self.ranks[rank].outs;
+                let out = outs.iter().position(|out| out.puts.contains(&put)).unwrap();
+                let (first, end) = (outs[out].puts.start, outs[out].puts.end);
+                let edge = self.find(|edge| edge.from == (rank, out));
+                self.data[edge] += u64::from(put == first);
+                if self.data[edge] > self.ready[edge] || !self.has_come(rank, queue, edge) {
                     return Err(Wrong::TooEarly);
                 }
-                self.under_way.push(Put::Arrival { edge });
+                if put + 1 == end {
+                    self.under_way.push(Put::Arrival { edge });
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether a relay has got what it sends now along an edge.
+    fn has_come(&self, rank: usize, queue: usize, edge: usize) -> bool {
+        let CombinedRank { outs, own, .. } = &self.ranks[rank];
+        if outs.len() == own.0 || self.edges[edge].from.1 < own.0 {
+            return true;
+        }
+        let steps = &self.queues[rank][queue].program.steps;
+        let mut into =
+            self.edges.iter().zip(&self.arrived).filter(|(into, _)| {
+                into.to.0 == rank && steps.contains(&QueueStep::Ready(into.to.1))
+            });
+        into.all(|(_, arrived)| *arrived >= self.data[edge])
     }
 
     fn find(&self, wanted: impl Fn(&Edge) -> bool) -> usize {
@@ -238,13 +304,20 @@ struct Job {
     /// Queues of a rank, in turn over the ranks.
     queues: Vec<u32>,
     ahead: Ahead,
+    /// The first rank of each node but the first.
+    nodes: Vec<usize>,
     /// What is done to each program.
     spoil: fn(QueueProgram) -> QueueProgram,
 }
 
 impl Job {
     fn honest(wish: Option<Scheme>, ahead: Ahead) -> Job {
-        Job { wish, queues: vec![64], ahead, spoil: |program| program }
+        Job { wish, queues: vec![64], ahead, nodes: Vec::new(), spoil: |program| program }
+    }
+
+    /// Ranks on nodes that begin at these, what goes between which is combined.
+    fn combined(nodes: &[usize]) -> Job {
+        Job { nodes: nodes.into(), ..Job::honest(Some(Scheme::Combined), Ahead::WhereRight) }
     }
 }
 
@@ -311,6 +384,88 @@ fn tf_12_mrc_with_a_constant_that_is_off_fails() {
     });
 }
 
+/// Ranks that all exchange with those of the other nodes.
+fn between(nodes: &[usize], ranks: usize) -> Vec<(usize, usize)> {
+    let node = |rank: usize| nodes.iter().take_while(|first| **first <= rank).count();
+    let pairs = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
+    pairs.filter(|(from, to)| node(*from) != node(*to)).collect()
+}
+
+#[test]
+fn tf_11_combined_edges_go_on_under_any_interleaving() {
+    let every_other = [2, 4, 6, 8, 10, 12, 14];
+    let lone = [1, 2, 3, 4];
+    let uneven = [1, 5];
+    for (nodes, ranks, edges) in [
+        (&every_other[..2], 6, between(&every_other[..2], 6)),
+        (&every_other[..], 16, torus(4)),
+        (&every_other[..2], 5, ring(5)),
+        (&lone[..], 5, ring(5)),
+        (&uneven[..], 7, between(&uneven, 7)),
+        // Twice the same, and one way only.
+        (&[3][..], 6, [(0, 3), (0, 3), (1, 3), (2, 5), (5, 5)].into()),
+    ] {
+        for seed in 0..SEEDS {
+            let ended = Model::new(ranks, &edges, &Job::combined(nodes), seed).run(6);
+            assert_eq!(ended, Ok(()), "{nodes:?}, {ranks} ranks, seed {seed}");
+        }
+    }
+}
+
+/// Of both relays: every seed must fail, in one of these ways.
+fn relay_fails(expected: &[Wrong], spoil: fn(QueueProgram) -> QueueProgram) {
+    let (nodes, ranks) = ([3], 6);
+    for seed in 0..SEEDS {
+        let job = Job { spoil, ..Job::combined(&nodes) };
+        let ended = Model::new(ranks, &between(&nodes, ranks), &job, seed).run(20);
+        assert!(ended.is_err_and(|wrong| expected.contains(&wrong)), "seed {seed}: {ended:?}");
+    }
+}
+
+fn gathers(program: &QueueProgram) -> bool {
+    is_relay(program)
+        && program.steps.iter().filter(|it| matches!(it, QueueStep::Data(_))).count() == 1
+}
+
+fn is_relay(program: &QueueProgram) -> bool {
+    program.cleared == u32::MAX
+}
+
+fn scatters(program: &QueueProgram) -> bool {
+    is_relay(program) && !gathers(program)
+}
+
+#[test]
+fn tf_12_a_relay_with_a_constant_that_is_one_off_fails() {
+    use Wrong::{Stuck, TooEarly};
+    macro_rules! each_fails {
+        ($expected:expr, $program:ident => $spoilt:expr) => {
+            relay_fails($expected, |$program| if gathers(&$program) { $spoilt } else { $program });
+            relay_fails($expected, |$program| if scatters(&$program) { $spoilt } else { $program });
+        };
+    }
+    each_fails!(&[Stuck], p => QueueProgram { own: p.own - 1, ..p });
+    each_fails!(&[TooEarly], p => QueueProgram { own: p.own + 1, ..p });
+    each_fails!(&[Stuck], p => QueueProgram { ready: p.ready - 1, ..p });
+    each_fails!(&[TooEarly], p => QueueProgram { ready: p.ready + 1, ..p });
+    each_fails!(&[Stuck], p => offset_by(p, -1));
+    each_fails!(&[TooEarly], p => offset_by(p, 1));
+    each_fails!(&[TooEarly], p => less_a_nop(p));
+    each_fails!(&[Stuck], p => more_a_nop(p));
+}
+
+fn less_a_nop(mut program: QueueProgram) -> QueueProgram {
+    let at = program.steps.iter().position(|step| *step == QueueStep::Nop).unwrap();
+    program.steps.remove(at);
+    program
+}
+
+fn more_a_nop(mut program: QueueProgram) -> QueueProgram {
+    let at = program.steps.iter().position(|step| *step == QueueStep::Nop).unwrap();
+    program.steps.insert(at, QueueStep::Nop);
+    program
+}
+
 /// A queue with several incoming edges must not run a round ahead: it counts arrivals and does not
 /// know whose they are, and one source's second would be taken for another's first.
 #[test]
@@ -333,13 +488,20 @@ proptest! {
     fn tf_13_any_digraph_goes_on(
         ranks in 1..7usize,
         edges in prop::collection::vec((0..7usize, 0..7usize), 0..14),
-        wish in prop_oneof![Just(None), Just(Some(Scheme::Fast)), Just(Some(Scheme::Mrc))],
+        wish in prop_oneof![
+            Just(None),
+            Just(Some(Scheme::Fast)),
+            Just(Some(Scheme::Mrc)),
+            Just(Some(Scheme::Combined)),
+        ],
+        nodes in prop::collection::btree_set(1..7usize, 1..5),
         queues in prop::collection::vec(1..9u32, 1..4),
         ahead in prop_oneof![Just(Ahead::Never), Just(Ahead::WhereRight)],
         seed: u64,
     ) {
         let edges: Vec<_> = edges.iter().map(|(from, to)| (from % ranks, to % ranks)).collect();
-        let job = Job { queues, ..Job::honest(wish, ahead) };
+        let nodes = nodes.into_iter().collect();
+        let job = Job { queues, nodes, ..Job::honest(wish, ahead) };
         prop_assert_eq!(Model::new(ranks, &edges, &job, seed).run(6), Ok(()));
     }
 }

@@ -23,7 +23,7 @@ use hikyaku_nic::region::RegionBuffer;
 use super::error::PersistentError;
 use super::mail::Mail;
 use super::rounds::Rounds;
-use super::setup::{ExchangeWiring, IncomingEdge, OutgoingEdge, RoundQueue};
+use super::setup::{ExchangeWiring, IncomingEdge, OtherQueues, OutgoingEdge, RoundQueue};
 use super::tables::{halves, long};
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -336,7 +336,8 @@ fn wire(
     let edge = |other: u32, from: usize, at: usize, (bytes, release): (usize, u32)| {
         let (event, theirs) = told(other)?;
         let (from, at) = ([own + from as u64; 2], [theirs + at as u64; 2]);
-        Ok::<_, Error>(OutgoingEdge { bytes: bytes as u64, from, at, event, ahead: false, release })
+        let (bytes, ahead, notify) = (bytes as u64, false, true);
+        Ok::<_, Error>(OutgoingEdge { bytes, from, at, event, ahead, notify, release })
     };
     let other = |rank| DenseLayout::new(call, size, rank);
     let mut outs = Vec::new();
@@ -362,5 +363,8 @@ fn wire(
     let arrivals = ins.len() as u64;
     let queues = vec![RoundQueue { address: taken.queue, program, arrivals }];
     let wait = Wait::new(Activity::Collective).named(call.name());
-    Ok(ExchangeWiring { queues, outs, ins, combines, mail: Mail::default(), wait, period: 1 })
+    let (own, relays) = (outs.len(), None);
+    let others = OtherQueues::new(&outs, &ins, Vec::new());
+    let (mail, period) = (Mail::default(), 1);
+    Ok(ExchangeWiring { queues, outs, own, ins, combines, others, relays, mail, wait, period })
 }

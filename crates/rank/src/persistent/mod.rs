@@ -1,14 +1,16 @@
 //! Persistent exchanges in bytes: what is set up once and finishes by itself from its start.
 //!
 //! `setup.rs` puts the two ends of each edge together, `tables.rs` says what ranks tell each other
-//! meanwhile, `rounds.rs` starts and waits, `mail.rs` is what goes by letter, `staged.rs` is for
-//! buffers in ordinary memory, `dense.rs` for collectives of all ranks. On them stands
+//! meanwhile, `relays.rs` combines what goes from node to node, `rounds.rs` starts and waits,
+//! `mail.rs` is what goes by letter, `staged.rs` is for buffers in ordinary memory, `dense.rs` for
+//! collectives of all ranks. On them stands
 //! `letters.rs`: exchanges that are not set up, but made again and again.
 
 mod dense;
 mod error;
 mod letters;
 mod mail;
+mod relays;
 mod rounds;
 mod setup;
 mod staged;

@@ -10,6 +10,7 @@
 //! learns of it stops its queues with the name of who is missing, so that its neighbours learn it
 //! too, and theirs.
 
+use std::mem::ManuallyDrop;
 use std::task::Poll;
 
 use hikyaku_coll::persistent::QueueStep;
@@ -90,9 +91,6 @@ impl Waited {
 pub struct Rounds {
     world: Communicator,
     wiring: ExchangeWiring,
-    /// Queues of others that have a part in this exchange, once each: those of sources first.
-    others: Vec<QueueAddress>,
-    sources: usize,
     /// Whether some of the data is large.
     large: bool,
     /// Rounds started.
@@ -107,23 +105,9 @@ pub struct Rounds {
 impl Rounds {
     /// The rounds of an exchange that was set up.
     pub fn new(world: Communicator, wiring: ExchangeWiring) -> Rounds {
-        let mut others: Vec<QueueAddress> = wiring.ins.iter().map(|edge| edge.queue).collect();
-        let mut seen = Vec::new();
-        others.retain(|queue| {
-            !seen.contains(queue) && {
-                seen.push(*queue);
-                true
-            }
-        });
-        let sources = others.len();
-        for out in &wiring.outs {
-            if !others.contains(&out.event) {
-                others.push(out.event);
-            }
-        }
         let large = wiring.outs.iter().any(|edge| edge.bytes >= HELP_FROM);
         let (round, state, chain, tested) = (0, RoundState::Idle, Vec::new(), Waited::new(&world));
-        Rounds { world, wiring, others, sources, large, round, state, chain, tested }
+        Rounds { world, wiring, large, round, state, chain, tested }
     }
 
     /// Which of two places the data of the latest round is in, where they are used in turn.
@@ -209,7 +193,7 @@ impl Rounds {
                 if let (QueueStep::Data(edge), QueueCommand::Put(put)) = (*step, &mut command) {
                     if cleared && send(edge, &self.wiring.outs[edge], turn) {
                         put.length = 0;
-                    } else {
+                    } else if edge < self.wiring.own {
                         prepare(edge);
                     }
                 }
@@ -280,10 +264,10 @@ impl Rounds {
                 QueuePut::ready(edge.queue, edge.ready)
             }
             QueueStep::Data(edge) => {
-                let OutgoingEdge { bytes, event, release, .. } = self.wiring.outs[edge];
+                let OutgoingEdge { bytes, event, notify, release, .. } = self.wiring.outs[edge];
                 let OutgoingEdge { from, at, .. } = &self.wiring.outs[edge];
                 let (from, at) = (from[turn], at[turn]);
-                QueuePut { from, at, length: bytes, to: event, notify: true, release }
+                QueuePut { from, at, length: bytes, to: event, notify, release }
             }
         })
     }
@@ -396,7 +380,7 @@ impl Rounds {
     /// Runs what may run and nobody does: what brings data here, then what takes data away.
     fn help(&self) {
         let mut engine = self.world.engine().borrow_mut();
-        for queue in &self.others[..self.sources] {
+        for queue in self.wiring.others.sources() {
             engine.port_mut().help_queue(*queue);
         }
         for queue in &self.wiring.queues {
@@ -408,7 +392,7 @@ impl Rounds {
     fn missing(&self) -> Option<Error> {
         let mut engine = self.world.engine().borrow_mut();
         let port = engine.port_mut();
-        for queue in &self.others {
+        for queue in &self.wiring.others.all {
             let gone = matches!(port.peer(queue.rank), PeerState::Failed(_) | PeerState::Left);
             let given_up = Some(QueueFault::GivenUp { rank: queue.rank });
             let fault = match port.queue_state(*queue) {
@@ -499,7 +483,7 @@ impl Rounds {
 
     fn give_up(&mut self, missing: u32) {
         self.state = RoundState::Failed;
-        let tell: Vec<u32> = self.others.iter().map(|queue| queue.rank).collect();
+        let tell: Vec<u32> = self.wiring.others.all.iter().map(|queue| queue.rank).collect();
         let mut engine = self.world.engine().borrow_mut();
         for queue in &self.wiring.queues {
             engine.port_mut().give_up_queue(queue.address.queue, missing, &tell);
@@ -510,6 +494,15 @@ impl Rounds {
     /// Gives the queues back. `false`: something may still come, so that the buffers must stay
     /// what they are.
     pub fn end(&mut self) -> bool {
+        let ended = self.end_queues();
+        if !ended {
+            // Nor is what relays have in between.
+            let _kept = ManuallyDrop::new(self.wiring.relays.take());
+        }
+        ended
+    }
+
+    fn end_queues(&mut self) -> bool {
         if self.world.engine().try_borrow().is_ok_and(|engine| engine.port().is_forked()) {
             // A forked child has a copy of the exchange, which its parent goes on using.
             return false;

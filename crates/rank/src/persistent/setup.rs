@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   1  who, how many bytes     judged by all alike: is it a topology? which neighbours exchange
-//!                              letters, which edges are served by queues?
+//!                              letters, which edges are served by queues, which of them combined?
 //!   2  queues, mailboxes, addresses
 //! ```
 //!
@@ -12,16 +12,21 @@
 
 use std::ops::Range;
 
-use hikyaku_coll::persistent::{QueueLimits, QueueProgram, QueueStep, Scheme, plan};
+use hikyaku_coll::persistent::{
+    Channel, CombinedRank, IncomingEnd, NodeRank, PutSource, QueueLimits, QueueProgram, QueueStep,
+    Scheme, combine,
+};
 use hikyaku_nic::fabric::{
     Activity, MailboxAddress, MailboxId, MailboxPort, Name, Port, QueueAddress, QueueCombine,
     QueueMode, QueuePort, Wait,
 };
+use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::ring::MailSlots;
 
 use super::error::PersistentError;
 use super::mail::{Correspondent, LetterPart, MOST_FAR, MOST_SHARED, MOST_STAGED, Mail};
-use super::tables::{Ends, ServedEnd, hear_ends, judge, tell_ends};
+use super::relays::{RelayMemory, arrange};
+use super::tables::{Ends, Offer, ServedEnd, hear_ends, judge, tell_ends};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
@@ -47,10 +52,10 @@ pub type Checked<E> = Result<(Vec<EdgeEnd>, Vec<EdgeEnd>), E>;
 /// Where the data of an edge is, or goes, in this rank's region, by turns.
 pub type Places = [u64; 2];
 
-/// An edge that leads away, complete.
+/// A put along an edge that leads away, complete. Most edges have one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutgoingEdge {
-    /// How much goes along it in a round.
+    /// How much it brings in a round.
     pub(super) bytes: u64,
     /// Where the data is in this rank's region.
     pub(super) from: Places,
@@ -60,6 +65,8 @@ pub(super) struct OutgoingEdge {
     pub(super) event: QueueAddress,
     /// Whether the other end has room for two rounds, so that this one need not wait for it.
     pub(super) ahead: bool,
+    /// Whether it is the edge's last put, whose arrival counts.
+    pub(super) notify: bool,
     /// Slots of that queue that the data releases.
     pub(super) release: u32,
 }
@@ -98,10 +105,16 @@ pub(super) struct RoundQueue {
 #[derive(Debug)]
 pub struct ExchangeWiring {
     pub(super) queues: Vec<RoundQueue>,
+    /// Those of the program's data, in the order of their ends, then those of relays.
     pub(super) outs: Vec<OutgoingEdge>,
+    /// How many of `outs` are of the program's data.
+    pub(super) own: usize,
     pub(super) ins: Vec<IncomingEdge>,
     /// What the queues compute.
     pub(super) combines: Vec<QueueCombine>,
+    pub(super) others: OtherQueues,
+    /// What relays have in between, until it is dropped. In a box, as few exchanges have it.
+    pub(super) relays: Option<Box<RegionBuffer>>,
     pub(super) mail: Mail,
     /// What a wait for a round is announced as.
     pub(super) wait: Wait,
@@ -109,10 +122,45 @@ pub struct ExchangeWiring {
     pub(super) period: u64,
 }
 
+/// Queues of others on which a round depends, once each.
+#[derive(Debug)]
+pub(super) struct OtherQueues {
+    /// Those of sources first.
+    pub(super) all: Vec<QueueAddress>,
+    sources: usize,
+}
+
+impl OtherQueues {
+    /// Those at the other ends of edges, and more that are `watched`.
+    pub(super) fn new(
+        outs: &[OutgoingEdge],
+        ins: &[IncomingEdge],
+        watched: Vec<QueueAddress>,
+    ) -> OtherQueues {
+        let mut others = OtherQueues { all: Vec::new(), sources: 0 };
+        ins.iter().for_each(|edge| others.add(edge.queue));
+        others.sources = others.all.len();
+        outs.iter().map(|edge| edge.event).chain(watched).for_each(|queue| others.add(queue));
+        others
+    }
+
+    fn add(&mut self, queue: QueueAddress) {
+        if !self.all.contains(&queue) {
+            self.all.push(queue);
+        }
+    }
+
+    /// Those of sources.
+    pub(super) fn sources(&self) -> &[QueueAddress] {
+        &self.all[..self.sources]
+    }
+}
+
 /// What a rank takes for an exchange before others know of it.
 #[derive(Debug, Default)]
 struct Taken {
     queues: Vec<RoundQueue>,
+    relays: RelayMemory,
     boxes: Vec<(MailboxId, MailboxAddress)>,
 }
 
@@ -146,13 +194,14 @@ pub fn set_up<E: From<Error>>(
     place: impl FnOnce(&[EdgeEnd], &[EdgeEnd]) -> Result<(Vec<Places>, Vec<Places>), E>,
 ) -> Result<ExchangeWiring, E> {
     let Terms { scheme, most, letters_alone } = terms;
-    let letters = letters_of(world, scheme, buffers);
-    let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, letters));
+    let period = if buffers == Use::Turning { 2 } else { 1 };
+    let staged = buffers == Use::Staged;
+    let offer = offer_of(world, scheme, (buffers, period));
+    let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, offer, staged));
     let shared = share(&words);
     let (outs, ins) = checked?;
     let tables = hear_ends(&shared?).map_err(Error::from)?;
     judge(&tables, most).map_err(Error::from)?;
-    let period = if buffers == Use::Turning { 2 } else { 1 };
     let choice = LetterChoice { world, tables: &tables };
     if letters_alone && !choice.is_all_by_mail() {
         return Err(Error::from(PersistentError::NoLetters).into());
@@ -160,28 +209,43 @@ pub fn set_up<E: From<Error>>(
     choice.check_hosts().map_err(Error::from)?;
     let (mail_outs, outs) = choice.part(outs);
     let (mail_ins, ins) = choice.part(ins);
+    let combined = combine(&choice.by_queue());
+    let own = &combined[world.rank() as usize];
+    let (outs, ins) = arrange(own, &outs, &ins);
     let mut taken = Taken::default();
     let ours = place(&outs, &ins).and_then(|places| {
-        taken.queues = take_queues(world, (&outs, &ins), scheme, period)?;
+        taken.relays = RelayMemory::take(world, own)?;
+        taken.queues = take_queues(world, own, scheme, period)?;
         taken.boxes = take_boxes(world, &mail_outs, &mail_ins)?;
         Ok(places)
     });
-    let addresses = ours.as_ref().map_or(vec![0], |(out_places, in_places)| {
-        tell((&outs, out_places), (&ins, in_places), &taken, buffers == Use::Staged)
-    });
+    let addresses =
+        ours.as_ref().map_or(vec![0], |(_, in_places)| tell(own, in_places, &taken, staged));
     let shared = share(&addresses);
     let wired = ours.and_then(|(places, _)| {
-        let told = Addresses::hear(&choice, &shared?)?;
-        let (outs, ins) = told.wire(world.rank(), &outs, &places);
+        let told = Addresses::hear(&choice, &combined, &shared?)?;
         let mail = told.mail(world, (&mail_outs, &mail_ins), &taken.boxes)?;
-        Ok((outs, ins, mail))
+        Ok((told.wire(world.rank(), &places, &taken.relays), mail, told.watched(world.rank())))
     });
     match wired {
-        Ok((outs, ins, mail)) => {
-            let period = period.into();
-            let combines = Vec::new();
+        Ok(((outs, ins), mail, watched)) => {
             let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
-            Ok(ExchangeWiring { queues: taken.queues, outs, ins, combines, mail, wait, period })
+            let (queues, relays) = (taken.queues, taken.relays.memory.map(Box::new));
+            let others = OtherQueues::new(&outs, &ins, watched);
+            let (own, period) = (own.own_puts().len(), period.into());
+            let combines = Vec::new();
+            Ok(ExchangeWiring {
+                queues,
+                outs,
+                own,
+                ins,
+                combines,
+                others,
+                relays,
+                mail,
+                wait,
+                period,
+            })
         }
         Err(error) => {
             give_back(world, taken);
@@ -190,13 +254,24 @@ pub fn set_up<E: From<Error>>(
     }
 }
 
-/// Bytes that letters of this rank may have; 0: it exchanges none.
-fn letters_of(world: &Communicator, scheme: Option<Scheme>, buffers: Use) -> u32 {
-    match buffers {
-        _ if scheme.is_some() || !world.engine().borrow().port().capabilities().mailboxes => 0,
+/// What this rank has for an exchange: bytes for letters, and room for relays.
+fn offer_of(world: &Communicator, scheme: Option<Scheme>, (buffers, period): (Use, u32)) -> Offer {
+    let engine = world.engine().borrow();
+    let port = engine.port();
+    let asks_for_queues = matches!(scheme, Some(Scheme::Fast | Scheme::Mrc));
+    let letters = match buffers {
+        _ if asks_for_queues || !port.capabilities().mailboxes => 0,
         Use::Staged => MOST_STAGED,
         Use::Fixed | Use::Turning => MOST_SHARED,
-    }
+    };
+    let relays = match (scheme, port.free_queues()) {
+        // The other half is for the edges of its program.
+        (Some(Scheme::Combined), (queues, slots)) => {
+            QueueLimits { queues: queues / 2, slots: slots / period }
+        }
+        _ => QueueLimits::default(),
+    };
+    Offer { letters, relays }
 }
 
 /// Destroys queues in which nothing has been written, and mailboxes.
@@ -227,7 +302,7 @@ impl LetterChoice<'_> {
         }
         let node = |rank| self.world.node_of(rank);
         let ends = |rank: u32| &self.tables[rank as usize];
-        let most = ends(one).letters.min(ends(other).letters);
+        let most = ends(one).offer.letters.min(ends(other).offer.letters);
         let small = |from: u32, to: u32| {
             let bytes = ends(from).outs.iter().filter(|end| end.0 == to).map(|end| end.1);
             bytes.fold(0, u64::saturating_add) <= u64::from(most)
@@ -271,29 +346,58 @@ impl LetterChoice<'_> {
         ends.into_iter().partition(|end| self.by_mail(self.world.rank(), end.rank))
     }
 
-    /// Ranks at the other ends of a rank's edges that queues serve, in the order of its lists.
-    fn by_queue(&self, rank: u32) -> (Vec<u32>, Vec<u32>) {
-        let peers = |list: &[(u32, u64)]| {
-            let peers = list.iter().map(|end| end.0);
-            peers.filter(|peer| !self.by_mail(rank, *peer)).collect::<Vec<_>>()
+    /// The ranks with their edges that queues serve, in the order of their lists.
+    fn by_queue(&self) -> Vec<NodeRank> {
+        let rank = |(rank, ends): (u32, &Ends)| {
+            let Ends { outs, ins, starts, offer } = ends;
+            let outs = outs.iter().filter(|end| !self.by_mail(rank, end.0));
+            let ins = ins.iter().enumerate().filter(|(_, end)| !self.by_mail(rank, end.0));
+            let into = |(edge, end): (usize, &(u32, u64))| {
+                let start = starts.get(edge).copied().flatten();
+                IncomingEnd { rank: end.0, bytes: end.1, start }
+            };
+            NodeRank {
+                node: self.world.node_of(rank),
+                room: offer.relays,
+                outs: outs.copied().collect(),
+                ins: ins.map(into).collect(),
+            }
         };
-        let Ends { outs, ins, .. } = &self.tables[rank as usize];
-        (peers(outs), peers(ins))
+        (0..).zip(self.tables).map(rank).collect()
     }
 }
 
+/// Creates this rank's queues: those of relays, then those of the program's edges.
 fn take_queues(
     world: &Communicator,
-    (outs, ins): (&[EdgeEnd], &[EdgeEnd]),
+    own: &CombinedRank,
     scheme: Option<Scheme>,
     period: u32,
 ) -> Result<Vec<RoundQueue>, Error> {
-    let ranks = |list: &[EdgeEnd]| list.iter().map(|end| end.rank).collect::<Vec<_>>();
-    let (queues, slots) = world.engine().borrow().port().free_queues();
-    let limits = QueueLimits { queues, slots: slots / period };
-    let programs =
-        plan(&ranks(ins), &ranks(outs), limits, scheme).map_err(PersistentError::Plan)?;
-    let mut taken = Vec::with_capacity(programs.len());
+    let mut taken = Vec::new();
+    let relays = own.relays.iter().map(|relay| relay.program.clone());
+    let done = take_each(world, relays, period, &mut taken).and_then(|()| {
+        let (queues, slots) = world.engine().borrow().port().free_queues();
+        let limits = QueueLimits { queues, slots: slots / period };
+        let programs = own.plan(limits, scheme).map_err(PersistentError::Plan)?;
+        take_each(world, programs.into_iter(), period, &mut taken)
+    });
+    match done {
+        Ok(()) => Ok(taken),
+        Err(error) => {
+            give_back(world, Taken { queues: taken, ..Taken::default() });
+            Err(error)
+        }
+    }
+}
+
+/// Creates a queue for each program.
+fn take_each(
+    world: &Communicator,
+    programs: impl Iterator<Item = QueueProgram>,
+    period: u32,
+    taken: &mut Vec<RoundQueue>,
+) -> Result<(), Error> {
     for program in programs {
         let mode = match program.offset {
             None => QueueMode::Normal,
@@ -301,18 +405,11 @@ fn take_queues(
         };
         let slots = program.steps.len() as u32 * period;
         let made = world.engine().borrow_mut().port_mut().create_queue(mode, slots);
-        match made {
-            Ok(address) => {
-                let ready = program.steps.iter().filter(|step| matches!(step, QueueStep::Ready(_)));
-                taken.push(RoundQueue { address, arrivals: ready.count() as u64, program });
-            }
-            Err(error) => {
-                give_back(world, Taken { queues: taken, boxes: Vec::new() });
-                return Err(PersistentError::Queue(error).into());
-            }
-        }
+        let address = made.map_err(PersistentError::Queue)?;
+        let ready = program.steps.iter().filter(|step| matches!(step, QueueStep::Ready(_)));
+        taken.push(RoundQueue { address, arrivals: ready.count() as u64, program });
     }
-    Ok(taken)
+    Ok(())
 }
 
 /// The ranks with whom this one exchanges letters, in the order of its lists.
@@ -366,30 +463,33 @@ fn serving(queues: &[RoundQueue], step: QueueStep) -> &RoundQueue {
     found.expect("a plan serves every edge")
 }
 
-/// What this rank tells the others of its ends of edges: where each is and which queue serves it;
-/// and its mailboxes. `double`: incoming edges have room for two rounds.
-fn tell(
-    outs: (&[EdgeEnd], &[Places]),
-    ins: (&[EdgeEnd], &[Places]),
-    taken: &Taken,
-    double: bool,
-) -> Vec<u32> {
+/// What this rank tells the others of its ends of edges: which queue serves each, and where the
+/// data of one that leads here goes; and its mailboxes. `double`: edges of the program's that lead
+/// here have room for two rounds.
+fn tell(own: &CombinedRank, in_places: &[Places], taken: &Taken, double: bool) -> Vec<u32> {
     let mut words = vec![1];
-    let out = (0..).zip(outs.0.iter().zip(outs.1)).map(|(edge, end)| (end, QueueStep::Data(edge)));
-    let into = (0..).zip(ins.0.iter().zip(ins.1)).map(|(edge, end)| (end, QueueStep::Ready(edge)));
-    for ((end, places), step) in out.chain(into) {
+    let mut add = |peer: u32, (channel, step): (Channel, QueueStep), places: Places| {
         let RoundQueue { address, program, .. } = serving(&taken.queues, step);
-        let alone = double && program.serves_one_neighbour();
+        let alone = double && channel == Channel::Direct && program.serves_one_neighbour();
         let told = ServedEnd {
-            peer: end.rank,
-            bytes: end.bytes(),
+            peer,
             // A second place that cannot be used before the first is free would be of no use.
-            at: if double && !alone { [places[0]; 2] } else { *places },
+            at: if double && !alone { [places[0]; 2] } else { places },
             queue: *address,
             ready: program.ready,
             alone,
         };
         words.extend(told.to_words());
+    };
+    for out in &own.outs {
+        add(out.peer, (out.channel, QueueStep::Data(out.puts.start)), [0; 2]);
+    }
+    for (edge, into) in own.ins.iter().enumerate() {
+        let places = match edge.checked_sub(own.own.1) {
+            None => in_places[edge],
+            Some(relayed) => taken.relays.place(own.into[relayed]),
+        };
+        add(into.peer, (into.channel, QueueStep::Ready(edge)), places);
     }
     for (_, address) in &taken.boxes {
         words.extend([address.at as u32, (address.at >> 32) as u32, address.slots.count]);
@@ -398,18 +498,23 @@ fn tell(
 }
 
 /// What all ranks have told of where their ends of edges are.
-struct Addresses {
+struct Addresses<'t> {
+    combined: &'t [CombinedRank],
     outs: Vec<Vec<ServedEnd>>,
     ins: Vec<Vec<ServedEnd>>,
     /// Of each rank, with whom it exchanges letters, where the mailbox for those is, and its slots.
     boxes: Vec<Vec<(u32, u64, u32)>>,
 }
 
-impl Addresses {
-    fn hear(choice: &LetterChoice<'_>, shared: &[Vec<u32>]) -> Result<Addresses, Error> {
-        let mut all = Addresses { outs: Vec::new(), ins: Vec::new(), boxes: Vec::new() };
-        for (rank, words) in (0..).zip(shared) {
-            let (outs, ins) = choice.by_queue(rank);
+impl<'t> Addresses<'t> {
+    fn hear(
+        choice: &LetterChoice<'_>,
+        combined: &'t [CombinedRank],
+        shared: &[Vec<u32>],
+    ) -> Result<Addresses<'t>, Error> {
+        let (outs, ins, boxes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut all = Addresses { combined, outs, ins, boxes };
+        for (rank, (edges, words)) in (0..).zip(combined.iter().zip(shared)) {
             let Ends { outs: all_outs, ins: all_ins, .. } = &choice.tables[rank as usize];
             let mut letters: Vec<u32> = Vec::new();
             for (peer, _) in all_outs.iter().chain(all_ins) {
@@ -417,7 +522,7 @@ impl Addresses {
                     letters.push(*peer);
                 }
             }
-            let told = (outs.len() + ins.len()) * ServedEnd::WORDS;
+            let told = (edges.outs.len() + edges.ins.len()) * ServedEnd::WORDS;
             let elsewhere = PersistentError::Elsewhere { rank };
             let [1, words @ ..] = &words[..] else { return Err(elsewhere.into()) };
             if words.len() != told + 3 * letters.len() {
@@ -429,10 +534,12 @@ impl Addresses {
                 ends.chunks_exact(ServedEnd::WORDS).map(|words| ServedEnd::hear(in_job, words));
             let ends: Vec<ServedEnd> = ends.collect();
             // The same neighbours as before, in the same order.
-            if !ends.iter().map(|end| &end.peer).eq(outs.iter().chain(&ins)) {
+            let outs = edges.outs.iter().map(|out| &out.peer);
+            let peers = outs.chain(edges.ins.iter().map(|into| &into.peer));
+            if !ends.iter().map(|end| &end.peer).eq(peers) {
                 return Err(elsewhere.into());
             }
-            let (told_outs, told_ins) = ends.split_at(outs.len());
+            let (told_outs, told_ins) = ends.split_at(edges.outs.len());
             all.outs.push(told_outs.to_vec());
             all.ins.push(told_ins.to_vec());
             let at = |words: &[u32]| u64::from(words[1]) << 32 | u64::from(words[0]);
@@ -442,30 +549,67 @@ impl Addresses {
         Ok(all)
     }
 
-    /// Puts together the edges of a rank that queues serve; `from` is where its data is.
+    /// Puts together the edges of a rank that queues serve; `from` is where the data of its own
+    /// puts is.
     fn wire(
         &self,
         rank: u32,
-        outs: &[EdgeEnd],
         from: &[Places],
+        relays: &RelayMemory,
     ) -> (Vec<OutgoingEdge>, Vec<IncomingEdge>) {
-        let (own_outs, own_ins) = (&self.outs[rank as usize], &self.ins[rank as usize]);
-        let out = own_outs.iter().enumerate().map(|(edge, told)| {
-            let theirs = other_end(own_outs, edge, &self.ins[told.peer as usize], rank);
+        let own = &self.combined[rank as usize];
+        let (mut outs, mut ins) = (Vec::new(), Vec::new());
+        for (edge, out) in own.outs.iter().enumerate() {
+            let told = &self.outs[rank as usize][edge];
+            let keys = own.outs.iter().map(|end| (end.peer, end.channel));
+            let others = self.combined[out.peer as usize].ins.iter();
+            let others = others.map(|end| (end.peer, end.channel));
+            let theirs = &self.ins[out.peer as usize][other_end(keys, edge, others, rank)];
             let ahead = told.alone && theirs.alone;
             let at = if theirs.alone && !ahead { [theirs.at[0]; 2] } else { theirs.at };
-            let bytes = outs[edge].bytes();
-            OutgoingEdge { bytes, from: from[edge], at, event: theirs.queue, ahead, release: 0 }
-        });
-        let into = own_ins.iter().enumerate().map(|(edge, told)| {
-            let theirs = other_end(own_ins, edge, &self.outs[told.peer as usize], rank);
-            IncomingEdge {
-                queue: theirs.queue,
-                ready: theirs.ready,
-                ahead: told.alone && theirs.alone,
+            for number in out.puts.clone() {
+                let put = own.puts[number];
+                let from = match put.from {
+                    PutSource::Edge(_) => from[number],
+                    PutSource::Relay(relay, at) => relays.place(relay).map(|place| place + at),
+                };
+                let at = at.map(|place| place.wrapping_add(put.into));
+                let notify = number + 1 == out.puts.end;
+                let release = if notify { out.channel.releases() } else { 0 };
+                let (bytes, event) = (put.bytes, theirs.queue);
+                outs.push(OutgoingEdge { bytes, from, at, event, ahead, notify, release });
             }
-        });
-        (out.collect(), into.collect())
+        }
+        for (edge, into) in own.ins.iter().enumerate() {
+            let told = &self.ins[rank as usize][edge];
+            let keys = own.ins.iter().map(|end| (end.peer, end.channel));
+            let others = self.combined[into.peer as usize].outs.iter();
+            let others = others.map(|end| (end.peer, end.channel));
+            let theirs = &self.outs[into.peer as usize][other_end(keys, edge, others, rank)];
+            let ahead = told.alone && theirs.alone;
+            ins.push(IncomingEdge { queue: theirs.queue, ready: theirs.ready, ahead });
+        }
+        (outs, ins)
+    }
+
+    /// The queues of all who have a part in what this rank's edges are combined with: a round here
+    /// depends on them, though there are representatives in between.
+    fn watched(&self, rank: u32) -> Vec<QueueAddress> {
+        let channels = |edges: &CombinedRank| {
+            let outs = edges.outs.iter().map(|out| out.channel);
+            outs.chain(edges.ins.iter().map(|into| into.channel)).collect::<Vec<_>>()
+        };
+        let own = channels(&self.combined[rank as usize]);
+        let own: Vec<u32> = own.into_iter().filter_map(Channel::crossing).collect();
+        let mut watched = Vec::new();
+        for (number, edges) in self.combined.iter().enumerate() {
+            let told = self.outs[number].iter().chain(&self.ins[number]);
+            let ends = told.zip(channels(edges)).filter(|(_, channel)| {
+                number as u32 != rank && channel.crossing().is_some_and(|it| own.contains(&it))
+            });
+            watched.extend(ends.map(|(told, _)| told.queue));
+        }
+        watched
     }
 
     /// Puts together a rank's letters.
@@ -488,16 +632,16 @@ impl Addresses {
     }
 }
 
-/// The other end of the edge at a place of `ends`, which are `rank`'s: of several between the two
-/// ranks, the one that is as far down among the peer's.
-fn other_end<'t>(
-    ends: &[ServedEnd],
+/// Which of a peer's `theirs` is the other end of the edge at a place of `ends`, which are
+/// `rank`'s: of several of one channel between the two ranks, the one that is as far down.
+fn other_end(
+    mut ends: impl Iterator<Item = (u32, Channel)> + Clone,
     edge: usize,
-    theirs: &'t [ServedEnd],
+    theirs: impl Iterator<Item = (u32, Channel)>,
     rank: u32,
-) -> &'t ServedEnd {
-    let peer = ends[edge].peer;
-    let before = ends[..edge].iter().filter(|end| end.peer == peer).count();
-    let found = theirs.iter().filter(|end| end.peer == rank).nth(before);
-    found.expect("as many edges were counted at both ends")
+) -> usize {
+    let key = ends.clone().nth(edge).expect("it is one of them");
+    let before = ends.by_ref().take(edge).filter(|end| *end == key).count();
+    let mut found = theirs.enumerate().filter(|(_, end)| *end == (rank, key.1));
+    found.nth(before).expect("as many edges were counted at both ends").0
 }

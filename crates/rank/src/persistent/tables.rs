@@ -1,5 +1,6 @@
 //! What ranks tell each other when an exchange is made, as words, and whether it makes a topology.
 
+use hikyaku_coll::persistent::QueueLimits;
 use hikyaku_nic::fabric::QueueAddress;
 
 use super::error::PersistentError;
@@ -10,15 +11,26 @@ use super::setup::{EdgeEnd, Places};
 pub(super) struct Ends {
     pub(super) outs: Vec<(u32, u64)>,
     pub(super) ins: Vec<(u32, u64)>,
+    /// Of each of `ins`, where it goes in the rank's buffer, or `None`: wherever the exchange
+    /// likes. Told only with room for relays.
+    pub(super) starts: Vec<Option<u64>>,
+    pub(super) offer: Offer,
+}
+
+/// What a rank has for an exchange besides its edges.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Offer {
     /// Bytes that its letters may have; 0: it exchanges none.
     pub(super) letters: u32,
+    /// Room for relays; without slots: it wants none.
+    pub(super) relays: QueueLimits,
 }
 
 /// One end of an edge that a queue serves, as its rank tells the others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServedEnd {
     pub(super) peer: u32,
-    pub(super) bytes: u64,
+    /// Of an incoming edge: where its data goes.
     pub(super) at: Places,
     pub(super) queue: QueueAddress,
     /// Of an outgoing edge: what its READY-TO-RECV releases.
@@ -37,35 +49,43 @@ pub(super) fn long(low: u32, high: u32) -> u64 {
 
 impl ServedEnd {
     /// Words in which it is told.
-    pub(super) const WORDS: usize = 11;
+    pub(super) const WORDS: usize = 9;
 
     pub(super) fn to_words(self) -> [u32; ServedEnd::WORDS] {
-        let [bytes, first, second] = [self.bytes, self.at[0], self.at[1]].map(halves);
+        let [a, b] = self.at.map(halves);
         let QueueAddress { queue, generation, .. } = self.queue;
-        let [b, c, d] = [bytes, first, second];
         let (generation, alone) = (generation.into(), self.alone.into());
-        [self.peer, b[0], b[1], c[0], c[1], d[0], d[1], queue, generation, self.ready, alone]
+        [self.peer, a[0], a[1], b[0], b[1], queue, generation, self.ready, alone]
     }
 
     /// What `rank` has told in [`ServedEnd::WORDS`] words.
     pub(super) fn hear(rank: u32, w: &[u32]) -> ServedEnd {
         ServedEnd {
             peer: w[0],
-            bytes: long(w[1], w[2]),
-            at: [long(w[3], w[4]), long(w[5], w[6])],
-            queue: QueueAddress { rank, queue: w[7], generation: w[8] as u16 },
-            ready: w[9],
-            alone: w[10] != 0,
+            at: [long(w[1], w[2]), long(w[3], w[4])],
+            queue: QueueAddress { rank, queue: w[5], generation: w[6] as u16 },
+            ready: w[7],
+            alone: w[8] != 0,
         }
     }
 }
 
-/// What a rank tells of its edges: how many it has, and each.
-pub(super) fn tell_ends(outs: &[EdgeEnd], ins: &[EdgeEnd], letters: u32) -> Vec<u32> {
-    let mut words = vec![1, letters, outs.len() as u32, ins.len() as u32];
+/// Words before those of edges.
+const HEAD: usize = 6;
+
+/// What a rank tells of its edges: how many it has, and each. `staged`: the exchange chooses the
+/// places of what comes in.
+pub(super) fn tell_ends(outs: &[EdgeEnd], ins: &[EdgeEnd], offer: Offer, staged: bool) -> Vec<u32> {
+    let Offer { letters, relays: QueueLimits { queues, slots } } = offer;
+    let mut words = vec![1, letters, queues, slots, outs.len() as u32, ins.len() as u32];
     for end in outs.iter().chain(ins) {
         let [low, high] = halves(end.bytes());
         words.extend([end.rank, low, high]);
+    }
+    let told = if slots > 0 { ins } else { &[] };
+    for end in told {
+        let start = end.runs.first().filter(|_| !staged).map(|run| run.start as u64);
+        words.extend(halves(start.unwrap_or(u64::MAX)));
     }
     words
 }
@@ -76,14 +96,22 @@ pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentErro
         if words[..] == [1] {
             return Some(Ends::default());
         }
-        let [1, letters, outs, ins, ends @ ..] = &words[..] else { return None };
-        if ends.len() != (*outs as usize + *ins as usize) * 3 {
+        let (&[1, letters, queues, slots, outs, ins], rest) = words.split_first_chunk::<HEAD>()?
+        else {
+            return None;
+        };
+        let (outs, ins) = (outs as usize, ins as usize);
+        let (ends, starts) = rest.split_at_checked((outs + ins) * 3)?;
+        if starts.len() != if slots > 0 { 2 * ins } else { 0 } {
             return None;
         }
         let end = |w: &[u32]| (w[0], long(w[1], w[2]));
         let mut outs_ = ends.chunks_exact(3).map(end).collect::<Vec<_>>();
-        let ins = outs_.split_off(*outs as usize);
-        Some(Ends { outs: outs_, ins, letters: *letters })
+        let ins = outs_.split_off(outs);
+        let start = |w: &[u32]| Some(long(w[0], w[1])).filter(|start| *start != u64::MAX);
+        let starts: Vec<_> = starts.chunks_exact(2).map(start).collect();
+        let offer = Offer { letters, relays: QueueLimits { queues, slots } };
+        Some(Ends { outs: outs_, ins, starts, offer })
     };
     let size = shared.len() as u32;
     let exist = |ends: &Ends| ends.outs.iter().chain(&ends.ins).all(|(rank, _)| *rank < size);
@@ -127,22 +155,31 @@ mod tests {
     fn what_is_told_is_heard() {
         let queue = QueueAddress { rank: 3, queue: 7, generation: 0x3fff };
         let at = [u64::MAX - 1, 1 << 40];
-        let told = ServedEnd { peer: 9, bytes: 1 << 33, at, queue, ready: 2, alone: true };
+        let told = ServedEnd { peer: 9, at, queue, ready: 2, alone: true };
         let heard = ServedEnd::hear(3, &told.to_words());
         assert_eq!(format!("{heard:?}"), format!("{told:?}"));
         let ends =
             [EdgeEnd { rank: 1, runs: vec![8..16, 20..28] }, EdgeEnd { rank: 0, runs: vec![] }];
-        let words = tell_ends(&ends[..1], &ends, 77);
-        let heard = &hear_ends(&[words, vec![1]]).unwrap()[0];
-        assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
-        assert_eq!(heard.letters, 77);
+        for (slots, staged, starts) in
+            [(0, false, vec![]), (9, true, vec![None, None]), (9, false, vec![Some(8), None])]
+        {
+            let offer = Offer { letters: 77, relays: QueueLimits { queues: 5, slots } };
+            let words = tell_ends(&ends[..1], &ends, offer, staged);
+            let heard = &hear_ends(&[words, vec![1]]).unwrap()[0];
+            assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
+            assert_eq!((heard.offer, &heard.starts), (offer, &starts));
+        }
     }
 
     #[test]
     fn words_that_are_not_what_they_say_are_a_rank_that_took_no_part() {
-        let well = tell_ends(&[], &[EdgeEnd { rank: 0, runs: vec![0..2, 2..4] }], 0);
+        let ends = [EdgeEnd { rank: 0, runs: vec![0..2, 2..4] }];
+        let relays = QueueLimits { queues: 1, slots: 1 };
+        let well = tell_ends(&[], &ends, Offer { letters: 0, relays }, false);
         let short = well[..well.len() - 1].to_vec();
-        for wrong in [vec![], vec![0], vec![1, 0, 0], vec![2, 0, 0, 0], short] {
+        let long = [&well[..], &[0]].concat();
+        let many = vec![1, 0, 0, 0, u32::MAX, u32::MAX];
+        for wrong in [vec![], vec![0], vec![1, 0, 0], vec![2, 0, 0, 0, 0, 0], short, long, many] {
             let error = hear_ends(&[well.clone(), wrong]).unwrap_err();
             assert_eq!(error, PersistentError::Elsewhere { rank: 1 });
         }
@@ -153,7 +190,7 @@ mod tests {
         let table = |outs: &[(u32, u64)], ins: &[(u32, u64)]| Ends {
             outs: outs.to_vec(),
             ins: ins.to_vec(),
-            letters: 1,
+            ..Ends::default()
         };
         let lone = judge(&[table(&[(1, 4)], &[]), table(&[], &[])], 9).unwrap_err();
         let expected = PersistentError::Edges { source_rank: 0, sent: 1, rank: 1, expected: 0 };
@@ -169,7 +206,10 @@ mod tests {
 
     #[test]
     fn a_neighbour_that_there_is_not_is_refused() {
-        let words = |rank| tell_ends(&[EdgeEnd { rank, runs: vec![0..8, 9..10] }], &[], 0);
+        let words = |rank| {
+            let ends = [EdgeEnd { rank, runs: vec![0..8, 9..10] }];
+            tell_ends(&ends, &[], Offer::default(), false)
+        };
         assert!(hear_ends(&[words(1), vec![1]]).is_ok());
         let error = hear_ends(&[words(2), vec![1]]).unwrap_err();
         assert!(matches!(error, PersistentError::Elsewhere { rank: 0 }), "{error}");

@@ -41,6 +41,11 @@
 //! do, and unless [`Neighbours::scheme`] asks for queues. Both kinds of buffers are then copied
 //! from at start and to at wait.
 //!
+//! Where nodes have several ranks, [`Scheme::Combined`] puts what the ranks of a node have for
+//! those of another side by side: one put a round goes from node to node instead of one an edge, by
+//! way of a rank of each, and ranks need few queues (`coll/src/persistent/combined.rs` says how).
+//! It pays where edges are many and short.
+//!
 //! A staged edge whose two ends have a queue of their own for it has two places, used in turn, at
 //! the receiver: its sender need not wait for anything but the round before the last.
 //!
