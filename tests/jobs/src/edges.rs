@@ -8,13 +8,15 @@ use hikyaku::{Error, World};
 use crate::{Random, at_length};
 
 /// Every scheme, with each kind of buffers: shared, or staged.
-pub const KINDS: [(Option<Scheme>, bool); 6] = [
+pub const KINDS: [(Option<Scheme>, bool); 8] = [
     (None, false),
     (None, true),
     (Some(Scheme::Fast), false),
     (Some(Scheme::Fast), true),
     (Some(Scheme::Mrc), false),
     (Some(Scheme::Mrc), true),
+    (Some(Scheme::Combined), false),
+    (Some(Scheme::Combined), true),
 ];
 
 /// An exchange of one kind or the other, with the program's side of its buffers.

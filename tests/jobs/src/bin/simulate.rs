@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use hikyaku_launch::Launch;
 use hikyaku_launch::processes::{Machine, Processes, VirtualReport};
+use hikyaku_sim::engine::RecordKind;
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
         processes.machine = Machine::parse("machine", &fs::read_to_string(file).unwrap()).unwrap();
     }
     match processes.run() {
-        Ok(report) => tell(&report),
+        Ok(report) => tell(&report, per_node.max(1)),
         Err(error) => {
             eprintln!("simulate: {error}");
             ExitCode::from(u8::try_from(error.code()).unwrap())
@@ -43,11 +44,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn tell(report: &VirtualReport) -> ExitCode {
+/// What the machine has carried from one node to another: messages of every kind.
+fn between_nodes(report: &VirtualReport, per_node: u32) -> usize {
+    let sent = report.trace.records().iter().filter(|record| record.kind == RecordKind::Send);
+    sent.filter(|record| record.who / per_node != record.whom / per_node).count()
+}
+
+fn tell(report: &VirtualReport, per_node: u32) -> ExitCode {
     let (end, digest, joined) = (report.end().picoseconds(), report.trace.digest(), report.joined);
     let records = report.trace.records().len();
     let messages: u64 = report.ranks.iter().map(|rank| rank.messages).sum();
     println!("messages {messages}");
+    println!("between nodes {}", between_nodes(report, per_node));
     println!("end {end} digest {digest:x} records {records} joined {joined}");
     let outcome = &report.outcome;
     outcome.reason.iter().for_each(|line| eprintln!("simulate: {line}"));

@@ -124,6 +124,25 @@ fn tf_19_collectives_with_persistent_ones_by_session_queues() {
     }
 }
 
+/// Five neighbours on another node take five queues, one if they share it, and three of who stands
+/// for its node: of 16 (TF-19).
+#[test]
+fn tf_19_combined_edges_need_few_queues() {
+    for (scheme, left) in [("fast", "11\n"), ("mrc", "15\n"), ("combined", "13\n")] {
+        let job = job(10, &["combined-queues", scheme]).ranks_per_node(5);
+        assert_eq!(job.succeed(), left, "{scheme}");
+        for buffers in ["shared", "staged"] {
+            let job = super::job(8, &["combined", scheme, buffers, "20"]).ranks_per_node(4);
+            assert_eq!(job.succeed(), "", "{scheme}, {buffers}");
+        }
+    }
+}
+
+#[test]
+fn tf_19_a_rank_without_queues_is_an_error_of_every_rank() {
+    assert_eq!(job(8, &["combined-scarce"]).ranks_per_node(4).succeed(), "");
+}
+
 /// What ranks have counted of their long messages outlives them.
 #[test]
 fn the_launcher_has_the_counts_of_all_ranks() {

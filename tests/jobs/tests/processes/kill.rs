@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hikyaku::Operation;
-use hikyaku_jobs::{Random, at_length, process};
+use hikyaku_jobs::{Job, Random, at_length, process};
 
 use hikyaku_jobs::generator::many::WAYS;
 
@@ -68,6 +68,18 @@ fn a_hundred_jobs_survive_the_death_of_a_rank() {
     assert_eq!(process::named_memories(), [""; 0]);
 }
 
+/// Every rank of two nodes in turn, some of which stand for their node in exchanges between them.
+#[test]
+fn the_death_of_a_rank_ends_exchanges_that_are_combined() {
+    for victim in 0..5 {
+        let delay = Duration::from_millis(40 + 13 * u64::from(victim));
+        let about = format!("combined, rank {victim} of 5 after {delay:?}");
+        let job = job(5, &["victim", "combined", "0"]).ranks_per_node(3);
+        let job = job.variable("HIKYAKU_JOBS_GRACE", GRACE);
+        kill_rank(&about, &job, ("combined", 5, victim), delay);
+    }
+}
+
 /// Runs one job with one death in it; gives the inode of its memory.
 fn kill_one(number: u32) -> u64 {
     let mut random = Random::new(u64::from(number));
@@ -90,6 +102,16 @@ fn kill_one(number: u32) -> u64 {
         .variable("HIKYAKU_COLL_BARRIER", barrier)
         .variable("HIKYAKU_COLL_BROADCAST", "multicast")
         .variable("HIKYAKU_JOBS_GRACE", GRACE);
+    kill_rank(&about, &job, (program, ranks, victim), delay)
+}
+
+/// Runs a job and kills a rank so long after it has started; gives the inode of its memory.
+fn kill_rank(
+    about: &str,
+    job: &Job,
+    (program, ranks, victim): (&str, u32, u32),
+    delay: Duration,
+) -> u64 {
     let mut running = job.start();
     let (process, memory) = running.rank(victim);
     assert!(!running.has_ended_within(delay), "{about}: {:?}", running.end());
@@ -103,7 +125,7 @@ fn kill_one(number: u32) -> u64 {
     assert!(took < IN_TIME, "{about}: took {took:?}");
     assert_eq!(end.code, Some(137), "{about}: {}", end.stderr);
     assert_eq!(end.stdout, "", "{about}");
-    check_words(&about, &end.stderr, victim, process.pid, program, ranks);
+    check_words(about, &end.stderr, victim, process.pid, program, ranks);
     memory
 }
 

@@ -10,6 +10,7 @@ mod bits;
 mod calls;
 mod carried;
 mod closing;
+mod combined;
 mod crowded;
 mod ends;
 mod flood;
@@ -80,6 +81,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "lone" => lone::run(world, number(word(1)) as usize)?,
         "lone-broadcast" => lone::broadcast(world, number(word(1)) as usize)?,
         "offloaded" => offloaded::run(world)?,
+        name if name.starts_with("combined") => combined::run(world, words)?,
         "protected" => protected::run(world, word(1).unwrap())?,
         "mixed" => {
             mixed::run(world, number(word(1)), number(word(2)), number(word(3)) as usize)?;

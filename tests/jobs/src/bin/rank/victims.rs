@@ -8,9 +8,9 @@ use hikyaku::{ANY_SOURCE, Access, Error, Layout, Op, PostError, Window, World};
 use hikyaku_jobs::Random;
 
 /// Runs until something fails. In the programs `ping-pong`, `allreduce`, `groups`, `alltoallw`,
-/// `large`, `blocked`, `neighbours`, `window`, `protected` and `persistent` every rank depends on
-/// every other, directly or through others that do; in `full` all depend on rank 0 and it on
-/// nobody.
+/// `large`, `blocked`, `neighbours`, `window`, `protected`, `persistent` and `combined` every rank
+/// depends on every other, directly or through others that do; in `full` all depend on rank 0 and
+/// it on nobody.
 ///
 /// With `suicide` other than 0 the highest rank kills itself after so many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
@@ -18,7 +18,10 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
     let mut random = Random::new(u64::from(world.rank()));
     let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
     let window = world.window::<u64>(2)?;
-    let mut persistent = Persistent::new(world)?;
+    let mut persistent = match program {
+        "combined" => Persistent::combined(world)?,
+        _ => Persistent::new(world)?,
+    };
     for turn in 1.. {
         if turn == suicide && world.rank() + 1 == world.size() {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
@@ -34,7 +37,7 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
             "neighbours" => neighbours(world, ring.as_ref(), turn)?,
             "window" => signals(world, &window, turn)?,
             "protected" => drop(world.protected_window::<u64>(100, protected)?),
-            "persistent" => persistent.turn()?,
+            "persistent" | "combined" => persistent.turn()?,
             "full" => full(world)?,
             other => panic!("there is no program {other}"),
         }
@@ -78,17 +81,33 @@ impl Persistent {
     fn new(world: &World) -> Result<Persistent, Error> {
         let (rank, size) = (world.rank(), world.size());
         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+        let schemes = [Some(Scheme::Fast), Some(Scheme::Mrc), None];
+        Persistent::between(world, &schemes, (&[left, right], &[right, left]))
+    }
+
+    /// Of all with all, what goes from node to node combined.
+    fn combined(world: &World) -> Result<Persistent, Error> {
+        let all: Vec<u32> = (0..world.size()).collect();
+        Persistent::between(world, &[Some(Scheme::Combined)], (&all, &all))
+    }
+
+    fn between(
+        world: &World,
+        schemes: &[Option<Scheme>],
+        (from, to): (&[u32], &[u32]),
+    ) -> Result<Persistent, Error> {
         let (mut shared, mut staged) = (Vec::new(), Vec::new());
-        for scheme in [Some(Scheme::Fast), Some(Scheme::Mrc), None] {
+        for scheme in schemes {
             for length in [1, 9_000] {
-                let mut neighbours = Neighbours::even(&[left, right], &[right, left], length);
-                neighbours.scheme = scheme;
-                let (out, into) = (world.alloc(2 * length)?, world.alloc(2 * length)?);
+                let mut neighbours = Neighbours::even(from, to, length);
+                neighbours.scheme = *scheme;
+                let elements = from.len() * length;
+                let (out, into) = (world.alloc(elements)?, world.alloc(elements)?);
                 shared.push(world.exchange_init(&neighbours, out, into)?);
                 staged.push(world.staged_exchange_init(&neighbours)?);
             }
         }
-        Ok(Persistent { shared, staged, data: vec![0; 18_000] })
+        Ok(Persistent { shared, staged, data: vec![0; from.len() * 9_000] })
     }
 
     fn turn(&mut self) -> Result<(), Error> {

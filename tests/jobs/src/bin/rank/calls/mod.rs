@@ -116,6 +116,7 @@ const CASES: &[(&str, Case)] = &[
     ("errors: too much memory", errors::too_much_memory),
     ("persistent: rings", persistent::tf_06_tf_08_tf_09_tf_14_both_neighbours_of_a_ring),
     ("persistent: random graphs", persistent::tf_06_tf_11_tf_13_random_graphs),
+    ("persistent: all are neighbours", persistent::tf_06_tf_11_tf_14_all_are_neighbours),
     ("persistent: many rounds", persistent::tf_11_tf_15_many_rounds_with_jitter),
     ("persistent: asleep", persistent::tf_10_the_exchange_goes_on_while_all_but_one_sleep),
     ("persistent: in place", persistent::in_place),

@@ -59,9 +59,25 @@ pub(super) fn tf_06_tf_11_tf_13_random_graphs(world: &World, seed: u64) -> Resul
                 (from, to, shared.below(4) * shared.below(400))
             })
             .collect();
-        let schemes = [None, Some(Scheme::Fast), Some(Scheme::Mrc)];
+        let schemes = [None, Some(Scheme::Fast), Some(Scheme::Mrc), Some(Scheme::Combined)];
         let staged = shared.below(2) == 0;
-        rounds(world, &edges, (schemes[own.below(3)], staged), 40, &mut own)?;
+        rounds(world, &edges, (schemes[own.below(4)], staged), 40, &mut own)?;
+        rounds(world, &edges, (schemes[3], !staged), 40, &mut own)?;
+    }
+    Ok(())
+}
+
+/// TF-11: every rank exchanges with every rank, itself included, edges of different sizes, some of
+/// them nothing (TF-14): what goes from node to node is combined where a node has several ranks.
+pub(super) fn tf_06_tf_11_tf_14_all_are_neighbours(world: &World, seed: u64) -> Result<(), Error> {
+    let mut shared = Random::new(seed ^ 0xa11);
+    let mut own = Random::new(seed ^ (u64::from(world.rank()) << 32));
+    let size = world.size();
+    let pairs = (0..size).flat_map(|from| (0..size).map(move |to| (from, to)));
+    let length = |(from, to)| (from, to, shared.below(3) * shared.below(200));
+    let edges: Vec<Edge> = pairs.map(length).collect();
+    for staged in [false, true] {
+        rounds(world, &edges, (Some(Scheme::Combined), staged), 60, &mut own)?;
     }
     Ok(())
 }
@@ -131,33 +147,51 @@ pub(super) fn tf_10_the_exchange_goes_on_while_all_but_one_sleep(
     world: &World,
     _seed: u64,
 ) -> Result<(), Error> {
-    const TAG: i32 = 10;
     let (right, left) = around(world, 1);
-    for (scheme, staged) in KINDS {
+    for kind in KINDS {
         for length in [1, 600, 20_000] {
-            let mut neighbours = Neighbours::even(&[left, right], &[right, left], length);
-            neighbours.scheme = scheme;
-            let mut exchange = Either::new(world, &neighbours, staged)?;
-            for round in 0..3 {
-                exchange.outgoing()?.fill(world.rank() * 10 + round);
-                if world.rank() > 0 {
-                    exchange.start()?;
-                    world.send(&[round], 0, TAG)?;
-                    world.recv(&mut [0u32], 0, TAG)?;
-                } else {
-                    for rank in 1..world.size() {
-                        world.recv(&mut [0u32], rank, TAG)?;
-                    }
-                    exchange.start()?;
-                    for rank in 1..world.size() {
-                        world.send(&[round], rank, TAG)?;
-                    }
-                }
-                assert!(exchange.test()?, "it needs nobody's help");
-                let (one, other) = exchange.incoming()?.split_at(length);
-                assert!(one.iter().all(|found| *found == left * 10 + round));
-                assert!(other.iter().all(|found| *found == right * 10 + round));
+            asleep(world, kind, (&[left, right], &[right, left]), length)?;
+        }
+    }
+    let all: Vec<u32> = (0..world.size()).collect();
+    for staged in [false, true] {
+        for length in [0, 1, 600] {
+            asleep(world, (Some(Scheme::Combined), staged), (&all, &all), length)?;
+        }
+    }
+    Ok(())
+}
+
+/// Three rounds in which all ranks sleep from their start on but rank 0, which starts last.
+fn asleep(
+    world: &World,
+    (scheme, staged): (Option<Scheme>, bool),
+    (from, to): (&[u32], &[u32]),
+    length: usize,
+) -> Result<(), Error> {
+    const TAG: i32 = 10;
+    let mut neighbours = Neighbours::even(from, to, length);
+    neighbours.scheme = scheme;
+    let mut exchange = Either::new(world, &neighbours, staged)?;
+    for round in 0..3 {
+        exchange.outgoing()?.fill(world.rank() * 10 + round);
+        if world.rank() > 0 {
+            exchange.start()?;
+            world.send(&[round], 0, TAG)?;
+            world.recv(&mut [0u32], 0, TAG)?;
+        } else {
+            for rank in 1..world.size() {
+                world.recv(&mut [0u32], rank, TAG)?;
             }
+            exchange.start()?;
+            for rank in 1..world.size() {
+                world.send(&[round], rank, TAG)?;
+            }
+        }
+        assert!(exchange.test()?, "it needs nobody's help");
+        let blocks = exchange.incoming()?.chunks(length.max(1)).zip(from);
+        for (block, from) in blocks {
+            assert!(block.iter().all(|found| *found == from * 10 + round));
         }
     }
     Ok(())

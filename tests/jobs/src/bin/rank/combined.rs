@@ -1,0 +1,120 @@
+//! Persistent exchanges of every rank with all ranks of the other nodes.
+
+use hikyaku::persistent::{Exchange, Neighbours, PersistentError, Scheme};
+use hikyaku::{Error, World};
+use hikyaku_jobs::edges::Either;
+
+/// `combined SCHEME shared|staged ROUNDS`, `combined-queues SCHEME` or `combined-scarce`.
+pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["combined", scheme, buffers, count] => {
+            rounds(world, scheme, buffers == "staged", count.parse().unwrap())
+        }
+        ["combined-queues", scheme] => queues(world, scheme),
+        ["combined-scarce"] => scarce(world),
+        _ => panic!("there is no program {words:?}"),
+    }
+}
+
+/// A scheme by its name.
+fn scheme(name: &str) -> Option<Scheme> {
+    match name {
+        "fast" => Some(Scheme::Fast),
+        "mrc" => Some(Scheme::Mrc),
+        "combined" => Some(Scheme::Combined),
+        other => panic!("there is no scheme {other}"),
+    }
+}
+
+/// Edges from and to all ranks of other nodes.
+fn neighbours(world: &World, name: &str, length: usize) -> (Vec<u32>, Neighbours) {
+    let others = (0..world.size()).filter(|rank| world.node_of(*rank) != world.node());
+    let others: Vec<u32> = others.collect();
+    let mut neighbours = Neighbours::even(&others, &others, length);
+    neighbours.scheme = scheme(name);
+    (others, neighbours)
+}
+
+/// Elements of an edge.
+const LENGTH: usize = 3;
+
+/// So many rounds with the others, of which each tells each something else.
+fn exchange_with(
+    world: &World,
+    others: &[u32],
+    exchange: &mut Either,
+    rounds: u64,
+) -> Result<(), Error> {
+    let value = |from: u32, to: u32, round: u64| from << 16 | to << 8 | round as u32;
+    for round in 0..rounds {
+        let out = exchange.outgoing()?.chunks_mut(LENGTH).zip(others);
+        out.for_each(|(block, to)| block.fill(value(world.rank(), *to, round)));
+        exchange.start()?;
+        let mut into = exchange.wait()?.chunks(LENGTH).zip(others);
+        assert!(into.all(|(block, from)| block == [value(*from, world.rank(), round); LENGTH]));
+    }
+    Ok(())
+}
+
+/// So many rounds of an exchange, after which its memory can be had again.
+fn rounds(world: &World, name: &str, staged: bool, rounds: u64) -> Result<(), Error> {
+    let (others, neighbours) = neighbours(world, name, LENGTH);
+    // Too much for a hole that is left before what was not given back.
+    let place = || world.alloc::<u8>(1 << 20).map(|memory| memory.as_ptr().addr());
+    let before = place()?;
+    let mut exchange = Either::new(world, &neighbours, staged)?;
+    exchange_with(world, &others, &mut exchange, rounds)?;
+    exchange.free()?;
+    assert_eq!(place()?, before, "memory is given back");
+    world.barrier()
+}
+
+/// Says how many queues every rank has left beside one such exchange: as many as there are
+/// exchanges of one queue a rank.
+fn queues(world: &World, name: &str) -> Result<(), Error> {
+    let beside = world.staged_exchange_init::<u32>(&neighbours(world, name, 1).1)?;
+    let mut itself = Neighbours::even(&[world.rank()], &[world.rank()], 1);
+    itself.scheme = Some(Scheme::Fast);
+    let mut made = Vec::new();
+    let refused = loop {
+        match world.exchange_init(&itself, world.alloc::<u32>(1)?, world.alloc(1)?) {
+            Ok(exchange) => made.push(exchange),
+            Err(error) => break error,
+        }
+    };
+    // One rank has none left, and the others learn that it has not.
+    let is_of_queues = matches!(
+        refused,
+        Error::Persistent(PersistentError::Plan(_) | PersistentError::Elsewhere { .. })
+    );
+    assert!(is_of_queues, "{refused}");
+    if world.rank() == 0 {
+        println!("{}", made.len());
+    }
+    made.into_iter().try_for_each(Exchange::free)?;
+    beside.free()?;
+    world.barrier()
+}
+
+/// Rank 0 has no queue left: no rank gets an exchange. With one queue it has what it needs, and
+/// others stand for its node.
+fn scarce(world: &World) -> Result<(), Error> {
+    let (others, neighbours) = neighbours(world, "combined", LENGTH);
+    let itself: &[u32] = if world.rank() == 0 { &[0] } else { &[] };
+    let mut edges = Neighbours::even(itself, itself, 1);
+    edges.scheme = Some(Scheme::Fast);
+    let one = || world.exchange_init(&edges, world.alloc::<u32>(itself.len())?, world.alloc(1)?);
+    let mut held = (0..16).map(|_| one()).collect::<Result<Vec<_>, Error>>()?;
+    let refused = Either::new(world, &neighbours, true).unwrap_err();
+    match (world.rank(), refused) {
+        (0, Error::Persistent(PersistentError::Plan(_))) => {}
+        (1.., Error::Persistent(PersistentError::Elsewhere { rank: 0 })) => {}
+        (_, refused) => panic!("{refused}"),
+    }
+    held.pop().unwrap().free()?;
+    let mut exchange = Either::new(world, &neighbours, true)?;
+    exchange_with(world, &others, &mut exchange, 10)?;
+    exchange.free()?;
+    world.barrier()
+}
