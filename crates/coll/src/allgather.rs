@@ -18,8 +18,9 @@ use crate::call::{Begun, Call, Team};
 use crate::doubling::Fold;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::long::{ByLines, LongOperation, LongWay};
 use crate::names::Operation;
-use crate::part::{Data, Place};
+use crate::part::{Data, Part, Place};
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines, starts};
 use crate::select;
 use crate::signature::Signature;
@@ -91,7 +92,8 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>> + use<'a, G, D>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
     let table = || select::for_allgather(group, data.length());
-    let algorithm = select::resolve(group, algorithm, needs_lines, table);
+    let named = algorithm;
+    let algorithm = select::resolve(group, named, needs_lines, table);
     let signature = Signature::new(Operation::Allgather);
     let signature = match &blocks {
         BlockPlaces::Equal { length } => signature.bytes(*length),
@@ -99,7 +101,7 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     };
     if !needs_lines(&algorithm) {
         let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(start(call, algorithm, mine, data, blocks));
+        return Begun::Waits(start(call, (algorithm, true), mine, data, blocks));
     }
     let act = |team: &Team<'_, G>| match prepare(team, mine, data, &blocks) {
         Ok(()) if algorithm == Algorithm::Lines => at_once(team, data, &blocks),
@@ -107,7 +109,7 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         Err(failure) => Some(Err(failure)),
     };
     Call::on_lines(group, signature, algorithm as usize, act)
-        .or_start(|call| start(call, algorithm, mine, data, blocks))
+        .or_start(|call| start(call, (algorithm, named.is_some()), mine, data, blocks))
 }
 
 /// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
@@ -157,28 +159,34 @@ pub fn allgatherv_scattered<'a, G: Group<Byte = u8>>(
 
 async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
     call: Call<'_, G>,
-    algorithm: Algorithm,
+    (algorithm, is_named): (Algorithm, bool),
     mine: Option<&[G::Byte]>,
     data: &mut D,
     blocks: BlockPlaces,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         prepare(team, mine, data, &blocks)?;
-        let mut algorithm = algorithm;
+        let (mut algorithm, mut chosen) = (algorithm, None);
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
-            let reads = (algorithm == Algorithm::Read, mine);
-            if by_lines(lines(team, data, &blocks, reads).await)?.is_some() {
-                return Ok(());
+            let how = (algorithm == Algorithm::Read, is_named);
+            match by_lines(lines(team, data, &blocks, how, mine).await)? {
+                Some(ByLines::Done) => return Ok(()),
+                Some(ByLines::Messages(call)) => chosen = call,
+                None => {}
             }
             algorithm = select::for_allgather_by_messages(team.group(), data.length());
             team.without_lines(algorithm as usize)?;
         }
-        match algorithm {
-            Algorithm::Ring => ring(team, data, &blocks).await,
+        let done = match algorithm {
+            Algorithm::Ring => ring(team, mine, data, &blocks).await,
             Algorithm::Butterfly => butterfly(team, data, &blocks).await,
             Algorithm::Bruck => bruck(team, data, &blocks).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
+        };
+        if let (Some(call), Ok(())) = (chosen, &done) {
+            team.group().note_long(call);
         }
+        done
     })
     .await
 }
@@ -279,9 +287,11 @@ async fn bruck<G: Group, D: Data<G::Byte> + ?Sized>(
     Ok(())
 }
 
-/// Allgather round a ring: in each step every rank passes on the part that it got last.
+/// Allgather round a ring: in each step every rank passes on the part that it got last. Its own
+/// goes from where the program has given it: untouched since, it is copied faster from there.
 async fn ring<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
+    mine: Option<&[G::Byte]>,
     data: &mut D,
     blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
@@ -289,7 +299,10 @@ async fn ring<G: Group, D: Data<G::Byte> + ?Sized>(
     for step in 0..team.size() - 1 {
         let goes = blocks.range(team.before(step));
         let comes = blocks.range(team.before(step + 1));
-        let (goes, comes) = data.disjoint(goes, comes);
+        let (goes, comes) = match mine.filter(|_| step == 0) {
+            Some(mine) => (Part::Whole(mine), data.place(comes)),
+            None => data.disjoint(goes, comes),
+        };
         team.exchange_parts(goes, next, comes, previous).await?;
     }
     Ok(())
@@ -321,14 +334,20 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
     blocks: &BlockPlaces,
-    (reads, mine): (bool, Option<&[G::Byte]>),
-) -> Result<(), Stop<G>> {
+    (reads, is_named): (bool, bool),
+    mine: Option<&[G::Byte]>,
+) -> Result<ByLines, Stop<G>> {
     if reads {
         team.require(blocks.count().is_none(), "needs parts of equal length")?;
     }
     let rounds = LineRounds::begin_all(team).await?;
     if reads && read(&rounds, mine, data, blocks.longest()).await? {
-        return Ok(());
+        return Ok(ByLines::Done);
+    }
+    let long = (blocks.longest(), is_named || reads);
+    let (way, call) = rounds.way_of(LongOperation::Allgather, long, 0).await?;
+    if way == LongWay::Messages {
+        return Ok(ByLines::Messages(call));
     }
     let own = blocks.range(team.rank());
     let rounds = rounds.of_length(own.len());
@@ -340,7 +359,10 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         rounds.meet_of(said, |place| rounds.word_of(blocks.length(place as u32))).await?;
         collect_piece(&rounds, data, blocks, piece)?;
     }
-    Ok(())
+    if let Some(call) = call {
+        team.group().note_long(call);
+    }
+    Ok(ByLines::Done)
 }
 
 /// A piece of a block, as long as there is some of it.

@@ -22,6 +22,7 @@ use crate::algorithms::broadcast::SEGMENT;
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
+use crate::long::{ByLines, LongOperation, LongWay};
 use crate::names::Operation;
 use crate::part::{Data, Place};
 use crate::rounds::{LineRounds, NEEDS_LINES, Stop, begin_on_network, by_lines, unless_lost};
@@ -89,14 +90,14 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     let shared = on_network || needs_lines(&algorithm);
     if !needs_lines(&algorithm) {
         let call = Call::new_on(group, signature, algorithm as usize, shared);
-        return Begun::Waits(run(group, call, (algorithm, shared), data, root));
+        return Begun::Waits(run(group, call, (algorithm, shared), data, (root, true)));
     }
     let act = |team: &Team<'_, G>| match algorithm {
         Algorithm::Lines => lines_at_once(team, data, root),
         _ => None,
     };
     Call::on_lines(group, signature, algorithm as usize, act)
-        .or_start(|call| run(group, call, (algorithm, shared), data, root))
+        .or_start(|call| run(group, call, (algorithm, shared), data, (root, named.is_some())))
 }
 
 fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
@@ -104,24 +105,28 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     call: Call<'a, G>,
     (algorithm, shared): (Algorithm, bool),
     data: &'a mut D,
-    root: u32,
+    (root, is_named): (u32, bool),
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_root(root)?;
-        let mut algorithm = algorithm;
+        let (mut algorithm, mut chosen) = (algorithm, None);
         if shared {
             let done = match algorithm {
                 // Apart, so that it takes no room in the future of every broadcast.
                 Algorithm::Multicast => Box::pin(multicast_on_network(team, data, root)).await,
-                by => lines(team, data, root, by == Algorithm::Read).await,
+                by => lines(team, data, root, (by == Algorithm::Read, is_named)).await,
             };
-            if by_lines(done)?.is_some() {
-                return Ok(());
-            }
-            algorithm = select::for_broadcast_by_messages(group, data.length());
+            algorithm = match by_lines(done)? {
+                Some(ByLines::Done) => return Ok(()),
+                Some(ByLines::Messages(call)) => {
+                    chosen = call;
+                    select::for_long_broadcast(group, data.length())
+                }
+                None => select::for_broadcast_by_messages(group, data.length()),
+            };
             team.without_lines(algorithm as usize)?;
         }
-        match algorithm {
+        let done = match algorithm {
             Algorithm::Binomial => binomial(team, data, root).await,
             Algorithm::BinaryTree => {
                 let can = team.size().is_power_of_two();
@@ -133,7 +138,11 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
             Algorithm::Pipelined => pipelined(team, data, root).await,
             Algorithm::Multicast => multicast(team, data, root).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
+        };
+        if let (Some(call), Ok(())) = (chosen, &done) {
+            group.note_long(call);
         }
+        done
     })
 }
 
@@ -337,16 +346,17 @@ async fn multicast_on_network<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
     root: u32,
-) -> Result<(), Stop<G>> {
+) -> Result<ByLines, Stop<G>> {
     begin_on_network(team).await?;
-    if team.rank() != root {
-        return unless_lost(team, receive_whole(team, data, root)).await;
-    }
-    match unless_lost(team, to_all(team, data)).await {
-        // Some may have it already.
-        Err(Stop::Lost) => Err(team.lost().into()),
-        done => done,
-    }
+    let done = match team.rank() == root {
+        true => match unless_lost(team, to_all(team, data)).await {
+            // Some may have it already.
+            Err(Stop::Lost) => Err(team.lost().into()),
+            done => done,
+        },
+        false => unless_lost(team, receive_whole(team, data, root)).await,
+    };
+    done.map(|()| ByLines::Done)
 }
 
 /// Broadcast by lines: the root writes, all read, in parts; the root is a few parts ahead. Over
@@ -356,16 +366,25 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
     root: u32,
-    reads: bool,
-) -> Result<(), Stop<G>> {
+    (reads, is_named): (bool, bool),
+) -> Result<ByLines, Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
     if reads && read(&rounds, data, root as usize).await? {
-        return Ok(());
+        return Ok(ByLines::Done);
     }
-    if rounds.mates.are_all() {
-        return rounds.broadcast_of(data, root as usize).await;
+    if !rounds.mates.are_all() {
+        return across(&rounds, data, root).await.map(|()| ByLines::Done);
     }
-    across(&rounds, data, root).await
+    let long = (data.length(), is_named || reads);
+    let (way, call) = rounds.way_of(LongOperation::Broadcast, long, root as usize).await?;
+    if way == LongWay::Messages {
+        return Ok(ByLines::Messages(call));
+    }
+    rounds.broadcast_of(data, root as usize).await?;
+    if let Some(call) = call {
+        team.group().note_long(call);
+    }
+    Ok(ByLines::Done)
 }
 
 /// The same without waiting, if it is one part that is there.

@@ -26,6 +26,7 @@ use crate::error::{Caller, Cause};
 use crate::group::{
     ADDRESS, ChannelUse, CopyReach, Facilities, Group, Network, Notice, OperationEnding,
 };
+use crate::long::{LongCall, LongCalls, LongOperation, LongWay};
 use crate::mates::Mates;
 use crate::names::{
     LOSS_TAG, is_among, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of,
@@ -90,6 +91,8 @@ pub struct CollectiveBook {
     past: Cell<u32>,
     /// Whether the kernel has refused a mate a copy, in a call by lines: all know alike.
     reads_refused: Cell<bool>,
+    /// Which way long data go.
+    long: RefCell<LongCalls>,
 }
 
 impl CollectiveBook {
@@ -709,6 +712,29 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     fn looks(&self) -> u32 {
         // Whom it waits for cannot run meanwhile.
         if self.endpoint.with_port(|port| port.is_crowded()) { 1 } else { self.looks }
+    }
+
+    fn learns(&self) -> bool {
+        // There every way takes what the model says, and results are to be the same on all machines.
+        self.endpoint.with_port(|port| !port.capabilities().virtual_time)
+    }
+
+    fn choose_long(&self, operation: LongOperation, bytes: usize) -> Option<LongCall> {
+        let now = self.endpoint.with_port(|port| port.now());
+        Some(self.book.long.borrow_mut().choose(operation, bytes, now))
+    }
+
+    fn note_long(&self, call: LongCall) {
+        let now = self.endpoint.with_port(|port| port.now());
+        self.book.long.borrow_mut().note(call, now);
+    }
+
+    fn told_way(way: LongWay) -> u8 {
+        way as u8
+    }
+
+    fn way_told(byte: u8) -> LongWay {
+        if byte == LongWay::Messages as u8 { LongWay::Messages } else { LongWay::Lines }
     }
 
     fn most_on_lines(&self) -> usize {

@@ -15,6 +15,7 @@ use hikyaku_nic::fabric::ChannelOffer;
 
 use crate::costs::Costs;
 use crate::error::Cause;
+use crate::long::{LongCall, LongOperation, LongWay};
 use crate::mates::Mates;
 use crate::questions::{Asked, Made};
 use crate::signature::Element;
@@ -246,6 +247,34 @@ pub trait Group {
     /// How often a call looks at lines before it lets others go on.
     fn looks(&self) -> u32 {
         1
+    }
+
+    /// Whether it is measured which way long data go. All ranks say the same.
+    fn learns(&self) -> bool {
+        false
+    }
+
+    /// The way that this rank chooses for a call of so many bytes, and tells the others.
+    fn choose_long(&self, operation: LongOperation, bytes: usize) -> Option<LongCall> {
+        let _ = (operation, bytes);
+        None
+    }
+
+    /// A call whose way this rank has chosen is over.
+    fn note_long(&self, call: LongCall) {
+        let _ = call;
+    }
+
+    /// A way as a byte that is told, and back.
+    fn told_way(way: LongWay) -> Self::Byte {
+        let _ = way;
+        Self::Byte::default()
+    }
+
+    /// The way that a byte tells.
+    fn way_told(byte: Self::Byte) -> LongWay {
+        let _ = byte;
+        LongWay::Lines
     }
 
     /// The longest contribution, bytes.

@@ -52,6 +52,7 @@ mod error;
 pub mod gather;
 mod group;
 mod list;
+mod long;
 mod mates;
 mod names;
 pub mod neighbour;
@@ -94,6 +95,7 @@ pub use gather::{begin_gather, gather, gather_scattered, gatherv, gatherv_parts}
 pub use group::{
     ADDRESS, ChannelUse, CopyReach, Facilities, Group, Network, Notice, OperationEnding, near_cube,
 };
+pub use long::{LongCall, LongCalls, LongOperation, LongWay};
 pub use mates::Mates;
 pub use names::{Operation, is_of_call};
 pub use part::{Part, Place, Span};

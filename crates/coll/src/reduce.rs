@@ -44,13 +44,31 @@ pub enum Operand<'a, B> {
     Own(&'a mut [B]),
     /// Left as they are. Of a reduce, elsewhere than at the root.
     Lent(&'a [B]),
+    /// Left as they are, with a place of their own for the result of a reduce, at the root.
+    Apart {
+        /// What the rank gives.
+        from: &'a [B],
+        /// The place of the result, as long.
+        into: &'a mut [B],
+    },
 }
 
-impl<'a, B: Clone> Operand<'a, B> {
+impl<'a, B: Copy> Operand<'a, B> {
     pub(crate) fn bytes(&self) -> &[B] {
         match self {
             Operand::Own(bytes) => bytes,
-            Operand::Lent(bytes) => bytes,
+            Operand::Lent(bytes) | Operand::Apart { from: bytes, .. } => bytes,
+        }
+    }
+
+    /// The same with what the rank gives where the result is to be.
+    fn placed(self) -> Operand<'a, B> {
+        match self {
+            Operand::Apart { from, into } if from.len() == into.len() => {
+                into.copy_from_slice(from);
+                Operand::Own(into)
+            }
+            other => other,
         }
     }
 
@@ -59,9 +77,9 @@ impl<'a, B: Clone> Operand<'a, B> {
     where
         'a: 'b,
     {
-        match self {
+        match self.placed() {
             Operand::Own(bytes) => bytes,
-            Operand::Lent(bytes) => {
+            Operand::Lent(bytes) | Operand::Apart { from: bytes, .. } => {
                 copy.extend_from_slice(bytes);
                 copy
             }
@@ -77,7 +95,7 @@ impl<'a, B: Clone> Operand<'a, B> {
 pub fn begin_reduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
-    mut data: Operand<'a, G::Byte>,
+    data: Operand<'a, G::Byte>,
     root: u32,
     mut reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
@@ -89,11 +107,12 @@ pub fn begin_reduce<'a, G: Group, F: Combine<G::Byte>>(
         .root(root)
         .bytes(length)
         .combination(reduction.combination);
+    let lines = algorithm == Algorithm::Lines;
+    let mut data = if lines { data.placed() } else { data };
     let act = |team: &Team<'_, G>| match check(team, &data, root, &reduction) {
         Ok(()) => at_once(team, &mut data, root, &mut reduction),
         Err(failure) => Some(Err(failure)),
     };
-    let lines = algorithm == Algorithm::Lines;
     Call::begin(group, signature, algorithm as usize, lines, act)
         .or_start(|call| start(call, algorithm, data, root, reduction))
 }
@@ -116,10 +135,9 @@ async fn start<G: Group, F: Combine<G::Byte>>(
             team.without_lines(algorithm as usize)?;
         }
         let mut copy = Vec::new();
-        let data = data.own(&mut copy);
         match algorithm {
-            Algorithm::Binomial => binomial(team, data, root, &mut reduction).await,
-            Algorithm::Linear => linear(team, data, root, &mut reduction).await,
+            Algorithm::Binomial => binomial_of(team, data, root, &mut reduction).await,
+            Algorithm::Linear => linear(team, data.own(&mut copy), root, &mut reduction).await,
             Algorithm::Lines => team.require(false, NEEDS_LINES),
         }
     })
@@ -135,7 +153,10 @@ fn check<G: Group, F>(
     reduction: &Reduction<F>,
 ) -> Result<(), Failure<G>> {
     team.check_root(root)?;
-    let has_place = team.rank() != root || matches!(data, Operand::Own(_));
+    let has_place = team.rank() != root || !matches!(data, Operand::Lent(_));
+    if let Operand::Apart { from, into } = data {
+        team.check_argument("the place of the result, in bytes,", into.len(), from.len())?;
+    }
     team.check_argument("the root's place for the result", usize::from(has_place), 1)?;
     team.check_elements(data.bytes().len(), reduction.width)
 }
@@ -218,7 +239,17 @@ pub(crate) async fn binomial<G: Group, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let top = if reduction.commutative { root } else { 0 };
-    up_to(team, data, top, reduction).await?;
+    up_to(team, data, (top, 1), reduction).await?;
+    to_root(team, data, top, root).await
+}
+
+/// Hands the result on from where the tree ends.
+async fn to_root<G: Group>(
+    team: &Team<'_, G>,
+    data: &mut [G::Byte],
+    top: u32,
+    root: u32,
+) -> Result<(), Failure<G>> {
     if top == root {
         return Ok(());
     }
@@ -231,18 +262,52 @@ pub(crate) async fn binomial<G: Group, F: Combine<G::Byte>>(
     }
 }
 
-/// Combines in the order of places as seen from `top`.
+/// The same without copies that nothing needs: whoever has nobody to wait for sends what it was
+/// lent, and what is first to come goes to the place of the result.
+async fn binomial_of<G: Group, F: Combine<G::Byte>>(
+    team: &Team<'_, G>,
+    data: Operand<'_, G::Byte>,
+    root: u32,
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    let top = if reduction.commutative { root } else { 0 };
+    let has_children = has_child(team, top, 1);
+    match data {
+        Operand::Lent(bytes) if !has_children => {
+            let distance = 1 << team.before(top).trailing_zeros();
+            team.send(bytes, team.before(distance)).await
+        }
+        Operand::Apart { from, into } if has_children => {
+            team.recv(into, team.after(1)).await?;
+            (reduction.combine)(from, into);
+            up_to(team, into, (top, 2), reduction).await?;
+            to_root(team, into, top, root).await
+        }
+        other => {
+            let mut copy = Vec::new();
+            binomial(team, other.own(&mut copy), root, reduction).await
+        }
+    }
+}
+
+/// Whether something comes from `distance` places on, as seen from `top`.
+fn has_child<G: Group>(team: &Team<'_, G>, top: u32, distance: u32) -> bool {
+    let place = team.before(top);
+    place.is_multiple_of(2 * distance) && distance < team.size() - place
+}
+
+/// Combines in the order of places as seen from `top`; what comes from less than `distance` places
+/// on is in `data`.
 async fn up_to<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
-    top: u32,
+    (top, mut distance): (u32, u32),
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let place = team.before(top);
-    let has_children = place.is_multiple_of(2) && place + 1 < team.size();
+    let has_children = has_child(team, top, distance);
     let mut scratch = Scratch::new(if has_children { data.len() } else { 0 });
     let mut value = Accumulator::new(data, scratch.bytes());
-    let mut distance = 1;
     while distance < team.size() {
         if place & distance != 0 {
             return team.send(value.parts().0, team.before(distance)).await;

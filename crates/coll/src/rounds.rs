@@ -30,6 +30,7 @@ use crate::combine::Reduction;
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::{ChannelUse, Group};
+use crate::long::{LongCall, LongOperation, LongWay};
 use crate::mates::{MOST_MATES, Mates};
 use crate::part::Data;
 use crate::signature::Signature;
@@ -261,6 +262,33 @@ impl<'t, G: Group> LineRounds<'t, G> {
     #[inline]
     pub(crate) fn is_one_part(&self, length: usize) -> bool {
         length <= LINE_BYTES || length <= self.part(BROADCAST_PARTS, 1)
+    }
+
+    /// Which way long data go, as the mate at `root` says; what it has chosen, at that one.
+    /// `is_named`: the program has named lines.
+    pub(crate) async fn way_of(
+        &self,
+        operation: LongOperation,
+        (bytes, is_named): (usize, bool),
+        root: usize,
+    ) -> Result<(LongWay, Option<LongCall>), Stop<G>> {
+        let group = self.team.group();
+        if bytes < operation.from() || !self.mates.are_all() || self.size == 1 || !group.learns() {
+            return Ok((LongWay::Lines, None));
+        }
+        let chooses = self.place == root && !is_named;
+        let call = if chooses { group.choose_long(operation, bytes) } else { None };
+        let way = call.as_ref().map_or(LongWay::Lines, LongCall::way);
+        let mut told = [G::told_way(way)];
+        if operation == LongOperation::Broadcast {
+            self.broadcast(&mut told, root).await?;
+            return Ok((G::way_told(told[0]), call));
+        }
+        // Where all look at all, whoever has called something else is found by all.
+        self.meet(&told).await?;
+        let read = if self.place == root { Ok(()) } else { self.read(root, 0, &mut told) };
+        self.finish(read)?;
+        Ok((G::way_told(told[0]), call))
     }
 
     /// Waits until `look` finds something.

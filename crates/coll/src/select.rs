@@ -14,7 +14,8 @@
 //! No table says `read`. Where nobody has written the data since the last call, it takes 0.4 to 0.8
 //! of the time of the others; where a rank has just written them on a far core, 1.5 to 5 times that
 //! (two ranks, 64 KiB to 16 MiB, an EPYC), since lines and rings are stored past the caches. What
-//! the program did before is not known here, and all ranks have to choose alike.
+//! the program did before is not known here, and all ranks have to choose alike. Whether long data
+//! go by lines or by messages is measured: [`crate::long`].
 //!
 //! Where a group knows what its [messages cost](Group::costs), an algorithm that is estimated to be
 //! faster goes before the table's: for parts of equal length, and for reductions in which no order
@@ -175,12 +176,16 @@ pub(crate) fn for_broadcast_by_messages(group: &impl Group, bytes: usize) -> bro
     if group.facilities().multicast {
         return broadcast::Algorithm::Multicast;
     }
+    by_costs(group, for_long_broadcast(group, bytes), broadcast::Algorithm::ALL, bytes)
+}
+
+/// Where [messages are to be faster](crate::long) than lines.
+pub(crate) fn for_long_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
     let is_long = bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group.size()) && group.size() > 2;
-    let table = match is_long {
+    match is_long {
         true => broadcast::Algorithm::Pipelined,
         false => broadcast::Algorithm::Binomial,
-    };
-    by_costs(group, table, broadcast::Algorithm::ALL, bytes)
+    }
 }
 
 /// `exact`: the order of combining does not show in the bits.
@@ -337,7 +342,8 @@ pub(crate) fn for_alltoallv(group: &impl Group) -> alltoall::Algorithm {
 
 /// As [`for_barrier_by_messages`].
 pub(crate) fn for_alltoallv_by_messages(group: &impl Group) -> alltoall::Algorithm {
-    if group.size() < at_once(group) {
+    // Between two ranks there is one exchange, and nothing to chain.
+    if (3..at_once(group)).contains(&group.size()) {
         alltoall::Algorithm::Chained
     } else {
         alltoall::Algorithm::Pairwise

@@ -185,10 +185,17 @@ impl<D: Dialect> Mpi<D> {
         operands: Operands<&Given>,
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
-        let (place, reduction, element) = placed::<D>(operands)?;
+        let Operands { out, into, count, datatype, op } = operands;
+        let datatype = datatype.as_ref().ok()?;
+        let (reduction, element) = reducing(op, datatype)?;
+        let data = Area::plain(into, count, datatype)?.bytes_mut();
+        let from = match out.is_in_place::<D>() {
+            true => None,
+            false => Some(Area::plain(out, count, datatype)?.bytes()),
+        };
         let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().allreduce;
-        Some(end(comm, begin_allreduce(&ranks, by, place.bytes_mut(), reduction)))
+        Some(end(comm, begin_allreduce(&ranks, by, from, data, reduction)))
     }
 
     /// MPI_Scan by an operation of the standard. `None`: [`Mpi::scan`] says what it is.
@@ -432,11 +439,14 @@ impl<D: Dialect> Mpi<D> {
         let (reduction, element) = reducing(op, datatype)?;
         let data = match (comm.inner.rank() == root, out.is_in_place::<D>()) {
             (true, in_place) => {
-                let place = Area::plain(into, count, datatype)?;
-                if !in_place {
-                    Area::plain(out, count, datatype)?.copy_to(place);
+                let into = Area::plain(into, count, datatype)?.bytes_mut();
+                match in_place {
+                    true => Operand::Own(into),
+                    false => {
+                        let from = Area::plain(out, count, datatype)?.bytes();
+                        Operand::Apart { from, into }
+                    }
                 }
-                Operand::Own(place.bytes_mut())
             }
             (false, true) => return None,
             (false, false) => Operand::Lent(Area::plain(out, count, datatype)?.bytes()),
@@ -759,6 +769,6 @@ impl<D: Dialect> Operation for Allreduce<D> {
         data: &'a mut [u8],
     ) -> Begun<Ended, impl Future<Output = Ended> + 'a> {
         let by = choices_of(&self.comm.inner, &self.reducing).allreduce;
-        begin_allreduce(ranks, by, data, self.reducing.as_reduction())
+        begin_allreduce(ranks, by, None, data, self.reducing.as_reduction())
     }
 }

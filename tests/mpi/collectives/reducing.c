@@ -109,6 +109,27 @@ static void sums(int length) {
     }
 }
 
+/* Sums at one and at all, from one buffer into another, which leaves the first as it was. */
+static void apart(int length, int calls) {
+    int64_t *mine = malloc(sizeof *mine * (size_t)length), *got = malloc(sizeof *got * (size_t)length);
+    for (int at = 0; at < length; at++) mine[at] = rank + at;
+    for (int call = 0; call < calls; call++) {
+        for (int at = 0; at < length; at++) got[at] = -1;
+        int root = call % size;
+        MPI_Reduce(mine, got, length, MPI_INT64_T, MPI_SUM, root, MPI_COMM_WORLD);
+        if (rank == root) expect_sums(got, size, 0, length);
+        else for (int at = 0; at < length; at++) EQUAL(got[at], -1);
+        MPI_Allreduce(mine, got, length, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        expect_sums(got, size, 0, length);
+        for (int at = 0; at < length; at++) EQUAL(mine[at], rank + at);
+        memcpy(got, mine, sizeof *mine * (size_t)length);
+        MPI_Allreduce(MPI_IN_PLACE, got, length, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        expect_sums(got, size, 0, length);
+    }
+    free(mine);
+    free(got);
+}
+
 /* Affine maps, x to a x + b: not commutative, so the order of ranks is seen. */
 struct map { int64_t a, b; };
 static int calls;
@@ -262,6 +283,10 @@ int main(int argc, char **argv) {
     sums(0);
     sums(2);
     sums(LENGTH);
+    /* Short, in parts, and so long that hikyaku tries both its ways. */
+    apart(40, 9);
+    apart(3001, 9);
+    apart(100003, 24);
     own(1, 0);
     own(6, 1);
     own(LENGTH, 0);

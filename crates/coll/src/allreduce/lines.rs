@@ -13,6 +13,7 @@ use crate::combine::{Combine, LINE, PARTS, Reduction, combine, combine_share};
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::long::{ByLines, LongOperation, LongWay};
 use crate::part::Data;
 use crate::rounds::{LineRounds, Stop, starts};
 
@@ -21,28 +22,47 @@ use super::{in_one_piece, read};
 /// From here on the work is shared out.
 const SHARE_FROM: usize = 2 << 10;
 
+/// `from`: what this rank gives, if that is not in `data`.
 #[inline(always)]
 pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
+    from: Option<&[G::Byte]>,
     data: &mut D,
     reduction: &mut Reduction<F>,
-    reads: bool,
-) -> Result<(), Stop<G>> {
+    (reads, is_named): (bool, bool),
+) -> Result<ByLines, Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
-    if reads && read::run(&rounds, data.whole_mut(), reduction).await? {
-        return Ok(());
+    if reads && read::run(&rounds, from, data.whole_mut(), reduction).await? {
+        return Ok(ByLines::Done);
+    }
+    // Of more ranks a ring combines in another order than lines.
+    let is_same = rounds.size == 2 && reduction.commutative;
+    let long = (data.length(), is_named || reads);
+    let (way, call) = match is_same {
+        true => rounds.way_of(LongOperation::Allreduce, long, 0).await?,
+        false => (LongWay::Lines, None),
+    };
+    if way == LongWay::Messages {
+        return Ok(ByLines::Messages(call));
     }
     match data.whole_mut() {
         Some(data) if data.len() <= LINE => {
             rounds.meet(data).await?;
             combine(&rounds, data, 0, reduction)?;
         }
-        _ => combine_parts(&rounds, data, reduction).await?,
+        _ => combine_parts(&rounds, from, data, reduction).await?,
     }
-    if rounds.mates.are_all() { Ok(()) } else { across(&rounds, data, reduction).await }
+    if !rounds.mates.are_all() {
+        across(&rounds, data, reduction).await?;
+    }
+    if let Some(call) = call {
+        team.group().note_long(call);
+    }
+    Ok(ByLines::Done)
 }
 
-/// The same without waiting, if it fits into lines and all are there.
+/// The same without waiting, if it is one part that is not shared out, in its place, and all are
+/// there.
 #[inline(always)]
 pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
@@ -50,22 +70,40 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Option<Result<(), Failure<G>>> {
     let data = data.whole_mut()?;
-    if data.len() > LINE {
+    if data.len() >= SHARE_FROM {
         return None;
     }
     if let Err(failure) = team.check_elements(data.len(), reduction.width) {
         return Some(Err(failure));
     }
     let rounds = LineRounds::at_once(team)?;
+    if data.len() > LINE && data.len() > rounds.part(PARTS, reduction.width) {
+        return None;
+    }
     match rounds.try_meet(data) {
-        Ok(met) => met.map(|_| combine(&rounds, data, 0, reduction)),
+        Ok(met) => met.map(|_| combine_whole(&rounds, data, reduction)),
         Err(failure) => Some(Err(failure)),
     }
+}
+
+/// All of everybody's, who are there.
+#[inline(always)]
+fn combine_whole<G: Group, F: Combine<G::Byte>>(
+    rounds: &LineRounds<'_, G>,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    if data.len() <= LINE {
+        return combine(rounds, data, 0, reduction);
+    }
+    let own = data.to_vec();
+    rounds.finish(combine_share(rounds, &own, data, (0..own.len(), 0), reduction))
 }
 
 #[inline(never)]
 async fn combine_parts<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
+    given: Option<&[G::Byte]>,
     data: &mut D,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Stop<G>> {
@@ -73,7 +111,9 @@ async fn combine_parts<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>
     let mut packet = Vec::new();
     for from in starts(data.length(), part) {
         let range = from..data.length().min(from.saturating_add(part));
-        combine_part(rounds, data.change(range, &mut packet), reduction, from == 0).await?;
+        let given = given.map(|given| &given[range.clone()]);
+        let data_part = data.change(range, &mut packet);
+        combine_part(rounds, given, data_part, reduction, from == 0).await?;
         data.settle(from, &packet);
     }
     Ok(())
@@ -83,6 +123,7 @@ async fn combine_parts<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>
 /// collected. A small part is everybody's share.
 async fn combine_part<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
+    given: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
     is_first: bool,
@@ -94,9 +135,11 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
         false => 0..length,
     };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
-    rounds.meet(data).await.map_err(|stop| if is_first { stop } else { begun(stop) })?;
-    let mut result = data[share(own)].to_vec();
-    let combined = combine_share(rounds, data, &mut result, (share(own), 0), reduction);
+    let meet = rounds.meet(given.unwrap_or(data)).await;
+    meet.map_err(|stop| if is_first { stop } else { begun(stop) })?;
+    let given = given.unwrap_or(data);
+    let mut result = given[share(own)].to_vec();
+    let combined = combine_share(rounds, given, &mut result, (share(own), 0), reduction);
     rounds.finish(combined)?;
     data[share(own)].copy_from_slice(&result);
     if !shared_out {

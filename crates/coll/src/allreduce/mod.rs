@@ -23,6 +23,7 @@ use crate::combine::{Combine, Reduction};
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
+use crate::long::ByLines;
 use crate::mates::NodeLayout;
 use crate::names::Operation;
 use crate::part::{Data, Place};
@@ -33,6 +34,9 @@ use crate::select;
 use crate::signature::Signature;
 
 pub use crate::algorithms::allreduce::Algorithm;
+
+/// Bytes up to which what a rank gives is put where the result is to be, if it is elsewhere.
+const COPIED_UP_TO: usize = 16 << 10;
 
 /// Combines `data` of all ranks; afterwards every rank's `data` is the result. All ranks have the
 /// same number of bytes.
@@ -46,7 +50,7 @@ pub fn allreduce<'a, G: Group, F: Combine<G::Byte>>(
     data: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    begin_allreduce(group, algorithm, data, reduction).end()
+    begin(group, algorithm, None, data, reduction).end()
 }
 
 /// The same of data that have gaps, at this rank.
@@ -59,10 +63,11 @@ pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: Combine<u8>>(
     data: &'a mut Place<'_, u8>,
     reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
-    begin(group, algorithm, data, reduction).end()
+    begin(group, algorithm, None, data, reduction).end()
 }
 
-/// Starts [`allreduce()`]: it may be over.
+/// Starts [`allreduce()`]: it may be over. `from`: what this rank gives, if it is not in `data`, and
+/// as long.
 ///
 /// # Errors
 /// As there.
@@ -70,59 +75,87 @@ pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: Combine<u8>>(
 pub fn begin_allreduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
+    from: Option<&'a [G::Byte]>,
     data: &'a mut [G::Byte],
     reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
-    begin(group, algorithm, data, reduction)
+    begin(group, algorithm, from, data, reduction)
 }
 
 #[inline]
 fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     group: &'a G,
-    algorithm: Option<Algorithm>,
+    named: Option<Algorithm>,
+    mut from: Option<&'a [G::Byte]>,
     data: &'a mut D,
     mut reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
     let needs_lines = |by: &Algorithm| matches!(by, Algorithm::Lines | Algorithm::Read);
-    let algorithm = select::resolve(group, algorithm, needs_lines, || {
+    let algorithm = select::resolve(group, named, needs_lines, || {
         let exact = reduction.is_exact(group.element());
         select::for_allreduce(group, data.length(), reduction.commutative, exact)
     });
     let signature = Signature::new(Operation::Allreduce)
         .bytes(data.length())
         .combination(reduction.combination);
-    if !needs_lines(&algorithm) {
-        let call = Call::new(group, signature, algorithm as usize);
-        return Begun::Waits(run(group, call, algorithm, data, reduction));
+    // Long data are combined from where they are, where parts of them are looked at one by one.
+    let has_lines = needs_lines(&algorithm);
+    if data.length() < COPIED_UP_TO || !has_lines {
+        place(from.take_if(|from| from.len() == data.length()), data);
     }
-    let act = |team: &Team<'_, G>| match algorithm {
-        Algorithm::Lines => lines::at_once(team, data, &mut reduction),
+    let algorithm = (algorithm, named.is_some());
+    if !has_lines {
+        let call = Call::new(group, signature, algorithm.0 as usize);
+        return Begun::Waits(run(group, call, algorithm, from, data, reduction));
+    }
+    let act = |team: &Team<'_, G>| match algorithm.0 {
+        Algorithm::Lines if from.is_none() => lines::at_once(team, data, &mut reduction),
         _ => None,
     };
-    Call::on_lines(group, signature, algorithm as usize, act)
-        .or_start(|call| run(group, call, algorithm, data, reduction))
+    Call::on_lines(group, signature, algorithm.0 as usize, act)
+        .or_start(|call| run(group, call, algorithm, from, data, reduction))
+}
+
+/// Puts what a rank gives to where the result is to be, if it is elsewhere.
+fn place<B, D: Data<B> + ?Sized>(from: Option<&[B]>, data: &mut D) {
+    if let Some(from) = from {
+        data.put(0, from);
+    }
 }
 
 fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     group: &'a G,
     call: Call<'a, G>,
-    algorithm: Algorithm,
+    (algorithm, is_named): (Algorithm, bool),
+    from: Option<&'a [G::Byte]>,
     data: &'a mut D,
     mut reduction: Reduction<F>,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_elements(data.length(), reduction.width)?;
-        let mut algorithm = algorithm;
-        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
-            let reads = algorithm == Algorithm::Read;
-            if by_lines(lines::run(team, data, &mut reduction, reads).await)?.is_some() {
-                return Ok(());
-            }
-            let commutative = reduction.commutative;
-            algorithm = select::for_allreduce_by_messages(group, data.length(), commutative);
-            team.without_lines(algorithm as usize)?;
+        if let Some(from) = from {
+            let what = "the place of the result, in bytes,";
+            team.check_argument(what, data.length(), from.len())?;
         }
-        match (algorithm, data.whole_mut()) {
+        let (mut algorithm, mut chosen) = (algorithm, None);
+        if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
+            let how = (algorithm == Algorithm::Read, is_named);
+            let done = by_lines(lines::run(team, from, data, &mut reduction, how).await)?;
+            algorithm = match done {
+                Some(ByLines::Done) => return Ok(()),
+                Some(ByLines::Messages(call)) => {
+                    chosen = call;
+                    Algorithm::Ring
+                }
+                None => {
+                    let commutative = reduction.commutative;
+                    select::for_allreduce_by_messages(group, data.length(), commutative)
+                }
+            };
+            team.without_lines(algorithm as usize)?;
+            place(from, data);
+        }
+        let done = match (algorithm, data.whole_mut()) {
             (Algorithm::Ring, _) => ring(team, data, &mut reduction).await,
             (Algorithm::RecursiveDoubling, Some(data)) => {
                 recursive_doubling(team, data, &mut reduction).await
@@ -138,7 +171,11 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
                 Box::pin(in_one_piece(data, act)).await
             }
             (Algorithm::Lines | Algorithm::Read, _) => team.require(false, NEEDS_LINES),
+        };
+        if let (Some(call), Ok(())) = (chosen, &done) {
+            group.note_long(call);
         }
+        done
     })
 }
 

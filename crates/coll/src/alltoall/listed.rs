@@ -14,7 +14,7 @@ use crate::part::{Part, Place};
 use crate::rounds::{LineRounds, Stop};
 use crate::scratch::Scratch;
 
-use super::PIECES;
+use super::{OWN_PART, PIECES};
 
 /// `false`, at all ranks: some parts are too long or have gaps.
 pub(super) async fn lines<G: Group>(
@@ -22,13 +22,17 @@ pub(super) async fn lines<G: Group>(
     parts: &[Part<'_, G::Byte>],
     into: &mut [Place<'_, G::Byte>],
 ) -> Result<bool, Stop<G>> {
-    put_own(team, parts, into)?;
+    check_own(team, parts, into)?;
     let rounds = LineRounds::begin_all(team).await?;
     let list = list::bytes_of(rounds.size);
     team.require(list <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
     let (mut said, fits) = contribution(&rounds, parts, into);
     rounds.meet(said.bytes()).await?;
-    Ok(rounds.finish(collect(&rounds, fits, into))?)
+    let done = rounds.finish(collect(&rounds, fits, into))?;
+    if done {
+        put_own(team, parts, into);
+    }
+    Ok(done)
 }
 
 /// The same without waiting, if all are there and no parts are too long.
@@ -42,7 +46,7 @@ pub(super) fn at_once<G: Group>(
     if rounds.size > list::MOST_LISTED {
         return None;
     }
-    if let Err(failure) = put_own(team, parts, into) {
+    if let Err(failure) = check_own(team, parts, into) {
         return Some(Err(failure));
     }
     let (mut said, fits) = contribution(&rounds, parts, into);
@@ -53,22 +57,38 @@ pub(super) fn at_once<G: Group>(
     match collect(&rounds, fits, into) {
         // The round ends where the call goes on.
         Ok(false) => None,
-        done => Some(rounds.finish(done.map(drop))),
+        Ok(true) => {
+            put_own(team, parts, into);
+            Some(rounds.finish(Ok(())))
+        }
+        Err(failure) => Some(rounds.finish(Err(failure))),
     }
 }
 
-/// Moves this rank's part for itself, if it has no gaps.
+/// Checks that this rank's part for itself fits.
+fn check_own<G: Group>(
+    team: &Team<'_, G>,
+    parts: &[Part<'_, G::Byte>],
+    into: &[Place<'_, G::Byte>],
+) -> Result<(), Failure<G>> {
+    let own = team.rank() as usize;
+    match (&parts[own], &into[own]) {
+        (Part::Whole(part), Place::Whole(place)) => {
+            team.check_argument(OWN_PART, place.len(), part.len())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Moves this rank's part for itself, which fits, once nothing goes on by messages: it may be long.
 fn put_own<G: Group>(
     team: &Team<'_, G>,
     parts: &[Part<'_, G::Byte>],
     into: &mut [Place<'_, G::Byte>],
-) -> Result<(), Failure<G>> {
+) {
     let own = team.rank() as usize;
-    match (&parts[own], &mut into[own]) {
-        (part @ Part::Whole(_), Place::Whole(place)) => {
-            team.move_part("a rank's part for itself, in bytes,", part, Place::Whole(place))
-        }
-        _ => Ok(()),
+    if let (Part::Whole(part), Place::Whole(place)) = (&parts[own], &mut into[own]) {
+        place.copy_from_slice(part);
     }
 }
 

@@ -35,6 +35,9 @@ pub use crate::algorithms::alltoall::Algorithm;
 /// All parts of a rank go by lines in pieces of this part of the longest contribution.
 pub(crate) const PIECES: usize = 4;
 
+/// What must be as long as the place for it.
+const OWN_PART: &str = "a rank's part for itself, in bytes,";
+
 /// Bytes of a block that are exchanged at a time where what comes replaces what goes: large against
 /// the cost of a message.
 const SWAP: usize = 64 << 10;
@@ -344,7 +347,7 @@ async fn flat<G: Group>(
     let own = team.rank() as usize;
     let part = std::mem::replace(&mut parts[own], Part::Whole(&[]));
     let place = std::mem::replace(&mut into[own], Place::Whole(&mut []));
-    team.move_part("a rank's part for itself, in bytes,", &part, place)?;
+    team.move_part(OWN_PART, &part, place)?;
     others(team, algorithm, parts, into).await
 }
 

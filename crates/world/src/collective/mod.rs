@@ -14,6 +14,8 @@
 //! in flight make progress during calls of this library (`rank/src/tasks.rs`).
 
 mod blocking;
+#[cfg(test)]
+mod long_tests;
 mod nonblocking;
 mod operations;
 mod persistent;
