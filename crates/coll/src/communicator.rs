@@ -715,7 +715,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     }
 
     fn learns(&self) -> bool {
-        // There every way takes what the model says, and results are to be the same on all machines.
+        // There every way takes what the model says, whatever machine computes it.
         self.endpoint.with_port(|port| !port.capabilities().virtual_time)
     }
 

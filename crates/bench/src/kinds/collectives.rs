@@ -24,8 +24,8 @@ use crate::rank::{self, RankError};
 /// part of alltoall(v).
 const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
 
-/// Message sizes of allreduce, reduce, scan and of each rank's part of reduce_scatter: one number, as a solver's test for convergence, and a
-/// vector.
+/// Message sizes of allreduce, reduce, scan and of each rank's part of reduce_scatter: one number,
+/// as a solver's test for convergence, and a vector.
 const REDUCED_SIZES: [u64; 2] = [8, 64 << 10];
 
 /// Bytes of a number that is summed.

@@ -66,8 +66,8 @@ pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: Combine<u8>>(
     begin(group, algorithm, None, data, reduction).end()
 }
 
-/// Starts [`allreduce()`]: it may be over. `from`: what this rank gives, if it is not in `data`, and
-/// as long.
+/// Starts [`allreduce()`]: it may be over. `from`: what this rank gives, as long as `data`, if it
+/// is not there.
 ///
 /// # Errors
 /// As there.
