@@ -11,8 +11,6 @@
 use std::future::Future;
 use std::ops::Range;
 
-use hikyaku_nic::ring::LINE_BYTES;
-
 use crate::blocks::{BlockPlaces, disjoint};
 use crate::call::{Begun, Call, Team};
 use crate::doubling::Fold;
@@ -183,8 +181,8 @@ async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
             Algorithm::Bruck => bruck(team, data, &blocks).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
         };
-        if let (Some(call), Ok(())) = (chosen, &done) {
-            team.group().note_long(call);
+        if done.is_ok() {
+            team.group().note_long(chosen);
         }
         done
     })
@@ -359,9 +357,7 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         rounds.meet_of(said, |place| rounds.word_of(blocks.length(place as u32))).await?;
         collect_piece(&rounds, data, blocks, piece)?;
     }
-    if let Some(call) = call {
-        team.group().note_long(call);
-    }
+    team.group().note_long(call);
     Ok(ByLines::Done)
 }
 
@@ -380,7 +376,7 @@ fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
 ) -> Option<Result<(), Failure<G>>> {
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
     let (own, longest) = (blocks.range(team.rank()), blocks.longest());
-    if longest > LINE_BYTES && longest > rounds.part(PIECES, 1) {
+    if !rounds.is_one_part(longest, PIECES, 1) {
         return None;
     }
     let rounds = rounds.of_length(own.len());

@@ -25,7 +25,9 @@ use crate::group::Group;
 use crate::long::{ByLines, LongOperation, LongWay};
 use crate::names::Operation;
 use crate::part::{Data, Place};
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop, begin_on_network, by_lines, unless_lost};
+use crate::rounds::{
+    BROADCAST_PARTS, LineRounds, NEEDS_LINES, Stop, begin_on_network, by_lines, unless_lost,
+};
 use crate::select;
 use crate::signature::Signature;
 
@@ -139,8 +141,8 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
             Algorithm::Multicast => multicast(team, data, root).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
         };
-        if let (Some(call), Ok(())) = (chosen, &done) {
-            group.note_long(call);
+        if done.is_ok() {
+            group.note_long(chosen);
         }
         done
     })
@@ -381,9 +383,7 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         return Ok(ByLines::Messages(call));
     }
     rounds.broadcast_of(data, root as usize).await?;
-    if let Some(call) = call {
-        team.group().note_long(call);
-    }
+    team.group().note_long(call);
     Ok(ByLines::Done)
 }
 
@@ -398,7 +398,7 @@ fn lines_at_once<G: Group, D: Data<G::Byte> + ?Sized>(
         return Some(Err(failure));
     }
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
-    if !rounds.is_one_part(data.len()) {
+    if !rounds.is_one_part(data.len(), BROADCAST_PARTS, 1) {
         return None;
     }
     rounds.try_broadcast(data, root as usize)

@@ -16,8 +16,8 @@ impl<B, F: FnMut(&[B], &mut [B])> Combine<B> for F {}
 
 /// An operation on arrays of elements (MPI 5.0 §6.9.2 and §6.9.5).
 ///
-/// It is associative, as far as its arithmetic goes. One that is not commutative is applied in the
-/// order of the ranks.
+/// It is taken to be associative, also where floating-point numbers round. One that is not
+/// commutative is applied in the order of the ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct Reduction<F> {
     /// `combine(left, right)` puts `left ∘ right` into `right`, element by element.
@@ -83,6 +83,21 @@ pub(crate) fn combine<G: Group, F: Combine<G::Byte>>(
         0..=16 => combine_lines::<16, _, _>(rounds, data, first, reduction),
         _ => combine_lines::<LINE, _, _>(rounds, data, first, reduction),
     })
+}
+
+/// What all have contributed, this rank too: all of it, in the order of places from `first` on.
+#[inline(always)]
+pub(crate) fn combine_whole<G: Group, F: Combine<G::Byte>>(
+    rounds: &LineRounds<'_, G>,
+    data: &mut [G::Byte],
+    first: usize,
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    if data.len() <= LINE {
+        return combine(rounds, data, first, reduction);
+    }
+    let own = data.to_vec();
+    rounds.finish(combine_share(rounds, &own, data, (0..own.len(), first), reduction))
 }
 
 /// At most `ROOM` bytes of every rank.

@@ -9,8 +9,6 @@
 
 use std::future::Future;
 
-use hikyaku_nic::ring::LINE_BYTES;
-
 use crate::allgather::{PIECES, collect_piece};
 use crate::blocks::BlockPlaces;
 use crate::call::{Begun, Call, Team};
@@ -177,7 +175,7 @@ fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     root: u32,
 ) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;
-    if length > LINE_BYTES && length > rounds.part(PIECES, 1) {
+    if !rounds.is_one_part(length, PIECES, 1) {
         return None;
     }
     if team.rank() != root {

@@ -158,7 +158,8 @@ impl LengthClass {
         let Some((tried, calls, sum)) = self.attempt else {
             let is_usual = (usual - usual / 4..=usual.saturating_add(usual / 4)).contains(&took);
             self.unusual = if is_usual { 0 } else { self.unusual.saturating_add(1) };
-            // A quarter of what is new, of which one interruption is no more than a quarter.
+            // The new time counts a quarter, and at most a quarter above what is known: so one
+            // interruption changes little.
             let took = took.min(usual.saturating_add(usual / 4).saturating_add(4));
             self.took[self.taken] = (usual.saturating_mul(3).saturating_add(took) / 4).max(1);
             return;

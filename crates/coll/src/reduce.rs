@@ -11,7 +11,7 @@
 use std::future::Future;
 
 use crate::call::{Begun, Call, Team};
-use crate::combine::{Accumulator, Combine, LINE, PARTS, Reduction, combine, combine_share};
+use crate::combine::{Accumulator, Combine, PARTS, Reduction, combine_whole};
 use crate::error::Failure;
 use crate::group::Group;
 use crate::names::Operation;
@@ -197,8 +197,7 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;
-    let length = data.bytes().len();
-    if length > LINE && length > rounds.part(PARTS, reduction.width) {
+    if !rounds.is_one_part(data.bytes().len(), PARTS, reduction.width) {
         return None;
     }
     match data {
@@ -219,11 +218,7 @@ fn combine_part<G: Group, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let first = if reduction.commutative { root as usize } else { 0 };
-    if data.len() <= LINE {
-        return combine(rounds, data, first, reduction);
-    }
-    let own = data.to_vec();
-    rounds.finish(combine_share(rounds, &own, data, (0..own.len(), first), reduction))
+    combine_whole(rounds, data, first, reduction)
 }
 
 /// Reduce up a binomial tree.

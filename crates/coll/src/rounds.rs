@@ -41,7 +41,7 @@ use hikyaku_nic::ring::LINE_BYTES;
 
 /// A part of a broadcast is this part of the longest contribution: small enough that readers start
 /// early, large enough that a round costs little beside the copy (32 KiB of 256).
-const BROADCAST_PARTS: usize = 8;
+pub(crate) const BROADCAST_PARTS: usize = 8;
 
 /// Looks of a call before it becomes a future, in those between two polls for messages: as long as
 /// a line takes to a far core and an answer back. Broadcasts of 8 B from roots by turns, far cores
@@ -258,10 +258,10 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// Whether a broadcast of so many bytes is one part.
+    /// Whether so many bytes are one [part](Self::part).
     #[inline]
-    pub(crate) fn is_one_part(&self, length: usize) -> bool {
-        length <= LINE_BYTES || length <= self.part(BROADCAST_PARTS, 1)
+    pub(crate) fn is_one_part(&self, length: usize, of_the_longest: usize, width: usize) -> bool {
+        length <= LINE_BYTES || length <= self.part(of_the_longest, width)
     }
 
     /// Which way long data go, as the mate at `root` says; what it has chosen, at that one.

@@ -10,9 +10,6 @@
 
 use std::future::Future;
 
-use hikyaku_msg::join;
-use hikyaku_nic::ring::LINE_BYTES;
-
 use crate::call::{Begun, Call, Team};
 use crate::combine::{Combine, PARTS, Reduction, digits};
 use crate::error::Failure;
@@ -22,6 +19,7 @@ use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines, starts};
 use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::Signature;
+use hikyaku_msg::join;
 
 pub use crate::algorithms::scan::Algorithm;
 
@@ -252,7 +250,7 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;
-    if data.len() > LINE_BYTES && data.len() > rounds.part(PARTS, reduction.width) {
+    if !rounds.is_one_part(data.len(), PARTS, reduction.width) {
         return None;
     }
     match rounds.try_meet(data) {

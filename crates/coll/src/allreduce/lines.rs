@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::call::Team;
-use crate::combine::{Combine, LINE, PARTS, Reduction, combine, combine_share};
+use crate::combine::{Combine, LINE, PARTS, Reduction, combine, combine_share, combine_whole};
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
@@ -55,9 +55,7 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     if !rounds.mates.are_all() {
         across(&rounds, data, reduction).await?;
     }
-    if let Some(call) = call {
-        team.group().note_long(call);
-    }
+    team.group().note_long(call);
     Ok(ByLines::Done)
 }
 
@@ -77,27 +75,13 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         return Some(Err(failure));
     }
     let rounds = LineRounds::at_once(team)?;
-    if data.len() > LINE && data.len() > rounds.part(PARTS, reduction.width) {
+    if !rounds.is_one_part(data.len(), PARTS, reduction.width) {
         return None;
     }
     match rounds.try_meet(data) {
-        Ok(met) => met.map(|_| combine_whole(&rounds, data, reduction)),
+        Ok(met) => met.map(|_| combine_whole(&rounds, data, 0, reduction)),
         Err(failure) => Some(Err(failure)),
     }
-}
-
-/// All of everybody's, who are there.
-#[inline(always)]
-fn combine_whole<G: Group, F: Combine<G::Byte>>(
-    rounds: &LineRounds<'_, G>,
-    data: &mut [G::Byte],
-    reduction: &mut Reduction<F>,
-) -> Result<(), Failure<G>> {
-    if data.len() <= LINE {
-        return combine(rounds, data, 0, reduction);
-    }
-    let own = data.to_vec();
-    rounds.finish(combine_share(rounds, &own, data, (0..own.len(), 0), reduction))
 }
 
 #[inline(never)]

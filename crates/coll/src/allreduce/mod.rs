@@ -172,8 +172,8 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
             }
             (Algorithm::Lines | Algorithm::Read, _) => team.require(false, NEEDS_LINES),
         };
-        if let (Some(call), Ok(())) = (chosen, &done) {
-            group.note_long(call);
+        if done.is_ok() {
+            group.note_long(chosen);
         }
         done
     })

@@ -1,8 +1,7 @@
 //! Allreduce by reading: everyone combines one share out of all others' memory, in its place and in
 //! the order of [`super::lines`]; then everyone copies the others' shares.
 
-use crate::combine::Reduction;
-use crate::combine::{Combine, PARTS, PIECE, combine_tree, combine_two, digits};
+use crate::combine::{Combine, PARTS, PIECE, Reduction, combine_tree, combine_two, digits};
 use crate::error::Failure;
 use crate::group::{CopyReach, Group};
 use crate::rounds::{LineRounds, Stop, starts};

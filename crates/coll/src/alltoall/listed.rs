@@ -4,8 +4,6 @@
 //! own of all others'. A rank whose parts are too long for that, or have gaps, writes a list that
 //! says so. Everybody looks at all lists: so all know alike whether they go on by messages.
 
-use hikyaku_nic::ring::LINE_BYTES;
-
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
@@ -108,7 +106,7 @@ fn contribution<G: Group>(
     let length = others().fold(front, |sum, part| sum.saturating_add(part.len()));
     let are_whole = parts.iter().all(|part| matches!(part, Part::Whole(_)))
         && into.iter().all(|place| matches!(place, Place::Whole(_)));
-    let fits = are_whole && (length <= LINE_BYTES || length <= rounds.part(PIECES, 1));
+    let fits = are_whole && rounds.is_one_part(length, PIECES, 1);
     let mut said = Scratch::new(if fits { length } else { front });
     let (list, mut rest) = said.bytes().split_at_mut(front);
     if !fits {

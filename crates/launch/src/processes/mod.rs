@@ -379,8 +379,8 @@ pub struct VirtualReport {
     pub joined: u32,
     /// Events of the simulation.
     pub events: u64,
-    /// What happened, as far as it was kept: the trace of every simulation. Its digest is equal for
-    /// two runs that did the same.
+    /// What happened: the trace of every simulation, which keeps the events up to a limit. Two runs
+    /// that did the same have the same digest.
     pub trace: Trace,
     /// How long it took, in real time.
     pub wall: Duration,

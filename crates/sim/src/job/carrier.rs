@@ -117,7 +117,7 @@ impl Connection {
         *self.0.borrow_mut() = Some(consignee);
     }
 
-    /// The consignee; `None`: it is not set, or is no more.
+    /// The consignee; `None`: it has not been set, or it has been dropped.
     pub fn get(&self) -> Option<Rc<dyn Consignee>> {
         self.0.borrow().as_ref().and_then(Weak::upgrade)
     }
