@@ -17,7 +17,7 @@
 //! use hikyaku_sim::machine::Machine;
 //! use hikyaku_sim::program::PingPong;
 //!
-//! let text = include_str!("../../../../machines/cp-pacs.toml");
+//! let text = include_str!("../../../machines/cp-pacs.toml");
 //! let machine = Machine::parse("cp-pacs.toml", text)?;
 //! let simulation = Simulation::new(1);
 //! let installed = machine.install(&simulation);
