@@ -19,7 +19,7 @@ use crate::group::Group;
 use crate::long::{ByLines, LongOperation, LongWay};
 use crate::names::Operation;
 use crate::part::{Data, Part, Place};
-use crate::rounds::{LineRounds, NEEDS_LINES, Stop, by_lines, starts};
+use crate::rounds::{LineRounds, NEEDS_LINES, Stop, after_lines, starts};
 use crate::select;
 use crate::signature::Signature;
 
@@ -164,27 +164,21 @@ async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
         prepare(team, mine, data, &blocks)?;
-        let (mut algorithm, mut chosen) = (algorithm, None);
+        let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let how = (algorithm == Algorithm::Read, is_named);
-            match by_lines(lines(team, data, &blocks, how, mine).await)? {
-                Some(ByLines::Done) => return Ok(()),
-                Some(ByLines::Messages(call)) => chosen = call,
-                None => {}
+            if after_lines(team, lines(team, data, &blocks, how, mine).await)?.is_none() {
+                return Ok(());
             }
             algorithm = select::for_allgather_by_messages(team.group(), data.length());
             team.without_lines(algorithm as usize)?;
         }
-        let done = match algorithm {
+        match algorithm {
             Algorithm::Ring => ring(team, mine, data, &blocks).await,
             Algorithm::Butterfly => butterfly(team, data, &blocks).await,
             Algorithm::Bruck => bruck(team, data, &blocks).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
-        };
-        if done.is_ok() {
-            team.group().note_long(chosen);
         }
-        done
     })
     .await
 }
@@ -343,9 +337,8 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         return Ok(ByLines::Done);
     }
     let long = (blocks.longest(), is_named || reads);
-    let (way, call) = rounds.way_of(LongOperation::Allgather, long, 0).await?;
-    if way == LongWay::Messages {
-        return Ok(ByLines::Messages(call));
+    if rounds.way_of(LongOperation::Allgather, long, 0).await? == LongWay::Messages {
+        return Ok(ByLines::Messages);
     }
     let own = blocks.range(team.rank());
     let rounds = rounds.of_length(own.len());
@@ -357,7 +350,6 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         rounds.meet_of(said, |place| rounds.word_of(blocks.length(place as u32))).await?;
         collect_piece(&rounds, data, blocks, piece)?;
     }
-    team.group().note_long(call);
     Ok(ByLines::Done)
 }
 

@@ -26,7 +26,7 @@ use crate::long::{ByLines, LongOperation, LongWay};
 use crate::names::Operation;
 use crate::part::{Data, Place};
 use crate::rounds::{
-    BROADCAST_PARTS, LineRounds, NEEDS_LINES, Stop, begin_on_network, by_lines, unless_lost,
+    BROADCAST_PARTS, LineRounds, NEEDS_LINES, Stop, after_lines, begin_on_network, unless_lost,
 };
 use crate::select;
 use crate::signature::Signature;
@@ -111,24 +111,18 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     call.run(async move |team| {
         team.check_root(root)?;
-        let (mut algorithm, mut chosen) = (algorithm, None);
+        let mut algorithm = algorithm;
         if shared {
             let done = match algorithm {
                 // Apart, so that it takes no room in the future of every broadcast.
                 Algorithm::Multicast => Box::pin(multicast_on_network(team, data, root)).await,
                 by => lines(team, data, root, (by == Algorithm::Read, is_named)).await,
             };
-            algorithm = match by_lines(done)? {
-                Some(ByLines::Done) => return Ok(()),
-                Some(ByLines::Messages(call)) => {
-                    chosen = call;
-                    select::for_long_broadcast(group, data.length())
-                }
-                None => select::for_broadcast_by_messages(group, data.length()),
-            };
+            let Some(why) = after_lines(team, done)? else { return Ok(()) };
+            algorithm = select::for_broadcast_after_lines(group, data.length(), why);
             team.without_lines(algorithm as usize)?;
         }
-        let done = match algorithm {
+        match algorithm {
             Algorithm::Binomial => binomial(team, data, root).await,
             Algorithm::BinaryTree => {
                 let can = team.size().is_power_of_two();
@@ -140,11 +134,7 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
             Algorithm::Pipelined => pipelined(team, data, root).await,
             Algorithm::Multicast => multicast(team, data, root).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
-        };
-        if done.is_ok() {
-            group.note_long(chosen);
         }
-        done
     })
 }
 
@@ -378,13 +368,10 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         return across(&rounds, data, root).await.map(|()| ByLines::Done);
     }
     let long = (data.length(), is_named || reads);
-    let (way, call) = rounds.way_of(LongOperation::Broadcast, long, root as usize).await?;
-    if way == LongWay::Messages {
-        return Ok(ByLines::Messages(call));
+    if rounds.way_of(LongOperation::Broadcast, long, root as usize).await? == LongWay::Messages {
+        return Ok(ByLines::Messages);
     }
-    rounds.broadcast_of(data, root as usize).await?;
-    team.group().note_long(call);
-    Ok(ByLines::Done)
+    rounds.broadcast_of(data, root as usize).await.map(|()| ByLines::Done)
 }
 
 /// The same without waiting, if it is one part that is there.

@@ -20,6 +20,7 @@ use hikyaku_msg::{Layout, join, join_all};
 
 use crate::error::{Caller, Cause, CollError, Failure};
 use crate::group::{Group, Notice, OperationEnding};
+use crate::long::LongCall;
 use crate::names::Named;
 use crate::part::{Part, Place};
 use crate::questions::{Asked, Made};
@@ -44,6 +45,8 @@ pub(crate) struct Call<'g, G: Group> {
     is_known: Cell<bool>,
     /// Whether it has entered its first round on the lines before it was first polled.
     has_entered: Cell<bool>,
+    /// The way that this rank has chosen for all, whose time is noted when the call is over.
+    long: Cell<Option<LongCall>>,
     /// How it ends if it is dropped now; `None`: it has ended.
     ending: Cell<Option<OperationEnding>>,
 }
@@ -185,6 +188,9 @@ impl<'g, G: Group> Call<'g, G> {
             done.take().map_or(Poll::Pending, Poll::Ready)
         })
         .await;
+        if let Some(long) = call.long.take().filter(|_| result.is_ok()) {
+            call.group.note_long(long);
+        }
         close.0.end_with(&result);
         result
     }
@@ -215,6 +221,7 @@ impl<'g, G: Group> Call<'g, G> {
             found: Cell::default(),
             is_known: Cell::new(false),
             has_entered: Cell::new(false),
+            long: Cell::new(None),
             ending: Cell::new(Some(OperationEnding::Failed(Cause::Dropped))),
         }
     }
@@ -365,7 +372,7 @@ impl<'c, G: Group> Team<'c, G> {
         self.group().turn(self.call.number)
     }
 
-    /// Goes on by another algorithm, by messages, because the lines are lost.
+    /// Goes on by another algorithm, by messages.
     ///
     /// # Errors
     /// It cannot: another rank has failed in this call, or has done it by lines.
@@ -397,6 +404,12 @@ impl<'c, G: Group> Team<'c, G> {
     #[inline]
     pub(crate) fn has_entered(&self) -> &Cell<bool> {
         &self.call.has_entered
+    }
+
+    /// The way that this rank has chosen for all; `None`: the call does not go by it.
+    #[inline]
+    pub(crate) fn choose_way(&self, call: Option<LongCall>) {
+        self.call.long.set(call);
     }
 
     /// Every rank fails in this call, and knows by itself.

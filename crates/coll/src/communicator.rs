@@ -724,11 +724,9 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         Some(self.book.long.borrow_mut().choose(operation, bytes, now))
     }
 
-    fn note_long(&self, call: Option<LongCall>) {
-        if let Some(call) = call {
-            let now = self.endpoint.with_port(|port| port.now());
-            self.book.long.borrow_mut().note(call, now);
-        }
+    fn note_long(&self, call: LongCall) {
+        let now = self.endpoint.with_port(|port| port.now());
+        self.book.long.borrow_mut().note(call, now);
     }
 
     fn told_way(way: LongWay) -> u8 {

@@ -260,8 +260,8 @@ pub trait Group {
         None
     }
 
-    /// A call is over, whose way this rank has chosen if there is one here.
-    fn note_long(&self, call: Option<LongCall>) {
+    /// A call is over, whose way this rank has chosen.
+    fn note_long(&self, call: LongCall) {
         let _ = call;
     }
 

@@ -65,8 +65,17 @@ impl LongCall {
 pub(crate) enum ByLines {
     /// It is over.
     Done,
-    /// It goes on by messages, at all ranks; what this one has chosen.
-    Messages(Option<LongCall>),
+    /// It goes on by messages, at all ranks.
+    Messages,
+}
+
+/// Why a call that was begun by lines goes on by messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OffLines {
+    /// The lines are lost.
+    Lost,
+    /// Messages are measured to be faster.
+    Slower,
 }
 
 /// Classes of lengths: powers of two from the shortest on. The last is of all longer ones.

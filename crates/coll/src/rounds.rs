@@ -30,7 +30,7 @@ use crate::combine::Reduction;
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::{ChannelUse, Group};
-use crate::long::{LongCall, LongOperation, LongWay};
+use crate::long::{ByLines, LongCall, LongOperation, LongWay, OffLines};
 use crate::mates::{MOST_MATES, Mates};
 use crate::part::Data;
 use crate::signature::Signature;
@@ -82,6 +82,23 @@ pub(crate) fn by_lines<G: Group, T>(done: Result<T, Stop<G>>) -> Result<Option<T
         Err(Stop::Lost) => Ok(None),
         Err(Stop::Failed(failure)) => Err(failure),
     }
+}
+
+/// Why a call that may go by messages where these are faster goes on by them. `None`: it is over.
+#[inline(always)]
+pub(crate) fn after_lines<G: Group>(
+    team: &Team<'_, G>,
+    done: Result<ByLines, Stop<G>>,
+) -> Result<Option<OffLines>, Failure<G>> {
+    Ok(match by_lines(done)? {
+        Some(ByLines::Done) => None,
+        Some(ByLines::Messages) => Some(OffLines::Slower),
+        None => {
+            // What it takes now says nothing of the way that was chosen.
+            team.choose_way(None);
+            Some(OffLines::Lost)
+        }
+    })
 }
 
 /// A call that has the lines.
@@ -264,31 +281,31 @@ impl<'t, G: Group> LineRounds<'t, G> {
         length <= LINE_BYTES || length <= self.part(of_the_longest, width)
     }
 
-    /// Which way long data go, as the mate at `root` says; what it has chosen, at that one.
-    /// `is_named`: the program has named lines.
+    /// Which way long data go, as the mate at `root` says. `is_named`: the program has named lines.
     pub(crate) async fn way_of(
         &self,
         operation: LongOperation,
         (bytes, is_named): (usize, bool),
         root: usize,
-    ) -> Result<(LongWay, Option<LongCall>), Stop<G>> {
+    ) -> Result<LongWay, Stop<G>> {
         let group = self.team.group();
         if bytes < operation.from() || !self.mates.are_all() || self.size == 1 || !group.learns() {
-            return Ok((LongWay::Lines, None));
+            return Ok(LongWay::Lines);
         }
         let chooses = self.place == root && !is_named;
         let call = if chooses { group.choose_long(operation, bytes) } else { None };
+        self.team.choose_way(call);
         let way = call.as_ref().map_or(LongWay::Lines, LongCall::way);
         let mut told = [G::told_way(way)];
         if operation == LongOperation::Broadcast {
             self.broadcast(&mut told, root).await?;
-            return Ok((G::way_told(told[0]), call));
+            return Ok(G::way_told(told[0]));
         }
         // Where all look at all, whoever has called something else is found by all.
         self.meet(&told).await?;
         let read = if self.place == root { Ok(()) } else { self.read(root, 0, &mut told) };
         self.finish(read)?;
-        Ok((G::way_told(told[0]), call))
+        Ok(G::way_told(told[0]))
     }
 
     /// Waits until `look` finds something.

@@ -28,6 +28,7 @@ use crate::algorithms::{
 use crate::costs::{Costs, Estimate};
 use crate::group::{Facilities, Group, Network};
 use crate::list::MOST_LISTED;
+use crate::long::OffLines;
 use crate::mates::Mates;
 use crate::names::Operation;
 
@@ -172,15 +173,26 @@ pub(crate) fn for_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algo
 }
 
 /// As [`for_barrier_by_messages`].
-pub(crate) fn for_broadcast_by_messages(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
+fn for_broadcast_by_messages(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
     if group.facilities().multicast {
         return broadcast::Algorithm::Multicast;
     }
     by_costs(group, for_long_broadcast(group, bytes), broadcast::Algorithm::ALL, bytes)
 }
 
-/// Where [messages are to be faster](crate::long) than lines.
-pub(crate) fn for_long_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
+/// For a broadcast that was begun by lines.
+pub(crate) fn for_broadcast_after_lines(
+    group: &impl Group,
+    bytes: usize,
+    why: OffLines,
+) -> broadcast::Algorithm {
+    match why {
+        OffLines::Lost => for_broadcast_by_messages(group, bytes),
+        OffLines::Slower => for_long_broadcast(group, bytes),
+    }
+}
+
+fn for_long_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm {
     let is_long = bytes >= beyond(PIPELINE_FROM, MANY_RANKS, group.size()) && group.size() > 2;
     match is_long {
         true => broadcast::Algorithm::Pipelined,
@@ -216,8 +228,22 @@ pub(crate) fn for_allreduce(
     if exact { by_costs(group, table, allreduce::Algorithm::ALL, bytes) } else { table }
 }
 
+/// For an allreduce that was begun by lines.
+pub(crate) fn for_allreduce_after_lines(
+    group: &impl Group,
+    bytes: usize,
+    commutative: bool,
+    why: OffLines,
+) -> allreduce::Algorithm {
+    match why {
+        OffLines::Lost => for_allreduce_by_messages(group, bytes, commutative),
+        // Of two ranks, whose bits are the same either way.
+        OffLines::Slower => allreduce::Algorithm::Ring,
+    }
+}
+
 /// As [`for_barrier_by_messages`].
-pub(crate) fn for_allreduce_by_messages(
+fn for_allreduce_by_messages(
     group: &impl Group,
     bytes: usize,
     commutative: bool,

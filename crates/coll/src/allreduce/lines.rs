@@ -38,12 +38,8 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     // Of more ranks a ring combines in another order than lines.
     let is_same = rounds.size == 2 && reduction.commutative;
     let long = (data.length(), is_named || reads);
-    let (way, call) = match is_same {
-        true => rounds.way_of(LongOperation::Allreduce, long, 0).await?,
-        false => (LongWay::Lines, None),
-    };
-    if way == LongWay::Messages {
-        return Ok(ByLines::Messages(call));
+    if is_same && rounds.way_of(LongOperation::Allreduce, long, 0).await? == LongWay::Messages {
+        return Ok(ByLines::Messages);
     }
     match data.whole_mut() {
         Some(data) if data.len() <= LINE => {
@@ -55,7 +51,6 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     if !rounds.mates.are_all() {
         across(&rounds, data, reduction).await?;
     }
-    team.group().note_long(call);
     Ok(ByLines::Done)
 }
 

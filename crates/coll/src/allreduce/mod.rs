@@ -23,13 +23,12 @@ use crate::combine::{Combine, Reduction};
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::long::ByLines;
 use crate::mates::NodeLayout;
 use crate::names::Operation;
 use crate::part::{Data, Place};
 use crate::reduce::binomial as reduce;
 use crate::ring::reduce_round;
-use crate::rounds::{NEEDS_LINES, by_lines};
+use crate::rounds::{NEEDS_LINES, after_lines};
 use crate::select;
 use crate::signature::Signature;
 
@@ -137,25 +136,17 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
             let what = "the place of the result, in bytes,";
             team.check_argument(what, data.length(), from.len())?;
         }
-        let (mut algorithm, mut chosen) = (algorithm, None);
+        let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let how = (algorithm == Algorithm::Read, is_named);
-            let done = by_lines(lines::run(team, from, data, &mut reduction, how).await)?;
-            algorithm = match done {
-                Some(ByLines::Done) => return Ok(()),
-                Some(ByLines::Messages(call)) => {
-                    chosen = call;
-                    Algorithm::Ring
-                }
-                None => {
-                    let commutative = reduction.commutative;
-                    select::for_allreduce_by_messages(group, data.length(), commutative)
-                }
-            };
+            let done = lines::run(team, from, data, &mut reduction, how).await;
+            let Some(why) = after_lines(team, done)? else { return Ok(()) };
+            let (bytes, commutative) = (data.length(), reduction.commutative);
+            algorithm = select::for_allreduce_after_lines(group, bytes, commutative, why);
             team.without_lines(algorithm as usize)?;
             place(from, data);
         }
-        let done = match (algorithm, data.whole_mut()) {
+        match (algorithm, data.whole_mut()) {
             (Algorithm::Ring, _) => ring(team, data, &mut reduction).await,
             (Algorithm::RecursiveDoubling, Some(data)) => {
                 recursive_doubling(team, data, &mut reduction).await
@@ -171,11 +162,7 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
                 Box::pin(in_one_piece(data, act)).await
             }
             (Algorithm::Lines | Algorithm::Read, _) => team.require(false, NEEDS_LINES),
-        };
-        if done.is_ok() {
-            group.note_long(chosen);
         }
-        done
     })
 }
 
