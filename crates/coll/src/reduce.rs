@@ -40,11 +40,12 @@ pub fn reduce<'a, G: Group, F: Combine<G::Byte>>(
 /// What a rank gives to a reduction.
 #[derive(Debug)]
 pub enum Operand<'a, B> {
-    /// Combined in: the result's place at the root of a reduce.
+    /// Combined in: the result's place at the root of a reduce and at all ranks of an allreduce.
     Own(&'a mut [B]),
-    /// Left as they are. Of a reduce, elsewhere than at the root.
+    /// Left as they are. Of a reduce, elsewhere than at the root; not of an allreduce.
     Lent(&'a [B]),
-    /// Left as they are, with a place of their own for the result of a reduce, at the root.
+    /// Left as they are, with a place for the result, at the root of a reduce and at all ranks of an
+    /// allreduce.
     Apart {
         /// What the rank gives.
         from: &'a [B],
@@ -58,6 +59,17 @@ impl<'a, B: Copy> Operand<'a, B> {
         match self {
             Operand::Own(bytes) => bytes,
             Operand::Lent(bytes) | Operand::Apart { from: bytes, .. } => bytes,
+        }
+    }
+
+    /// What the rank gives, unless it is where the result is to be; and that place, which is empty
+    /// if there is none.
+    #[inline]
+    pub(crate) fn apart(self) -> (Option<&'a [B]>, &'a mut [B]) {
+        match self {
+            Operand::Own(bytes) => (None, bytes),
+            Operand::Lent(from) => (Some(from), &mut []),
+            Operand::Apart { from, into } => (Some(from), into),
         }
     }
 

@@ -28,7 +28,7 @@ use crate::dialect::{Dialect, Status};
 use crate::failure::Failure;
 use crate::operations::{Kernel, Op, Reducing, choices_of, element_of, kernel};
 
-use crate::raw::{HandleAt, Numbers};
+use crate::raw::{Buffer, HandleAt, Numbers};
 use crate::requests::{Outcome, Request, Round, starts};
 use crate::runtime::Mpi;
 use crate::types::{Area, Landing, Plain, Type};
@@ -188,14 +188,10 @@ impl<D: Dialect> Mpi<D> {
         let Operands { out, into, count, datatype, op } = operands;
         let datatype = datatype.as_ref().ok()?;
         let (reduction, element) = reducing(op, datatype)?;
-        let data = Area::plain(into, count, datatype)?.bytes_mut();
-        let from = match out.is_in_place::<D>() {
-            true => None,
-            false => Some(Area::plain(out, count, datatype)?.bytes()),
-        };
+        let data = operand::<D>(out, into, count, datatype)?;
         let ranks = comm.inner.group().waiting().with_elements(element);
         let by = comm.inner.choices().allreduce;
-        Some(end(comm, begin_allreduce(&ranks, by, from, data, reduction)))
+        Some(end(comm, begin_allreduce(&ranks, by, data, reduction)))
     }
 
     /// MPI_Scan by an operation of the standard. `None`: [`Mpi::scan`] says what it is.
@@ -438,16 +434,7 @@ impl<D: Dialect> Mpi<D> {
         let (root, datatype) = (root_of(comm, root).ok()?, datatype.as_ref().ok()?);
         let (reduction, element) = reducing(op, datatype)?;
         let data = match (comm.inner.rank() == root, out.is_in_place::<D>()) {
-            (true, in_place) => {
-                let into = Area::plain(into, count, datatype)?.bytes_mut();
-                match in_place {
-                    true => Operand::Own(into),
-                    false => {
-                        let from = Area::plain(out, count, datatype)?.bytes();
-                        Operand::Apart { from, into }
-                    }
-                }
-            }
+            (true, _) => operand::<D>(out, into, count, datatype)?,
             (false, true) => return None,
             (false, false) => Operand::Lent(Area::plain(out, count, datatype)?.bytes()),
         };
@@ -465,6 +452,21 @@ const NO_PLACE: Place<'static, u8> = Place::Whole(&mut []);
 
 /// Bytes up to which a copy takes no memory of its own.
 const SHORT: usize = 256;
+
+/// What a rank gives to a reduction whose result it gets.
+#[inline(always)]
+fn operand<'a, D: Dialect>(
+    out: Buffer,
+    into: Buffer,
+    count: i64,
+    datatype: &Type,
+) -> Option<Operand<'a, u8>> {
+    let into = Area::plain(into, count, datatype)?.bytes_mut();
+    Some(match out.is_in_place::<D>() {
+        true => Operand::Own(into),
+        false => Operand::Apart { from: Area::plain(out, count, datatype)?.bytes(), into },
+    })
+}
 
 /// A reduction by an operation of the standard, and what it is of.
 #[inline(always)]
@@ -769,6 +771,6 @@ impl<D: Dialect> Operation for Allreduce<D> {
         data: &'a mut [u8],
     ) -> Begun<Ended, impl Future<Output = Ended> + 'a> {
         let by = choices_of(&self.comm.inner, &self.reducing).allreduce;
-        begin_allreduce(ranks, by, None, data, self.reducing.as_reduction())
+        begin_allreduce(ranks, by, Operand::Own(data), self.reducing.as_reduction())
     }
 }

@@ -26,7 +26,7 @@ use crate::group::Group;
 use crate::mates::NodeLayout;
 use crate::names::Operation;
 use crate::part::{Data, Place};
-use crate::reduce::binomial as reduce;
+use crate::reduce::{Operand, binomial as reduce};
 use crate::ring::reduce_round;
 use crate::rounds::{NEEDS_LINES, after_lines};
 use crate::select;
@@ -65,19 +65,18 @@ pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: Combine<u8>>(
     begin(group, algorithm, None, data, reduction).end()
 }
 
-/// Starts [`allreduce()`]: it may be over. `from`: what this rank gives, as long as `data`, if it
-/// is not there.
+/// Starts [`allreduce()`]: it may be over.
 ///
 /// # Errors
-/// As there.
+/// As there; every rank has to give a place for the result, as long as what it gives.
 #[inline]
 pub fn begin_allreduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
-    from: Option<&'a [G::Byte]>,
-    data: &'a mut [G::Byte],
+    data: Operand<'a, G::Byte>,
     reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
+    let (from, data) = data.apart();
     begin(group, algorithm, from, data, reduction)
 }
 

@@ -1,17 +1,20 @@
 //! Short data of all to all by lines: the bits are those of the messages that may replace them, no
 //! message is sent, and ranks that cannot know the lengths agree to go on by messages.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use hikyaku_coll::{
-    CollError, CommunicatorGroup, Group, Part, Place, Reduction, allgatherv, alltoallv,
-    alltoallv_parts, barrier, exscan, reduce_scatter, reduce_scatter_block, scan,
+    CollError, CollectiveBook, CommunicatorGroup, Group, Operand, Part, Place, Reduction,
+    allgather, allgatherv, allreduce, alltoallv, alltoallv_parts, barrier, begin_allreduce,
+    broadcast, exscan, reduce_scatter, reduce_scatter_block, scan,
 };
 use hikyaku_coll::{reduce_scatter::Algorithm as Scattered, scan::Algorithm as Scanned};
-use hikyaku_msg::{Pieces, Scattered as Gaps};
+use hikyaku_msg::{ContextEndpoint, Engine, Pieces, Scattered as Gaps};
+use hikyaku_nic::loopback::LoopbackConfig;
+use hikyaku_nic::segment::SegmentLayout;
 
 use crate::case::{Case, What, add};
-use crate::engines::{TestPort, run as run_engines, tight_ports};
+use crate::engines::{TestPort, open, run as run_engines, run_engines as run_own, tight_ports};
 use crate::network::{Node, Setup, run};
 use crate::oracle::ALL;
 
@@ -215,4 +218,49 @@ fn lists_that_differ_are_told_to_all() {
         assert!(matches!(failed, Err(CollError::Differ { .. })), "{failed:?}");
         assert_eq!((next, lines), (Ok(()), true));
     }
+}
+
+#[test]
+fn an_allreduce_needs_a_place_at_every_rank() {
+    for algorithm in allreduce::Algorithm::ALL {
+        run(&on_one_node(2), async |node: &Node<u8>| {
+            let lent = Operand::Lent(&[1; 8]);
+            let done = begin_allreduce(node, Some(*algorithm), lent, sum(false)).end().await;
+            let is_length = matches!(done, Err(CollError::Length { given: 0, needed: 8, .. }));
+            assert!(is_length || matches!(done, Err(CollError::GaveUp { .. })), "{done:?}");
+        });
+    }
+}
+
+/// Six calls go by lines, and the next by messages: the times of the six are noted.
+#[test]
+fn messages_are_tried_when_lines_are_known() {
+    let layout = SegmentLayout { ring_bytes: 1 << 16, ..SegmentLayout::for_ranks(2) };
+    let ports = open(&LoopbackConfig { layout, ranks_per_node: 2, region_bytes: 1 << 20 });
+    let (sent, _) = run_own(ports, 5, async |engine: &RefCell<Engine<TestPort>>| {
+        let endpoint = ContextEndpoint::new(engine, 9);
+        let book = CollectiveBook::with_lines(&endpoint, 0);
+        let group = CommunicatorGroup::new(endpoint, &book);
+        let sent = || engine.borrow().statistics().messages_sent;
+        let mut data = vec![1; 512 << 10];
+        let mut counts = Vec::new();
+        for _ in 0..7 {
+            broadcast(&group, None, &mut data, 0).await.unwrap();
+            counts.push(sent());
+        }
+        for _ in 0..7 {
+            allgather(&group, None, None, &mut data).await.unwrap();
+            counts.push(sent());
+        }
+        for _ in 0..7 {
+            allreduce(&group, None, &mut data, add()).await.unwrap();
+            counts.push(sent());
+        }
+        counts
+    });
+    let counts = &sent[0];
+    for (call, pair) in counts.windows(2).enumerate() {
+        assert_eq!(pair[0] < pair[1], call % 7 == 5, "call {} of {counts:?}", call + 1);
+    }
+    assert_eq!(counts[0], 0);
 }

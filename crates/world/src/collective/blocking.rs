@@ -63,8 +63,9 @@ impl World {
     /// A rank is gone or gave up, or lengths differ.
     pub fn allreduce<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
         let ranks = self.ranks().waiting();
-        let (by, bytes) = (ranks.reducing(&op).allreduce, bytemuck::cast_slice_mut(data));
-        self.end(begin_allreduce(&ranks.of::<T>(), by, None, bytes, on_bytes(&op)))
+        let data = Operand::Own(bytemuck::cast_slice_mut(data));
+        let by = ranks.reducing(&op).allreduce;
+        self.end(begin_allreduce(&ranks.of::<T>(), by, data, on_bytes(&op)))
     }
 
     /// Brings equal blocks of all ranks to `root`, in rank order (MPI_Gather, MPI 5.0 §6.5).
