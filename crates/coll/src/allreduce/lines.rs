@@ -32,7 +32,7 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     (reads, is_named): (bool, bool),
 ) -> Result<ByLines, Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
-    if reads && read::run(&rounds, from, data.whole_mut(), reduction).await? {
+    if reads && read::run(&rounds, data.whole_mut(), reduction).await? {
         return Ok(ByLines::Done);
     }
     // Of more ranks a ring combines in another order than lines.

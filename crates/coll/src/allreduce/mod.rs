@@ -97,10 +97,11 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         .bytes(data.length())
         .combination(reduction.combination);
     // Long data are combined from where they are, where parts of them are looked at one by one.
-    let has_lines = needs_lines(&algorithm);
-    if data.length() < COPIED_UP_TO || !has_lines {
+    // What others read has to be where the result is: that is read there, too.
+    if data.length() < COPIED_UP_TO || algorithm != Algorithm::Lines {
         place(from.take_if(|from| from.len() == data.length()), data);
     }
+    let has_lines = needs_lines(&algorithm);
     let algorithm = (algorithm, named.is_some());
     if !has_lines {
         let call = Call::new(group, signature, algorithm.0 as usize);

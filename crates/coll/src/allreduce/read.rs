@@ -15,11 +15,10 @@ const KERNEL_PIECE: usize = 64 << 10;
 /// `false`: it cannot be read, and `data` is as before.
 pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
-    from: Option<&[G::Byte]>,
     data: Option<&mut [G::Byte]>,
     reduction: &mut Reduction<F>,
 ) -> Result<bool, Stop<G>> {
-    let shown = rounds.show(from.or(data.as_deref())).await?;
+    let shown = rounds.show(data.as_deref()).await?;
     // What has gaps was not shown, so there is nothing to read.
     let (Some(memory), Some(data)) = (shown, data) else { return Ok(false) };
     let (size, width, length) = (rounds.size, reduction.width, data.len());
@@ -28,8 +27,7 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     // Should the kernel refuse, all start anew in another way.
     let by_kernel = memory.reach() == CopyReach::Process;
-    let may_restart = by_kernel && from.is_none();
-    let before = if may_restart { data[own.clone()].to_vec() } else { Vec::new() };
+    let before = if by_kernel { data[own.clone()].to_vec() } else { Vec::new() };
     let piece = if by_kernel { KERNEL_PIECE } else { PIECE };
     let piece = (piece / width * width).max(width).min(own.len().max(1));
     // This rank's part, and others' on their way up the tree.
@@ -38,9 +36,6 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     for at in starts(own.len(), piece).map(|from| own.start + from) {
         let out = &mut data[at..own.end.min(at + piece)];
         let (mine, others) = scratch.split_at_mut(out.len());
-        if let Some(from) = from {
-            out.copy_from_slice(&from[at..][..out.len()]);
-        }
         mine.copy_from_slice(out);
         let read = |place, into: &mut [G::Byte]| memory.read(place, at, into);
         if size == 2 {
@@ -56,9 +51,7 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
             let outside = G::unsupported("read where a rank says that its data are");
             return Err(Failure::<G>::from(outside).into());
         }
-        if may_restart {
-            data[own].copy_from_slice(&before);
-        }
+        data[own].copy_from_slice(&before);
         return Ok(false);
     }
     for place in rounds.others() {

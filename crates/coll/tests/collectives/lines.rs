@@ -220,6 +220,25 @@ fn lists_that_differ_are_told_to_all() {
     }
 }
 
+/// Shorter and longer than what is put in the place of the result first.
+#[test]
+fn an_operand_apart_is_combined_and_left_as_it_is() {
+    for (algorithm, numbers) in
+        allreduce::Algorithm::ALL.iter().flat_map(|by| [1, 9, 3000].map(|numbers| (*by, numbers)))
+    {
+        let results = run(&on_one_node(4), async |node: &Node<u8>| {
+            let from = given(node.rank(), numbers);
+            let (mut own, mut into) = (from.clone(), vec![0; from.len()]);
+            allreduce(node, Some(algorithm), &mut own, sum(false)).await.unwrap();
+            let apart = Operand::Apart { from: &from, into: &mut into };
+            begin_allreduce(node, Some(algorithm), apart, sum(false)).end().await.unwrap();
+            assert_eq!(from, given(node.rank(), numbers));
+            own == into
+        });
+        assert!(results.iter().all(|same| *same == Some(true)), "{algorithm:?} of {numbers}");
+    }
+}
+
 #[test]
 fn an_allreduce_needs_a_place_at_every_rank() {
     for algorithm in allreduce::Algorithm::ALL {
