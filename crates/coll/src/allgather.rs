@@ -101,8 +101,8 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         let call = Call::new(group, signature, algorithm as usize);
         return Begun::Waits(start(call, (algorithm, true), mine, data, blocks));
     }
-    let act = |team: &Team<'_, G>| match prepare(team, mine, data, &blocks) {
-        Ok(()) if algorithm == Algorithm::Lines => at_once(team, data, &blocks),
+    let act = |team: &Team<'_, G>| match check(team, mine, data, &blocks) {
+        Ok(()) if algorithm == Algorithm::Lines => at_once(team, mine, data, &blocks),
         Ok(()) => None,
         Err(failure) => Some(Err(failure)),
     };
@@ -163,7 +163,8 @@ async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
     blocks: BlockPlaces,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
-        prepare(team, mine, data, &blocks)?;
+        check(team, mine, data, &blocks)?;
+        keep_own(team, mine, data, &blocks);
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let how = (algorithm == Algorithm::Read, is_named);
@@ -183,12 +184,12 @@ async fn start<G: Group, D: Data<G::Byte> + ?Sized>(
     .await
 }
 
-/// Checks the arguments, and puts this rank's part in its place.
+/// Checks the arguments.
 #[inline]
-fn prepare<G: Group, D: Data<G::Byte> + ?Sized>(
+fn check<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&[G::Byte]>,
-    data: &mut D,
+    data: &D,
     blocks: &BlockPlaces,
 ) -> Result<(), Failure<G>> {
     match blocks.count() {
@@ -205,9 +206,21 @@ fn prepare<G: Group, D: Data<G::Byte> + ?Sized>(
     if let Some(mine) = mine {
         let place = blocks.range(team.rank());
         team.check_argument("this rank's part, in bytes,", mine.len(), place.len())?;
-        data.put(place.start, mine);
     }
     Ok(())
+}
+
+/// Puts this rank's part in its place.
+#[inline]
+fn keep_own<G: Group, D: Data<G::Byte> + ?Sized>(
+    team: &Team<'_, G>,
+    mine: Option<&[G::Byte]>,
+    data: &mut D,
+    blocks: &BlockPlaces,
+) {
+    if let Some(mine) = mine {
+        data.put(blocks.offset(team.rank()), mine);
+    }
 }
 
 /// Allgather by butterfly collection (paper 004, Fig. 6): exchange with the neighbour, then at
@@ -363,17 +376,22 @@ fn within(block: &Range<usize>, piece: &Range<usize>) -> Range<usize> {
 #[inline(always)]
 fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
+    mine: Option<&[G::Byte]>,
     data: &mut D,
     blocks: &BlockPlaces,
 ) -> Option<Result<(), Failure<G>>> {
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
-    let (own, longest) = (blocks.range(team.rank()), blocks.longest());
-    if !rounds.is_one_part(longest, PIECES, 1) {
+    let (own, longest) = (mine.unwrap_or(&data[blocks.range(team.rank())]), blocks.longest());
+    // Of long parts it is asked first which way they go.
+    if LongOperation::Allgather.is_asked(longest) || !rounds.is_one_part(longest, PIECES, 1) {
         return None;
     }
     let rounds = rounds.of_length(own.len());
-    match rounds.try_meet_of(&data[own], |place| rounds.word_of(blocks.length(place as u32))) {
-        Ok(met) => met.map(|()| collect_piece(&rounds, data, blocks, 0..longest)),
+    match rounds.try_meet_of(own, |place| rounds.word_of(blocks.length(place as u32))) {
+        Ok(met) => met.map(|()| {
+            keep_own(team, mine, data, blocks);
+            collect_piece(&rounds, data, blocks, 0..longest)
+        }),
         Err(failure) => Some(Err(failure)),
     }
 }

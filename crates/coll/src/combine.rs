@@ -1,8 +1,6 @@
 //! How values are combined: two, those that come in one by one, and what ranks contribute by lines,
 //! up a binomial tree: `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`.
 
-use std::ops::Range;
-
 use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::MOST_MATES;
@@ -86,18 +84,22 @@ pub(crate) fn combine<G: Group, F: Combine<G::Byte>>(
 }
 
 /// What all have contributed, this rank too: all of it, in the order of places from `first` on.
+/// `own`: what this rank gives, if that is not in `data`.
 #[inline(always)]
 pub(crate) fn combine_whole<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
+    own: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     first: usize,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
-    if data.len() <= LINE {
-        return combine(rounds, data, first, reduction);
+    if data.len() > LINE {
+        return rounds.finish(combine_share(rounds, own, data, (0, first), reduction));
     }
-    let own = data.to_vec();
-    rounds.finish(combine_share(rounds, &own, data, (0..own.len(), first), reduction))
+    if let Some(own) = own {
+        data.copy_from_slice(own);
+    }
+    combine(rounds, data, first, reduction)
 }
 
 /// At most `ROOM` bytes of every rank.
@@ -123,8 +125,8 @@ fn combine_lines<const ROOM: usize, G: Group, F: Combine<G::Byte>>(
     combine_tree(place, rounds.size, own, data, scratch, reduction, read)
 }
 
-/// The parts of two ranks. `own` is that of this one, at `place`, of which `out` holds a copy;
-/// `read` gets that of another, and there is room for it in `theirs`.
+/// The parts of two ranks. `own` is that of this one, at `place`, of which `out` holds a copy unless
+/// that is the first; `read` gets that of another, and there is room for it in `theirs`.
 #[inline(always)]
 pub(crate) fn combine_two<B, E, F: Combine<B>>(
     place: usize,
@@ -187,30 +189,42 @@ pub(crate) fn combine_tree<B: Copy, E, F: Combine<B>>(
     Ok(())
 }
 
-/// One share of everybody's, in the order of places from `first` on. `result` holds this rank's.
+/// The share of everybody's that starts at `start`, in the order of places from `first` on, to
+/// `result`. `own`: what this rank gives of it, if that is not there.
 pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
-    data: &[G::Byte],
+    own: Option<&[G::Byte]>,
     result: &mut [G::Byte],
-    (share, first): (Range<usize>, usize),
+    (start, first): (usize, usize),
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);
     let piece = piece.min(result.len()).max(1);
-    let depth = if rounds.size == 2 { 1 } else { digits(rounds.size) };
-    let mut scratch = vec![G::Byte::default(); depth * piece];
+    let (place, size) = (rounds.place_from(first), rounds.size);
+    let depth = if size == 2 { 1 } else { digits(size) };
+    let mut scratch = vec![G::Byte::default(); (1 + depth) * piece];
     // Also of an empty share: what it was called with.
-    for from in starts(share.len(), piece) {
-        let length = piece.min(share.len() - from);
-        let at = share.start + from;
-        let (own, out) = (&data[at..][..length], &mut result[from..][..length]);
-        let (place, size) = (rounds.place_from(first), rounds.size);
-        let read =
-            |place, into: &mut [G::Byte]| rounds.read(rounds.place_at(first, place), at, into);
+    for from in starts(result.len(), piece) {
+        let length = piece.min(result.len() - from);
+        let out = &mut result[from..][..length];
+        let (copy, scratch) = scratch.split_at_mut(length);
+        let own = match own {
+            Some(own) => &own[from..][..length],
+            None => {
+                copy.copy_from_slice(out);
+                copy
+            }
+        };
+        let read = |place, into: &mut [G::Byte]| {
+            rounds.read(rounds.place_at(first, place), start + from, into)
+        };
         if size == 2 {
+            if place > 0 {
+                out.copy_from_slice(own);
+            }
             combine_two(place, own, out, &mut scratch[..length], reduction, read)?;
         } else {
-            combine_tree(place, size, own, out, &mut scratch, reduction, read)?;
+            combine_tree(place, size, own, out, scratch, reduction, read)?;
         }
     }
     Ok(())

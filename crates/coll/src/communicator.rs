@@ -734,7 +734,8 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     }
 
     fn way_told(byte: u8) -> LongWay {
-        if byte == LongWay::Messages as u8 { LongWay::Messages } else { LongWay::Lines }
+        let ways = [LongWay::Lines, LongWay::Messages, LongWay::Read];
+        ways.get(usize::from(byte)).copied().unwrap_or(LongWay::Lines)
     }
 
     fn most_on_lines(&self) -> usize {

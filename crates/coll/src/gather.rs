@@ -80,24 +80,33 @@ fn begin<'a, G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     let table = || select::for_gather(group, length);
     let algorithm = select::resolve(group, algorithm, is_lines, table);
     let signature = Signature::new(Operation::Gather).root(root).bytes(length);
-    let act = |team: &Team<'_, G>| match prepare(team, mine, into, length, root) {
-        Ok(()) => at_once(team, mine, into, length, root),
+    let mut is_kept = false;
+    let act = |team: &Team<'_, G>| match check(team, mine, into, length, root) {
+        Ok(()) => {
+            // While others write theirs.
+            keep_own(team, mine, into, root);
+            is_kept = true;
+            at_once(team, mine, into, length, root)
+        }
         Err(failure) => Some(Err(failure)),
     };
     let lines = algorithm == Algorithm::Lines;
     Call::begin(group, signature, algorithm as usize, lines, act)
-        .or_start(|call| start(call, algorithm, (mine, into), length, root))
+        .or_start(|call| start(call, algorithm, (mine, into, is_kept), length, root))
 }
 
 async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     call: Call<'_, G>,
     algorithm: Algorithm,
-    (mine, into): (Option<&S>, &mut D),
+    (mine, into, is_kept): (Option<&S>, &mut D, bool),
     length: usize,
     root: u32,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
-        prepare(team, mine, into, length, root)?;
+        check(team, mine, into, length, root)?;
+        if !is_kept {
+            keep_own(team, mine, into, root);
+        }
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
             if by_lines(lines(team, mine, into, length, root).await)?.is_some() {
@@ -117,12 +126,12 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     .await
 }
 
-/// Checks the arguments, and puts the root's own part in its place.
+/// Checks the arguments.
 #[inline]
-fn prepare<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
+fn check<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&S>,
-    into: &mut D,
+    into: &D,
     length: usize,
     root: u32,
 ) -> Result<(), Failure<G>> {
@@ -134,11 +143,20 @@ fn prepare<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     if into.length() != needed || mine.is_none() {
         team.share("the buffer for all parts", into.length())?;
     }
-    team.check_argument("the buffer for all parts, in bytes,", into.length(), needed)?;
-    if let Some(mine) = mine {
-        into.copy(root as usize * length, mine, 0..length);
+    team.check_argument("the buffer for all parts, in bytes,", into.length(), needed)
+}
+
+/// Puts the root's own part in its place.
+#[inline]
+fn keep_own<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
+    team: &Team<'_, G>,
+    mine: Option<&S>,
+    into: &mut D,
+    root: u32,
+) {
+    if let Some(mine) = mine.filter(|_| team.rank() == root) {
+        into.copy(root as usize * mine.length(), mine, 0..mine.length());
     }
-    Ok(())
 }
 
 /// Gather by lines: everybody writes its part and goes on, the root reads all.

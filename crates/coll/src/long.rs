@@ -1,11 +1,12 @@
-//! How long data go among ranks that have lines: by these, or by messages, as measured.
+//! How long data go among ranks that have lines: by these or in another way, as measured.
 //!
-//! Lines copy twice, both at the same time, and store past the caches. A long message is copied in
-//! the way that its two ranks have found to be the fastest, once if the kernel does it. Which is
-//! better depends on the distance of the processors, on their caches and on who has written the
-//! data last: a broadcast of 256 KiB among two ranks takes 23 us by lines and 12 by messages, of
-//! untouched data, and 23 and 23 if the root has just received it (two processors of a Xeon). So it
-//! is measured while a job runs.
+//! Lines copy twice, both at the same time. A long message is copied in the way that its two ranks
+//! have found to be the fastest, once if the kernel does it. What all combine they may read where
+//! it is. Which is better depends on the distance of the processors, on their caches and on who has
+//! written the data last. Two ranks, two processors of a Xeon, 256 KiB: a broadcast takes 23 us by
+//! lines and 12 by messages, of untouched data, and 23 and 23 if the root has just received it; an
+//! allreduce 78 by lines and 48 by reading, and of what was just combined 78 and 79. So it is
+//! measured while a job runs.
 //!
 //! All ranks have to do the same. So one of them, the root or the first, says it in a line before
 //! the data, and it alone measures.
@@ -19,6 +20,8 @@ pub enum LongWay {
     Lines,
     /// Messages, by the algorithm of the table.
     Messages,
+    /// Out of each other's memory.
+    Read,
 }
 
 /// The operations that have both ways.
@@ -26,20 +29,32 @@ pub enum LongWay {
 pub enum LongOperation {
     /// A broadcast.
     Broadcast,
-    /// An allreduce among two ranks, whose bits are the same either way.
+    /// An allreduce: of messages, other numbers of ranks than two would combine in another order.
     Allreduce,
     /// An allgather with or without a list of lengths.
     Allgather,
 }
 
 impl LongOperation {
-    /// Bytes of the data, or of each rank's part, from which on it is asked which way. Below, the
-    /// question costs more than is gained: it takes as long as a line from one core to another.
-    pub(crate) const fn from(self) -> usize {
+    /// Whether it is asked which way data of so many bytes go, or such parts of each rank. If they
+    /// are shorter, the question costs more than is gained: it takes as long as a line from one core
+    /// to another.
+    pub(crate) const fn is_asked(self, bytes: usize) -> bool {
+        bytes >= self.from()
+    }
+
+    const fn from(self) -> usize {
         match self {
-            LongOperation::Broadcast => 64 << 10,
-            LongOperation::Allgather => 128 << 10,
-            LongOperation::Allreduce => 512 << 10,
+            LongOperation::Broadcast | LongOperation::Allgather => 64 << 10,
+            LongOperation::Allreduce => 128 << 10,
+        }
+    }
+
+    /// The way that is not lines.
+    const fn other(self) -> LongWay {
+        match self {
+            LongOperation::Broadcast | LongOperation::Allgather => LongWay::Messages,
+            LongOperation::Allreduce => LongWay::Read,
         }
     }
 }
@@ -110,7 +125,7 @@ pub struct LongCalls {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct LengthClass {
-    /// Nanoseconds of a call by lines and by messages; 0: not known.
+    /// Nanoseconds of a call by lines and in the other way; 0: not known.
     took: [u64; 2],
     taken: usize,
     /// The way that is tried, how many calls have gone by it, and what those that count took.
@@ -122,13 +137,14 @@ struct LengthClass {
     lost: u64,
 }
 
-const WAYS: [LongWay; 2] = [LongWay::Lines, LongWay::Messages];
-
 impl LongCalls {
     /// Chooses the way of a call of so many bytes.
     pub(crate) fn choose(&mut self, operation: LongOperation, bytes: usize, now: Time) -> LongCall {
         let class = (bytes / operation.from()).max(1).ilog2().min(CLASSES as u32 - 1) as usize;
-        let way = WAYS[self.classes[operation as usize][class].next()];
+        let way = match self.classes[operation as usize][class].next() {
+            0 => LongWay::Lines,
+            _ => operation.other(),
+        };
         LongCall { operation, class, way, begun: now }
     }
 
@@ -141,7 +157,7 @@ impl LongCalls {
         let most = (now - call.begun).nanoseconds().max(1).saturating_mul(4);
         let took = (now - self.last).nanoseconds().clamp(1, most);
         self.last = now;
-        self.classes[call.operation as usize][call.class].note(call.way as usize, took);
+        self.classes[call.operation as usize][call.class].note(call.way, took);
     }
 }
 
@@ -161,7 +177,7 @@ impl LengthClass {
         self.attempt.map_or(self.taken, |(way, ..)| way)
     }
 
-    fn note(&mut self, way: usize, took: u64) {
+    fn note(&mut self, way: LongWay, took: u64) {
         self.all = self.all.saturating_add(took);
         let usual = self.took[self.taken];
         let Some((tried, calls, sum)) = self.attempt else {
@@ -173,7 +189,7 @@ impl LengthClass {
             self.took[self.taken] = (usual.saturating_mul(3).saturating_add(took) / 4).max(1);
             return;
         };
-        if way != tried {
+        if usize::from(way != LongWay::Lines) != tried {
             // It was chosen before the try began.
             return;
         }
@@ -181,7 +197,7 @@ impl LengthClass {
         // first counts as no more than that.
         let lost = if self.took[tried] > 0 { took.saturating_sub(usual) } else { 0 };
         self.lost = self.lost.saturating_add(lost.max(took / 8));
-        let is_first = self.took[tried] == 0 && WAYS[tried] == LongWay::Messages;
+        let is_first = self.took[tried] == 0 && way == LongWay::Messages;
         let last = if is_first { FIRST_TRIED } else { TRIED };
         let sum = if calls + COUNTED < last { 0 } else { sum.saturating_add(took) };
         self.attempt = Some((tried, calls + 1, sum));
@@ -258,5 +274,13 @@ mod tests {
         assert_eq!(taken(&mut long, LongOperation::Broadcast, 2 << 20), LongWay::Lines);
         assert_eq!(taken(&mut long, LongOperation::Allgather, 1 << 20), LongWay::Lines);
         assert_eq!(taken(&mut long, LongOperation::Broadcast, usize::MAX), LongWay::Lines);
+        let mut now = now;
+        for _ in 0..2 * TRIED {
+            let call = long.choose(LongOperation::Allreduce, 1 << 20, now);
+            let took = if call.way() == LongWay::Read { 10_000 } else { 20_000 };
+            now = now + Time::from_nanoseconds(took);
+            long.note(call, now);
+        }
+        assert_eq!(taken(&mut long, LongOperation::Allreduce, 1 << 20), LongWay::Read);
     }
 }

@@ -65,6 +65,11 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(self.memory(vec![address], Some(root)))
     }
 
+    /// Whether others could read these bytes.
+    pub(crate) fn can_show(&self, bytes: &[G::Byte]) -> bool {
+        G::reach(&self.expose(Some(bytes))).is_some()
+    }
+
     fn expose(&self, bytes: Option<&[G::Byte]>) -> [G::Byte; ADDRESS] {
         let nowhere = [G::Byte::default(); ADDRESS];
         bytes.map_or(nowhere, |bytes| self.team.group().expose(bytes))
@@ -89,7 +94,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
 
 impl<G: Group> MatesMemory<'_, '_, G> {
     /// Copies what the mate at `place` shows, from byte `from` on. Once refused, it copies nothing,
-    /// and [`MatesMemory::all_have_read`] says so.
+    /// and the end of the step says so.
     pub(crate) fn read(
         &self,
         place: usize,
@@ -128,7 +133,7 @@ impl<G: Group> MatesMemory<'_, '_, G> {
     }
 
     /// Waits until all have read what they want for the last time. `false`: a copy was refused.
-    pub(crate) async fn end(self) -> Result<bool, Stop<G>> {
+    pub(crate) async fn end(mut self) -> Result<bool, Stop<G>> {
         if !self.all_have_read().await? {
             return Ok(false);
         }
@@ -144,18 +149,29 @@ impl<G: Group> MatesMemory<'_, '_, G> {
     }
 
     /// Waits until all have read what this step needs. `false`: a copy was refused.
-    pub(crate) async fn all_have_read(&self) -> Result<bool, Stop<G>> {
-        let rounds = self.rounds;
-        let nothing = [G::Byte::default(); ADDRESS];
+    async fn all_have_read(&mut self) -> Result<bool, Stop<G>> {
         // A rank that has read repeats an address, which is not all zeros.
-        let own = self.addresses.first().filter(|_| !self.is_refused.get());
-        let own = *own.unwrap_or(&nothing);
+        let own = self.addresses.first().copied();
+        self.all_say(own.unwrap_or_default()).await
+    }
+
+    /// The same, after which all show these bytes, which they can.
+    pub(crate) async fn all_show(&mut self, bytes: &[G::Byte]) -> Result<bool, Stop<G>> {
+        self.all_say(self.rounds.team.group().expose(bytes)).await
+    }
+
+    async fn all_say(&mut self, own: [G::Byte; ADDRESS]) -> Result<bool, Stop<G>> {
+        let rounds = self.rounds;
+        let own = if self.is_refused.get() { [G::Byte::default(); ADDRESS] } else { own };
         rounds.meet(&own).await?;
         let mut all_read = G::reach(&own).is_some();
         let heard = rounds.others().try_for_each(|place| {
-            let mut said = nothing;
+            let mut said = own;
             rounds.read(place, 0, &mut said)?;
             all_read &= G::reach(&said).is_some();
+            if let Some(address) = self.addresses.get_mut(place) {
+                *address = said;
+            }
             Ok(())
         });
         rounds.finish(heard)?;

@@ -73,14 +73,12 @@ impl<'a, B: Copy> Operand<'a, B> {
         }
     }
 
-    /// The same with what the rank gives where the result is to be.
-    fn placed(self) -> Operand<'a, B> {
+    /// What the rank gives, unless it is where the result is to be; and that place, if there is one.
+    fn result(&mut self) -> Option<(Option<&[B]>, &mut [B])> {
         match self {
-            Operand::Apart { from, into } if from.len() == into.len() => {
-                into.copy_from_slice(from);
-                Operand::Own(into)
-            }
-            other => other,
+            Operand::Own(bytes) => Some((None, bytes)),
+            Operand::Lent(_) => None,
+            Operand::Apart { from, into } => Some((Some(from), into)),
         }
     }
 
@@ -89,8 +87,12 @@ impl<'a, B: Copy> Operand<'a, B> {
     where
         'a: 'b,
     {
-        match self.placed() {
+        match self {
             Operand::Own(bytes) => bytes,
+            Operand::Apart { from, into } if from.len() == into.len() => {
+                into.copy_from_slice(from);
+                into
+            }
             Operand::Lent(bytes) | Operand::Apart { from: bytes, .. } => {
                 copy.extend_from_slice(bytes);
                 copy
@@ -107,7 +109,7 @@ impl<'a, B: Copy> Operand<'a, B> {
 pub fn begin_reduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,
-    data: Operand<'a, G::Byte>,
+    mut data: Operand<'a, G::Byte>,
     root: u32,
     mut reduction: Reduction<F>,
 ) -> Begun<Result<(), Failure<G>>, impl Future<Output = Result<(), Failure<G>>>> {
@@ -120,7 +122,6 @@ pub fn begin_reduce<'a, G: Group, F: Combine<G::Byte>>(
         .bytes(length)
         .combination(reduction.combination);
     let lines = algorithm == Algorithm::Lines;
-    let mut data = if lines { data.placed() } else { data };
     let act = |team: &Team<'_, G>| match check(team, &data, root, &reduction) {
         Ok(()) => at_once(team, &mut data, root, &mut reduction),
         Err(failure) => Some(Err(failure)),
@@ -184,17 +185,18 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
     let (length, part) = (data.bytes().len(), rounds.part(PARTS, reduction.width));
     for from in starts(length, part) {
         let part = from..length.min(from.saturating_add(part));
-        match data {
-            Operand::Own(data) if team.rank() == root => {
+        match data.result().filter(|_| team.rank() == root) {
+            Some((own, data)) => {
+                let own = own.map(|own| &own[part.clone()]);
                 let data = &mut data[part];
                 // What came before is combined, and not to be combined again.
                 rounds.await_others().await.map_err(|stop| match from {
                     0 => stop,
                     _ => Stop::Failed(stop.into_failure(team)),
                 })?;
-                combine_part(&rounds, data, root, reduction)?;
+                combine_part(&rounds, own, data, root, reduction)?;
             }
-            ref others => rounds.give(&others.bytes()[part]).await?,
+            None => rounds.give(&data.bytes()[part]).await?,
         }
     }
     Ok(())
@@ -212,12 +214,12 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     if !rounds.is_one_part(data.bytes().len(), PARTS, reduction.width) {
         return None;
     }
-    match data {
-        Operand::Own(data) if team.rank() == root => match rounds.try_others() {
-            Ok(all) => all.then(|| combine_part(&rounds, data, root, reduction)),
+    match data.result().filter(|_| team.rank() == root) {
+        Some((own, data)) => match rounds.try_others() {
+            Ok(all) => all.then(|| combine_part(&rounds, own, data, root, reduction)),
             Err(failure) => Some(Err(failure)),
         },
-        others => rounds.try_give(others.bytes()),
+        None => rounds.try_give(data.bytes()),
     }
 }
 
@@ -225,12 +227,13 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
 #[inline(always)]
 fn combine_part<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
+    own: Option<&[G::Byte]>,
     data: &mut [G::Byte],
     root: u32,
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     let first = if reduction.commutative { root as usize } else { 0 };
-    combine_whole(rounds, data, first, reduction)
+    combine_whole(rounds, own, data, first, reduction)
 }
 
 /// Reduce up a binomial tree.

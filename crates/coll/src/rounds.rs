@@ -289,7 +289,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         root: usize,
     ) -> Result<LongWay, Stop<G>> {
         let group = self.team.group();
-        if bytes < operation.from() || !self.mates.are_all() || self.size == 1 || !group.learns() {
+        if !operation.is_asked(bytes) || !self.mates.are_all() || self.size == 1 || !group.learns()
+        {
             return Ok(LongWay::Lines);
         }
         let chooses = self.place == root && !is_named;

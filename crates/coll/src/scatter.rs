@@ -8,6 +8,9 @@
 //! | lines | all look at the root | equal parts, all on one node, which has lines; short ones |
 
 use std::future::Future;
+use std::ops::Range;
+
+use hikyaku_msg::join;
 
 use crate::alltoall::PIECES;
 use crate::call::{Begun, Call, Team};
@@ -83,7 +86,7 @@ fn begin<'a, G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     let table = || select::for_scatter(group, length);
     let algorithm = select::resolve(group, algorithm, is_lines, table);
     let signature = Signature::new(Operation::Scatter).root(root).bytes(length);
-    let act = |team: &Team<'_, G>| match prepare(team, all, &mut into, length, root) {
+    let act = |team: &Team<'_, G>| match check(team, all, into.as_deref(), length, root) {
         Ok(()) => at_once(team, all, &mut into, length, root),
         Err(failure) => Some(Err(failure)),
     };
@@ -100,35 +103,42 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     root: u32,
 ) -> Result<(), Failure<G>> {
     call.run(async move |team| {
-        prepare(team, all, &mut into, length, root)?;
+        check(team, all, into.as_deref(), length, root)?;
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
             if by_lines(lines(team, all, into.as_deref_mut(), length, root).await)?.is_some() {
+                keep_own(team, all, into, root);
                 return Ok(());
             }
             algorithm = select::for_scatter_by_messages(team.group(), length);
             team.without_lines(algorithm as usize)?;
         }
-        let into = into.filter(|_| team.rank() != root);
-        if algorithm == Algorithm::Binomial {
-            return binomial(team, all, into, length, root).await;
-        }
-        let blocks = if team.rank() == root { all.cut(length, team.size()) } else { Vec::new() };
-        flat(team, algorithm, blocks, into.map(D::all_places), root).await
+        let is_root = team.rank() == root;
+        let (own, into) = if is_root { (into, None) } else { (None, into) };
+        let by_messages = async {
+            if algorithm == Algorithm::Binomial {
+                return binomial(team, all, into, length, root).await;
+            }
+            let blocks = if is_root { all.cut(length, team.size()) } else { Vec::new() };
+            flat(team, algorithm, blocks, into.map(D::all_places), root).await
+        };
+        // While others receive theirs.
+        let keep = async { keep_own(team, all, own, root) };
+        join(by_messages, keep).await.0
     })
     .await
 }
 
-/// Checks the arguments, and puts the root's own part in its place.
+/// Checks the arguments.
 #[inline]
-fn prepare<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
+fn check<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     all: &S,
-    into: &mut Option<&mut D>,
+    into: Option<&D>,
     length: usize,
     root: u32,
 ) -> Result<(), Failure<G>> {
-    let into = team.check_own(into.as_deref_mut(), root)?;
+    let into = team.check_own(into, root)?;
     if team.rank() != root {
         return Ok(());
     }
@@ -136,11 +146,21 @@ fn prepare<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     if all.length() != needed || into.is_none() {
         team.share("the array of all parts", all.length())?;
     }
-    team.check_argument("the array of all parts, in bytes,", all.length(), needed)?;
-    if let Some(into) = into {
-        into.copy(0, all, root as usize * length..(root as usize + 1) * length);
+    team.check_argument("the array of all parts, in bytes,", all.length(), needed)
+}
+
+/// Puts the root's own part in its place.
+#[inline]
+fn keep_own<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
+    team: &Team<'_, G>,
+    all: &S,
+    into: Option<&mut D>,
+    root: u32,
+) {
+    if let Some(into) = into.filter(|_| team.rank() == root) {
+        let (length, root) = (into.length(), root as usize);
+        into.copy(0, all, root * length..(root + 1) * length);
     }
-    Ok(())
 }
 
 /// Scatter by lines: the root writes all parts and goes on, everybody reads its own.
@@ -158,23 +178,34 @@ async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     let piece = (rounds.part(PIECES, 1) / rounds.size).max(1);
     let mut into = into.filter(|_| team.rank() != root);
     let (mut pieces, mut packet) = (Vec::new(), Vec::new());
+    let said = said(rounds.size, root as usize);
     for from in starts(length, piece) {
         let to = length.min(from.saturating_add(piece));
         let Some(into) = &mut into else {
-            pieces.resize((to - from) * rounds.size, G::Byte::default());
-            for place in 0..rounds.size {
+            if said.len() == 1 {
+                let part = said.start * length;
+                rounds.give(all.load(part + from..part + to, &mut packet)).await?;
+                continue;
+            }
+            pieces.resize((to - from) * said.len(), G::Byte::default());
+            for (at, place) in said.clone().enumerate() {
                 let part = place * length;
-                pieces[..].copy(place * (to - from), all, part + from..part + to);
+                pieces[..].copy(at * (to - from), all, part + from..part + to);
             }
             rounds.give(&pieces).await?;
             continue;
         };
         let room = into.room(from..to, &mut packet);
-        rounds.take(root as usize, rounds.place * (to - from), room).await?;
+        rounds.take(root as usize, (rounds.place - said.start) * (to - from), room).await?;
         into.settle(from, &packet);
         rounds.finish(Ok(()))?;
     }
     Ok(())
+}
+
+/// The places whose parts the root writes, which is all but its own if they are in one piece then.
+fn said(size: usize, root: usize) -> Range<usize> {
+    usize::from(root == 0)..size - usize::from(root + 1 == size && root > 0)
 }
 
 /// The same without waiting, if it is one piece; elsewhere than at the root if that has written.
@@ -190,11 +221,13 @@ fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     if length > rounds.part(PIECES, 1) / rounds.size {
         return None;
     }
+    let said = said(rounds.size, root as usize);
     if team.rank() == root {
-        return rounds.try_give(all.whole()?);
+        let given = rounds.try_give(&all.whole()?[said.start * length..said.end * length])?;
+        return Some(given.map(|()| keep_own(team, all, into.as_deref_mut(), root)));
     }
     let into = into.as_mut()?.whole_mut()?;
-    rounds.try_part(root as usize, rounds.place * length, into)
+    rounds.try_part(root as usize, (rounds.place - said.start) * length, into)
 }
 
 /// The same with any length per rank (MPI_Scatterv): rank `r` gets block `r` of `blocks`, and its

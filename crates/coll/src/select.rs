@@ -228,22 +228,8 @@ pub(crate) fn for_allreduce(
     if exact { by_costs(group, table, allreduce::Algorithm::ALL, bytes) } else { table }
 }
 
-/// For an allreduce that was begun by lines.
-pub(crate) fn for_allreduce_after_lines(
-    group: &impl Group,
-    bytes: usize,
-    commutative: bool,
-    why: OffLines,
-) -> allreduce::Algorithm {
-    match why {
-        OffLines::Lost => for_allreduce_by_messages(group, bytes, commutative),
-        // Of two ranks, whose bits are the same either way.
-        OffLines::Slower => allreduce::Algorithm::Ring,
-    }
-}
-
 /// As [`for_barrier_by_messages`].
-fn for_allreduce_by_messages(
+pub(crate) fn for_allreduce_by_messages(
     group: &impl Group,
     bytes: usize,
     commutative: bool,

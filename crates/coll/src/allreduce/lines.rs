@@ -13,7 +13,7 @@ use crate::combine::{Combine, LINE, PARTS, Reduction, combine, combine_share, co
 use crate::doubling::recursive_doubling;
 use crate::error::Failure;
 use crate::group::Group;
-use crate::long::{ByLines, LongOperation, LongWay};
+use crate::long::{LongOperation, LongWay};
 use crate::part::Data;
 use crate::rounds::{LineRounds, Stop, starts};
 
@@ -30,16 +30,14 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     data: &mut D,
     reduction: &mut Reduction<F>,
     (reads, is_named): (bool, bool),
-) -> Result<ByLines, Stop<G>> {
+) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
-    if reads && read::run(&rounds, data.whole_mut(), reduction).await? {
-        return Ok(ByLines::Done);
-    }
-    // Of more ranks a ring combines in another order than lines.
-    let is_same = rounds.size == 2 && reduction.commutative;
-    let long = (data.length(), is_named || reads);
-    if is_same && rounds.way_of(LongOperation::Allreduce, long, 0).await? == LongWay::Messages {
-        return Ok(ByLines::Messages);
+    let way = match reads {
+        true => LongWay::Read,
+        false => rounds.way_of(LongOperation::Allreduce, (data.length(), is_named), 0).await?,
+    };
+    if way == LongWay::Read && read::run(&rounds, from, data.whole_mut(), reduction).await? {
+        return Ok(());
     }
     match data.whole_mut() {
         Some(data) if data.len() <= LINE => {
@@ -51,7 +49,7 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     if !rounds.mates.are_all() {
         across(&rounds, data, reduction).await?;
     }
-    Ok(ByLines::Done)
+    Ok(())
 }
 
 /// The same without waiting, if it is one part that is not shared out, in its place, and all are
@@ -74,7 +72,7 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         return None;
     }
     match rounds.try_meet(data) {
-        Ok(met) => met.map(|_| combine_whole(&rounds, data, 0, reduction)),
+        Ok(met) => met.map(|_| combine_whole(&rounds, None, data, 0, reduction)),
         Err(failure) => Some(Err(failure)),
     }
 }
@@ -116,15 +114,13 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     let meet = rounds.meet(given.unwrap_or(data)).await;
     meet.map_err(|stop| if is_first { stop } else { begun(stop) })?;
-    let given = given.unwrap_or(data);
-    let mut result = given[share(own)].to_vec();
-    let combined = combine_share(rounds, given, &mut result, (share(own), 0), reduction);
+    let (given, result) = (given.map(|given| &given[share(own)]), &mut data[share(own)]);
+    let combined = combine_share(rounds, given, result, (share(own).start, 0), reduction);
     rounds.finish(combined)?;
-    data[share(own)].copy_from_slice(&result);
     if !shared_out {
         return Ok(());
     }
-    rounds.meet(&result).await.map_err(begun)?;
+    rounds.meet(result).await.map_err(begun)?;
     let read = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
     Ok(rounds.finish(read)?)
 }

@@ -28,7 +28,7 @@ use crate::names::Operation;
 use crate::part::{Data, Place};
 use crate::reduce::{Operand, binomial as reduce};
 use crate::ring::reduce_round;
-use crate::rounds::{NEEDS_LINES, after_lines};
+use crate::rounds::{NEEDS_LINES, by_lines};
 use crate::select;
 use crate::signature::Signature;
 
@@ -97,11 +97,10 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         .bytes(data.length())
         .combination(reduction.combination);
     // Long data are combined from where they are, where parts of them are looked at one by one.
-    // What others read has to be where the result is: that is read there, too.
-    if data.length() < COPIED_UP_TO || algorithm != Algorithm::Lines {
+    let has_lines = needs_lines(&algorithm);
+    if data.length() < COPIED_UP_TO || !has_lines {
         place(from.take_if(|from| from.len() == data.length()), data);
     }
-    let has_lines = needs_lines(&algorithm);
     let algorithm = (algorithm, named.is_some());
     if !has_lines {
         let call = Call::new(group, signature, algorithm.0 as usize);
@@ -139,10 +138,11 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let how = (algorithm == Algorithm::Read, is_named);
-            let done = lines::run(team, from, data, &mut reduction, how).await;
-            let Some(why) = after_lines(team, done)? else { return Ok(()) };
-            let (bytes, commutative) = (data.length(), reduction.commutative);
-            algorithm = select::for_allreduce_after_lines(group, bytes, commutative, why);
+            if by_lines(lines::run(team, from, data, &mut reduction, how).await)?.is_some() {
+                return Ok(());
+            }
+            let commutative = reduction.commutative;
+            algorithm = select::for_allreduce_by_messages(group, data.length(), commutative);
             team.without_lines(algorithm as usize)?;
             place(from, data);
         }

@@ -1,5 +1,5 @@
-//! Allreduce by reading: everyone combines one share out of all others' memory, in its place and in
-//! the order of [`super::lines`]; then everyone copies the others' shares.
+//! Allreduce by reading: everyone combines one share out of all others' memory, where the result is
+//! to be and in the order of [`super::lines`]; then everyone copies the others' shares.
 
 use crate::combine::{Combine, PARTS, PIECE, Reduction, combine_tree, combine_two, digits};
 use crate::error::Failure;
@@ -15,19 +15,23 @@ const KERNEL_PIECE: usize = 64 << 10;
 /// `false`: it cannot be read, and `data` is as before.
 pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
+    from: Option<&[G::Byte]>,
     data: Option<&mut [G::Byte]>,
     reduction: &mut Reduction<F>,
 ) -> Result<bool, Stop<G>> {
-    let shown = rounds.show(data.as_deref()).await?;
+    // Others read what this rank gives, and then its share of the result.
+    let whole = data.as_deref().filter(|data| rounds.can_show(data));
+    let shown = rounds.show(whole.map(|data| from.unwrap_or(data))).await?;
     // What has gaps was not shown, so there is nothing to read.
-    let (Some(memory), Some(data)) = (shown, data) else { return Ok(false) };
+    let (Some(mut memory), Some(data)) = (shown, data) else { return Ok(false) };
     let (size, width, length) = (rounds.size, reduction.width, data.len());
     let share = |place| share(length, width, place, size);
     let own = share(rounds.place);
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     // Should the kernel refuse, all start anew in another way.
     let by_kernel = memory.reach() == CopyReach::Process;
-    let before = if by_kernel { data[own.clone()].to_vec() } else { Vec::new() };
+    let may_restart = by_kernel && from.is_none();
+    let before = if may_restart { data[own.clone()].to_vec() } else { Vec::new() };
     let piece = if by_kernel { KERNEL_PIECE } else { PIECE };
     let piece = (piece / width * width).max(width).min(own.len().max(1));
     // This rank's part, and others' on their way up the tree.
@@ -36,6 +40,9 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     for at in starts(own.len(), piece).map(|from| own.start + from) {
         let out = &mut data[at..own.end.min(at + piece)];
         let (mine, others) = scratch.split_at_mut(out.len());
+        if let Some(from) = from {
+            out.copy_from_slice(&from[at..][..out.len()]);
+        }
         mine.copy_from_slice(out);
         let read = |place, into: &mut [G::Byte]| memory.read(place, at, into);
         if size == 2 {
@@ -45,13 +52,15 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
             combine_tree(rounds.place, size, mine, out, others, reduction, read)?;
         }
     }
-    if !memory.all_have_read().await.map_err(begun)? {
+    if !memory.all_show(data).await.map_err(begun)? {
         if !by_kernel {
             // A place outside of what ranks share: nonsense, and nothing was kept to start anew.
             let outside = G::unsupported("read where a rank says that its data are");
             return Err(Failure::<G>::from(outside).into());
         }
-        data[own].copy_from_slice(&before);
+        if may_restart {
+            data[own].copy_from_slice(&before);
+        }
         return Ok(false);
     }
     for place in rounds.others() {

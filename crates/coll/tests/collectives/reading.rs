@@ -7,8 +7,8 @@ use std::task::Poll;
 
 use hikyaku_coll::reduce_scatter::Algorithm as Scattered;
 use hikyaku_coll::{
-    CollectiveBook, CommunicatorGroup, Group, Reduction, allgather, allreduce, alltoall, broadcast,
-    reduce_scatter_block,
+    CollectiveBook, CommunicatorGroup, Group, LongWay, Operand, Reduction, allgather, allreduce,
+    alltoall, begin_allreduce, broadcast, reduce_scatter_block,
 };
 use hikyaku_msg::ContextEndpoint;
 use hikyaku_nic::fabric::MemoryPort;
@@ -16,7 +16,7 @@ use hikyaku_nic::loopback::LoopbackConfig;
 use hikyaku_nic::segment::SegmentLayout;
 use proptest::prelude::*;
 
-use crate::case::{Case, What};
+use crate::case::{Case, What, add};
 use crate::engines::{TestPort, open, run_engines};
 use crate::network::{Counts, Node, Reading, Setup, run};
 use crate::oracle::ALL;
@@ -197,5 +197,33 @@ fn engines_read_memory_of_regions_and_nothing_else() {
             engine.borrow().statistics().messages_sent
         });
         assert_eq!(messages.iter().all(|count| *count == 0), in_region, "{messages:?}");
+    }
+}
+
+/// An allreduce that names no way goes by lines and then reads, of memory that can be read.
+#[test]
+fn a_long_allreduce_has_one_result_whichever_way_it_learns() {
+    for way in [LongWay::Lines, LongWay::Messages, LongWay::Read] {
+        type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
+        assert_eq!(Ranks::way_told(Ranks::told_way(way)), way);
+    }
+    for ranks in [2, 3] {
+        run_engines(ports(ranks), 7, async |engine: &RefCell<Engine>| {
+            let endpoint = ContextEndpoint::new(engine, 9);
+            let book = CollectiveBook::with_lines(&endpoint, 0);
+            let group = CommunicatorGroup::new(endpoint, &book);
+            let allocate = || endpoint.with_port(|port| port.allocate(128 << 10)).unwrap();
+            let (mut from, mut into) = (allocate(), allocate());
+            for call in 0..20 {
+                from.fill(group.rank() as u8 + call);
+                let apart = Operand::Apart { from: &from, into: &mut into };
+                begin_allreduce(&group, None, apart, add()).end().await.unwrap();
+                let sum = (0..ranks as u8).map(|rank| rank + call).sum::<u8>();
+                assert!(into.iter().all(|byte| *byte == sum), "call {call} of {ranks} ranks");
+                allreduce(&group, None, &mut into, add()).await.unwrap();
+                let all = sum.wrapping_mul(ranks as u8);
+                assert!(into.iter().all(|byte| *byte == all), "call {call} of {ranks} in place");
+            }
+        });
     }
 }
