@@ -5,6 +5,9 @@
 //!           it is not:              into our own place, and a command that waits for it
 //!   take    out of our place
 //! ```
+//!
+//! In virtual time it is always the second: copies take no time there, and what goes straight is a
+//! message of the network, as the command is that then says so.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -168,6 +171,9 @@ fn push(
     }
     let mut engine = world.engine().borrow_mut();
     let port = engine.port_mut();
+    if port.capabilities().virtual_time {
+        return false;
+    }
     // A receiver that has freed its end has its memory back.
     let open = port.queue_state(out.event).is_ok_and(|state| state.fault.is_none());
     let (rank, space, mut offset) = (out.event.rank, Space::Region, out.at[turn]);

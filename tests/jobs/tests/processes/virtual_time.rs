@@ -144,7 +144,9 @@ fn tf_11_combined_edges_are_one_put_a_round_between_two_nodes() {
     };
     for (scheme, buffers, expected) in [
         ("fast", "shared", 64),
+        ("fast", "staged", 64),
         ("mrc", "shared", 64),
+        ("mrc", "staged", 64),
         ("combined", "shared", 4),
         ("combined", "staged", 4),
     ] {
