@@ -599,4 +599,6 @@ mod hosts;
 #[cfg(test)]
 mod landing;
 #[cfg(test)]
+mod scarce;
+#[cfg(test)]
 mod tests;

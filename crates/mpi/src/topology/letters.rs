@@ -21,7 +21,7 @@ impl Topology {
         let made = || match Letters::new(comm, links, |link| link.rank, |words| comm.share(words)) {
             Ok(letters) => Ok(Some(letters)),
             // What one rank lacks for it all ranks know.
-            Err(Error::Persistent(_)) => Ok(None),
+            Err(Error::Persistent(_) | Error::Memory(_)) => Ok(None),
             Err(error) => Err(error),
         };
         Ok(self.way.letters(self.run.get(), made)?)

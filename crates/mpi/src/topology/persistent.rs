@@ -125,6 +125,7 @@ impl Kept {
             Ok(rounds) => Ok(Some(Kept(RefCell::new(Inner { rounds, outs, ins })))),
             // What one rank lacks for it all ranks know.
             Err(Error::Persistent(error)) if !error.is_of_edges() => Ok(None),
+            Err(Error::Memory(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

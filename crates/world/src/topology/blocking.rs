@@ -141,7 +141,7 @@ impl<S> Neighbourhood<S> {
             match Letters::new(comm, links, |link| self.process(link), share) {
                 Ok(letters) => Ok(Some(letters)),
                 // What one rank lacks for it all ranks know.
-                Err(Error::Persistent(_)) => Ok(None),
+                Err(Error::Persistent(_) | Error::Memory(_)) => Ok(None),
                 Err(error) => Err(error),
             }
         })
