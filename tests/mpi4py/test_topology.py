@@ -335,3 +335,56 @@ def test_what_is_wrong_has_the_class_of_the_standard(topology):
         assert pair.allgather(rank) == [0, 1]
         """,
     )
+
+
+ROUNDS = """
+half = size // 2
+others = [other for other in range(size) if other // half != rank // half]
+graph = world.Create_dist_graph_adjacent(others, others)
+out = numpy.empty((len(others), 3), "i")
+into = numpy.empty((len(others), 3), "i")
+kept = graph.Neighbor_alltoall_init(out, into, MPI.Info.Create({"hikyaku_exchange": SCHEME}))
+for turn in range(ROUNDS):
+    out[:] = [[100 * turn + 10 * rank + to] for to in others]
+    kept.Start()
+    kept.Wait()
+    assert (into == [[100 * turn + 10 * of + rank] for of in others]).all(), into
+kept.Free()
+"""
+
+
+def test_an_info_object_says_how_queues_serve_neighbours(tmp_path):
+    """Two nodes of two ranks, each with edges to both of the other: 8 edges, each with a put of data
+    and a READY-TO-RECV, or combined one of both each way."""
+
+    def crossed(scheme, rounds):
+        records = tmp_path / "records.csv"
+        words = ["simulate", "-m", "fx100-tofu2", "-n", "4", "--ranks-per-node", "2"]
+        source = f"SCHEME, ROUNDS = {scheme!r}, {rounds}\n{ROUNDS}"
+        done = start(tmp_path, [*words, "--records", records], source)
+        assert done.returncode == 0, done.stderr
+        lines = [line.split(",") for line in records.read_text().splitlines()]
+        return sum(
+            line[1] == "send" and int(line[2]) // 2 != int(line[3]) // 2 for line in lines
+        )
+
+    for scheme, expected in [("mrc", 16), ("combined", 4)]:
+        assert crossed(scheme, 7) - crossed(scheme, 2) == 5 * expected, scheme
+
+
+def test_a_scheme_that_there_is_not_is_an_error(job):
+    job(
+        2,
+        """
+        ring = world.Create_cart([size], [True])
+        spare = numpy.zeros(2, "i")
+        unknown = MPI.Info.Create({"hikyaku_exchange": "tree"})
+        try:
+            ring.Neighbor_alltoall_init(spare, spare.copy(), unknown)
+        except MPI.Exception as error:
+            assert error.Get_error_class() == MPI.ERR_INFO_VALUE
+            assert "there are fast, mrc and combined" in str(error), str(error)
+        else:
+            raise AssertionError("it was made")
+        """,
+    )

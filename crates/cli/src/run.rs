@@ -72,7 +72,8 @@ pub(crate) struct RunArguments {
     /// algorithms `lines` need ranks that share memory, and so do barrier by atomic-add,
     /// multicast-add or sync and broadcast by multicast, which are refused with several hosts. By
     /// `session`, of barrier, broadcast, allgather and allreduce, goes the persistent form alone,
-    /// where ranks share memory.
+    /// where ranks share memory. `exchange`, by fast, mrc or combined, is how command queues serve
+    /// persistent exchanges with neighbours for which the program says nothing.
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 
@@ -239,9 +240,10 @@ Exit code:
 
 Environment:
   HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names
-  the algorithm of a collective operation, as --coll does, HIKYAKU_SHARED the protocol of shared
-  variables, as --shared does, HIKYAKU_UNMATCHED what --unmatched does,
-  HIKYAKU_LONG_MESSAGES what --long-messages does. HIKYAKU_PROGRESS_THREAD=1 is --progress-thread.
+  the algorithm of a collective operation, as --coll does (HIKYAKU_COLL_EXCHANGE=combined),
+  HIKYAKU_SHARED the protocol of shared variables, as --shared does, HIKYAKU_UNMATCHED what
+  --unmatched does, HIKYAKU_LONG_MESSAGES what --long-messages does. HIKYAKU_PROGRESS_THREAD=1 is
+  --progress-thread.
 
 Examples:
   Four ranks of a solver, each line labelled with its rank:
@@ -471,10 +473,11 @@ mod tests {
 
     #[test]
     fn chosen_algorithms_become_variables_of_the_ranks() {
-        let launch = parse("-n 2 --coll allreduce=ring --coll barrier=dissemination true").unwrap();
-        let expected =
-            [("HIKYAKU_COLL_ALLREDUCE", "ring"), ("HIKYAKU_COLL_BARRIER", "dissemination")];
-        assert_eq!(launch.variables, expected.map(|(name, value)| (name.into(), value.into())));
+        let chosen = "--coll allreduce=ring --coll barrier=dissemination --coll exchange=mrc";
+        let launch = parse(&format!("-n 2 {chosen} true")).unwrap();
+        let expected = [("ALLREDUCE", "ring"), ("BARRIER", "dissemination"), ("EXCHANGE", "mrc")];
+        let variable = |(name, value): (&str, &str)| (format!("HIKYAKU_COLL_{name}"), value.into());
+        assert_eq!(launch.variables, expected.map(variable));
         for (bad, part) in [("allreduce=rong", "there are"), ("ring", "write"), ("a=b", "`a`")] {
             let error = parse(&format!("-n 2 --coll {bad} true")).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");

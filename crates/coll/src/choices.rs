@@ -7,6 +7,7 @@ use crate::algorithms::{
     scan, scatter,
 };
 use crate::names::Operation;
+use crate::persistent::{Scheme, UnknownScheme};
 
 /// Algorithms chosen by name; `None`: the table decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub struct Choices {
 
 /// Operations whose persistent form is to go by session queues, where it can: those by the name
 /// [`SESSION`]. The other forms of the operation, and what queues cannot do, go as if nothing had
-/// been chosen.
+/// been chosen. And how queues serve what neighbours exchange again and again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionChoices {
     /// Persistent barriers.
@@ -52,15 +53,27 @@ pub struct SessionChoices {
     pub allgather: bool,
     /// Persistent allreduces.
     pub allreduce: bool,
+    /// Persistent exchanges with neighbours for which the program has no wish of its own.
+    pub exchange: Option<Scheme>,
 }
 
 /// What is said to choose session queues. No algorithm of a call: see [`crate::persistent`].
 pub const SESSION: &str = "session";
 
+/// What persistent exchanges are called where a [`Scheme`] is chosen for them. No [`Operation`]:
+/// the other forms of such an exchange are made of messages and letters.
+const EXCHANGE: &str = "exchange";
+
 impl SessionChoices {
-    /// All that can go so.
-    pub const ALL: SessionChoices =
-        SessionChoices { barrier: true, broadcast: true, allgather: true, allreduce: true };
+    /// All that can go so. Exchanges need no choice: they go by queues where they are not faster
+    /// otherwise.
+    pub const ALL: SessionChoices = SessionChoices {
+        barrier: true,
+        broadcast: true,
+        allgather: true,
+        allreduce: true,
+        exchange: None,
+    };
 
     /// The choice of an operation, if it can go so.
     fn of(&mut self, operation: Operation) -> Option<&mut bool> {
@@ -99,6 +112,9 @@ pub enum UnknownChoice {
         /// What was given.
         name: String,
     },
+    /// Exchanges have no such scheme.
+    #[error(transparent)]
+    Scheme(#[from] UnknownScheme),
     /// No call of the job could do it.
     #[error("{} by {name} {needs}: choose another algorithm or none", .operation.name())]
     Unsuitable {
@@ -118,7 +134,12 @@ pub enum UnknownChoice {
 }
 
 fn operations() -> String {
-    Operation::ALL.map(Operation::name).join(", ")
+    names().collect::<Vec<_>>().join(", ")
+}
+
+/// All that something can be chosen for.
+fn names() -> impl Iterator<Item = &'static str> {
+    Operation::ALL.into_iter().map(Operation::name).chain([EXCHANGE])
 }
 
 impl Choices {
@@ -219,14 +240,26 @@ impl Choices {
     /// # Errors
     /// It says something else, or a name is unknown.
     pub fn choose_written(&mut self, written: &str) -> Result<(), UnknownChoice> {
-        let Some((operation, name)) = written.split_once('=') else {
-            return Err(UnknownChoice::Form { given: written.to_string() });
-        };
+        let (operation, name) = parts(written)?;
+        self.choose_by_name(operation, name)
+    }
+
+    fn choose_by_name(&mut self, operation: &str, name: &str) -> Result<(), UnknownChoice> {
+        if operation == EXCHANGE {
+            self.sessions.exchange = Some(name.parse()?);
+            return Ok(());
+        }
         match Operation::from_name(operation) {
             Some(operation) => self.choose(operation, name),
             None => Err(UnknownChoice::Operation { name: operation.to_string() }),
         }
     }
+}
+
+/// The two names of what is written as `operation=algorithm`.
+fn parts(written: &str) -> Result<(&str, &str), UnknownChoice> {
+    let form = || UnknownChoice::Form { given: written.to_owned() };
+    written.split_once('=').ok_or_else(form)
 }
 
 /// Choices by environment variables: `HIKYAKU_COLL_ALLREDUCE=ring`.
@@ -242,12 +275,10 @@ impl Choices {
         hosts: usize,
     ) -> Result<(String, String), UnknownChoice> {
         Choices::default().choose_written(written)?;
-        let parts = written.split_once('=').and_then(|(operation, name)| {
-            Operation::from_name(operation).map(|operation| (operation, name))
-        });
-        let (operation, name) =
-            parts.ok_or_else(|| UnknownChoice::Form { given: written.to_owned() })?;
-        check_in_job(operation, name, ranks, hosts)?;
+        let (operation, name) = parts(written)?;
+        if let Some(operation) = Operation::from_name(operation) {
+            check_in_job(operation, name, ranks, hosts)?;
+        }
         Ok((variable(operation), name.to_owned()))
     }
 
@@ -259,19 +290,19 @@ impl Choices {
         value_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Choices, (String, UnknownChoice)> {
         let mut choices = Choices::default();
-        for operation in Operation::ALL {
+        for operation in names() {
             let variable = variable(operation);
             if let Some(name) = value_of(&variable).filter(|name| !name.is_empty()) {
-                choices.choose(operation, &name).map_err(|error| (variable, error))?;
+                choices.choose_by_name(operation, &name).map_err(|error| (variable, error))?;
             }
         }
         Ok(choices)
     }
 }
 
-/// The variable that chooses an operation's algorithm.
-fn variable(operation: Operation) -> String {
-    format!("HIKYAKU_COLL_{}", operation.name().to_ascii_uppercase())
+/// The variable that chooses for what has this name.
+fn variable(operation: &str) -> String {
+    format!("HIKYAKU_COLL_{}", operation.to_ascii_uppercase())
 }
 
 /// Whether a job of `ranks` ranks on so many hosts can do an operation by an algorithm.
@@ -336,6 +367,26 @@ mod tests {
         assert!(!error.ends_with("session"), "{error}");
         let error = choices.choose_written("barrier=session!").unwrap_err().to_string();
         assert!(error.ends_with("lines, session"), "{error}");
+    }
+
+    #[test]
+    fn exchanges_have_schemes_by_the_same_variables() {
+        let mut choices = Choices::default();
+        choices.choose_written("exchange=combined").unwrap();
+        let combined = SessionChoices { exchange: Some(Scheme::Combined), ..Default::default() };
+        assert_eq!(choices, Choices { sessions: combined, ..Choices::default() });
+        let pair = Choices::as_variable("exchange=mrc", 6, 2).unwrap();
+        assert_eq!(pair, ("HIKYAKU_COLL_EXCHANGE".into(), "mrc".into()));
+        let set = |name: &str| (name == "HIKYAKU_COLL_EXCHANGE").then(|| "mrc".to_owned());
+        let chosen = Choices::from_environment(set).unwrap().sessions.exchange;
+        assert_eq!(chosen, Some(Scheme::Mrc));
+        let wrong = |name: &str| (name == "HIKYAKU_COLL_EXCHANGE").then(|| "tree".to_owned());
+        let (variable, error) = Choices::from_environment(wrong).unwrap_err();
+        let line = "`tree` is no scheme of exchanges: there are fast, mrc and combined";
+        assert_eq!((&*variable, &*error.to_string()), ("HIKYAKU_COLL_EXCHANGE", line));
+        assert_eq!(choices.choose_written("exchange=tree").unwrap_err(), error);
+        let error = choices.choose_written("exchanges=mrc").unwrap_err().to_string();
+        assert!(error.ends_with(", exscan, exchange"), "{error}");
     }
 
     #[test]

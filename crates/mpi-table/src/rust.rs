@@ -275,20 +275,21 @@ fn collective(
         })
         .collect();
     let copies = together(&own, |it| Some(format!("{}.clone()", ident(it.name))));
-    let (bound, kept, method) =
-        (hints(arguments, &pass) + &bound.join(" "), kept.join(" "), method(base));
-    let request = arguments.iter().find(|it| it.kind == Kind::HandleOut(Object::Request));
-    let request = request.and_then(|it| pass(it)).unwrap_or_default();
+    let (bound, kept, method) = (bound.join(" "), kept.join(" "), method(base));
+    let of_kind = |kind| arguments.iter().find(|it| it.kind == kind).and_then(|it| pass(it));
+    let request = of_kind(Kind::HandleOut(Object::Request)).unwrap_or_default();
     let names = together(&own, |it| Some(ident(it.name)));
     if base.starts_with("Neighbor") {
         // What is described is kept as it is: the lists are read once.
         let described = format!("mpi.{method}({names})?");
+        let info = of_kind(Kind::Handle(Object::Info)).unwrap_or_default();
         return match verb {
             Verb::Run => format!("{bound} {described}.run()"),
             Verb::Start => format!("{bound} mpi.leave_exchange({described}, {request})"),
-            Verb::Keep => format!("{bound} mpi.keep_exchange({described}, {request})"),
+            Verb::Keep => format!("{bound} mpi.keep_exchange({described}, {info}, {request})"),
         };
     }
+    let bound = hints(arguments, &pass) + &bound;
     let can_be_over = matches!(base, "Barrier" | "Bcast" | "Allgather" | "Allreduce");
     let lists = (&*names, &*copies, &*request);
     let mut among = act(verb, &method, can_be_over, lists);

@@ -67,7 +67,7 @@ classes! {
     File = 30, "the file handle is not valid";
     InfoKey = 31, "the key is too long, or empty";
     InfoNokey = 32, "there is no such key";
-    InfoValue = 33, "the value is too long, or empty";
+    InfoValue = 33, "the value is too long, empty or not known";
     Info = 34, "the info object is not valid";
     Io = 35, "an input or output error";
     Keyval = 36, "the key of attributes is not valid";

@@ -177,7 +177,8 @@ impl World {
     }
 
     /// A duplicate whose persistent collectives go by session queues as it says, and not as
-    /// `--coll` does; so do those of its own duplicates. All ranks say the same.
+    /// `--coll` does; so do those of its own duplicates, and its exchanges with neighbours by the
+    /// scheme that it says. All ranks say the same.
     ///
     /// Such a collective goes on by itself from its start, whatever the ranks compute meanwhile.
     pub fn with_sessions(&self, sessions: SessionChoices) -> World {

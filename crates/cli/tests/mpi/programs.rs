@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{
-    compile, compile_for_mpich, has_libfabric, hikyaku, is_long, mpich, on_hosts, root, scratch,
-    stderr, stdout,
+    HIKYAKU, assert_success, compile, compile_for_mpich, has_libfabric, hikyaku, is_long, mpich,
+    on_hosts, root, scratch, stderr, stdout,
 };
 
 /// Ranks, and ranks of a virtual node.
@@ -152,6 +152,72 @@ fn tf_10_persistent_collectives_by_session_queues() {
             assert!(output.status.success() && said.is_empty(), "{name} {job:?}: {said}");
         }
     }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Two nodes of four ranks, all with edges to all of the other, in virtual time: what the machine
+/// carries between them in a round, by the scheme that the info object names, or the job. By FAST
+/// and MRC that is a READY-TO-RECV and the data of each edge, combined one of both each way. The
+/// program checks what comes.
+#[test]
+fn an_info_object_or_the_job_says_how_queues_serve_neighbours() {
+    /// Forms of the collective, each of which makes so many rounds.
+    const FORMS: usize = 4;
+    let folder = scratch("exchanged");
+    let program = compile(&root().join("tests/mpi/exchanged.c"), &folder);
+    let records = folder.join("records.csv");
+    let crossed = |what: &str, (scheme, of_job): (&str, &str), rounds: &str| {
+        let mut command = Command::new(HIKYAKU);
+        command.args(["simulate", "-m", "fx100-tofu2", "-n", "8", "--ranks-per-node", "4"]);
+        command.arg("--records").arg(&records).arg("--").arg(&program).args([what, rounds]);
+        command.arg(scheme).env("HIKYAKU_COLL_EXCHANGE", of_job);
+        assert_success(&command.output().unwrap(), "hikyaku simulate");
+        let of_nodes = |line: &&str| {
+            let words: Vec<&str> = line.split(',').collect();
+            let node = |at: usize| words[at].parse::<u32>().unwrap() / 4;
+            words[1] == "send" && node(2) != node(3)
+        };
+        fs::read_to_string(&records).unwrap().lines().filter(of_nodes).count()
+    };
+    for (what, schemes, expected) in [
+        ("rounds", ("none", "fast"), 64),
+        ("rounds", ("none", "combined"), 4),
+        ("rounds", ("combined", ""), 4),
+        ("rounds", ("mrc", "combined"), 64),
+        // Without a wish edges as long as these go by messages.
+        ("long", ("combined", ""), 4),
+    ] {
+        // What it takes to make the exchanges is in both numbers.
+        let rounds = crossed(what, schemes, "7") - crossed(what, schemes, "2");
+        assert_eq!(rounds, 5 * FORMS * expected, "{what}, {schemes:?}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The same in real time: what queues cannot do, since one rank or each has none left, or no
+/// memory, goes by messages at all ranks; and a scheme that there is not is one line. Regions are a
+/// part of the address space, which is limited, so that they can be filled.
+#[test]
+fn tf_19_exchanges_of_chosen_schemes_without_queues_go_by_messages() {
+    let folder = scratch("exchanges");
+    let program = compile(&root().join("tests/mpi/exchanged.c"), &folder);
+    let run = |words: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 2000000; exec \"$0\" \"$@\"", HIKYAKU, "run", "-n", "8"]);
+        command.args(["--ranks-per-node", "4", "--timeout", "100", "--"]).arg(&program);
+        command.args(words).output().unwrap()
+    };
+    for scheme in ["none", "fast", "mrc", "combined"] {
+        for what in ["rounds", "long", "many", "scarce", "memory"] {
+            let output = run(&[what, "20", scheme]);
+            let said = stdout(&output) + &stderr(&output);
+            assert!(output.status.success() && said.is_empty(), "{what} {scheme}: {said}");
+        }
+    }
+    assert_success(&run(&["refused", "2", "combined"]), "refused");
+    let said = stderr(&run(&["rounds", "2", "tree"]));
+    let line = "`info`: the key hikyaku_exchange: `tree` is no scheme of exchanges: there are fast";
+    assert!(said.contains(line) && said.lines().count() == 1, "{said}");
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -50,6 +50,8 @@ fn flags_that_do_not_exist_or_lack_sense() {
     }
     let unknown = refusal(&["-n", "2", "--coll", "allreduce=rong", "true"]);
     assert!(unknown.contains("recursive-doubling, ring"), "{unknown}");
+    let unknown = refusal(&["-n", "2", "--coll", "exchange=tree", "true"]);
+    assert!(unknown.contains("`tree` is no scheme of exchanges: there are fast, mrc"), "{unknown}");
     let unsuitable = refusal(&["--hosts", "a:1,b:1", "--coll", "broadcast=multicast", "true"]);
     assert!(unsuitable.contains("needs ranks that share memory"), "{unsuitable}");
     for time in ["0", "-1", "soon", "nan"] {

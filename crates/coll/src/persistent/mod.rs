@@ -16,7 +16,7 @@ pub use combined::{
     Channel, CombinedRank, EdgePut, InEdge, IncomingEnd, NodeRank, OutEdge, PutSource, Relay,
     combine,
 };
-pub use plan::{PlanError, QueueLimits, Scheme};
+pub use plan::{PlanError, QueueLimits, Scheme, UnknownScheme};
 pub use program::{QueueProgram, QueueStep};
 pub use tree::{TreePlace, TreeUpward};
 

@@ -5,6 +5,7 @@
 //! release is told to its sender with the addresses.
 
 use std::ops::Range;
+use std::str::FromStr;
 
 use hikyaku_nic::fabric::Rank;
 use thiserror::Error;
@@ -21,6 +22,28 @@ pub enum Scheme {
     /// What the ranks of a node send to another node goes as one put a round
     /// ([`combine`](super::combine)); the rest as if nothing were wished.
     Combined,
+}
+
+/// A name that is no [`Scheme`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{given}` is no scheme of exchanges: there are fast, mrc and combined")]
+pub struct UnknownScheme {
+    given: String,
+}
+
+impl Scheme {
+    /// All of them, by the names that choose them.
+    pub const NAMES: [(&'static str, Scheme); 3] =
+        [("fast", Scheme::Fast), ("mrc", Scheme::Mrc), ("combined", Scheme::Combined)];
+}
+
+impl FromStr for Scheme {
+    type Err = UnknownScheme;
+
+    fn from_str(given: &str) -> Result<Scheme, UnknownScheme> {
+        let found = Scheme::NAMES.into_iter().find(|(name, _)| *name == given);
+        found.map(|(_, scheme)| scheme).ok_or_else(|| UnknownScheme { given: given.to_owned() })
+    }
 }
 
 /// Where an outgoing edge leads, and in how many puts its data goes.
@@ -146,6 +169,16 @@ mod tests {
 
     fn fast(incoming: Option<usize>, outgoing: Option<usize>) -> QueueProgram {
         QueueProgram::fast(incoming, outgoing.map(|put| put..put + 1))
+    }
+
+    #[test]
+    fn schemes_have_names_and_others_are_answered_with_them() {
+        for (name, scheme) in Scheme::NAMES {
+            assert_eq!(name.parse(), Ok(scheme));
+        }
+        let line = "Fast".parse::<Scheme>().unwrap_err().to_string();
+        assert!(line.starts_with("`Fast` is no scheme"), "{line}");
+        assert!(Scheme::NAMES.iter().all(|(name, _)| line.contains(name)), "{line}");
     }
 
     #[test]

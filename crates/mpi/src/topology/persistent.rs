@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
+use hikyaku_coll::persistent::{Scheme, UnknownScheme};
 use hikyaku_rank::Error;
 use hikyaku_rank::persistent::{EdgeEnd, ExchangeSink, ExchangeSource, StagedRounds, Terms};
 
@@ -16,15 +17,20 @@ use super::Exchange;
 use super::exchange::{Block, InFlight};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
-use crate::failure::Failure;
+use crate::failure::{Class, Failure};
+use crate::info::Info;
 use crate::raw::HandleAt;
 use crate::requests::{Outcome, Request, Round, Start, State, starts};
 use crate::runtime::Mpi;
 
 /// Bytes of an edge that goes otherwise than by messages, at most: what is larger they copy once,
 /// and letters twice. Two ranks, cores near, two edges, microseconds by letters and by messages:
-/// 16 KiB 4.7 and 6.6, 32 KiB 7.8 and 10, 64 KiB 15 to 18 and 14, 256 KiB 54 and 43.
+/// 16 KiB 4.7 and 6.6, 32 KiB 7.8 and 10, 64 KiB 15 to 18 and 14, 256 KiB 54 and 43. Who asks for
+/// queues gets them.
 const MOST_BYTES: u64 = 32 << 10;
+
+/// The key of an info object by which a program says how queues are to serve an exchange.
+const SCHEME_KEY: &str = "hikyaku_exchange";
 
 /// An exchange that was set up.
 #[derive(Debug)]
@@ -116,11 +122,13 @@ impl ExchangeSink for Side {
 
 impl Kept {
     /// Sets an exchange up. `None`: it goes by messages, at every rank. All ranks call it.
-    fn new(exchange: &Exchange) -> Result<Option<Kept>, Error> {
+    fn new(exchange: &Exchange, scheme: Option<Scheme>) -> Result<Option<Kept>, Error> {
         let comm = &exchange.comm.inner;
         let (outs, ins) = (Side::new(&exchange.outs), Side::new(&exchange.ins));
         let checked = Ok((outs.ends(), ins.ends()));
-        let terms = Terms { most: MOST_BYTES, ..Terms::ANY };
+        let terms = Terms { scheme, ..Terms::ANY };
+        let most = Some(MOST_BYTES).filter(|_| terms.scheme_in(comm).is_none());
+        let terms = Terms { most, ..terms };
         match StagedRounds::new(comm, terms, checked, |words| comm.share(words)) {
             Ok(rounds) => Ok(Some(Kept(RefCell::new(Inner { rounds, outs, ins })))),
             // What one rank lacks for it all ranks know.
@@ -179,10 +187,19 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// Keeps an exchange, to be started.
-    pub fn keep_exchange(&self, exchange: Exchange, request: HandleAt<D>) -> Result<(), Failure> {
+    pub fn keep_exchange(
+        &self,
+        exchange: Exchange,
+        info: Option<Rc<Info>>,
+        request: HandleAt<D>,
+    ) -> Result<(), Failure> {
+        let scheme = info.and_then(|info| info.get(SCHEME_KEY)).map(|name| name.parse());
+        let scheme = scheme.transpose().map_err(|error: UnknownScheme| {
+            Failure::new(Class::InfoValue, format!("the key {SCHEME_KEY}: {error}")).named("info")
+        })?;
         let comm = Rc::clone(&exchange.comm);
         let tags = comm.topology()?.next_kept();
-        let start: Start = match Kept::new(&exchange)? {
+        let start: Start = match Kept::new(&exchange, scheme)? {
             Some(kept) => starts(kept, Kept::start),
             None => {
                 let exchange = Rc::new(exchange);

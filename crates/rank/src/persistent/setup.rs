@@ -167,20 +167,27 @@ struct Taken {
 /// How an exchange may be carried out; else it is not made, on any rank.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// How queues are to serve it, if it is the program's wish.
+    /// How queues are to serve it, if it is the program's wish. Else it is as the communicator's
+    /// choices say, if anything is chosen there.
     pub scheme: Option<Scheme>,
-    /// Bytes of an edge at most.
-    pub most: u64,
+    /// Bytes of an edge at most, if there is a limit. What one rank says holds for all.
+    pub most: Option<u64>,
     /// Whether all of it must go by letter.
     pub letters_alone: bool,
 }
 
 impl Terms {
     /// In any way.
-    pub const ANY: Terms = Terms { scheme: None, most: u64::MAX, letters_alone: false };
+    pub const ANY: Terms = Terms { scheme: None, most: None, letters_alone: false };
 
     /// By letter.
     pub const LETTERS: Terms = Terms { letters_alone: true, ..Terms::ANY };
+
+    /// How queues are to serve an exchange of `world` on these terms, if somebody wishes something.
+    pub fn scheme_in(&self, world: &Communicator) -> Option<Scheme> {
+        let chosen = || world.choices().sessions.exchange.filter(|_| !self.letters_alone);
+        self.scheme.or_else(chosen)
+    }
 }
 
 /// Makes an exchange of the edges `checked`, or of nothing if this rank has made a mistake. `place`
@@ -193,17 +200,17 @@ pub fn set_up<E: From<Error>>(
     share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
     place: impl FnOnce(&[EdgeEnd], &[EdgeEnd]) -> Result<(Vec<Places>, Vec<Places>), E>,
 ) -> Result<ExchangeWiring, E> {
-    let Terms { scheme, most, letters_alone } = terms;
+    let scheme = terms.scheme_in(world);
     let period = if buffers == Use::Turning { 2 } else { 1 };
     let staged = buffers == Use::Staged;
-    let offer = offer_of(world, scheme, (buffers, period));
+    let offer = Offer { most: terms.most, ..offer_of(world, scheme, (buffers, period)) };
     let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, offer, staged));
     let shared = share(&words);
     let (outs, ins) = checked?;
     let tables = hear_ends(&shared?).map_err(Error::from)?;
-    judge(&tables, most).map_err(Error::from)?;
+    judge(&tables).map_err(Error::from)?;
     let choice = LetterChoice { world, tables: &tables };
-    if letters_alone && !choice.is_all_by_mail() {
+    if terms.letters_alone && !choice.is_all_by_mail() {
         return Err(Error::from(PersistentError::NoLetters).into());
     }
     choice.check_hosts().map_err(Error::from)?;
@@ -271,7 +278,7 @@ fn offer_of(world: &Communicator, scheme: Option<Scheme>, (buffers, period): (Us
         }
         _ => QueueLimits::default(),
     };
-    Offer { letters, relays }
+    Offer { letters, relays, most: None }
 }
 
 /// Destroys queues in which nothing has been written, and mailboxes.

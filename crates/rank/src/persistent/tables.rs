@@ -24,6 +24,8 @@ pub(super) struct Offer {
     pub(super) letters: u32,
     /// Room for relays; without slots: it wants none.
     pub(super) relays: QueueLimits,
+    /// Bytes of an edge at most, if it says so: then no rank has an edge with more.
+    pub(super) most: Option<u64>,
 }
 
 /// One end of an edge that a queue serves, as its rank tells the others.
@@ -71,13 +73,15 @@ impl ServedEnd {
 }
 
 /// Words before those of edges.
-const HEAD: usize = 6;
+const HEAD: usize = 8;
 
 /// What a rank tells of its edges: how many it has, and each. `staged`: the exchange chooses the
 /// places of what comes in.
 pub(super) fn tell_ends(outs: &[EdgeEnd], ins: &[EdgeEnd], offer: Offer, staged: bool) -> Vec<u32> {
-    let Offer { letters, relays: QueueLimits { queues, slots } } = offer;
-    let mut words = vec![1, letters, queues, slots, outs.len() as u32, ins.len() as u32];
+    let Offer { letters, relays: QueueLimits { queues, slots }, most } = offer;
+    let [low, high] = halves(most.unwrap_or(u64::MAX));
+    let (many, from) = (outs.len() as u32, ins.len() as u32);
+    let mut words = vec![1, letters, queues, slots, low, high, many, from];
     for end in outs.iter().chain(ins) {
         let [low, high] = halves(end.bytes());
         words.extend([end.rank, low, high]);
@@ -96,10 +100,8 @@ pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentErro
         if words[..] == [1] {
             return Some(Ends::default());
         }
-        let (&[1, letters, queues, slots, outs, ins], rest) = words.split_first_chunk::<HEAD>()?
-        else {
-            return None;
-        };
+        let (head, rest) = words.split_first_chunk::<HEAD>()?;
+        let &[1, letters, queues, slots, low, high, outs, ins] = head else { return None };
         let (outs, ins) = (outs as usize, ins as usize);
         let (ends, starts) = rest.split_at_checked((outs + ins) * 3)?;
         if starts.len() != if slots > 0 { 2 * ins } else { 0 } {
@@ -108,9 +110,10 @@ pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentErro
         let end = |w: &[u32]| (w[0], long(w[1], w[2]));
         let mut outs_ = ends.chunks_exact(3).map(end).collect::<Vec<_>>();
         let ins = outs_.split_off(outs);
-        let start = |w: &[u32]| Some(long(w[0], w[1])).filter(|start| *start != u64::MAX);
-        let starts: Vec<_> = starts.chunks_exact(2).map(start).collect();
-        let offer = Offer { letters, relays: QueueLimits { queues, slots } };
+        let known = |low, high| Some(long(low, high)).filter(|word| *word != u64::MAX);
+        let starts: Vec<_> = starts.chunks_exact(2).map(|w| known(w[0], w[1])).collect();
+        let most = known(low, high);
+        let offer = Offer { letters, relays: QueueLimits { queues, slots }, most };
         Some(Ends { outs: outs_, ins, starts, offer })
     };
     let size = shared.len() as u32;
@@ -121,8 +124,8 @@ pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentErro
     heard.collect()
 }
 
-/// Whether the ends of all edges agree, and none has more than `most` bytes.
-pub(super) fn judge(tables: &[Ends], most: u64) -> Result<(), PersistentError> {
+/// Whether the ends of all edges agree, and none has more bytes than some rank allows.
+pub(super) fn judge(tables: &[Ends]) -> Result<(), PersistentError> {
     for (source_rank, table) in (0..).zip(tables) {
         for rank in 0..tables.len() as u32 {
             let theirs = &tables[rank as usize].ins;
@@ -140,11 +143,10 @@ pub(super) fn judge(tables: &[Ends], most: u64) -> Result<(), PersistentError> {
             }
         }
     }
-    let is_large = |table: &Ends| table.outs.iter().any(|end| end.1 > most);
-    if tables.iter().any(is_large) {
-        return Err(PersistentError::Large { most });
-    }
-    Ok(())
+    let most = tables.iter().filter_map(|table| table.offer.most).min();
+    let is_large =
+        |most: &u64| tables.iter().flat_map(|table| &table.outs).any(|end| end.1 > *most);
+    most.filter(is_large).map_or(Ok(()), |most| Err(PersistentError::Large { most }))
 }
 
 #[cfg(test)]
@@ -163,7 +165,8 @@ mod tests {
         for (slots, staged, starts) in
             [(0, false, vec![]), (9, true, vec![None, None]), (9, false, vec![Some(8), None])]
         {
-            let offer = Offer { letters: 77, relays: QueueLimits { queues: 5, slots } };
+            let most = Some(1 << 33).filter(|_| staged);
+            let offer = Offer { letters: 77, relays: QueueLimits { queues: 5, slots }, most };
             let words = tell_ends(&ends[..1], &ends, offer, staged);
             let heard = &hear_ends(&[words, vec![1]]).unwrap()[0];
             assert_eq!((&heard.outs, &heard.ins), (&vec![(1, 16)], &vec![(1, 16), (0, 0)]));
@@ -175,11 +178,12 @@ mod tests {
     fn words_that_are_not_what_they_say_are_a_rank_that_took_no_part() {
         let ends = [EdgeEnd { rank: 0, runs: vec![0..2, 2..4] }];
         let relays = QueueLimits { queues: 1, slots: 1 };
-        let well = tell_ends(&[], &ends, Offer { letters: 0, relays }, false);
+        let well = tell_ends(&[], &ends, Offer { relays, ..Offer::default() }, false);
         let short = well[..well.len() - 1].to_vec();
         let long = [&well[..], &[0]].concat();
-        let many = vec![1, 0, 0, 0, u32::MAX, u32::MAX];
-        for wrong in [vec![], vec![0], vec![1, 0, 0], vec![2, 0, 0, 0, 0, 0], short, long, many] {
+        let many = vec![1, 0, 0, 0, 0, 0, u32::MAX, u32::MAX];
+        let two = vec![2, 0, 0, 0, 0, 0, 0, 0];
+        for wrong in [vec![], vec![0], vec![1, 0, 0], two, short, long, many] {
             let error = hear_ends(&[well.clone(), wrong]).unwrap_err();
             assert_eq!(error, PersistentError::Elsewhere { rank: 1 });
         }
@@ -192,16 +196,20 @@ mod tests {
             ins: ins.to_vec(),
             ..Ends::default()
         };
-        let lone = judge(&[table(&[(1, 4)], &[]), table(&[], &[])], 9).unwrap_err();
+        let lone = judge(&[table(&[(1, 4)], &[]), table(&[], &[])]).unwrap_err();
         let expected = PersistentError::Edges { source_rank: 0, sent: 1, rank: 1, expected: 0 };
         assert_eq!(lone, expected);
-        let unlike = judge(&[table(&[], &[(1, 8), (1, 4)]), table(&[(0, 8), (0, 5)], &[])], 1);
+        let unlike = judge(&[table(&[], &[(1, 8), (1, 4)]), table(&[(0, 8), (0, 5)], &[])]);
         let (source_rank, sent, edge, rank, expected) = (1, 5, 1, 0, 4);
         let expected = PersistentError::Sizes { source_rank, sent, edge, rank, expected };
         assert_eq!(unlike, Err(expected));
-        let alone = [table(&[(0, 3)], &[(0, 3)])];
-        assert_eq!(judge(&alone, 3), Ok(()));
-        assert_eq!(judge(&alone, 2), Err(PersistentError::Large { most: 2 }));
+        let mut two = [table(&[(0, 3)], &[(0, 3)]), table(&[], &[])];
+        assert_eq!(judge(&two), Ok(()));
+        // What one rank says holds for all.
+        for (most, expected) in [(3, Ok(())), (2, Err(PersistentError::Large { most: 2 }))] {
+            two[1].offer.most = Some(most);
+            assert_eq!(judge(&two), expected);
+        }
     }
 
     #[test]

@@ -22,12 +22,14 @@ pub struct Neighbours {
     pub sources: Vec<Neighbour>,
     /// Edges that lead away.
     pub destinations: Vec<Neighbour>,
-    /// How command queues are to serve them. `None`: neighbours on this node get a letter a round
-    /// if the letters have up to 16 KiB, 1 MiB in a [`StagedExchange`](super::StagedExchange), and
-    /// they do not ask for queues either. The others get a queue each while there are so many, else
-    /// one for all. [`Scheme::Combined`] is the same but for edges between ranks of two nodes that
-    /// both ask for it: they share one put a round and direction, by way of a rank of each node
-    /// whose wait then lasts until those of all of them have come.
+    /// How command queues are to serve them. `None`: as `SessionChoices::exchange` of the world
+    /// says, or `--coll exchange=...`, if they do. Else neighbours on this node get a letter a
+    /// round if the letters have up to 16 KiB, 1 MiB in a
+    /// [`StagedExchange`](super::StagedExchange), and they do not ask for queues either. The others
+    /// get a queue each while there are so many, else one for all. [`Scheme::Combined`] is the same
+    /// but for edges between ranks of two nodes that both ask for it: they share one put a round
+    /// and direction, by way of a rank of each node whose wait then lasts until those of all of
+    /// them have come.
     pub scheme: Option<Scheme>,
 }
 

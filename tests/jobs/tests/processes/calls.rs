@@ -129,8 +129,10 @@ fn tf_19_collectives_with_persistent_ones_by_session_queues() {
 #[test]
 fn tf_19_combined_edges_need_few_queues() {
     for (scheme, left) in [("fast", "11\n"), ("mrc", "15\n"), ("combined", "13\n")] {
-        let job = job(10, &["combined-queues", scheme]).ranks_per_node(5);
-        assert_eq!(job.succeed(), left, "{scheme}");
+        let queues = |word| job(10, &["combined-queues", word]).ranks_per_node(5);
+        assert_eq!(queues(scheme).succeed(), left, "{scheme}");
+        let by_the_job = queues("none").variable("HIKYAKU_COLL_EXCHANGE", scheme);
+        assert_eq!(by_the_job.succeed(), left, "{scheme}, as the job says");
         for buffers in ["shared", "staged"] {
             let job = super::job(8, &["combined", scheme, buffers, "20"]).ranks_per_node(4);
             assert_eq!(job.succeed(), "", "{scheme}, {buffers}");

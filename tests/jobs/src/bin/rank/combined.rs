@@ -1,29 +1,28 @@
 //! Persistent exchanges of every rank with all ranks of the other nodes.
 
 use hikyaku::persistent::{Exchange, Neighbours, PersistentError, Scheme};
-use hikyaku::{Error, World};
+use hikyaku::{Error, SessionChoices, World};
 use hikyaku_jobs::edges::Either;
 
-/// `combined SCHEME shared|staged ROUNDS`, `combined-queues SCHEME` or `combined-scarce`.
+/// `combined SCHEME shared|staged ROUNDS`, `combined-queues SCHEME` or `combined-scarce`. By the
+/// scheme `none` it is as the job says, by `world-SCHEME` as the communicator does.
 pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["combined", scheme, buffers, count] => {
-            rounds(world, scheme, buffers == "staged", count.parse().unwrap())
+            let (count, staged) = (count.parse().unwrap(), buffers == "staged");
+            match scheme.strip_prefix("world-") {
+                None => rounds(world, scheme, staged, count),
+                Some(scheme) => {
+                    let exchange = Some(scheme.parse().unwrap());
+                    let sessions = SessionChoices { exchange, ..SessionChoices::default() };
+                    rounds(&world.with_sessions(sessions), "none", staged, count)
+                }
+            }
         }
         ["combined-queues", scheme] => queues(world, scheme),
         ["combined-scarce"] => scarce(world),
         _ => panic!("there is no program {words:?}"),
-    }
-}
-
-/// A scheme by its name.
-fn scheme(name: &str) -> Option<Scheme> {
-    match name {
-        "fast" => Some(Scheme::Fast),
-        "mrc" => Some(Scheme::Mrc),
-        "combined" => Some(Scheme::Combined),
-        other => panic!("there is no scheme {other}"),
     }
 }
 
@@ -32,7 +31,7 @@ fn neighbours(world: &World, name: &str, length: usize) -> (Vec<u32>, Neighbours
     let others = (0..world.size()).filter(|rank| world.node_of(*rank) != world.node());
     let others: Vec<u32> = others.collect();
     let mut neighbours = Neighbours::even(&others, &others, length);
-    neighbours.scheme = scheme(name);
+    neighbours.scheme = Some(name).filter(|name| *name != "none").map(|name| name.parse().unwrap());
     (others, neighbours)
 }
 
@@ -98,7 +97,7 @@ fn queues(world: &World, name: &str) -> Result<(), Error> {
 }
 
 /// Rank 0 has no queue left: no rank gets an exchange. With one queue it has what it needs, and
-/// others stand for its node.
+/// others stand for its node; with four it does so itself.
 fn scarce(world: &World) -> Result<(), Error> {
     let (others, neighbours) = neighbours(world, "combined", LENGTH);
     let itself: &[u32] = if world.rank() == 0 { &[0] } else { &[] };
@@ -112,9 +111,14 @@ fn scarce(world: &World) -> Result<(), Error> {
         (1.., Error::Persistent(PersistentError::Elsewhere { rank: 0 })) => {}
         (_, refused) => panic!("{refused}"),
     }
-    held.pop().unwrap().free()?;
-    let mut exchange = Either::new(world, &neighbours, true)?;
-    exchange_with(world, &others, &mut exchange, 10)?;
-    exchange.free()?;
-    world.barrier()
+    for _ in 1..=4 {
+        held.pop().unwrap().free()?;
+        for staged in [false, true] {
+            let mut exchange = Either::new(world, &neighbours, staged)?;
+            exchange_with(world, &others, &mut exchange, 10)?;
+            exchange.free()?;
+            world.barrier()?;
+        }
+    }
+    Ok(())
 }
