@@ -119,6 +119,10 @@ const CASES: &[(&str, Case)] = &[
     ("persistent: all are neighbours", persistent::tf_06_tf_11_tf_14_all_are_neighbours),
     ("persistent: many rounds", persistent::tf_11_tf_15_many_rounds_with_jitter),
     ("persistent: asleep", persistent::tf_10_the_exchange_goes_on_while_all_but_one_sleep),
+    (
+        "persistent: one or both directions",
+        persistent::tf_18_fast_serves_both_directions_at_once_and_mrc_one_after_the_other,
+    ),
     ("persistent: in place", persistent::in_place),
     ("persistent: two requests", persistent::tf_21_a_loop_of_two_buffers_has_two_requests),
     ("persistent: in turn", persistent::in_turn),

@@ -197,6 +197,61 @@ fn asleep(
     Ok(())
 }
 
+/// TF-18: of the two neighbours of rank 1, rank 0 starts first. By FAST the directions go side by
+/// side, so it has its data though rank 2 has not come. By MRC one queue serves both, one after the
+/// other, and nothing goes to either before both have come.
+pub(super) fn tf_18_fast_serves_both_directions_at_once_and_mrc_one_after_the_other(
+    world: &World,
+    _seed: u64,
+) -> Result<(), Error> {
+    const TAG: i32 = 18;
+    const LENGTH: usize = 50;
+    if world.size() < 3 {
+        return Ok(());
+    }
+    let own = world.rank();
+    let ends: &[u32] = match own {
+        0 | 2 => &[1],
+        1 => &[0, 2],
+        _ => &[],
+    };
+    for (scheme, staged) in KINDS {
+        let is_fast = scheme == Some(Scheme::Fast);
+        if !is_fast && scheme != Some(Scheme::Mrc) {
+            continue;
+        }
+        let mut neighbours = Neighbours::even(ends, ends, LENGTH);
+        neighbours.scheme = scheme;
+        let mut exchange = Either::new(world, &neighbours, staged)?;
+        exchange.outgoing()?.fill(100 + own);
+        if own == 2 {
+            world.recv(&mut [0u32], 0, TAG)?;
+        }
+        exchange.start()?;
+        match own {
+            0 => {
+                world.recv(&mut [0u32], 1, TAG)?;
+                if is_fast {
+                    exchange.wait()?;
+                }
+                for _ in 0..if is_fast { 0 } else { 200 } {
+                    assert!(!exchange.test()?, "rank 2 has not come");
+                }
+                world.send(&[0u32], 2, TAG)?;
+            }
+            1 => world.send(&[0u32], 0, TAG)?,
+            _ => {}
+        }
+        if own != 0 || !is_fast {
+            exchange.wait()?;
+        }
+        let mut came = exchange.incoming()?.chunks(LENGTH).zip(ends);
+        assert!(came.all(|(block, from)| *block == [100 + from; LENGTH]));
+        exchange.free()?;
+    }
+    Ok(())
+}
+
 /// A row with a border on both sides, in one buffer, and computing on other memory meanwhile.
 pub(super) fn in_place(world: &World, _seed: u64) -> Result<(), Error> {
     const CELLS: usize = 300;
