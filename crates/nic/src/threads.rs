@@ -27,8 +27,13 @@
 //! While it attends nobody else sleeps: a thread that waits then polls until it has stepped down.
 //! So whoever sleeps is called by a thread that knows of all wants.
 //!
+//! The attendant's sleep on the doorbell is announced there, for one thread. A thread that sleeps
+//! on the same doorbell *inside* of the gate, as a call does that waits for another host, takes
+//! that announcement away when it gets up. Before it leaves it therefore calls the attendant, which
+//! sleeps anew ([`ThreadCrew::call_from_bell`]).
+//!
 //! `tests/loom_threads.rs` models it, and shows that threads sleep for ever if the last step, the
-//! hand-over, is left out.
+//! hand-over, is left out, or that call.
 
 use std::sync::Arc;
 
@@ -147,6 +152,8 @@ pub enum Attendant {
 pub struct ThreadCrew<W> {
     asleep: Vec<(Arc<Berth>, W)>,
     attendant: Option<Attendant>,
+    /// The attendant sleeps on the doorbell, and has not been called: what it wants.
+    on_bell: Option<W>,
     /// The wait that wants to attend in place of the spare thread.
     claim: Option<u64>,
     /// Where the spare thread sleeps until nobody attends.
@@ -155,7 +162,8 @@ pub struct ThreadCrew<W> {
 
 impl<W> Default for ThreadCrew<W> {
     fn default() -> ThreadCrew<W> {
-        ThreadCrew { asleep: Vec::new(), attendant: None, claim: None, spare: None }
+        let (asleep, attendant, on_bell) = (Vec::new(), None, None);
+        ThreadCrew { asleep, attendant, on_bell, claim: None, spare: None }
     }
 }
 
@@ -209,7 +217,29 @@ impl<W> ThreadCrew<W> {
         self.spare = None;
     }
 
-    /// What those who sleep want.
+    /// The attendant is about to sleep on the doorbell.
+    pub fn sleep_on_bell(&mut self, wants: W) {
+        self.on_bell = Some(wants);
+    }
+
+    /// It sleeps there no more, whether or not it was called.
+    pub fn get_up_from_bell(&mut self) {
+        self.on_bell = None;
+    }
+
+    /// Whether the attendant sleeps on the doorbell and has not been called.
+    #[inline]
+    pub fn is_on_bell(&self) -> bool {
+        self.on_bell.is_some()
+    }
+
+    /// Whether the attendant sleeps on the doorbell and `is_due`, given what it wants. Then the
+    /// caller is to end that sleep, whatever the doorbell says of it.
+    pub fn call_from_bell(&mut self, is_due: impl FnOnce(&W) -> bool) -> bool {
+        self.on_bell.take_if(|wants| is_due(wants)).is_some()
+    }
+
+    /// What those who sleep in their berths want.
     pub fn wants(&self) -> impl Iterator<Item = &W> {
         self.asleep.iter().map(|(_, wants)| wants)
     }

@@ -3,14 +3,14 @@
 //! Run and bounded as `loom.rs` describes. A thread left asleep is a deadlock, which loom finds:
 //! sleeps have no timeout here. The kernel's sleep on a word is modelled as in `loom_doorbell.rs`.
 //! The rank is modelled by what the real one has: messages land in words that any thread under the
-//! gate can read, and a bell wakes who attends.
+//! gate can read, and a bell wakes who attends, if a flag says that somebody sleeps there.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex as Plain};
 
-use hikyaku_nic::sync::{AtomicU32, Ordering};
+use hikyaku_nic::sync::{AtomicU32, Ordering, fence};
 use hikyaku_nic::threads::{Attendant, Berth, Gate, ThreadCrew};
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
@@ -59,15 +59,22 @@ const MESSAGE: u32 = 1 << 16;
 /// A ring of the bell, there.
 const RING: u32 = 1;
 
+/// What the spare thread wants.
+const NOTHING: usize = usize::MAX;
+
 struct ModelRank {
     gate: Gate,
     kernel: Kernel,
     inside: UnsafeCell<Inside>,
     /// Counts what has landed, by [`MESSAGE`], and rings of the bell: the doorbell, too.
     landed: AtomicU32,
+    /// Somebody sleeps on the bell, or is about to.
+    sleeping: AtomicU32,
     /// Whether a wait that ends hands over, and wakes to whom it does.
     hands_over: bool,
     wakes: bool,
+    /// Whether who has slept on the bell inside of the gate calls who sleeps there outside.
+    calls_back: bool,
     /// How often more than one was inside, to be sure.
     entered: Plain<()>,
 }
@@ -89,8 +96,10 @@ impl ModelRank {
                 waits: 0,
             }),
             landed: AtomicU32::new(0),
+            sleeping: AtomicU32::new(0),
             hands_over,
             wakes: true,
+            calls_back: true,
             entered: Plain::new(()),
         })
     }
@@ -113,11 +122,50 @@ impl ModelRank {
 
     /// A message lands, from outside of the rank.
     fn land(&self) {
-        self.landed.fetch_add(MESSAGE, Ordering::Release);
-        self.kernel.wake();
+        self.landed.fetch_add(MESSAGE, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.sleeping.swap(0, Ordering::SeqCst) != 0 {
+            // Counted once more, as a doorbell does: it may be the announcement of a later sleep.
+            self.ring();
+        }
     }
 
-    /// The bell alone.
+    /// Announces a sleep on the bell, inside of the gate.
+    fn set_bell(&self) {
+        self.sleeping.swap(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The end of such a sleep.
+    fn clear_bell(&self) {
+        self.sleeping.store(0, Ordering::Relaxed);
+    }
+
+    /// The attendant's sleep on the bell, which it has announced, outside of the gate.
+    fn sleep_on_bell(&self, wanted: usize, seen: u32) {
+        self.set_bell();
+        self.under_gate(|inside| inside.crew.sleep_on_bell(wanted));
+        self.leave();
+        self.kernel.sleep(&self.landed, seen);
+        self.enter();
+        self.under_gate(|inside| inside.crew.get_up_from_bell());
+        self.clear_bell();
+    }
+
+    /// A call that sleeps on the bell inside of the gate. That sleep has a limit, here at once.
+    fn call_that_waits_inside(&self) {
+        self.enter();
+        self.set_bell();
+        self.clear_bell();
+        let is_set = || self.sleeping.load(Ordering::Relaxed) != 0;
+        let calls = |inside: &mut Inside| inside.crew.call_from_bell(|_| !is_set());
+        if self.calls_back && self.under_gate(calls) {
+            self.ring();
+        }
+        self.leave();
+    }
+
+    /// The bell alone, whatever the flag says.
     fn ring(&self) {
         self.landed.fetch_add(RING, Ordering::Release);
         self.kernel.wake();
@@ -134,9 +182,7 @@ impl ModelRank {
                 if self.under_gate(|inside| inside.here == [true; 2]) {
                     break;
                 }
-                self.leave();
-                self.kernel.sleep(&self.landed, seen);
-                self.enter();
+                self.sleep_on_bell(NOTHING, seen);
             } else if self.under_gate(|inside| {
                 let is_wait = matches!(inside.crew.attendant(), Some(Attendant::Wait(_)));
                 if is_wait {
@@ -184,9 +230,7 @@ impl ModelRank {
                 break;
             }
             if self.under_gate(|inside| inside.crew.attend(me)) {
-                self.leave();
-                self.kernel.sleep(&self.landed, seen);
-                self.enter();
+                self.sleep_on_bell(wanted, seen);
             } else if self.under_gate(|inside| inside.crew.claim(me)).is_some() {
                 // The spare thread is woken, and steps down; meanwhile this one polls.
                 self.ring();
@@ -266,6 +310,30 @@ fn the_spare_thread_attends_when_no_other_does() {
 #[should_panic(expected = "deadlock")]
 fn a_spare_thread_that_is_not_called_is_detected() {
     model(|| a_wait_and_a_spare(false));
+}
+
+/// A thread waits for a message, and another one's call sleeps on the same bell meanwhile.
+fn a_wait_and_a_call_that_waits_inside(calls_back: bool) {
+    let mut rank = ModelRank::new(true);
+    Arc::get_mut(&mut rank).unwrap().calls_back = calls_back;
+    let wait = {
+        let rank = rank.clone();
+        thread::spawn(move || rank.wait(0))
+    };
+    rank.call_that_waits_inside();
+    rank.land();
+    wait.join().unwrap();
+}
+
+#[test]
+fn a_call_that_waits_inside_leaves_nobody_deaf() {
+    model(|| a_wait_and_a_call_that_waits_inside(true));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_attendant_that_is_not_called_back_is_detected() {
+    model(|| a_wait_and_a_call_that_waits_inside(false));
 }
 
 /// A gate whose third state is lost: who leaves wakes nobody.

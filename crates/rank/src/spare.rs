@@ -28,7 +28,7 @@ use thiserror::Error;
 
 use crate::communicator::Communicator;
 use crate::rank::Rank;
-use crate::threads::{Gate, Outside, SLEEP};
+use crate::threads::{Gate, Outside, SLEEP, Wants};
 use crate::waiting::unreported;
 
 /// How long no wait has begun or ended before the spare thread attends, or sleeps until the one
@@ -109,9 +109,7 @@ impl Communicator {
     pub fn end_spare(&self, spare: &SpareThread) {
         spare.is_over.store(true, Ordering::Release);
         spare.berth.call(wake_one);
-        if self.rank.threads.spare_asleep.take().is_some() {
-            self.engine().borrow().port().host().call_sleepers();
-        }
+        self.rank.call_from_bell();
     }
 }
 
@@ -147,11 +145,8 @@ impl Rank {
             Rest::Over(_) => drop(Outside::new(self, gate)),
             Rest::Yield => self.let_others_in(gate),
             Rest::Sleep(mut nap) => {
-                self.threads.spare_asleep.set(Some(self.tasks.started()));
-                let outside = Outside::new(self, gate);
-                nap.sleep();
-                drop(outside);
-                self.threads.spare_asleep.set(None);
+                let wants = Wants::nothing(&self.engine.borrow(), &self.tasks);
+                self.sleep_on_bell(gate, &mut nap, wants);
                 self.engine.borrow_mut().port_mut().end_rest(nap);
             }
         }
@@ -182,27 +177,9 @@ impl Rank {
     pub(crate) fn claim_attendance(&self, me: u64) -> bool {
         let claim = self.threads.crew.borrow_mut().claim(me);
         if claim == Some(ClaimOrder::First) {
-            self.call_spare();
+            self.call_from_bell();
         }
         claim.is_some()
-    }
-
-    /// Wakes the spare thread if it sleeps on the doorbell and what has begun since would not.
-    #[cold]
-    pub(crate) fn tell_spare(&self) {
-        let Ok(mut engine) = self.engine.try_borrow_mut() else { return };
-        let is_new = self.threads.spare_asleep.get() != Some(self.tasks.started());
-        let is_due = is_new || engine.port_mut().is_badly_slept_on();
-        drop(engine);
-        if is_due {
-            self.call_spare();
-        }
-    }
-
-    fn call_spare(&self) {
-        if self.threads.spare_asleep.take().is_some() {
-            self.engine.borrow().port().host().call_sleepers();
-        }
     }
 }
 

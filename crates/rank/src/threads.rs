@@ -12,6 +12,10 @@
 //! on the doorbell. The others sleep until whoever finds what they want calls them
 //! ([`hikyaku_nic::threads`] has that part, and its proof). While none waits, a spare thread may
 //! attend (`spare.rs`).
+//!
+//! A wait for an answer of another host stays inside of the gate and sleeps on the doorbell itself
+//! (`far/memory.rs`). What it takes in and what it leaves under way concern who sleeps there
+//! outside: every thread that leaves the gate calls that one if need be (`tell`).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -24,9 +28,10 @@ use hikyaku_msg::{Blocked, Engine, Wanted};
 use hikyaku_nic::fabric::{Wait, Wake};
 use hikyaku_nic::hosted::{AwaitedStep, Rest, RestStart};
 use hikyaku_nic::threads::{Berth, ThreadCrew};
-use hikyaku_shm::{around_forks, sleep_while, wake_one};
+use hikyaku_shm::{Nap, around_forks, sleep_while, wake_one};
 
 use crate::communicator::Communicator;
+use crate::init::joined_here;
 use crate::port::RankPort;
 use crate::rank::Rank;
 use crate::tasks::Tasks;
@@ -69,8 +74,7 @@ static SHARED: OnceLock<&'static Gate> = OnceLock::new();
 pub struct Inside(&'static Gate);
 
 impl Inside {
-    /// Goes in, if there is a gate. Threads whose messages such a call has taken in find it when
-    /// they next look by themselves.
+    /// Goes in, if there is a gate.
     #[inline]
     pub fn enter() -> Option<Inside> {
         let gate = SHARED.get()?;
@@ -105,6 +109,9 @@ pub(crate) fn adopt_gate(gate: &'static Gate) {
 
 impl Drop for Inside {
     fn drop(&mut self) {
+        if let Some(joined) = joined_here() {
+            joined.tell_threads();
+        }
         self.0.leave();
     }
 }
@@ -116,6 +123,7 @@ pub(crate) struct Wants {
     steps: Vec<AwaitedStep>,
     /// What had happened when it polled.
     turns: u64,
+    started: u64,
     ended: u64,
     news: u64,
 }
@@ -126,15 +134,10 @@ pub(crate) struct Threads {
     /// The lock; `None`: the rank is used by one thread at a time without it.
     gate: Cell<Option<&'static Gate>>,
     pub(crate) crew: RefCell<ThreadCrew<Wants>>,
-    /// Who attends and sleeps on the doorbell wants this.
-    asleep_on_bell: RefCell<Option<Wants>>,
     /// Waits so far: their numbers.
     waits: Cell<u64>,
     /// The wait whose future is polled now.
     polling: Cell<Option<u64>>,
-    /// The spare thread sleeps on the doorbell, and has not been called: how many operations had
-    /// been started then.
-    pub(crate) spare_asleep: Cell<Option<u64>>,
 }
 
 impl Threads {
@@ -166,10 +169,8 @@ impl Drop for ThreadWait<'_> {
 impl Rank {
     /// Whether nobody holds a borrow of what other threads use.
     fn is_unborrowed(&self) -> bool {
-        let Threads { crew, asleep_on_bell, .. } = &self.threads;
         self.engine.try_borrow_mut().is_ok()
-            && crew.try_borrow_mut().is_ok()
-            && asleep_on_bell.try_borrow_mut().is_ok()
+            && self.threads.crew.try_borrow_mut().is_ok()
             && self.numbers.try_borrow_mut().is_ok()
             && self.retired.try_borrow_mut().is_ok()
             && self.tasks.are_unborrowed()
@@ -222,7 +223,7 @@ impl Rank {
             engine.begin_to_want(std::mem::take(&mut wants.requests));
             (wants.turns, wants.news) = (engine.turns(), engine.news());
         }
-        wants.ended = self.tasks.ended();
+        (wants.started, wants.ended) = (self.tasks.started(), self.tasks.ended());
         self.tasks.have_been_asked();
         let polled = poll();
         let mut engine = self.engine.borrow_mut();
@@ -240,12 +241,8 @@ impl Rank {
     /// Calls the threads for which something has come.
     #[inline]
     pub(crate) fn tell(&self) {
-        let threads = &self.threads;
-        if threads.spare_asleep.get().is_some() {
-            self.tell_spare();
-        }
-        let crew = threads.crew.borrow();
-        if crew.wants().next().is_some() || threads.asleep_on_bell.borrow().is_some() {
+        let crew = self.threads.crew.borrow();
+        if crew.is_on_bell() || crew.wants().next().is_some() {
             drop(crew);
             self.tell_some();
         }
@@ -254,14 +251,32 @@ impl Rank {
     #[cold]
     fn tell_some(&self) {
         // In a panic it may be borrowed: then threads wake by themselves, and find the same panic.
-        let Ok(engine) = self.engine.try_borrow() else { return };
+        let Ok(mut engine) = self.engine.try_borrow_mut() else { return };
+        let mut crew = self.threads.crew.borrow_mut();
+        let is_bad = crew.is_on_bell() && engine.port_mut().is_badly_slept_on();
         let is_met = |wants: &Wants| wants.may_be_met(&engine, &self.tasks);
-        let threads = &self.threads;
-        threads.crew.borrow_mut().call(is_met, wake_one);
-        let mut sleeper = threads.asleep_on_bell.borrow_mut();
-        if sleeper.take_if(|wants| is_met(wants)).is_some() {
-            engine.port().wake_itself();
+        crew.call(is_met, wake_one);
+        // What has begun since would not end that sleep.
+        let has_begun = |wants: &Wants| wants.started != self.tasks.started();
+        if crew.call_from_bell(|wants| is_bad || has_begun(wants) || is_met(wants)) {
+            engine.port().host().call_sleepers();
         }
+    }
+
+    /// Ends the sleep of who sleeps on the doorbell.
+    pub(crate) fn call_from_bell(&self) {
+        if self.threads.crew.borrow_mut().call_from_bell(|_| true) {
+            self.engine.borrow().port().host().call_sleepers();
+        }
+    }
+
+    /// The attendant's sleep on the doorbell, which the port has announced.
+    pub(crate) fn sleep_on_bell(&self, gate: &'static Gate, nap: &mut Nap, wants: Wants) {
+        self.threads.crew.borrow_mut().sleep_on_bell(wants);
+        let outside = Outside::new(self, gate);
+        nap.sleep();
+        drop(outside);
+        self.threads.crew.borrow_mut().get_up_from_bell();
     }
 
     /// A moment in which other threads may come in.
@@ -309,6 +324,11 @@ impl Drop for Outside {
 }
 
 impl Wants {
+    /// Of who waits for nothing itself.
+    pub(crate) fn nothing(engine: &Engine<RankPort>, tasks: &Tasks) -> Wants {
+        Wants { news: engine.news(), started: tasks.started(), ..Wants::default() }
+    }
+
     fn may_be_met(&self, engine: &Engine<RankPort>, tasks: &Tasks) -> bool {
         let are_old =
             self.news != engine.news() || self.requests.more && self.ended != tasks.ended();
@@ -351,11 +371,7 @@ impl ThreadWait<'_> {
             }
             Rest::Sleep(mut nap) => {
                 drop(engine);
-                rank.threads.asleep_on_bell.replace(Some(std::mem::take(wants)));
-                let outside = Outside::new(rank, self.gate);
-                nap.sleep();
-                drop(outside);
-                rank.threads.asleep_on_bell.take();
+                rank.sleep_on_bell(self.gate, &mut nap, std::mem::take(wants));
                 engine = rank.engine.borrow_mut();
                 engine.port_mut().end_rest(nap)
             }
@@ -370,9 +386,9 @@ impl ThreadWait<'_> {
         let berth = Arc::clone(self.berth.get_or_insert_default());
         let has_steps = !wants.steps.is_empty();
         rank.threads.crew.borrow_mut().lie_down(&berth, wants);
-        if has_steps && rank.threads.asleep_on_bell.borrow_mut().take().is_some() {
-            // It does not know of these steps, which ring its bell only if it says so.
-            rank.engine.borrow().port().wake_itself();
+        if has_steps {
+            // Who sleeps there does not know of these steps: they ring its bell only if it says so.
+            rank.call_from_bell();
         }
         let outside = Outside::new(rank, self.gate);
         for _ in 0..GIVE_WAY {
@@ -417,5 +433,120 @@ impl Communicator {
             Some(gate) => self.rank.outside(gate, act),
             None => act(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::iter::empty;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::{scope, spawn, yield_now};
+
+    use hikyaku_coll::Choices;
+    use hikyaku_nic::fabric::{Atomic, AtomicOp, Integer, MemoryPort, Port, RemoteAddress, Space};
+    use hikyaku_ofi::Error;
+    use hikyaku_shm::{JobConfig, exchange_cards, open_hosts};
+
+    use super::*;
+
+    /// The first half of the sleep of a thread on the doorbell. It is called for nothing.
+    fn fall_asleep(rank: &Rank) -> Nap {
+        let nap = loop {
+            let limits = (None, RestStart::Asleep);
+            let rest = rank.engine.borrow_mut().port_mut().begin_rest(limits, empty());
+            if let Rest::Sleep(nap) = rest {
+                break nap;
+            }
+        };
+        let wants = Wants::nothing(&rank.engine.borrow(), &rank.tasks);
+        rank.threads.crew.borrow_mut().sleep_on_bell(wants);
+        rank.tell();
+        assert!(rank.threads.crew.borrow().is_on_bell());
+        nap
+    }
+
+    /// Two threads of a rank are on the doorbell: one sleeps there outside of the gate, and the
+    /// other one's call, which waits for another host, inside. When the call is over the doorbell
+    /// says that nobody sleeps there.
+    #[test]
+    fn a_call_that_waits_for_another_host_leaves_no_thread_deaf() {
+        let (jobs, ports) = open_hosts(&JobConfig::new(2, 2), &[0, 1], [7; 16]).unwrap();
+        let opened: Result<Vec<RankPort>, Error> = ports.into_iter().map(RankPort::open).collect();
+        let mut ports = match opened {
+            Err(error @ Error::NotInstalled { .. }) => return eprintln!("skipped: {error}"),
+            opened => opened.unwrap(),
+        };
+        exchange_cards(&jobs);
+        let (mut other, own) = (ports.pop().unwrap(), ports.pop().unwrap());
+        let alone = Communicator::over(own, Choices::default());
+        let (rank, engine) = (&alone.rank, alone.engine());
+        let mut nap = fall_asleep(rank);
+
+        let is_over = AtomicBool::new(false);
+        scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    // Such a wait is announced long after its first sleep, or soon.
+                    match jobs[0].waiting(0) {
+                        Some(_) => _ = other.poll(),
+                        None => yield_now(),
+                    }
+                }
+            });
+            let target = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+            let (integer, operation) = (Integer::U64, AtomicOp::Load);
+            let load = Atomic { target, integer, operation, operand: 0, result: None };
+            // On a machine that is busy a call may get its answer before it sleeps.
+            while engine.borrow().port().host().is_bell_set() {
+                engine.borrow_mut().port_mut().fetch(&load).unwrap();
+            }
+            is_over.store(true, Ordering::Release);
+        });
+
+        rank.tell();
+        let timeouts = || engine.borrow().port().host().sleeps().1;
+        let before = timeouts();
+        nap.sleep();
+        engine.borrow_mut().port_mut().end_rest(nap);
+        assert_eq!(timeouts(), before, "the other thread slept on");
+        rank.threads.crew.borrow_mut().get_up_from_bell();
+    }
+
+    /// Else what one thread begins would wait until the other one happens to wake.
+    #[test]
+    fn who_sleeps_on_the_doorbell_is_called_to_what_has_begun_since() {
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        let rank = &alone.rank;
+        let nap = fall_asleep(rank);
+        alone.start_task(Box::pin(std::future::pending()));
+        rank.tell();
+        assert!(!rank.threads.crew.borrow().is_on_bell());
+        alone.engine().borrow_mut().port_mut().end_rest(nap);
+    }
+
+    /// As a call of `hikyaku.h` or of Python's package does in an MPI program.
+    #[test]
+    fn a_call_of_another_interface_calls_the_threads_for_which_something_came() {
+        static GATE: Gate = Gate::new();
+        let rank = spawn(|| {
+            let alone = Communicator::join().unwrap();
+            alone.share_among_threads(&GATE);
+            let berth = Arc::new(Berth::default());
+            let has_come = |turns| {
+                let requests = Wanted { more: true, ..Wanted::default() };
+                let news = alone.engine().borrow().news();
+                let wants = Wants { requests, turns, news, ..Wants::default() };
+                alone.rank.threads.crew.borrow_mut().lie_down(&berth, wants);
+                drop(Inside::enter().expect("threads share this rank"));
+                alone.rank.threads.crew.borrow_mut().get_up(&berth);
+                berth.is_called()
+            };
+            let turns = alone.engine().borrow().turns();
+            assert_eq!([turns, turns + 1].map(has_come), [false, true]);
+        });
+        rank.join().unwrap();
     }
 }

@@ -119,11 +119,6 @@ impl<H: Host> HostedPort<H> {
     pub fn have_any(&self, steps: &[AwaitedStep]) -> bool {
         self.groups.have_any(steps)
     }
-
-    /// Rings the own doorbell: for a thread of the rank that sleeps on it.
-    pub fn wake_itself(&self) {
-        self.host.wake(self.rank);
-    }
 }
 
 impl<H: Sleeper> HostedPort<H> {
