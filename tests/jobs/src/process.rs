@@ -1,12 +1,15 @@
 //! What `/proc` says about processes and their memory.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Name of the memory of jobs, as `/proc` shows it.
 const MEMORY: &str = "/memfd:hikyaku";
+
+/// The state of a socket of TCP that accepts connections, in `/proc/net/tcp`.
+const LISTENS: &str = "0A";
 
 /// A line of this process's `/proc/self/status` that is in kB, in bytes: `VmRSS`, `VmHWM` (the
 /// most there ever was), `RssShmem`.
@@ -77,13 +80,40 @@ impl Process {
         let maps = fs::read_to_string(self.path.join("maps")).unwrap_or_default();
         let mapped = maps.lines().filter(|line| line.contains(MEMORY));
         let mapped = mapped.filter_map(|line| line.split_ascii_whitespace().nth(4)?.parse().ok());
-        let files = fs::read_dir(self.path.join("fd")).into_iter().flatten().flatten();
-        let open = files.filter_map(|file| {
-            let target = fs::read_link(file.path()).ok()?;
-            let is_memory = target.to_string_lossy().starts_with(MEMORY);
-            is_memory.then(|| fs::metadata(file.path()).ok().map(|file| file.ino()))?
-        });
+        let files = self.files().into_iter();
+        let open = files.filter(|(_, target)| target.starts_with(MEMORY));
+        let open = open.filter_map(|(path, _)| Some(fs::metadata(path).ok()?.ino()));
         mapped.chain(open).collect()
+    }
+
+    /// What its descriptors are, by their paths.
+    fn files(&self) -> Vec<(PathBuf, String)> {
+        let files = fs::read_dir(self.path.join("fd")).into_iter().flatten().flatten();
+        let named = |file: fs::DirEntry| {
+            let target = fs::read_link(file.path()).ok()?;
+            Some((file.path(), target.to_string_lossy().into_owned()))
+        };
+        files.filter_map(named).collect()
+    }
+
+    /// The job's memory, if it has that open.
+    pub fn job_memory(&self) -> Option<File> {
+        let (path, _) = self.files().into_iter().find(|(_, target)| target.starts_with(MEMORY))?;
+        File::open(path).ok()
+    }
+
+    /// The ports at which it accepts connections of TCP.
+    pub fn ports(&self) -> Vec<u16> {
+        let own: BTreeSet<String> = self.files().into_iter().map(|(_, target)| target).collect();
+        let table = fs::read_to_string(self.path.join("net/tcp")).unwrap_or_default();
+        let port = |line: &str| {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [_, local, _, state, .., inode] = words.get(..10)? else { return None };
+            let is_its = *state == LISTENS && own.contains(&format!("socket:[{inode}]"));
+            let (_, port) = local.rsplit_once(':').filter(|_| is_its)?;
+            u16::from_str_radix(port, 16).ok()
+        };
+        table.lines().filter_map(port).collect()
     }
 }
 

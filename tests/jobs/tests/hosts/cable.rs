@@ -10,7 +10,7 @@ use hikyaku_ofi::{ProviderRequest, Survey, VARIABLE, choose};
 
 use super::hosts_by;
 use super::others::mpich;
-use super::started::Started;
+use super::started::{LIMIT, Started};
 
 /// Providers of the libfabric that is installed, as far as they are there.
 const PROVIDERS: [&str; 4] = ["net", "tcp", "tcp;ofi_rxm", "udp;ofi_rxd"];
@@ -50,7 +50,7 @@ fn run(net: &Net, provider: &str, release: Option<&Path>, seed: u64) {
     variables.extend(release.map(|folder| ("LD_LIBRARY_PATH", folder.display().to_string())));
     let start = |words: &[&str]| {
         let about = format!("{words:?} by {provider} of {release:?}, HIKYAKU_CABLE_SEED={seed}");
-        let ended = Started::with(&variables, net, (2, 2), words).end();
+        let ended = Started::with((LIMIT, &variables), net, (2, 2), words).end();
         assert_eq!((ended.code, ended.errors.as_str()), (Some(0), ""), "{about}");
         net.wait_for_silence(&about);
         (ended.lines, about)

@@ -9,6 +9,7 @@
 mod cable;
 mod faults;
 mod frames;
+mod hostile;
 mod kills;
 mod others;
 mod right;

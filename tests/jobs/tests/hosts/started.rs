@@ -17,7 +17,7 @@ const RANK: &str = env!("CARGO_BIN_EXE_rank");
 pub(super) const HOST_TIMEOUT: f64 = 2.0;
 
 /// How long a job may take that does not end by itself, seconds.
-const LIMIT: &str = "120";
+pub(super) const LIMIT: &str = "120";
 
 /// How long what happens soon may take. Reached only by failing tests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,18 +46,18 @@ impl Started {
     /// Starts so many ranks on each of the first hosts, with these words for the program `rank`. A
     /// host that gets no processor for long does not count as dead.
     pub(super) fn new(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
-        Started::with(&[], net, (hosts, per_host), words)
+        Started::with((LIMIT, &[]), net, (hosts, per_host), words)
     }
 
     /// The same where a host falls silent.
     pub(super) fn to_be_silent(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
         let timeout = ("HIKYAKU_JOBS_HOST_TIMEOUT", HOST_TIMEOUT.to_string());
-        Started::with(&[timeout], net, (hosts, per_host), words)
+        Started::with((LIMIT, &[timeout]), net, (hosts, per_host), words)
     }
 
-    /// The same with variables of the job.
+    /// The same with another limit, in seconds, and with variables of the job.
     pub(super) fn with(
-        variables: &[(&str, String)],
+        (limit, variables): (&str, &[(&str, String)]),
         net: &Net,
         (hosts, per_host): (u32, u32),
         words: &[&str],
@@ -65,7 +65,7 @@ impl Started {
         let before = net.on(0);
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]).arg(LAUNCH);
-        command.args([(hosts * per_host).to_string().as_str(), "0", LIMIT, RANK]).args(words);
+        command.args([(hosts * per_host).to_string().as_str(), "0", limit, RANK]).args(words);
         command.env("HIKYAKU_JOBS_HOSTS", net.places(hosts, per_host));
         command.env("HIKYAKU_JOBS_AGENT", env!("CARGO_BIN_EXE_reach"));
         command.env("HIKYAKU_JOBS_HOST_TIMEOUT", PATIENCE.as_secs().to_string());

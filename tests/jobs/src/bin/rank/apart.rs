@@ -2,6 +2,7 @@
 //!
 //! With 0 rounds they go on until something fails.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hikyaku::{ANY_SOURCE, Error, Op, World};
@@ -131,6 +132,30 @@ fn clocks(world: &World) -> Result<(), Error> {
     let (measured, since) = (measured.nanoseconds(), end - last[0]);
     assert!(measured <= since, "rank {}: {measured} ns, and {since} ns", world.rank());
     Ok(())
+}
+
+/// All goes on until there is a file, and is right for a while afterwards. Then each rank waits for
+/// what never comes.
+pub(crate) fn until_told(world: &World, file: &str) -> Result<(), Error> {
+    let (mut round, mut told) = (0, [0u8]);
+    while told == [0] {
+        halo(world, round)?;
+        sums(world, round)?;
+        if (world.rank(), round) == (0, 0) {
+            println!("begun");
+        }
+        told[0] = u8::from(Path::new(file).exists());
+        world.broadcast(&mut told, 0)?;
+        round += 1;
+    }
+    for round in 0..20 {
+        halo(world, round)?;
+        sums(world, round)?;
+    }
+    if world.rank() == 0 {
+        println!("right");
+    }
+    world.recv(&mut [0u8], (world.rank() + 1) % world.size(), 9).map(drop)
 }
 
 /// Every rank waits for `victim`, which waits for its neighbour; says what it was told and when.

@@ -51,6 +51,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "agree" => agree(world)?,
         "weigh" => weigh(world)?,
         "apart" => apart::run(world, word(1).unwrap(), number(word(2)))?,
+        "until-told" => apart::until_told(world, word(1).unwrap())?,
         "wait-for" => apart::wait_for(world, number(word(1)) as u32)?,
         "divided" => {
             calls::run_divided(world, number(word(1)), word(2).map_or("", String::as_str))?;

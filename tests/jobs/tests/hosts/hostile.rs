@@ -1,0 +1,201 @@
+//! Somebody on the network sends to a rank of a job what no rank has sent: the job loses nothing by
+//! it and its report says what was dropped, or, where the packet has the job's secret and names a
+//! rank, whoever waits for that rank gets an error with the reason.
+//!
+//! The stranger is this test program once more, on a host of the job. Nobody can send to the
+//! launcher or the daemons, which have no port.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Lines, Read, Write, stdin};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::{array, env, thread};
+
+use hikyaku_jobs::Random;
+use hikyaku_jobs::net::{Net, address};
+use hikyaku_ofi::{Endpoint, PostResult, ProviderRequest, Survey, VARIABLE, choose};
+
+use super::hosts;
+use super::started::{LIMIT, Started};
+
+/// What the stranger is to do: a port, the job's secret and a kind of packets.
+const STRANGER: &str = "HIKYAKU_JOBS_STRANGER";
+
+/// How long the job runs that is to be told of by its report, seconds. It takes one.
+const TOLD_AFTER: &str = "30";
+
+/// Connections that bring bytes which are nothing of libfabric's either.
+const CONNECTIONS: u64 = 4;
+
+type Key = [u8; 16];
+
+/// A packet as the links of ranks make them, of rank `source`, with nothing in it.
+fn packet(source: u32, number: u32, key: Key) -> Vec<u8> {
+    const DATA: u8 = 1;
+    const FORM: u8 = 4;
+    let words = [source, number, 0, 0].map(u32::to_le_bytes).concat();
+    [&[DATA << 4, FORM, 0, 0][..], &words, &key].concat()
+}
+
+/// What is sent.
+fn packets(kind: &str, key: Key) -> Vec<Vec<u8>> {
+    match kind {
+        // Nothing of ours, without the secret, and of a rank that there is not.
+        "dropped" => vec![b"hello".to_vec(), packet(2, 0, [8; 16]), packet(99, 0, key)],
+        // Far ahead of all that rank 2 has sent.
+        "breaking" => vec![packet(2, 1 << 20, key)],
+        other => panic!("{other} is no kind"),
+    }
+}
+
+/// The secret of a job, which a host's daemon has in the header of its memory, behind what follows
+/// the number of the host.
+fn key(job: &Started, net: &Net) -> Key {
+    const HOST: usize = 23;
+    let of = |host: u32| {
+        let memory = job.daemon(net, host).unwrap().job_memory().unwrap();
+        let mut bytes = [0; 8 * (HOST + 3)];
+        memory.read_exact_at(&mut bytes, 0).unwrap();
+        let number = u64::from_le_bytes(array::from_fn(|at| bytes[8 * HOST + at]));
+        assert_eq!(number, u64::from(host) + 1, "the header is another");
+        array::from_fn(|at| bytes[8 * (HOST + 1) + at])
+    };
+    let keys: [Key; 2] = [of(0), of(1)];
+    assert!(keys[0] == keys[1] && keys[0] != [0; 16], "this is no secret: {keys:?}");
+    keys[0]
+}
+
+/// A stranger on host 1, which has sent all to rank 0 and stays there until its input ends.
+struct Stranger {
+    process: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Stranger {
+    fn end(mut self) {
+        drop(self.process.stdin.take());
+        // What its harness says.
+        self.said.by_ref().for_each(drop);
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+/// Starts one, by the test that calls this.
+fn stranger(job: &mut Started, net: &Net, kind: &str, test: &str) -> Stranger {
+    let rank = job.rank(net, 0).unwrap();
+    let ports = rank.ports();
+    let [port] = ports[..] else { panic!("rank 0 listens at {ports:?}") };
+    let hex: String = key(job, net).iter().map(|byte| format!("{byte:02x}")).collect();
+    let before = net.on(1);
+    let mut command = Command::new(&before[0]);
+    command.args(&before[1..]).arg(env::current_exe().unwrap());
+    command.args(["--exact", &format!("hostile::{test}"), "--nocapture"]);
+    command.env(STRANGER, format!("{port} {hex} {kind}"));
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
+    let has_sent = said.by_ref().map_while(Result::ok).any(|line| line.ends_with(SENT));
+    assert!(has_sent, "the stranger has failed");
+    Stranger { process, said }
+}
+
+/// What the stranger says then.
+const SENT: &str = "the stranger has sent all";
+
+/// Whether this is the stranger's process, in which it does all that it has to.
+fn is_stranger() -> bool {
+    let Ok(words) = env::var(STRANGER) else { return false };
+    let [port, key, kind] = words.split(' ').collect::<Vec<_>>()[..] else { panic!("{words}") };
+    let port: u16 = port.parse().unwrap();
+    let key = array::from_fn(|at| u8::from_str_radix(&key[2 * at..][..2], 16).unwrap());
+    let mut random = Random::new(1);
+    let mut connect = |number: u64| {
+        let mut stream = TcpStream::connect((address(0), port)).unwrap();
+        let bytes: Vec<u8> = (0..1000 * number).map(|_| random.below(256) as u8).collect();
+        // The other side may have closed it by then.
+        let _ = stream.write_all(&bytes);
+        stream
+    };
+    let open: Vec<TcpStream> = (0..CONNECTIONS).map(&mut connect).collect();
+    drop(connect(1));
+
+    let survey = Survey::take().unwrap();
+    let wanted = env::var(VARIABLE).ok().map(|value| ProviderRequest::parse(&value).unwrap());
+    let request = wanted.unwrap_or_default();
+    let offer = choose(survey.offers(), &request).offer(survey.offers(), &request).unwrap();
+    let mut endpoint = Endpoint::open(&survey, offer, 1, 1 << 18).unwrap();
+    // That of an endpoint of TCP: family, port, host.
+    let mut place = endpoint.address().to_vec();
+    assert_eq!(place.len(), 16);
+    place[2..4].copy_from_slice(&port.to_be_bytes());
+    place[4..8].copy_from_slice(&[10, 77, 0, 1]);
+    let victim = endpoint.insert(&place).unwrap();
+    for bytes in packets(kind, key) {
+        while endpoint.inject(victim, &bytes).unwrap() == PostResult::Full {
+            endpoint.poll().unwrap();
+        }
+    }
+    println!("{SENT}");
+    let over = thread::spawn(|| stdin().read_to_end(&mut Vec::new()));
+    while !over.is_finished() {
+        // The provider may move in calls only. It may say that the victim is gone.
+        let _ = endpoint.poll();
+        thread::yield_now();
+    }
+    drop(open);
+    true
+}
+
+#[test]
+fn what_strangers_send_costs_a_job_nothing_and_is_counted() {
+    if is_stranger() {
+        return;
+    }
+    let Some((net, _alone)) = hosts(2) else { return };
+    let told = env::temp_dir().join(format!("hikyaku-told-{}", std::process::id()));
+    let words = ["until-told", told.to_str().unwrap()];
+    let mut job = Started::with((TOLD_AFTER, &[]), &net, (2, 2), &words);
+    assert_eq!(job.line().as_deref(), Some("begun"));
+    for host in 0..2 {
+        assert_eq!(job.daemon(&net, host).unwrap().ports(), [], "a daemon's port");
+    }
+    assert_eq!(job.launcher(&net).unwrap().ports(), [], "the launcher's port");
+    let test = "what_strangers_send_costs_a_job_nothing_and_is_counted";
+    let stranger = stranger(&mut job, &net, "dropped", test);
+    File::create(&told).unwrap();
+    assert_eq!(job.line().as_deref(), Some("right"));
+    let ended = job.end();
+    stranger.end();
+    fs::remove_file(told).unwrap();
+    assert_eq!(ended.code, Some(124), "{}", ended.errors);
+    let dropped: Vec<&str> =
+        ended.errors.lines().filter(|line| line.contains("has dropped")).collect();
+    let [line] = dropped[..] else { panic!("{}", ended.errors) };
+    assert!(line.contains("rank 0 (pid "), "{line}");
+    let what = "it has dropped 2 packets without the job's key and 1 packet of ranks of other \
+                hosts (the last of rank 99: its source cannot be)";
+    assert!(line.contains(what), "{line}");
+    net.wait_for_silence("strangers");
+}
+
+#[test]
+fn an_impossible_packet_is_an_error_of_whoever_waits() {
+    if is_stranger() {
+        return;
+    }
+    let Some((net, _alone)) = hosts(2) else { return };
+    let words = ["until-told", "/no/such/file"];
+    let mut job = Started::with((LIMIT, &[]), &net, (2, 2), &words);
+    assert_eq!(job.line().as_deref(), Some("begun"));
+    let test = "an_impossible_packet_is_an_error_of_whoever_waits";
+    let stranger = stranger(&mut job, &net, "breaking", test);
+    let ended = job.end();
+    stranger.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.errors);
+    let lines: Vec<&str> = ended.errors.lines().collect();
+    println!("{lines:?}");
+    let of_launcher = lines.iter().filter(|line| line.starts_with("launch: ")).count();
+    let said = format!("rank 0: rank 2 (pid 0) on host {}", address(1));
+    assert!(of_launcher == 1 && lines.iter().any(|line| line.starts_with(&said)), "{lines:?}");
+    net.wait_for_silence("an impossible packet");
+}
