@@ -1,15 +1,19 @@
 //! Jobs on two to four hosts of which something is killed, cut or frozen at a random moment.
 //!
-//! HIKYAKU_HOST_KILLS: how many jobs (20 at length, else 4); HIKYAKU_HOST_KILLS_SEED: which.
+//! HIKYAKU_HOST_KILLS: how many jobs (100 at length, else 4); HIKYAKU_HOST_KILLS_SEED: which.
 
+use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hikyaku_jobs::net::Net;
+use hikyaku_jobs::net::{Net, address};
 use hikyaku_jobs::{Random, at_length, number};
 
 use super::hosts;
 use super::started::Started;
+
+/// How long what happens soon may take. Reached only by failing tests.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const PROGRAMS: [&str; 4] = ["ring", "halo", "queue", "sums"];
 
@@ -20,13 +24,16 @@ enum Blow {
     Daemon(u32),
     Launcher,
     Cable(u32),
+    /// The cable is whole again before anybody takes the host for dead, and rank 0 is killed then:
+    /// that is all that anybody hears of.
+    Blip(u32, Duration),
     Frozen(u32),
 }
 
 #[test]
 fn jobs_end_whatever_is_killed() {
     let Some((net, _alone)) = hosts(4) else { return };
-    let runs = number("HIKYAKU_HOST_KILLS").unwrap_or(if at_length() { 20 } else { 4 });
+    let runs = number("HIKYAKU_HOST_KILLS").unwrap_or(if at_length() { 100 } else { 4 });
     let first = number("HIKYAKU_HOST_KILLS_SEED").unwrap_or(1);
     for seed in first..first + runs {
         strike(&net, seed);
@@ -39,12 +46,13 @@ fn strike(net: &Net, seed: u64) {
     let (hosts, per_host) = ([2, 3, 4][random.below(3)], 1 + random.below(2) as u32);
     let program = PROGRAMS[random.below(PROGRAMS.len())];
     let host = random.below(hosts as usize) as u32;
-    let blow = match random.below(6) {
+    let blow = match random.below(7) {
         0 | 1 => Blow::Rank(random.below((hosts * per_host) as usize) as u32),
         2 => Blow::Daemon(host),
         3 => Blow::Launcher,
-        // Not the launcher's own: it would be as if all others had been cut off.
-        4 => Blow::Cable(1 + host % (hosts - 1)),
+        4 => Blow::Cable(host),
+        5 => Blow::Blip(host, Duration::from_micros(random.below(400_000) as u64)),
+        // Not the launcher's own: who is to report it would be frozen too.
         _ => Blow::Frozen(1 + host % (hosts - 1)),
     };
     let delay = Duration::from_micros(random.below(150_000) as u64);
@@ -65,12 +73,18 @@ fn strike(net: &Net, seed: u64) {
         Blow::Daemon(host) => job.daemon(net, host).iter().for_each(|it| it.kill()),
         Blow::Launcher => job.launcher(net).iter().for_each(|it| it.kill()),
         Blow::Cable(host) => net.set_cable(host, false),
+        Blow::Blip(host, time) => {
+            net.set_cable(host, false);
+            thread::sleep(time);
+            net.set_cable(host, true);
+            job.rank(net, 0).iter().for_each(|it| it.kill());
+        }
         Blow::Frozen(host) => net.set_frozen(host, true),
     }
     let ended = job.end();
     let expected = match blow {
         Blow::Launcher => None,
-        Blow::Rank(_) => Some(137),
+        Blow::Rank(_) | Blow::Blip(..) => Some(137),
         _ => Some(1),
     };
     let words = &ended.errors;
@@ -80,9 +94,24 @@ fn strike(net: &Net, seed: u64) {
     let is_launcher = blow == Blow::Launcher;
     assert_eq!(lines, usize::from(!is_launcher), "{about}: {words}");
     match blow {
-        Blow::Cable(host) => net.set_cable(host, true),
+        Blow::Cable(host) => {
+            net.set_cable(host, true);
+            (1..hosts).for_each(|host| wait_for_wire(net, host));
+        }
         Blow::Frozen(host) => net.set_frozen(host, false),
         _ => {}
     }
     net.wait_for_silence(&about);
+}
+
+/// Waits until host 0 finds another one again: for a while after a cut it looks for none that it
+/// has not found.
+fn wait_for_wire(net: &Net, host: u32) {
+    let before = net.on(0);
+    let mut command = Command::new(&before[0]);
+    command.args(&before[1..]).args([env!("CARGO_BIN_EXE_reach"), &address(host), "true"]);
+    let start = Instant::now();
+    while !command.output().unwrap().status.success() {
+        assert!(start.elapsed() < PATIENCE, "host {host} is not found");
+    }
 }
