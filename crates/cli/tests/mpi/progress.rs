@@ -4,10 +4,16 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{HIKYAKU, compile, has_libfabric, on_hosts, root, scratch, stderr, stdout};
+use crate::support::{
+    HIKYAKU, compile, has_libfabric, on_hosts, on_wire, root, scratch, stderr, stdout,
+};
 
 /// How the ranks are started.
-const HERE: [&str; 3] = ["run", "-n", "2"];
+const HERE: [&str; 4] = [HIKYAKU, "run", "-n", "2"];
+
+fn on_two_hosts() -> Vec<&'static str> {
+    [&[HIKYAKU][..], &on_hosts("a:1,b:1")].concat()
+}
 
 /// Sends and completions that are one rank's alone: a provider that moves in calls only, in both
 /// releases that were tried.
@@ -17,8 +23,8 @@ const BY_CALLS: &str = "tcp;ofi_rxm";
 fn run(start: &[&str], case: &str, has_thread: bool, limit: &str) -> Output {
     let folder = scratch(&format!("progress-{case}-{has_thread}-{}", start.len()));
     let program = compile(&root().join("tests/mpi/progress.c"), &folder);
-    let mut command = Command::new(HIKYAKU);
-    command.args(start).args(["--timeout", "100"]);
+    let mut command = Command::new(start[0]);
+    command.args(&start[1..]).args(["--timeout", "100"]);
     if has_thread {
         command.arg("--progress-thread");
     }
@@ -42,14 +48,24 @@ fn check(start: &[&str], case: &str) {
 #[test]
 fn a_send_to_another_host_goes_on_while_its_rank_computes() {
     if has_libfabric() {
-        check(&on_hosts("a:1,b:1"), "send");
+        check(&on_two_hosts(), "send");
     }
 }
 
 #[test]
 fn a_receive_from_another_host_goes_on_while_its_rank_computes() {
     if has_libfabric() {
-        check(&on_hosts("a:1,b:1"), "receive");
+        check(&on_two_hosts(), "receive");
+    }
+}
+
+/// Each host has a network of its own, and what passes between them goes over a wire.
+#[test]
+fn messages_over_a_wire_go_on_while_a_rank_computes() {
+    let Some(start) = on_wire() else { return };
+    let start: Vec<&str> = start.iter().map(String::as_str).collect();
+    for case in ["send", "receive", "sum"] {
+        check(&start, case);
     }
 }
 
@@ -62,7 +78,7 @@ fn a_receive_of_the_own_host_goes_on_while_its_rank_computes() {
 #[test]
 fn a_reduction_goes_on_while_a_rank_computes() {
     if has_libfabric() {
-        check(&on_hosts("a:1,b:1"), "sum");
+        check(&on_two_hosts(), "sum");
     }
 }
 
@@ -77,7 +93,7 @@ fn a_function_of_the_program_runs_in_its_own_thread() {
 #[test]
 fn a_rank_with_a_thread_is_as_any_other() {
     let mut starts = vec![&HERE[..]];
-    let hosts = on_hosts("a:1,b:1");
+    let hosts = on_two_hosts();
     if has_libfabric() {
         starts.push(&hosts);
     }
@@ -95,13 +111,13 @@ fn a_rank_with_a_thread_is_as_any_other() {
 fn a_thread_that_cannot_be_is_refused_in_one_line() {
     let folder = scratch("progress-refused");
     let program = compile(&root().join("tests/mpi/progress.c"), &folder);
-    let machine = ["simulate", "--machine", "cenju4", "-n", "2", "--"];
+    let machine = [HIKYAKU, "simulate", "--machine", "cenju4", "-n", "2", "--"];
     for (words, value, why) in [
         (&HERE[..], "yes", "`yes` is neither 1 nor 0"),
         (&machine[..], "1", "in virtual time a rank is one thread at a time"),
     ] {
-        let mut command = Command::new(HIKYAKU);
-        command.args(words).arg(&program).args(["talk", "-", "1"]);
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg(&program).args(["talk", "-", "1"]);
         let output = command.env("HIKYAKU_PROGRESS_THREAD", value).output().unwrap();
         let said = stderr(&output);
         assert!(!output.status.success(), "{said}");

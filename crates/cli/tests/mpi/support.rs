@@ -89,6 +89,30 @@ pub(crate) fn on_hosts(hosts: &str) -> [&str; 5] {
     ["run", "--hosts", hosts, "--launcher-exec", "sh -c 'exec sh -c \"$1\"'"]
 }
 
+/// `run` on two hosts with a rank each, which are network namespaces of this machine with a wire
+/// between them; `None`, which is said: there can be none.
+pub(crate) fn on_wire() -> Option<Vec<String>> {
+    if !has_libfabric() {
+        return None;
+    }
+    // A program of the tests of whole jobs, which makes hosts and reaches them.
+    let reach = Path::new(HIKYAKU).with_file_name("reach");
+    let why = match rustix::process::getuid().is_root() {
+        false => "hosts are network namespaces, which only root can make",
+        true if !reach.exists() => "no hosts; `cargo build -p hikyaku-jobs` builds what makes them",
+        true => {
+            let reach = reach.to_str().unwrap();
+            let hosts = "10.77.0.1:1,10.77.0.2:1";
+            let words = [reach, "hosts", "2", HIKYAKU, "run", "--hosts", hosts];
+            let words = [&words[..], &["--launcher-exec", reach]].concat();
+            return Some(words.into_iter().map(str::to_owned).collect());
+        }
+    };
+    // Not by a macro, whose words the harness keeps to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    None
+}
+
 /// Whether ranks of several hosts can reach each other here.
 pub(crate) fn has_libfabric() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
