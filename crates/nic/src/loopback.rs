@@ -22,6 +22,9 @@ pub type LoopbackPort = HostedPort<LoopbackHost>;
 /// Nanoseconds that a wait counts for.
 const WAIT_NANOSECONDS: u64 = 100;
 
+/// What segments are aligned to.
+const PAGE: usize = 4096;
+
 /// From how many bytes on messages are copied out of regions: little, so that tests do both.
 const COPIES_FROM: usize = 256;
 
@@ -66,7 +69,9 @@ pub fn open(config: &LoopbackConfig) -> Result<Vec<LoopbackPort>, SegmentLayoutE
 #[derive(Debug)]
 struct LoopbackJob {
     config: LoopbackConfig,
+    /// The first page of what was allocated.
     memory: NonNull<u8>,
+    allocated: NonNull<u8>,
     allocation: Allocation,
     ends: Line<AtomicU64>,
     ranks: Vec<RankLine>,
@@ -85,15 +90,20 @@ impl LoopbackJob {
     fn new(config: &LoopbackConfig) -> LoopbackJob {
         let ranks = config.layout.ranks as usize;
         let stride = config.layout.segment_bytes() + config.region_bytes;
-        let allocation = Allocation::from_size_align(stride * ranks, 4096)
+        // Of what is aligned to pages every byte would be written: the system's zeroes, most of
+        // which no test touches, are for smaller alignments.
+        let allocation = Allocation::from_size_align(stride * ranks + PAGE, 16)
             .expect("a job's memory is far below the address space");
         // SAFETY: the size is not zero: every layout has at least one rank and its segment.
-        let memory = unsafe { alloc_zeroed(allocation) };
-        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(allocation) };
+        let allocated = unsafe { alloc_zeroed(allocation) };
+        let Some(allocated) = NonNull::new(allocated) else { handle_alloc_error(allocation) };
+        // SAFETY: a page begins within the first page of bytes, by which there are more.
+        let memory = unsafe { allocated.add(allocated.align_offset(PAGE)) };
         let arena = || Mutex::new(Arena::new(config.region_bytes as u64, 64));
         LoopbackJob {
             config: config.clone(),
             memory,
+            allocated,
             allocation,
             ends: Line::default(),
             ranks: (0..ranks).map(|_| RankLine::default()).collect(),
@@ -150,7 +160,7 @@ impl LoopbackJob {
 impl Drop for LoopbackJob {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, and nothing refers to it any more.
-        unsafe { dealloc(self.memory.as_ptr(), self.allocation) };
+        unsafe { dealloc(self.allocated.as_ptr(), self.allocation) };
     }
 }
 
@@ -165,6 +175,12 @@ impl LoopbackHost {
     /// Declares a rank dead, as a watcher of processes would. For tests of the consequences.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         self.job.registry().fail(rank, cause)
+    }
+
+    /// Lets time pass for all ranks, beside what each wait counts for. For tests of what happens
+    /// after a while, in which nobody has anything to do until then.
+    pub fn pass_time(&self, time: Time) {
+        self.job.ticks.fetch_add(time.nanoseconds() / WAIT_NANOSECONDS, Ordering::Relaxed);
     }
 }
 

@@ -11,12 +11,16 @@ use hikyaku_nic::layer::{FaultInjector, Faults, Layer};
 use hikyaku_nic::loopback::{self, LoopbackConfig, LoopbackPort};
 use hikyaku_nic::random::Random;
 use hikyaku_nic::segment::SegmentLayout;
+use hikyaku_nic::time::Time;
 
 /// Rounds in which every rank was polled, after which a test is taken to stand still.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// Rounds after which ranks wait as blocked calls do, and ask each other.
-const LONG_ROUNDS: u32 = 2_000;
+/// Rounds in which no message came, after which ranks wait as blocked calls do, and ask each other.
+const STILL_ROUNDS: u32 = 300;
+
+/// What each round takes from then on: ranks wait for 20 ms until they ask.
+const WAITING_ROUND: Time = Time::from_nanoseconds(1_000_000);
 
 /// The ports of all tests, most without faults. Every algorithm is compiled once more for each type
 /// of port: two types made this program a third slower to build.
@@ -104,7 +108,7 @@ pub(crate) fn run_engines<R>(
     let mut random = Random::new(seed);
     let mut blocked: Vec<Blocked> =
         results.iter().map(|_| Blocked::new(Wait::new(Activity::Collective))).collect();
-    let mut rounds = 0;
+    let (mut rounds, mut still, mut before) = (0, 0, (0, 0));
     while results.iter().any(Option::is_none) {
         let start = random.place(results.len());
         for rank in (start..results.len()).chain(0..start) {
@@ -114,9 +118,16 @@ pub(crate) fn run_engines<R>(
                 results[rank] = Some(result);
             }
             engines[rank].borrow_mut().idle();
-            if rounds > LONG_ROUNDS && results[rank].is_none() {
+            if still > STILL_ROUNDS && results[rank].is_none() {
                 engines[rank].borrow_mut().rest(&mut blocked[rank]);
             }
+        }
+        let turns: u64 = engines.iter().map(|engine| engine.borrow().turns()).sum();
+        let now = (turns, results.iter().flatten().count());
+        still = if now == before { still + 1 } else { 0 };
+        before = now;
+        if still > STILL_ROUNDS {
+            engines[0].borrow().port().inner().host().pass_time(WAITING_ROUND);
         }
         rounds += 1;
         assert!(rounds < MOST_ROUNDS, "a standstill");
