@@ -1,0 +1,168 @@
+//! What a rank notes of a communicator's collectives: their numbers, the lines they have, and what is
+//! in doubt.
+
+use std::cell::{Cell, RefCell};
+
+use hikyaku_msg::{Answerer, ContextEndpoint};
+use hikyaku_nic::fabric::{ChannelOffer, GroupId, GroupPort, Rank};
+
+use crate::long::LongCalls;
+use crate::mates::Mates;
+use crate::names::{is_among, is_of_call, is_to_come};
+use crate::questions::{Doubt, Questions};
+use crate::turns::{LineTurns, is_before, later};
+
+/// What a rank notes of a communicator's collectives.
+#[derive(Debug, Default)]
+pub struct CollectiveBook {
+    /// How many were started.
+    pub(super) started: Cell<u32>,
+    /// The first one and how many there will be, if the context is also that of other books.
+    pub(super) only: Option<(u32, u32)>,
+    /// Numbers of those that have not ended.
+    pub(super) open: RefCell<Vec<u32>>,
+    /// Whether one has failed: then there may be more left over than what came first.
+    pub(super) any_failed: Cell<bool>,
+    /// The last one that is known to have failed, here or elsewhere.
+    pub(super) failed: Cell<Option<u32>>,
+    /// One that has ended well, and should not have.
+    pub(super) doubt: Cell<Option<Doubt>>,
+    /// Whom this rank shares lines with, if with anybody; and their ranks in the job.
+    pub(super) mates: Option<Mates>,
+    pub(super) ranks: Vec<Rank>,
+    /// The lines, when they are there.
+    pub(super) lines: Cell<Option<GroupId>>,
+    /// The group of all ranks, when it is there and has a channel of its own: where all ranks share
+    /// lines, it is theirs.
+    pub(super) network: Cell<Option<GroupId>>,
+    /// Whether all ranks can be in it, once that was asked.
+    pub(super) reaches_all: Cell<Option<bool>>,
+    /// Rounds of counters in it.
+    pub(super) counted: Cell<u64>,
+    /// What this rank has offered for lines or the group, and in which call.
+    pub(super) offered: Cell<Option<(u32, ChannelOffer)>>,
+    /// Which channels it offers first.
+    pub(super) like: u32,
+    pub(super) turns: RefCell<LineTurns>,
+    pub(super) questions: Questions,
+    /// [`crate::Group::past`].
+    pub(super) past: Cell<u32>,
+    /// Whether the kernel has refused a mate a copy, in a call by lines: all know alike.
+    pub(super) reads_refused: Cell<bool>,
+    /// Which way long data go.
+    pub(super) long: RefCell<LongCalls>,
+}
+
+impl CollectiveBook {
+    /// A book for the ranks that `endpoint` reaches, all of which make collectives with it. They
+    /// agree on lines when they first have a use for them, if ranks of a node can share some.
+    /// `like`: a number that they know alike, another one for each of their communicators.
+    pub fn agreeing<P: GroupPort>(endpoint: &ContextEndpoint<'_, P>, like: u32) -> CollectiveBook {
+        let is_forked = endpoint.with_port(|port| port.is_forked());
+        let mates = Mates::of(endpoint.rank(), endpoint.size(), |rank| endpoint.node_of(rank));
+        let mates = mates.filter(|_| !is_forked);
+        let in_job = |mates: &Mates| mates.ranks().map(|rank| endpoint.in_job(rank).ok()).collect();
+        let ranks: Option<Vec<Rank>> = mates.as_ref().and_then(in_job);
+        let mates = mates.filter(|_| ranks.is_some());
+        CollectiveBook {
+            mates,
+            ranks: ranks.unwrap_or_default(),
+            like,
+            ..CollectiveBook::default()
+        }
+    }
+
+    /// A book for all ranks of a job whose lines are there, on a channel that nobody offers before.
+    pub fn with_lines<P: GroupPort>(
+        endpoint: &ContextEndpoint<'_, P>,
+        channel: u32,
+    ) -> CollectiveBook {
+        let book = CollectiveBook::agreeing(endpoint, channel);
+        let join = |port: &mut P| port.join(channel, &book.ranks, 0).ok();
+        let lines = book.mates.as_ref().and_then(|_| endpoint.with_port(join));
+        book.lines.set(lines);
+        let mates = book.mates.filter(|_| lines.is_some());
+        CollectiveBook { mates, ..book }
+    }
+
+    /// The end of the communicator: its lines are free for others when all ranks have come here.
+    pub fn leave(&self, port: &mut impl GroupPort) {
+        let are_lost = self.turns.borrow().are_lost();
+        let groups = [self.lines.take(), self.network.take()];
+        if are_lost && self.counted.get() > 0 {
+            // Ranks that do not know yet may add to this one's counter: nobody uses it again.
+            return;
+        }
+        for group in groups.into_iter().flatten() {
+            // It was joined: nothing can fail.
+            let _ = port.leave(group);
+            if are_lost {
+                port.pass_over(1 << group.channel());
+            }
+        }
+    }
+
+    /// Who answers notes of these collectives when this rank is elsewhere.
+    pub fn answerer(&self) -> Box<dyn Answerer> {
+        Box::new(self.turns.borrow().passed().clone())
+    }
+
+    /// The number of a call that starts now.
+    #[inline]
+    pub(super) fn number(&self) -> u32 {
+        let number = self.started.get();
+        self.started.set(number.wrapping_add(1));
+        number
+    }
+
+    /// The same with `started` collectives started, none of which is open.
+    #[must_use]
+    pub fn after(self, started: u32) -> CollectiveBook {
+        CollectiveBook { started: Cell::new(started), ..self }
+    }
+
+    /// A book of `count` collectives from this number on, in a context where there are others too:
+    /// several threads may make them at once.
+    #[must_use]
+    pub fn only(first: u32, count: u32) -> CollectiveBook {
+        CollectiveBook {
+            started: Cell::new(first),
+            only: Some((first, count)),
+            ..CollectiveBook::default()
+        }
+    }
+
+    /// Whether a message with this tag may belong to this book.
+    pub(super) fn concerns(&self, tag: i32) -> bool {
+        self.only.is_none_or(|(first, count)| is_among(tag, first, count))
+    }
+
+    /// Whether a message with this tag belongs to a call that is over here.
+    pub(super) fn is_left_over(&self, tag: i32) -> bool {
+        let is_open = || self.open.borrow().iter().any(|number| is_of_call(tag, *number));
+        self.concerns(tag) && !is_to_come(tag, self.started.get()) && !is_open()
+    }
+
+    /// Whether a call that was made here has ended, and none at or after it has failed.
+    pub(super) fn has_ended_well(&self, number: u32) -> bool {
+        !self.open.borrow().contains(&number)
+            && self.failed.get().is_none_or(|failed| is_before(failed, number))
+    }
+
+    /// What stands against a call: one before it, or itself, is in doubt.
+    #[inline]
+    pub(super) fn doubt_for(&self, number: u32) -> Option<Doubt> {
+        self.doubt.get().filter(|doubt| !is_before(number, doubt.number))
+    }
+
+    /// A call has failed, here or elsewhere: what is left of it and of those before says nothing
+    /// new.
+    pub(super) fn note_failure(&self, number: u32) {
+        self.failed.set(Some(self.failed.get().map_or(number, |failed| later(failed, number))));
+    }
+
+    /// A doubt ends with what it is about, or when this rank was told of it.
+    pub(super) fn end_doubt(&self, is_over: impl FnOnce(&Doubt) -> bool) {
+        self.doubt.set(self.doubt.get().filter(|doubt| !is_over(doubt)));
+    }
+}

@@ -1,0 +1,281 @@
+//! What a communicator does when calls of its ranks disagree, and when one has failed: whom it asks,
+//! what it answers, and what becomes of messages that nobody will receive.
+//!
+//! [`crate::questions`] says why, and has what is asked and remembered as values. Here they meet the
+//! messages of the communicator. Notices of failed calls and questions are notes of its context with
+//! tags of their own, so that no message of the program holds them up.
+
+use std::cell::Cell;
+
+use hikyaku_msg::Received;
+use hikyaku_nic::fabric::{GroupPort, PeerState};
+use hikyaku_nic::time::Time;
+
+use crate::error::{Caller, Cause};
+use crate::group::{Group, Notice};
+use crate::names::{LOSS_TAG, is_of_call, is_question, is_to_come, notice_tag_of, question_tag_of};
+use crate::questions::{Asked, Doubt, LONG_PATIENCE, Made, Question};
+use crate::turns::{Loss, is_before};
+
+use super::CommunicatorGroup;
+
+impl<P: GroupPort> CommunicatorGroup<'_, P> {
+    /// Drops what has come for calls that are over here. Done whenever a call ends; to be called
+    /// for a communicator that has no more of them.
+    pub fn drop_left_overs(&self) {
+        if self.endpoint.has_left_overs() {
+            // A failure is rare, and then all is looked at.
+            self.look_for_left_overs(self.book.any_failed.get());
+        }
+    }
+
+    /// Drops them. `all`: also what came behind other messages.
+    #[cold]
+    fn look_for_left_overs(&self, all: bool) {
+        self.hear();
+        let left_over = |tag| self.book.is_left_over(tag);
+        while let Some((note, _)) = self.endpoint.take_note(left_over) {
+            // That call has failed elsewhere, and all know or hear of it.
+            if let Some((number, ..)) = self.book.questions.of_tag(note.tag) {
+                self.book.note_failure(number);
+                // Both know what differs, and the other has failed in a later call.
+                let is_known = |doubt: &Doubt| doubt.cause.is_some();
+                self.book.end_doubt(|doubt| doubt.number == number && !is_known(doubt));
+            }
+        }
+        loop {
+            let found = match all {
+                true => self.endpoint.unexpected(left_over),
+                false => self.endpoint.oldest_unexpected(left_over),
+            };
+            let Some(found) = found else { return };
+            // What is not here whole is withdrawn by its sender, who has given up too.
+            if self.endpoint.take_unexpected(&mut [], found.source, found.tag).is_none() {
+                return;
+            }
+            self.doubt(found);
+        }
+    }
+
+    /// Takes in what others have told of the end of lines, and tells what they do not know; answers
+    /// their questions.
+    pub(super) fn hear(&self) {
+        while let Some((_, bytes)) = self.endpoint.take_note(|tag| tag == LOSS_TAG) {
+            let Some(heard) = Loss::from_bytes(&bytes) else { continue };
+            self.book.any_failed.set(true);
+            let news = self.book.turns.borrow_mut().hear(heard);
+            if let Some(loss) = news {
+                self.tell(&loss.to_bytes(), LOSS_TAG);
+            }
+        }
+        let is_own = |tag| is_question(tag) && self.book.concerns(tag);
+        while let Some((from, bytes)) = self.endpoint.take_note(is_own) {
+            let Some(question) = Question::from_bytes(&bytes) else { continue };
+            if is_to_come(notice_tag_of(question.number), self.book.started.get()) {
+                self.book.questions.keep(from.source, question);
+            } else {
+                self.answer(from.source, question);
+            }
+        }
+    }
+
+    /// Tells a rank if it has called something else than this one.
+    fn answer(&self, to: u32, question: Question) {
+        let Question { number, made, is_over } = question;
+        let Some(own) = self.book.questions.differs(number, &made) else { return };
+        let one = Caller { rank: self.rank(), call: own.call };
+        let other = Caller { rank: to, call: made.call };
+        let cause = Cause::Differ { one, other };
+        let is_open = || self.book.open.borrow().contains(&number);
+        if is_over && (is_open() || self.book.has_ended_well(number)) {
+            let doubt = Doubt { number, rank: to, since: Time::ZERO, cause: Some(cause) };
+            return self.agree(doubt, own);
+        }
+        // One that cannot be told is gone, and needs no telling.
+        let _ = self.endpoint.send_note(&cause.to_bytes(), to, notice_tag_of(number));
+    }
+
+    #[cold]
+    pub(super) fn answer_early(&self, number: u32) {
+        for (rank, question) in self.book.questions.about(number) {
+            self.answer(rank, question);
+        }
+    }
+
+    #[cold]
+    pub(super) fn look_for_doubts(&self) {
+        // One in doubt may be told, by a note, that its call has failed elsewhere.
+        let is_in_doubt = self.book.doubt.get().is_some();
+        if is_in_doubt || self.endpoint.unexpected(|tag| self.book.is_left_over(tag)).is_some() {
+            self.look_for_left_overs(true);
+        }
+    }
+
+    /// What a message that is left over says of the call that it names: its sender is asked.
+    fn doubt(&self, found: Received) {
+        let Some((number, made, differs)) = self.book.questions.of_tag(found.tag) else { return };
+        // Where lines are lost, ranks that hear of it late still send for calls done by lines.
+        let may_be_late = self.book.turns.borrow().are_lost();
+        if may_be_late || !self.book.has_ended_well(number) || self.book.doubt.get().is_some() {
+            return;
+        }
+        self.question(found.source, Question { number, made, is_over: true });
+        // Calls by lines may have other messages where those are lost: only an answer counts.
+        if differs {
+            let since = self.endpoint.with_port(|port| port.now());
+            self.book.doubt.set(Some(Doubt { number, rank: found.source, since, cause: None }));
+        }
+    }
+
+    /// Two ranks have made different calls, and the other's has ended well. If this one's has too,
+    /// the next call fails at both; else it fails itself, which all are told.
+    fn agree(&self, doubt: Doubt, made: Made) {
+        if self.book.doubt.get().is_some_and(|known| known.cause.is_some()) {
+            return;
+        }
+        self.book.doubt.set(Some(doubt));
+        if self.book.has_ended_well(doubt.number) {
+            self.question(doubt.rank, Question { number: doubt.number, made, is_over: true });
+        }
+    }
+
+    /// What another rank called in a call before `number`, if it does not answer.
+    fn unanswered(&self, number: u32) -> Option<Notice> {
+        let doubt = self.book.doubt_for(number).filter(|doubt| doubt.cause.is_none())?;
+        let now = self.endpoint.with_port(|port| port.now());
+        let is_gone =
+            matches!(self.endpoint.peer(doubt.rank), PeerState::Left | PeerState::Failed(_));
+        let is_over = is_gone || now > doubt.since + LONG_PATIENCE;
+        is_over.then_some(Notice { rank: doubt.rank, cause: Cause::OtherCall })
+    }
+
+    /// Tells all other ranks.
+    fn tell(&self, note: &[u8], tag: i32) {
+        for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
+            // One that cannot be told is gone, and needs no telling.
+            let _ = self.endpoint.send_note(note, rank, tag);
+        }
+    }
+
+    /// [`Group::doubt_past`].
+    pub(super) fn doubt_calls_before(&self, number: u32, rank: u32) -> bool {
+        let mut last = None;
+        for (number, made) in self.book.questions.ahead(number) {
+            last = last.or(Some(number));
+            self.question(rank, Question { number, made, is_over: true });
+        }
+        if let (Some(number), None) = (last, self.book.doubt.get()) {
+            let since = self.endpoint.with_port(|port| port.now());
+            self.book.doubt.set(Some(Doubt { number, rank, since, cause: None }));
+        }
+        last.is_some()
+    }
+
+    /// [`Group::notice`].
+    pub(super) fn told(&self, number: u32) -> Option<Notice> {
+        if let Some(Doubt { rank, cause: Some(cause), .. }) = self.book.doubt_for(number) {
+            return Some(Notice { rank, cause });
+        }
+        if !self.endpoint.has_left_overs() && !self.book.any_failed.get() {
+            return None;
+        }
+        self.hear();
+        let ends = self.book.turns.borrow().ends(number);
+        if let Some(loss) = ends {
+            return Some(Notice { rank: loss.rank, cause: loss.cause });
+        }
+        let about = notice_tag_of(number);
+        let (found, words) = self.endpoint.take_note(|tag| tag == about)?;
+        let cause = Cause::from_bytes(&words).unwrap_or(Cause::Failed);
+        Some(Notice { rank: found.source, cause })
+    }
+
+    /// [`Group::ask`].
+    #[inline]
+    pub(super) fn ask_others(
+        &self,
+        number: u32,
+        tag: i32,
+        made: Made,
+        asked: &Cell<Asked>,
+    ) -> Option<Notice> {
+        if let Some((since, now)) = self.endpoint.long_wait() {
+            let mut state = asked.get();
+            for distance in state.next(self.size(), since, now) {
+                let to = (u64::from(self.rank()) + u64::from(distance)) % u64::from(self.size());
+                self.question(to as u32, Question { number, made, is_over: false });
+            }
+            asked.set(state);
+        }
+        if let Some(notice) = self.unanswered(number) {
+            return Some(notice);
+        }
+        if !self.endpoint.has_left_overs() {
+            return None;
+        }
+        self.look_for_doubts();
+        let contradicts = |other: i32| is_of_call(other, number) && other != tag;
+        let found = self.endpoint.unexpected(contradicts)?;
+        let now = self.endpoint.with_port(|port| port.now());
+        match asked.get().contradicted {
+            None => {
+                asked.set(Asked { contradicted: Some(now), ..asked.get() });
+                self.question(found.source, Question { number, made, is_over: false });
+                None
+            }
+            // By lines a call may have turned to messages elsewhere, which this rank will hear of.
+            Some(then) if made.algorithm.is_some() && now > then + LONG_PATIENCE => {
+                Some(Notice { rank: found.source, cause: Cause::OtherCall })
+            }
+            Some(_) => None,
+        }
+    }
+
+    #[cold]
+    fn question(&self, to: u32, question: Question) {
+        // One that cannot be asked is gone, which its messages say.
+        let tag = question_tag_of(question.number);
+        let _ = self.endpoint.send_note(&question.to_bytes(), to, tag);
+    }
+
+    /// A call has failed here. `is_new`: the others are to be told.
+    #[cold]
+    pub(super) fn failed(&self, number: u32, cause: Cause, is_new: bool) {
+        self.book.any_failed.set(true);
+        self.book.note_failure(number);
+        self.book.end_doubt(|doubt| !is_before(number, doubt.number));
+        let loss = self.book.turns.borrow_mut().fail(number, self.rank(), cause);
+        if let Some(loss) = loss {
+            self.tell(&loss.to_bytes(), LOSS_TAG);
+        } else if is_new {
+            self.tell(&cause.to_bytes(), notice_tag_of(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Caller;
+    use crate::names::Operation;
+    use crate::signature::Signature;
+
+    #[test]
+    fn a_notice_says_what_it_was_told_and_nonsense_says_nothing() {
+        let rank = u32::MAX;
+        let call = Signature::new(Operation::Reduce).root(3).bytes(1 << 28);
+        let one = Caller { rank, call };
+        let other = Caller { rank: 0, call: Signature::new(Operation::Barrier) };
+        for cause in
+            [Cause::Failed, Cause::Dropped, Cause::Gone { rank }, Cause::Differ { one, other }]
+        {
+            assert_eq!(Cause::from_bytes(&cause.to_bytes()), Some(cause));
+            let loss = Loss { from: rank, until: 3, rank: 7, cause };
+            assert_eq!(Loss::from_bytes(&loss.to_bytes()), Some(loss));
+        }
+        for length in 0..40 {
+            assert_eq!(Cause::from_bytes(&vec![0xFF; length]), None);
+            assert_eq!(Loss::from_bytes(&vec![0xFF; length]), None);
+        }
+    }
+}
