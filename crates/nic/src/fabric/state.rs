@@ -174,7 +174,8 @@ pub struct Unmatched {
 /// whoever waits for what was in them waits for ever.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DroppedPackets {
-    /// Without the job's key, or of another form: of whom they are is not known.
+    /// Without the job's key, or of another form; and what the provider could not receive, or was
+    /// not asked for. Of whom they are is not known.
     pub strange: u32,
     /// Of ranks of the job, as they say.
     pub wrong: u32,
@@ -182,13 +183,26 @@ pub struct DroppedPackets {
     pub last: Option<(Rank, DropCause)>,
 }
 
+impl DroppedPackets {
+    /// Counts one of a rank of the job. `None`: it follows from one that was counted before.
+    pub fn note(&mut self, source: Rank, cause: Option<DropCause>) {
+        self.wrong = self.wrong.saturating_add(1);
+        self.last = cause.map(|cause| (source, cause)).or(self.last);
+    }
+
+    /// Counts one of nobody knows whom.
+    pub fn note_strange(&mut self) {
+        self.strange = self.strange.saturating_add(1);
+    }
+}
+
 /// Why a packet of a rank of the job was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DropCause {
-    /// It names a source that cannot be.
+    /// It names a source or a lane that there is not.
     Source = 1,
-    /// A number in it is impossible.
+    /// A number in it is impossible. The link to its source broke with it.
     Number = 2,
     /// It is no message, no answer and no request.
     Content = 3,

@@ -37,6 +37,8 @@ mod table;
 
 use std::time::Duration;
 
+use hikyaku_nic::fabric::DroppedPackets;
+
 use lane::{AGAIN, CREDIT, DATA, HEADER, LANES, LaneLink, cost};
 use table::{LinkTable, longest_in};
 
@@ -170,44 +172,6 @@ pub enum LinkArrival<'a> {
     },
 }
 
-/// Why a packet with the job's key was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DropCause {
-    /// It names a source or a lane that there is not.
-    Source,
-    /// A number in it is impossible. The link to its source broke with it.
-    Number,
-    /// The link to its source had broken before.
-    Broken,
-}
-
-/// Packets that were dropped, since they could not be what their sender should have sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops {
-    /// Without the job's key, or of another form; and what the provider could not receive, or was
-    /// not asked for. Of whom they are is not known.
-    pub strange: u64,
-    /// With the key.
-    pub wrong: u64,
-    /// The source that the last of these named, and why it was dropped. What came after a link
-    /// broke is not counted here: it says nothing new.
-    pub last: Option<(Host, DropCause)>,
-}
-
-impl Drops {
-    /// All of them.
-    pub fn all(&self) -> u64 {
-        self.strange + self.wrong
-    }
-
-    fn note(&mut self, source: Host, cause: DropCause) {
-        self.wrong += 1;
-        if cause != DropCause::Broken {
-            self.last = Some((source, cause));
-        }
-    }
-}
-
 /// Why a link broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breach {
@@ -304,8 +268,9 @@ impl Links {
         self.table.link(host, 0).is_some_and(|link| link.peer.is_some())
     }
 
-    /// What was dropped.
-    pub fn drops(&self) -> Drops {
+    /// What was dropped. What came after a link broke says nothing new: it is counted, and is not the
+    /// last.
+    pub fn drops(&self) -> DroppedPackets {
         self.table.drops
     }
 
@@ -476,7 +441,7 @@ impl Links {
                 }
                 Some(EndpointCompletion::Done { token }) => self.free.push(token as usize),
                 // Nobody is asked to write with data here.
-                Some(EndpointCompletion::Written { .. }) => self.table.drops.strange += 1,
+                Some(EndpointCompletion::Written { .. }) => self.table.drops.note_strange(),
                 Some(EndpointCompletion::Failed { token: Some(token), error })
                     if token & FETCH != 0 =>
                 {
@@ -495,7 +460,7 @@ impl Links {
     /// A packet was lost, or a receive has failed.
     fn fail(&mut self, token: Option<u64>, error: &Error) {
         let Some(slot) = token.map(|token| token as usize) else {
-            self.table.drops.strange += 1;
+            self.table.drops.note_strange();
             return;
         };
         self.free.push(slot);

@@ -13,8 +13,10 @@
 
 use std::collections::VecDeque;
 
+use hikyaku_nic::fabric::{DropCause, DroppedPackets};
+
 use super::lane::{Admitted, DecodedPacket, HEADER, Land, LaneLink, cost};
-use super::{Breach, DropCause, Drops, Host, Key, LinkLayout};
+use super::{Breach, Host, Key, LinkLayout};
 use crate::{Error, Peer};
 
 pub(super) struct LinkTable {
@@ -39,7 +41,7 @@ pub(super) struct LinkTable {
     grown: usize,
     /// Hosts whose links broke and that were not asked for yet, and why.
     pub(super) broke: VecDeque<(Host, Breach)>,
-    pub(super) drops: Drops,
+    pub(super) drops: DroppedPackets,
 }
 
 impl LinkTable {
@@ -59,7 +61,7 @@ impl LinkTable {
             windows: 0,
             grown: 0,
             broke: VecDeque::new(),
-            drops: Drops::default(),
+            drops: DroppedPackets::default(),
         }
     }
 
@@ -124,19 +126,25 @@ impl LinkTable {
                     self.drops.note(packet.source, cause);
                 }
             }
-            None => self.drops.strange += 1,
+            None => self.drops.note_strange(),
         }
     }
 
-    fn admit(&mut self, packet: &DecodedPacket<'_>, land: &mut impl Land) -> Result<(), DropCause> {
+    /// # Errors
+    /// Why the packet is dropped; `None`: the link to its source had broken before.
+    fn admit(
+        &mut self,
+        packet: &DecodedPacket<'_>,
+        land: &mut impl Land,
+    ) -> Result<(), Option<DropCause>> {
         if packet.source == self.own || packet.lane >= self.layout.lanes {
-            return Err(DropCause::Source);
+            return Err(Some(DropCause::Source));
         }
-        let first = self.enter(packet.source).ok_or(DropCause::Source)?;
+        let first = self.enter(packet.source).ok_or(Some(DropCause::Source))?;
         let at = first + usize::from(packet.lane);
         let (link, windows) = (&mut self.links[at], (self.layout.window, self.layout.most));
         if link.broken {
-            return Err(DropCause::Broken);
+            return Err(None);
         }
         match link.admit(packet, windows) {
             Ok(Admitted::Payload(payload)) => {
@@ -150,7 +158,7 @@ impl LinkTable {
             Ok(Admitted::Again) => self.again.push(at),
             Err(()) => {
                 self.break_links(packet.source, Breach::Impossible);
-                return Err(DropCause::Number);
+                return Err(Some(DropCause::Number));
             }
         }
         self.note(at);
@@ -359,6 +367,10 @@ mod tests {
     const KEY: Key = [5; 16];
     const SOURCES: Host = 20;
 
+    fn dropped(table: &LinkTable) -> u32 {
+        table.drops.strange + table.drops.wrong
+    }
+
     /// Room for the first packets of three sources of `PACKET` bytes, and a window for `windows`.
     fn layout(windows: usize) -> LinkLayout {
         let (window, pool) = (1024, 512);
@@ -418,7 +430,7 @@ mod tests {
             assert!(rounds <= 7, "three at a time: {came:?}");
         }
         assert_eq!(came, Vec::from_iter(1..=SOURCES));
-        assert_eq!((table.drops.all(), table.pooled[0], table.windows), (0, 0, 0));
+        assert_eq!((dropped(&table), table.pooled[0], table.windows), (0, 0, 0));
         assert!(table.take_owing().len() == SOURCES as usize && table.is_still());
     }
 
@@ -439,7 +451,7 @@ mod tests {
         table.take_in(&packet(5, 1), &mut |_: LinkArrival<'_>| Acceptance::Taken);
         table.take_in(&packet(6, 1), &mut |_: LinkArrival<'_>| Acceptance::Taken);
         let windows = [5, 6].map(|source| table.link(source, 0).unwrap().window);
-        assert_eq!((windows, table.drops.all()), ([1024, 0], 0));
+        assert_eq!((windows, dropped(&table)), ([1024, 0], 0));
     }
 
     #[test]
@@ -462,10 +474,10 @@ mod tests {
         let mut other = packet(1, 0);
         other[0] += 1;
         table.take_in(&other, &mut &taken);
-        assert_eq!(table.drops.all(), 0);
+        assert_eq!(dropped(&table), 0);
         // Whoever goes on nevertheless is broken, and gives back what it has once.
         table.take_in(&packet(2, 1), &mut full);
-        assert_eq!((table.drops.all(), table.given()), (1, (2048, 0)));
+        assert_eq!((dropped(&table), table.given()), (1, (2048, 0)));
         table.break_links(1, Breach::Local);
         assert_eq!(table.given(), (1024, 0));
     }
@@ -494,7 +506,7 @@ mod tests {
         (1..=5).for_each(|source| table.take_in(&packet(source, 0), &mut full));
         table.take_in(&packet(4, 0), &mut full);
         table.take_in(&packet(2, 1), &mut full);
-        assert_eq!((table.drops.all(), drain(&mut table)), (2, vec![1, 3]));
+        assert_eq!((dropped(&table), drain(&mut table)), (2, vec![1, 3]));
         assert_eq!(invite(&mut table), [5]);
     }
 
@@ -519,7 +531,7 @@ mod tests {
         assert!(table.again.is_empty());
         table.take_in(&say(AGAIN), &mut full);
         table.take_in(&say(AGAIN), &mut full);
-        assert_eq!((&table.again[..], table.drops.all(), table.is_still()), (&[at][..], 0, false));
+        assert_eq!((&table.again[..], dropped(&table), table.is_still()), (&[at][..], 0, false));
     }
 
     /// A rank of a job of 640,000 has an index of them, and nothing else that is as long.

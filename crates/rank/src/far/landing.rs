@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hikyaku_nic::fabric::{DropCause, Event, Granularity, PostError, Rank};
+use hikyaku_nic::fabric::{DropCause, DroppedPackets, Event, Granularity, PostError, Rank};
 use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Acceptance, LinkArrival};
@@ -31,7 +31,7 @@ pub(super) struct LandingState {
     pub(super) lending: Lending,
     /// Malformed packets, and operations that the tables refuse: how many, and of the last whose it
     /// was and why.
-    pub(super) refused: (u64, Option<(Rank, DropCause)>),
+    pub(super) refused: DroppedPackets,
     /// This rank leaves, and reads nothing any more.
     pub(super) is_leaving: bool,
 }
@@ -49,7 +49,7 @@ impl LandingState {
             parting: Vec::new(),
             departures: 0,
             lending: Lending::default(),
-            refused: (0, None),
+            refused: DroppedPackets::default(),
             is_leaving: false,
         }
     }
@@ -71,7 +71,7 @@ impl LandingState {
             }
         };
         let Some(peer) = self.peers.enter(source) else {
-            self.refuse(source, DropCause::Source);
+            self.refused.note(source, Some(DropCause::Source));
             return Acceptance::Taken;
         };
         if !std::mem::replace(&mut peer.known, true) {
@@ -83,7 +83,7 @@ impl LandingState {
             return Acceptance::Full;
         }
         let Some(packet) = wire::decode(payload, source) else {
-            self.refuse(source, DropCause::Content);
+            self.refused.note(source, Some(DropCause::Content));
             return Acceptance::Taken;
         };
         match packet {
@@ -123,13 +123,8 @@ impl LandingState {
         if call != wire::UNANSWERED {
             self.answers.push_back((to, wire::answer(call, outcome)));
         } else if outcome.is_err() {
-            self.refuse(to, DropCause::Refused);
+            self.refused.note(to, Some(DropCause::Refused));
         }
-    }
-
-    /// Counts what is dropped.
-    fn refuse(&mut self, source: Rank, cause: DropCause) {
-        self.refused = (self.refused.0 + 1, Some((source, cause)));
     }
 
     /// Lands a part of a send.
@@ -157,7 +152,7 @@ impl LandingState {
         }
         // What the tables refuse has no reader.
         if landed.is_err() {
-            self.refuse(source, DropCause::Refused);
+            self.refused.note(source, Some(DropCause::Refused));
         }
         if is_full { Acceptance::Full } else { Acceptance::Taken }
     }

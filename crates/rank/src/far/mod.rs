@@ -43,13 +43,13 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use hikyaku_nic::fabric::{
-    Command, DeathCause, DropCause, DroppedPackets, Event, FullCause, Granularity, INLINE_BYTES,
-    PeerFailure, PeerState, Port, PostError, Rank, Wake,
+    Command, DeathCause, DroppedPackets, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure,
+    PeerState, Port, PostError, Rank, Wake,
 };
 use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
-use hikyaku_ofi::link::{self, Breach, Drops, LinkLayout, Links};
+use hikyaku_ofi::link::{Breach, LinkLayout, Links};
 use hikyaku_ofi::{Alarm, Error, PostResult, ProviderRequest, Survey, VARIABLE, choose};
 use hikyaku_shm::{Nap, ShmPort};
 use landing::LandingState;
@@ -116,7 +116,7 @@ pub(crate) struct Far {
     /// Memory of this rank that others use when it leaves.
     kept: Vec<UseBits>,
     /// What the links and the landing side had dropped when that was last told.
-    told: (Drops, u64),
+    told: [DroppedPackets; 2],
     /// The provider has failed.
     fault: Option<ProviderFault>,
     /// What the provider is to fail with.
@@ -322,21 +322,17 @@ impl Far {
     /// Says for the launcher's report what was dropped.
     fn tell_drops(&mut self, near: &ShmPort) {
         let (links, refused) = (self.links.drops(), self.state.refused);
-        if self.told == (links, refused.0) {
+        let before = std::mem::replace(&mut self.told, [links, refused]);
+        if before == self.told {
             return;
         }
-        let cause = |cause| match cause {
-            link::DropCause::Source => DropCause::Source,
-            link::DropCause::Number | link::DropCause::Broken => DropCause::Number,
+        let last = match refused == before[1] {
+            true => links.last.or(refused.last),
+            false => refused.last,
         };
-        let last = match refused.0 == self.told.1 {
-            true => links.last.map(|(source, why)| (source, cause(why))).or(refused.1),
-            false => refused.1,
-        };
-        let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
-        let (strange, wrong) = (count(links.strange), count(links.wrong + refused.0));
-        self.told = (links, refused.0);
-        near.host().registry().set_dropped(self.own, &DroppedPackets { strange, wrong, last });
+        let wrong = links.wrong.saturating_add(refused.wrong);
+        let dropped = DroppedPackets { strange: links.strange, wrong, last };
+        near.host().registry().set_dropped(self.own, &dropped);
     }
 
     /// [`Far::progress`], if it is due: after a sleep, or if something came lately, or now and

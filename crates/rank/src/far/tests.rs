@@ -225,7 +225,7 @@ fn windows_of_ranks_that_have_left_are_given_back() {
     jobs[0].mark_left(1);
     first.before_poll(&mut near);
     assert_eq!(windows(&first), [0, 0]);
-    assert!(!first.links.is_broken(1) && first.links.drops().all() == 0);
+    assert!(!first.links.is_broken(1) && first.links.drops() == DroppedPackets::default());
 }
 
 /// The answer of one whose process has ended may be lost, and without a launcher nobody tells.
