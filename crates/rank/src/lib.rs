@@ -27,6 +27,7 @@ mod init;
 mod intercommunicator;
 mod landing;
 mod launchers;
+mod near;
 pub mod persistent;
 mod port;
 mod protected;

@@ -13,12 +13,13 @@ use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart, StoreCounts};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
-use hikyaku_shm::{Nap, ProtectedMemory, ShmPort};
+use hikyaku_shm::{Nap, ProtectedMemory};
 
 use crate::far::{self, Far};
 use crate::frequent::{FrequentSources, RingMoves};
 use crate::init::InitError;
 use crate::launchers::LaunchedRank;
+use crate::near::NearPort;
 
 /// The port of a rank of a job, whatever carries its commands.
 ///
@@ -28,7 +29,7 @@ use crate::launchers::LaunchedRank;
 pub struct RankPort {
     /// Dropped first: it still needs the near side when it leaves.
     far: Option<Box<Far>>,
-    near: ShmPort,
+    near: NearPort,
     /// Who sends often, if sources move to rings of their own.
     frequent: Option<Box<FrequentSources>>,
     /// Another launcher, if one has started the job: learns last that this rank leaves.
@@ -40,7 +41,7 @@ impl RankPort {
     ///
     /// # Errors
     /// Other hosts cannot be reached.
-    pub fn open(near: ShmPort) -> Result<RankPort, Error> {
+    pub fn open(near: NearPort) -> Result<RankPort, Error> {
         let far = Far::open(&near)?.map(Box::new);
         Ok(RankPort { far, near, frequent: None, started: None })
     }
@@ -50,7 +51,7 @@ impl RankPort {
     /// # Errors
     /// Other hosts cannot be reached, or the launcher says what cannot be.
     pub(crate) fn of_started(
-        near: ShmPort,
+        near: NearPort,
         mut started: LaunchedRank,
     ) -> Result<RankPort, InitError> {
         let mut port = RankPort::open(near)?;
@@ -111,7 +112,7 @@ impl RankPort {
 
     /// The far side, if a rank is there.
     #[inline(always)]
-    fn far_of(&mut self, rank: Rank) -> Option<(&mut Far, &mut ShmPort)> {
+    fn far_of(&mut self, rank: Rank) -> Option<(&mut Far, &mut NearPort)> {
         let far = self.far.as_deref_mut()?;
         far.is_far(rank).then_some((far, &mut self.near))
     }
@@ -276,7 +277,7 @@ impl RankPort {
         far.put_given(near, to, payload)
     }
 
-    fn far_of_giver(&mut self, at: RemoteAddress) -> Result<(&mut Far, &mut ShmPort), PostError> {
+    fn far_of_giver(&mut self, at: RemoteAddress) -> Result<(&mut Far, &mut NearPort), PostError> {
         let here = PostError::Unsupported("ask for memory of a rank of this host: use it in place");
         self.far_of(at.rank).ok_or(here)
     }
@@ -297,9 +298,9 @@ impl RankPort {
     }
 }
 
-impl From<ShmPort> for RankPort {
+impl From<NearPort> for RankPort {
     /// For a job on one host.
-    fn from(near: ShmPort) -> RankPort {
+    fn from(near: NearPort) -> RankPort {
         RankPort { far: None, near, frequent: None, started: None }
     }
 }
@@ -318,30 +319,30 @@ impl Drop for RankPort {
 
 /// For what only the near side has, such as its host.
 impl Deref for RankPort {
-    type Target = ShmPort;
+    type Target = NearPort;
 
-    fn deref(&self) -> &ShmPort {
+    fn deref(&self) -> &NearPort {
         &self.near
     }
 }
 
 impl DerefMut for RankPort {
-    fn deref_mut(&mut self) -> &mut ShmPort {
+    fn deref_mut(&mut self) -> &mut NearPort {
         &mut self.near
     }
 }
 
 /// Tables, queues and groups are of the own host: those of others are refused there.
 impl Layer for RankPort {
-    type Inner = ShmPort;
+    type Inner = NearPort;
 
     #[inline(always)]
-    fn inner(&self) -> &ShmPort {
+    fn inner(&self) -> &NearPort {
         &self.near
     }
 
     #[inline(always)]
-    fn inner_mut(&mut self) -> &mut ShmPort {
+    fn inner_mut(&mut self) -> &mut NearPort {
         &mut self.near
     }
 
@@ -635,7 +636,7 @@ impl Port for RankPort {
 #[cfg(test)]
 impl RankPort {
     /// Its two sides, if there is a far one.
-    pub(crate) fn parts(&mut self) -> Option<(&mut Far, &mut ShmPort)> {
+    pub(crate) fn parts(&mut self) -> Option<(&mut Far, &mut NearPort)> {
         Some((self.far.as_deref_mut()?, &mut self.near))
     }
 

@@ -6,7 +6,8 @@
 //! which has the region mapped. Memory of a host without ranks is lost.
 
 use hikyaku_nic::fabric::{Atomic, AtomicOp, PeerState, Port, PostError, Rank, RemoteAddress};
-use hikyaku_shm::ShmPort;
+
+use crate::near::NearPort;
 
 use super::memory::FarWait;
 use super::wire::{self, PutPart, Told, UNANSWERED, WireAddress};
@@ -19,7 +20,7 @@ impl Far {
     /// No rank of its host is left.
     pub(crate) fn fetch_given(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         atomic: &Atomic,
     ) -> Result<u64, PostError> {
         let at = WireAddress::given(atomic.target);
@@ -41,7 +42,7 @@ impl Far {
     /// No rank of its host is left.
     pub(crate) fn get_given(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         from: RemoteAddress,
         into: &mut [u8],
     ) -> Result<(), PostError> {
@@ -61,7 +62,7 @@ impl Far {
     /// No rank of its host is left.
     pub(crate) fn put_given(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         to: RemoteAddress,
         payload: &[u8],
     ) -> Result<(), PostError> {
@@ -91,7 +92,7 @@ impl Far {
     /// No rank of its host is left.
     pub(crate) fn tell_given(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         atomic: &Atomic,
     ) -> Result<(), PostError> {
         let packet = wire::atomic(UNANSWERED, Told::Not, WireAddress::given(atomic.target), atomic);
@@ -104,7 +105,7 @@ impl Far {
     }
 
     /// Sends something that is not answered.
-    fn say(&mut self, near: &mut ShmPort, to: Rank, parts: &[&[u8]]) -> Result<(), PostError> {
+    fn say(&mut self, near: &mut NearPort, to: Rank, parts: &[&[u8]]) -> Result<(), PostError> {
         let mut wait = FarWait::for_given(near.now());
         let said = self.ask(near, &mut wait, to, parts);
         wait.end(near);
@@ -112,7 +113,7 @@ impl Far {
     }
 
     /// Who is asked for memory of a rank: itself, or else the first that is left of its host.
-    fn keeper_of(&self, near: &ShmPort, rank: Rank) -> Result<Rank, PostError> {
+    fn keeper_of(&self, near: &NearPort, rank: Rank) -> Result<Rank, PostError> {
         if self.is_there(near, rank) {
             return Ok(rank);
         }
@@ -128,7 +129,7 @@ impl Far {
 
     /// Whether a rank of another host serves memory that ranks of that host gave, as far as is
     /// known.
-    pub(super) fn is_there(&self, near: &ShmPort, rank: Rank) -> bool {
+    pub(super) fn is_there(&self, near: &NearPort, rank: Rank) -> bool {
         let is_deaf = self.state.peers.is_deaf(rank);
         !is_deaf
             && self.fault.is_none()

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use hikyaku_nic::fabric::{DropCause, DroppedPackets, Event, Granularity, PostError, Rank};
-use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Acceptance, LinkArrival};
-use hikyaku_shm::ShmHost;
+
+use crate::near::NearTables;
 
 use super::SENDS;
 use super::lending::Lending;
@@ -57,7 +57,7 @@ impl LandingState {
     /// Takes in an arrival.
     pub(super) fn arrive(
         &mut self,
-        hosted: &mut HostedPort<ShmHost>,
+        hosted: &mut NearTables,
         calls: &mut Calls,
         now: Time,
         arrival: LinkArrival<'_>,
@@ -130,7 +130,7 @@ impl LandingState {
     /// Lands a part of a send.
     fn land(
         &mut self,
-        hosted: &mut HostedPort<ShmHost>,
+        hosted: &mut NearTables,
         (source, lane): (Rank, u8),
         part: &SendPart<'_>,
     ) -> Acceptance {
@@ -160,7 +160,7 @@ impl LandingState {
 
 /// Lands the rest of a part, of which `landed` bytes are there. Returns whether all is.
 fn land_part(
-    hosted: &mut HostedPort<ShmHost>,
+    hosted: &mut NearTables,
     landed: &mut usize,
     source: Rank,
     part: &SendPart<'_>,
@@ -180,7 +180,7 @@ fn land_part(
 
 /// Gathers a message of one record, and lands it when all of it has come.
 fn land_as_one(
-    hosted: &mut HostedPort<ShmHost>,
+    hosted: &mut NearTables,
     peer: &mut FarPeer,
     source: Rank,
     part: &SendPart<'_>,

@@ -8,13 +8,14 @@ use hikyaku_nic::fabric::{
     Atomic, AtomicOp, Integer, MailEnd, MailboxAddress, PostError, Rank, RemoteAddress, Space,
 };
 use hikyaku_nic::hosted::Host;
-use hikyaku_shm::ShmPort;
+
+use crate::near::NearPort;
 
 use super::wire::{self, PutPart, Told, UNANSWERED, WireAddress};
 use super::{Far, NEEDED};
 
 /// Checks that bytes are within the region of a rank: all ranks' are as large as each other.
-fn within_region(near: &ShmPort, rank: Rank, offset: u64, length: u64) -> Result<(), PostError> {
+fn within_region(near: &NearPort, rank: Rank, offset: u64, length: u64) -> Result<(), PostError> {
     let is_inside = offset.checked_add(length).is_some_and(|end| end <= near.host().region_bytes());
     if is_inside { Ok(()) } else { Err(PostError::OutOfBounds { rank, offset, length }) }
 }
@@ -27,7 +28,7 @@ impl Far {
     /// The bytes do not fit the letter.
     pub(crate) fn write_mail(
         &mut self,
-        near: &ShmPort,
+        near: &NearPort,
         to: MailboxAddress,
         (round, at): (u64, u32),
         bytes: &[u8],
@@ -57,7 +58,7 @@ impl Far {
     /// The word is outside of the region.
     pub(crate) fn post_mail(
         &mut self,
-        near: &ShmPort,
+        near: &NearPort,
         to: MailboxAddress,
         round: u64,
     ) -> Result<(), PostError> {
@@ -65,7 +66,7 @@ impl Far {
     }
 
     /// [`MailboxPort::end_mail`](hikyaku_nic::fabric::MailboxPort::end_mail).
-    pub(crate) fn end_mail(&mut self, near: &ShmPort, to: MailboxAddress, end: MailEnd) {
+    pub(crate) fn end_mail(&mut self, near: &NearPort, to: MailboxAddress, end: MailEnd) {
         // Nobody is told of a mailbox that cannot be.
         let _ = self.push_word(near, to, 0, end.to_word());
     }
@@ -73,7 +74,7 @@ impl Far {
     /// Stores a word of a mailbox, behind what has been written before.
     fn push_word(
         &mut self,
-        near: &ShmPort,
+        near: &NearPort,
         to: MailboxAddress,
         at: u64,
         value: u64,
@@ -90,7 +91,7 @@ impl Far {
     }
 
     /// Sends what the library needs to go on, now or when there is room.
-    fn push(&mut self, near: &ShmPort, to: Rank, parts: &[&[u8]]) {
+    fn push(&mut self, near: &NearPort, to: Rank, parts: &[&[u8]]) {
         if self.state.peers.is_deaf(to) {
             return;
         }

@@ -15,10 +15,11 @@ use hikyaku_nic::fabric::{
     Notification, Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space,
     Wait, Wake,
 };
-use hikyaku_nic::hosted::{HostedPort, Rest, RestStart};
+use hikyaku_nic::hosted::{Rest, RestStart};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{ShmHost, ShmPort};
+
+use crate::near::{NearPort, NearTables};
 
 use super::landing::LandingState;
 use super::wire::{self, PutPart, Told, WireAddress};
@@ -114,7 +115,7 @@ impl FarWait {
     }
 
     /// Rests a little, for `peer`, after a look at the network: [`Far::begin_rest`].
-    pub(super) fn rest(&mut self, near: &mut ShmPort, peer: Rank) {
+    pub(super) fn rest(&mut self, near: &mut NearPort, peer: Rank) {
         let now = near.now();
         if !self.announced && now > self.since + ANNOUNCE {
             self.announced = true;
@@ -128,7 +129,7 @@ impl FarWait {
         super::rest(near, rest);
     }
 
-    pub(super) fn end(&self, near: &ShmPort) {
+    pub(super) fn end(&self, near: &NearPort) {
         if self.announced {
             near.announce_wait(None);
         }
@@ -139,7 +140,7 @@ impl LandingState {
     /// Writes bytes for a rank of another host.
     pub(super) fn put(
         &mut self,
-        hosted: &mut HostedPort<ShmHost>,
+        hosted: &mut NearTables,
         source: Rank,
         put: &PutPart<'_>,
     ) -> Result<u64, PostError> {
@@ -164,7 +165,7 @@ impl LandingState {
     /// Changes an integer for a rank of another host.
     pub(super) fn change(
         &mut self,
-        hosted: &mut HostedPort<ShmHost>,
+        hosted: &mut NearTables,
         source: Rank,
         (told, place): (Told, WireAddress),
         atomic: Atomic,
@@ -201,7 +202,7 @@ impl LandingState {
     /// Checks that a notification can be made, before anything is changed.
     fn check_told(
         &self,
-        hosted: &mut HostedPort<ShmHost>,
+        hosted: &mut NearTables,
         source: Rank,
         told: Told,
         is_placed: bool,
@@ -239,7 +240,7 @@ impl Far {
     /// Carries out a put, get or atomic operation on memory of a rank of another host.
     pub(crate) fn carry_out(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         command: &Command<'_>,
     ) -> Result<usize, PostError> {
         let target = match command.operation {
@@ -283,7 +284,7 @@ impl Far {
         Ok(command.payload.len())
     }
 
-    fn check_reply(&self, near: &ShmPort, command: &Command<'_>) -> Result<(), PostError> {
+    fn check_reply(&self, near: &NearPort, command: &Command<'_>) -> Result<(), PostError> {
         let completed = |event: &&Event| matches!(event, Event::Completed(_));
         let most = near.capabilities().outstanding;
         match command.reply {
@@ -299,7 +300,7 @@ impl Far {
     }
 
     /// Checks that a word of this rank's region can be written.
-    fn check_own_word(&self, near: &ShmPort, offset: u64, size: u64) -> Result<(), PostError> {
+    fn check_own_word(&self, near: &NearPort, offset: u64, size: u64) -> Result<(), PostError> {
         if !offset.is_multiple_of(size) {
             return Err(PostError::Misaligned { rank: self.own, offset, size });
         }
@@ -323,7 +324,7 @@ impl Far {
     /// Writes `payload`, in as many parts as it takes.
     fn put_far(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         target: RemoteAddress,
         payload: &[u8],
         told: Told,
@@ -360,7 +361,7 @@ impl Far {
     /// Reads memory of a rank of another host.
     pub(crate) fn get(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         from: RemoteAddress,
         into: &mut [u8],
     ) -> Result<(), PostError> {
@@ -371,7 +372,7 @@ impl Far {
     /// Reads memory, of which `asked` is asked.
     pub(super) fn get_by(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         (asked, from): (Rank, WireAddress),
         into: &mut [u8],
         wait: impl Fn(Time) -> FarWait,
@@ -398,7 +399,7 @@ impl Far {
 
     fn get_into_region(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         Get { from, into, length }: Get,
         told: Told,
     ) -> Result<u64, PostError> {
@@ -414,7 +415,7 @@ impl Far {
 
     fn change_far(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         atomic: &Atomic,
         told: Told,
     ) -> Result<u64, PostError> {
@@ -435,7 +436,7 @@ impl Far {
     /// Changes the integer at a place, of which `asked` is asked.
     pub(super) fn change_at(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         (asked, at): (Rank, WireAddress),
         atomic: &Atomic,
         told: Told,
@@ -449,14 +450,14 @@ impl Far {
     }
 
     /// Changes an integer of a rank of another host; answers the one before.
-    pub(crate) fn fetch(&mut self, near: &mut ShmPort, atomic: &Atomic) -> Result<u64, PostError> {
+    pub(crate) fn fetch(&mut self, near: &mut NearPort, atomic: &Atomic) -> Result<u64, PostError> {
         self.change_far(near, atomic, Told::Not)
     }
 
     /// Sends a question, as soon as there is room for it.
     pub(super) fn ask(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         wait: &mut FarWait,
         to: Rank,
         parts: &[&[u8]],
@@ -474,7 +475,7 @@ impl Far {
 
     fn await_answers(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         wait: &mut FarWait,
         from: Rank,
     ) -> Result<u64, PostError> {
@@ -493,7 +494,7 @@ impl Far {
     }
 
     /// Whether a rank of another host can still answer.
-    fn check_there(&self, near: &ShmPort, rank: Rank, wait: &FarWait) -> Result<(), PostError> {
+    fn check_there(&self, near: &NearPort, rank: Rank, wait: &FarWait) -> Result<(), PostError> {
         if let Some(failure) = self.failure(near, rank) {
             return Err(PostError::PeerFailed(failure));
         }
@@ -514,7 +515,7 @@ impl Far {
     }
 
     /// Sends what others read, as far as there is room.
-    pub(super) fn serve(&mut self, near: &mut ShmPort) {
+    pub(super) fn serve(&mut self, near: &mut NearPort) {
         for _ in 0..self.state.serving.len() {
             let Some(mut serving) = self.state.serving.pop_front() else { break };
             let served = self.state.peers.is_gone(serving.to) || self.serve_one(near, &mut serving);
@@ -525,7 +526,7 @@ impl Far {
     }
 
     /// Whether a read is over.
-    fn serve_one(&mut self, near: &mut ShmPort, serving: &mut Serving) -> bool {
+    fn serve_one(&mut self, near: &mut NearPort, serving: &mut Serving) -> bool {
         let Serving { to, call, from, length, .. } = *serving;
         if !self.meet(near, to) {
             return false;

@@ -51,7 +51,9 @@ use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Breach, LinkLayout, Links};
 use hikyaku_ofi::{Alarm, Error, PostResult, ProviderRequest, Survey, VARIABLE, choose};
-use hikyaku_shm::{Nap, ShmPort};
+use hikyaku_shm::Nap;
+
+use crate::near::NearPort;
 use landing::LandingState;
 use memory::Calls;
 use parting::UseBits;
@@ -150,7 +152,7 @@ enum SleepBy {
 }
 
 /// A rank that is gone.
-fn lost(near: &ShmPort, rank: Rank, cause: DeathCause) -> PeerFailure {
+fn lost(near: &NearPort, rank: Rank, cause: DeathCause) -> PeerFailure {
     PeerFailure { rank, pid: 0, host: near.host_name(rank), cause }
 }
 
@@ -164,7 +166,7 @@ fn cause_of(breach: Breach) -> DeathCause {
 }
 
 /// Rests in the thread that calls, as [`Far::begin_rest`] has answered.
-pub(crate) fn rest(near: &mut ShmPort, rest: Rest<Nap>) -> Wake {
+pub(crate) fn rest(near: &mut NearPort, rest: Rest<Nap>) -> Wake {
     match rest {
         Rest::Over(wake) => wake,
         Rest::Yield => {
@@ -183,7 +185,7 @@ impl Far {
     ///
     /// # Errors
     /// There is no libfabric or no usable provider, or it refuses.
-    pub(crate) fn open(near: &ShmPort) -> Result<Option<Far>, Error> {
+    pub(crate) fn open(near: &NearPort) -> Result<Option<Far>, Error> {
         let Some(hosts) = near.host().hosts() else { return Ok(None) };
         let (own, size) = (near.rank(), near.size());
         let others = hosts.of.iter().filter(|host| **host != hosts.own).count();
@@ -242,7 +244,7 @@ impl Far {
     }
 
     /// Takes in what has come and sends what waited for room. Returns whether anything came.
-    pub(crate) fn progress(&mut self, near: &mut ShmPort) -> bool {
+    pub(crate) fn progress(&mut self, near: &mut NearPort) -> bool {
         self.looked = true;
         if self.fault.is_some() {
             return false;
@@ -295,7 +297,7 @@ impl Far {
     ///
     /// # Errors
     /// The provider fails as a whole.
-    fn take_in(&mut self, near: &mut ShmPort) -> Result<bool, Error> {
+    fn take_in(&mut self, near: &mut NearPort) -> Result<bool, Error> {
         #[cfg(test)]
         if let Some(error) = self.to_fail.take() {
             return Err(error);
@@ -308,7 +310,7 @@ impl Far {
 
     /// The provider has failed: all ranks of other hosts count as failed, since nothing more comes
     /// of them, and nothing more reaches them.
-    fn fail(&mut self, near: &ShmPort, error: &Error) {
+    fn fail(&mut self, near: &NearPort, error: &Error) {
         let cause = cause_of(error.into());
         let known: Vec<Rank> = self.state.peers.known().iter().map(|peer| peer.rank).collect();
         known.into_iter().for_each(|rank| self.lose(near, rank, cause));
@@ -320,7 +322,7 @@ impl Far {
     }
 
     /// Says for the launcher's report what was dropped.
-    fn tell_drops(&mut self, near: &ShmPort) {
+    fn tell_drops(&mut self, near: &NearPort) {
         let (links, refused) = (self.links.drops(), self.state.refused);
         let before = std::mem::replace(&mut self.told, [links, refused]);
         if before == self.told {
@@ -338,7 +340,7 @@ impl Far {
     /// [`Far::progress`], if it is due: after a sleep, or if something came lately, or now and
     /// then. So waits for ranks of the own host take hardly longer.
     #[inline]
-    pub(crate) fn progress_if_due(&mut self, near: &mut ShmPort) -> bool {
+    pub(crate) fn progress_if_due(&mut self, near: &mut NearPort) -> bool {
         if self.quiet > QUIET && !self.slept && !self.quiet.is_multiple_of(8) {
             self.quiet = self.quiet.wrapping_add(1).max(QUIET);
             return false;
@@ -349,7 +351,7 @@ impl Far {
 
     /// What has come from a rank that died is landed before its death is known here.
     #[inline]
-    pub(crate) fn before_poll(&mut self, near: &mut ShmPort) {
+    pub(crate) fn before_poll(&mut self, near: &mut NearPort) {
         let now = near.departures();
         if now != self.ends {
             let before = std::mem::replace(&mut self.ends, now);
@@ -359,7 +361,7 @@ impl Far {
     }
 
     /// Gives back what is kept for ranks whose process has ended, as the launcher says.
-    fn note_ends(&mut self, near: &ShmPort, numbers: Range<u64>) {
+    fn note_ends(&mut self, near: &NearPort, numbers: Range<u64>) {
         let ended = near.host().registry().ended_in(numbers);
         // Without that all that something is known of are looked at.
         let all = |peers: &FarPeers| peers.known().iter().map(|peer| peer.rank).collect();
@@ -374,7 +376,7 @@ impl Far {
 
     /// The next event of its own.
     #[inline]
-    pub(crate) fn take_event(&mut self, near: &ShmPort) -> Option<Event> {
+    pub(crate) fn take_event(&mut self, near: &NearPort) -> Option<Event> {
         match self.state.events.pop_front() {
             None if self.fault.is_some() => self.take_failure(near),
             event => event,
@@ -382,7 +384,7 @@ impl Far {
     }
 
     /// After a fault of the provider, the next of the ranks that were never spoken to.
-    fn take_failure(&mut self, near: &ShmPort) -> Option<Event> {
+    fn take_failure(&mut self, near: &NearPort) -> Option<Event> {
         let fault = self.fault.as_mut()?;
         let is_due = |rank: &Rank| {
             let is_known = self.state.peers.get(*rank).is_some();
@@ -412,7 +414,7 @@ impl Far {
     /// a rank that has looked yields instead of spinning.
     pub(crate) fn begin_rest(
         &mut self,
-        near: &mut ShmPort,
+        near: &mut NearPort,
         (deadline, start): (Option<Time>, RestStart),
         steps: impl Iterator<Item = AwaitedStep>,
     ) -> Rest<Nap> {
@@ -433,7 +435,7 @@ impl Far {
     }
 
     /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
-    fn nap(&mut self, near: &ShmPort, deadline: Option<Time>, start: RestStart) -> Option<Time> {
+    fn nap(&mut self, near: &NearPort, deadline: Option<Time>, start: RestStart) -> Option<Time> {
         let now = near.now();
         let since = *self.idle_since.get_or_insert(now);
         let is_fresh = now < since + AWAKE;
@@ -450,7 +452,7 @@ impl Far {
 
     /// Whether what comes will wake this rank, so that it may sleep: nothing of its own is under
     /// way, and the provider has a descriptor that tells.
-    fn is_woken(&mut self, near: &ShmPort) -> bool {
+    fn is_woken(&mut self, near: &NearPort) -> bool {
         let is_still = self.is_still();
         if let SleepBy::Unknown = self.alarm {
             let waker = near.host().waker();
@@ -487,7 +489,7 @@ impl Far {
     }
 
     /// The same. A rank of another host that has said where it is reached has started.
-    pub(crate) fn peer(&self, near: &ShmPort, rank: Rank, state: PeerState) -> PeerState {
+    pub(crate) fn peer(&self, near: &NearPort, rank: Rank, state: PeerState) -> PeerState {
         let state = self.state_of(rank, state);
         let has_started = || {
             let peer = self.state.peers.get(rank);
@@ -532,7 +534,7 @@ impl Far {
     }
 
     /// Why a rank cannot be sent to any more; `None`: it can, as far as is known.
-    fn failure(&self, near: &ShmPort, rank: Rank) -> Option<PeerFailure> {
+    fn failure(&self, near: &NearPort, rank: Rank) -> Option<PeerFailure> {
         let known = self.state.peers.get(rank).and_then(|peer| peer.failed);
         let fault = || self.fault.as_ref().map(|fault| lost(near, rank, fault.cause));
         known.or_else(|| match near.peer(rank) {
@@ -542,7 +544,7 @@ impl Far {
     }
 
     /// A rank to which the channel broke.
-    fn lose(&mut self, near: &ShmPort, rank: Rank, cause: DeathCause) {
+    fn lose(&mut self, near: &NearPort, rank: Rank, cause: DeathCause) {
         let Some(peer) = self.state.peers.enter(rank).filter(|peer| !peer.is_gone()) else {
             return;
         };
@@ -557,7 +559,7 @@ impl Far {
     }
 
     /// Whether there is a link to a rank. It is made once it is known where the rank is reached.
-    fn meet(&mut self, near: &ShmPort, rank: Rank) -> bool {
+    fn meet(&mut self, near: &NearPort, rank: Rank) -> bool {
         if self.links.is_connected(rank) {
             return true;
         }
@@ -570,7 +572,7 @@ impl Far {
     }
 
     /// Sends packets that wait for room, those of one rank and lane in order.
-    fn flush(&mut self, near: &ShmPort) {
+    fn flush(&mut self, near: &NearPort) {
         let mut full: Vec<(Rank, u8)> = Vec::new();
         for _ in 0..self.out.len() {
             let Some((rank, lane, packet)) = self.out.pop_front() else { break };
@@ -599,7 +601,7 @@ impl Far {
     /// Sends to a rank of another host, as [`Port::post`] does.
     pub(crate) fn send(
         &mut self,
-        near: &ShmPort,
+        near: &NearPort,
         command: &Command<'_>,
     ) -> Result<usize, PostError> {
         let destination = command.destination;
@@ -638,14 +640,14 @@ impl Far {
         Ok(taken)
     }
 
-    fn progress_out(&mut self, near: &ShmPort) {
+    fn progress_out(&mut self, near: &NearPort) {
         if !self.out.is_empty() {
             self.flush(near);
         }
     }
 
     /// Sends as many parts as find room; `None`: none did.
-    fn send_parts(&mut self, near: &ShmPort, command: &Command<'_>) -> Option<usize> {
+    fn send_parts(&mut self, near: &NearPort, command: &Command<'_>) -> Option<usize> {
         let (destination, payload) = (command.destination, command.payload);
         let whole = command.offset == 0 && command.total == payload.len() as u64;
         let passes = command.passes && whole && payload.len() <= INLINE_BYTES;
@@ -678,7 +680,7 @@ impl Far {
 
     /// Bytes of the longest part of a message now: whole packets of its receiver's rings, if one
     /// fits.
-    fn longest_part(&self, near: &ShmPort, to: Rank, lane: u8) -> usize {
+    fn longest_part(&self, near: &NearPort, to: Rank, lane: u8) -> usize {
         let longest = self.links.longest(to, lane) - wire::SEND_HEAD;
         let packet = near.host().layout().packet_bytes as usize;
         if longest > packet { longest - longest % packet } else { longest }
@@ -687,7 +689,7 @@ impl Far {
     /// Sends a message that gets one record: all of it, or nothing.
     fn send_as_one(
         &mut self,
-        near: &ShmPort,
+        near: &NearPort,
         command: &Command<'_>,
     ) -> Result<Option<usize>, PostError> {
         let (destination, payload) = (command.destination, command.payload);

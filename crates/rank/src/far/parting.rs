@@ -15,7 +15,8 @@ use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::Links;
-use hikyaku_shm::ShmPort;
+
+use crate::near::NearPort;
 
 use super::memory::FarWait;
 use super::{Far, NAP, SENDS, wire};
@@ -40,7 +41,7 @@ const FLUSH: Time = Time::from_nanoseconds(5_000_000);
 pub(super) struct UseBits(u64);
 
 impl UseBits {
-    fn is_over_for(&self, near: &ShmPort, rank: Rank) -> bool {
+    fn is_over_for(&self, near: &NearPort, rank: Rank) -> bool {
         let word = near.host().word64(near.rank(), self.0 + u64::from(rank) / 64 * 8);
         word.is_none_or(|word| word.load(Ordering::Acquire) & 1 << (rank % 64) != 0)
     }
@@ -54,7 +55,7 @@ impl Far {
     }
 
     /// Leaves: tells all others, and waits until they know, have left or have died.
-    pub(crate) fn leave(&mut self, near: &mut ShmPort) {
+    pub(crate) fn leave(&mut self, near: &mut NearPort) {
         self.state.is_leaving = true;
         self.links.follow_all();
         self.progress(near);
@@ -84,14 +85,14 @@ impl Far {
         self.say_last_words(near);
     }
 
-    fn is_told_of_ends(near: &ShmPort) -> bool {
+    fn is_told_of_ends(near: &NearPort) -> bool {
         near.host().hosts().is_some_and(|hosts| hosts.tells_ends)
     }
 
     /// The ranks of other hosts that learn from this one that it leaves, in order: those that it
     /// has had to do with, as long as the launcher tells the others when its process has ended.
     /// Else, or if it goes on to serve memory, all.
-    pub(super) fn to_be_told(&self, near: &ShmPort) -> Vec<Rank> {
+    pub(super) fn to_be_told(&self, near: &NearPort) -> Vec<Rank> {
         if !Far::is_told_of_ends(near) || !self.kept.is_empty() {
             return self.state.peers.all().collect();
         }
@@ -102,7 +103,7 @@ impl Far {
 
     /// Tells a rank that this one leaves, once all that was for it is on its way; one that has left
     /// itself need not know. Whether that is done.
-    fn say_bye(&mut self, near: &ShmPort, rank: Rank) -> bool {
+    fn say_bye(&mut self, near: &NearPort, rank: Rank) -> bool {
         if self.state.peers.is_deaf(rank) {
             return true;
         }
@@ -116,7 +117,7 @@ impl Far {
     }
 
     /// Serves memory that others use.
-    fn linger(&mut self, near: &mut ShmPort, others: &[Rank]) {
+    fn linger(&mut self, near: &mut NearPort, others: &[Rank]) {
         if self.kept.is_empty() {
             return;
         }
@@ -133,7 +134,7 @@ impl Far {
     }
 
     /// Whether a rank uses memory that this one gave.
-    fn needs(&self, near: &ShmPort, rank: Rank) -> bool {
+    fn needs(&self, near: &NearPort, rank: Rank) -> bool {
         let has_left = self.state.peers.get(rank).is_some_and(|peer| peer.left.is_some());
         !has_left
             && self.is_there(near, rank)
@@ -141,7 +142,7 @@ impl Far {
     }
 
     /// No call reads messages any more: senders need the room to go on.
-    fn discard(&mut self, near: &mut ShmPort) {
+    fn discard(&mut self, near: &mut NearPort) {
         while let Some(event) = near.poll() {
             if let Some(Event::Landed(landed)) = self.filter(event)
                 && let Landing::Ring(slice) = landed.data
@@ -154,7 +155,7 @@ impl Far {
     /// Lets the provider send what it has taken: a rank that leaves as well waits for the answer
     /// to its own last word, for ever if nobody tells it of ends. Of what was for others they have
     /// said that it came.
-    fn say_last_words(&mut self, near: &mut ShmPort) {
+    fn say_last_words(&mut self, near: &mut NearPort) {
         if !self.state.peers.known().iter().any(|peer| peer.left.is_some()) {
             return;
         }
@@ -174,7 +175,7 @@ impl Far {
 
     /// Whether a rank knows that this one leaves, or need not: one that has left itself waits for
     /// nothing but the answer to its last word, which is on its way. Its answer may never come.
-    fn knows(&self, near: &ShmPort, rank: Rank, is_unsaid: bool) -> bool {
+    fn knows(&self, near: &NearPort, rank: Rank, is_unsaid: bool) -> bool {
         if matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_)) {
             return true;
         }

@@ -121,7 +121,7 @@ fn a_rank_of_640_000_takes_200_mib_at_most() {
 
 /// Both sides of all ranks of a job, whose hosts `of` says; `None`, which is said: there is no
 /// libfabric.
-fn opened(config: &JobConfig, of: &[u32]) -> Option<(Vec<Job>, Vec<ShmPort>, Vec<Far>)> {
+fn opened(config: &JobConfig, of: &[u32]) -> Option<(Vec<Job>, Vec<NearPort>, Vec<Far>)> {
     let (jobs, ports) = open_hosts(config, of, [7; 16]).unwrap();
     let mut fars = Vec::new();
     for port in &ports {

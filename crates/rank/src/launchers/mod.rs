@@ -29,7 +29,9 @@ use std::fs::File;
 use std::io::Read;
 
 use hikyaku_nic::fabric::Name;
-use hikyaku_shm::{AttachError, ForkedProcess, Hosts, Job, JobConfig, ShmPort, own_host_name};
+use hikyaku_shm::{AttachError, ForkedProcess, Hosts, Job, JobConfig, own_host_name};
+
+use crate::near::NearPort;
 
 use self::launcher::Launcher;
 pub use self::launcher::LauncherError;
@@ -57,7 +59,7 @@ impl LaunchedRank {
     /// that can be spoken to.
     pub(crate) fn meet(
         value_of: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<(ShmPort, LaunchedRank)>, LauncherError> {
+    ) -> Result<Option<(NearPort, LaunchedRank)>, LauncherError> {
         // Of launchers that speak both, which sets both, PMI-1 needs no library.
         let launcher: Box<dyn Launcher> = match Pmi::open(&value_of)? {
             Some(pmi) => Box::new(pmi),
@@ -69,7 +71,7 @@ impl LaunchedRank {
         LaunchedRank::over(launcher).map(Some)
     }
 
-    fn over(mut launcher: Box<dyn Launcher>) -> Result<(ShmPort, LaunchedRank), LauncherError> {
+    fn over(mut launcher: Box<dyn Launcher>) -> Result<(NearPort, LaunchedRank), LauncherError> {
         let (rank, size) = (launcher.rank(), launcher.size());
         let of = launcher.hosts()?.map_or_else(|| vec![0; size as usize], |of| renumbered(&of));
         let own = of[rank as usize];
@@ -107,7 +109,7 @@ impl LaunchedRank {
 
     /// Tells and learns where ranks of other hosts are reached, once this one has a far side, and
     /// watches those of this host.
-    pub(crate) fn exchange_addresses(&mut self, near: &ShmPort) -> Result<(), LauncherError> {
+    pub(crate) fn exchange_addresses(&mut self, near: &NearPort) -> Result<(), LauncherError> {
         let own = self.launcher.rank();
         if self.hosts.is_some() {
             let address = near.host().card(own).unwrap_or_default();
