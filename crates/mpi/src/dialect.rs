@@ -80,16 +80,12 @@ impl Handle {
     pub const COMM_WORLD: Handle = Handle(0x101);
     /// MPI_COMM_SELF.
     pub const COMM_SELF: Handle = Handle(0x102);
-    /// MPI_GROUP_NULL.
-    pub const GROUP_NULL: Handle = Handle(0x108);
     /// MPI_GROUP_EMPTY.
     pub const GROUP_EMPTY: Handle = Handle(0x109);
     /// MPI_INFO_NULL.
     pub const INFO_NULL: Handle = Handle(0x130);
     /// MPI_INFO_ENV.
     pub const INFO_ENV: Handle = Handle(0x131);
-    /// MPI_ERRHANDLER_NULL.
-    pub const ERRHANDLER_NULL: Handle = Handle(0x140);
     /// MPI_ERRORS_ARE_FATAL.
     pub const ERRORS_ARE_FATAL: Handle = Handle(0x141);
     /// MPI_ERRORS_ABORT.

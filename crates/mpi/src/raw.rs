@@ -679,11 +679,6 @@ impl<D: Dialect> StatusesAt<D> {
         Ok(StatusesAt::new(start))
     }
 
-    /// Whether they are ignored.
-    pub fn are_ignored(&self) -> bool {
-        self.start.is_none()
-    }
-
     /// Writes one.
     #[inline]
     pub fn set(&self, at: usize, status: Status) {
