@@ -163,8 +163,7 @@ impl<D: Dialect> Mpi<D> {
         other: Rc<Group>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let rest = one.ranks.iter().filter(|rank| other.place(**rank).is_none());
-        self.add_group(rest.copied().collect(), &into)
+        self.without(&one, &other.ranks, &into)
     }
 
     /// MPI_Group_incl.

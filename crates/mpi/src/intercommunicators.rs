@@ -160,6 +160,34 @@ fn parts(comm: &Comm, elements: Elements) -> Result<Vec<(u32, Area)>, Failure> {
     Ok(numbered(areas?))
 }
 
+impl Parcels {
+    /// Of an operation in which the root has something for each of the other group: all that it
+    /// gives, and what each of them takes.
+    fn from_root(
+        comm: &Comm,
+        root: i32,
+        all: impl FnOnce() -> Result<Vec<(u32, Area)>, Failure>,
+        one: impl FnOnce() -> Result<Area, Failure>,
+    ) -> Result<Parcels, Failure> {
+        Ok(match Part::of(comm, root)? {
+            Part::None => Parcels::default(),
+            Part::Root => Parcels { out: all()?, into: Vec::new() },
+            Part::With(root) => Parcels { out: Vec::new(), into: vec![(root, one()?)] },
+        })
+    }
+
+    /// Of one in which the root gets something from each: all that it takes, and what each gives.
+    fn to_root(
+        comm: &Comm,
+        root: i32,
+        all: impl FnOnce() -> Result<Vec<(u32, Area)>, Failure>,
+        one: impl FnOnce() -> Result<Area, Failure>,
+    ) -> Result<Parcels, Failure> {
+        let Parcels { out, into } = Parcels::from_root(comm, root, all, one)?;
+        Ok(Parcels { out: into, into: out })
+    }
+}
+
 /// An exchange, which counts from the call on.
 fn exchanged(comm: Rc<Comm>, parcels: Parcels) -> Described<impl Future<Output = Done> + 'static> {
     Ok(async move { parcels.exchange(comm.groups_of()?.exchange()).await })
@@ -182,12 +210,8 @@ impl<D: Dialect> Mpi<D> {
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mut parcels = Parcels::default();
-        match Part::of(&comm, root)? {
-            Part::None => {}
-            Part::Root => parcels.out = to_all(&comm, data.area()?),
-            Part::With(root) => parcels.into.push((root, data.area()?)),
-        }
+        let all = || Ok(to_all(&comm, data.area()?));
+        let parcels = Parcels::from_root(&comm, root, all, || data.area())?;
         exchanged(comm, parcels)
     }
 
@@ -199,12 +223,8 @@ impl<D: Dialect> Mpi<D> {
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mut parcels = Parcels::default();
-        match Part::of(&comm, root)? {
-            Part::None => {}
-            Part::Root => parcels.into = parts(&comm, into).map_err(Failure::received)?,
-            Part::With(root) => parcels.out.push((root, out.sent()?)),
-        }
+        let all = || parts(&comm, into).map_err(Failure::received);
+        let parcels = Parcels::to_root(&comm, root, all, || out.sent())?;
         exchanged(comm, parcels)
     }
 
@@ -216,12 +236,8 @@ impl<D: Dialect> Mpi<D> {
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mut parcels = Parcels::default();
-        match Part::of(&comm, root)? {
-            Part::None => {}
-            Part::Root => parcels.into = numbered(into.areas(&comm, Failure::received)?),
-            Part::With(root) => parcels.out.push((root, out.sent()?)),
-        }
+        let all = || Ok(numbered(into.areas(&comm, Failure::received)?));
+        let parcels = Parcels::to_root(&comm, root, all, || out.sent())?;
         exchanged(comm, parcels)
     }
 
@@ -233,12 +249,8 @@ impl<D: Dialect> Mpi<D> {
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mut parcels = Parcels::default();
-        match Part::of(&comm, root)? {
-            Part::None => {}
-            Part::Root => parcels.out = parts(&comm, out).map_err(Failure::sent)?,
-            Part::With(root) => parcels.into.push((root, into.received()?)),
-        }
+        let all = || parts(&comm, out).map_err(Failure::sent);
+        let parcels = Parcels::from_root(&comm, root, all, || into.received())?;
         exchanged(comm, parcels)
     }
 
@@ -250,12 +262,8 @@ impl<D: Dialect> Mpi<D> {
         root: i32,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
-        let mut parcels = Parcels::default();
-        match Part::of(&comm, root)? {
-            Part::None => {}
-            Part::Root => parcels.out = numbered(out.areas(&comm, Failure::sent)?),
-            Part::With(root) => parcels.into.push((root, into.received()?)),
-        }
+        let all = || Ok(numbered(out.areas(&comm, Failure::sent)?));
+        let parcels = Parcels::from_root(&comm, root, all, || into.received())?;
         exchanged(comm, parcels)
     }
 

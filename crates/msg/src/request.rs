@@ -193,6 +193,27 @@ pub(crate) struct PartialMessage {
 }
 
 impl PartialMessage {
+    /// A message that comes as one, of whose `total` bytes `arrived` are in `parts`.
+    #[inline(always)]
+    pub(crate) fn eager(
+        (source, bits): (Rank, u64),
+        (arrived, total): (u64, u64),
+        parts: MessageParts,
+    ) -> PartialMessage {
+        PartialMessage {
+            source,
+            bits,
+            total,
+            expected: total,
+            arrived,
+            copied: 0,
+            streamed: false,
+            lender: None,
+            began: None,
+            parts,
+        }
+    }
+
     /// Whether all bytes have arrived and were copied.
     pub(crate) fn is_complete(&self) -> bool {
         self.copied == self.expected

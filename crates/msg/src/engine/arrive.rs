@@ -106,18 +106,9 @@ impl<P: Port> Engine<P> {
             }
             return;
         }
-        let incoming = PartialMessage {
-            source,
-            bits,
-            total,
-            expected: total,
-            arrived,
-            copied: 0,
-            streamed: false,
-            lender: None,
-            began,
-            parts: MessageParts::one(data.into()),
-        };
+        let parts = MessageParts::one(data.into());
+        let eager = PartialMessage::eager((source, bits), (arrived, total), parts);
+        let incoming = PartialMessage { began, ..eager };
         self.set_incoming(id, incoming);
     }
 

@@ -145,18 +145,8 @@ impl<P: Port> Engine<P> {
                 {
                     assembling.target = PartTarget::Request(id);
                 }
-                let incoming = PartialMessage {
-                    source,
-                    bits,
-                    total,
-                    expected: total,
-                    arrived,
-                    copied: 0,
-                    streamed: false,
-                    lender: None,
-                    began: self.begin_put(source, kind),
-                    parts,
-                };
+                let eager = PartialMessage::eager((source, bits), (arrived, total), parts);
+                let incoming = PartialMessage { began: self.begin_put(source, kind), ..eager };
                 self.set_incoming(id, incoming);
             }
         }

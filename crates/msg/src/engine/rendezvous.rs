@@ -26,7 +26,6 @@ use super::Engine;
 use crate::buffer::RecvBuffer;
 use crate::error::MsgError;
 use crate::late::is_late;
-use crate::parcel::MessageParts;
 use crate::protocol::{Control, DATA, MessageOutcome, ReadyToSend, decode_put_next};
 use crate::request::{Announced, PartialMessage, ReceiveStage, RequestId, SendStage, outcome};
 use crate::tally::{WayReason, WayTally};
@@ -327,18 +326,9 @@ impl<P: Port> Engine<P> {
 
 /// A message of which nothing has arrived, and whose parts will name its request.
 fn streamed(announced: &Announced, want: u64) -> PartialMessage {
-    PartialMessage {
-        source: announced.source,
-        bits: announced.bits,
-        total: announced.rts.total,
-        expected: want,
-        arrived: 0,
-        copied: 0,
-        streamed: true,
-        lender: None,
-        began: None,
-        parts: MessageParts::default(),
-    }
+    let Announced { source, bits, .. } = *announced;
+    let none = PartialMessage::eager((source, bits), (0, announced.rts.total), Default::default());
+    PartialMessage { expected: want, streamed: true, ..none }
 }
 
 /// Whether an unexpected message is the announcement of this request of its sender.
