@@ -82,7 +82,7 @@ impl<R, C> Begun<R, C> {
 }
 
 impl<'g, G: Group> Call<'g, G> {
-    /// Takes the place of this call among the group's operations, by the algorithm of this number.
+    /// Opens a call in the group, which gives it its number. `index`: its algorithm.
     #[inline]
     pub(crate) fn new(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
         Call::new_on(group, signature, index, false)
@@ -175,7 +175,7 @@ impl<'g, G: Group> Call<'g, G> {
             if done.is_none() {
                 match algorithm.as_mut().poll(context) {
                     Poll::Pending => return call.waits(before),
-                    // One that was withdrawn, for a reason that was told before.
+                    // Its message was withdrawn. Why, a notice has said before.
                     Poll::Ready(Err(CollError::Message(error))) => {
                         return Poll::Ready(Err(call.told().unwrap_or(CollError::Message(error))));
                     }
@@ -207,7 +207,8 @@ impl<G: Group> Drop for Close<'_, '_, G> {
 }
 
 impl<'g, G: Group> Call<'g, G> {
-    /// The call of this number, where it stays: moving it costs as much as to make it.
+    /// The call of this number. Inlined, so that it is made where it stays: moving it costs as much
+    /// as making it.
     #[inline(always)]
     fn numbered(group: &'g G, made: Made, number: u32, index: usize) -> Call<'g, G> {
         Call {
@@ -262,7 +263,8 @@ impl<G: Group> Call<'_, G> {
         }
     }
 
-    /// It waits: unless it has failed elsewhere, that is reported.
+    /// Ends a call that waits if it has failed elsewhere. Else asks others when it is time, and
+    /// says for the report of a hang what it waits for.
     fn waits<R>(&self, before: Option<u32>) -> Poll<Result<R, Failure<G>>> {
         if let Some(failure) = self.told() {
             return Poll::Ready(Err(failure));

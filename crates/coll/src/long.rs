@@ -1,15 +1,15 @@
-//! How long data go among ranks that have lines: by these or in another way, as measured.
+//! Which way long data go among ranks that share lines: by lines or another way, as measured.
 //!
-//! Lines copy twice, both at the same time. A long message is copied in the way that its two ranks
-//! have found to be the fastest, once if the kernel does it. What all combine they may read where
-//! it is. Which is better depends on the distance of the processors, on their caches and on who has
-//! written the data last. Two ranks, two processors of a Xeon, 256 KiB: a broadcast takes 23 us by
-//! lines and 12 by messages, of untouched data, and 23 and 23 if the root has just received it; an
-//! allreduce 78 by lines and 48 by reading, and of what was just combined 78 and 79. So it is
-//! measured while a job runs.
+//! Lines copy twice, at both ends at the same time. A long message is copied in the way that its
+//! two ranks have found to be the fastest, once if the kernel copies. What all combine they may
+//! read where it is. Which is better depends on the distance of the processors, on their caches and
+//! on who has written the data last. 256 KiB among two ranks, two processors of a Xeon: a broadcast
+//! takes 23 us by lines and 12 by messages, of untouched data, and 23 and 23 if the root has just
+//! received it; an allreduce 70 by lines and 55 by reading, of what was just combined 78 and 79. So
+//! it is measured while a job runs.
 //!
-//! All ranks have to do the same. So one of them, the root or the first, says it in a line before
-//! the data, and it alone measures.
+//! All ranks must go the same way. So one of them, the root or the first, measures, chooses, and
+//! says so in a line before the data.
 
 use hikyaku_nic::time::Time;
 
@@ -36,9 +36,9 @@ pub enum LongOperation {
 }
 
 impl LongOperation {
-    /// Whether it is asked which way data of so many bytes go, or such parts of each rank. If they
-    /// are shorter, the question costs more than is gained: it takes as long as a line from one core
-    /// to another.
+    /// Whether ranks learn the way of so many bytes, or of such parts of each rank, from a line
+    /// before the data. For less, that line costs more than the better way gains: the time from one
+    /// core to another.
     pub(crate) const fn is_asked(self, bytes: usize) -> bool {
         bytes >= self.from()
     }
@@ -96,16 +96,16 @@ pub(crate) enum OffLines {
 /// Classes of lengths: powers of two from the shortest on. The last is of all longer ones.
 const CLASSES: usize = 12;
 
-/// Calls in a row by which a way is tried, of which the last count: the first find caches and pages
-/// as another way has left them.
+/// Calls in a row that try a way. The last `COUNTED` of them count: the first find caches and pages
+/// as the other way has left them.
 const TRIED: u32 = 6;
 const COUNTED: u32 = 4;
 
-/// The same of the first try of a way: messages have four ways of their own, of which their ranks
-/// learn the fastest in some forty of them.
+/// The same of the first try of messages. They have four ways of their own, and their ranks need
+/// some forty of them to learn the fastest.
 const FIRST_TRIED: u32 = 56;
 
-/// What part of the time of a class may be lost by tries: one in this many.
+/// Tries may lose one part in this many of a class's time.
 const TRIES_SHARE: u64 = 100;
 
 /// Another way is taken when it costs at most this many sixteenths of the one in use.
@@ -193,8 +193,8 @@ impl LengthClass {
             // It was chosen before the try began.
             return;
         }
-        // Something is lost in any case, or equal ways would be tried for ever; what is learned
-        // first counts as no more than that.
+        // A try counts as some loss in any case, or equal ways would be tried for ever. A first try
+        // counts as no more than that.
         let lost = if self.took[tried] > 0 { took.saturating_sub(usual) } else { 0 };
         self.lost = self.lost.saturating_add(lost.max(took / 8));
         let is_first = self.took[tried] == 0 && way == LongWay::Messages;

@@ -44,8 +44,8 @@ pub enum Operand<'a, B> {
     Own(&'a mut [B]),
     /// Left as they are. Of a reduce, elsewhere than at the root; not of an allreduce.
     Lent(&'a [B]),
-    /// Left as they are, with a place for the result, at the root of a reduce and at all ranks of an
-    /// allreduce.
+    /// Left as they are, with a place for the result, at the root of a reduce and at all ranks of
+    /// an allreduce.
     Apart {
         /// What the rank gives.
         from: &'a [B],

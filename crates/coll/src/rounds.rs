@@ -43,15 +43,15 @@ use hikyaku_nic::ring::LINE_BYTES;
 /// early, large enough that a round costs little beside the copy (32 KiB of 256).
 pub(crate) const BROADCAST_PARTS: usize = 8;
 
-/// Looks of a call before it becomes a future, in those between two polls for messages: as long as
-/// a line takes to a far core and an answer back. Broadcasts of 8 B from roots by turns, far cores
-/// (203 ns a line), took 388 ns with one, 289 with four.
+/// Polls of the lines before a call becomes a future, for each of those between two polls for
+/// messages: the time of a line to a far core and an answer back. Broadcasts of 8 B from roots by
+/// turns, far cores (203 ns a line), took 388 ns with one, 289 with four.
 const FIRST_LOOKS: u32 = 4;
 
 /// Why a call by lines is refused.
 pub(crate) const NEEDS_LINES: &str = "needs ranks of a node that share memory";
 
-/// Why rounds ended before their time.
+/// Why a call by lines stopped early.
 pub(crate) enum Stop<G: Group> {
     /// There are no lines any more.
     Lost,
@@ -162,8 +162,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Signature::word_of_length(self.word, bytes)
     }
 
-    /// The first round of a call that all contribute to, without waiting long: as
-    /// [`LineRounds::meet`]. `None`: not all are in this call yet, and that goes on.
+    /// [`LineRounds::meet`] of the first round of a call, without waiting long. `None`: not all are
+    /// in this call yet, and `meet` goes on.
     #[inline(always)]
     pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<Option<()>, Failure<G>> {
         self.try_meet_of(bytes, |_| self.word)
@@ -190,7 +190,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(None)
     }
 
-    /// As [`LineRounds::give`] without waiting; `None`: there is no room yet, and that goes on.
+    /// [`LineRounds::give`] without waiting. `None`: there is no room yet, and `give` goes on.
     #[inline(always)]
     pub(crate) fn try_give(&self, bytes: &[G::Byte]) -> Option<Result<(), Failure<G>>> {
         match self.team.group().contribute(self.word, bytes) {
@@ -199,8 +199,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// As [`LineRounds::take`] without waiting long; `false`: it is not there, or another call's,
-    /// and that goes on.
+    /// [`LineRounds::take`] without waiting long. `false`: the contribution is not there, or is
+    /// another call's, and `take` goes on.
     #[inline(always)]
     pub(crate) fn try_take(
         &self,
@@ -218,7 +218,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(false)
     }
 
-    /// As [`LineRounds::await_others`] without waiting long; `false`: that goes on.
+    /// [`LineRounds::await_others`] without waiting long. `false`: `await_others` goes on.
     #[inline(always)]
     pub(crate) fn try_others(&self) -> Result<bool, Failure<G>> {
         for place in self.others() {
@@ -266,7 +266,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         if place < self.size { place } else { place - self.size }
     }
 
-    /// Looks before a call becomes a future.
+    /// Polls of the lines before a call becomes a future.
     #[inline]
     fn first_looks(&self) -> u32 {
         match self.team.group().looks() {
@@ -328,7 +328,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         wait_unless(self.team, look, fails).await
     }
 
-    /// Does something that is not rounds, unless the lines are lost meanwhile.
+    /// Waits for something other than a round, unless the lines are lost meanwhile.
     pub(crate) async fn unless_lost<T>(
         &self,
         other: impl Future<Output = Result<T, Failure<G>>>,
@@ -446,7 +446,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         self.others().all(|place| said(place) == Some(words(place)))
     }
 
-    /// Why a round in which all have contributed, and not all what they should, is none. Ends it.
+    /// Ends a round to which somebody has contributed for another call, and says who.
     #[cold]
     async fn who_differs(&self, words: impl Fn(usize) -> u64) -> Stop<G> {
         let group = self.team.group();
@@ -459,7 +459,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
         let finished = group.finish_round();
         others.retain(|(place, said)| *said != words(*place));
-        // Whom the others have to tell, if there is one.
+        // A rank that does not learn it by itself, if there is one: the others have to tell it.
         let unaware = others.iter().find(|(_, said)| !self.is_aware(*said));
         match (unaware.or(others.first()), finished) {
             (Some((place, said)), _) => self.other_word(*place, *said, words(*place)).await,
@@ -488,8 +488,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Stop::Failed(self.differs(place, call))
     }
 
-    /// Whether a rank that says so learns by itself what others say. One that runs ahead does not
-    /// look. One whose calls before were others took another number of rounds.
+    /// Whether a rank that has said this word learns by itself what others say. One that runs ahead
+    /// does not look; one whose earlier calls were different has another number of rounds.
     fn is_aware(&self, said: u64) -> bool {
         let looks = |call: Signature| !call.operation().runs_ahead();
         Signature::is_same_number(said, self.word) && Signature::of_word(said).is_some_and(looks)
@@ -632,7 +632,8 @@ async fn wait_for_turn<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
     wait_unless(team, || (team.turn() == LineTurn::Now).then_some(Ok(())), || None).await
 }
 
-/// Does something that is not rounds in a call whose turn it is, unless that is lost meanwhile.
+/// Waits for something other than a round in a call whose turn it is, unless the lines are lost
+/// meanwhile.
 pub(crate) async fn unless_lost<G: Group, T>(
     team: &Team<'_, G>,
     other: impl Future<Output = Result<T, Failure<G>>>,

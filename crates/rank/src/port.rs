@@ -32,7 +32,8 @@ pub struct RankPort {
     near: NearPort,
     /// Who sends often, if sources move to rings of their own.
     frequent: Option<Box<FrequentSources>>,
-    /// Another launcher, if one has started the job: learns last that this rank leaves.
+    /// The other launcher, if one has started the job. It is the last to be told that this rank
+    /// leaves.
     started: Option<Box<LaunchedRank>>,
 }
 
@@ -217,7 +218,7 @@ impl RankPort {
     /// Which ranks have left or died since there were `before` [departures](Port::departures).
     /// `None`: that is not known, and whoever needs it looks at all ranks.
     pub fn ended_since(&self, before: u64) -> Option<Vec<Rank>> {
-        // Of those that only the far side counts no register says which they were.
+        // The register does not say which ranks the far side has counted.
         let all_near = self.far.as_deref().is_none_or(|far| far.departures() == 0);
         let ended = |now| self.near.inner().host().registry().ended_in(before..now);
         all_near.then(|| ended(self.near.departures())).flatten()
@@ -282,8 +283,8 @@ impl RankPort {
         self.far_of(at.rank).ok_or(here)
     }
 
-    /// The address of this host by which ranks of other hosts are reached, if it is one of the
-    /// internet.
+    /// The address of this host from which ranks of other hosts are reached, if it is an internet
+    /// address.
     pub fn far_address(&self) -> Option<IpAddr> {
         self.far.as_deref()?.interface()
     }

@@ -35,12 +35,12 @@ pub struct Rank {
     calls: RefCell<BTreeMap<(u32, u32), u32>>,
     /// The contexts that this rank leads.
     pub(crate) numbers: RefCell<LeaderNumbers>,
-    /// Communicators that are over here: their contexts, in which perhaps something is not posted
-    /// yet, and what they note of their lines.
+    /// Communicators that have ended here: their contexts, in which a send may still wait to be
+    /// posted, and their books.
     ending: RefCell<Vec<(u32, Rc<CollectiveBook>)>>,
     /// Contexts that were given back: what still comes in them is dropped.
     ended: RefCell<VecDeque<u32>>,
-    /// How much had come that nobody had asked for when that was last looked through.
+    /// How many unexpected messages had come when these were last looked through.
     looked_through: Cell<u64>,
     /// Operations in flight that move only when they are polled.
     pub(crate) tasks: Tasks,
@@ -74,7 +74,8 @@ impl Drop for Rank {
                 engine.port().host().add_counts(words);
             }
             if let (Some(sent), Some(file)) = (engine.traffic(), self.trace.get_mut()) {
-                // Who reads the trace finds this rank's last row missing.
+                // After an error this rank's last row is missing, which the reader of a trace
+                // finds.
                 let _ = file.write_all(sent.rows(engine.rank()).as_bytes());
             }
         }
@@ -120,8 +121,8 @@ impl Rank {
         context
     }
 
-    /// The end of a communicator: its lines are left. If its context has a leader, that is told
-    /// when all is posted that was sent in it: at once, or when the next one is made or ends.
+    /// Ends a communicator, and leaves its lines. If its context has a leader, that is told once
+    /// all sends in it are posted: now, or when the next communicator is made or ends.
     fn end_context(&self, context: u32, book: &Rc<CollectiveBook>) {
         self.ending.borrow_mut().push((context, Rc::clone(book)));
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
@@ -156,9 +157,8 @@ impl Rank {
         self.ended.borrow_mut().retain(|other| *other != context);
     }
 
-    /// Whether anything has come since the last time this was asked that nobody had asked for. What
-    /// lies there longer, as messages do that the program takes later, is not looked through at
-    /// each call.
+    /// Whether an unexpected message has come since this was last asked. Older ones, which the
+    /// program may take later, are not looked through at each call.
     pub(crate) fn has_something_come(&self) -> bool {
         let come = self.engine.borrow().left_overs_come();
         self.looked_through.replace(come) != come
@@ -175,7 +175,7 @@ impl Rank {
         self.take_returns(&mut engine);
     }
 
-    /// Takes the notes of contexts of this rank's that others use no more.
+    /// Takes the notes of ranks that no longer use a context which this rank leads.
     fn take_returns(&self, engine: &mut Engine<RankPort>) {
         let mut numbers = self.numbers.borrow_mut();
         while let Some((note, _)) = engine.take_note(contexts::RETURNS, |_| true) {
@@ -189,7 +189,7 @@ impl Rank {
             return;
         }
         let (destination, context) = (leader, contexts::RETURNS);
-        // One that is gone needs no telling.
+        // A leader that is gone need not know.
         let _ = engine.send_note(&[], Envelope { destination, context, tag: number as i32 });
     }
 
@@ -248,7 +248,7 @@ impl Observer {
         Observer(Rc::downgrade(rank))
     }
 
-    /// Does something with its engine and what is in flight; `None`: it has left.
+    /// Calls `act` with its engine and its operations in flight; `None`: the rank has left.
     pub fn with_engine<R>(
         &self,
         act: impl FnOnce(&RefCell<Engine<RankPort>>, &Tasks) -> R,

@@ -1,5 +1,5 @@
-//! What a rank notes of a communicator's collectives: their numbers, the lines they have, and what is
-//! in doubt.
+//! What a rank notes of a communicator's collectives: their numbers, the lines they have, and what
+//! is in doubt.
 
 use std::cell::{Cell, RefCell};
 
@@ -21,23 +21,23 @@ pub struct CollectiveBook {
     pub(super) only: Option<(u32, u32)>,
     /// Numbers of those that have not ended.
     pub(super) open: RefCell<Vec<u32>>,
-    /// Whether one has failed: then there may be more left over than what came first.
+    /// Whether one has failed. Then any unexpected message may be left over, not the oldest alone.
     pub(super) any_failed: Cell<bool>,
     /// The last one that is known to have failed, here or elsewhere.
     pub(super) failed: Cell<Option<u32>>,
-    /// One that has ended well, and should not have.
+    /// One that has ended well here, although another rank has made a different call.
     pub(super) doubt: Cell<Option<Doubt>>,
-    /// Whom this rank shares lines with, if with anybody; and their ranks in the job.
+    /// The ranks that share lines with this one, if there are any, and their ranks in the job.
     pub(super) mates: Option<Mates>,
     pub(super) ranks: Vec<Rank>,
-    /// The lines, when they are there.
+    /// The lines, once they are agreed on.
     pub(super) lines: Cell<Option<GroupId>>,
-    /// The group of all ranks, when it is there and has a channel of its own: where all ranks share
-    /// lines, it is theirs.
+    /// The group of all ranks, once it is agreed on. Where all ranks share lines, the group of the
+    /// lines serves, and this stays empty.
     pub(super) network: Cell<Option<GroupId>>,
-    /// Whether all ranks can be in it, once that was asked.
+    /// Whether all ranks can be in that group, once it is known.
     pub(super) reaches_all: Cell<Option<bool>>,
-    /// Rounds of counters in it.
+    /// Rounds of its counters so far.
     pub(super) counted: Cell<u64>,
     /// What this rank has offered for lines or the group, and in which call.
     pub(super) offered: Cell<Option<(u32, ChannelOffer)>>,
@@ -56,7 +56,7 @@ pub struct CollectiveBook {
 impl CollectiveBook {
     /// A book for the ranks that `endpoint` reaches, all of which make collectives with it. They
     /// agree on lines when they first have a use for them, if ranks of a node can share some.
-    /// `like`: a number that they know alike, another one for each of their communicators.
+    /// `like`: a number that all of them know, another one for each of their communicators.
     pub fn agreeing<P: GroupPort>(endpoint: &ContextEndpoint<'_, P>, like: u32) -> CollectiveBook {
         let is_forked = endpoint.with_port(|port| port.is_forked());
         let mates = Mates::of(endpoint.rank(), endpoint.size(), |rank| endpoint.node_of(rank));
@@ -85,7 +85,7 @@ impl CollectiveBook {
         CollectiveBook { mates, ..book }
     }
 
-    /// The end of the communicator: its lines are free for others when all ranks have come here.
+    /// Ends the communicator. Its lines are free for others once all ranks have done so.
     pub fn leave(&self, port: &mut impl GroupPort) {
         let are_lost = self.turns.borrow().are_lost();
         let groups = [self.lines.take(), self.network.take()];
@@ -102,7 +102,7 @@ impl CollectiveBook {
         }
     }
 
-    /// Who answers notes of these collectives when this rank is elsewhere.
+    /// Answers notes of these collectives while this rank is in none of them.
     pub fn answerer(&self) -> Box<dyn Answerer> {
         Box::new(self.turns.borrow().passed().clone())
     }
@@ -149,19 +149,19 @@ impl CollectiveBook {
             && self.failed.get().is_none_or(|failed| is_before(failed, number))
     }
 
-    /// What stands against a call: one before it, or itself, is in doubt.
+    /// The doubt about a call, or about one before it.
     #[inline]
     pub(super) fn doubt_for(&self, number: u32) -> Option<Doubt> {
         self.doubt.get().filter(|doubt| !is_before(number, doubt.number))
     }
 
-    /// A call has failed, here or elsewhere: what is left of it and of those before says nothing
-    /// new.
+    /// Notes that a call has failed, here or elsewhere. Messages left over from it and from earlier
+    /// calls say nothing new.
     pub(super) fn note_failure(&self, number: u32) {
         self.failed.set(Some(self.failed.get().map_or(number, |failed| later(failed, number))));
     }
 
-    /// A doubt ends with what it is about, or when this rank was told of it.
+    /// Drops the doubt if `is_over` says so.
     pub(super) fn end_doubt(&self, is_over: impl FnOnce(&Doubt) -> bool) {
         self.doubt.set(self.doubt.get().filter(|doubt| !is_over(doubt)));
     }

@@ -1,9 +1,9 @@
-//! What a communicator does when calls of its ranks disagree, and when one has failed: whom it asks,
-//! what it answers, and what becomes of messages that nobody will receive.
+//! What a communicator does when calls of its ranks disagree, and when one has failed: whom it
+//! asks, what it answers, and what becomes of messages that nobody will receive.
 //!
-//! [`crate::questions`] says why, and has what is asked and remembered as values. Here they meet the
-//! messages of the communicator. Notices of failed calls and questions are notes of its context with
-//! tags of their own, so that no message of the program holds them up.
+//! [`crate::questions`] says why, and has what is asked and remembered as values. Here they meet
+//! the messages of the communicator. Notices of failed calls and questions are notes of its context
+//! with tags of their own, so that no message of the program holds them up.
 
 use std::cell::Cell;
 
@@ -20,22 +20,22 @@ use crate::turns::{Loss, is_before};
 use super::CommunicatorGroup;
 
 impl<P: GroupPort> CommunicatorGroup<'_, P> {
-    /// Drops what has come for calls that are over here. Done whenever a call ends; to be called
-    /// for a communicator that has no more of them.
+    /// Drops messages and notes of calls that are over here. Every call does so when it ends; for a
+    /// communicator without further calls somebody else has to.
     pub fn drop_left_overs(&self) {
         if self.endpoint.has_left_overs() {
-            // A failure is rare, and then all is looked at.
+            // Failures are rare. After one, every unexpected message is looked at.
             self.look_for_left_overs(self.book.any_failed.get());
         }
     }
 
-    /// Drops them. `all`: also what came behind other messages.
+    /// The same. `all`: also those behind messages of other calls.
     #[cold]
     fn look_for_left_overs(&self, all: bool) {
         self.hear();
         let left_over = |tag| self.book.is_left_over(tag);
         while let Some((note, _)) = self.endpoint.take_note(left_over) {
-            // That call has failed elsewhere, and all know or hear of it.
+            // That call has failed elsewhere, and all ranks hear of it.
             if let Some((number, ..)) = self.book.questions.of_tag(note.tag) {
                 self.book.note_failure(number);
                 // Both know what differs, and the other has failed in a later call.
@@ -49,7 +49,7 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
                 false => self.endpoint.oldest_unexpected(left_over),
             };
             let Some(found) = found else { return };
-            // What is not here whole is withdrawn by its sender, who has given up too.
+            // One that has not arrived whole is withdrawn by its sender, whose call has failed too.
             if self.endpoint.take_unexpected(&mut [], found.source, found.tag).is_none() {
                 return;
             }
@@ -57,8 +57,7 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// Takes in what others have told of the end of lines, and tells what they do not know; answers
-    /// their questions.
+    /// Takes in reports that lines are lost and passes on what is new; answers questions.
     pub(super) fn hear(&self) {
         while let Some((_, bytes)) = self.endpoint.take_note(|tag| tag == LOSS_TAG) {
             let Some(heard) = Loss::from_bytes(&bytes) else { continue };
@@ -79,7 +78,7 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// Tells a rank if it has called something else than this one.
+    /// Answers a rank that has called something else than this one.
     fn answer(&self, to: u32, question: Question) {
         let Question { number, made, is_over } = question;
         let Some(own) = self.book.questions.differs(number, &made) else { return };
@@ -91,7 +90,7 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
             let doubt = Doubt { number, rank: to, since: Time::ZERO, cause: Some(cause) };
             return self.agree(doubt, own);
         }
-        // One that cannot be told is gone, and needs no telling.
+        // A rank that cannot be reached is gone, and need not know.
         let _ = self.endpoint.send_note(&cause.to_bytes(), to, notice_tag_of(number));
     }
 
@@ -104,31 +103,33 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
 
     #[cold]
     pub(super) fn look_for_doubts(&self) {
-        // One in doubt may be told, by a note, that its call has failed elsewhere.
+        // A note may say that the call in doubt has failed elsewhere.
         let is_in_doubt = self.book.doubt.get().is_some();
         if is_in_doubt || self.endpoint.unexpected(|tag| self.book.is_left_over(tag)).is_some() {
             self.look_for_left_overs(true);
         }
     }
 
-    /// What a message that is left over says of the call that it names: its sender is asked.
+    /// Asks the sender of a left-over message whether it has made the call that its tag names.
     fn doubt(&self, found: Received) {
         let Some((number, made, differs)) = self.book.questions.of_tag(found.tag) else { return };
-        // Where lines are lost, ranks that hear of it late still send for calls done by lines.
+        // After a loss of lines, ranks that hear of it late send for calls that others did by
+        // lines.
         let may_be_late = self.book.turns.borrow().are_lost();
         if may_be_late || !self.book.has_ended_well(number) || self.book.doubt.get().is_some() {
             return;
         }
         self.question(found.source, Question { number, made, is_over: true });
-        // Calls by lines may have other messages where those are lost: only an answer counts.
+        // After such a loss a call by lines may have messages of another tag: only an answer
+        // counts.
         if differs {
             let since = self.endpoint.with_port(|port| port.now());
             self.book.doubt.set(Some(Doubt { number, rank: found.source, since, cause: None }));
         }
     }
 
-    /// Two ranks have made different calls, and the other's has ended well. If this one's has too,
-    /// the next call fails at both; else it fails itself, which all are told.
+    /// Two ranks have made different calls, and the other's has ended well. If this rank's has too,
+    /// the next call fails at both. Else this one fails, and all ranks are told.
     fn agree(&self, doubt: Doubt, made: Made) {
         if self.book.doubt.get().is_some_and(|known| known.cause.is_some()) {
             return;
@@ -139,7 +140,7 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// What another rank called in a call before `number`, if it does not answer.
+    /// The notice of a rank that was asked about a call up to `number` and does not answer.
     fn unanswered(&self, number: u32) -> Option<Notice> {
         let doubt = self.book.doubt_for(number).filter(|doubt| doubt.cause.is_none())?;
         let now = self.endpoint.with_port(|port| port.now());
@@ -152,7 +153,7 @@ impl<P: GroupPort> CommunicatorGroup<'_, P> {
     /// Tells all other ranks.
     fn tell(&self, note: &[u8], tag: i32) {
         for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
-            // One that cannot be told is gone, and needs no telling.
+            // A rank that cannot be reached is gone, and need not know.
             let _ = self.endpoint.send_note(note, rank, tag);
         }
     }

@@ -3,10 +3,10 @@
 //! `book.rs` is what a rank notes of a communicator's collectives. `doubts.rs` is what it does when
 //! calls disagree and when one has failed.
 //!
-//! After a failure messages are left over: what was sent to a rank that had given up, and notices to
-//! ranks that were done already. Nobody receives what belongs to a call that is over here, so it is
-//! dropped when calls end. If no call has failed, a message that is left over shows that ranks have
-//! called different things ([`crate::questions`]).
+//! After a failure messages are left over: what was sent to a rank that had given up, and notices
+//! to ranks that were done already. Nobody receives what belongs to a call that is over here, so it
+//! is dropped when calls end. If no call has failed, a message that is left over shows that ranks
+//! have called different things ([`crate::questions`]).
 
 mod book;
 mod doubts;
@@ -36,9 +36,9 @@ pub use book::CollectiveBook;
 
 /// A rank's handle on a communicator, for collectives.
 ///
-/// Its context must be apart from that of other messages, and its book be kept as long as the
-/// context: every rank starts the collectives of a context in the same order (MPI 5.0 §6.12), and
-/// so all have the same number for the same one.
+/// Its context is for collectives only, and its book lives as long as the context. Every rank
+/// starts the collectives of a context in the same order (MPI 5.0 §6.12), so all give the same call
+/// the same number.
 #[derive(Debug)]
 pub struct CommunicatorGroup<'e, P: Port> {
     endpoint: ContextEndpoint<'e, P>,
@@ -50,7 +50,7 @@ pub struct CommunicatorGroup<'e, P: Port> {
 /// The sync id of a communicator's barriers: calls have their turns, so one is enough.
 const BARRIERS: u32 = 0;
 
-/// How often a call that its rank waits for looks at lines between two polls for messages.
+/// Polls of the lines between two polls for messages, in a call that its rank waits for.
 const LOOKS: u32 = 8;
 
 impl<P: Port> Clone for CommunicatorGroup<'_, P> {
@@ -71,7 +71,7 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
         CommunicatorGroup { endpoint, book, element: Element::BYTE, looks: 1 }
     }
 
-    /// The same ranks, for calls that do nothing else than wait.
+    /// The same ranks, for blocking calls: these poll the lines more often.
     #[inline]
     #[must_use]
     pub fn waiting(self) -> CommunicatorGroup<'e, P> {
@@ -141,8 +141,8 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
         .await
     }
 
-    /// A send whose receiver may read the bytes where they are, if the caller waits for the call:
-    /// it is not dropped before its end.
+    /// Lets the receiver of a send read the bytes in place, if the caller waits for the call and so
+    /// does not drop the send before its end.
     #[inline]
     fn exposed<'b>(&self, send: SendFuture<'e, 'b, P>) -> SendFuture<'e, 'b, P> {
         if self.waits() { send.exposing() } else { send }
@@ -408,12 +408,12 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn looks(&self) -> u32 {
-        // Whom it waits for cannot run meanwhile.
+        // More polls would keep the processor from the rank that it waits for.
         if self.endpoint.with_port(|port| port.is_crowded()) { 1 } else { self.looks }
     }
 
     fn learns(&self) -> bool {
-        // There every way takes what the model says, whatever machine computes it.
+        // In virtual time a way takes what the model says, and measuring it teaches nothing.
         self.endpoint.with_port(|port| !port.capabilities().virtual_time)
     }
 
@@ -466,7 +466,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         into: &mut [u8],
     ) -> Result<Option<u64>, MsgError> {
         let group = self.group()?;
-        // By reference: it is looked at where it was found.
+        // By reference, so that it is not copied.
         self.endpoint.with_port(|port| match &port.contribution(group, place) {
             Ok(Some(contribution)) => {
                 port.load_contribution(group, place, contribution, from, into);
@@ -554,7 +554,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
         let offered = self.book.offered.get().filter(|(of, _)| *of == number);
         if let Some((_, offer)) = offered {
             self.book.offered.set(None);
-            // The others may have taken it.
+            // Others may have joined one of these channels.
             self.endpoint.with_port(|port| {
                 port.pass_over(offer.channels);
                 port.withdraw(offer);

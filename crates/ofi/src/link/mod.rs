@@ -268,8 +268,8 @@ impl Links {
         self.table.link(host, 0).is_some_and(|link| link.peer.is_some())
     }
 
-    /// What was dropped. What came after a link broke says nothing new: it is counted, and is not the
-    /// last.
+    /// What was dropped. What came after a link broke says nothing new: it is counted, and is not
+    /// the last.
     pub fn drops(&self) -> DroppedPackets {
         self.table.drops
     }

@@ -80,7 +80,7 @@ impl Far {
                 bytes: &payload[done..end],
             };
             let posted = self.say(near, asked, &[&wire::put_head(&put), put.bytes]);
-            // Of what a dead rank was sent nobody knows how much it has written.
+            // Nobody knows how much a dead rank has written of what it was sent.
             done = if posted.is_ok() { end } else { 0 };
         }
         Ok(())

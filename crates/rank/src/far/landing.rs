@@ -1,4 +1,4 @@
-//! What comes from ranks of other hosts, at the rank it is for.
+//! Lands what comes from ranks of other hosts, at the rank that receives it.
 
 use std::collections::VecDeque;
 
@@ -200,7 +200,7 @@ fn land_as_one(
     let outcome = match as_one {
         Some(Ok(_)) => Ok(true),
         Some(Err(PostError::Full { .. })) => Ok(false),
-        // It had a ring of its own when it was sent, and shares one now.
+        // Its source had a ring of its own when it sent this, and shares one now.
         None | Some(Err(PostError::SharedRing { .. })) => {
             let whole = SendPart { granularity: Granularity::PerPacket, ..whole };
             land_part(hosted, &mut peer.landed, source, &whole)

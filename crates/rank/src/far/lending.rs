@@ -8,10 +8,10 @@
 //!     '───── FIN ───── all parts
 //! ```
 //!
-//! Pieces are read into registered memory of this side and copied out of it, so nobody's buffer is
-//! in a provider's hands when a peer dies: what is under way then keeps its memory for good. A
-//! fetch takes the room of a few pieces whatever the message's length. There are as many fetches
-//! at once as there are rooms; further messages stream.
+//! Pieces are read into registered memory of this side and copied out of it. So no buffer of a
+//! program is in a provider's hands when a peer dies: a piece under way then keeps its room for
+//! good. A fetch takes the room of a few pieces, whatever the message's length. There are as many
+//! fetches at once as there are rooms; further messages stream.
 
 use std::collections::BTreeMap;
 
@@ -43,9 +43,9 @@ const FETCHES: usize = 16;
 /// Bytes of all rooms.
 pub(super) const MOST_BYTES: usize = FETCHES * PIECES * PIECE;
 
-/// How long a rank that waits looks often whether a peer reads what it lends, or a piece is
-/// there: where providers go on in calls only, nothing else tells. Later it sleeps longer, and
-/// their descriptors wake it.
+/// How long a rank that waits polls often for a peer that reads what it lends, or for a piece:
+/// a provider that makes progress in calls alone gives no other sign. Later it sleeps longer, and
+/// the provider's descriptor wakes it.
 const BUSY: Time = Time::from_nanoseconds(10_000_000);
 
 /// What this rank lends, and what it fetches from others.
@@ -53,8 +53,8 @@ const BUSY: Time = Time::from_nanoseconds(10_000_000);
 pub(super) struct Lending {
     lent: BTreeMap<u64, LentMemory>,
     fetches: Vec<Fetch>,
-    /// Until when this rank, if it waits, looks often whether a peer reads what it lends, or
-    /// whether a piece is there.
+    /// Until when this rank polls often while it waits, for a peer that reads what it lends or for
+    /// a piece.
     busy_until: Time,
     /// Sources of which a piece cannot be had.
     broken: Vec<(Rank, i32)>,
@@ -276,7 +276,7 @@ impl Far {
         let can = self.links.replaces_lent();
         if can {
             self.take_back(name);
-            // Without memory for it what is under way fails at the peer.
+            // Without memory for it, a piece under way fails at the peer.
             self.lend(now, name, copy);
         }
         can

@@ -1,8 +1,8 @@
-//! Letters to mailboxes of ranks of other hosts: the same bytes, stamps and ends that a writer of
-//! the mailbox's own host stores, as operations that are not answered.
+//! Letters to mailboxes of ranks of other hosts. They store the same bytes, stamps and ends as a
+//! writer on the mailbox's own host, by operations that are not answered.
 //!
-//! Starting a round waits for nobody (TF-10), so what finds no room is copied and waits here. That
-//! is one round of letters at most: the next one is written when this one has been read.
+//! Starting a round waits for nobody (TF-10), so a letter that finds no room is copied and waits
+//! here. That is one round of letters at most: the next one is written when this one has been read.
 
 use hikyaku_nic::fabric::{
     Atomic, AtomicOp, Integer, MailEnd, MailboxAddress, PostError, Rank, RemoteAddress, Space,

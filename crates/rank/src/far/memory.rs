@@ -1,14 +1,14 @@
 //! Operations on memory of ranks of other hosts: the target's progress carries them out, by the
 //! functions of nic that a rank of its own host uses, and answers.
 //!
-//! A call waits for its answer, as it would for a reply of hardware; meanwhile it serves others.
-//! So two ranks that call each other go on. A target that computes delays who calls it, until it
-//! next calls the library.
+//! A call waits for its answer, as it would for a reply of hardware, and serves others meanwhile.
+//! So two ranks that call each other make progress. A target that computes delays its callers until
+//! it next calls the library.
 //!
 //! Memory that a rank has *given* to the job outlives it, as on one host: once the rank's process
-//! has ended, another rank of its host is asked. An operation whose answer died with the rank that
-//! was asked is asked for again. If it had been carried out, the word holds the value that this
-//! rank wrote, and the answer is made up from that: an exchange has then succeeded.
+//! has ended, another rank of its host is asked. If the rank that was asked dies before its answer
+//! comes, the operation is sent again, to another. If the first had carried it out, the word holds
+//! the value that this rank wrote, and the answer follows from that: an exchange has succeeded.
 
 use hikyaku_nic::fabric::{
     Activity, Atomic, Command, Completed, DeathCause, Event, FullCause, Get, MemoryPort, Name,
@@ -499,7 +499,7 @@ impl Far {
             return Err(PostError::PeerFailed(failure));
         }
         let has_left = match wait.is_for_given {
-            // Its process may be there yet; of one that is not another rank is asked.
+            // Its process may still run. If it has ended, another rank is asked.
             true if !self.is_there(near, rank) => {
                 return Err(PostError::PeerFailed(super::lost(near, rank, DeathCause::Unknown)));
             }

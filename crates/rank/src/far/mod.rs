@@ -7,12 +7,12 @@
 //! ```
 //!
 //! The receiving rank's own progress lands what comes, by the functions of nic that a sender on its
-//! host uses, as that source. What finds no room is held in order for its source, and the source
-//! learns it by its window. Two lanes: sends in order, and what the library needs to go on, which
-//! never waits behind sends.
+//! host uses, as that source. A packet that finds no room is held, in order, and fills the window
+//! of its source. Two lanes: sends in order, and what the library needs to go on, which never waits
+//! behind sends.
 //!
-//! Credit of messages is counted at the sender, as near. The receiver tells its grants to sources
-//! that have sent it something, and a source without credit says once that it waits.
+//! The sender counts its credit of messages, as near. The receiver sends grants to sources that
+//! have sent it something, and a source without credit says once that it waits.
 //!
 //! Operations on memory (`memory.rs`) are carried out by the target's progress, and waited for.
 //!
@@ -232,7 +232,7 @@ impl Far {
         }))
     }
 
-    /// The address that it sends from, if it is one of the internet.
+    /// The address that it sends from, if it is an internet address.
     pub(crate) fn interface(&self) -> Option<IpAddr> {
         self.interface
     }
@@ -260,8 +260,8 @@ impl Far {
             self.lose(near, rank, cause_of(breach));
         }
         self.tell_drops(near);
-        // One that is not met yet would wait for ever for the credit that it is owed: where it is
-        // reached may come to be known after what it has sent.
+        // A source may have sent something before its address is known here. It is tried again, or
+        // it would wait for ever for the credit that it is owed.
         for rank in std::mem::take(&mut self.state.strangers) {
             let is_met = self.meet(near, rank) || self.links.is_broken(rank);
             if !is_met && !self.state.peers.is_deaf(rank) {
@@ -466,8 +466,7 @@ impl Far {
         }
     }
 
-    /// Whether something is under way that a sleep must not be as long for as the last one was
-    /// allowed to be. Says so once.
+    /// Whether the last sleep may last longer than what is under way now allows. `true` once.
     pub(crate) fn is_overslept(&mut self) -> bool {
         let is_over = self.sleeps_long && !self.is_still();
         self.sleeps_long &= !is_over;

@@ -7,8 +7,9 @@
 //!                                 nobody of another host uses that any more ──► end
 //! ```
 //!
-//! "All" are those that it has had to do with, if the launcher tells the others: it does when the
-//! process has ended. So leaving takes no connection to a rank that was never spoken to.
+//! "All" are the ranks that it has sent something to or received something from. The others learn
+//! it from the launcher once the process has ended, so leaving connects to nobody who was never
+//! spoken to. If no launcher tells them, "all" are all ranks of other hosts.
 
 use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
 use hikyaku_nic::hosted::Host;
@@ -25,14 +26,14 @@ use super::{Far, NAP, SENDS, wire};
 /// for the provider to send its own.
 const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
 
-/// How long a rank that leaves hears nothing of anybody before it goes without the last answers,
-/// where no launcher tells of ends: what one sends last may be lost when its endpoint closes, and
-/// no provider says that a peer's process has ended.
+/// How long a rank that leaves hears nothing before it goes without the last answers, where no
+/// launcher tells of ends. The last packet of a peer may be lost when its endpoint closes, and no
+/// provider says that a peer's process has ended.
 const SILENCE: Time =
     Time::from_nanoseconds(if cfg!(test) { 1_000_000_000 } else { 10_000_000_000 });
 
-/// How long the provider gets at least, if others leave too: its kernel may still send what it has
-/// called sent.
+/// The least time that the provider gets if others leave too: its kernel may still be sending what
+/// the provider has reported as sent.
 const FLUSH: Time = Time::from_nanoseconds(5_000_000);
 
 /// The place in the own region of one bit for each rank. A bit is set when its rank no longer uses
@@ -89,9 +90,9 @@ impl Far {
         near.host().hosts().is_some_and(|hosts| hosts.tells_ends)
     }
 
-    /// The ranks of other hosts that learn from this one that it leaves, in order: those that it
-    /// has had to do with, as long as the launcher tells the others when its process has ended.
-    /// Else, or if it goes on to serve memory, all.
+    /// The ranks of other hosts that this one tells that it leaves, in order: those that it has
+    /// sent something to or received something from, if the launcher tells the others when its
+    /// process has ended. Else, or if it goes on to serve memory, all.
     pub(super) fn to_be_told(&self, near: &NearPort) -> Vec<Rank> {
         if !Far::is_told_of_ends(near) || !self.kept.is_empty() {
             return self.state.peers.all().collect();
@@ -101,8 +102,8 @@ impl Far {
         known
     }
 
-    /// Tells a rank that this one leaves, once all that was for it is on its way; one that has left
-    /// itself need not know. Whether that is done.
+    /// Tells a rank that this one leaves, once all packets for it are on their way. A rank that has
+    /// left itself need not know. Returns whether that is done.
     fn say_bye(&mut self, near: &NearPort, rank: Rank) -> bool {
         if self.state.peers.is_deaf(rank) {
             return true;
@@ -152,9 +153,9 @@ impl Far {
         }
     }
 
-    /// Lets the provider send what it has taken: a rank that leaves as well waits for the answer
-    /// to its own last word, for ever if nobody tells it of ends. Of what was for others they have
-    /// said that it came.
+    /// Lets the provider send what it has taken. A rank that leaves as well waits for the answer to
+    /// its own last word, for ever if nobody tells it of ends. All other ranks have acknowledged
+    /// what was for them.
     fn say_last_words(&mut self, near: &mut NearPort) {
         if !self.state.peers.known().iter().any(|peer| peer.left.is_some()) {
             return;
@@ -173,8 +174,9 @@ impl Far {
         }
     }
 
-    /// Whether a rank knows that this one leaves, or need not: one that has left itself waits for
-    /// nothing but the answer to its last word, which is on its way. Its answer may never come.
+    /// Whether a rank knows that this one leaves, or need not know. A rank that has left itself
+    /// waits for nothing but the answer to its last word, which is on its way; its own may never
+    /// come.
     fn knows(&self, near: &NearPort, rank: Rank, is_unsaid: bool) -> bool {
         if matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_)) {
             return true;

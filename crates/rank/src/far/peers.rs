@@ -1,5 +1,5 @@
-//! What is known of ranks of other hosts: of those that this one has had to do with, and nothing of
-//! the others but four bytes of an index.
+//! What is known of ranks of other hosts. Ranks that this one was never in touch with take four
+//! bytes of an index each, and nothing else.
 
 use hikyaku_nic::fabric::{PeerFailure, Rank};
 use hikyaku_nic::time::Time;
@@ -24,7 +24,7 @@ pub(super) struct FarPeer {
     pub(super) landed: usize,
     /// The bytes that have come so far of a message with one record.
     pub(super) gathered: Vec<u8>,
-    /// What it needs to go on waits for room here.
+    /// Whether a packet of its second lane waits for room here.
     pub(super) is_stuck: bool,
     /// Since when it has left, and whether it serves memory that it gave.
     pub(super) left: Option<Time>,
@@ -60,7 +60,7 @@ impl FarPeer {
         self.failed.replace(failure).is_some()
     }
 
-    /// Whether nothing that it is sent has a reader any more.
+    /// Whether nobody reads what it is sent any more.
     pub(super) fn is_deaf(&self) -> bool {
         self.failed.is_some() || self.left.is_some() && !self.keeps
     }
@@ -135,7 +135,7 @@ impl FarPeers {
         (0..self.index.len() as Rank).filter(|rank| self.is_far(*rank))
     }
 
-    /// Whether nothing that a rank is sent has a reader any more, as far as is known.
+    /// Whether nobody reads what a rank is sent any more, as far as is known.
     #[inline]
     pub(super) fn is_deaf(&self, rank: Rank) -> bool {
         self.get(rank).is_some_and(FarPeer::is_deaf)
