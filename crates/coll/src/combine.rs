@@ -125,8 +125,8 @@ fn combine_lines<const ROOM: usize, G: Group, F: Combine<G::Byte>>(
     combine_tree(place, rounds.size, own, data, scratch, reduction, read)
 }
 
-/// The parts of two ranks. `own` is that of this one, at `place`, of which `out` holds a copy unless
-/// that is the first; `read` gets that of another, and there is room for it in `theirs`.
+/// The parts of two ranks. `own` is that of this one, at `place`; `out` holds a copy of it unless
+/// that is the first place. `read` gets that of another, and there is room for it in `theirs`.
 #[inline(always)]
 pub(crate) fn combine_two<B, E, F: Combine<B>>(
     place: usize,

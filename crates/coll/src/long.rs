@@ -274,12 +274,12 @@ mod tests {
         assert_eq!(taken(&mut long, LongOperation::Broadcast, 2 << 20), LongWay::Lines);
         assert_eq!(taken(&mut long, LongOperation::Allgather, 1 << 20), LongWay::Lines);
         assert_eq!(taken(&mut long, LongOperation::Broadcast, usize::MAX), LongWay::Lines);
-        let mut now = now;
+        let mut later = now;
         for _ in 0..2 * TRIED {
-            let call = long.choose(LongOperation::Allreduce, 1 << 20, now);
+            let call = long.choose(LongOperation::Allreduce, 1 << 20, later);
             let took = if call.way() == LongWay::Read { 10_000 } else { 20_000 };
-            now = now + Time::from_nanoseconds(took);
-            long.note(call, now);
+            later = later + Time::from_nanoseconds(took);
+            long.note(call, later);
         }
         assert_eq!(taken(&mut long, LongOperation::Allreduce, 1 << 20), LongWay::Read);
     }

@@ -73,7 +73,8 @@ impl<'a, B: Copy> Operand<'a, B> {
         }
     }
 
-    /// What the rank gives, unless it is where the result is to be; and that place, if there is one.
+    /// What the rank gives, unless it is where the result is to be; and that place, if there is
+    /// one.
     fn result(&mut self) -> Option<(Option<&[B]>, &mut [B])> {
         match self {
             Operand::Own(bytes) => Some((None, bytes)),
