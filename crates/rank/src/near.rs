@@ -3,7 +3,7 @@
 //! No other file says which port that is: [`crate::port`], `far/` and `launchers/` use these names.
 //! There is no trait for what the far side uses of it: that is most of
 //! [`Port`](hikyaku_nic::fabric::Port), what lands and looks up in the tables of
-//! [`HostedPort`](hikyaku_nic::hosted::HostedPort), and a dozen words of its host (cards, layout,
+//! [`HostedPort`], and a dozen words of its host (cards, layout,
 //! registry, doorbell). Such a trait would be as wide as the port, for one type.
 
 use hikyaku_nic::hosted::HostedPort;
