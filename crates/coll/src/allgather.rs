@@ -382,8 +382,7 @@ fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
 ) -> Option<Result<(), Failure<G>>> {
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
     let (own, longest) = (mine.unwrap_or(&data[blocks.range(team.rank())]), blocks.longest());
-    // Of long parts it is asked first which way they go.
-    if LongOperation::Allgather.is_asked(longest) || !rounds.is_one_part(longest, PIECES, 1) {
+    if !rounds.begins_with(LongOperation::Allgather, longest, PIECES) {
         return None;
     }
     let rounds = rounds.of_length(own.len());

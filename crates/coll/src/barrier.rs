@@ -126,7 +126,7 @@ fn run<'g, G: Group>(
                 // Apart, so that it takes no room in the future of every barrier.
                 _ => Box::pin(by_network(team, algorithm)).await,
             };
-            if by_lines(done)?.is_some() {
+            if by_lines(team, done)?.is_some() {
                 return Ok(());
             }
             algorithm = select::for_barrier_by_messages(group);

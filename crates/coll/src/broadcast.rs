@@ -385,9 +385,7 @@ fn lines_at_once<G: Group, D: Data<G::Byte> + ?Sized>(
         return Some(Err(failure));
     }
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
-    // Of long data it is asked first which way they go.
-    let is_asked = LongOperation::Broadcast.is_asked(data.len());
-    if is_asked || !rounds.is_one_part(data.len(), BROADCAST_PARTS, 1) {
+    if !rounds.begins_with(LongOperation::Broadcast, data.len(), BROADCAST_PARTS) {
         return None;
     }
     rounds.try_broadcast(data, root as usize)

@@ -109,7 +109,7 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
         }
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
-            if by_lines(lines(team, mine, into, length, root).await)?.is_some() {
+            if by_lines(team, lines(team, mine, into, length, root).await)?.is_some() {
                 return Ok(());
             }
             algorithm = select::for_gather_by_messages(team.group(), length);

@@ -24,6 +24,11 @@ pub enum LongWay {
     Read,
 }
 
+impl LongWay {
+    /// All ways, each at its number.
+    pub const ALL: [LongWay; 3] = [LongWay::Lines, LongWay::Messages, LongWay::Read];
+}
+
 /// The operations that have both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LongOperation {

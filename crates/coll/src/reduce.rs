@@ -142,7 +142,7 @@ async fn start<G: Group, F: Combine<G::Byte>>(
         check(team, &data, root, &reduction)?;
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
-            if by_lines(lines(team, &mut data, root, &mut reduction).await)?.is_some() {
+            if by_lines(team, lines(team, &mut data, root, &mut reduction).await)?.is_some() {
                 return Ok(());
             }
             algorithm = select::for_reduce_by_messages(team.group());

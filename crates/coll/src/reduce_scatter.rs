@@ -188,7 +188,7 @@ fn start<'a, G: Group, F: Combine<G::Byte>>(
             _ => None,
         };
         if let Some(tried) = tried {
-            if by_lines(tried)? == Some(true) {
+            if by_lines(team, tried)? == Some(true) {
                 return Ok(());
             }
             let (group, bytes) = (team.group(), data.bytes().len());

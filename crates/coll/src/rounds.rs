@@ -76,10 +76,17 @@ impl<G: Group> Stop<G> {
 
 /// What a call by lines came to. `None`: the lines are lost, and the ranks go on by messages.
 #[inline(always)]
-pub(crate) fn by_lines<G: Group, T>(done: Result<T, Stop<G>>) -> Result<Option<T>, Failure<G>> {
+pub(crate) fn by_lines<G: Group, T>(
+    team: &Team<'_, G>,
+    done: Result<T, Stop<G>>,
+) -> Result<Option<T>, Failure<G>> {
     match done {
         Ok(done) => Ok(Some(done)),
-        Err(Stop::Lost) => Ok(None),
+        Err(Stop::Lost) => {
+            // What it takes now says nothing of the way that was chosen.
+            team.choose_way(None);
+            Ok(None)
+        }
         Err(Stop::Failed(failure)) => Err(failure),
     }
 }
@@ -90,14 +97,10 @@ pub(crate) fn after_lines<G: Group>(
     team: &Team<'_, G>,
     done: Result<ByLines, Stop<G>>,
 ) -> Result<Option<OffLines>, Failure<G>> {
-    Ok(match by_lines(done)? {
+    Ok(match by_lines(team, done)? {
         Some(ByLines::Done) => None,
         Some(ByLines::Messages) => Some(OffLines::Slower),
-        None => {
-            // What it takes now says nothing of the way that was chosen.
-            team.choose_way(None);
-            Some(OffLines::Lost)
-        }
+        None => Some(OffLines::Lost),
     })
 }
 
@@ -281,6 +284,24 @@ impl<'t, G: Group> LineRounds<'t, G> {
         length <= LINE_BYTES || length <= self.part(of_the_longest, width)
     }
 
+    /// Whether the mates ask which way so many bytes go before they contribute any of them.
+    #[inline(always)]
+    fn asks(&self, operation: LongOperation, bytes: usize) -> bool {
+        let group = self.team.group();
+        operation.is_asked(bytes) && self.mates.are_all() && self.size > 1 && group.learns()
+    }
+
+    /// Whether a call begins with its data: they are one part, and nothing is asked before.
+    #[inline(always)]
+    pub(crate) fn begins_with(
+        &self,
+        operation: LongOperation,
+        bytes: usize,
+        of_the_longest: usize,
+    ) -> bool {
+        !self.asks(operation, bytes) && self.is_one_part(bytes, of_the_longest, 1)
+    }
+
     /// Which way long data go, as the mate at `root` says. `is_named`: the program has named lines.
     pub(crate) async fn way_of(
         &self,
@@ -288,12 +309,11 @@ impl<'t, G: Group> LineRounds<'t, G> {
         (bytes, is_named): (usize, bool),
         root: usize,
     ) -> Result<LongWay, Stop<G>> {
-        let group = self.team.group();
-        if !operation.is_asked(bytes) || !self.mates.are_all() || self.size == 1 || !group.learns()
-        {
+        if !self.asks(operation, bytes) {
             return Ok(LongWay::Lines);
         }
         let chooses = self.place == root && !is_named;
+        let group = self.team.group();
         let call = if chooses { group.choose_long(operation, bytes) } else { None };
         self.team.choose_way(call);
         let way = call.as_ref().map_or(LongWay::Lines, LongCall::way);

@@ -112,7 +112,7 @@ fn start<'a, G: Group, F: Combine<G::Byte>>(
         team.check_elements(data.len(), reduction.width)?;
         let reduction = &mut reduction;
         if algorithm == Algorithm::Lines {
-            if by_lines(lines(team, inclusive, data, reduction).await)?.is_some() {
+            if by_lines(team, lines(team, inclusive, data, reduction).await)?.is_some() {
                 return Ok(());
             }
             algorithm = select::for_scan_by_messages(team.group());

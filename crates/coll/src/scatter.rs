@@ -106,7 +106,8 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
         check(team, all, into.as_deref(), length, root)?;
         let mut algorithm = algorithm;
         if algorithm == Algorithm::Lines {
-            if by_lines(lines(team, all, into.as_deref_mut(), length, root).await)?.is_some() {
+            if by_lines(team, lines(team, all, into.as_deref_mut(), length, root).await)?.is_some()
+            {
                 keep_own(team, all, into, root);
                 return Ok(());
             }

@@ -138,7 +138,7 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         let mut algorithm = algorithm;
         if matches!(algorithm, Algorithm::Lines | Algorithm::Read) {
             let how = (algorithm == Algorithm::Read, is_named);
-            if by_lines(lines::run(team, from, data, &mut reduction, how).await)?.is_some() {
+            if by_lines(team, lines::run(team, from, data, &mut reduction, how).await)?.is_some() {
                 return Ok(());
             }
             let commutative = reduction.commutative;

@@ -137,7 +137,7 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
             _ => None,
         };
         if let Some(tried) = tried {
-            if by_lines(tried)? == Some(true) {
+            if by_lines(team, tried)? == Some(true) {
                 return Ok(());
             }
             algorithm = select::for_alltoall_by_messages(team.group(), length);
@@ -219,7 +219,7 @@ fn start_listed<'a, G: Group>(
         let (parts, into) = (parts.as_mut(), into.as_mut());
         check_lists(team, parts, into)?;
         if algorithm == Algorithm::Lines {
-            if by_lines(listed::lines(team, parts, into).await)? == Some(true) {
+            if by_lines(team, listed::lines(team, parts, into).await)? == Some(true) {
                 return Ok(());
             }
             algorithm = select::for_alltoallv_by_messages(team.group());

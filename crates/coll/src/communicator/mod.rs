@@ -432,8 +432,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     }
 
     fn way_told(byte: u8) -> LongWay {
-        let ways = [LongWay::Lines, LongWay::Messages, LongWay::Read];
-        ways.get(usize::from(byte)).copied().unwrap_or(LongWay::Lines)
+        LongWay::ALL.get(usize::from(byte)).copied().unwrap_or(LongWay::Lines)
     }
 
     fn most_on_lines(&self) -> usize {

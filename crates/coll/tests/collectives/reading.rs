@@ -203,7 +203,7 @@ fn engines_read_memory_of_regions_and_nothing_else() {
 /// An allreduce that names no way goes by lines and then reads, of memory that can be read.
 #[test]
 fn a_long_allreduce_has_one_result_whichever_way_it_learns() {
-    for way in [LongWay::Lines, LongWay::Messages, LongWay::Read] {
+    for way in LongWay::ALL {
         type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
         assert_eq!(Ranks::way_told(Ranks::told_way(way)), way);
     }
