@@ -71,6 +71,8 @@ pub(crate) struct ReadyToSend {
     pub(crate) lent: Option<LentAddress>,
     /// Whether it was sent in ready mode.
     pub(crate) ready: bool,
+    /// Whether it may be read before its receive is there: its sender does not wait for that.
+    pub(crate) early: bool,
     /// The way that the sender tries or takes with messages that it receives from the receiver.
     pub(crate) trial: Option<Trial>,
     /// When it was announced ([`crate::late::stamp`]), if it has an address.
@@ -86,6 +88,7 @@ const PUTS_BITS: u32 = 8;
 /// 24..32, when it was announced in 32..64.
 const READY: u64 = 1 << 8;
 const LENT: u64 = 1 << 9;
+const EARLY: u64 = 1 << 10;
 const TRIAL: u32 = 16;
 const ANNOUNCED: u32 = 32;
 
@@ -101,6 +104,7 @@ impl ReadyToSend {
         };
         let flags = place
             | flag(self.ready, READY)
+            | flag(self.early, EARLY)
             | encode_trial(self.trial) << TRIAL
             | u64::from(self.announced) << ANNOUNCED;
         let mut bytes = [0; RTS_BYTES];
@@ -116,12 +120,12 @@ impl ReadyToSend {
         let [total, request, flags, offset, key] = words(payload)?;
         let (announced, flags) = ((flags >> ANNOUNCED) as u32, flags & ((1 << ANNOUNCED) - 1));
         let trial = decode_trial(flags >> TRIAL)?;
-        let ready = flags & READY != 0;
-        let (address, lent) = match flags & ((1 << TRIAL) - 1) & !READY {
+        let (ready, early) = (flags & READY != 0, flags & EARLY != 0);
+        let (address, lent) = match flags & ((1 << TRIAL) - 1) & !(READY | EARLY) {
             LENT => (None, Some(LentAddress { address: offset, key })),
             space => (decode_address(space, offset)?, None),
         };
-        Some(ReadyToSend { total, request, address, lent, ready, trial, announced })
+        Some(ReadyToSend { total, request, address, lent, ready, early, trial, announced })
     }
 }
 
@@ -312,7 +316,7 @@ mod tests {
         #[test]
         fn an_announcement_survives_the_wire(
             total: u64, request: u64, offset: u64, key: u64, space in 0..4, ready: bool,
-            tried in 0..5_usize, number: u8, announced: u32
+            early: bool, tried in 0..5_usize, number: u8, announced: u32
         ) {
             let (address, lent) = match space {
                 0 => (None, None),
@@ -321,7 +325,8 @@ mod tests {
                 _ => (None, Some(LentAddress { address: offset, key })),
             };
             let trial = Way::ALL.get(tried).map(|way| Trial { way: *way, number });
-            let rts = ReadyToSend { total, request, address, lent, ready, trial, announced };
+            let rts =
+                ReadyToSend { total, request, address, lent, ready, early, trial, announced };
             prop_assert_eq!(ReadyToSend::decode(&rts.encode()), Some(rts));
         }
 

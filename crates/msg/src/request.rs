@@ -109,7 +109,7 @@ pub(crate) enum SendStage {
     /// Eager, in the outbox: `posted` bytes were posted.
     Eager { posted: u64, protocol: u8 },
     /// Its RTS is in the outbox.
-    Announce { address: Option<(Space, u64)>, ready: bool },
+    Announce { address: Option<(Space, u64)>, ready: bool, early: bool },
     /// Its RTS was posted.
     Announced { cancelling: bool },
     /// The receiver asked for the first `want` bytes; `sent` of them were sent.

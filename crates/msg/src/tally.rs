@@ -18,12 +18,14 @@ pub(crate) enum WayReason {
     Asked,
     /// It was put: its receiver has come late to those before it.
     Late,
+    /// It was read before this rank had a receive for it, so that its sender could go on.
+    Early,
     /// There is no other: the receiver cannot reach the sender's memory.
     Only,
 }
 
 const WAYS: usize = Way::ALL.len();
-const REASONS: usize = 5;
+const REASONS: usize = 6;
 
 /// Counts of long messages by class of length, way and reason, at their receivers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,6 +120,7 @@ impl fmt::Display for WayTally {
                 (WayReason::Tried, "to try another way"),
                 (WayReason::Asked, "as asked for"),
                 (WayReason::Late, "since their receiver came late to others"),
+                (WayReason::Early, "before their receive, to let their sender go on"),
                 (WayReason::Only, "for want of another way"),
             ] {
                 if because(reason) > 0 {
@@ -159,11 +162,13 @@ mod tests {
         tally.chose(u64::MAX, Way::Read, WayReason::Asked);
         tally.chose(0, Way::Ring, WayReason::Only);
         tally.chose(16 << 10, Way::Put, WayReason::Late);
+        tally.chose(16 << 10, Way::Read, WayReason::Early);
         assert_eq!(
             tally.to_string(),
             "messages of less than 8 KiB: 1 through rings; 1 for want of another way\n\
-             messages of 16 KiB to 32 KiB: 1 put into rings; 1 since their receiver came late to \
-             others\n\
+             messages of 16 KiB to 32 KiB: 1 copied by the receiver, 1 put into rings; 1 since \
+             their receiver came late to others, 1 before their receive, to let their sender go \
+             on\n\
              messages of 64 KiB to 128 KiB: 1 through rings, 3 copied by both ends (7.1 us each); \
              3 as the fastest way known, 1 to try another way\n\
              messages of 128 MiB and more: 1 copied by the receiver; 1 as asked for"

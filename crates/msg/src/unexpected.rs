@@ -6,7 +6,7 @@
 //! the earliest of all sources (IP-09).
 
 use hikyaku_nic::by_rank::ByRank;
-use hikyaku_nic::fabric::{Port, Rank, RingId, Unmatched};
+use hikyaku_nic::fabric::{Port, PostError, Rank, RingId, Space, Unmatched};
 
 use crate::config::of_each_rank;
 use crate::envelope::{Selector, any_tag_key};
@@ -24,6 +24,8 @@ pub(crate) struct UnexpectedEntry {
     pub(crate) total: u64,
     pub(crate) body: EntryBody,
     order: u64,
+    /// Whether all of it is in ordinary memory, which is limited.
+    is_evacuated: bool,
 }
 
 /// The part of a message that is here.
@@ -94,7 +96,7 @@ impl UnexpectedMessages {
 
     /// Adds a message of an existing source.
     pub(crate) fn push(&mut self, source: Rank, bits: u64, total: u64, body: EntryBody) {
-        let entry = UnexpectedEntry { source, bits, total, body, order: self.next };
+        let entry = UnexpectedEntry { source, bits, total, body, order: self.next, is_evacuated: false };
         self.next += 1;
         self.count += 1;
         self.come += u64::from(entry.is_complete());
@@ -177,7 +179,7 @@ impl UnexpectedMessages {
         self.count -= 1;
         let queue = &mut self.by_source[source as usize];
         let entry = queue.line.remove(at)?;
-        if entry.order < queue.evacuated_to {
+        if entry.is_evacuated {
             self.evacuated.messages -= 1;
             self.evacuated.bytes -= entry.bytes();
         }
@@ -197,7 +199,7 @@ impl UnexpectedMessages {
                 queue.line.push(entry);
                 continue;
             }
-            if entry.order < queue.evacuated_to {
+            if entry.is_evacuated {
                 self.evacuated.messages -= 1;
                 self.evacuated.bytes -= entry.bytes();
             }
@@ -237,7 +239,11 @@ impl UnexpectedMessages {
             if let EntryBody::Eager { parts, .. } = &mut entry.body {
                 moved += parts.evacuate(None, port);
             }
+            if entry.is_evacuated {
+                continue;
+            }
             if entry.is_complete() {
+                entry.is_evacuated = true;
                 self.evacuated.messages += 1;
                 self.evacuated.bytes += entry.bytes();
             } else {
@@ -246,6 +252,36 @@ impl UnexpectedMessages {
             }
         }
         moved
+    }
+
+    /// Has `read` fill memory with an announced message of this source that may be read early, of
+    /// up to `longest` bytes. `None`: there is none. One that cannot be read stays announced, and
+    /// is not found again.
+    pub(crate) fn bring_early(
+        &mut self,
+        source: Rank,
+        longest: u64,
+        read: impl FnOnce((Space, u64), &mut [u8]) -> Result<(), PostError>,
+    ) -> Option<Result<ReadyToSend, PostError>> {
+        let queue = self.by_source.get_mut(source as usize)?;
+        let may_be = |entry: &UnexpectedEntry| match &entry.body {
+            EntryBody::Announced(rts) => rts.early && rts.total <= longest,
+            EntryBody::Eager { .. } => false,
+        };
+        let entry = queue.line.iter_mut_back().find(|entry| may_be(entry))?;
+        let EntryBody::Announced(rts) = &mut entry.body else { return None };
+        rts.early = false;
+        let (rts, address) = (*rts, rts.address?);
+        let mut bytes = vec![0; rts.total as usize].into_boxed_slice();
+        if let Err(error) = read(address, &mut bytes) {
+            return Some(Err(error));
+        }
+        let parts = MessageParts::one(MessagePart::Heap(bytes));
+        entry.body = EntryBody::Eager { arrived: rts.total, parts, kind: None };
+        entry.is_evacuated = true;
+        self.evacuated.messages += 1;
+        self.evacuated.bytes += rts.total;
+        Some(Ok(rts))
     }
 
     /// Evacuated messages that are still here.

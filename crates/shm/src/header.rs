@@ -50,7 +50,7 @@ pub(crate) struct JobHeader {
 struct Counts([[AtomicU64; 32]; COUNTS / 32]);
 
 /// How many words that is.
-pub const COUNTS: usize = 480;
+pub const COUNTS: usize = 544;
 
 /// How a rank ends the job that has said why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
 use crate::watch::{Watch, WatchError};
 
 /// From how many bytes on a message may be copied out of its sender's memory by the kernel.
-const PROCESS_FROM: usize = 64 << 10;
+const PROCESS_FROM: usize = 32 << 10;
 
 /// From how many bytes on a message may be copied out of its sender's region, if ranks share
 /// processors: the receiver finds the bytes in its own caches.

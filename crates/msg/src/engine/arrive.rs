@@ -241,6 +241,9 @@ impl<P: Port> Engine<P> {
             None => {
                 self.statistics.unexpected_more(1, 0);
                 self.statistics.ready_unposted += u64::from(rts.ready);
+                if rts.early {
+                    self.announcers.push(source);
+                }
                 self.unexpected.push(source, bits, rts.total, EntryBody::Announced(rts));
             }
         }

@@ -94,6 +94,8 @@ pub struct Engine<P: Port> {
     at_limit: Option<Unmatched>,
     /// Sources marked as held up. Unmarked ones are removed at the next relief.
     held_up: Vec<Rank>,
+    /// Sources of announcements that had no receive, and may be read early.
+    announcers: Vec<Rank>,
     /// Whether sources are directed to other rings now and then, or name them.
     moves_rings: bool,
     /// The receive whose message both ends are copying. The fabric has one such copy a rank.
@@ -208,6 +210,7 @@ impl<P: Port> Engine<P> {
             whole: None,
             at_limit: None,
             held_up: Vec::new(),
+            announcers: Vec::new(),
             moves_rings: false,
             joint: None,
             late_join: None,
@@ -362,6 +365,9 @@ impl<P: Port> Engine<P> {
         }
         if let Some(id) = self.joint {
             any |= self.go_on_joint(id);
+        }
+        if !any && !self.announcers.is_empty() {
+            any = self.read_early();
         }
         if any {
             self.idle_rounds = 0;

@@ -7,16 +7,25 @@
 //! to [`EngineConfig::unmatched_bytes`] at this rank. Beyond that, sources have to wait, and the
 //! announcement of this rank's wait says why.
 //!
+//! A message of up to the eager limit may be announced as well, because one copy out of its sender's
+//! memory is faster than two through the ring. Its sender waits until it is read. So that this is
+//! no wait for its receive, a rank that finds nothing else to do in a call reads it into ordinary
+//! memory, within the same limit.
+//!
 //! [`EngineConfig::unmatched_bytes`]: crate::EngineConfig::unmatched_bytes
 
 use hikyaku_nic::fabric::{Port, Rank, RingId, Unmatched};
 
 use super::Engine;
+use super::rendezvous::read_out_of;
 use crate::envelope::Selector;
 use crate::error::MsgError;
+use crate::protocol::{Control, MessageOutcome, ReadyToSend};
 use crate::request::{ReceiveStage, RequestId, RequestState, SendStage};
 use crate::statistics::Statistics;
+use crate::tally::WayReason;
 use crate::unexpected::EntryBody;
+use crate::ways::Way;
 
 /// Approximate overhead of an evacuated message beside its own bytes.
 const MESSAGE_BYTES: u64 = 128;
@@ -77,14 +86,60 @@ impl<P: Port> Engine<P> {
             })
     }
 
-    /// Moves the contents of a source's ring, including other sources' messages in it, to ordinary
-    /// memory, and grants the source another window; not beyond the limit.
-    fn evacuate(&mut self, source: Rank) -> bool {
+    /// Whether as much is in ordinary memory as may be. The announcement of this rank's wait then
+    /// says so.
+    fn has_met_limit(&mut self) -> bool {
         let Unmatched { messages, bytes } = self.unexpected.evacuated();
-        if bytes + messages * MESSAGE_BYTES >= self.config.unmatched_bytes {
+        let is_met = bytes + messages * MESSAGE_BYTES >= self.config.unmatched_bytes;
+        if is_met {
             let Statistics { unexpected_messages, unexpected_bytes, .. } = self.statistics;
             self.at_limit =
                 Some(Unmatched { messages: unexpected_messages, bytes: unexpected_bytes });
+        }
+        is_met
+    }
+
+    /// Reads announced messages, of which the senders do not wait for their receives, into ordinary
+    /// memory. Returns whether there were any.
+    pub(super) fn read_early(&mut self) -> bool {
+        let mut any = false;
+        while let Some(source) = self.announcers.last().copied() {
+            if self.has_met_limit() {
+                break;
+            }
+            let Engine { unexpected, port, config, .. } = self;
+            let longest = config.eager_limit as u64;
+            let read = |address, into: &mut [u8]| read_out_of(port, source, address, into);
+            match unexpected.bring_early(source, longest, read) {
+                None => _ = self.announcers.pop(),
+                Some(Err(error)) => self.note_refusal(source, error),
+                Some(Ok(rts)) => {
+                    any = true;
+                    self.note_early(source, &rts);
+                }
+            }
+        }
+        any
+    }
+
+    /// An announced message of this source is in ordinary memory.
+    fn note_early(&mut self, source: Rank, rts: &ReadyToSend) {
+        let sender = rts.request;
+        let outcome = MessageOutcome::Consumed;
+        self.post_control(source, Control::Finish { sender, outcome });
+        self.statistics.unexpected_more(0, rts.total);
+        self.statistics.evacuations += 1;
+        self.statistics.evacuated_bytes += rts.total;
+        self.statistics.direct_reads += 1;
+        self.tally().chose(rts.total, Way::Read, WayReason::Early);
+        // It came before its receive: in the ring it would not have held up its sender.
+        self.came_late_to(source, self.kind_of(rts, rts.total));
+    }
+
+    /// Moves the contents of a source's ring, including other sources' messages in it, to ordinary
+    /// memory, and grants the source another window; not beyond the limit.
+    fn evacuate(&mut self, source: Rank) -> bool {
+        if self.has_met_limit() {
             return false;
         }
         let grant = self.sources[source as usize].credit.extend();

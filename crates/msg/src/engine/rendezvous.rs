@@ -19,7 +19,7 @@
 //! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
 //! is tried again (containers refuse every time).
 
-use hikyaku_nic::fabric::{LentAddress, Port, PostError, Rank, RemoteAddress};
+use hikyaku_nic::fabric::{LentAddress, Port, PostError, Rank, RemoteAddress, Space};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
@@ -128,9 +128,26 @@ impl<P: Port> Engine<P> {
         };
         let is_late = state.late.read(is_late(rts.announced, rts.total, ways.last(), now));
         if way == Way::Put || is_late {
-            let messages = ways.puts(kind);
-            self.post_control(source, Control::PutNext { kind: kind.word(), messages });
+            self.post_put_next(source, kind);
         }
+    }
+
+    /// An announced message of this kind has come before its receive. If that is often so, asks the
+    /// sender to put the next ones.
+    pub(super) fn came_late_to(&mut self, source: Rank, kind: MessageKind) {
+        let chooses = self.config.long_messages == LongMessages::Fastest;
+        if chooses
+            && !self.capabilities.virtual_time
+            && self.sources[source as usize].late.read(true)
+        {
+            self.post_put_next(source, kind);
+        }
+    }
+
+    fn post_put_next(&mut self, source: Rank, kind: MessageKind) {
+        let ways = self.sources[source as usize].ways.get_or_insert_default();
+        let messages = ways.puts(kind);
+        self.post_control(source, Control::PutNext { kind: kind.word(), messages });
     }
 
     /// Handles a PUT_NEXT. `false`: it is invalid.
@@ -177,7 +194,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn tally(&mut self) -> &mut WayTally {
+    pub(super) fn tally(&mut self) -> &mut WayTally {
         self.tally.get_or_insert_default()
     }
 
@@ -226,7 +243,7 @@ impl<P: Port> Engine<P> {
 
     /// Copies the first `want` bytes from the sender's memory, if that can be reached.
     fn read_directly(&mut self, id: RequestId, source: Rank, rts: &ReadyToSend, want: u64) -> bool {
-        let Some((space, start)) = rts.address else { return false };
+        let Some(address) = rts.address else { return false };
         if self.sources[source as usize].read_refused {
             return false;
         }
@@ -235,14 +252,9 @@ impl<P: Port> Engine<P> {
         };
         let Some(room) = buffer.whole() else { return false };
         let length = usize::try_from(want).map_or(room.len(), |want| want.min(room.len()));
-        let mut offset = start;
-        for chunk in room[..length].chunks_mut(READ_BYTES) {
-            let from = RemoteAddress { rank: source, space, offset };
-            if let Err(error) = self.port.read(from, chunk) {
-                self.note_refusal(source, error);
-                return false;
-            }
-            offset = offset.wrapping_add(chunk.len() as u64);
+        if let Err(error) = read_out_of(&mut self.port, source, address, &mut room[..length]) {
+            self.note_refusal(source, error);
+            return false;
         }
         self.statistics.direct_reads += 1;
         true
@@ -322,6 +334,21 @@ impl<P: Port> Engine<P> {
             _ => self.statistics.stray += 1,
         }
     }
+}
+
+/// Fills memory with what a rank has at an address of its own.
+pub(super) fn read_out_of(
+    port: &mut impl Port,
+    rank: Rank,
+    (space, start): (Space, u64),
+    into: &mut [u8],
+) -> Result<(), PostError> {
+    let mut offset = start;
+    for chunk in into.chunks_mut(READ_BYTES) {
+        port.read(RemoteAddress { rank, space, offset }, chunk)?;
+        offset = offset.wrapping_add(chunk.len() as u64);
+    }
+    Ok(())
 }
 
 /// A message of which nothing has arrived, and whose parts will name its request.

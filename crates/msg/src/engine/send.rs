@@ -33,8 +33,9 @@ enum Push {
 /// How a message leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carriage {
-    /// It is announced, with where its receiver may read it.
-    Announced(Option<(Space, u64)>),
+    /// It is announced, with where its receiver may read it, and whether also before it has a
+    /// receive for it.
+    Announced { address: Option<(Space, u64)>, early: bool },
     /// At once, by this protocol.
     Eager(u8),
 }
@@ -99,7 +100,7 @@ impl<P: Port> Engine<P> {
         }
         let (total, ready) = (data.len() as u64, mode == SendMode::Ready);
         let stage = match mode == SendMode::Synchronous || data.len() > self.config.eager_limit {
-            true => SendStage::Announce { address: None, ready },
+            true => SendStage::Announce { address: None, ready, early: false },
             false => SendStage::Eager { posted: 0, protocol: eager(ready) },
         };
         let body = SendBody::Packed(Box::new(data));
@@ -245,7 +246,9 @@ impl<P: Port> Engine<P> {
         let ready = mode == SendMode::Ready;
         let total = bytes.len() as u64;
         let stage = match self.carriage(bytes, destination, mode, expose) {
-            Carriage::Announced(address) => SendStage::Announce { address, ready },
+            Carriage::Announced { address, early } => {
+                SendStage::Announce { address, ready, early }
+            }
             Carriage::Eager(protocol) if self.outbox.is_clear(destination) => {
                 let posted = match self.post_eager(bytes, &envelope, protocol) {
                     Ok(posted) if posted == total => {
@@ -310,7 +313,7 @@ impl<P: Port> Engine<P> {
         let address = if expose { self.exposed(bytes, destination) } else { None };
         let ready = mode == SendMode::Ready;
         match address {
-            address if must => Carriage::Announced(address),
+            address if must => Carriage::Announced { address, early: false },
             None => Carriage::Eager(eager(ready)),
             Some(at) => {
                 let kind = MessageKind::new(bytes.len() as u64, address, true);
@@ -319,7 +322,7 @@ impl<P: Port> Engine<P> {
                     true if ready => Carriage::Eager(EAGER_READY),
                     true if at.0 == Space::Region => Carriage::Eager(PUT_SHARED),
                     true => Carriage::Eager(PUT),
-                    false => Carriage::Announced(address),
+                    false => Carriage::Announced { address, early: true },
                 }
             }
         }
@@ -449,7 +452,7 @@ impl<P: Port> Engine<P> {
                     Err(error) => self.not_pushed(id, error),
                 }
             }
-            SendStage::Announce { address, ready } => {
+            SendStage::Announce { address, ready, early } => {
                 let (request, lent) = (id.word(), send.lent);
                 let ways = self.sources[destination as usize].ways.as_mut();
                 let is_eager = total <= self.config.eager_limit as u64;
@@ -458,7 +461,16 @@ impl<P: Port> Engine<P> {
                 // In virtual time no clock decides how messages go.
                 let is_timed = address.is_some() && !self.capabilities.virtual_time;
                 let announced = if is_timed { stamp(self.port.now()) } else { 0 };
-                let rts = ReadyToSend { total, request, address, lent, ready, trial, announced };
+                let rts = ReadyToSend {
+                    total,
+                    request,
+                    address,
+                    lent,
+                    ready,
+                    early,
+                    trial,
+                    announced,
+                };
                 let payload = rts.encode();
                 let command =
                     Command { credited: true, ..Command::send(destination, RTS, bits, &payload) };

@@ -231,6 +231,8 @@ impl<P: Port> Engine<P> {
         if self.port.is_forked() {
             return;
         }
+        // These are no different from messages that have come.
+        self.read_early();
         let mut blocked = Blocked::new(Wait::new(Activity::Leave));
         while let Some(destination) = self.posts_wait_for() {
             blocked.wait.peer = Some(destination);

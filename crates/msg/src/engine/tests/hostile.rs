@@ -121,6 +121,7 @@ fn a_stream_that_contradicts_itself_ends_its_receive() {
             address: None,
             lent: None,
             ready: false,
+            early: false,
             trial: None,
             announced: 0,
         };
@@ -150,6 +151,7 @@ fn an_invalid_address_is_not_read() {
             address,
             lent,
             ready: false,
+            early: false,
             trial: None,
             announced: 0,
         };

@@ -1,12 +1,12 @@
 //! Rendezvous: direct reads, streams, refusals, and messages that are cleared in part.
 
-use hikyaku_nic::fabric::{MemoryPort, Port};
+use hikyaku_nic::fabric::{MemoryPort, Port, Unmatched};
 use hikyaku_nic::segment::SegmentLayout;
 use hikyaku_nic::time::Time;
 
 use super::*;
 use crate::config::EngineConfig;
-use crate::testing::{Rules, pair, pattern, ports_of, run, settle, tight};
+use crate::testing::{Rules, pair, pattern, ports, ports_of, run, settle, tight};
 use crate::{LongMessages, Way};
 
 /// Sends a long message from `a` to `b` and checks that it arrives.
@@ -235,4 +235,83 @@ fn a_blocked_stream_is_no_progress() {
         b.progress();
     }
     assert!(!a.progress() && !b.progress());
+}
+
+#[test]
+fn who_sends_an_eager_message_does_not_wait_for_its_receive() {
+    let (mut a, mut b) = pair();
+    a.port_mut().rules().process = true;
+    let lengths = [600, 601, 512];
+    // The second one is longer than the eager limit, the last one waits for its receive.
+    let send = |tag: usize| isend(&mut a, &pattern(lengths[tag], tag), to(1, tag as i32));
+    let sends: Vec<_> = (0..3).map(send).collect();
+    let synchronous = isend_as(&mut a, &pattern(512, 3), to(1, 3), SendMode::Synchronous);
+    settle(&mut [&mut a, &mut b]);
+    let done: Vec<_> = sends.iter().map(|send| a.test(*send).map(|sent| sent.is_ok())).collect();
+    assert_eq!((done, a.test(synchronous)), (vec![Some(true), None, Some(true)], None));
+    let held = Unmatched { messages: 2, bytes: 600 + 512 };
+    assert_eq!((b.unexpected.evacuated(), b.statistics().unexpected_bytes), (held, held.bytes));
+    for (tag, length) in [(2, 512), (3, 512), (0, 600), (1, 601)] {
+        let receive = irecv(&mut b, length, from(0, tag as i32));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(taken(&mut b, receive).unwrap().1, pattern(length, tag));
+    }
+    assert!(a.test(sends[1]).unwrap().is_ok() && a.test(synchronous).unwrap().is_ok());
+    assert_eq!(b.unexpected.evacuated(), Unmatched { messages: 0, bytes: 0 });
+    assert_clean(&a);
+    assert_clean(&b);
+}
+
+#[test]
+fn early_reads_stop_at_the_limit_of_unmatched_messages() {
+    let (layout, config) = tight(2);
+    let limited = EngineConfig { unmatched_bytes: 1_000, ..config };
+    let mut both = ports(layout).into_iter().map(|port| Engine::new(port, limited));
+    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    a.port_mut().rules().process = true;
+    let sends: Vec<_> = (0..4).map(|n| isend(&mut a, &pattern(600, n), to(1, n as i32))).collect();
+    settle(&mut [&mut a, &mut b]);
+    let done = |a: &mut Engine<Unruly>| {
+        sends.iter().filter(|send| matches!(a.test(**send), Some(Ok(_)))).count()
+    };
+    // Each counts 600 bytes and 128.
+    assert_eq!(done(&mut a), 2);
+    assert!(b.at_limit.is_some(), "the announcement of a wait says so");
+    for n in 0..4 {
+        let receive = irecv(&mut b, 600, from(0, n as i32));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(taken(&mut b, receive).unwrap().1, pattern(600, n));
+    }
+    assert_eq!(done(&mut a), 2, "the others");
+    assert_clean(&a);
+    assert_clean(&b);
+}
+
+#[test]
+fn an_early_message_that_cannot_be_read_waits_for_its_receive() {
+    let (mut a, mut b) = pair();
+    a.port_mut().rules().process = true;
+    b.port_mut().rules().refuse_reads = true;
+    exchange(&mut a, &mut b, 600, false);
+    assert_eq!((b.statistics().direct_reads, b.statistics().refused_reads), (0, 1));
+}
+
+#[test]
+fn a_sender_whose_messages_are_read_early_is_asked_to_put_them() {
+    let (layout, config) = tight(2);
+    let config = EngineConfig { long_messages: LongMessages::Fastest, ..config };
+    let mut both = ports(layout).into_iter().map(|port| Engine::new(port, config));
+    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    a.port_mut().rules().process = true;
+    for n in 0..8 {
+        let send = isend(&mut a, &pattern(600, n), to(1, 0));
+        settle(&mut [&mut a, &mut b]);
+        assert!(a.test(send).unwrap().is_ok());
+        let receive = irecv(&mut b, 600, from(0, 0));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(taken(&mut b, receive).unwrap().1, pattern(600, n));
+    }
+    let said = b.way_tally().unwrap().to_string();
+    assert!(said.contains("2 before their receive"), "{said}");
+    assert!(said.contains("6 since their receiver came late"), "{said}");
 }
