@@ -263,12 +263,7 @@ impl<P: Port> Engine<P> {
                     }
                 }
                 // This receive may need a source that is held up: the slow path relieves it.
-                None if !self.outbox.is_empty()
-                    || !self.announcers.is_empty()
-                    || self.holds_up_somebody() =>
-                {
-                    return None;
-                }
+                None if !self.outbox.is_empty() || self.holds_up_somebody() => return None,
                 // It is time to check for departed and waiting ranks: the slow path does.
                 None if self.park() == Wake::Slept => return None,
                 None => {}

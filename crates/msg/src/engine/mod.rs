@@ -366,9 +366,6 @@ impl<P: Port> Engine<P> {
         if let Some(id) = self.joint {
             any |= self.go_on_joint(id);
         }
-        if !any && !self.announcers.is_empty() {
-            any = self.read_early();
-        }
         if any {
             self.idle_rounds = 0;
             self.turns += 1;

@@ -26,7 +26,8 @@ const LONG_ROUNDS: u32 = 1 << 12;
 /// Idle rounds in a row between checks for sources that are held up.
 const RELIEF_ROUNDS: u32 = 16;
 
-/// Idle rounds in a row between checks for departed peers.
+/// Idle rounds in a row between checks for departed peers, and for announced messages of which the
+/// senders need not wait any longer.
 pub(super) const GONE_ROUNDS: u32 = 64;
 
 /// Idle rounds in a row after which a call that only this rank itself could end fails.
@@ -385,6 +386,7 @@ impl<P: Port> Engine<P> {
     /// Lets time pass where perhaps nobody wakes this rank: [`MEMORY_SLEEP`] at most, and not
     /// beyond `until`.
     pub fn doze(&mut self, until: Option<Time>) {
+        self.read_early();
         let soon = self.port.now() + MEMORY_SLEEP;
         self.port.park(Some(until.map_or(soon, |until| until.min(soon))));
     }
@@ -471,7 +473,7 @@ impl<P: Port> Engine<P> {
             any |= self.relieve(probing);
         }
         if rounds.is_multiple_of(GONE_ROUNDS) {
-            any |= self.check_departed() | self.make_room_to_itself();
+            any |= self.check_departed() | self.make_room_to_itself() | self.read_early();
             self.news += u64::from(any);
         }
         any

@@ -6,6 +6,7 @@ use hikyaku_nic::time::Time;
 
 use super::*;
 use crate::config::EngineConfig;
+use crate::engine::wait::GONE_ROUNDS;
 use crate::testing::{Rules, pair, pattern, ports, ports_of, run, settle, tight};
 use crate::{LongMessages, Way};
 
@@ -237,6 +238,13 @@ fn a_blocked_stream_is_no_progress() {
     assert!(!a.progress() && !b.progress());
 }
 
+/// `waits` waits for something that does not come, and `other` has sent something.
+fn wait_in_vain(waits: &mut Engine<Unruly>, other: &mut Engine<Unruly>) {
+    settle(&mut [&mut *waits, &mut *other]);
+    (0..=GONE_ROUNDS).for_each(|_| _ = waits.attend(None));
+    settle(&mut [waits, other]);
+}
+
 #[test]
 fn who_sends_an_eager_message_does_not_wait_for_its_receive() {
     let (mut a, mut b) = pair();
@@ -246,7 +254,7 @@ fn who_sends_an_eager_message_does_not_wait_for_its_receive() {
     let send = |tag: usize| isend(&mut a, &pattern(lengths[tag], tag), to(1, tag as i32));
     let sends: Vec<_> = (0..3).map(send).collect();
     let synchronous = isend_as(&mut a, &pattern(512, 3), to(1, 3), SendMode::Synchronous);
-    settle(&mut [&mut a, &mut b]);
+    wait_in_vain(&mut b, &mut a);
     let done: Vec<_> = sends.iter().map(|send| a.test(*send).map(|sent| sent.is_ok())).collect();
     assert_eq!((done, a.test(synchronous)), (vec![Some(true), None, Some(true)], None));
     let held = Unmatched { messages: 2, bytes: 600 + 512 };
@@ -270,7 +278,7 @@ fn early_reads_stop_at_the_limit_of_unmatched_messages() {
     let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
     a.port_mut().rules().process = true;
     let sends: Vec<_> = (0..4).map(|n| isend(&mut a, &pattern(600, n), to(1, n as i32))).collect();
-    settle(&mut [&mut a, &mut b]);
+    wait_in_vain(&mut b, &mut a);
     let done = |a: &mut Engine<Unruly>| {
         sends.iter().filter(|send| matches!(a.test(**send), Some(Ok(_)))).count()
     };
@@ -292,7 +300,13 @@ fn an_early_message_that_cannot_be_read_waits_for_its_receive() {
     let (mut a, mut b) = pair();
     a.port_mut().rules().process = true;
     b.port_mut().rules().refuse_reads = true;
-    exchange(&mut a, &mut b, 600, false);
+    let send = isend(&mut a, &pattern(600, 1), to(1, 0));
+    wait_in_vain(&mut b, &mut a);
+    assert_eq!((b.statistics().refused_reads, a.test(send)), (1, None));
+    let receive = irecv(&mut b, 600, from(0, 0));
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(taken(&mut b, receive).unwrap().1, pattern(600, 1));
+    assert!(a.test(send).unwrap().is_ok());
     assert_eq!((b.statistics().direct_reads, b.statistics().refused_reads), (0, 1));
 }
 
@@ -305,7 +319,7 @@ fn a_sender_whose_messages_are_read_early_is_asked_to_put_them() {
     a.port_mut().rules().process = true;
     for n in 0..8 {
         let send = isend(&mut a, &pattern(600, n), to(1, 0));
-        settle(&mut [&mut a, &mut b]);
+        wait_in_vain(&mut b, &mut a);
         assert!(a.test(send).unwrap().is_ok());
         let receive = irecv(&mut b, 600, from(0, 0));
         settle(&mut [&mut a, &mut b]);
