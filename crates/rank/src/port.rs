@@ -215,6 +215,14 @@ impl RankPort {
         !self.near.host().is_bell_set() || self.far.as_deref_mut().is_some_and(Far::is_overslept)
     }
 
+    /// Lands all that has come from ranks of other hosts. A rank that has heard nothing for long
+    /// looks seldom, and learns of a death without a look: what came before it counts.
+    pub(crate) fn land_all(&mut self) {
+        if let Some(far) = &mut self.far {
+            far.land_all(&mut self.near);
+        }
+    }
+
     /// Which ranks have left or died since there were `before` [departures](Port::departures).
     /// `None`: that is not known, and whoever needs it looks at all ranks.
     pub fn ended_since(&self, before: u64) -> Option<Vec<Rank>> {

@@ -355,9 +355,14 @@ impl Far {
         let now = near.departures();
         if now != self.ends {
             let before = std::mem::replace(&mut self.ends, now);
-            while self.progress(near) {}
+            self.land_all(near);
             self.note_ends(near, before..now);
         }
+    }
+
+    /// Lands all that has come here.
+    pub(crate) fn land_all(&mut self, near: &mut NearPort) {
+        while self.progress(near) {}
     }
 
     /// Gives back what is kept for ranks whose process has ended, as the launcher says.

@@ -369,8 +369,11 @@ impl Rounds {
         if !waited.is_time(self.world.engine().borrow().port()) {
             return Ok(false);
         }
-        // What comes while we look for the others counts.
+        // What comes while we look for the others counts, and so does what had come before.
         let missing = self.missing();
+        if missing.is_some() {
+            self.world.engine().borrow_mut().port_mut().land_all();
+        }
         if self.is_complete()? {
             return Ok(true);
         }

@@ -637,8 +637,43 @@ fn persistent_exchanges_span_hosts() {
     }
 }
 
+/// A rank to which nothing has come for long looks for letters seldom. It learns of a death in
+/// between, from its launcher, and not before the last letter of the dead rank.
+#[test]
+fn letters_that_came_before_a_death_count() {
+    // A look is one in eight: so often that none of these ranks happens to look in time.
+    for _ in 0..4 {
+        let (is_quiet, is_dead) = (Barrier::new(2), Barrier::new(2));
+        on_hosts(&[0, 1], |world, jobs| {
+            let peer = 1 - world.rank();
+            let neighbours = Neighbours::even(&[peer], &[peer], 4);
+            let mut exchange = world.staged_exchange_init::<u64>(&neighbours).unwrap();
+            let mut data = vec![1; 4];
+            exchange.start_from(&data).unwrap();
+            exchange.wait_into(&mut data).unwrap();
+            if peer == 0 {
+                is_quiet.wait();
+                exchange.start_from(&[2; 4]).unwrap();
+                jobs.iter().for_each(|job| assert!(job.mark_dead(1, DeathCause::Signal(9))));
+                is_dead.wait();
+                let _never_leaves = std::mem::ManuallyDrop::new((world, exchange));
+                return;
+            }
+            exchange.start_from(&data).unwrap();
+            let early = (0..6_000).find(|_| !matches!(exchange.test_into(&mut data), Ok(false)));
+            is_quiet.wait();
+            is_dead.wait();
+            assert_eq!(early, None);
+            while !exchange.test_into(&mut data).unwrap() {}
+            assert_eq!(data, [2; 4]);
+        });
+    }
+}
+
 #[test]
 fn an_exchange_ends_with_a_neighbour_of_another_host() {
+    // Who has completed a round may still have to send a part of its own letters.
+    let is_complete = Barrier::new(3);
     on_hosts(&[0, 1, 0], |world, jobs| {
         let (own, size) = (world.rank(), world.size());
         let (left, right) = ((own + size - 1) % size, (own + 1) % size);
@@ -646,7 +681,9 @@ fn an_exchange_ends_with_a_neighbour_of_another_host() {
         let mut exchange = world.staged_exchange_init::<u64>(&neighbours).unwrap();
         let mut data = vec![1; 8];
         exchange.start_from(&data).unwrap();
-        exchange.wait_into(&mut data).unwrap();
+        let completed = exchange.wait_into(&mut data);
+        is_complete.wait();
+        completed.unwrap();
         if own == 1 {
             jobs.iter().for_each(|job| assert!(job.mark_dead(1, DeathCause::Signal(9))));
             let _never_leaves = std::mem::ManuallyDrop::new((world, exchange));
