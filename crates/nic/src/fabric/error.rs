@@ -149,7 +149,7 @@ pub struct ChainError {
 
 /// How a rank ended that did not leave in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
-#[error("rank {rank} (pid {pid}){} {}{cause}", .host.as_place(), .cause.verb())]
+#[error("rank {rank}{}{} {}{cause}", process(*.pid), .host.as_place(), .cause.verb())]
 pub struct PeerFailure {
     /// The rank that is gone.
     pub rank: Rank,
@@ -159,6 +159,11 @@ pub struct PeerFailure {
     pub host: Name,
     /// What ended it.
     pub cause: DeathCause,
+}
+
+/// A process in a sentence about its rank; nothing where it is not known, as that of another host.
+fn process(pid: u32) -> String {
+    if pid == 0 { String::new() } else { format!(" (pid {pid})") }
 }
 
 /// What ended a process.
@@ -284,6 +289,8 @@ mod tests {
             assert_eq!(failure.to_string(), text);
             let there = PeerFailure { host: Name::new("b"), ..failure };
             assert_eq!(there.to_string(), text.replace("(pid 7)", "(pid 7) on host b"));
+            let unknown = PeerFailure { pid: 0, ..there };
+            assert_eq!(unknown.to_string(), text.replace("(pid 7)", "on host b"));
         }
     }
 }

@@ -344,7 +344,7 @@ fn an_error_of_the_provider_ends_waits() {
     let check = |error: MsgError, rank| {
         let MsgError::PeerFailed(failure) = &error else { panic!("{error}") };
         assert_eq!((failure.rank, failure.cause), (rank, DeathCause::Unreachable(104)));
-        let words = format!("rank {rank} (pid 0) on host host{rank} cannot be reached any more: ");
+        let words = format!("rank {rank} on host host{rank} cannot be reached any more: ");
         assert!(error.to_string().contains(&words), "{error}");
     };
     check(alone.drive(&mut spoken).unwrap_err(), 1);
