@@ -15,7 +15,7 @@ use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
 use hikyaku_shm::{Nap, ProtectedMemory};
 
-use crate::far::{self, Far};
+use crate::far::{self, CallSteps, Far};
 use crate::frequent::{FrequentSources, RingMoves};
 use crate::init::InitError;
 use crate::launchers::LaunchedRank;
@@ -230,6 +230,50 @@ impl RankPort {
         let all_near = self.far.as_deref().is_none_or(|far| far.departures() == 0);
         let ended = |now| self.near.inner().host().registry().ended_in(before..now);
         all_near.then(|| ended(self.near.departures())).flatten()
+    }
+}
+
+/// Operations on memory that do not wait for another host. With steps, which begin as the default,
+/// the answer is [`PostError::Full`] until the operation is over, and the caller asks again with
+/// the same; without, the operation waits.
+impl RankPort {
+    /// [`Port::post`] of a put.
+    pub(crate) fn put_by(
+        &mut self,
+        steps: &mut Option<CallSteps>,
+        put: &Command<'_>,
+    ) -> Result<(), PostError> {
+        match (steps, &mut self.far) {
+            (Some(steps), Some(far)) if far.concerns(put) => {
+                far.step_of_put(&mut self.near, put, steps).map(drop)
+            }
+            _ => self.post(put).map(drop),
+        }
+    }
+
+    /// [`MemoryPort::get`].
+    pub(crate) fn get_by(
+        &mut self,
+        steps: &mut Option<CallSteps>,
+        from: RemoteAddress,
+        into: &mut [u8],
+    ) -> Result<(), PostError> {
+        match (steps, self.far_of(from.rank)) {
+            (Some(steps), Some((far, near))) => far.step_of_get(near, from, into, steps),
+            _ => self.get(from, into),
+        }
+    }
+
+    /// [`MemoryPort::fetch`], whose result goes nowhere else.
+    pub(crate) fn fetch_by(
+        &mut self,
+        steps: &mut Option<CallSteps>,
+        atomic: &Atomic,
+    ) -> Result<u64, PostError> {
+        match (steps, self.far_of(atomic.target.rank)) {
+            (Some(steps), Some((far, near))) => far.step_of_fetch(near, atomic, steps),
+            _ => self.fetch(atomic),
+        }
     }
 }
 

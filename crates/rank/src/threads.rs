@@ -13,9 +13,10 @@
 //! ([`hikyaku_nic::threads`] has that part, and its proof). While none waits, a spare thread may
 //! attend (`spare.rs`).
 //!
-//! A wait for an answer of another host stays inside of the gate and sleeps on the doorbell itself
-//! (`far/memory.rs`). What it takes in and what it leaves under way concern who sleeps there
-//! outside: every thread that leaves the gate calls that one if need be (`tell`).
+//! An operation on a window leaves the gate while it waits for an answer of another host. One on a
+//! shared variable stays inside, since others' waits serve the same variable, and sleeps on the
+//! doorbell itself (`far/memory.rs`). What it takes in and what it leaves under way concern who
+//! sleeps there outside: every thread that leaves the gate calls that one if need be (`tell`).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -441,13 +442,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::iter::empty;
+    use std::mem::ManuallyDrop;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
     use std::thread::{scope, spawn, yield_now};
 
     use hikyaku_coll::Choices;
-    use hikyaku_nic::fabric::{Atomic, AtomicOp, Integer, MemoryPort, Port, RemoteAddress, Space};
+    use hikyaku_nic::fabric::{
+        Atomic, AtomicOp, DeathCause, Integer, MemoryPort, Port, RemoteAddress, Space,
+    };
     use hikyaku_ofi::Error;
-    use hikyaku_shm::{JobConfig, exchange_cards, open_hosts};
+    use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
 
     use super::*;
 
@@ -512,6 +517,95 @@ mod tests {
         engine.borrow_mut().port_mut().end_rest(nap);
         assert_eq!(timeouts(), before, "the other thread slept on");
         rank.threads.crew.borrow_mut().get_up_from_bell();
+    }
+
+    /// What one rank of two hosts gets of operations on a window at the other, which serves none
+    /// before another thread of the first has been inside of the gate. `end` is told so.
+    fn window_operations(end: impl Fn(&[Job]) + Send) -> Option<Vec<Result<(), crate::Error>>> {
+        static GATE: Gate = Gate::new();
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let (jobs, ports) = open_hosts(&JobConfig::new(2, 2), &[0, 1], [7; 16]).unwrap();
+        let opened: Result<Vec<RankPort>, Error> = ports.into_iter().map(RankPort::open).collect();
+        let mut ports = match opened {
+            Err(error @ Error::NotInstalled { .. }) => {
+                eprintln!("skipped: {error}");
+                return None;
+            }
+            opened => opened.unwrap(),
+        };
+        exchange_cards(&jobs);
+        let (other, own) = (ports.pop().unwrap(), ports.pop().unwrap());
+        let (made, is_made) = channel();
+        let (entered, has_entered) = channel();
+        let (is_waiting, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        scope(|scope| {
+            let (is_waiting, is_over, jobs) = (&is_waiting, &is_over, &jobs[..]);
+            scope.spawn(move || {
+                let other = Communicator::over(other, Choices::default());
+                let window = other.window(70_000, 8).unwrap();
+                made.send(()).unwrap();
+                // It computes, until a thread of the first rank has been inside.
+                let came: Result<(), _> = has_entered.recv_timeout(PATIENCE);
+                end(jobs);
+                while !is_over.load(Ordering::Acquire) {
+                    other.engine().borrow_mut().progress();
+                    yield_now();
+                }
+                let _never_leaves = ManuallyDrop::new((window, other));
+                came.expect("another thread gets into the gate");
+            });
+            scope.spawn(move || {
+                while !is_waiting.load(Ordering::Acquire) {
+                    yield_now();
+                }
+                GATE.enter();
+                GATE.leave();
+                entered.send(()).unwrap();
+            });
+            let own = Communicator::over(own, Choices::default());
+            let window = own.window(1, 8).unwrap();
+            is_made.recv().unwrap();
+            own.rank.threads.gate.set(Some(&GATE));
+            GATE.enter();
+            is_waiting.store(true, Ordering::Release);
+            // More than one packet has room for, and more than one call reads.
+            let (sent, mut back) = (vec![5; 560_000], vec![0; 560_000]);
+            let add = (Integer::U64, AtomicOp::Add);
+            let signal = (&window, 1);
+            let done = vec![
+                window.put(1, 0, &sent),
+                window.get(1, 0, &mut back),
+                window.put_signal(1, 2, &sent[..8], signal, 9),
+                window.put_chain(&[(1, 3, &[1; 8]), (1, 4, &[2; 8])], Some((&window, 5, 4))),
+                window.fetch(1, 1, add, 1).map(|old| assert_eq!(old, 9)),
+                window.fetch(1, 5, add, 1).map(|old| assert_eq!(old, 4)),
+            ];
+            GATE.leave();
+            if done.iter().all(Result::is_ok) {
+                assert_eq!(back, sent);
+            }
+            own.rank.threads.gate.set(None);
+            is_over.store(true, Ordering::Release);
+            let _never_leaves = ManuallyDrop::new((window, own));
+            Some(done)
+        })
+    }
+
+    #[test]
+    fn other_threads_go_on_while_a_window_waits_for_another_host() {
+        let Some(done) = window_operations(|_| {}) else { return };
+        assert!(done.iter().all(Result::is_ok), "{done:?}");
+    }
+
+    #[test]
+    fn a_window_operation_among_threads_ends_with_its_target() {
+        let dies = |jobs: &[Job]| {
+            jobs.iter().for_each(|job| assert!(job.mark_dead(1, DeathCause::Signal(9))));
+        };
+        let Some(done) = window_operations(dies) else { return };
+        for error in done.into_iter().map(Result::unwrap_err) {
+            assert!(error.to_string().contains("rank 1"), "{error}");
+        }
     }
 
     /// Else what one thread begins would wait until the other one happens to wake.

@@ -113,7 +113,10 @@ impl Communicator {
         self.attend();
         if let Some(gate) = self.rank.threads.gate() {
             // Another thread may be who ends it.
-            self.engine().borrow_mut().progress();
+            let mut engine = self.engine().borrow_mut();
+            engine.progress();
+            engine.go_on(blocked);
+            drop(engine);
             return self.rank.let_others_in(gate);
         }
         self.engine().borrow_mut().pass(blocked, Pace::Memory);

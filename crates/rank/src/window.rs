@@ -20,6 +20,7 @@ use hikyaku_nic::region::RegionBuffer;
 
 use crate::communicator::Communicator;
 use crate::error::{Error, WindowError};
+use crate::far::CallSteps;
 use crate::port::RankPort;
 
 /// How often a window that is dropped waits for peers that are in the middle of an access, which
@@ -204,7 +205,7 @@ impl ByteWindow {
     pub fn put(&self, rank: u32, index: usize, data: &[u8]) -> Result<(), Error> {
         let target = self.address(rank, index, data.len() / self.element.max(1), Rights::WRITE)?;
         let command = Command::put(target, data);
-        self.carry_out("put", rank, |port| port.post(&command).map(drop))
+        self.carry_out("put", rank, |port, steps| port.put_by(steps, &command))
     }
 
     /// Copies out of the part of `rank` from element `index` on.
@@ -213,7 +214,7 @@ impl ByteWindow {
     /// As [`ByteWindow::put`].
     pub fn get(&self, rank: u32, index: usize, into: &mut [u8]) -> Result<(), Error> {
         let from = self.address(rank, index, into.len() / self.element.max(1), Rights::READ)?;
-        self.carry_out("get", rank, |port| port.get(from, into))
+        self.carry_out("get", rank, |port, steps| port.get_by(steps, from, into))
     }
 
     /// [`ByteWindow::put`], and after the data `value` into element `at`, of eight bytes, of
@@ -233,7 +234,7 @@ impl ByteWindow {
         let address = signal.address(rank, at, 1, Rights::WRITE)?;
         let notification = Notification::Word { address, value };
         let command = Command { notification, ..Command::put(target, data) };
-        self.carry_out("put_signal", rank, |port| port.post(&command).map(drop))
+        self.carry_out("put_signal", rank, |port, steps| port.put_by(steps, &command))
     }
 
     /// Puts behind one doorbell, each into the part of a rank from an element on, in order. With a
@@ -264,7 +265,12 @@ impl ByteWindow {
         commands.reverse();
         let mut done = 0;
         while let Some((rank, ..)) = puts.get(done) {
-            self.carry_out("put_chain", *rank, |port| {
+            self.carry_out("put_chain", *rank, |port, steps| {
+                if steps.is_some() && port.spans_hosts() {
+                    port.put_by(steps, &commands[done])?;
+                    done += 1;
+                    return Ok(());
+                }
                 let (posted, room) = match port.post_chain(&commands[done..]) {
                     Ok(()) => (commands.len(), Ok(())),
                     // A put is written whole or not at all.
@@ -295,7 +301,7 @@ impl ByteWindow {
         };
         let target = self.address(rank, index, 1, rights)?;
         let atomic = Atomic { target, integer, operation, operand, result: None };
-        self.carry_out(name_of(operation), rank, |port| port.fetch(&atomic))
+        self.carry_out(name_of(operation), rank, |port, steps| port.fetch_by(steps, &atomic))
     }
 
     /// Waits until an element of this rank's own part, which `from` changes, is as `wanted` says,
@@ -376,16 +382,18 @@ impl ByteWindow {
         }
     }
 
-    /// Does an operation at `rank`, as often as it takes until there is room.
+    /// Does an operation at `rank`, as often as it takes until there is room. Where threads share
+    /// this rank, in steps: others come in while another host is waited for.
     fn carry_out<R>(
         &self,
         name: &'static str,
         rank: u32,
-        mut call: impl FnMut(&mut RankPort) -> Result<R, PostError>,
+        mut call: impl FnMut(&mut RankPort, &mut Option<CallSteps>) -> Result<R, PostError>,
     ) -> Result<R, Error> {
         let mut blocked = None;
+        let mut steps = self.communicator.is_shared().then(CallSteps::default);
         loop {
-            let answer = call(self.communicator.engine().borrow_mut().port_mut());
+            let answer = call(self.communicator.engine().borrow_mut().port_mut(), &mut steps);
             match answer {
                 Err(PostError::Full { .. }) => {
                     let peer = self.communicator.in_job(rank)?;
@@ -501,7 +509,7 @@ mod tests {
             Poll::Pending
         })));
         let (mut refusals, before) = (0, polls.get());
-        let answer = window.carry_out("put", 0, |port| {
+        let answer = window.carry_out("put", 0, |port, _| {
             refusals += 1;
             let full = PostError::Full { destination: 0, cause: FullCause::RingStalled };
             if refusals < 5 { Err(full) } else { Ok(port.departures()) }

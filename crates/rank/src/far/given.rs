@@ -27,8 +27,8 @@ impl Far {
         let mut again = false;
         loop {
             let asked = self.keeper_of(near, atomic.target.rank)?;
-            let mut wait = FarWait::for_given(near.now());
-            match self.change_at(near, (asked, at), atomic, Told::Not, &mut wait) {
+            let wait = FarWait::for_given(near.now());
+            match self.change_at(near, (asked, at), atomic, Told::Not, wait) {
                 Err(PostError::PeerFailed(_)) => again = true,
                 Ok(old) if again => return Ok(as_if_asked_once(atomic, old)),
                 done => return done,
@@ -48,7 +48,8 @@ impl Far {
     ) -> Result<(), PostError> {
         loop {
             let asked = self.keeper_of(near, from.rank)?;
-            match self.get_by(near, (asked, WireAddress::given(from)), into, FarWait::for_given) {
+            let wait = FarWait::for_given(near.now());
+            match self.get_by(near, (asked, WireAddress::given(from)), into, wait) {
                 Err(PostError::PeerFailed(_)) => {}
                 done => return done,
             }
@@ -79,7 +80,7 @@ impl Far {
                 done: done as u64,
                 bytes: &payload[done..end],
             };
-            let posted = self.say(near, asked, &[&wire::put_head(&put), put.bytes]);
+            let posted = self.tell(near, asked, &[&wire::put_head(&put), put.bytes]);
             // Nobody knows how much a dead rank has written of what it was sent.
             done = if posted.is_ok() { end } else { 0 };
         }
@@ -98,18 +99,10 @@ impl Far {
         let packet = wire::atomic(UNANSWERED, Told::Not, WireAddress::given(atomic.target), atomic);
         loop {
             let asked = self.keeper_of(near, atomic.target.rank)?;
-            if self.say(near, asked, &[&packet]).is_ok() {
+            if self.tell(near, asked, &[&packet]).is_ok() {
                 return Ok(());
             }
         }
-    }
-
-    /// Sends something that is not answered.
-    fn say(&mut self, near: &mut NearPort, to: Rank, parts: &[&[u8]]) -> Result<(), PostError> {
-        let mut wait = FarWait::for_given(near.now());
-        let said = self.ask(near, &mut wait, to, parts);
-        wait.end(near);
-        said
     }
 
     /// Who is asked for memory of a rank: itself, or else the first that is left of its host.

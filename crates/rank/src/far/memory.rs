@@ -3,12 +3,15 @@
 //!
 //! A call waits for its answer, as it would for a reply of hardware, and serves others meanwhile.
 //! So two ranks that call each other make progress. A target that computes delays its callers until
-//! it next calls the library.
+//! it next calls the library. A call is a row of steps, none of which waits: where threads share the
+//! rank, a window takes them one by one and lets other threads in between.
 //!
 //! Memory that a rank has *given* to the job outlives it, as on one host: once the rank's process
 //! has ended, another rank of its host is asked. If the rank that was asked dies before its answer
 //! comes, the operation is sent again, to another. If the first had carried it out, the word holds
 //! the value that this rank wrote, and the answer follows from that: an exchange has succeeded.
+
+use std::task::{Poll, ready};
 
 use hikyaku_nic::fabric::{
     Activity, Atomic, Command, Completed, DeathCause, Event, FullCause, Get, MemoryPort, Name,
@@ -31,13 +34,20 @@ const READ: usize = 1 << 20;
 /// How long a wait lasts until it is announced.
 const ANNOUNCE: Time = Time::from_nanoseconds(300_000_000);
 
-/// The call that waits for its answers, if one does.
+/// The calls that wait for their answers: one, or one of each thread.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    /// Of the last one.
+    number: u32,
+    open: Vec<OpenCall>,
+}
+
+#[derive(Debug)]
+struct OpenCall {
     number: u32,
     to: Rank,
     /// Answers that are to come.
-    open: u32,
+    answers: u32,
     /// The first refusal, or the last value.
     outcome: Option<Result<u64, PostError>>,
     /// Bytes that have come, of so many.
@@ -47,32 +57,81 @@ pub(super) struct Calls {
 
 impl Calls {
     fn begin(&mut self, to: Rank, wanted: usize) -> u32 {
-        let number = self.number.wrapping_add(1).max(wire::UNANSWERED + 1);
-        *self = Calls { number, to, wanted, ..Calls::default() };
+        self.number = self.number.wrapping_add(1).max(wire::UNANSWERED + 1);
+        let (number, data) = (self.number, Vec::new());
+        self.open.push(OpenCall { number, to, answers: 0, outcome: None, data, wanted });
         number
     }
 
+    fn get(&mut self, number: u32) -> Option<&mut OpenCall> {
+        self.open.iter_mut().find(|call| call.number == number)
+    }
+
+    /// Forgets a call, whatever may still come.
+    fn end(&mut self, number: u32) -> Option<OpenCall> {
+        let at = self.open.iter().position(|call| call.number == number)?;
+        Some(self.open.swap_remove(at))
+    }
+
+    /// One more answer is to come.
+    fn expect(&mut self, number: u32) {
+        if let Some(call) = self.get(number) {
+            call.answers += 1;
+        }
+    }
+
+    fn is_refused(&mut self, number: u32) -> bool {
+        self.get(number).is_none_or(|call| matches!(call.outcome, Some(Err(_))))
+    }
+
+    /// How a call has ended, once all its answers have come, and the bytes.
+    fn take(&mut self, number: u32) -> Option<(Result<u64, PostError>, Vec<u8>)> {
+        if self.get(number).is_some_and(|call| call.answers > 0) {
+            return None;
+        }
+        let ended = self.end(number).map(|call| (call.outcome.unwrap_or(Ok(0)), call.data));
+        Some(ended.unwrap_or((Ok(0), Vec::new())))
+    }
+
     /// Bytes for a call.
-    pub(super) fn data(&mut self, source: Rank, call: u32, bytes: &[u8]) {
-        let room = self.wanted - self.data.len();
-        if (source, call) == (self.to, self.number) && bytes.len() <= room {
-            self.data.extend_from_slice(bytes);
-            if self.data.len() == self.wanted {
-                self.wanted = self.data.len();
-                self.answer(source, call, Ok(0));
+    pub(super) fn data(&mut self, source: Rank, number: u32, bytes: &[u8]) {
+        let Some(call) = self.get(number).filter(|call| call.to == source) else { return };
+        if bytes.len() <= call.wanted - call.data.len() {
+            call.data.extend_from_slice(bytes);
+            if call.data.len() == call.wanted {
+                call.answer(Ok(0));
             }
         }
     }
 
     /// An answer to a call.
-    pub(super) fn answer(&mut self, source: Rank, call: u32, outcome: Result<u64, PostError>) {
-        if (source, call) == (self.to, self.number) && self.open > 0 {
-            self.open -= 1;
+    pub(super) fn answer(&mut self, source: Rank, number: u32, outcome: Result<u64, PostError>) {
+        if let Some(call) = self.get(number).filter(|call| call.to == source) {
+            call.answer(outcome);
+        }
+    }
+}
+
+impl OpenCall {
+    fn answer(&mut self, outcome: Result<u64, PostError>) {
+        if self.answers > 0 {
+            self.answers -= 1;
             if !matches!(self.outcome, Some(Err(_))) {
                 self.outcome = Some(outcome);
             }
         }
     }
+}
+
+/// How far a call is, for who takes its steps.
+#[derive(Debug, Default)]
+pub(crate) struct CallSteps {
+    /// 0: it has not begun.
+    number: u32,
+    /// Bytes that were sent, or have come.
+    done: usize,
+    /// Whether its questions, or that for the next bytes, were sent.
+    is_sent: bool,
 }
 
 /// A read of this rank's memory by another.
@@ -91,13 +150,11 @@ pub(super) struct FarWait {
     since: Time,
     wait: Wait,
     announced: bool,
-    /// For memory that a rank has given: it may have left.
-    is_for_given: bool,
 }
 
 impl FarWait {
     fn new(wait: Wait, since: Time) -> FarWait {
-        FarWait { since, wait, announced: false, is_for_given: false }
+        FarWait { since, wait, announced: false }
     }
 
     /// To leave.
@@ -107,7 +164,7 @@ impl FarWait {
 
     /// For memory of a shared variable.
     pub(super) fn for_given(since: Time) -> FarWait {
-        FarWait { is_for_given: true, ..FarWait::new(Wait::new(Activity::Shared), since) }
+        FarWait::new(Wait::new(Activity::Shared), since)
     }
 
     fn to_call(name: &'static str, since: Time) -> FarWait {
@@ -220,6 +277,29 @@ impl LandingState {
     }
 }
 
+/// Checks that whose memory is changed is who is notified of it.
+fn check_notified(near: &NearPort, command: &Command<'_>, target: Rank) -> Result<(), PostError> {
+    let Notification::Word { address: RemoteAddress { rank, .. }, .. } = command.notification
+    else {
+        return Ok(());
+    };
+    let size = near.size();
+    if rank >= size {
+        return Err(PostError::NoSuchRank { rank, size });
+    }
+    let elsewhere = "notify one rank of what was written at another, on another host";
+    if rank == target { Ok(()) } else { Err(PostError::Unsupported(elsewhere)) }
+}
+
+/// What an operation that does not wait says until it is over.
+fn not_yet<R>(destination: Rank, step: Poll<Result<R, PostError>>) -> Result<R, PostError> {
+    let cause = FullCause::Outstanding;
+    match step {
+        Poll::Ready(done) => done,
+        Poll::Pending => Err(PostError::Full { destination, cause }),
+    }
+}
+
 fn notification(told: Told, own: Rank) -> Notification {
     match told {
         Told::Word { place, value } => Notification::Word { address: place.at(own, 0), value },
@@ -249,17 +329,7 @@ impl Far {
             Operation::Atomic(atomic) => atomic.target,
             Operation::Send | Operation::Nop => return Ok(0),
         };
-        if let Notification::Word { address, .. } = command.notification
-            && address.rank != target.rank
-        {
-            let (rank, size) = (address.rank, near.size());
-            if rank >= size {
-                return Err(PostError::NoSuchRank { rank, size });
-            }
-            return Err(PostError::Unsupported(
-                "notify one rank of what was written at another, on another host",
-            ));
-        }
+        check_notified(near, command, target.rank)?;
         self.check_reply(near, command)?;
         let told = Told::of(command);
         let outcome = match command.operation {
@@ -329,33 +399,55 @@ impl Far {
         payload: &[u8],
         told: Told,
     ) -> Result<u64, PostError> {
-        let call = self.calls.begin(target.rank, 0);
-        let mut wait = FarWait::to_call("put", near.now());
-        let (mut done, total) = (0, payload.len());
-        loop {
-            let longest = self.links.longest(target.rank, NEEDED) - wire::PUT_HEAD;
-            let end = total.min(done + longest);
-            let put = PutPart {
-                call,
-                told,
-                to: WireAddress::of(target),
-                total: total as u64,
-                done: done as u64,
-                bytes: &payload[done..end],
-            };
-            let head = wire::put_head(&put);
-            self.calls.open += 1;
-            let posted = self.ask(near, &mut wait, target.rank, &[&head, put.bytes]);
-            if let Err(error) = posted {
-                wait.end(near);
-                return Err(error);
-            }
-            done = end;
-            if done == total || matches!(self.calls.outcome, Some(Err(_))) {
-                break;
-            }
+        let (mut steps, wait) = (CallSteps::default(), FarWait::to_call("put", near.now()));
+        self.take_steps(near, wait, target.rank, |far, near| {
+            far.put_step(near, &mut steps, target, payload, told)
+        })
+    }
+
+    fn put_step(
+        &mut self,
+        near: &mut NearPort,
+        steps: &mut CallSteps,
+        target: RemoteAddress,
+        payload: &[u8],
+        told: Told,
+    ) -> Poll<Result<u64, PostError>> {
+        let (total, to) = (payload.len(), WireAddress::of(target));
+        if steps.number == 0 {
+            steps.number = self.calls.begin(target.rank, 0);
         }
-        self.await_answers(near, &mut wait, target.rank)
+        while !steps.is_sent {
+            let longest = self.links.longest(target.rank, NEEDED) - wire::PUT_HEAD;
+            let end = total.min(steps.done + longest);
+            let (call, done) = (steps.number, steps.done as u64);
+            let bytes = &payload[steps.done..end];
+            let put = PutPart { call, told, to, total: total as u64, done, bytes };
+            let parts = [&wire::put_head(&put), bytes];
+            ready!(self.ask_step(near, call, (target.rank, to), &parts))?;
+            steps.done = end;
+            steps.is_sent = end == total || self.calls.is_refused(call);
+        }
+        self.answer_step(near, steps.number, (target.rank, to))
+            .map(|done| done.map(|(value, _)| value))
+    }
+
+    /// A put that does not wait, as a step of a call: an error of a full port until it is over.
+    ///
+    /// # Errors
+    /// As of [`Far::carry_out`].
+    pub(crate) fn step_of_put(
+        &mut self,
+        near: &mut NearPort,
+        command: &Command<'_>,
+        steps: &mut CallSteps,
+    ) -> Result<u64, PostError> {
+        let Operation::Put(target) = command.operation else {
+            return Err(PostError::Unsupported("do that in steps"));
+        };
+        check_notified(near, command, target.rank)?;
+        let told = Told::of(command);
+        not_yet(target.rank, self.put_step(near, steps, target, command.payload, told))
     }
 
     /// Reads memory of a rank of another host.
@@ -365,8 +457,23 @@ impl Far {
         from: RemoteAddress,
         into: &mut [u8],
     ) -> Result<(), PostError> {
-        let wait = |since| FarWait::to_call("get", since);
+        let wait = FarWait::to_call("get", near.now());
         self.get_by(near, (from.rank, WireAddress::of(from)), into, wait)
+    }
+
+    /// [`Far::get`] as [`Far::step_of_put`].
+    ///
+    /// # Errors
+    /// As of [`Far::get`].
+    pub(crate) fn step_of_get(
+        &mut self,
+        near: &mut NearPort,
+        from: RemoteAddress,
+        into: &mut [u8],
+        steps: &mut CallSteps,
+    ) -> Result<(), PostError> {
+        let place = (from.rank, WireAddress::of(from));
+        not_yet(from.rank, self.get_step(near, steps, place, into))
     }
 
     /// Reads memory, of which `asked` is asked.
@@ -375,25 +482,39 @@ impl Far {
         near: &mut NearPort,
         (asked, from): (Rank, WireAddress),
         into: &mut [u8],
-        wait: impl Fn(Time) -> FarWait,
+        wait: FarWait,
     ) -> Result<(), PostError> {
-        let mut done = 0;
+        let mut steps = CallSteps::default();
+        self.take_steps(near, wait, asked, |far, near| {
+            far.get_step(near, &mut steps, (asked, from), into)
+        })
+    }
+
+    fn get_step(
+        &mut self,
+        near: &mut NearPort,
+        steps: &mut CallSteps,
+        (asked, from): (Rank, WireAddress),
+        into: &mut [u8],
+    ) -> Poll<Result<(), PostError>> {
         loop {
+            let done = steps.done;
             let end = into.len().min(done + READ);
-            let place = WireAddress { offset: from.offset.wrapping_add(done as u64), ..from };
-            let call = self.calls.begin(asked, end - done);
-            self.calls.open = 1;
-            let mut wait = wait(near.now());
-            let question = wire::get(call, place, (end - done) as u64);
-            self.ask(near, &mut wait, asked, &[&question]).inspect_err(|_| wait.end(near))?;
-            self.await_answers(near, &mut wait, asked)?;
-            let data = std::mem::take(&mut self.calls.data);
-            self.calls.wanted = 0;
-            into[done..end].copy_from_slice(&data);
-            done = end;
-            if done == into.len() {
-                return Ok(());
+            if steps.number == 0 {
+                steps.number = self.calls.begin(asked, end - done);
             }
+            if !steps.is_sent {
+                let place = WireAddress { offset: from.offset.wrapping_add(done as u64), ..from };
+                let question = wire::get(steps.number, place, (end - done) as u64);
+                ready!(self.ask_step(near, steps.number, (asked, from), &[&question]))?;
+                steps.is_sent = true;
+            }
+            let (_, data) = ready!(self.answer_step(near, steps.number, (asked, from)))?;
+            into[done..end].copy_from_slice(&data);
+            if end == into.len() {
+                return Poll::Ready(Ok(()));
+            }
+            *steps = CallSteps { done: end, ..CallSteps::default() };
         }
     }
 
@@ -424,8 +545,8 @@ impl Far {
             self.check_own_word(near, result, size)?;
         }
         let at = (atomic.target.rank, WireAddress::of(atomic.target));
-        let mut wait = FarWait::to_call("atomic operation", near.now());
-        let old = self.change_at(near, at, atomic, told, &mut wait)?;
+        let wait = FarWait::to_call("atomic operation", near.now());
+        let old = self.change_at(near, at, atomic, told, wait)?;
         if let Some(result) = atomic.result {
             let bytes = &old.to_ne_bytes()[..size as usize];
             near.post(&Command::put(self.own_place(result), bytes))?;
@@ -440,13 +561,31 @@ impl Far {
         (asked, at): (Rank, WireAddress),
         atomic: &Atomic,
         told: Told,
-        wait: &mut FarWait,
+        wait: FarWait,
     ) -> Result<u64, PostError> {
-        let call = self.calls.begin(asked, 0);
-        self.calls.open = 1;
-        let question = wire::atomic(call, told, at, atomic);
-        self.ask(near, wait, asked, &[&question]).inspect_err(|_| wait.end(near))?;
-        self.await_answers(near, wait, asked)
+        let mut steps = CallSteps::default();
+        self.take_steps(near, wait, asked, |far, near| {
+            far.change_step(near, &mut steps, (asked, at), atomic, told)
+        })
+    }
+
+    fn change_step(
+        &mut self,
+        near: &mut NearPort,
+        steps: &mut CallSteps,
+        (asked, at): (Rank, WireAddress),
+        atomic: &Atomic,
+        told: Told,
+    ) -> Poll<Result<u64, PostError>> {
+        if steps.number == 0 {
+            steps.number = self.calls.begin(asked, 0);
+        }
+        if !steps.is_sent {
+            let question = wire::atomic(steps.number, told, at, atomic);
+            ready!(self.ask_step(near, steps.number, (asked, at), &[&question]))?;
+            steps.is_sent = true;
+        }
+        self.answer_step(near, steps.number, (asked, at)).map(|done| done.map(|(value, _)| value))
     }
 
     /// Changes an integer of a rank of another host; answers the one before.
@@ -454,18 +593,32 @@ impl Far {
         self.change_far(near, atomic, Told::Not)
     }
 
-    /// Sends a question, as soon as there is room for it.
-    pub(super) fn ask(
+    /// [`Far::fetch`] of an operation whose result goes nowhere else, as [`Far::step_of_put`].
+    ///
+    /// # Errors
+    /// As of [`Far::fetch`].
+    pub(crate) fn step_of_fetch(
         &mut self,
         near: &mut NearPort,
-        wait: &mut FarWait,
+        atomic: &Atomic,
+        steps: &mut CallSteps,
+    ) -> Result<u64, PostError> {
+        let at = (atomic.target.rank, WireAddress::of(atomic.target));
+        not_yet(at.0, self.change_step(near, steps, at, atomic, Told::Not))
+    }
+
+    /// Takes the steps of a call until it is over, and rests in between.
+    fn take_steps<R>(
+        &mut self,
+        near: &mut NearPort,
+        mut wait: FarWait,
         to: Rank,
-        parts: &[&[u8]],
-    ) -> Result<(), PostError> {
+        mut step: impl FnMut(&mut Far, &mut NearPort) -> Poll<Result<R, PostError>>,
+    ) -> Result<R, PostError> {
         loop {
-            self.check_there(near, to, wait)?;
-            if self.meet(near, to) && self.offer(to, NEEDED, parts) {
-                return Ok(());
+            if let Poll::Ready(done) = step(self, near) {
+                wait.end(near);
+                return done;
             }
             if !self.progress(near) {
                 wait.rest(near, to);
@@ -473,32 +626,79 @@ impl Far {
         }
     }
 
-    fn await_answers(
+    /// Sends something, as soon as there is room for it, to a rank that serves memory that was
+    /// given.
+    pub(super) fn tell(
         &mut self,
         near: &mut NearPort,
-        wait: &mut FarWait,
-        from: Rank,
-    ) -> Result<u64, PostError> {
-        let mut there = Ok(());
-        while self.calls.open > 0 && there.is_ok() {
-            if !self.progress(near) {
-                there = self.check_there(near, from, wait);
-                if there.is_ok() {
-                    wait.rest(near, from);
-                }
-            }
-        }
-        wait.end(near);
-        there?;
-        self.calls.outcome.take().unwrap_or(Ok(0))
+        to: Rank,
+        parts: &[&[u8]],
+    ) -> Result<(), PostError> {
+        let wait = FarWait::for_given(near.now());
+        self.take_steps(near, wait, to, |far, near| far.offer_step(near, (to, true), parts))
     }
 
-    /// Whether a rank of another host can still answer.
-    fn check_there(&self, near: &NearPort, rank: Rank, wait: &FarWait) -> Result<(), PostError> {
+    fn offer_step(
+        &mut self,
+        near: &NearPort,
+        (to, is_for_given): (Rank, bool),
+        parts: &[&[u8]],
+    ) -> Poll<Result<(), PostError>> {
+        self.check_there(near, to, is_for_given)?;
+        let is_sent = self.meet(near, to) && self.offer(to, NEEDED, parts);
+        if is_sent { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Sends a question of a call, if there is room for it.
+    fn ask_step(
+        &mut self,
+        near: &NearPort,
+        number: u32,
+        (to, at): (Rank, WireAddress),
+        parts: &[&[u8]],
+    ) -> Poll<Result<(), PostError>> {
+        let asked = ready!(self.offer_step(near, (to, at.given_by.is_some()), parts));
+        match &asked {
+            Ok(()) => self.calls.expect(number),
+            Err(_) => _ = self.calls.end(number),
+        }
+        Poll::Ready(asked)
+    }
+
+    /// The outcome of a call whose questions were sent, and the bytes that have come.
+    fn answer_step(
+        &mut self,
+        near: &mut NearPort,
+        number: u32,
+        (from, at): (Rank, WireAddress),
+    ) -> Poll<Result<(u64, Vec<u8>), PostError>> {
+        if let Some((outcome, data)) = self.calls.take(number) {
+            return Poll::Ready(outcome.map(|value| (value, data)));
+        }
+        let Err(gone) = self.check_there(near, from, at.given_by.is_some()) else {
+            return Poll::Pending;
+        };
+        // What it had answered before it went counts.
+        self.land_all(near);
+        let answered = self.calls.take(number).ok_or(gone);
+        if answered.is_err() {
+            self.calls.end(number);
+        }
+        Poll::Ready(answered.and_then(|(outcome, data)| outcome.map(|value| (value, data))))
+    }
+
+    /// Whether a rank of another host can still answer. `is_for_given`: for memory that a rank has
+    /// given, which may have left.
+    fn check_there(
+        &self,
+        near: &NearPort,
+        rank: Rank,
+        is_for_given: bool,
+    ) -> Result<(), PostError> {
         if let Some(failure) = self.failure(near, rank) {
             return Err(PostError::PeerFailed(failure));
         }
-        let has_left = match wait.is_for_given {
+        let has_left = match is_for_given {
             // Its process may still run. If it has ended, another rank is asked.
             true if !self.is_there(near, rank) => {
                 return Err(PostError::PeerFailed(super::lost(near, rank, DeathCause::Unknown)));

@@ -55,6 +55,7 @@ use hikyaku_shm::Nap;
 
 use crate::near::NearPort;
 use landing::LandingState;
+pub(crate) use memory::CallSteps;
 use memory::Calls;
 use parting::UseBits;
 use peers::FarPeers;
