@@ -176,6 +176,7 @@ impl Value for DeathCause {
             DeathCause::Overwritten => (3, 0),
             DeathCause::Malformed => (4, 0),
             DeathCause::Unreachable(code) => (5, code),
+            DeathCause::Dropped => (6, 0),
         }
         .put(out);
     }
@@ -188,6 +189,7 @@ impl Value for DeathCause {
             (3, _) => Ok(DeathCause::Overwritten),
             (4, _) => Ok(DeathCause::Malformed),
             (5, code) => Ok(DeathCause::Unreachable(code)),
+            (6, _) => Ok(DeathCause::Dropped),
             _ => Err(Malformed("a cause of death that does not exist")),
         }
     }

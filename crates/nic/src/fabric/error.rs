@@ -185,6 +185,10 @@ pub enum DeathCause {
     /// more is taken from it.
     #[error("has sent a packet that cannot be: nothing more is taken from it")]
     Malformed,
+    /// It has dropped a send of this rank from another host, since its tables have no place for it.
+    /// It is alive, but nothing more is sent to it.
+    #[error("has no landing ring for what this rank sent it, which is lost")]
+    Dropped,
     /// It may be alive, but is of another host and cannot be reached any more. With the error
     /// number of what carries the packets, or 0: libfabric has the system's up to 255.
     #[error("cannot be reached any more{}", reason(*.0))]
@@ -205,7 +209,10 @@ impl DeathCause {
     fn verb(self) -> &'static str {
         match self {
             DeathCause::Signal(_) | DeathCause::Exit(_) | DeathCause::Unknown => "died: ",
-            DeathCause::Overwritten | DeathCause::Malformed | DeathCause::Unreachable(_) => "",
+            DeathCause::Overwritten
+            | DeathCause::Malformed
+            | DeathCause::Dropped
+            | DeathCause::Unreachable(_) => "",
         }
     }
 }
@@ -273,6 +280,10 @@ mod tests {
             (
                 DeathCause::Malformed,
                 "rank 3 (pid 7) has sent a packet that cannot be: nothing more is taken from it",
+            ),
+            (
+                DeathCause::Dropped,
+                "rank 3 (pid 7) has no landing ring for what this rank sent it, which is lost",
             ),
             (DeathCause::Unreachable(0), "rank 3 (pid 7) cannot be reached any more"),
             (

@@ -148,6 +148,7 @@ impl<'m> Registry<'m> {
             DeathCause::Unknown
             | DeathCause::Overwritten
             | DeathCause::Malformed
+            | DeathCause::Dropped
             | DeathCause::Unreachable(_) => CAUSE_UNKNOWN,
         };
         line.cause.store(bits, Ordering::Release);

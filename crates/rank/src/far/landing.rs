@@ -27,6 +27,8 @@ pub(super) struct LandingState {
     pub(super) strangers: Vec<Rank>,
     pub(super) granting: Vec<Rank>,
     pub(super) parting: Vec<Rank>,
+    /// Ranks that say that they have dropped a send of this one.
+    pub(super) droppers: Vec<Rank>,
     pub(super) departures: u64,
     pub(super) lending: Lending,
     /// Malformed packets, and operations that the tables refuse: how many, and of the last whose it
@@ -47,6 +49,7 @@ impl LandingState {
             strangers: Vec::new(),
             granting: Vec::new(),
             parting: Vec::new(),
+            droppers: Vec::new(),
             departures: 0,
             lending: Lending::default(),
             refused: DroppedPackets::default(),
@@ -89,6 +92,7 @@ impl LandingState {
         match packet {
             FarPacket::Send(part) => return self.land(hosted, (source, lane), &part),
             FarPacket::Held => hosted.waits_for_credit(source),
+            FarPacket::Dropped => self.droppers.push(source),
             FarPacket::Grant(messages) => {
                 peer.credit = peer.credit.max(messages);
                 peer.waiting = false;
@@ -150,9 +154,12 @@ impl LandingState {
         if lane != SENDS {
             peer.is_stuck = is_full;
         }
-        // What the tables refuse has no reader.
+        // What the tables refuse has no reader. Its sender learns it once.
         if landed.is_err() {
             self.refused.note(source, Some(DropCause::Refused));
+            if !std::mem::replace(&mut peer.told_drop, true) {
+                self.answers.push_back((source, wire::dropped()));
+            }
         }
         if is_full { Acceptance::Full } else { Acceptance::Taken }
     }

@@ -269,6 +269,7 @@ impl Far {
                 self.state.strangers.push(rank);
             }
         }
+        self.note_droppers(near);
         self.tell_grants();
         while let Some(rank) = self.state.parting.pop() {
             self.links.acknowledge(rank);
@@ -563,6 +564,19 @@ impl Far {
         self.state.events.push_back(Event::PeerFailed(failure));
     }
 
+    /// Ranks that have dropped a send: whoever waits for one of them may wait for the answer to
+    /// that.
+    fn note_droppers(&mut self, near: &NearPort) {
+        while let Some(rank) = self.state.droppers.pop() {
+            let failure = lost(near, rank, DeathCause::Dropped);
+            if let Some(peer) = self.state.peers.enter(rank).filter(|peer| !peer.is_gone())
+                && peer.dropped.replace(failure).is_none()
+            {
+                self.state.events.push_back(Event::PeerFailed(failure));
+            }
+        }
+    }
+
     /// Whether there is a link to a rank. It is made once it is known where the rank is reached.
     fn meet(&mut self, near: &NearPort, rank: Rank) -> bool {
         if self.links.is_connected(rank) {
@@ -613,7 +627,7 @@ impl Far {
         let Some(peer) = self.state.peers.enter(destination) else {
             return Err(PostError::Unsupported("reach a rank of the own host from afar"));
         };
-        if let Some(failure) = peer.failed {
+        if let Some(failure) = peer.failed.or(peer.dropped) {
             return Err(PostError::PeerFailed(failure));
         }
         if let Some(fault) = &self.fault {

@@ -32,6 +32,10 @@ pub(super) struct FarPeer {
     /// Whether it was told that this rank leaves.
     pub(super) told_bye: bool,
     pub(super) failed: Option<PeerFailure>,
+    /// It has dropped a send of this rank: it gets no more. Its memory is used as before.
+    pub(super) dropped: Option<PeerFailure>,
+    /// Whether it was told that a send of its own was dropped.
+    pub(super) told_drop: bool,
 }
 
 impl FarPeer {
@@ -51,6 +55,8 @@ impl FarPeer {
             keeps: false,
             told_bye: false,
             failed: None,
+            dropped: None,
+            told_drop: false,
         }
     }
 

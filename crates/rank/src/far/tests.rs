@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hikyaku_coll::Choices;
 use hikyaku_msg::MsgError;
+use hikyaku_nic::fabric::{Atomic, AtomicOp, Integer, MemoryPort, RemoteAddress, RingPort, Space};
 use hikyaku_ofi::Endpoint;
 use hikyaku_ofi::link::Acceptance;
 use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_hosts};
@@ -315,6 +317,63 @@ fn what_was_dropped_is_in_the_report_of_a_hang() {
     let Some(Event::PeerFailed(failure)) = far.take_event(near) else { panic!() };
     assert_eq!((failure.rank, failure.cause), (1, DeathCause::Malformed));
     assert_eq!(jobs[0].dropped(0), None);
+}
+
+/// A send that the receiver's tables have no place for is lost. Its sender has an error where it
+/// waits for that rank, and where it sends more. Memory of that rank is used as before.
+#[test]
+fn a_send_without_a_ring_is_an_error_of_its_sender() {
+    if survey().is_none() {
+        return;
+    }
+    let (jobs, ports) = open_hosts(&JobConfig::new(3, 3), &[0, 1, 1], [7; 16]).unwrap();
+    let mut ports: Vec<_> = ports.into_iter().map(|port| RankPort::open(port).unwrap()).collect();
+    exchange_cards(&jobs);
+    let (mut other, mut receiver) = (ports.pop().unwrap(), ports.pop().unwrap());
+    let own = Communicator::over(ports.pop().unwrap(), Choices::default());
+    let [is_unmapped, is_over] = [(); 2].map(|()| AtomicBool::new(false));
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) && start.elapsed() < PATIENCE {
+                if let Some(Event::Landed(_)) = receiver.poll() {
+                    receiver.route(0, None).unwrap();
+                    is_unmapped.store(true, Ordering::Release);
+                }
+                other.poll();
+            }
+            jobs.iter().for_each(|job| _ = job.mark_dead(1, DeathCause::Unknown));
+        });
+        let (messages, mut into) = (own.messages(), [0]);
+        own.drive(messages.send(&[1], 1, 1)).unwrap();
+        while !is_unmapped.load(Ordering::Acquire) {
+            assert!(start.elapsed() < PATIENCE);
+            own.engine().borrow_mut().progress();
+        }
+        // Too long for a record alone.
+        own.drive(messages.send(&[1; 100], 1, 1)).unwrap();
+        let check = |error: MsgError| {
+            let MsgError::PeerFailed(failure) = &error else { panic!("{error}") };
+            assert_eq!((failure.rank, failure.cause), (1, DeathCause::Dropped));
+            let words = "rank 1 on host host1 has no landing ring for what this rank sent it";
+            assert!(error.to_string().contains(words), "{error}");
+        };
+        check(own.drive(messages.recv(&mut into, Some(1), Some(1))).unwrap_err());
+        check(own.drive(messages.send(&[1; 100], 1, 1)).unwrap_err());
+        let target = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
+        let load = Atomic {
+            target,
+            integer: Integer::U64,
+            operation: AtomicOp::Load,
+            operand: 0,
+            result: None,
+        };
+        own.engine().borrow_mut().port_mut().fetch(&load).unwrap();
+        own.drive(messages.send(&[1], 2, 1)).unwrap();
+        is_over.store(true, Ordering::Release);
+    });
+    assert!(jobs[1].dropped(1).is_some_and(|told| told.contains("the receiver's tables refuse")));
+    let _never_leaves = std::mem::ManuallyDrop::new((own, receiver, other));
 }
 
 /// An error of the provider is one of whoever waits: for a rank that was spoken to, for one that

@@ -15,6 +15,7 @@ const GET: u8 = 6;
 const ATOMIC: u8 = 7;
 const DATA: u8 = 8;
 const ANSWER: u8 = 9;
+const DROPPED: u8 = 10;
 
 /// Bytes of the longest head of a send, of a put, which tells a word, and of data.
 pub(super) const SEND_HEAD: usize = 32;
@@ -33,6 +34,8 @@ pub(super) enum FarPacket<'a> {
     Send(SendPart<'a>),
     /// The sender waits for credit.
     Held,
+    /// The sender has dropped a send: its tables have no place for it.
+    Dropped,
     /// The sender has granted so many messages since the start.
     Grant(u64),
     /// The sender leaves and sends no more messages. `keeps`: it serves memory that it gave.
@@ -174,6 +177,10 @@ pub(super) fn send_head(command: &Command<'_>, length: usize) -> ([u8; SEND_HEAD
 
 pub(super) fn held() -> Vec<u8> {
     vec![HELD, 0, 0, 0]
+}
+
+pub(super) fn dropped() -> Vec<u8> {
+    vec![DROPPED, 0, 0, 0]
 }
 
 pub(super) fn grant(messages: u64) -> Vec<u8> {
@@ -376,6 +383,7 @@ pub(super) fn decode(bytes: &[u8], source: Rank) -> Option<FarPacket<'_>> {
     Some(match kind {
         SEND => FarPacket::Send(send_part(reader, protocol, form)?),
         HELD => FarPacket::Held,
+        DROPPED => FarPacket::Dropped,
         GRANT => FarPacket::Grant(reader.word()?),
         BYE => FarPacket::Bye { keeps: protocol != 0 },
         DATA => FarPacket::Data { call: reader.short()?, bytes: reader.0 },
@@ -553,6 +561,7 @@ mod tests {
         let (head, end) = send_head(&command, 2);
         assert_eq!(decode(&[&head[..end], b"ab"].concat(), 1), None, "beyond its message");
         assert_eq!(decode(&[0, 0, 0, 0], 1), None);
+        assert_eq!(decode(&dropped(), 1), Some(FarPacket::Dropped));
         for keeps in [true, false] {
             assert_eq!(decode(&bye(keeps), 1), Some(FarPacket::Bye { keeps }));
         }
