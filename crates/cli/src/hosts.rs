@@ -18,6 +18,10 @@ use crate::run::seconds;
 /// Names the command that reaches a host, as `--launcher-exec` does.
 const LAUNCHER_EXEC: &str = "HIKYAKU_LAUNCHER_EXEC";
 
+/// What Slurm says of an allocation: its nodes, and how many tasks or CPUs each has.
+const NODES: &str = "SLURM_JOB_NODELIST";
+const EACH: [&str; 2] = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
+
 /// Where ranks run.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Other hosts")]
@@ -53,10 +57,13 @@ pub(crate) enum WrongHosts {
     Hosts(#[from] HostsError),
     #[error("cannot read {0}: {1}")]
     File(String, String),
+    #[error("say how many ranks by -n N, or where by --hosts or --hostfile (see --help)")]
+    Nowhere,
 }
 
 impl HostsArguments {
-    /// The hosts and their ranks; none if no host was named.
+    /// The hosts and their ranks; none if no host was named. Without a number of ranks either, an
+    /// allocation of Slurm names them.
     pub(crate) fn places(&self, ranks: Option<u32>) -> Result<Option<OnHosts>, WrongHosts> {
         let entries = match (&self.hosts, &self.hostfile) {
             (Some(list), _) => HostEntry::list(list)?,
@@ -66,7 +73,12 @@ impl HostsArguments {
                 })?;
                 HostEntry::file(&text)?
             }
-            (None, None) => return Ok(None),
+            (None, None) if ranks.is_some() => return Ok(None),
+            (None, None) => {
+                let each = EACH.iter().find_map(|name| env::var(name).ok());
+                let (nodes, each) = env::var(NODES).ok().zip(each).ok_or(WrongHosts::Nowhere)?;
+                HostEntry::of_slurm(&nodes, &each)?
+            }
         };
         Ok(Some(self.on(assign(&entries, ranks, None)?)))
     }

@@ -29,9 +29,9 @@ pub(crate) struct RunArguments {
     /// How many ranks to start
     ///
     /// From 1 to 4096. There may be more ranks than CPUs: ranks that wait sleep. With hosts, as
-    /// many as those take if it is not given.
+    /// many as those take if it is not given. With neither, within an allocation of Slurm, one for
+    /// each of its tasks, or else CPUs, on its nodes.
     #[arg(short = 'n', value_name = "N", allow_negative_numbers = true)]
-    #[arg(required_unless_present_any = ["hosts", "hostfile"])]
     ranks: Option<u32>,
 
     #[command(flatten)]

@@ -1,9 +1,12 @@
 //! Jobs of several hosts, whose agent is a script that runs the daemon on this machine: what is
 //! tested is the launcher, the daemons and what they say to each other.
 
+use std::fs;
+use std::process::Command;
+
 use rustix::process::Signal;
 
-use super::support::{Job, run, sorted, stderr, stdout};
+use super::support::{HIKYAKU, Job, run, sorted, stderr, stdout};
 
 /// The words that name hosts and an agent, which runs this shell script with the host as `$0` and
 /// the daemon's command line as `$1`.
@@ -20,6 +23,39 @@ fn ranks_of_all_hosts_write_labelled_lines() {
     let output = run(&[&words[..], &[script]].concat());
     assert_eq!(stderr(&output), "");
     assert_eq!(sorted(&stdout(&output)), ["[0] 0 of 4", "[1] 1 of 4", "[2] 2 of 4", "[3] 3 of 4"]);
+}
+
+/// Neither hosts nor ranks are named: the allocation says both.
+#[test]
+fn an_allocation_of_slurm_names_the_hosts() {
+    let asked = std::env::temp_dir().join(format!("hikyaku-asked-{}", std::process::id()));
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(HIKYAKU);
+        command.args(["run", "--label", "--", "sh", "-c", "echo of $HIKYAKU_SIZE"]);
+        for name in ["SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"] {
+            command.env_remove(name);
+        }
+        let agent = format!("sh -c 'echo $0 >> {}; exec sh -c \"$1\"'", asked.display());
+        command.env("HIKYAKU_LAUNCHER_EXEC", agent).envs(variables.iter().copied());
+        command.output().unwrap()
+    };
+    let nodes = ("SLURM_JOB_NODELIST", "n[08-09],x");
+    let cpus = ("SLURM_JOB_CPUS_PER_NODE", "9(x3)");
+    let output = run(&[nodes, ("SLURM_TASKS_PER_NODE", "2,1(x2)"), cpus]);
+    let lines = ["[0] of 4", "[1] of 4", "[2] of 4", "[3] of 4"];
+    assert_eq!(sorted(&stdout(&output)), lines, "{}", stderr(&output));
+    assert_eq!(sorted(&fs::read_to_string(&asked).unwrap()), ["n08", "n09", "x"]);
+    assert_eq!(stdout(&run(&[nodes, ("SLURM_JOB_CPUS_PER_NODE", "1(x3)")])).lines().count(), 3);
+    for (variables, said) in [
+        (&[nodes, ("SLURM_TASKS_PER_NODE", "1")][..], "`1` is no list of an allocation of Slurm"),
+        (&[nodes], "say how many ranks by -n N, or where by --hosts"),
+    ] {
+        let output = run(variables);
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(line.contains(said) && line.lines().count() == 1, "{line}");
+    }
+    fs::remove_file(asked).unwrap();
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub enum HostsError {
         /// What was written.
         number: String,
     },
+    /// What Slurm says of an allocation is not in its form.
+    #[error("`{0}` is no list of an allocation of Slurm: name hosts by --hosts")]
+    Allocation(String),
     /// No host was named.
     #[error("no host is named")]
     Empty,

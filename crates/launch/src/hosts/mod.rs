@@ -28,6 +28,7 @@ mod input;
 mod links;
 mod list;
 mod plan;
+mod slurm;
 mod start;
 mod tree;
 
