@@ -444,7 +444,7 @@ mod tests {
     use std::iter::empty;
     use std::mem::ManuallyDrop;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
     use std::thread::{scope, spawn, yield_now};
 
     use hikyaku_coll::Choices;
@@ -535,8 +535,8 @@ mod tests {
         };
         exchange_cards(&jobs);
         let (other, own) = (ports.pop().unwrap(), ports.pop().unwrap());
-        let (made, is_made) = channel();
-        let (entered, has_entered) = channel();
+        let (made, is_made) = sync_channel(1);
+        let (entered, has_entered) = sync_channel(1);
         let (is_waiting, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         scope(|scope| {
             let (is_waiting, is_over, jobs) = (&is_waiting, &is_over, &jobs[..]);

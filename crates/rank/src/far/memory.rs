@@ -3,8 +3,8 @@
 //!
 //! A call waits for its answer, as it would for a reply of hardware, and serves others meanwhile.
 //! So two ranks that call each other make progress. A target that computes delays its callers until
-//! it next calls the library. A call is a row of steps, none of which waits: where threads share the
-//! rank, a window takes them one by one and lets other threads in between.
+//! it next calls the library. A call is a row of steps, none of which waits: where threads share
+//! the rank, a window takes them one by one and lets other threads in between.
 //!
 //! Memory that a rank has *given* to the job outlives it, as on one host: once the rank's process
 //! has ended, another rank of its host is asked. If the rank that was asked dies before its answer
