@@ -46,11 +46,12 @@ static void *look(void *at) {
     return NULL;
 }
 
-/* Forks while other threads are in MPI. A call of the child, which is no rank, ends with an error. */
+/* Forks while other threads are in MPI. A call of the child, which is no rank, ends with an error.
+ * On a busy machine a turn takes a dozen turns of each other process. */
 static void fork_often(void) {
     pthread_t threads[2];
     for (int at = 0; at < 2; at++) pthread_create(&threads[at], NULL, look, NULL);
-    for (int turn = 0; turn < 100; turn++) {
+    for (int turn = 0; turn < 25; turn++) {
         pid_t child = fork();
         if (child == 0) {
             int flag;
