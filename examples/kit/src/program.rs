@@ -105,3 +105,21 @@ pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {
         .map_err(|error| wrong(&error))?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_file_longer_than_the_limit_is_refused() {
+        let path = std::env::temp_dir().join(format!("kit-limit-{}", std::process::id()));
+        fs::write(&path, b"1234").unwrap();
+        let (whole, refused) = (read_file(&path, 4), read_file(&path, 3));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(whole.unwrap(), b"1234");
+        let line = format!("{}: cannot be read: it is longer than 3 bytes", path.display());
+        assert_eq!(refused.unwrap_err(), line);
+    }
+}
