@@ -15,7 +15,7 @@
 //!   hosted     a Port over such segments, given a Host (clock, waking, waiting)
 //!   region     memory of a rank that peers name by offset
 //!   loopback   the reference fabric: all ranks in one process
-//!   layer      fabrics that wrap a fabric: tracer, fault injector
+//!   layer      fabrics that wrap a fabric: the fault injector
 //!   random     seeded random numbers, and the one mixer of words
 //!   plan       landing rings planned from who has sent how much to whom
 //! ```

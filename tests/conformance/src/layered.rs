@@ -1,6 +1,6 @@
 //! Harnesses of layers over another harness's fabric.
 
-use hikyaku_nic::layer::{FaultInjector, Faults, Layer, Recording, Tracer};
+use hikyaku_nic::layer::{FaultInjector, Faults, Layer};
 
 use crate::{Harness, Setup};
 
@@ -19,11 +19,7 @@ pub const LOSSY: Faults = Faults { refuse: 0, delay: 0, ..Faults::all(77) };
 /// Everything at once.
 pub const ALL: Faults = Faults::all(4);
 
-/// Entries that a traced port keeps.
-const ENTRIES: usize = 100;
-
-/// The fabric of `base` with unreliable links at each port, and a tracer over them. One type for
-/// all layers: every body is compiled once more for each type of a port.
+/// The fabric of `base` with unreliable links at each port.
 pub fn layered<H: Harness>(base: H, faults: Faults) -> Layered<H> {
     Layered { base, faults }
 }
@@ -36,21 +32,19 @@ pub struct Layered<H> {
 }
 
 impl<H: Harness> Harness for Layered<H> {
-    type P = Tracer<FaultInjector<H::P>, Recording>;
+    type P = FaultInjector<H::P>;
 
     fn open(&self, setup: &Setup) -> Vec<Self::P> {
         let unreliable = |port| FaultInjector::new(port, self.faults);
-        let traced = |port| Tracer::new(unreliable(port), Recording::new(ENTRIES));
-        self.base.open(setup).into_iter().map(traced).collect()
+        self.base.open(setup).into_iter().map(unreliable).collect()
     }
 
     fn kill(&self, port: &mut Self::P) {
-        port.inner_mut().discard();
-        self.base.kill(port.inner_mut().inner_mut());
+        port.discard();
+        self.base.kill(port.inner_mut());
     }
 
-    fn settle(&self, port: &mut Self::P) {
-        let faulty = port.inner_mut();
+    fn settle(&self, faulty: &mut Self::P) {
         // What has settled may have made room for more.
         let mut left = usize::MAX;
         loop {
@@ -65,6 +59,6 @@ impl<H: Harness> Harness for Layered<H> {
 
     fn doorbells(&self, port: &mut Self::P) -> Option<u64> {
         // A chain through links that may fail becomes single posts.
-        (self.faults == OFF).then(|| self.base.doorbells(port.inner_mut().inner_mut()))?
+        (self.faults == OFF).then(|| self.base.doorbells(port.inner_mut()))?
     }
 }

@@ -1,7 +1,7 @@
 //! Fabrics that wrap a fabric: a layer is a [`Port`] over a port.
 //!
 //! ```text
-//!   msg ──► Tracer ──► FaultInjector ──► loopback, shm, ...
+//!   msg ──► FaultInjector ──► loopback, shm, ...
 //! ```
 //!
 //! Layers compose in any order and keep the rules of [`crate::fabric`], so the conformance suite
@@ -13,10 +13,8 @@
 //! store and a load is impossible.
 
 mod fault;
-mod tracer;
 
 pub use fault::{FaultCounts, FaultInjector, Faults};
-pub use tracer::{Recording, Sink, TraceEntry, TracedAction, Tracer};
 
 use crate::fabric::{
     Atomic, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId, Contribution,
