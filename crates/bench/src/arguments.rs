@@ -361,7 +361,7 @@ fn range(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use clap::Parser;
 
@@ -373,7 +373,8 @@ mod tests {
         arguments: BenchArguments,
     }
 
-    fn parse(line: &str) -> Result<BenchArguments, clap::Error> {
+    /// The arguments of a command line `hikyaku bench LINE`.
+    pub(crate) fn parse(line: &str) -> Result<BenchArguments, clap::Error> {
         let words = ["bench"].into_iter().chain(line.split_whitespace());
         Door::try_parse_from(words).map(|door| door.arguments)
     }

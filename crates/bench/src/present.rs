@@ -25,7 +25,7 @@ pub(crate) fn text(results: &BenchResults) -> String {
         out += &line;
         out.push('\n');
     }
-    for kind in FigureKind::ALL {
+    for kind in FigureKind::all() {
         let Some(table) = table(results, kind) else { continue };
         out.push('\n');
         out += &table.to_text();
@@ -371,7 +371,7 @@ pub(crate) fn html(results: &BenchResults) -> String {
     for line in standing(results) {
         page.text(&line);
     }
-    for kind in FigureKind::ALL {
+    for kind in FigureKind::all() {
         let Some(table) = table(results, kind) else { continue };
         page.section(kind.title());
         let mut charts: Vec<Chart> = charts(results, kind).into_iter().map(|(_, c)| c).collect();
@@ -407,7 +407,7 @@ pub(crate) fn files(results: &BenchResults, path: &Path) -> Vec<(PathBuf, String
         let charts = charts(results, kind).into_iter();
         charts.map(move |(suffix, chart)| (kind.name(), suffix, chart.to_svg()))
     };
-    let charts: Vec<_> = FigureKind::ALL.into_iter().flat_map(of_kind).collect();
+    let charts: Vec<_> = FigureKind::all().flat_map(of_kind).collect();
     let alone = charts.len() == 1;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = |kind: &str, suffix: &str| match alone {

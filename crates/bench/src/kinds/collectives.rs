@@ -333,20 +333,11 @@ pub(crate) fn serve_scan(world: &World, command: &BlockCommand) -> Result<BlockA
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use clap::Parser;
-
     use super::*;
-    use crate::arguments::BenchArguments;
-
-    #[derive(Debug, Parser)]
-    struct Door {
-        #[command(flatten)]
-        arguments: BenchArguments,
-    }
+    use crate::arguments::tests::parse;
 
     fn points_of(line: &str) -> Vec<MeasuredPoint> {
-        let words = ["bench", "collectives"].into_iter().chain(line.split_whitespace());
-        points(&Door::parse_from(words).arguments.settings().unwrap(), 2)
+        points(&parse(&format!("collectives {line}")).unwrap().settings().unwrap(), 2)
     }
 
     fn sizes(points: &[MeasuredPoint], kind: FigureKind) -> Vec<u64> {

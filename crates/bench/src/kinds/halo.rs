@@ -58,21 +58,12 @@ pub(crate) fn whole(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use clap::Parser;
-
     use super::*;
-    use crate::arguments::BenchArguments;
-
-    #[derive(Debug, Parser)]
-    struct Door {
-        #[command(flatten)]
-        arguments: BenchArguments,
-    }
+    use crate::arguments::tests::parse;
 
     #[test]
     fn a_point_for_each_size_with_all_forms_of_both_sides() {
-        let line = ["bench", "halo", "-n", "2,4", "--sizes", "0,8,64K"];
-        let settings = Door::parse_from(line).arguments.settings().unwrap();
+        let settings = parse("halo -n 2,4 --sizes 0,8,64K").unwrap().settings().unwrap();
         let points = points(&settings, 2);
         let places: Vec<(u32, u64)> = points.iter().map(|p| (p.ranks, p.bytes)).collect();
         assert_eq!(places, [(2, 8), (2, 65536), (4, 8), (4, 65536)]);
