@@ -21,6 +21,14 @@ import numpy
 from mpi4py import MPI
 world = MPI.COMM_WORLD
 rank, size = world.rank, world.size
+
+def fails(expected, call, *arguments):
+    try:
+        call(*arguments)
+    except MPI.Exception as error:
+        assert error.Get_error_class() == expected, error
+    else:
+        raise AssertionError(f"{call} succeeded")
 """
 
 

@@ -37,34 +37,27 @@ pub enum Object {
 impl Object {
     /// Its name as programs know it.
     pub fn name(self) -> &'static str {
-        match self {
-            Object::Comm => "communicator",
-            Object::Group => "group",
-            Object::Type => "datatype",
-            Object::Op => "operation",
-            Object::Request => "request",
-            Object::Message => "message",
-            Object::Info => "info object",
-            Object::Errhandler => "error handler",
-            Object::Win => "window",
-            Object::File => "file",
-            Object::Session => "session",
-        }
+        self.described().0
     }
 
     /// The class of errors about its handles.
     pub fn class(self) -> Class {
+        self.described().1
+    }
+
+    fn described(self) -> (&'static str, Class) {
         match self {
-            Object::Comm => Class::Comm,
-            Object::Group => Class::Group,
-            Object::Type => Class::Type,
-            Object::Op => Class::Op,
-            Object::Request | Object::Message => Class::Request,
-            Object::Info => Class::Info,
-            Object::Errhandler => Class::Errhandler,
-            Object::Win => Class::Win,
-            Object::File => Class::File,
-            Object::Session => Class::Session,
+            Object::Comm => ("communicator", Class::Comm),
+            Object::Group => ("group", Class::Group),
+            Object::Type => ("datatype", Class::Type),
+            Object::Op => ("operation", Class::Op),
+            Object::Request => ("request", Class::Request),
+            Object::Message => ("message", Class::Request),
+            Object::Info => ("info object", Class::Info),
+            Object::Errhandler => ("error handler", Class::Errhandler),
+            Object::Win => ("window", Class::Win),
+            Object::File => ("file", Class::File),
+            Object::Session => ("session", Class::Session),
         }
     }
 }
