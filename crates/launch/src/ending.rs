@@ -1,4 +1,4 @@
-//! How a process ended, in the words and numbers people and shells use.
+//! How a process ended, in the words that people use and the numbers that shells use.
 //!
 //! Kept apart so that the exit code, the reason line and the cause given to peers are three views
 //! of one value and cannot disagree.

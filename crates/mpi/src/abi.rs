@@ -1,5 +1,5 @@
 //! What a program can ask of the binary interface, and what a wrapper for Fortran tells it (MPI 5.0
-//! §20.5). There is no Fortran here: what is told is kept for whoever asks.
+//! §20.5). There is no Fortran here: what a wrapper sets is stored, and returned on request.
 
 use std::cell::RefCell;
 use std::rc::Rc;

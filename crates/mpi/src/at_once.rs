@@ -1,10 +1,10 @@
-//! Collectives that are often over before anything waits: of little data among ranks of one node,
-//! by its lines.
+//! Collectives that often complete without waiting: short data, among ranks of one node, by the
+//! node's shared lines.
 //!
-//! Each is described once ([`Operation`]). A blocking function begins it without a future, which is
-//! made where it has to wait ([`AtOnce::run`]); the other two verbs have it as a future from the
-//! start ([`AtOnce::in_flight`]). A persistent one may go by session queues instead
-//! ([`Mpi::keep_at_once`]).
+//! Each is described once ([`Operation`]). A blocking function begins it without a future, and
+//! makes one only if it has to wait ([`AtOnce::run`]). The non-blocking and persistent functions
+//! use a future from the start ([`AtOnce::in_flight`]). A persistent one may go by session queues
+//! instead ([`Mpi::keep_at_once`]).
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! Attributes of objects, and their keys (MPI 5.0 §7.7).
 //!
-//! A key is a number of ours, from 1,024 on, and for one kind of object; or a predefined one of the
-//! standard, for communicators.
+//! A key is a number from 1,024 on that this library gives out, for one kind of object, or one of
+//! the standard's predefined keys, for communicators.
 
 use std::cell::RefCell;
 use std::rc::Rc;

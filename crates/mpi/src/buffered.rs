@@ -1,8 +1,8 @@
 //! Buffered mode: sends of copies, which the program need not wait for (MPI 5.0 §3.4, §3.6).
 //!
-//! The library has room for copies itself, so what a program attaches bounds nothing, whether or
-//! not it is MPI_BUFFER_AUTOMATIC, and is kept until it is detached. What counts is of which object
-//! the buffer is: a communicator's is flushed on its own; those of sessions and of the process are
+//! The library allocates room for the copies itself. So an attached buffer limits nothing, whether
+//! or not it is MPI_BUFFER_AUTOMATIC; it is only kept until it is detached. What matters is whose
+//! buffer it is: a communicator's is flushed on its own, those of sessions and of the process are
 //! flushed together.
 
 use std::cell::RefCell;

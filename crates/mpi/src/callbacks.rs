@@ -1,5 +1,5 @@
-//! Functions of the program, which MPI calls: they came as addresses. Each call of one is
-//! [`outside`] of the gate: it may call MPI, or wait for another thread that does.
+//! Functions of the program that MPI calls, given as addresses. Each runs [`outside`] the gate,
+//! because it may call MPI, or wait for another thread that does.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,9 +1,9 @@
 //! Collective operations (MPI 5.0 chapter 6).
 //!
-//! Each is described once, as a future over memory of the program, or as what may be over before
-//! there is one (`at_once`). A blocking function runs it to its end, a non-blocking one leaves it
-//! in flight, a persistent one keeps what makes it. Which of the three a function does is written
-//! into the shared libraries from the table.
+//! Each is described once, as a future over memory of the program, or as an operation that may
+//! complete before it needs one (`at_once`). A blocking function runs it to its end, a non-blocking
+//! one leaves it in flight, and a persistent one keeps the description. The table says which of the
+//! three each function of the shared libraries does.
 
 use std::borrow::Cow;
 use std::rc::Rc;

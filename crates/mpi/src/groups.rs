@@ -1,4 +1,4 @@
-//! Groups: lists of ranks of the job (MPI 5.0 §7.3). Nothing here says anything to anybody.
+//! Groups: lists of ranks of the job (MPI 5.0 §7.3). Nothing here communicates.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
 //! Intercommunicators, and the collectives between their groups (MPI 5.0 §7.6, §6.2.3).
 //!
-//! What goes from group to group goes straight: a message from each rank that gives something to
-//! each that takes it. A reduction is made within a group first, by a collective of that, and its
-//! first rank sends the result over.
+//! Data goes straight from group to group: a message from each rank that gives some to each rank
+//! that takes it. A group first reduces among its own ranks, by a collective, and its first rank
+//! sends the result to the other group.
 
 use std::rc::Rc;
 

@@ -1,7 +1,8 @@
 //! Messages between two ranks (MPI 5.0 chapter 3).
 //!
-//! Data without gaps go straight from and into the program's memory. Others are packed into the
-//! landing ring and unpacked out of it, a packet at a time; what is one packet, beside the memory.
+//! Data without gaps go straight from and into the program's memory. Data with gaps are packed into
+//! the landing ring and unpacked out of it, a packet at a time; a message of a single packet is
+//! packed into a buffer of its own.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
-//! The thread that makes progress while the program computes, if it is asked for.
+//! The thread that makes progress while the program computes, if the user asks for it.
 //!
-//! It is there from the first call that begins MPI to the last that ends it, inside of the gate
-//! that the program's own calls then go through, whatever level of thread support the program
-//! has asked for. What it does is [`hikyaku_rank::SpareThread`]'s.
+//! It lives from the first call that begins MPI to the last that ends it. It uses the rank under
+//! the same gate as the program's own calls, whatever level of thread support the program has asked
+//! for. [`hikyaku_rank::SpareThread`] is its body.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};

@@ -2,9 +2,9 @@
 //!
 //! A program promises of every pointer what the standard says of the argument: it is null, one of
 //! the constants, or points to as much as the function reads or writes. Nothing here can check
-//! more than null. The values below keep a pointer together with what it is for; each is made by a
-//! function of a shared library and used before that returns, or, of a buffer, before the operation
-//! that holds it is complete.
+//! more than null. The values below keep a pointer together with its purpose. A function of a
+//! shared library makes each, and it is used before that function returns; a buffer is used until
+//! the operation that holds it is complete.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;

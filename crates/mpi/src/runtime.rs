@@ -7,11 +7,11 @@
 //!                  └ the one boundary that no panic crosses
 //! ```
 //!
-//! The state is the process's, as MPI's is, and for one thread at a time. With MPI_THREAD_MULTIPLE
-//! [`call`] is inside of one gate from its first line to its last; a wait leaves it meanwhile
-//! (`hikyaku_rank`). Below, the program sees to it that threads take turns, and a call pays a
-//! branch. Nothing is borrowed while a function of the program runs, which may call MPI again and
-//! runs outside of the gate ([`outside`]).
+//! A process has one such state, and one thread at a time uses it. With MPI_THREAD_MULTIPLE
+//! [`call`] holds one gate from its first line to its last, except while it waits
+//! (`hikyaku_rank`). At lower levels the program itself makes its threads take turns, and the gate
+//! costs a call one branch. A function of the program may call MPI again, so it runs outside the
+//! gate ([`outside`]) and nothing is borrowed meanwhile.
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};

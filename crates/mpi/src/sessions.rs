@@ -1,7 +1,7 @@
 //! Sessions, and the process sets that groups are made of (MPI 5.0 §11.3).
 //!
-//! MPI_Init and every session stand on the same rank of the job, which the first of them joins. The
-//! rank leaves when the process ends, and not before: another session may come.
+//! MPI_Init and all sessions use the same rank of the job; the first of them joins it. The rank
+//! leaves when the process ends and not before, since another session may be opened.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,13 +1,14 @@
-//! Handles of ours: numbers that say what they name, and that name nothing once that is freed.
+//! This library's handles: numbers with the kind of their object, which are invalid once the object
+//! is freed.
 //!
 //! ```text
 //!   | 0 | object 5 | 1 | generation 5 | place 20 |
 //!    31  30         25  24             19
 //! ```
 //!
-//! Bit 25 is set in none of the predefined handles of either binary interface, so no number of ours
-//! is one of theirs. A place is taken again only after all others that are free, so a number that
-//! was freed names nothing for at least as many handles as there are free places, 32 times over.
+//! Bit 25 is set in none of the predefined handles of either binary interface, so no handle made
+//! here equals one of theirs. Free places are reused in turn, so a freed handle stays invalid until
+//! all free places have been reused 32 times.
 
 use std::cell::RefCell;
 

@@ -12,11 +12,11 @@
 //! two communicators that share a rank never have the same context, and nobody needs to know what
 //! other ranks have made.
 //!
-//! A leader takes numbers that were never used, as long as there are some, then the one that has
-//! been free for the longest time. A number is free when every rank that had it has said so, by a
-//! note, or is gone. A rank says so when all that it has sent there is posted. Before a number is
-//! used again each of its ranks drops what lies there of the last time, and nobody sends before
-//! all have (`create.rs`). So nothing that is still on its way matches a later communicator.
+//! A leader takes unused numbers while there are some, then the one that has been free for the
+//! longest time. A number is free when every rank that had it has released it, by a note, or is
+//! gone. A rank releases it when all that it has sent there is posted. Before a number is
+//! used again each of its ranks drops what its last use has left there, and no rank sends before
+//! all have done so (`create.rs`). So no late message matches a later communicator.
 
 use std::collections::{BTreeMap, VecDeque};
 

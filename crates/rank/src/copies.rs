@@ -1,8 +1,8 @@
-//! One rank, though a process has several copies of this crate.
+//! One rank in a process that has several copies of this crate.
 //!
 //! `libmpi_abi.so.1`, `libmpi.so.12`, `libhikyaku_c.so` and Python's module are each linked with
-//! all of it, statics and thread-locals included. Whoever joins the job first makes the rank, and
-//! the others find it there:
+//! all of it, statics and thread-locals included. The first copy that joins the job makes the rank,
+//! and the others find it:
 //!
 //! ```text
 //!   join ──► every other object of the process that has `hikyaku_rank_here`
@@ -10,13 +10,13 @@
 //!              └ of this build: its communicator of all ranks, and the gate before it
 //! ```
 //!
-//! What is handed over is a [`Communicator`]: its type has no layout that anybody promises, so
-//! both copies must have been compiled from the same sources, with the same flags, by the same
-//! compiler. `build.rs` makes a number of all that, and [`build`] adds the sizes of what the
-//! state consists of. Memory is the C library's in every copy, so either may free what the other
-//! has made. What lies in statics is handed over with it: the gate of threads
-//! ([`crate::threads`]), and how often the process has forked ([`hikyaku_shm::ForkedProcess`]).
-//! Objects that a rank may point into are never unloaded ([`stay`]).
+//! What is handed over is a [`Communicator`]. The layout of its type is not fixed, so both copies
+//! must have been compiled from the same sources, with the same flags, by the same compiler.
+//! `build.rs` hashes all that, and [`build`] adds the sizes of the state's parts. Every copy
+//! allocates with the C library, so either may free what the other has made. What lies in statics
+//! is handed over with it: the gate of threads ([`crate::threads`]), and how often the process has
+//! forked ([`hikyaku_shm::ForkedProcess`]). Objects that a rank may point into are never unloaded
+//! ([`stay`]).
 //!
 //! `docs/design/decisions.md` says what else was considered.
 

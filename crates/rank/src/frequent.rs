@@ -1,9 +1,9 @@
-//! Frequent sources get landing and status rings of their own, by themselves (paper 000 §4: memory
-//! follows partners, not ranks).
+//! Frequent sources get landing and status rings of their own, without the program's help (paper
+//! 000 §4: memory follows partners, not ranks).
 //!
-//! A rank of a job whose sources start in shared rings has private ones to give, of either kind. It
-//! learns which sources send often without a look at messages: it renews the credit of each source
-//! when some of its messages have been received, and a grant is a count of them.
+//! Where sources start in shared rings, a rank has private rings of either kind to give away. It
+//! finds frequent sources without counting messages itself: it renews the credit of a source after
+//! some of its messages have been received, and each grant is a count of them.
 //!
 //! ```text
 //!   64 messages of a source, or more, ...
@@ -13,14 +13,15 @@
 //!       one that did so longest ago ──► shares again, and its ring ───► gets it
 //! ```
 //!
-//! So a source is frequent that sends one in 32 messages, and it keeps its ring until it sends less
-//! than one in 64 and another one is frequent. Of more frequent sources than rings the first keep
-//! theirs: nothing goes to and fro. Messages are counted and no clock is read: in virtual time the
-//! same run moves the same sources. How a ring changes hands with messages in flight is in `nic`'s
-//! `hosted/route.rs`.
+//! So a source that sends one in 32 messages is frequent. It keeps its ring until it sends less
+//! than one in 64 and another source is frequent. If there are more frequent sources than rings,
+//! the first ones keep theirs, so that no ring goes to and fro. Messages are counted and no clock
+//! is read: in virtual time the same run moves the same sources. How a ring changes hands with
+//! messages in flight is in `nic`'s `hosted/route.rs`.
 //!
-//! Status rings go by the same rules, but for the packets: each message has a record. An owner goes
-//! when it next looks; its ring is for whoever is frequent after that (`hosted/follow.rs`).
+//! Status rings follow the same rules, without the one about packets: each message has a record.
+//! An owner gives its ring up at its next poll; the ring then goes to the next frequent source
+//! (`hosted/follow.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A rank's landing rings, directed by its program (paper 000's AMT and its Address Table).
 //!
-//! The receiver alone says where the messages of each source land: in a ring of its own, where
-//! nobody else's messages take its room, or in one that several share. A change holds from the
-//! source's next message on; what has landed stays, and nothing is overtaken. How a private ring
+//! The receiver alone says where the messages of each source land: in a private ring, whose room
+//! is that source's alone, or in one that several share. A change takes effect with the source's
+//! next message; what has landed stays, and no message is overtaken. How a private ring
 //! gets from one source to another is in `nic`'s `hosted/route.rs`.
 //!
 //! Until a program directs a source, the library gives rings to frequent ones by itself

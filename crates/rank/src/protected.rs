@@ -1,8 +1,9 @@
-//! Protected windows, in bytes: windows of which each part is a file of its own at the ranks of a
-//! host, which only those have that may use it; [`hikyaku_shm::ProtectedMemory`] says how.
+//! Protected windows, in bytes. Each part of such a window is a file in memory of its own; only the
+//! ranks of the host that may use the part have its descriptor
+//! ([`hikyaku_shm::ProtectedMemory`]).
 //!
-//! Making one is a fixed number of meetings, and every rank goes through all of them, whatever
-//! comes of each, so that nobody waits for one that has gone on:
+//! Making one is a fixed number of meetings. Every rank goes through all of them, even after an
+//! error, so that no rank waits for one that has gone on:
 //!
 //! ```text
 //!   all tell     keys, length, who may do what
@@ -12,11 +13,12 @@
 //!   meet         a window at all ranks, or at none
 //! ```
 //!
-//! A rank that is quick hands over for the round after while another has still to take: it takes
-//! that too. Nobody waits but in meetings, and a meeting ends with an error where a rank has died.
+//! A fast rank may hand over for the next round before a slow one has taken all of this one; the
+//! slow one takes that too. Ranks wait in meetings only, and a meeting ends with an error if a rank
+//! has died.
 //!
-//! In virtual time one thread lands what all ranks write, so there the parts are in the job's
-//! memory. Ranks of other hosts ask the owner, which looks into its tables.
+//! In virtual time one thread lands what all ranks write, so the parts are in the job's memory.
+//! Ranks of other hosts ask the owner, which checks its tables.
 
 use std::ops::Range;
 

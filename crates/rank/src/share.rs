@@ -1,4 +1,4 @@
-//! What every rank says, for all of them: how ranks make things together.
+//! Gives every rank the words of all ranks: the agreement by which ranks make things together.
 
 use hikyaku_coll::broadcast::Algorithm;
 use hikyaku_coll::{

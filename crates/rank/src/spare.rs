@@ -1,9 +1,9 @@
 //! The spare thread of a rank: it makes progress while no thread of the program is inside a call.
 //!
-//! Where a provider moves only in calls, or the receiver copies, a message stands still while the
-//! program computes. A thread of the library then attends, as a thread of the program does that
-//! waits (`threads.rs`): it sleeps on the doorbell, which what comes from the own host and from
-//! others rings, and goes into the gate when it was rung.
+//! Where a provider makes progress in calls only, or the receiver copies, a message stands still
+//! while the program computes. A thread of the library then attends, as a waiting thread of the
+//! program would (`threads.rs`): it sleeps on the doorbell, which arrivals from this host and from
+//! others ring, and enters the gate when the doorbell rings.
 //!
 //! ```text
 //!   attends ── a wait of the program claims ──► naps, until the program has waited for nothing
@@ -12,9 +12,9 @@
 //!      '──────────────── it ends ◄── sleeps ◄─────'
 //! ```
 //!
-//! A program that waits often keeps it away: to wake it costs as much as a message, so its waits
-//! end without it, and only one that was long calls it. It polls nothing more than waits do, and
-//! spins nowhere.
+//! A program that waits often keeps the thread asleep: waking it costs as much as a message, so
+//! short waits do not call it, and only a long one does. It polls no more than a wait does, and it
+//! never spins.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Operations in flight that move only when they are polled.
 //!
-//! A collective that was started and not waited for is a future. Nobody polls it but its rank, and
-//! its rank does in every call that waits, in every test, and when it starts another one. So they
-//! progress as messages do: during calls of this library.
+//! A collective that was started and not waited for is a future. Only its rank polls it: in every
+//! call that waits, in every test, and when it starts another one. So such operations progress as
+//! messages do, during calls of this library.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -5,18 +5,18 @@
 //!   wait   poll ─ nothing ─► tell ─► leave ─► attend or sleep ─► enter ─► poll ...
 //! ```
 //!
-//! All of a rank is touched under its gate alone. A wait leaves it, so nothing may be borrowed
-//! in it: it is a loop over a future that holds no borrow between two polls, and never a wait
-//! inside the engine ([`Tasks::are_over`] is false from [`Communicator::share_among_threads`] on,
-//! which every such wait asks). One of the threads that wait attends: it polls the port and sleeps
-//! on the doorbell. The others sleep until whoever finds what they want calls them
-//! ([`hikyaku_nic::threads`] has that part, and its proof). While none waits, a spare thread may
-//! attend (`spare.rs`).
+//! A rank's state is touched only by the thread inside its gate. A wait leaves the gate, so nothing
+//! may be borrowed meanwhile: a wait is a loop over a future that holds no borrow between two
+//! polls, and never a wait inside the engine. (Every wait of the engine asks [`Tasks::are_over`],
+//! which is false from [`Communicator::share_among_threads`] on.) One of the waiting threads
+//! attends: it polls the port and sleeps on the doorbell. The others sleep until the thread that
+//! completes their operation calls them ([`hikyaku_nic::threads`] has that part, and its proof).
+//! While no thread waits, a spare thread may attend (`spare.rs`).
 //!
-//! An operation on a window leaves the gate while it waits for an answer of another host. One on a
-//! shared variable stays inside, since others' waits serve the same variable, and sleeps on the
-//! doorbell itself (`far/memory.rs`). What it takes in and what it leaves under way concern who
-//! sleeps there outside: every thread that leaves the gate calls that one if need be (`tell`).
+//! A window operation leaves the gate while it waits for an answer of another host. One on a shared
+//! variable stays inside, since others' waits serve the same variable, and sleeps on the doorbell
+//! itself (`far/memory.rs`). It may take in messages for the thread that attends outside, so every
+//! thread that leaves the gate calls that one if there is something for it (`tell`).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

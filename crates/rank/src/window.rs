@@ -1,10 +1,10 @@
 //! Windows, in bytes: memory of every rank that all ranks read, write and change without its
 //! owner's help.
 //!
-//! A window is a segment in a context of its own (paper 003 §4.7): whoever names another's memory
-//! is checked against that rank's table, and a window that its owner has dropped is an error and
-//! not a stray write. Its own part is used through the same calls: the bytes may change at any
-//! time, so nobody gets a reference to them, only copies and atomic operations.
+//! A window is a segment in a context of its own (paper 003 §4.7). Each access to another rank's
+//! memory is checked against that rank's table, so an access to a window that its owner has dropped
+//! is an error and not a stray write. A rank uses its own part through the same calls: the bytes
+//! may change at any time, so it gets no reference to them, only copies and atomic operations.
 //!
 //! Places are counted in elements, as in MPI (`disp_unit`).
 

@@ -2,8 +2,8 @@
 //!
 //! A daemon gathers those of its host and of the hosts behind it, and the launcher those of all:
 //! one frame goes up a link and one comes down it, where each host's own for every host would be
-//! the square of the hosts. What has come goes on at once when nothing is missing, and else after a
-//! while, which doubles: no rank waits long for one that never comes.
+//! the square of the hosts. Complete sets are passed on at once, incomplete ones after a delay that
+//! doubles: no rank waits long for one that never comes.
 
 use std::time::Duration;
 

@@ -8,9 +8,9 @@
 //!   frames ◄── its stdin ◄── OutputSink, a thread that writes
 //! ```
 //!
-//! A link begins with the daemon's greeting; what it is sent before waits for that. It is down when
-//! the agent has ended, the channel is closed or malformed, or nothing came for too long. A link
-//! that goes down takes all hosts behind it with it, and is reported once.
+//! A link begins with the daemon's greeting; frames for it wait for that. It is down when the agent
+//! has ended, the channel is closed or malformed, or nothing has come for too long. A link that
+//! goes down takes all hosts behind it with it, and is reported once.
 
 use std::{
     ffi::OsString,

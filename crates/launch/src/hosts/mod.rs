@@ -10,10 +10,10 @@
 //!     local crew, memory    local crew, memory     local crew, memory
 //! ```
 //!
-//! The launcher decides for the job; a daemon starts and ends the ranks of its host, and passes on
-//! what it is told and what they write. The channel is that of the agent and no port of our own:
-//! nothing has to be resolved, no stranger can connect, and it goes through whatever the agent goes
-//! through. When it closes, the daemon behind it ends.
+//! The launcher decides for the job. A daemon starts and ends the ranks of its host, and passes on
+//! frames and the ranks' output. The channel is the agent's and not a port of hikyaku's own: no
+//! name has to be resolved, no stranger can connect, and it works wherever the agent does. When it
+//! closes, the daemon behind it ends.
 //!
 //! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `tree` (who starts whom), `cards`
 //! (addresses, gathered), `list` (hosts as people name them), `start` (what a start takes).

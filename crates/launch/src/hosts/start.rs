@@ -1,5 +1,5 @@
-//! What a start of many hosts takes, from the steps of the code: the tree of daemons, the frames
-//! that travel along it and their bytes. Pure.
+//! The cost of a start on many hosts, computed from the steps of the code: the tree of daemons, the
+//! frames that travel along it, and their bytes. Pure.
 //!
 //! ```text
 //!   launcher ── agent ──► daemon: greeting ──►       each process starts the agents of its part
@@ -10,9 +10,9 @@
 //!            ── cards of all ──► passed on piece by piece
 //! ```
 //!
-//! Counts of frames and bytes are those of a start in which no rank is so late that others' cards
-//! go on without its own. Times are a model: agents of different processes do not hold each other
-//! up, and a process sends one frame after the other.
+//! Counts of frames and bytes hold for a start in which no rank is so late that the other cards are
+//! passed on without its own. Times are a model: agents of different processes do not delay each
+//! other, and a process sends one frame after the other.
 
 use std::ops::Range;
 use std::time::Duration;

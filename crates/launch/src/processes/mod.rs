@@ -10,13 +10,13 @@
 //! ```
 //!
 //! The job is one in shared memory ([`hikyaku_shm`]) whose ranks hand the processor over where they
-//! would wait; when anything happens is said by [`hikyaku_sim::port`]. Launcher, conductor and
-//! ranks share one processor, since only one of them ever has something to do: a hand-over between
-//! processors takes several times as long.
+//! would wait. [`hikyaku_sim::port`] decides when each event happens. Launcher, conductor and ranks
+//! share one processor, since only one of them has something to do at any time, and a hand-over
+//! between processors takes several times as long.
 //!
-//! What a rank's time consists of: the costs of the host's steps, as the machine states them;
-//! waiting; and computing, which is what the program says (`World::compute`) or what it takes
-//! here, scaled ([`Computing`]).
+//! A rank's time is the sum of three parts: the costs of the host's steps, as the machine file
+//! states them; waiting; and computing, which the program states (`World::compute`) or which is
+//! measured here and scaled ([`Computing`]).
 
 mod ranks;
 

@@ -16,11 +16,11 @@
 //!
 //! Operations on memory (`memory.rs`) are carried out by the target's progress, and waited for.
 //!
-//! Nothing here knows of deaths: the host's launcher says so in the job's memory, and the near side
-//! reads that. A rank that leaves says so itself, behind its last message (`parting.rs`). A rank to
-//! which the channel broke counts as failed, with the reason, and so do all ranks of other hosts if
-//! the provider fails as a whole. What is dropped is told to the launcher, for its report of a job
-//! that hangs.
+//! Nothing here detects deaths: the host's launcher records them in the job's memory, and the near
+//! side reads that. A rank that leaves says so itself, behind its last message (`parting.rs`). If
+//! the channel to a rank breaks, that rank counts as failed, with the reason; if the provider fails
+//! as a whole, all ranks of other hosts do. Dropped packets are reported to the launcher, for its
+//! report of a job that hangs.
 
 #[cfg(test)]
 mod conformance;

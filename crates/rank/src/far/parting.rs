@@ -1,4 +1,4 @@
-//! How a rank leaves those of other hosts.
+//! How a rank takes leave of ranks of other hosts.
 //!
 //! ```text
 //!   bye ──► all know, or have left, or have died ──► left, for its own host as well
@@ -7,9 +7,9 @@
 //!                                 nobody of another host uses that any more ──► end
 //! ```
 //!
-//! "All" are the ranks that it has sent something to or received something from. The others learn
-//! it from the launcher once the process has ended, so leaving connects to nobody who was never
-//! spoken to. If no launcher tells them, "all" are all ranks of other hosts.
+//! "All" are the ranks with which it has exchanged something. The others learn of it from the
+//! launcher once the process has ended, so leaving opens no new connection. Without a launcher that
+//! tells them, "all" are all ranks of other hosts.
 
 use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
 use hikyaku_nic::hosted::Host;

@@ -15,10 +15,10 @@
 //! Several hosts have one more fence before, behind which all know the job's secret and the names
 //! of hosts.
 //!
-//! **Deaths.** The launcher that is there watches its processes, and most end the job if one dies.
-//! Beside that, ranks of a host watch each other: one that waits looks every tenth of a second, and
-//! beyond 256 of them as many times more rarely. How a rank died is not known then, and a death on
-//! another host is not known at all unless the launcher acts.
+//! **Deaths.** Launchers watch their processes, and most end the job if one dies. Beside that, the
+//! ranks of a host watch each other: a waiting rank checks the others every tenth of a second; with
+//! more than 256 ranks on the host the interval grows in proportion. The cause of a death is not
+//! known then, and a death on another host goes undetected unless the launcher acts.
 
 mod launcher;
 mod pmi;

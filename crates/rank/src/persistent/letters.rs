@@ -8,9 +8,10 @@
 //!   long blocks             by messages, beside: the front end's part
 //! ```
 //!
-//! Both ends of an edge know how long its block is to be, so both know how it goes. The length is
-//! in the letter in any case: ends that disagree are an error and not a wait. So is a neighbour
-//! that has left a call out, because its arguments were wrong.
+//! Both ends of an edge know the length of its block, so both know whether it goes by letter or by
+//! message. The letter has the length in any case: ends that disagree get an error and do not wait
+//! for ever. The same holds for a neighbour that has skipped a call because its arguments were
+//! wrong.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;

@@ -1,20 +1,19 @@
-//! Rounds by letter: everything that goes to a neighbour, and everything that comes from him, is
-//! one letter each way.
+//! Rounds by letter: all data between two neighbours goes in one letter each way.
 //!
 //! ```text
-//!   start   each neighbour's letter: the elements of all edges to him ──► his mailbox
-//!   wait    each neighbour's letter is there? its elements to the edges from him
+//!   start   each neighbour's letter: the elements of all edges to it ──► its mailbox
+//!   wait    each neighbour's letter is there? its elements to the edges from it
 //! ```
 //!
 //! A command queue moves a line between caches for the pointer that a READY-TO-RECV advances, one
-//! for the count of an arrival, and one for each piece of data; where the data is small, that is
-//! what a round costs. A letter is written into the neighbour's memory when a round starts and
-//! nothing is left to do then for anybody, so that once both have started no processor of either is
-//! needed (TF-10), as with queues.
+//! for the count of an arrival, and one for each piece of data. With little data, these lines are
+//! the cost of a round. A letter is written into the neighbour's memory when a round starts, and no
+//! rank has anything more to do: once both have started, the round needs the processor of neither
+//! (TF-10), as with queues.
 //!
-//! Both neighbours write in every round, if only an empty letter where edges lead one way: it says
-//! "I have started", which is what makes room for the next letter but one. So a round is complete
-//! when every neighbour has started it, as READY-TO-RECV has it.
+//! Both neighbours write in every round, even where edges lead one way only: an empty letter says
+//! "I have started", which makes room for the next letter but one. So a round is complete when
+//! every neighbour has started it, as with READY-TO-RECV.
 //!
 //! The buffers are read at start and written when the round is waited for. No other rank touches
 //! them, so they can be used for something else even when an exchange ends in flight.

@@ -1,5 +1,5 @@
-//! Edges between nodes that are combined (`coll/src/persistent/combined.rs`), at a rank: which of
-//! the program's ends are together, and the memory in which its relays keep what they pass on.
+//! One rank's part in edges between nodes that share a put (`coll/src/persistent/combined.rs`):
+//! which of the program's edges go together, and the memory of its relays.
 
 use hikyaku_coll::persistent::{CombinedRank, EdgePut, PutSource};
 use hikyaku_nic::region::RegionBuffer;

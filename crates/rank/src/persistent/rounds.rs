@@ -2,13 +2,12 @@
 //! repeats the queues' chains for the others; wait looks for the letters and at two counts of each
 //! queue.
 //!
-//! Between the two nothing is needed of this rank: whoever comes last runs what is left, wherever
-//! it belongs. A rank that waits and has nothing else to do helps: it runs what may run in the
-//! queues of its sources, whose data it needs, and in its own.
+//! Between the two this rank need not do anything: the last rank to arrive runs what is left, in
+//! whatever queue it is. A rank that waits and has nothing else to do helps: it runs what may run
+//! in the queues of its sources, whose data it needs, and in its own.
 //!
-//! What can go wrong in a round ends the exchange on every rank that misses something: a rank that
-//! learns of it stops its queues with the name of who is missing, so that its neighbours learn it
-//! too, and theirs.
+//! An error in a round ends the exchange on every rank that misses something. A rank that learns of
+//! it stops its queues and names the missing rank, so that its neighbours learn it too, and theirs.
 
 use std::mem::ManuallyDrop;
 use std::task::Poll;

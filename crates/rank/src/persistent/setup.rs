@@ -7,8 +7,8 @@
 //!   2  queues, mailboxes, addresses
 //! ```
 //!
-//! What each rank says is shared by all before anything is judged, so that a mistake, or a want of
-//! memory or queues, on one rank is an error on every rank and nobody is left waiting.
+//! All ranks share what each has said before they judge it. So a mistake of one rank, or a lack of
+//! memory or queues there, is an error on every rank, and no rank is left waiting.
 
 use std::ops::Range;
 

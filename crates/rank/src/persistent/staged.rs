@@ -6,8 +6,8 @@
 //!   take    out of our place
 //! ```
 //!
-//! In virtual time it is always the second: copies take no time there, and what goes straight is a
-//! message of the network, as the command is that then says so.
+//! In virtual time it is always the second. The copy takes no time there; a straight put and the
+//! command that announces it would be two messages of the network.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
