@@ -499,32 +499,24 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_of_shared_variables_becomes_a_variable_of_the_ranks() {
-        let launch = parse("-n 2 --shared fagus true").unwrap();
-        assert_eq!(launch.variables, [("HIKYAKU_SHARED".into(), "fagus".into())]);
-        let error = parse("-n 2 --shared tcp true").unwrap_err();
-        assert!(error.to_string().contains("there are direct, fagus and udp"), "{error}");
-    }
-
-    #[test]
-    fn a_limit_of_unmatched_messages_becomes_a_variable_of_the_ranks() {
-        let launch = parse("-n 2 --unmatched 3 true").unwrap();
-        assert_eq!(launch.variables, [("HIKYAKU_UNMATCHED".into(), "3".into())]);
-        let error = parse("-n 2 --unmatched 3M true").unwrap_err();
-        assert!(error.to_string().contains("a whole number"), "{error}");
-    }
-
-    #[test]
-    fn a_progress_thread_is_asked_for_by_a_variable_of_the_ranks() {
-        let launch = parse("-n 2 --progress-thread true").unwrap();
-        assert_eq!(launch.variables, [("HIKYAKU_PROGRESS_THREAD".into(), "1".into())]);
-    }
-
-    #[test]
-    fn a_seed_of_faults_becomes_a_variable_of_the_ranks() {
-        let launch = parse("-n 2 --faults 7 true").unwrap();
-        assert_eq!(launch.variables, [("HIKYAKU_FAULTS".into(), "7".into())]);
-        assert!(parse("-n 2 --faults often true").is_err());
+    fn options_become_variables_of_the_ranks() {
+        for (option, name, value) in [
+            ("--shared fagus", "HIKYAKU_SHARED", "fagus"),
+            ("--unmatched 3", "HIKYAKU_UNMATCHED", "3"),
+            ("--progress-thread", "HIKYAKU_PROGRESS_THREAD", "1"),
+            ("--faults 7", "HIKYAKU_FAULTS", "7"),
+        ] {
+            let launch = parse(&format!("-n 2 {option} true")).unwrap();
+            assert_eq!(launch.variables, [(name.into(), value.into())]);
+        }
+        for (bad, part) in [
+            ("--shared tcp", "there are direct, fagus and udp"),
+            ("--unmatched 3M", "a whole number"),
+            ("--faults often", "often"),
+        ] {
+            let error = parse(&format!("-n 2 {bad} true")).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -236,17 +236,14 @@ fn shared_variables_by_fagus_with_faults() {
 }
 
 #[test]
-fn a_seed_that_is_none_is_an_error_at_the_start() {
-    let end = job(2, &["calls", "1", "shared: "]).variable("HIKYAKU_SHARED_FAULTS", "x").run();
-    assert_ne!(end.code, Some(0));
-    assert!(end.stderr.contains("HIKYAKU_SHARED_FAULTS: `x` is no seed"), "{}", end.stderr);
-}
-
-#[test]
-fn a_protocol_that_there_is_not_is_an_error_at_the_start() {
-    let end = job(2, &["calls", "1", "shared: "]).variable("HIKYAKU_SHARED", "tcp").run();
-    assert_ne!(end.code, Some(0));
-    assert!(end.stderr.contains("HIKYAKU_SHARED: `tcp` is no protocol"), "{}", end.stderr);
+fn a_variable_with_a_wrong_value_is_an_error_at_the_start() {
+    for (name, value, why) in
+        [("HIKYAKU_SHARED_FAULTS", "x", "is no seed"), ("HIKYAKU_SHARED", "tcp", "is no protocol")]
+    {
+        let end = job(2, &["calls", "1", "shared: "]).variable(name, value).run();
+        assert_ne!(end.code, Some(0));
+        assert!(end.stderr.contains(&format!("{name}: `{value}` {why}")), "{}", end.stderr);
+    }
 }
 
 /// A program that nobody launched is a world of one, with everything there is.
