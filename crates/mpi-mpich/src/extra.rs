@@ -13,6 +13,7 @@ use crate::dialect::{File, Handle, Status, This};
 static GET_ATTRIBUTE: Call = Call {
     name: "MPI_Comm_get_attr",
     arguments: &[("comm", Class::Comm), ("comm_keyval", Class::Keyval)],
+    is_for_any_thread: false,
 };
 
 /// A constant that is a pointer: it is compared and never followed.

@@ -77,6 +77,13 @@ impl Function {
             || NAMES.contains(&self.name)
             || STARTS.iter().any(|start| self.name.starts_with(start))
     }
+
+    /// Whether any thread may call it while another one is in MPI, whatever the level of thread
+    /// support: what is always allowed (MPI 5.0 §11.4.1), what a thread asks in order to know
+    /// whether it may call, and what ends the job.
+    pub fn is_for_any_thread(&self) -> bool {
+        self.is_always_allowed() || ["Is_thread_main", "Query_thread", "Abort"].contains(&self.name)
+    }
 }
 
 /// An argument of a function.

@@ -159,7 +159,8 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
         return value(function, result);
     }
     if !function.is_built {
-        return format!("    hikyaku_mpi::unsupported::<D>({}, {scope})", described(name, &[]));
+        let call = described(function, name, &[]);
+        return format!("    hikyaku_mpi::unsupported::<D>({call}, {scope})");
     }
     let passed = |argument: &Argument| pass(argument, large);
     let all: Vec<&Argument> = function.arguments.iter().collect();
@@ -174,17 +175,21 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
     // By value: what a closure borrows is stored twice, by this call and by what catches panics.
     format!(
         "    hikyaku_mpi::call::<D>({}, {scope}, move |mpi| {{ {needs}{mpi}{form} }})",
-        described(name, &function.arguments)
+        described(function, name, &function.arguments)
     )
 }
 
 /// What is known of a function where a call of it has failed.
-fn described(name: &str, arguments: &[Argument]) -> String {
+fn described(function: &Function, name: &str, arguments: &[Argument]) -> String {
     let listed = arguments
         .iter()
         .filter_map(|it| Some(format!("(\"{}\", hikyaku_mpi::Class::{})", it.name, it.class()?)));
     let listed = listed.collect::<Vec<_>>().join(", ");
-    format!("&hikyaku_mpi::Call {{ name: \"MPI_{name}\", arguments: &[{listed}] }}")
+    let is_for_any_thread = function.is_for_any_thread();
+    format!(
+        "&hikyaku_mpi::Call {{ name: \"MPI_{name}\", arguments: &[{listed}], \
+         is_for_any_thread: {is_for_any_thread} }}"
+    )
 }
 
 /// Arguments as a method takes them, each as `pass` has it: those that say together which elements

@@ -1,9 +1,8 @@
 //! Beginning and end, versions, time (MPI 5.0 chapters 9 and 11).
 
-use std::time::Instant;
-
 use hikyaku_nic::fabric::Port;
 use hikyaku_rank::EndReason;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
@@ -18,8 +17,9 @@ use std::rc::Rc;
 /// The version of the standard that this is of.
 const VERSION: [i32; 2] = [5, 0];
 
-/// MPI_THREAD_SERIALIZED, the most that is provided in virtual time, and MPI_THREAD_MULTIPLE, as
-/// MPI 5.0's interface numbers them.
+/// MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, the most that is provided in virtual time, and
+/// MPI_THREAD_MULTIPLE, as MPI 5.0's interface numbers them.
+const THREAD_FUNNELED: i32 = 1024;
 const THREAD_SERIALIZED: i32 = 2048;
 pub(crate) const THREAD_MULTIPLE: i32 = 4096;
 
@@ -64,6 +64,16 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
+    /// The name of the level of thread support.
+    pub(crate) fn thread_level(&self) -> &'static str {
+        match self.state.threads.get() {
+            ..THREAD_FUNNELED => "MPI_THREAD_SINGLE",
+            THREAD_FUNNELED..THREAD_SERIALIZED => "MPI_THREAD_FUNNELED",
+            THREAD_SERIALIZED..THREAD_MULTIPLE => "MPI_THREAD_SERIALIZED",
+            THREAD_MULTIPLE.. => "MPI_THREAD_MULTIPLE",
+        }
+    }
+
     /// The most thread support that there is.
     pub(crate) fn most_threads(&self) -> Result<i32, Failure> {
         let rank = self.rank()?;
@@ -75,7 +85,9 @@ impl<D: Dialect> Mpi<D> {
     /// among them if it is asked for.
     pub(crate) fn begin_threads(&self, level: i32) -> Result<(), Failure> {
         let most = self.most_threads()?;
-        let is_helped = crate::progress::is_wanted(most < THREAD_MULTIPLE)?;
+        let is_virtual = most < THREAD_MULTIPLE;
+        crate::runtime::go_by_virtual_time(is_virtual);
+        let is_helped = crate::progress::is_wanted(is_virtual)?;
         let is_shared = is_helped || level.min(most) == THREAD_MULTIPLE;
         if is_shared {
             self.rank()?.share_among_threads(crate::runtime::gate());
@@ -141,16 +153,24 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Query_thread.
     pub fn query_thread(&self, provided: Out<i32>) -> Result<(), Failure> {
-        self.world()?;
+        self.needs_init()?;
         provided.set(self.state.threads.get());
         Ok(())
     }
 
     /// MPI_Is_thread_main: whether this is the thread that called MPI_Init.
     pub fn is_thread_main(&self, flag: Out<i32>) -> Result<(), Failure> {
-        self.world()?;
+        self.needs_init()?;
         flag.set_flag(self.state.thread.get() == Some(&std::thread::current().id()));
         Ok(())
+    }
+
+    /// For what any thread may ask, so that it takes no share of anything.
+    fn needs_init(&self) -> Result<(), Failure> {
+        match self.state.phase.get() {
+            Phase::Running => Ok(()),
+            _ => Err(self.not_running()),
+        }
     }
 
     /// MPI_Abort. The exit code is the one that is asked for, 0 as well; where none of it is left
@@ -204,15 +224,21 @@ impl<D: Dialect> Mpi<D> {
 
 /// MPI_Wtime: seconds since some moment, which is the same for all ranks of a host. In virtual time
 /// those are the machine's.
+///
+/// Programs ask from any thread, whatever level of thread support they have: those with OpenMP
+/// measure their loops so. In real time nothing of the rank is touched.
 pub fn wtime<D: Dialect>() -> f64 {
-    let mut seconds = 0.0;
-    call::<D>(&Call { name: "MPI_Wtime", arguments: &[] }, None, |mpi| {
-        seconds = match mpi.rank() {
-            Ok(rank) => rank.now().nanoseconds() as f64 * 1e-9,
-            Err(_) => started().elapsed().as_secs_f64(),
-        };
-        Ok(())
-    });
+    let now = clock_gettime(ClockId::Monotonic);
+    let mut seconds = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9;
+    if crate::runtime::is_in_virtual_time() {
+        const WTIME: Call = Call { name: "MPI_Wtime", arguments: &[], is_for_any_thread: true };
+        call::<D>(&WTIME, None, |mpi| {
+            if let Ok(rank) = mpi.rank() {
+                seconds = rank.now().nanoseconds() as f64 * 1e-9;
+            }
+            Ok(())
+        });
+    }
     seconds
 }
 
@@ -229,10 +255,4 @@ pub fn aint_add<D: Dialect>(base: isize, displacement: isize) -> isize {
 /// MPI_Aint_diff.
 pub fn aint_diff<D: Dialect>(one: isize, other: isize) -> isize {
     one.wrapping_sub(other)
-}
-
-/// A moment for processes that are in no job.
-fn started() -> Instant {
-    static STARTED: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    *STARTED.get_or_init(Instant::now)
 }

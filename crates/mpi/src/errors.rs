@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_rank::EndReason;
 
@@ -105,6 +106,23 @@ impl<D: Dialect> Mpi<D> {
         code
     }
 
+    /// Another thread is in a call, where threads were to take turns: what the two have done to the
+    /// state of this rank, nobody knows. The first thread that is noticed ends all.
+    #[cold]
+    pub(crate) fn end_as_second(&self, call: &Call) -> ! {
+        static IS_NOTICED: AtomicBool = AtomicBool::new(false);
+        while IS_NOTICED.swap(true, Ordering::Relaxed) {
+            std::thread::park();
+        }
+        let level = self.thread_level();
+        let text = format!(
+            "another thread is in a call of MPI, and {level} was asked for: ask MPI_Init_thread for \
+             MPI_THREAD_MULTIPLE, or have threads take turns"
+        );
+        let own = self.own().ok().map(Scoped::Comm);
+        self.end(call, own.as_ref(), &Failure::new(Class::Other, text))
+    }
+
     /// Ends all, with one line that says why.
     fn end(&self, call: &Call, scoped: Option<&Scoped>, failure: &Failure) -> ! {
         let class = failure.class.text();
@@ -175,7 +193,8 @@ impl<D: Dialect> Mpi<D> {
                     D::class(code).unwrap_or(Class::Other),
                     format!("the program called the error handler with code {code}"),
                 );
-                self.end(&Call { name, arguments: &[] }, Some(&scoped), &failure)
+                let call = Call { name, arguments: &[], is_for_any_thread: false };
+                self.end(&call, Some(&scoped), &failure)
             }
         }
     }

@@ -152,6 +152,8 @@ pub struct Call {
     pub name: &'static str,
     /// Its arguments that a value can be wrong for, and the class of error that this is.
     pub arguments: &'static [(&'static str, Class)],
+    /// Whether any thread may call it at any time, whatever the level of thread support.
+    pub is_for_any_thread: bool,
 }
 
 impl Call {
@@ -405,6 +407,7 @@ mod tests {
     fn a_failure_names_the_argument_that_is_wrong() {
         let call = Call {
             name: "MPI_Alltoallv",
+            is_for_any_thread: false,
             arguments: &[
                 ("sendbuf", Class::Buffer),
                 ("sendcounts", Class::Count),

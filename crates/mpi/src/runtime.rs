@@ -9,9 +9,9 @@
 //!
 //! A process has one such state, and one thread at a time uses it. With MPI_THREAD_MULTIPLE
 //! [`call`] holds one gate from its first line to its last, except while it waits
-//! (`hikyaku_rank`). At lower levels the program itself makes its threads take turns, and the gate
-//! costs a call one branch. A function of the program may call MPI again, so it runs outside the
-//! gate ([`outside`]) and nothing is borrowed meanwhile.
+//! (`hikyaku_rank`). At lower levels the program itself makes its threads take turns; a call pays
+//! one branch for the gate, and sets a flag that shows if they do not. A function of the program
+//! may call MPI again, so it runs outside the gate ([`outside`]) and nothing is borrowed meanwhile.
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -132,6 +132,10 @@ struct Process {
     /// Whether a call goes through the gate: at MPI_THREAD_MULTIPLE, and when MPI is not running,
     /// for those functions that any thread may call then.
     is_gated: AtomicBool,
+    /// Whether a call is not over that did not go through the gate.
+    is_busy: AtomicBool,
+    /// Whether the machine's time is virtual.
+    is_virtual: AtomicBool,
     /// Calls that went through the gate and are not over.
     calls: Cell<u32>,
 }
@@ -144,13 +148,15 @@ struct Process {
 // wait, which `hikyaku_rank::Gate` says of itself, and in `outside`. The gate orders what one
 // thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread
 // provided is MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0
-// §11.6.2), and orders those of its threads.
+// §11.6.2), and orders those of its threads. A call that finds that it does not ends the process.
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process {
     state: Runtime::new(),
     gate: Gate::new(),
     is_gated: AtomicBool::new(true),
+    is_busy: AtomicBool::new(false),
+    is_virtual: AtomicBool::new(false),
     calls: Cell::new(0),
 };
 
@@ -164,6 +170,16 @@ pub(crate) fn go_through_gate(is_gated: bool) {
     PROCESS.is_gated.store(is_gated, Ordering::Relaxed);
 }
 
+/// Says whether the rank has joined a job in virtual time.
+pub(crate) fn go_by_virtual_time(is_virtual: bool) {
+    PROCESS.is_virtual.store(is_virtual, Ordering::Relaxed);
+}
+
+/// Whether the rank has joined a job in virtual time. Any thread may ask.
+pub(crate) fn is_in_virtual_time() -> bool {
+    PROCESS.is_virtual.load(Ordering::Relaxed)
+}
+
 /// Whether other calls are not over, besides the one that asks.
 pub(crate) fn has_other_calls() -> bool {
     PROCESS.is_gated.load(Ordering::Relaxed) && PROCESS.calls.get() > 1
@@ -173,7 +189,11 @@ pub(crate) fn has_other_calls() -> bool {
 /// call MPI. For calls, which are inside of the gate.
 pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
     if !PROCESS.is_gated.load(Ordering::Relaxed) {
-        return act();
+        let is_busy = PROCESS.is_busy.load(Ordering::Relaxed);
+        PROCESS.is_busy.store(false, Ordering::Relaxed);
+        let result = act();
+        PROCESS.is_busy.store(is_busy, Ordering::Relaxed);
+        return result;
     }
     let job = PROCESS.state.job.borrow().clone();
     match job {
@@ -188,25 +208,45 @@ pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
 }
 
 /// A call, inside of the gate if there is to be one.
-struct Inside(bool);
+enum Inside {
+    /// It went through the gate.
+    Gated,
+    /// It did not, since the program sees to it that threads take turns.
+    Alone,
+    /// The same, and it does not matter whether another one is not over.
+    Beside,
+    /// It did not, and another one is not over: the program has not seen to it.
+    Second,
+}
 
 impl Inside {
+    /// Below MPI_THREAD_MULTIPLE a call pays two stores for being noticed, and no atomic operation
+    /// that reads and writes: of two that come at the very same time, neither may be noticed.
     #[inline(always)]
-    fn enter() -> Inside {
-        let is_gated = PROCESS.is_gated.load(Ordering::Relaxed);
-        if is_gated {
+    fn enter(may_be_second: bool) -> Inside {
+        if PROCESS.is_gated.load(Ordering::Relaxed) {
             PROCESS.gate.enter();
             PROCESS.calls.set(PROCESS.calls.get() + 1);
+            return Inside::Gated;
         }
-        Inside(is_gated)
+        if may_be_second {
+            return Inside::Beside;
+        }
+        if PROCESS.is_busy.load(Ordering::Relaxed) {
+            return Inside::Second;
+        }
+        PROCESS.is_busy.store(true, Ordering::Relaxed);
+        Inside::Alone
     }
 }
 
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.0 {
-            leave();
+        match self {
+            Inside::Gated => leave(),
+            Inside::Alone => PROCESS.is_busy.store(false, Ordering::Relaxed),
+            Inside::Beside | Inside::Second => {}
         }
     }
 }
@@ -245,7 +285,7 @@ unsafe extern "C" {
 /// has not.
 pub(crate) fn leave_at_exit() {
     extern "C" fn leave() {
-        let _inside = Inside::enter();
+        let _inside = Inside::enter(true);
         let state = &PROCESS.state;
         // It must not be in a provider whose library is about to go.
         crate::progress::end(state.job.borrow().clone());
@@ -292,9 +332,12 @@ pub fn call<D: Dialect>(
     scope: Scope<D>,
     body: impl FnOnce(&Mpi<D>) -> Result<(), Failure>,
 ) -> i32 {
-    let _inside = Inside::enter();
+    let inside = Inside::enter(call.is_for_any_thread);
     let mpi =
         Mpi { state: &PROCESS.state, is_large: false, is_waiting: false, dialect: PhantomData };
+    if matches!(inside, Inside::Second) {
+        mpi.end_as_second(call);
+    }
     match catch_unwind(AssertUnwindSafe(|| body(&mpi))) {
         Ok(Ok(())) => 0,
         Ok(Err(failure)) => mpi.raise(call, scope, &failure),

@@ -8,8 +8,13 @@ use crate::support::{HIKYAKU, compile, root, scratch, stderr, stdout};
 
 /// Runs `tests/mpi/threads.c`; whether it succeeds, and what it says on either way.
 fn run(case: &str, ranks: &str) -> (bool, String, String) {
+    run_of("threads.c", case, ranks)
+}
+
+/// The same of another source of `tests/mpi`.
+fn run_of(source: &str, case: &str, ranks: &str) -> (bool, String, String) {
     let folder = scratch(case);
-    let program = compile(&root().join("tests/mpi/threads.c"), &folder);
+    let program = compile(&root().join("tests/mpi").join(source), &folder);
     let words = ["run", "-n", ranks, "--timeout", "60", "--grace", "20", "--"];
     let output = Command::new(HIKYAKU).args(words).arg(program).arg(case).output().unwrap();
     fs::remove_dir_all(folder).unwrap();
@@ -35,4 +40,22 @@ fn all_threads_that_wait_are_told_of_a_death() {
 fn a_child_that_is_forked_while_threads_are_in_mpi_gets_an_error() {
     let (is_well, out, err) = run("fork", "1");
     assert!(is_well && out.is_empty() && err.is_empty(), "{out}{err}");
+}
+
+/// As programs with OpenMP do, whatever level they have asked for.
+#[test]
+fn threads_may_ask_for_the_time_while_another_one_is_in_mpi() {
+    let (is_well, out, err) = run_of("asides.c", "time", "2");
+    assert!(is_well && out.is_empty() && err.is_empty(), "{out}{err}");
+}
+
+#[test]
+fn threads_that_do_not_take_turns_are_one_line() {
+    let (is_well, out, err) = run_of("asides.c", "messages", "2");
+    assert_eq!((is_well, out.as_str()), (false, ""), "{err}");
+    let why = "MPI_Sendrecv: another thread is in a call of MPI, and MPI_THREAD_FUNNELED was asked \
+               for: ask MPI_Init_thread for MPI_THREAD_MULTIPLE, or have threads take turns";
+    // Ranks may notice at once.
+    let is_right = |line: &str| line.contains(why) || line.contains("rank 0 (pid ");
+    assert!(!err.is_empty() && err.lines().all(is_right), "{err}");
 }

@@ -1,0 +1,75 @@
+/* Threads beside the one that is in MPI, below MPI_THREAD_MULTIPLE: the argument says what they
+ * call. The time, and whether MPI is in use, they may ask for. Two calls of messages at once are a
+ * mistake of the program's. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "check.h"
+
+static atomic_int is_over;
+
+static void *ask(void *at) {
+    (void)at;
+    double last = 0;
+    while (!is_over) {
+        int flag, version, subversion;
+        double now = MPI_Wtime();
+        CHECK(now >= last);
+        last = now;
+        MPI_Initialized(&flag);
+        CHECK(flag);
+        MPI_Get_version(&version, &subversion);
+        MPI_Query_thread(&flag);
+        EQUAL(flag, MPI_THREAD_FUNNELED);
+        MPI_Is_thread_main(&flag);
+        CHECK(!flag);
+    }
+    return NULL;
+}
+
+static void exchange(int turns) {
+    int one = rank, other;
+    for (int turn = 0; turn < turns; turn++) {
+        MPI_Sendrecv(&one, 1, MPI_INT, right(), 0, &other, 1, MPI_INT, left(), 0,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        EQUAL(other, left());
+    }
+}
+
+/* Nobody sends this. */
+static void *receive(void *at) {
+    (void)at;
+    int one;
+    MPI_Recv(&one, 1, MPI_INT, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return NULL;
+}
+
+/* Rank 0 calls while its other thread waits in a call. */
+static void call_at_once(void) {
+    pthread_t thread;
+    if (rank == 0) pthread_create(&thread, NULL, receive, NULL);
+    if (rank != 0) receive(NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    for (;;) {
+        MPI_Sendrecv(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, NULL, 0, MPI_INT, MPI_PROC_NULL, 0,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    EQUAL(provided, MPI_THREAD_FUNNELED);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    pthread_t threads[2];
+    if (argc == 2 && strcmp(argv[1], "messages") == 0) call_at_once();
+    for (int at = 0; at < 2; at++) pthread_create(&threads[at], NULL, ask, NULL);
+    exchange(20000);
+    is_over = 1;
+    for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
+    return end();
+}
