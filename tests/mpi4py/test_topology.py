@@ -375,7 +375,7 @@ def test_a_scheme_that_there_is_not_is_an_error(job):
             ring.Neighbor_alltoall_init(spare, spare.copy(), unknown)
         except MPI.Exception as error:
             assert error.Get_error_class() == MPI.ERR_INFO_VALUE
-            assert "there are fast, mrc and combined" in str(error), str(error)
+            assert "there are fast, mrc, combined and messages" in str(error), str(error)
         else:
             raise AssertionError("it was made")
         """,

@@ -73,7 +73,8 @@ pub(crate) struct RunArguments {
     /// multicast-add or sync and broadcast by multicast, which are refused with several hosts. By
     /// `session`, of barrier, broadcast, allgather and allreduce, goes the persistent form alone,
     /// where ranks share memory. `exchange`, by fast, mrc or combined, is how command queues serve
-    /// persistent exchanges with neighbours for which the program says nothing.
+    /// persistent exchanges with neighbours for which the program says nothing; by messages, none
+    /// does.
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 

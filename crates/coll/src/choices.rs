@@ -382,7 +382,8 @@ mod tests {
         assert_eq!(chosen, Some(Scheme::Mrc));
         let wrong = |name: &str| (name == "HIKYAKU_COLL_EXCHANGE").then(|| "tree".to_owned());
         let (variable, error) = Choices::from_environment(wrong).unwrap_err();
-        let line = "`tree` is no scheme of exchanges: there are fast, mrc and combined";
+        let line = "`tree` is no scheme of exchanges: there are fast, mrc, combined and \
+                    messages";
         assert_eq!((&*variable, &*error.to_string()), ("HIKYAKU_COLL_EXCHANGE", line));
         assert_eq!(choices.choose_written("exchange=tree").unwrap_err(), error);
         let error = choices.choose_written("exchanges=mrc").unwrap_err().to_string();

@@ -8,7 +8,7 @@ use hikyaku::{Error, World};
 use crate::{Random, at_length};
 
 /// Every scheme, with each kind of buffers: shared, or staged.
-pub const KINDS: [(Option<Scheme>, bool); 8] = [
+pub const KINDS: [(Option<Scheme>, bool); 10] = [
     (None, false),
     (None, true),
     (Some(Scheme::Fast), false),
@@ -17,6 +17,8 @@ pub const KINDS: [(Option<Scheme>, bool); 8] = [
     (Some(Scheme::Mrc), true),
     (Some(Scheme::Combined), false),
     (Some(Scheme::Combined), true),
+    (Some(Scheme::Messages), false),
+    (Some(Scheme::Messages), true),
 ];
 
 /// An exchange of one kind or the other, with the program's side of its buffers.
@@ -53,6 +55,14 @@ impl Either {
         match self {
             Either::Shared(exchange) => exchange.outgoing_mut(),
             Either::Staged { out, .. } => Ok(out),
+        }
+    }
+
+    /// Whether its rounds go by messages.
+    pub fn is_by_messages(&self) -> bool {
+        match self {
+            Either::Shared(exchange) => exchange.is_by_messages(),
+            Either::Staged { exchange, .. } => exchange.is_by_messages(),
         }
     }
 

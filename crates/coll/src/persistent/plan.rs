@@ -22,19 +22,25 @@ pub enum Scheme {
     /// What the ranks of a node send to another node goes as one put a round
     /// ([`combine`](super::combine)); the rest as if nothing were wished.
     Combined,
+    /// No queue serves any: all of the exchange goes by messages if one rank wishes that.
+    Messages,
 }
 
 /// A name that is no [`Scheme`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{given}` is no scheme of exchanges: there are fast, mrc and combined")]
+#[error("`{given}` is no scheme of exchanges: there are fast, mrc, combined and messages")]
 pub struct UnknownScheme {
     given: String,
 }
 
 impl Scheme {
     /// All of them, by the names that choose them.
-    pub const NAMES: [(&'static str, Scheme); 3] =
-        [("fast", Scheme::Fast), ("mrc", Scheme::Mrc), ("combined", Scheme::Combined)];
+    pub const NAMES: [(&'static str, Scheme); 4] = [
+        ("fast", Scheme::Fast),
+        ("mrc", Scheme::Mrc),
+        ("combined", Scheme::Combined),
+        ("messages", Scheme::Messages),
+    ];
 }
 
 impl FromStr for Scheme {

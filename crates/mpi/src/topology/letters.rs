@@ -18,12 +18,7 @@ impl Topology {
     pub(super) fn way(&self, comm: &Comm) -> Result<Option<&RefCell<Letters>>, Failure> {
         let links = (&self.links.destinations[..], &self.links.sources[..]);
         let comm = &comm.inner;
-        let made = || match Letters::new(comm, links, |link| link.rank, |words| comm.share(words)) {
-            Ok(letters) => Ok(Some(letters)),
-            // What one rank lacks for it all ranks know.
-            Err(Error::Persistent(_) | Error::Memory(_)) => Ok(None),
-            Err(error) => Err(error),
-        };
+        let made = || Letters::new(comm, links, |link| link.rank, |words| comm.share(words));
         Ok(self.way.letters(self.run.get(), made)?)
     }
 }

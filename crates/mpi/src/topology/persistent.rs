@@ -129,13 +129,8 @@ impl Kept {
         let terms = Terms { scheme, ..Terms::ANY };
         let most = Some(MOST_BYTES).filter(|_| terms.scheme_in(comm).is_none());
         let terms = Terms { most, ..terms };
-        match StagedRounds::new(comm, terms, checked, |words| comm.share(words)) {
-            Ok(rounds) => Ok(Some(Kept(RefCell::new(Inner { rounds, outs, ins })))),
-            // What one rank lacks for it all ranks know.
-            Err(Error::Persistent(error)) if !error.is_of_edges() => Ok(None),
-            Err(Error::Memory(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let made = StagedRounds::new(comm, terms, checked, |words| comm.share(words))?;
+        Ok(made.map(|rounds| Kept(RefCell::new(Inner { rounds, outs, ins }))))
     }
 
     fn start(&self) -> Result<(), Failure> {

@@ -21,7 +21,6 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::region::RegionBuffer;
 
 use super::error::PersistentError;
-use super::mail::Mail;
 use super::rounds::Rounds;
 use super::setup::{ExchangeWiring, IncomingEdge, OtherQueues, OutgoingEdge, RoundQueue};
 use super::tables::{halves, long};
@@ -363,8 +362,8 @@ fn wire(
     let arrivals = ins.len() as u64;
     let queues = vec![RoundQueue { address: taken.queue, program, arrivals }];
     let wait = Wait::new(Activity::Collective).named(call.name());
-    let (own, relays) = (outs.len(), None);
+    let own = outs.len();
     let others = OtherQueues::new(&outs, &ins, Vec::new());
-    let (mail, period) = (Mail::default(), 1);
-    Ok(ExchangeWiring { queues, outs, own, ins, combines, others, relays, mail, wait, period })
+    let nothing = ExchangeWiring::nothing();
+    Ok(ExchangeWiring { queues, outs, own, ins, combines, others, wait, ..nothing })
 }

@@ -1,6 +1,5 @@
 //! What can go wrong with a persistent exchange, and whose fault it is.
 
-use hikyaku_coll::persistent::PlanError;
 use hikyaku_nic::fabric::{QueueError, QueueFault};
 use thiserror::Error;
 
@@ -9,7 +8,7 @@ use thiserror::Error;
 /// The program's own mistakes: `NoSuchRank`, `Range`, `Overlap`, `Started`, `NotStarted`, `Length`,
 /// `Resized`.
 /// Mistakes that two ranks share: `Edges`, `Sizes`. Another rank's: `Elsewhere`, `Freed`. Want of
-/// resources: `Plan`, `Queue`, `Large`, `NoLetters`, `Hosts`.
+/// resources is no error: then an exchange goes by messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PersistentError {
     /// A neighbour is not a rank of the job.
@@ -50,9 +49,6 @@ pub enum PersistentError {
         /// Its place in that list.
         second: usize,
     },
-    /// There are not enough command queues.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
     /// A command queue could not be used.
     #[error(transparent)]
     Queue(#[from] QueueError),
@@ -70,28 +66,6 @@ pub enum PersistentError {
         rank: u32,
         /// How many end there.
         expected: u64,
-    },
-    /// An edge has more data than is to go so.
-    #[error("an edge has more than {most} bytes")]
-    Large {
-        /// How many are allowed.
-        most: u64,
-    },
-    /// Some neighbours cannot exchange letters.
-    #[error("some neighbours are of two nodes, or there are no mailboxes")]
-    NoLetters,
-    /// Too much goes to a rank of another host.
-    #[error(
-        "rank {one} sends rank {other}, which is of another host, more than {most} bytes in a \
-         round: use messages, or several exchanges"
-    )]
-    Hosts {
-        /// The sender.
-        one: u32,
-        /// The receiver.
-        other: u32,
-        /// The most bytes.
-        most: u64,
     },
     /// The two ends of an edge disagree on its size.
     #[error(
@@ -157,11 +131,4 @@ pub enum PersistentError {
     /// An earlier round failed, and with it the exchange.
     #[error("an earlier round of the exchange failed: make a new one")]
     Failed,
-}
-
-impl PersistentError {
-    /// Whether the two ends of an edge disagree: every rank is told of the same ones.
-    pub fn is_of_edges(&self) -> bool {
-        matches!(self, PersistentError::Edges { .. } | PersistentError::Sizes { .. })
-    }
 }

@@ -119,21 +119,22 @@ struct LetterNeighbour {
 
 impl Letters {
     /// Makes mailboxes between the ranks of a topology, all of which call it. `rank_of`: the rank
-    /// of `comm` at the other end of an edge, `None` beyond a border.
+    /// of `comm` at the other end of an edge, `None` beyond a border. `None`: some rank lacks
+    /// something for it, and all ranks go by messages.
     ///
     /// # Errors
-    /// As [`StagedRounds::new`]; what one rank lacks for it all ranks know.
+    /// As [`StagedRounds::new`].
     pub fn new<E: From<Error>>(
         comm: &Communicator,
         (destinations, sources): (&[Link], &[Link]),
         rank_of: impl Fn(&Link) -> Option<u32>,
         share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
-    ) -> Result<Letters, E> {
+    ) -> Result<Option<Letters>, E> {
         let (outs, ins) =
             (LetterSide::new(destinations, &rank_of), LetterSide::new(sources, &rank_of));
         let checked = Ok((outs.ends(), ins.ends()));
         let rounds = StagedRounds::new(comm, Terms::LETTERS, checked, share)?;
-        Ok(Letters { rounds: Ok(rounds), comm: comm.clone(), outs, ins })
+        Ok(rounds.map(|rounds| Letters { rounds: Ok(rounds), comm: comm.clone(), outs, ins }))
     }
 
     /// Exchanges the letters of a call, which all ranks number alike. Returns whether all blocks

@@ -131,6 +131,12 @@ impl Rounds {
         }
     }
 
+    /// Whether its rounds go by messages, at every rank: one of them lacks queues or memory, or it
+    /// was wished.
+    pub fn is_by_messages(&self) -> bool {
+        self.wiring.is_by_messages()
+    }
+
     /// Whether a round was started and not waited for.
     pub fn is_started(&self) -> bool {
         self.state == RoundState::Started
@@ -210,6 +216,10 @@ impl Rounds {
     fn begin(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         self.round += 1;
         self.state = RoundState::Started;
+        if let Some(messages) = &self.wiring.messages {
+            messages.start(&self.world, data);
+            return Ok(());
+        }
         if self.wiring.mail.is_empty() {
             return Ok(());
         }
@@ -218,9 +228,16 @@ impl Rounds {
         posted.map_err(|error| self.fail(error.into()))
     }
 
-    /// Copies what has come by letter in a round that is complete into `data`.
+    /// Copies what has come by letter or message in a round that is complete into `data`.
+    ///
+    /// # Errors
+    /// A letter is longer than its mailbox: it was written over.
     #[inline]
     pub fn take_mail(&self, data: &mut (impl ExchangeSink + ?Sized)) -> Result<(), Error> {
+        if let Some(messages) = &self.wiring.messages {
+            messages.take(data);
+            return Ok(());
+        }
         if self.wiring.mail.is_empty() {
             return Ok(());
         }
@@ -274,6 +291,9 @@ impl Rounds {
     /// Whether the round is complete: all of our commands have run, all that was to come has.
     #[inline]
     fn look(&self) -> Result<bool, Error> {
+        if let Some(messages) = &self.wiring.messages {
+            return messages.is_there(&self.world);
+        }
         let mut engine = self.world.engine().borrow_mut();
         let mut done = self.wiring.mail.is_there(engine.port_mut(), self.round);
         for queue in &self.wiring.queues {
@@ -365,7 +385,8 @@ impl Rounds {
         if self.large || waited.looks.is_multiple_of(HELP_LOOKS) {
             self.help();
         }
-        if !waited.is_time(self.world.engine().borrow().port()) {
+        let is_note_due = self.is_by_messages();
+        if !is_note_due && !waited.is_time(self.world.engine().borrow().port()) {
             return Ok(false);
         }
         // What comes while we look for the others counts, and so does what had come before.
@@ -392,6 +413,10 @@ impl Rounds {
 
     /// Why the round will not complete, if it will not.
     fn missing(&self) -> Option<Error> {
+        if let Some(messages) = &self.wiring.messages {
+            let missing = messages.missing(&self.world, self.round);
+            return missing.map(|(rank, fault)| self.told(rank, fault));
+        }
         let mut engine = self.world.engine().borrow_mut();
         let port = engine.port_mut();
         for queue in &self.wiring.others.all {
@@ -485,6 +510,9 @@ impl Rounds {
 
     fn give_up(&mut self, missing: u32) {
         self.state = RoundState::Failed;
+        if let Some(messages) = &self.wiring.messages {
+            messages.end(&self.world, self.round - 1, missing);
+        }
         let tell: Vec<u32> = self.wiring.others.all.iter().map(|queue| queue.rank).collect();
         let mut engine = self.world.engine().borrow_mut();
         for queue in &self.wiring.queues {
@@ -512,7 +540,13 @@ impl Rounds {
         if self.state == RoundState::Started && !matches!(self.is_complete(), Ok(true)) {
             self.give_up(self.own());
         }
-        let Ok(mut engine) = self.world.engine().try_borrow_mut() else { return false };
+        if self.world.engine().try_borrow_mut().is_err() {
+            return false;
+        }
+        if let (Some(messages), RoundState::Idle) = (&self.wiring.messages, self.state) {
+            messages.end(&self.world, self.round, self.own());
+        }
+        let mut engine = self.world.engine().borrow_mut();
         if self.state != RoundState::Failed {
             let end = MailEnd::Retired { rounds: self.round };
             self.wiring.mail.end(engine.port_mut(), end);

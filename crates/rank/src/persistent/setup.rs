@@ -7,8 +7,9 @@
 //!   2  queues, mailboxes, addresses
 //! ```
 //!
-//! All ranks share what each has said before they judge it. So a mistake of one rank, or a lack of
-//! memory or queues there, is an error on every rank, and no rank is left waiting.
+//! All ranks share what each has said before they judge it. So a mistake of one rank is an error on
+//! every rank, and no rank is left waiting. What one rank lacks (queues, slots, memory), or an
+//! exchange has too much of, sends all of it by messages, at every rank.
 
 use std::ops::Range;
 
@@ -25,6 +26,7 @@ use hikyaku_nic::ring::MailSlots;
 
 use super::error::PersistentError;
 use super::mail::{Correspondent, LetterPart, MOST_FAR, MOST_SHARED, MOST_STAGED, Mail};
+use super::messages::MessageRounds;
 use super::relays::{RelayMemory, arrange};
 use super::tables::{Ends, Offer, ServedEnd, hear_ends, judge, tell_ends};
 use crate::communicator::Communicator;
@@ -116,10 +118,41 @@ pub struct ExchangeWiring {
     /// What relays have in between, until it is dropped. In a box, as few exchanges have it.
     pub(super) relays: Option<Box<RegionBuffer>>,
     pub(super) mail: Mail,
+    /// If it goes by messages: then there is nothing else. In a box, as above.
+    pub(super) messages: Option<Box<MessageRounds>>,
     /// What a wait for a round is announced as.
     pub(super) wait: Wait,
     /// Rounds after which the queues' slots hold the same commands again.
     pub(super) period: u64,
+}
+
+impl ExchangeWiring {
+    /// That of an exchange without edges.
+    pub(super) fn nothing() -> ExchangeWiring {
+        let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
+        let (queues, outs, ins, combines) = Default::default();
+        let (own, relays, mail, messages) = Default::default();
+        let others = OtherQueues::new(&[], &[], Vec::new());
+        let period = 1;
+        ExchangeWiring {
+            queues,
+            outs,
+            own,
+            ins,
+            combines,
+            others,
+            relays,
+            mail,
+            messages,
+            wait,
+            period,
+        }
+    }
+
+    /// Whether its rounds go by messages.
+    pub(super) fn is_by_messages(&self) -> bool {
+        self.messages.is_some()
+    }
 }
 
 /// Queues of others on which a round depends, once each.
@@ -164,7 +197,7 @@ struct Taken {
     boxes: Vec<(MailboxId, MailboxAddress)>,
 }
 
-/// How an exchange may be carried out; else it is not made, on any rank.
+/// How an exchange may be carried out; else it goes by messages, at every rank.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     /// How queues are to serve it, if it is the program's wish. Else it is as the communicator's
@@ -174,11 +207,14 @@ pub struct Terms {
     pub most: Option<u64>,
     /// Whether all of it must go by letter.
     pub letters_alone: bool,
+    /// The tag of its messages among those of its communicator's neighbours. `None`: whoever has
+    /// it made sends them.
+    pub messages: Option<i32>,
 }
 
 impl Terms {
     /// In any way.
-    pub const ANY: Terms = Terms { scheme: None, most: None, letters_alone: false };
+    pub const ANY: Terms = Terms { scheme: None, most: None, letters_alone: false, messages: None };
 
     /// By letter.
     pub const LETTERS: Terms = Terms { letters_alone: true, ..Terms::ANY };
@@ -192,71 +228,74 @@ impl Terms {
 
 /// Makes an exchange of the edges `checked`, or of nothing if this rank has made a mistake. `place`
 /// is told the ends that queues serve and says where their data is; `share` gives all ranks the
-/// words of each, by rank of `world`. Every rank that has a part in it calls.
+/// words of each, by rank of `world`. Every rank that has a part in it calls. `None`: it goes by
+/// messages, at every rank, and the terms have no tag for them.
+///
+/// # Errors
+/// A rank has made a mistake, or the ends of an edge disagree: on every rank. Or a rank is gone.
 pub fn set_up<E: From<Error>>(
     world: &Communicator,
     (terms, buffers): (Terms, Use),
     checked: Checked<E>,
     share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
     place: impl FnOnce(&[EdgeEnd], &[EdgeEnd]) -> Result<(Vec<Places>, Vec<Places>), E>,
-) -> Result<ExchangeWiring, E> {
+) -> Result<Option<ExchangeWiring>, E> {
     let scheme = terms.scheme_in(world);
     let period = if buffers == Use::Turning { 2 } else { 1 };
     let staged = buffers == Use::Staged;
-    let offer = Offer { most: terms.most, ..offer_of(world, scheme, (buffers, period)) };
+    let most = if scheme == Some(Scheme::Messages) { Some(0) } else { terms.most };
+    let offer = Offer { most, ..offer_of(world, scheme, (buffers, period)) };
     let words = checked.as_ref().map_or(vec![0], |(outs, ins)| tell_ends(outs, ins, offer, staged));
     let shared = share(&words);
     let (outs, ins) = checked?;
     let tables = hear_ends(&shared?).map_err(Error::from)?;
-    judge(&tables).map_err(Error::from)?;
+    let by_messages = |outs: &[EdgeEnd], ins: &[EdgeEnd]| {
+        let messages = MessageRounds::new(terms.messages?, outs, ins);
+        Some(ExchangeWiring { messages: Some(Box::new(messages)), ..ExchangeWiring::nothing() })
+    };
+    let is_small = judge(&tables).map_err(Error::from)?;
     let choice = LetterChoice { world, tables: &tables };
-    if terms.letters_alone && !choice.is_all_by_mail() {
-        return Err(Error::from(PersistentError::NoLetters).into());
+    if !is_small || !choice.fits_hosts() || (terms.letters_alone && !choice.is_all_by_mail()) {
+        return Ok(by_messages(&outs, &ins));
     }
-    choice.check_hosts().map_err(Error::from)?;
+    let all = (outs.clone(), ins.clone());
     let (mail_outs, outs) = choice.part(outs);
     let (mail_ins, ins) = choice.part(ins);
     let combined = combine(&choice.by_queue());
     let own = &combined[world.rank() as usize];
     let (outs, ins) = arrange(own, &outs, &ins);
     let mut taken = Taken::default();
-    let ours = place(&outs, &ins).and_then(|places| {
-        taken.relays = RelayMemory::take(world, own)?;
+    let ours = place(&outs, &ins).ok().and_then(|places| {
+        taken.relays = RelayMemory::take(world, own).ok()?;
         taken.queues = take_queues(world, own, scheme, period)?;
         taken.boxes = take_boxes(world, &mail_outs, &mail_ins)?;
-        Ok(places)
+        Some(places)
     });
-    let addresses =
-        ours.as_ref().map_or(vec![0], |(_, in_places)| tell(own, in_places, &taken, staged));
-    let shared = share(&addresses);
-    let wired = ours.and_then(|(places, _)| {
-        let told = Addresses::hear(&choice, &combined, &shared?)?;
+    let lacking = vec![0];
+    let addresses = ours
+        .as_ref()
+        .map_or_else(|| lacking.clone(), |(_, in_places)| tell(own, in_places, &taken, staged));
+    let wired = share(&addresses).and_then(|shared| {
+        let Some((places, _)) = ours.filter(|_| !shared.contains(&lacking)) else {
+            return Ok(None);
+        };
+        let told = Addresses::hear(&choice, &combined, &shared)?;
         let mail = told.mail(world, (&mail_outs, &mail_ins), &taken.boxes)?;
-        Ok((told.wire(world.rank(), &places, &taken.relays), mail, told.watched(world.rank())))
+        let wired = told.wire(world.rank(), &places, &taken.relays);
+        Ok(Some((wired, mail, told.watched(world.rank()))))
     });
     match wired {
-        Ok(((outs, ins), mail, watched)) => {
-            let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
+        Ok(Some(((outs, ins), mail, watched))) => {
             let (queues, relays) = (taken.queues, taken.relays.memory.map(Box::new));
             let others = OtherQueues::new(&outs, &ins, watched);
             let (own, period) = (own.own_puts().len(), period.into());
-            let combines = Vec::new();
-            Ok(ExchangeWiring {
-                queues,
-                outs,
-                own,
-                ins,
-                combines,
-                others,
-                relays,
-                mail,
-                wait,
-                period,
-            })
+            let nothing = ExchangeWiring::nothing();
+            let made = ExchangeWiring { queues, outs, own, ins, others, ..nothing };
+            Ok(Some(ExchangeWiring { relays, mail, period, ..made }))
         }
-        Err(error) => {
+        unwired => {
             give_back(world, taken);
-            Err(error)
+            unwired.map(|_| by_messages(&all.0, &all.1))
         }
     }
 }
@@ -325,19 +364,16 @@ impl LetterChoice<'_> {
         host.hosts().is_some() && host_of(one) != host_of(other)
     }
 
-    /// Checks that what goes to a rank of another host fits a letter. Every rank comes to the same
-    /// result.
-    fn check_hosts(&self) -> Result<(), PersistentError> {
-        for (one, ends) in (0..).zip(self.tables) {
-            for (other, _) in &ends.outs {
+    /// Whether what goes to ranks of other hosts fits letters. Every rank comes to the same result.
+    fn fits_hosts(&self) -> bool {
+        let fits = |(one, ends): (u32, &Ends)| {
+            ends.outs.iter().all(|(other, _)| {
                 let to_it = ends.outs.iter().filter(|end| end.0 == *other);
                 let bytes = to_it.map(|end| end.1).fold(0, u64::saturating_add);
-                if bytes > MOST_FAR && self.are_apart(one, *other) {
-                    return Err(PersistentError::Hosts { one, other: *other, most: MOST_FAR });
-                }
-            }
-        }
-        Ok(())
+                bytes <= MOST_FAR || !self.are_apart(one, *other)
+            })
+        };
+        (0..).zip(self.tables).all(fits)
     }
 
     /// Whether all neighbours do.
@@ -374,37 +410,36 @@ impl LetterChoice<'_> {
     }
 }
 
-/// Creates this rank's queues: those of relays, then those of the program's edges.
+/// Creates this rank's queues: those of relays, then those of the program's edges. `None`: there
+/// are not enough, and none is taken.
 fn take_queues(
     world: &Communicator,
     own: &CombinedRank,
     scheme: Option<Scheme>,
     period: u32,
-) -> Result<Vec<RoundQueue>, Error> {
+) -> Option<Vec<RoundQueue>> {
     let mut taken = Vec::new();
     let relays = own.relays.iter().map(|relay| relay.program.clone());
     let done = take_each(world, relays, period, &mut taken).and_then(|()| {
         let (queues, slots) = world.engine().borrow().port().free_queues();
         let limits = QueueLimits { queues, slots: slots / period };
-        let programs = own.plan(limits, scheme).map_err(PersistentError::Plan)?;
+        let programs = own.plan(limits, scheme).ok()?;
         take_each(world, programs.into_iter(), period, &mut taken)
     });
-    match done {
-        Ok(()) => Ok(taken),
-        Err(error) => {
-            give_back(world, Taken { queues: taken, ..Taken::default() });
-            Err(error)
-        }
+    if done.is_none() {
+        give_back(world, Taken { queues: taken, ..Taken::default() });
+        return None;
     }
+    Some(taken)
 }
 
-/// Creates a queue for each program.
+/// Creates a queue for each program. `None`: there is one too few.
 fn take_each(
     world: &Communicator,
     programs: impl Iterator<Item = QueueProgram>,
     period: u32,
     taken: &mut Vec<RoundQueue>,
-) -> Result<(), Error> {
+) -> Option<()> {
     for program in programs {
         let mode = match program.offset {
             None => QueueMode::Normal,
@@ -412,11 +447,11 @@ fn take_each(
         };
         let slots = program.steps.len() as u32 * period;
         let made = world.engine().borrow_mut().port_mut().create_queue(mode, slots);
-        let address = made.map_err(PersistentError::Queue)?;
+        let address = made.ok()?;
         let ready = program.steps.iter().filter(|step| matches!(step, QueueStep::Ready(_)));
         taken.push(RoundQueue { address, arrivals: ready.count() as u64, program });
     }
-    Ok(())
+    Some(())
 }
 
 /// The ranks with whom this one exchanges letters, in the order of its lists.
@@ -430,25 +465,23 @@ fn correspondents(outs: &[EdgeEnd], ins: &[EdgeEnd]) -> Vec<u32> {
     ranks
 }
 
+/// Opens a mailbox for each neighbour. `None`: there is no memory for all, and none is open.
 fn take_boxes(
     world: &Communicator,
     outs: &[EdgeEnd],
     ins: &[EdgeEnd],
-) -> Result<Vec<(MailboxId, MailboxAddress)>, Error> {
+) -> Option<Vec<(MailboxId, MailboxAddress)>> {
     let mut taken = Taken::default();
     for rank in correspondents(outs, ins) {
         let room = parts(ins, rank).1;
-        let writer = world.in_job(rank)?;
-        let made = world.engine().borrow_mut().port_mut().open_mailbox(writer, room);
-        match made {
-            Ok(made) => taken.boxes.push(made),
-            Err(error) => {
-                give_back(world, taken);
-                return Err(error.into());
-            }
-        }
+        let open = |writer| world.engine().borrow_mut().port_mut().open_mailbox(writer, room);
+        let Some(made) = world.in_job(rank).ok().and_then(|writer| open(writer).ok()) else {
+            give_back(world, taken);
+            return None;
+        };
+        taken.boxes.push(made);
     }
-    Ok(taken.boxes)
+    Some(taken.boxes)
 }
 
 /// The parts of a letter to or from a rank, and its bytes.

@@ -30,7 +30,7 @@ const PLACE: usize = 128;
 pub struct StagedRounds {
     rounds: Rounds,
     world: Communicator,
-    /// Memory for the places of edges that queues serve; there until it is dropped.
+    /// Memory for the places of edges that queues serve; there until it is dropped, if there are.
     places: Option<RegionBuffer>,
     outs: Vec<StagedEdge>,
     ins: Vec<StagedEdge>,
@@ -49,13 +49,13 @@ impl StagedRounds {
     /// An exchange of ends that have been checked: see [`set_up`], which all ranks of `world` call.
     ///
     /// # Errors
-    /// As [`set_up`]; or there is no memory for the places, on every rank.
+    /// As [`set_up`].
     pub fn new<E: From<Error>>(
         world: &Communicator,
         terms: Terms,
         checked: Checked<E>,
         share: impl Fn(&[u32]) -> Result<Vec<Vec<u32>>, E>,
-    ) -> Result<StagedRounds, E> {
+    ) -> Result<Option<StagedRounds>, E> {
         let (mut places, mut outs, mut ins) = (None, Vec::new(), Vec::new());
         let wiring = set_up(world, (terms, Use::Staged), checked, share, |own_outs, own_ins| {
             let mut end = 0;
@@ -66,10 +66,14 @@ impl StagedRounds {
             places = Some(memory);
             Ok((addresses(&outs, at), addresses(&ins, at)))
         })?;
+        let Some(wiring) = wiring else { return Ok(None) };
+        if wiring.is_by_messages() {
+            (places, outs, ins) = Default::default();
+        }
         let rounds = Rounds::new(world.clone(), wiring);
         let mut made = StagedRounds { rounds, world: world.clone(), places, outs, ins };
         made.rounds.give_second_places()?;
-        Ok(made)
+        Ok(Some(made))
     }
 
     /// Starts a round with `data` (MPI_Start), which may be changed at once.
@@ -79,7 +83,7 @@ impl StagedRounds {
     #[inline]
     pub fn start(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         let (outs, world) = (&self.outs, &self.world);
-        let places = self.places.as_mut().expect("there until it is dropped");
+        let places = self.places.as_deref_mut().unwrap_or_default();
         let prepare = |edge: usize| {
             let StagedEdge { runs, places: [at, _] } = &outs[edge];
             let mut rest = &mut places[*at..];
@@ -118,7 +122,7 @@ impl StagedRounds {
     /// A letter is longer than its mailbox: it was written over.
     #[inline]
     pub fn take(&self, data: &mut (impl ExchangeSink + ?Sized)) -> Result<(), Error> {
-        let places = self.places.as_ref().expect("there until it is dropped");
+        let places = self.places.as_deref().unwrap_or_default();
         for (edge, StagedEdge { runs, places: at }) in self.ins.iter().enumerate() {
             let mut rest = &places[at[self.rounds.place_of(edge)]..];
             for run in runs {
@@ -128,6 +132,11 @@ impl StagedRounds {
             }
         }
         self.rounds.take_mail(data)
+    }
+
+    /// As [`Rounds::is_by_messages`].
+    pub fn is_by_messages(&self) -> bool {
+        self.rounds.is_by_messages()
     }
 
     /// Whether a round was started and not waited for.

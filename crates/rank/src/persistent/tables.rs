@@ -124,8 +124,11 @@ pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentErro
     heard.collect()
 }
 
-/// Whether the ends of all edges agree, and none has more bytes than some rank allows.
-pub(super) fn judge(tables: &[Ends]) -> Result<(), PersistentError> {
+/// Whether no edge has more bytes than some rank allows.
+///
+/// # Errors
+/// The ends of an edge disagree.
+pub(super) fn judge(tables: &[Ends]) -> Result<bool, PersistentError> {
     for (source_rank, table) in (0..).zip(tables) {
         for rank in 0..tables.len() as u32 {
             let theirs = &tables[rank as usize].ins;
@@ -146,7 +149,7 @@ pub(super) fn judge(tables: &[Ends]) -> Result<(), PersistentError> {
     let most = tables.iter().filter_map(|table| table.offer.most).min();
     let is_large =
         |most: &u64| tables.iter().flat_map(|table| &table.outs).any(|end| end.1 > *most);
-    most.filter(is_large).map_or(Ok(()), |most| Err(PersistentError::Large { most }))
+    Ok(most.filter(is_large).is_none())
 }
 
 #[cfg(test)]
@@ -204,11 +207,11 @@ mod tests {
         let expected = PersistentError::Sizes { source_rank, sent, edge, rank, expected };
         assert_eq!(unlike, Err(expected));
         let mut two = [table(&[(0, 3)], &[(0, 3)]), table(&[], &[])];
-        assert_eq!(judge(&two), Ok(()));
+        assert_eq!(judge(&two), Ok(true));
         // What one rank says holds for all.
-        for (most, expected) in [(3, Ok(())), (2, Err(PersistentError::Large { most: 2 }))] {
+        for (most, expected) in [(3, true), (2, false)] {
             two[1].offer.most = Some(most);
-            assert_eq!(judge(&two), expected);
+            assert_eq!(judge(&two), Ok(expected));
         }
     }
 

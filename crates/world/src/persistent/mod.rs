@@ -58,8 +58,10 @@ mod shared;
 mod staged;
 
 pub use edges::{Neighbour, Neighbours};
-pub use hikyaku_coll::persistent::{PlanError, Scheme};
+pub use hikyaku_coll::persistent::{Scheme, UnknownScheme};
 pub use hikyaku_nic::fabric::{QueueError, QueueFault};
 pub use hikyaku_rank::persistent::PersistentError;
+#[doc(hidden)]
+pub use hikyaku_rank::persistent::{ExchangeSink, ExchangeSource};
 pub use shared::Exchange;
 pub use staged::StagedExchange;

@@ -3,6 +3,7 @@
 
 use std::mem::{ManuallyDrop, size_of};
 
+use hikyaku_coll::persistent::Scheme;
 use hikyaku_rank::persistent::{EdgeEnd, Places, Rounds, Terms, Use, set_up};
 
 use super::edges::{Neighbour, Neighbours};
@@ -57,7 +58,7 @@ impl World {
     ///
     /// # Errors
     /// [`PersistentError`](super::PersistentError), on every rank: an edge that cannot be, ends of
-    /// edges that disagree, no command queue left. Or a rank is gone.
+    /// edges that disagree. Or a rank is gone.
     pub fn exchange_init<T: Scalar>(
         &self,
         neighbours: &Neighbours,
@@ -126,11 +127,12 @@ impl<T: Scalar> Exchange<T> {
         let place = |outs: &[EdgeEnd], ins: &[EdgeEnd]| Ok((places(outs, from), places(ins, to)));
         let wiring = set_up(
             world.communicator(),
-            (Terms { scheme: neighbours.scheme, ..Terms::ANY }, buffers_use),
+            (own_terms(neighbours.scheme), buffers_use),
             prepare(),
             |words| world.communicator().share(words).map_err(Error::from),
             place,
         )?;
+        let wiring = wiring.expect("its terms have a tag for messages");
         let rounds = Rounds::new(world.communicator().clone(), wiring);
         Ok(Exchange { rounds, buffers: Some(buffers), world })
     }
@@ -223,6 +225,13 @@ impl<T: Scalar> Exchange<T> {
         Ok(())
     }
 
+    /// Whether its rounds go by messages, at every rank: one of them lacks queues or memory, or
+    /// [`Scheme::Messages`] was chosen. Messages move while their ranks are in calls of this
+    /// library.
+    pub fn is_by_messages(&self) -> bool {
+        self.rounds.is_by_messages()
+    }
+
     /// Gives everything back (MPI_Request_free), as dropping it does.
     ///
     /// # Errors
@@ -239,6 +248,11 @@ impl<T: Scalar> Drop for Exchange<T> {
             let _kept = ManuallyDrop::new(self.buffers.take());
         }
     }
+}
+
+/// The terms of an exchange that is alone in its communicator.
+pub(super) fn own_terms(scheme: Option<Scheme>) -> Terms {
+    Terms { scheme, messages: Some(0), ..Terms::ANY }
 }
 
 /// Where the edges' elements lie in the buffer.

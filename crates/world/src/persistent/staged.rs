@@ -2,11 +2,12 @@
 
 use std::marker::PhantomData;
 
-use hikyaku_coll::persistent::Scheme;
-use hikyaku_rank::persistent::{Checked, PersistentError, StagedRounds, Terms};
+use hikyaku_rank::persistent::{
+    Checked, ExchangeSink, ExchangeSource, PersistentError, StagedRounds, Terms,
+};
 
 use super::edges::Neighbours;
-use super::shared::ends;
+use super::shared::{ends, own_terms};
 use crate::error::Error;
 use crate::scalar::Scalar;
 use crate::world::World;
@@ -40,27 +41,25 @@ impl World {
         let checked = neighbours.check(world.size(), needed).map_err(Error::from);
         let checked =
             checked.map(|()| (ends::<T>(&neighbours.destinations), ends::<T>(&neighbours.sources)));
-        StagedExchange::new(world, neighbours.scheme, (checked, needed), |world, words| {
+        let terms = own_terms(neighbours.scheme);
+        StagedExchange::new(world, terms, (checked, needed), |world, words| {
             Ok(world.communicator().share(words)?)
         })
     }
 }
 
 impl<T: Scalar> StagedExchange<T> {
-    /// An exchange of ends that have been checked, of buffers of so many elements.
+    /// An exchange of ends that have been checked, of buffers of so many elements, on terms that
+    /// have a tag for messages.
     pub(crate) fn new(
         world: World,
-        scheme: Option<Scheme>,
+        terms: Terms,
         (checked, needed): (Checked<Error>, (usize, usize)),
         share: impl Fn(&World, &[u32]) -> Result<Vec<Vec<u32>>, Error>,
     ) -> Result<StagedExchange<T>, Error> {
         let share = |words: &[u32]| share(&world, words);
-        let rounds = StagedRounds::new(
-            world.communicator(),
-            Terms { scheme, ..Terms::ANY },
-            checked,
-            share,
-        )?;
+        let rounds = StagedRounds::new(world.communicator(), terms, checked, share)?;
+        let rounds = rounds.expect("its terms have a tag for messages");
         Ok(StagedExchange { rounds, needed, world, element: PhantomData })
     }
 
@@ -98,12 +97,36 @@ impl<T: Scalar> StagedExchange<T> {
         Ok(complete)
     }
 
+    /// As [`Exchange::is_by_messages`](super::Exchange::is_by_messages).
+    pub fn is_by_messages(&self) -> bool {
+        self.rounds.is_by_messages()
+    }
+
     /// Gives everything back (MPI_Request_free), as dropping it does.
     ///
     /// # Errors
     /// It is in flight: the neighbours learn that this end is gone.
     pub fn free(self) -> Result<(), Error> {
         if self.rounds.is_started() { Ok(self.rounds.check_idle()?) } else { Ok(()) }
+    }
+}
+
+impl StagedExchange<u8> {
+    /// [`StagedExchange::start_from`] of bytes that lie anywhere: for front ends of other languages.
+    #[doc(hidden)]
+    pub fn start_runs(&mut self, data: &impl ExchangeSource) -> Result<(), Error> {
+        Ok(self.rounds.start(data)?)
+    }
+
+    /// [`StagedExchange::test_into`] of bytes that lie anywhere, which does not give the processor
+    /// away: for waits of front ends of other languages.
+    #[doc(hidden)]
+    pub fn poll_runs(&mut self, data: &mut impl ExchangeSink) -> Result<bool, Error> {
+        let complete = self.rounds.test()?;
+        if complete {
+            self.rounds.take(data)?;
+        }
+        Ok(complete)
     }
 }
 

@@ -138,12 +138,7 @@ impl<S> Neighbourhood<S> {
         self.correspondence.letters(self.calls.get(), || {
             let (comm, links) = (self.world.communicator(), (&*self.destinations, &*self.sources));
             let share = |words: &[u32]| self.share(&self.world, words);
-            match Letters::new(comm, links, |link| self.process(link), share) {
-                Ok(letters) => Ok(Some(letters)),
-                // What one rank lacks for it all ranks know.
-                Err(Error::Persistent(_) | Error::Memory(_)) => Ok(None),
-                Err(error) => Err(error),
-            }
+            Letters::new(comm, links, |link| self.process(link), share)
         })
     }
 

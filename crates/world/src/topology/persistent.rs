@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use hikyaku_coll::topology::Link;
 use hikyaku_msg::{Layout, MsgError};
-use hikyaku_rank::persistent::EdgeEnd;
+use hikyaku_rank::persistent::{EdgeEnd, Terms};
 use hikyaku_rank::{MOST_WORDS, heard_own};
 
 use super::Neighbourhood;
@@ -25,8 +25,8 @@ impl<S> Neighbourhood<S> {
     /// would stay is not said.
     ///
     /// # Errors
-    /// Another number of layouts than edges, ends of edges that disagree on how much they exchange,
-    /// no command queue or memory left: on every rank. Or a rank is gone.
+    /// Another number of layouts than edges, ends of edges that disagree on how much they exchange:
+    /// on every rank. Or a rank is gone.
     pub fn neighbour_alltoallw_init<T: Scalar>(
         &self,
         out_layouts: &[Layout],
@@ -38,7 +38,11 @@ impl<S> Neighbourhood<S> {
         let end = |layouts: &[Layout]| layouts.iter().map(Layout::end).max().unwrap_or(0);
         let needed = (end(out_layouts), end(into_layouts));
         let world = self.world.handle();
-        StagedExchange::new(world, None, (checked, needed), |world, words| self.share(world, words))
+        // Among messages of its own: those of the neighbourhood's other calls have another context.
+        let terms = Terms { messages: Some(self.next_call().first()), ..Terms::ANY };
+        StagedExchange::new(world, terms, (checked, needed), |world, words| {
+            self.share(world, words)
+        })
     }
 
     /// The same with a range of the buffers for each edge (MPI_Neighbor_alltoallv_init).

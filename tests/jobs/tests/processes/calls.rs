@@ -141,7 +141,7 @@ fn tf_19_combined_edges_need_few_queues() {
 }
 
 #[test]
-fn tf_19_a_rank_without_queues_is_an_error_of_every_rank() {
+fn tf_19_where_a_rank_has_no_queue_all_go_by_messages() {
     assert_eq!(job(8, &["combined-scarce"]).ranks_per_node(4).succeed(), "");
 }
 

@@ -22,8 +22,12 @@ fn rounds(
     let mut exchange = Either::new(world, &own.neighbours, staged)?;
     let messages = world.statistics().messages_sent;
     edges::rounds(&mut exchange, &own, rounds, random)?;
-    // TF-06: addresses are exchanged when it is made; no message since.
-    assert_eq!(world.statistics().messages_sent, messages);
+    // TF-06: addresses are exchanged when it is made; no message since, but where all goes by them.
+    let sent = world.statistics().messages_sent - messages;
+    let wished = scheme == Some(Scheme::Messages) && edges.iter().any(|edge| edge.2 > 0);
+    assert_eq!(exchange.is_by_messages(), wished);
+    let to = |edge: &&Edge| edge.0 == world.rank() && edge.2 > 0;
+    assert_eq!(sent > 0, wished && edges.iter().any(|edge| to(&edge)));
     Ok(())
 }
 
@@ -94,8 +98,8 @@ pub(super) fn tf_11_tf_15_many_rounds_with_jitter(world: &World, seed: u64) -> R
     Ok(())
 }
 
-/// TF-19: so many exchanges at once that queues run out: later ones share one queue, and at the end
-/// there is none; what is freed can be had again.
+/// TF-19: so many exchanges at once that queues run out: later ones share one queue, and when there
+/// is none they go by messages; what is freed can be had again.
 pub(super) fn tf_19_fast_falls_back_to_mrc_when_queues_run_out(
     world: &World,
     _seed: u64,
@@ -108,16 +112,12 @@ pub(super) fn tf_19_fast_falls_back_to_mrc_when_queues_run_out(
         let mut one = Neighbours::even(&[left], &[right], 1);
         one.scheme = Some(Scheme::Fast);
         let mut spare = world.staged_exchange_init::<u32>(&one)?;
-        let mut made = Vec::new();
-        let refused = loop {
+        let mut made: Vec<Exchange<u32>> = Vec::new();
+        while !made.last().is_some_and(Exchange::is_by_messages) {
             let (out, into) = (world.alloc::<u32>(6)?, world.alloc::<u32>(6)?);
-            match world.exchange_init(&neighbours, out, into) {
-                Ok(exchange) => made.push(exchange),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(made.len(), 8, "fifteen queues: seven pairs and one for both neighbours");
-        assert!(matches!(refused, Error::Persistent(PersistentError::Plan(_))), "{refused}");
+            made.push(world.exchange_init(&neighbours, out, into)?);
+        }
+        assert_eq!(made.len(), 9, "fifteen queues: seven pairs, one for both neighbours, and none");
         for round in 0..3 {
             for (number, exchange) in made.iter_mut().enumerate() {
                 exchange.outgoing_mut()?.fill(world.rank() * 1000 + number as u32 * 10 + round);
@@ -148,7 +148,8 @@ pub(super) fn tf_10_the_exchange_goes_on_while_all_but_one_sleep(
     _seed: u64,
 ) -> Result<(), Error> {
     let (right, left) = around(world, 1);
-    for kind in KINDS {
+    let alone = KINDS.iter().filter(|(scheme, _)| *scheme != Some(Scheme::Messages));
+    for kind in alone.copied() {
         for length in [1, 600, 20_000] {
             asleep(world, kind, (&[left, right], &[right, left]), length)?;
         }
@@ -430,7 +431,9 @@ pub(super) fn freed_in_flight(world: &World, seed: u64) -> Result<(), Error> {
     }
     let (right, left) = around(world, 1);
     let culprit = seed as u32 % size;
-    for (scheme, staged) in KINDS {
+    // By messages what the others have sent to the culprit stays there, where this rank's test of
+    // left-overs finds it; `crates/world/src/world/scarce.rs` frees such an end.
+    for (scheme, staged) in KINDS.into_iter().filter(|it| it.0 != Some(Scheme::Messages)) {
         let mut neighbours = Neighbours::even(&[left, right], &[right, left], 600);
         neighbours.scheme = scheme;
         let mut exchange = Either::new(world, &neighbours, staged)?;

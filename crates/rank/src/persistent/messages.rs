@@ -1,0 +1,182 @@
+//! Rounds by messages: what a rank lacks queues or memory for, or what a program wishes so.
+//!
+//! ```text
+//!   start   the elements of all edges to a neighbour are one message to him; his is received
+//!   wait    his elements to the edges from him
+//! ```
+//!
+//! Unlike queues and letters, messages move in calls of the library, as the program's own do. As
+//! with letters the buffers are read at start and written when the round is waited for.
+//!
+//! Whoever lets go of an end leaves every neighbour a note: how many rounds he has sent, and who is
+//! missing if the exchange has failed. A note may overtake messages, so the rounds in it count.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use hikyaku_msg::{ContextEndpoint, MsgError, join, join_all};
+use hikyaku_nic::fabric::QueueFault;
+
+use super::mail::{ExchangeSink, ExchangeSource};
+use super::setup::EdgeEnd;
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::port::RankPort;
+use crate::tasks::TaskId;
+
+/// A neighbour, the bytes of the program's buffer that go to him, and those that come from him.
+#[derive(Debug)]
+struct Messenger {
+    rank: u32,
+    outs: Vec<Range<usize>>,
+    ins: Vec<Range<usize>>,
+}
+
+/// What goes to a neighbour in a round, and what comes from him.
+#[derive(Debug, Default)]
+struct MessagePair {
+    out: Vec<u8>,
+    into: Vec<u8>,
+}
+
+/// A neighbour's last word: he is there for so many rounds.
+#[derive(Debug, Clone, Copy)]
+struct Farewell {
+    /// The neighbour, in the job.
+    from: u32,
+    rounds: u64,
+    /// Whom he misses, in the job: himself if he has let go by himself.
+    missing: u32,
+}
+
+/// The messages of an exchange's rounds.
+#[derive(Debug)]
+pub(super) struct MessageRounds {
+    /// Of its messages and notes, among those of the neighbours of its communicator.
+    tag: i32,
+    neighbours: Vec<Messenger>,
+    /// Of each neighbour, while none is in flight.
+    pairs: Rc<RefCell<Vec<MessagePair>>>,
+    /// The round in flight.
+    task: Cell<Option<TaskId>>,
+    farewells: RefCell<Vec<Farewell>>,
+}
+
+impl MessageRounds {
+    pub(super) fn new(tag: i32, outs: &[EdgeEnd], ins: &[EdgeEnd]) -> MessageRounds {
+        let mut neighbours: Vec<Messenger> = Vec::new();
+        for rank in outs.iter().chain(ins).map(|end| end.rank) {
+            if neighbours.iter().any(|known| known.rank == rank) {
+                continue;
+            }
+            let runs = |ends: &[EdgeEnd]| {
+                let with = ends.iter().filter(|end| end.rank == rank);
+                with.flat_map(|end| end.runs.clone()).collect()
+            };
+            neighbours.push(Messenger { rank, outs: runs(outs), ins: runs(ins) });
+        }
+        let pair = |with: &Messenger| MessagePair {
+            out: Vec::new(),
+            into: vec![0; with.ins.iter().map(Range::len).sum()],
+        };
+        let pairs = Rc::new(RefCell::new(neighbours.iter().map(pair).collect()));
+        let (task, farewells) = Default::default();
+        MessageRounds { tag, neighbours, pairs, task, farewells }
+    }
+
+    /// Starts a round. The one before is complete.
+    pub(super) fn start(&self, world: &Communicator, data: &(impl ExchangeSource + ?Sized)) {
+        let mut pairs = self.pairs.take();
+        for (MessagePair { out, .. }, with) in pairs.iter_mut().zip(&self.neighbours) {
+            out.clear();
+            with.outs.iter().for_each(|run| out.extend_from_slice(data.run(run)));
+        }
+        let ranks: Vec<u32> = self.neighbours.iter().map(|with| with.rank).collect();
+        let (tag, home, comm) = (self.tag, Rc::clone(&self.pairs), world.clone());
+        let round = async move {
+            let outcome = exchange(&endpoint(&comm), tag, &ranks, &mut pairs).await;
+            home.replace(pairs);
+            Ok(outcome?)
+        };
+        self.task.set(Some(world.start_task(Box::pin(round))));
+    }
+
+    /// Whether the round is complete.
+    ///
+    /// # Errors
+    /// A neighbour is gone.
+    pub(super) fn is_there(&self, world: &Communicator) -> Result<bool, Error> {
+        let Some(id) = self.task.get() else { return Ok(true) };
+        let Some(outcome) = world.test_task(id) else { return Ok(false) };
+        self.task.set(None);
+        outcome.map(|()| true)
+    }
+
+    /// Copies what has come in a round that is complete into `data`.
+    pub(super) fn take(&self, data: &mut (impl ExchangeSink + ?Sized)) {
+        for (MessagePair { into, .. }, with) in self.pairs.borrow().iter().zip(&self.neighbours) {
+            let mut rest = &into[..];
+            for run in &with.ins {
+                let (part, after) = rest.split_at(run.len());
+                data.run_mut(run).copy_from_slice(part);
+                rest = after;
+            }
+        }
+    }
+
+    /// A neighbour who takes no part in a round any more, and why.
+    pub(super) fn missing(&self, world: &Communicator, round: u64) -> Option<(u32, QueueFault)> {
+        let mut farewells = self.farewells.borrow_mut();
+        while let Some((note, bytes)) = endpoint(world).take_note(|tag| tag == self.tag) {
+            let words = bytes.first_chunk().zip(bytes.last_chunk());
+            let Some((rounds, missing)) = words.filter(|_| bytes.len() == 12) else { continue };
+            let Ok(from) = world.in_job(note.source) else { continue };
+            let (rounds, missing) = (u64::from_le_bytes(*rounds), u32::from_le_bytes(*missing));
+            farewells.push(Farewell { from, rounds, missing });
+        }
+        let gone = farewells.iter().find(|farewell| farewell.rounds < round)?;
+        Some((gone.from, QueueFault::GivenUp { rank: gone.missing }))
+    }
+
+    /// Tells the neighbours that this end has sent its last round: `rounds` of them. What is in
+    /// flight is given up.
+    pub(super) fn end(&self, world: &Communicator, rounds: u64, missing: u32) {
+        if let Some(id) = self.task.take() {
+            world.tasks().remove(id);
+        }
+        let mut words = [0; 12];
+        words[..8].copy_from_slice(&rounds.to_le_bytes());
+        words[8..].copy_from_slice(&missing.to_le_bytes());
+        for Messenger { rank, .. } in &self.neighbours {
+            // Who is gone need not be told.
+            let _ = endpoint(world).send_note(&words, *rank, self.tag);
+        }
+    }
+}
+
+/// Where the messages of a communicator's neighbours go.
+fn endpoint(world: &Communicator) -> ContextEndpoint<'_, RankPort> {
+    ContextEndpoint::new(world.engine(), world.neighbour_context()).among(world.members())
+}
+
+/// One round. Both ends know how long each message is, and an empty one is not sent.
+async fn exchange(
+    endpoint: &ContextEndpoint<'_, RankPort>,
+    tag: i32,
+    ranks: &[u32],
+    pairs: &mut [MessagePair],
+) -> Result<(), MsgError> {
+    let (mut receives, mut sends) = (Vec::new(), Vec::new());
+    for (MessagePair { out, into }, rank) in pairs.iter_mut().zip(ranks) {
+        if !into.is_empty() {
+            receives.push(endpoint.recv(into, Some(*rank), Some(tag)));
+        }
+        if !out.is_empty() {
+            sends.push(endpoint.send(out, *rank, tag));
+        }
+    }
+    let (received, sent) = join(join_all(receives), join_all(sends)).await;
+    received.into_iter().try_for_each(|received| received.map(drop))?;
+    sent.into_iter().try_for_each(|sent| sent.map(drop))
+}
