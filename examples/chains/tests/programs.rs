@@ -31,6 +31,27 @@ fn cp_06_cp_12_crystal_and_transposition_are_those_of_one_rank_in_each_decomposi
     }
 }
 
+/// Paper 004's Table 1: a rank of 1 x P x P has N/P times N/P lines, each cut into P messages of
+/// 8 N/P bytes, of which it keeps one. Its rows of cubes begin with 16 messages of 8 B.
+#[test]
+fn cp_11_a_transposition_of_pencils_sends_the_messages_of_the_table() {
+    for (ranks, across) in [(4, 2), (16, 4)] {
+        for side in [across, 2 * across, 4 * across] {
+            let lines = (side / across) * (side / across);
+            let (puts, bytes) = (lines * (across - 1), 8 * side / across);
+            for run in [own::run, own::run_in_virtual_time] {
+                let (code, said, complaints) = run(ranks, &["transpose", "2", &side.to_string()]);
+                let right = format!("{ranks} of {ranks} ranks have the right result");
+                let sent = format!("{puts} puts of {bytes} B in an exchange");
+                assert!(
+                    code == 0 && said.contains(&right) && said.contains(&sent),
+                    "{sent}: {said}{complaints}"
+                );
+            }
+        }
+    }
+}
+
 /// Puts of a rank in an exchange, and the nanoseconds it takes, on a machine with 16 nodes.
 fn exchange(machine: &str, program: &str, dimensions: &str, each: bool) -> (u64, u64) {
     let file = format!("{}/../../machines/{machine}.toml", env!("CARGO_MANIFEST_DIR"));

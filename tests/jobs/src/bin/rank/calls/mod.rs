@@ -123,6 +123,10 @@ const CASES: &[(&str, Case)] = &[
         "persistent: one or both directions",
         persistent::tf_18_fast_serves_both_directions_at_once_and_mrc_one_after_the_other,
     ),
+    (
+        "persistent: plane",
+        persistent::tf_20_fast_serves_the_four_neighbours_of_a_plane_each_by_itself,
+    ),
     ("persistent: in place", persistent::in_place),
     ("persistent: two requests", persistent::tf_21_a_loop_of_two_buffers_has_two_requests),
     ("persistent: in turn", persistent::in_turn),

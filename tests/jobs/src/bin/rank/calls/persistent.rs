@@ -253,6 +253,63 @@ pub(super) fn tf_18_fast_serves_both_directions_at_once_and_mrc_one_after_the_ot
     Ok(())
 }
 
+/// TF-20: rank 0 has the four neighbours of a plane. By FAST each has a queue of its own: whoever
+/// comes is served, in any order, though the others have not come. By MRC nobody is before all are
+/// there.
+pub(super) fn tf_20_fast_serves_the_four_neighbours_of_a_plane_each_by_itself(
+    world: &World,
+    _seed: u64,
+) -> Result<(), Error> {
+    const TAG: i32 = 20;
+    const LENGTH: usize = 50;
+    const ORDER: [u32; 4] = [3, 1, 4, 2];
+    if world.size() < 5 {
+        return Ok(());
+    }
+    let own = world.rank();
+    let ends: &[u32] = match own {
+        0 => &[1, 2, 3, 4],
+        1..=4 => &[0],
+        _ => &[],
+    };
+    let schemes = KINDS.iter().filter_map(|(scheme, staged)| Some(((*scheme)?, *staged)));
+    for (scheme, staged) in schemes.filter(|it| matches!(it.0, Scheme::Fast | Scheme::Mrc)) {
+        let mut neighbours = Neighbours::even(ends, ends, LENGTH);
+        neighbours.scheme = Some(scheme);
+        let mut exchange = Either::new(world, &neighbours, staged)?;
+        exchange.outgoing()?.fill(100 + own);
+        if own == 0 {
+            exchange.start()?;
+            for next in ORDER {
+                world.send(&[0u32], next, TAG)?;
+                world.recv(&mut [0u32], next, TAG)?;
+            }
+            exchange.wait()?;
+        } else if !ends.is_empty() {
+            world.recv(&mut [0u32], 0, TAG)?;
+            exchange.start()?;
+            if scheme == Scheme::Fast {
+                exchange.wait()?;
+            }
+            let is_last = own == ORDER[3];
+            for _ in 0..if scheme == Scheme::Fast || is_last { 0 } else { 200 } {
+                assert!(!exchange.test()?, "others have not come");
+            }
+            world.send(&[0u32], 0, TAG)?;
+            if scheme == Scheme::Mrc {
+                exchange.wait()?;
+            }
+        } else {
+            exchange.start()?;
+            exchange.wait()?;
+        }
+        let mut came = exchange.incoming()?.chunks(LENGTH).zip(ends);
+        assert!(came.all(|(block, from)| *block == [100 + from; LENGTH]));
+        exchange.free()?;
+    }
+    Ok(())
+}
+
 /// A row with a border on both sides, in one buffer, and computing on other memory meanwhile.
 pub(super) fn in_place(world: &World, _seed: u64) -> Result<(), Error> {
     const CELLS: usize = 300;
