@@ -1,6 +1,7 @@
 //! Errors as exceptions: the one clear line of [`hikyaku::Error`], under a class that says whose
 //! fault it is.
 
+use hikyaku::persistent::PersistentError;
 use hikyaku::shared::SharedError;
 use hikyaku::{CollError, CreationError, InitError, MsgError, WindowError};
 use pyo3::create_exception;
@@ -34,6 +35,9 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
             | SharedError::Refused { .. }
             | SharedError::GivenUp { .. },
         )
+        | hikyaku::Error::Persistent(
+            PersistentError::Elsewhere { .. } | PersistentError::Freed { .. },
+        )
         | hikyaku::Error::Window(WindowError::Refused { .. } | WindowError::Closed { .. }) => {
             PeerError::new_err(text)
         }
@@ -42,6 +46,11 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
             CollError::NoSuchRoot { .. } | CollError::Length { .. } | CollError::Uneven { .. },
         )
         | hikyaku::Error::Creation(CreationError::Members { .. })
+        | hikyaku::Error::Persistent(
+            PersistentError::NoSuchRank { .. }
+            | PersistentError::Edges { .. }
+            | PersistentError::Sizes { .. },
+        )
         | hikyaku::Error::TooLarge { .. } => PyValueError::new_err(text),
         hikyaku::Error::Window(WindowError::Outside { .. }) => PyIndexError::new_err(text),
         hikyaku::Error::Memory(_) => PyMemoryError::new_err(text),

@@ -24,6 +24,7 @@ mod array;
 mod collective;
 mod element;
 mod error;
+mod exchange;
 mod gate;
 mod launch;
 mod memory;
@@ -43,6 +44,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::error::{Error, PeerError};
+    #[pymodule_export]
+    use crate::exchange::Exchange;
     #[pymodule_export]
     use crate::launch::{die_with_parent, launch};
     #[pymodule_export]

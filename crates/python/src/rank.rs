@@ -8,7 +8,8 @@
 //!
 //! ```text
 //!   Request(7) ──┐        thread-local of the rank's thread
-//!   Window(8) ───┼──────► PythonRank { communicators, requests, windows, variables, showings }
+//!   Window(8) ───┼──────► PythonRank { communicators, requests, windows, exchanges, variables,
+//!                │                     showings }
 //!   collected elsewhere: number ──► ORPHANS ──► let go of in the next call
 //! ```
 
@@ -24,6 +25,7 @@ use hikyaku::{Received, World};
 use pyo3::prelude::*;
 
 use crate::error::{Error, raise_init};
+use crate::exchange::ArrayExchange;
 use crate::gate::{GateGuard, Gated};
 use crate::shared::{Showing, VariablePart};
 use crate::wait::Habit;
@@ -86,6 +88,7 @@ pub(crate) struct PythonRank {
     communicators: RefCell<Vec<Option<Rc<PythonComm>>>>,
     requests: RefCell<BTreeMap<u64, RequestEntry>>,
     windows: RefCell<BTreeMap<u64, Rc<Gated<AnyWindow>>>>,
+    exchanges: RefCell<BTreeMap<u64, Rc<RefCell<Gated<ArrayExchange>>>>>,
     variables: RefCell<BTreeMap<u64, Rc<VariablePart>>>,
     showings: RefCell<BTreeMap<u64, Rc<Showing>>>,
     /// How many requests are [`RequestStage::Open`]: what every wait looks at.
@@ -159,6 +162,7 @@ pub(crate) fn join() -> PyResult<Rc<PythonRank>> {
         communicators: RefCell::new(both.into_iter().rev().collect()),
         requests: RefCell::default(),
         windows: RefCell::default(),
+        exchanges: RefCell::default(),
         variables: RefCell::default(),
         showings: RefCell::default(),
         open: Cell::new(0),
@@ -244,6 +248,8 @@ impl PythonRank {
         drop(requests);
         let windows = self.windows.take();
         drop(windows);
+        let exchanges = self.exchanges.take();
+        drop(exchanges);
         self.clear_variables();
         let communicators = self.communicators.take();
         drop(communicators);
@@ -287,6 +293,28 @@ impl PythonRank {
     /// Gives a window back, if it is there.
     pub(crate) fn remove_window(&self, id: u64) {
         let removed = self.windows.borrow_mut().remove(&id);
+        drop(removed);
+    }
+
+    /// Takes an exchange in; its name.
+    pub(crate) fn add_exchange(&self, exchange: Gated<ArrayExchange>) -> u64 {
+        let id = self.name();
+        self.exchanges.borrow_mut().insert(id, Rc::new(RefCell::new(exchange)));
+        id
+    }
+
+    /// The exchange of a name.
+    ///
+    /// # Errors
+    /// It has been closed.
+    pub(crate) fn exchange(&self, id: u64) -> PyResult<Rc<RefCell<Gated<ArrayExchange>>>> {
+        let found = self.exchanges.borrow().get(&id).map(Rc::clone);
+        found.ok_or_else(|| Error::new_err("this exchange has been closed"))
+    }
+
+    /// Gives an exchange back, if it is there.
+    pub(crate) fn remove_exchange(&self, id: u64) {
+        let removed = self.exchanges.borrow_mut().remove(&id);
         drop(removed);
     }
 
@@ -412,10 +440,11 @@ impl PythonRank {
         }
     }
 
-    /// No Python object names this any more. A window goes; a request when it is done: its buffer
-    /// is kept until then.
+    /// No Python object names this any more. A window or an exchange goes; a request when it is
+    /// done: its buffer is kept until then.
     fn unname(&self, id: u64) {
         self.remove_window(id);
+        self.remove_exchange(id);
         self.unname_variable(id);
         let showing = self.showings.borrow_mut().remove(&id);
         drop(showing);

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use crate::array::PythonArray;
 use crate::collective;
 use crate::error::raise;
+use crate::exchange::Exchange;
 use crate::gate::GateGuard;
 use crate::memory::Memory;
 use crate::number;
@@ -427,6 +428,17 @@ impl World {
         collective::barrier(py, self)?;
         let (rank, world) = self.open()?;
         Window::open(&rank, &world, count, &sample)
+    }
+
+    /// A persistent exchange of arrays in one piece with the ranks beside them.
+    fn _exchange(
+        &self,
+        py: Python<'_>,
+        outs: Vec<(i64, Bound<'_, PyAny>)>,
+        ins: Vec<(i64, Bound<'_, PyAny>)>,
+        scheme: Option<&str>,
+    ) -> PyResult<Exchange> {
+        Exchange::make(py, self, &outs, &ins, scheme)
     }
 
     /// A shared variable. The element's name and size are numpy's; of `rows` and `tiles` at most

@@ -26,7 +26,7 @@ def test_every_name_of_the_module_is_in_the_stubs():
     assert set(stubbed(STUBS.body)) == names
 
 
-@pytest.mark.parametrize("name", ["World", "Request", "Received", "Window", "Shared"])
+@pytest.mark.parametrize("name", ["World", "Request", "Received", "Exchange", "Window", "Shared"])
 def test_every_method_is_in_the_stubs_with_its_parameters(name):
     members = stubbed(stubbed(STUBS.body)[name].body)
     native = {k: v for k, v in vars(getattr(_native, name)).items() if not k.startswith("__")}

@@ -13,6 +13,7 @@ by itself it is a world of one. The manual is docs/python.md.
 """
 
 from hikyaku._native import Error, PeerError, Received, Request, Shared
+from hikyaku._exchange import Exchange
 from hikyaku._spawn import SpawnError, spawn
 from hikyaku._window import Window
 from hikyaku._world import OBJECT_BYTES_MOST, World, world
@@ -20,6 +21,7 @@ from hikyaku._world import OBJECT_BYTES_MOST, World, world
 __all__ = [
     "OBJECT_BYTES_MOST",
     "Error",
+    "Exchange",
     "PeerError",
     "Received",
     "Request",

@@ -19,6 +19,7 @@ import numpy
 
 from hikyaku import _native
 from hikyaku._native import PeerError, Shared
+from hikyaku._exchange import Exchange
 from hikyaku._window import Window
 
 if TYPE_CHECKING:
@@ -139,6 +140,25 @@ class World(_native.World):
     def _one_a_rank(self, mine: Data) -> Array:
         mine = numpy.asarray(mine)
         return numpy.empty((self.size, *mine.shape), mine.dtype)
+
+    def exchange(
+        self,
+        outs: Sequence[tuple[int, Data]],
+        ins: Sequence[tuple[int, Array]],
+        scheme: str | None = None,
+    ) -> Exchange:
+        """An exchange with neighbours that is set up once, and started and waited for again and
+        again: the array of each (rank, array) of outs goes to that rank, and the array of each of
+        ins is filled by that rank. Every rank calls it, one without neighbours with empty lists.
+
+        Of several arrays from one rank to another, the first that is sent fills the first of the
+        other's ins that are from there; sizes in bytes must agree. Arrays need not lie in one
+        piece: a column of a matrix is packed and unpacked.
+
+        scheme is how command queues serve the neighbours: fast, mrc or combined; or messages, for
+        none. Without it, whatever is best, or hikyaku run --coll exchange=... says.
+        """
+        return Exchange(self, outs, ins, scheme)
 
     # Memory.
 

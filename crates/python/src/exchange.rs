@@ -1,0 +1,196 @@
+//! Persistent exchanges with neighbours, of the bytes of Python's arrays.
+//!
+//! An exchange keeps its arrays from its making to its end, so that a round touches memory that is
+//! there. They are read when a round starts and written when it is waited for.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::Poll;
+
+use hikyaku::persistent::{
+    ExchangeSink, ExchangeSource, Neighbour, Neighbours, Scheme, StagedExchange, UnknownScheme,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::PythonArray;
+use crate::collective;
+use crate::error::raise;
+use crate::gate::{GateGuard, Gated};
+use crate::rank::{self, PythonRank, forget};
+use crate::wait::{self, WaitInfo};
+use crate::world::World;
+
+/// One edge, as Python gives it: the rank at the other end, and what goes or where it comes to.
+type PythonEdge<'py> = (i64, Bound<'py, PyAny>);
+
+/// The arrays of one direction, as if they lay one after the other in a buffer.
+struct ArrayRow {
+    arrays: Vec<PythonArray>,
+    /// Where each starts.
+    starts: Vec<usize>,
+}
+
+impl ArrayRow {
+    /// The arrays of edges, and the edges in bytes of the row.
+    fn new(
+        edges: &[PythonEdge<'_>],
+        take: impl Fn(&Bound<'_, PyAny>) -> PyResult<PythonArray>,
+    ) -> PyResult<(ArrayRow, Vec<Neighbour>)> {
+        let mut row = ArrayRow { arrays: Vec::new(), starts: Vec::new() };
+        let (mut neighbours, mut start) = (Vec::new(), 0);
+        for (rank, array) in edges {
+            let array = take(array)?;
+            // One that is too large for the job is an error at every rank, as all can learn of it.
+            let rank = u32::try_from(*rank).map_err(|_| {
+                PyValueError::new_err(format!("rank {rank} does not exist: ranks are 0 and more"))
+            })?;
+            let end = start + array.len();
+            neighbours.push(Neighbour { rank, elements: start..end });
+            row.starts.push(start);
+            row.arrays.push(array);
+            start = end;
+        }
+        Ok((row, neighbours))
+    }
+
+    /// Which array a run is, which is not empty: empty ones start where the next one does.
+    fn place(&self, run: &Range<usize>) -> usize {
+        self.starts.partition_point(|start| *start <= run.start) - 1
+    }
+
+    fn bytes(&self) -> usize {
+        self.arrays.iter().map(PythonArray::len).sum()
+    }
+}
+
+impl ExchangeSource for ArrayRow {
+    fn run(&self, run: &Range<usize>) -> &[u8] {
+        if run.is_empty() { &[] } else { self.arrays[self.place(run)].bytes() }
+    }
+}
+
+impl ExchangeSink for ArrayRow {
+    fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
+        if run.is_empty() {
+            return &mut [];
+        }
+        let place = self.place(run);
+        self.arrays[place].bytes_mut()
+    }
+}
+
+/// An exchange of the rank's, with its arrays.
+pub(crate) struct ArrayExchange {
+    /// Declared first: its ends let go before the arrays do.
+    rounds: StagedExchange<u8>,
+    outs: ArrayRow,
+    ins: ArrayRow,
+}
+
+/// A persistent exchange: what the Python class Exchange stands on.
+#[pyclass(module = "hikyaku._native", frozen)]
+pub(crate) struct Exchange {
+    id: u64,
+}
+
+impl Exchange {
+    /// Makes an exchange of arrays. Every rank calls it.
+    pub(crate) fn make(
+        py: Python<'_>,
+        world: &World,
+        outs: &[PythonEdge<'_>],
+        ins: &[PythonEdge<'_>],
+        scheme: Option<&str>,
+    ) -> PyResult<Exchange> {
+        let (outs, destinations) =
+            ArrayRow::new(outs, |array| PythonArray::to_read(array, "outs"))?;
+        let (ins, sources) = ArrayRow::new(ins, |array| PythonArray::to_write(array, "ins"))?;
+        let scheme = scheme.map(str::parse::<Scheme>).transpose();
+        let scheme = scheme
+            .map_err(|error: UnknownScheme| PyValueError::new_err(format!("scheme: {error}")))?;
+        // All ranks come here before any makes its part, which nothing interrupts.
+        collective::barrier(py, world)?;
+        let (rank, comm) = world.open()?;
+        let inside = GateGuard::enter();
+        let neighbours = Neighbours { sources, destinations, scheme };
+        let rounds = comm.at(&inside).staged_exchange_init(&neighbours).map_err(raise)?;
+        let made = Gated::new(ArrayExchange { rounds, outs, ins });
+        Ok(Exchange { id: rank.add_exchange(made) })
+    }
+
+    /// The rank and this exchange of it.
+    fn open(&self) -> PyResult<(Rc<PythonRank>, Rc<RefCell<Gated<ArrayExchange>>>)> {
+        let rank = rank::here()?;
+        let exchange = rank.exchange(self.id)?;
+        Ok((rank, exchange))
+    }
+}
+
+#[pymethods]
+impl Exchange {
+    /// Start a round with what the outgoing arrays hold now.
+    fn start(&self) -> PyResult<()> {
+        let (_, exchange) = self.open()?;
+        let inside = GateGuard::enter();
+        let mut exchange = exchange.borrow_mut();
+        let ArrayExchange { rounds, outs, .. } = exchange.get_mut(&inside);
+        rounds.start_runs(outs).map_err(raise)
+    }
+
+    /// Wait for the round: the incoming arrays hold what has come.
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        let (rank, exchange) = self.open()?;
+        let world = rank.communicator(0)?;
+        let inside = GateGuard::enter();
+        let bytes = exchange.borrow().get(&inside).ins.bytes();
+        let round = poll_fn(|_| {
+            let mut exchange = exchange.borrow_mut();
+            let ArrayExchange { rounds, ins, .. } = exchange.get_mut(&inside);
+            match rounds.poll_runs(ins) {
+                Ok(true) => Poll::Ready(Ok(())),
+                Ok(false) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        });
+        let wait = WaitInfo { bytes, ..WaitInfo::new(&rank, &world, &inside) };
+        wait::complete(py, &wait, round)
+    }
+
+    /// Whether the round is complete: then as after wait. Never waits.
+    fn test(&self) -> PyResult<bool> {
+        let (rank, exchange) = self.open()?;
+        rank.poll_all();
+        let inside = GateGuard::enter();
+        let mut exchange = exchange.borrow_mut();
+        let ArrayExchange { rounds, ins, .. } = exchange.get_mut(&inside);
+        let is_complete = rounds.poll_runs(ins).map_err(raise)?;
+        if !is_complete {
+            rank.found_nothing();
+        }
+        Ok(is_complete)
+    }
+
+    /// Whether rounds go by messages, at every rank.
+    #[getter]
+    fn by_messages(&self) -> PyResult<bool> {
+        let (_, exchange) = self.open()?;
+        let inside = GateGuard::enter();
+        let exchange = exchange.borrow();
+        Ok(exchange.get(&inside).rounds.is_by_messages())
+    }
+
+    /// Give it back, and its arrays.
+    fn close(&self) -> PyResult<()> {
+        rank::here()?.remove_exchange(self.id);
+        Ok(())
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        forget(self.id);
+    }
+}
