@@ -116,8 +116,8 @@ impl<D: Dialect> Mpi<D> {
         }
         let level = self.thread_level();
         let text = format!(
-            "another thread is in a call of MPI, and {level} was asked for: ask MPI_Init_thread for \
-             MPI_THREAD_MULTIPLE, or have threads take turns"
+            "another thread is in a call of MPI, and {level} was asked for: ask MPI_Init_thread \
+             for MPI_THREAD_MULTIPLE, or have threads take turns"
         );
         let own = self.own().ok().map(Scoped::Comm);
         self.end(call, own.as_ref(), &Failure::new(Class::Other, text))

@@ -96,7 +96,8 @@ impl UnexpectedMessages {
 
     /// Adds a message of an existing source.
     pub(crate) fn push(&mut self, source: Rank, bits: u64, total: u64, body: EntryBody) {
-        let entry = UnexpectedEntry { source, bits, total, body, order: self.next, is_evacuated: false };
+        let (order, is_evacuated) = (self.next, false);
+        let entry = UnexpectedEntry { source, bits, total, body, order, is_evacuated };
         self.next += 1;
         self.count += 1;
         self.come += u64::from(entry.is_complete());

@@ -7,11 +7,12 @@
 //! to [`EngineConfig::unmatched_bytes`] at this rank. Beyond that, sources have to wait, and the
 //! announcement of this rank's wait says why.
 //!
-//! A message of up to the eager limit may be announced as well, because one copy out of its sender's
-//! memory is faster than two through the ring. Its sender waits until it is read. So that this is
-//! no wait for its receive, a rank that waits for something else, and for so long that the receive is
-//! not about to come, reads it into ordinary memory, within the same limit. Read at once, 64 KiB
-//! round a ring of four ranks on two cores took 32 us instead of 21: neighbours are a step ahead.
+//! A message of up to the eager limit may be announced as well, because one copy out of its
+//! sender's memory is faster than two through the ring. Its sender waits until it is read. So that
+//! this is no wait for its receive, a rank that waits for something else, and for so long that the
+//! receive is not about to come, reads it into ordinary memory, within the same limit. Read at
+//! once, 64 KiB round a ring of four ranks on two cores took 32 us instead of 21: neighbours are a
+//! step ahead.
 //!
 //! [`EngineConfig::unmatched_bytes`]: crate::EngineConfig::unmatched_bytes
 

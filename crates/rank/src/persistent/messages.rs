@@ -115,7 +115,8 @@ impl MessageRounds {
 
     /// Copies what has come in a round that is complete into `data`.
     pub(super) fn take(&self, data: &mut (impl ExchangeSink + ?Sized)) {
-        for (MessagePair { into, .. }, with) in self.pairs.borrow().iter().zip(&self.neighbours) {
+        let pairs = self.pairs.borrow();
+        for (MessagePair { into, .. }, with) in pairs.iter().zip(&self.neighbours) {
             let mut rest = &into[..];
             for run in &with.ins {
                 let (part, after) = rest.split_at(run.len());

@@ -112,7 +112,7 @@ impl<T: Scalar> StagedExchange<T> {
 }
 
 impl StagedExchange<u8> {
-    /// [`StagedExchange::start_from`] of bytes that lie anywhere: for front ends of other languages.
+    /// [`StagedExchange::start_from`] of bytes that lie anywhere: for other languages' front ends.
     #[doc(hidden)]
     pub fn start_runs(&mut self, data: &impl ExchangeSource) -> Result<(), Error> {
         Ok(self.rounds.start(data)?)
