@@ -90,6 +90,9 @@ pub(crate) struct ArrayExchange {
     ins: ArrayRow,
 }
 
+/// An exchange in its place at the rank.
+type SharedExchange = Rc<RefCell<Gated<ArrayExchange>>>;
+
 /// A persistent exchange: what the Python class Exchange stands on.
 #[pyclass(module = "hikyaku._native", frozen)]
 pub(crate) struct Exchange {
@@ -122,7 +125,7 @@ impl Exchange {
     }
 
     /// The rank and this exchange of it.
-    fn open(&self) -> PyResult<(Rc<PythonRank>, Rc<RefCell<Gated<ArrayExchange>>>)> {
+    fn open(&self) -> PyResult<(Rc<PythonRank>, SharedExchange)> {
         let rank = rank::here()?;
         let exchange = rank.exchange(self.id)?;
         Ok((rank, exchange))

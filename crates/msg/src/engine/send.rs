@@ -246,9 +246,7 @@ impl<P: Port> Engine<P> {
         let ready = mode == SendMode::Ready;
         let total = bytes.len() as u64;
         let stage = match self.carriage(bytes, destination, mode, expose) {
-            Carriage::Announced { address, early } => {
-                SendStage::Announce { address, ready, early }
-            }
+            Carriage::Announced { address, early } => SendStage::Announce { address, ready, early },
             Carriage::Eager(protocol) if self.outbox.is_clear(destination) => {
                 let posted = match self.post_eager(bytes, &envelope, protocol) {
                     Ok(posted) if posted == total => {
@@ -461,16 +459,8 @@ impl<P: Port> Engine<P> {
                 // In virtual time no clock decides how messages go.
                 let is_timed = address.is_some() && !self.capabilities.virtual_time;
                 let announced = if is_timed { stamp(self.port.now()) } else { 0 };
-                let rts = ReadyToSend {
-                    total,
-                    request,
-                    address,
-                    lent,
-                    ready,
-                    early,
-                    trial,
-                    announced,
-                };
+                let rts =
+                    ReadyToSend { total, request, address, lent, ready, early, trial, announced };
                 let payload = rts.encode();
                 let command =
                     Command { credited: true, ..Command::send(destination, RTS, bits, &payload) };

@@ -2,9 +2,9 @@
 //!
 //! `setup.rs` puts the two ends of each edge together, `tables.rs` says what ranks tell each other
 //! meanwhile, `relays.rs` combines what goes from node to node, `rounds.rs` starts and waits,
-//! `mail.rs` is what goes by letter, `messages.rs` what goes by messages, `staged.rs` is for buffers
-//! in ordinary memory, `dense.rs` for collectives of all ranks. On them stands `letters.rs`:
-//! exchanges that are not set up, but made again and again.
+//! `mail.rs` is what goes by letter, `messages.rs` what goes by messages, `staged.rs` is for
+//! buffers in ordinary memory, `dense.rs` for collectives of all ranks. On them stands
+//! `letters.rs`: exchanges that are not set up, but made again and again.
 
 mod dense;
 mod error;
