@@ -122,6 +122,8 @@ pub struct Reason {
     pub code: Option<i32>,
     /// Whether another rank has failed, whose own error says why.
     pub(crate) is_of_another: bool,
+    /// Whether it is of the call as such, and no argument is wrong.
+    is_of_call: bool,
 }
 
 /// One of the two sides of a call that sends and receives.
@@ -233,7 +235,15 @@ impl Failure {
             received: None,
             code: None,
             is_of_another: false,
+            is_of_call: false,
         }))
+    }
+
+    /// The same, of the call as such: none of its arguments is wrong.
+    #[cold]
+    pub(crate) fn of_call(mut self) -> Failure {
+        self.is_of_call = true;
+        self
     }
 
     /// The same, of a request of this communicator.
@@ -293,7 +303,9 @@ impl Failure {
     #[cold]
     #[must_use]
     pub fn named(mut self, argument: &str) -> Failure {
-        self.text = format!("`{argument}`: {}", self.text);
+        if !self.is_of_call {
+            self.text = format!("`{argument}`: {}", self.text);
+        }
         self
     }
 

@@ -105,6 +105,26 @@ impl Predefined {
         Predefined::Nothing,
     ];
 
+    /// Its name in the standard.
+    const fn name(self) -> &'static str {
+        match self {
+            Predefined::Sum => "MPI_SUM",
+            Predefined::Min => "MPI_MIN",
+            Predefined::Max => "MPI_MAX",
+            Predefined::Product => "MPI_PROD",
+            Predefined::BitAnd => "MPI_BAND",
+            Predefined::BitOr => "MPI_BOR",
+            Predefined::BitXor => "MPI_BXOR",
+            Predefined::And => "MPI_LAND",
+            Predefined::Or => "MPI_LOR",
+            Predefined::Xor => "MPI_LXOR",
+            Predefined::MinLoc => "MPI_MINLOC",
+            Predefined::MaxLoc => "MPI_MAXLOC",
+            Predefined::Replace => "MPI_REPLACE",
+            Predefined::Nothing => "MPI_NO_OP",
+        }
+    }
+
     pub(crate) fn combination(self) -> Combination {
         match self {
             Predefined::Sum => Combination::SUM,
@@ -363,7 +383,7 @@ pub(crate) fn element_of(basic: Basic) -> Element {
 
 #[cold]
 fn not_defined(op: Predefined, what: &str) -> Failure {
-    Failure::new(Class::Op, format!("{op:?} is not defined for {what}"))
+    Failure::new(Class::Op, format!("{} is not defined for {what}", op.name()))
 }
 
 /// A reduction of elements of a type.
@@ -628,5 +648,7 @@ mod tests {
         ] {
             assert!(kernel(op, basic).is_none(), "{op:?} {}", basic.name());
         }
+        let failure = not_defined(Predefined::BitAnd, Basic::Double.name());
+        assert_eq!(failure.to_string(), "MPI_BAND is not defined for MPI_DOUBLE");
     }
 }

@@ -428,6 +428,7 @@ impl<D: Dialect> Mpi<D> {
                 _ => "MPI_Init has not been called",
             },
         )
+        .of_call()
     }
 
     /// What is wrong with a handle that names nothing of its kind.
