@@ -376,12 +376,9 @@ fn first_part<G: Group, F>(
 
 /// Data with the list of their blocks' lengths in front.
 fn with_list<B: Copy + Default + 'static>(blocks: &BlockPlaces, data: &[B]) -> Scratch<B> {
-    let front = front(blocks);
-    let mut all = Scratch::new(front + data.len());
-    let (list, rest) = all.bytes().split_at_mut(front);
-    list::write(list, (1..).map(|end| blocks.offset(end)));
-    rest.copy_from_slice(data);
-    all
+    let mut list = Scratch::new(front(blocks));
+    list::write(list.bytes(), (1..).map(|end| blocks.offset(end)));
+    Scratch::of([&*list.bytes(), data].into_iter())
 }
 
 /// Combines what all have contributed of this rank's block, in the order of [`pairwise`] or, if

@@ -256,6 +256,7 @@ impl fmt::Display for Signature {
         }
         let kind = KINDS.get(usize::from(*element)).unwrap_or(&"another type");
         match *bytes {
+            0 if *has_list && *element == 0 => return Ok(()),
             0 => return write!(f, " of {kind}"),
             bytes if bytes < EXACT => write!(f, " of {bytes} bytes")?,
             bytes => write!(f, " of n * {} MiB + {} bytes", EXACT >> 20, bytes - EXACT)?,
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!(call.to_string(), "gather with root 3 of bytes");
         assert_eq!(Signature::new(Operation::Barrier).to_string(), "barrier");
         let call = Signature::new(Operation::Alltoall).list(true);
-        assert_eq!(call.to_string(), "alltoall with a list of lengths of bytes");
+        assert_eq!(call.to_string(), "alltoall with a list of lengths");
         assert_eq!(call.bytes(8).to_string(), "alltoall of 8 bytes");
         let call = Signature::new(Operation::Alltoall).bytes(8).combination(Combination::IN_PLACE);
         assert_eq!(call.to_string(), "alltoall in place of 8 bytes");

@@ -107,26 +107,20 @@ fn contribution<G: Group>(
     let are_whole = parts.iter().all(|part| matches!(part, Part::Whole(_)))
         && into.iter().all(|place| matches!(place, Place::Whole(_)));
     let fits = are_whole && rounds.is_one_part(length, PIECES, 1);
-    let mut said = Scratch::new(if fits { length } else { front });
-    let (list, mut rest) = said.bytes().split_at_mut(front);
+    let mut list = Scratch::new(front);
     if !fits {
-        list::write_too_long(list);
-        return (said, false);
+        list::write_too_long(list.bytes());
+        return (list, false);
     }
     let mut end = 0;
     list::write(
-        list,
+        list.bytes(),
         others().map(|part| {
             end += part.len();
             end
         }),
     );
-    for part in others() {
-        let (place, after) = rest.split_at_mut(part.len());
-        place.copy_from_slice(part);
-        rest = after;
-    }
-    (said, true)
+    (Scratch::of(std::iter::once(&*list.bytes()).chain(others())), true)
 }
 
 /// Reads what all have written for this rank. `fits`: this rank's parts are there. `false`: some
