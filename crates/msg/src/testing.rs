@@ -120,7 +120,16 @@ pub(crate) fn engines(ranks: u32) -> Vec<Engine<Unruly>> {
 
 /// Two engines of a job with tight sizes.
 pub(crate) fn pair() -> (Engine<Unruly>, Engine<Unruly>) {
-    let mut both = engines(2).into_iter();
+    let (layout, config) = tight(2);
+    pair_on(ports(layout), config)
+}
+
+/// The engines of two ports.
+pub(crate) fn pair_on(
+    ports: Vec<Unruly>,
+    config: EngineConfig,
+) -> (Engine<Unruly>, Engine<Unruly>) {
+    let mut both = ports.into_iter().map(|port| Engine::new(port, config));
     match (both.next(), both.next()) {
         (Some(first), Some(second)) => (first, second),
         _ => unreachable!("two engines were asked for"),

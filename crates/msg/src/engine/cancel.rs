@@ -5,7 +5,7 @@ use hikyaku_nic::time::Time;
 
 use super::wait::{Blocked, Pace};
 use super::{Engine, PartTarget};
-use crate::protocol::{Control, MessageOutcome};
+use crate::protocol::Control;
 use crate::request::{ReceiveStage, RequestId, RequestState, SendBody, SendStage};
 
 /// Longest wait for a rank that may fetch memory which is to be the program's again.
@@ -134,8 +134,7 @@ impl<P: Port> Engine<P> {
             ReceiveStage::Announced(announced) => {
                 let (source, sender) = (announced.source, announced.rts.request);
                 self.requests.remove(id);
-                let outcome = MessageOutcome::Consumed;
-                self.post_control(source, Control::Finish { sender, outcome });
+                self.post_consumed(source, sender);
             }
             ReceiveStage::Incoming(incoming) if incoming.streamed => {
                 incoming.parts.discard(&mut self.port);

@@ -7,7 +7,6 @@ use super::{Assembling, Blocked, Engine, PartTarget};
 use crate::buffer::RecvBuffer;
 use crate::envelope::{Received, Selector, tag_of};
 use crate::error::MsgError;
-use crate::protocol::{Control, MessageOutcome};
 use crate::request::{
     Announced, PartialMessage, Receive, ReceiveStage, RequestId, RequestState, Send, SendBody,
     outcome,
@@ -186,8 +185,7 @@ impl<P: Port> Engine<P> {
         self.statistics.received(incoming.total.min(receive.room as u64));
         self.requests.finish(id, result);
         if let Some(sender) = lender {
-            let outcome = MessageOutcome::Consumed;
-            self.post_control(source, Control::Finish { sender, outcome });
+            self.post_consumed(source, sender);
         }
         if let Some((kind, chosen, began)) = began {
             let gone = match (lender, streamed) {

@@ -22,7 +22,7 @@ use super::Engine;
 use super::rendezvous::read_out_of;
 use crate::envelope::Selector;
 use crate::error::MsgError;
-use crate::protocol::{Control, MessageOutcome, ReadyToSend};
+use crate::protocol::ReadyToSend;
 use crate::request::{ReceiveStage, RequestId, RequestState, SendStage};
 use crate::statistics::Statistics;
 use crate::tally::WayReason;
@@ -126,9 +126,7 @@ impl<P: Port> Engine<P> {
 
     /// An announced message of this source is in ordinary memory.
     fn note_early(&mut self, source: Rank, rts: &ReadyToSend) {
-        let sender = rts.request;
-        let outcome = MessageOutcome::Consumed;
-        self.post_control(source, Control::Finish { sender, outcome });
+        self.post_consumed(source, rts.request);
         self.statistics.unexpected_more(0, rts.total);
         self.statistics.evacuations += 1;
         self.statistics.evacuated_bytes += rts.total;

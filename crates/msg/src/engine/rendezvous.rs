@@ -202,10 +202,15 @@ impl<P: Port> Engine<P> {
     pub(super) fn finish_rendezvous(&mut self, id: RequestId, announced: &Announced, want: u64) {
         let Announced { source, bits, rts } = *announced;
         let Some(room) = self.requests.receive_mut(id).map(|receive| receive.room) else { return };
-        let finish = Control::Finish { sender: rts.request, outcome: MessageOutcome::Consumed };
-        self.post_control(source, finish);
+        self.post_consumed(source, rts.request);
         self.statistics.received(want);
         self.requests.finish(id, outcome(source, bits, rts.total, room));
+    }
+
+    /// Tells the sender of an announced message that its memory is needed no more.
+    pub(super) fn post_consumed(&mut self, source: Rank, sender: u64) {
+        let outcome = MessageOutcome::Consumed;
+        self.post_control(source, Control::Finish { sender, outcome });
     }
 
     /// Asks the sender for a message's bytes.

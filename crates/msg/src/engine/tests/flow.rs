@@ -7,7 +7,7 @@ use hikyaku_nic::random::Random;
 use super::*;
 use crate::config::EngineConfig;
 use crate::engine::Blocked;
-use crate::testing::{Rules, engines, pair, pattern, ports, run, settle, tight};
+use crate::testing::{Rules, engines, pair, pair_on, pattern, ports, run, settle, tight};
 
 #[test]
 fn a_fast_sender_is_slowed_in_flat_memory() {
@@ -339,8 +339,7 @@ fn threads_may_receive_out_of_order() {
 fn evacuation_stops_at_the_announced_limit() {
     let (layout, config) = tight(2);
     let limited = EngineConfig { unmatched_bytes: 2_000, ..config };
-    let mut both = ports(layout).into_iter().map(|port| Engine::new(port, limited));
-    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    let (mut a, mut b) = pair_on(ports(layout), limited);
     let floods: Vec<_> = (0..100u8).map(|n| isend(&mut a, &[n; 60], to(1, 0))).collect();
     let last = isend(&mut a, &[77], to(1, 1));
     let (receive, memory) = irecv(&mut b, 1, from(0, 1));

@@ -7,7 +7,7 @@ use hikyaku_nic::time::Time;
 use super::*;
 use crate::config::EngineConfig;
 use crate::engine::wait::GONE_ROUNDS;
-use crate::testing::{Rules, pair, pattern, ports, ports_of, run, settle, tight};
+use crate::testing::{Rules, pair, pair_on, pattern, ports, ports_of, run, settle, tight};
 use crate::{LongMessages, Way};
 
 /// Sends a long message from `a` to `b` and checks that it arrives.
@@ -151,9 +151,7 @@ fn ranks_of_different_nodes_expose_no_memory() {
         ranks_per_node: 1,
         ..hikyaku_nic::loopback::LoopbackConfig::for_ranks(2)
     };
-    let ports = ports_of(&job);
-    let mut both = ports.into_iter().map(|port| Engine::new(port, config));
-    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    let (mut a, mut b) = pair_on(ports_of(&job), config);
     a.port_mut().rules().process = true;
     exchange(&mut a, &mut b, 5000, true);
     assert_eq!((b.statistics().direct_reads, b.statistics().refused_reads), (0, 0));
@@ -274,8 +272,7 @@ fn who_sends_an_eager_message_does_not_wait_for_its_receive() {
 fn early_reads_stop_at_the_limit_of_unmatched_messages() {
     let (layout, config) = tight(2);
     let limited = EngineConfig { unmatched_bytes: 1_000, ..config };
-    let mut both = ports(layout).into_iter().map(|port| Engine::new(port, limited));
-    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    let (mut a, mut b) = pair_on(ports(layout), limited);
     a.port_mut().rules().process = true;
     let sends: Vec<_> = (0..4).map(|n| isend(&mut a, &pattern(600, n), to(1, n as i32))).collect();
     wait_in_vain(&mut b, &mut a);
@@ -314,8 +311,7 @@ fn an_early_message_that_cannot_be_read_waits_for_its_receive() {
 fn a_sender_whose_messages_are_read_early_is_asked_to_put_them() {
     let (layout, config) = tight(2);
     let config = EngineConfig { long_messages: LongMessages::Fastest, ..config };
-    let mut both = ports(layout).into_iter().map(|port| Engine::new(port, config));
-    let (mut a, mut b) = (both.next().unwrap(), both.next().unwrap());
+    let (mut a, mut b) = pair_on(ports(layout), config);
     a.port_mut().rules().process = true;
     for n in 0..8 {
         let send = isend(&mut a, &pattern(600, n), to(1, 0));
