@@ -19,7 +19,7 @@ use hikyaku_msg::{ContextEndpoint, MsgError, join, join_all};
 use hikyaku_nic::fabric::QueueFault;
 
 use super::mail::{ExchangeSink, ExchangeSource};
-use super::setup::EdgeEnd;
+use super::setup::{EdgeEnd, correspondents, runs_with};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::port::RankPort;
@@ -65,17 +65,11 @@ pub(super) struct MessageRounds {
 
 impl MessageRounds {
     pub(super) fn new(tag: i32, outs: &[EdgeEnd], ins: &[EdgeEnd]) -> MessageRounds {
-        let mut neighbours: Vec<Messenger> = Vec::new();
-        for rank in outs.iter().chain(ins).map(|end| end.rank) {
-            if neighbours.iter().any(|known| known.rank == rank) {
-                continue;
-            }
-            let runs = |ends: &[EdgeEnd]| {
-                let with = ends.iter().filter(|end| end.rank == rank);
-                with.flat_map(|end| end.runs.clone()).collect()
-            };
-            neighbours.push(Messenger { rank, outs: runs(outs), ins: runs(ins) });
-        }
+        let messenger = |rank| {
+            let runs = |ends| runs_with(ends, rank).cloned().collect();
+            Messenger { rank, outs: runs(outs), ins: runs(ins) }
+        };
+        let neighbours = Vec::from_iter(correspondents(outs, ins).into_iter().map(messenger));
         let pair = |with: &Messenger| MessagePair {
             out: Vec::new(),
             into: vec![0; with.ins.iter().map(Range::len).sum()],
@@ -140,8 +134,8 @@ impl MessageRounds {
         Some((gone.from, QueueFault::GivenUp { rank: gone.missing }))
     }
 
-    /// Tells the neighbours that this end has sent its last round: `rounds` of them. What is in
-    /// flight is given up.
+    /// Tells the neighbours that this end has sent its last round: `rounds` of them. A round in
+    /// flight is cancelled.
     pub(super) fn end(&self, world: &Communicator, rounds: u64, missing: u32) {
         if let Some(id) = self.task.take() {
             world.tasks().remove(id);

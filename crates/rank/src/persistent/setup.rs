@@ -454,8 +454,8 @@ fn take_each(
     Some(())
 }
 
-/// The ranks with whom this one exchanges letters, in the order of its lists.
-fn correspondents(outs: &[EdgeEnd], ins: &[EdgeEnd]) -> Vec<u32> {
+/// The ranks at the other ends of edges, in the order of the lists.
+pub(super) fn correspondents(outs: &[EdgeEnd], ins: &[EdgeEnd]) -> Vec<u32> {
     let mut ranks: Vec<u32> = Vec::new();
     for end in outs.iter().chain(ins) {
         if !ranks.contains(&end.rank) {
@@ -492,9 +492,13 @@ fn parts(ends: &[EdgeEnd], rank: u32) -> (Vec<LetterPart>, u32) {
         at += run.len() as u32;
         part
     };
-    let runs = ends.iter().filter(|end| end.rank == rank).flat_map(|end| &end.runs);
-    let parts = runs.map(part).collect();
+    let parts = runs_with(ends, rank).map(part).collect();
     (parts, at)
+}
+
+/// The bytes of this rank's buffer that belong to the ends of edges with a rank.
+pub(super) fn runs_with(ends: &[EdgeEnd], rank: u32) -> impl Iterator<Item = &Range<usize>> {
+    ends.iter().filter(move |end| end.rank == rank).flat_map(|end| &end.runs)
 }
 
 /// The queue that serves an end of an edge.
