@@ -360,7 +360,7 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     for from in starts(blocks.longest(), piece) {
         let piece = from..from.saturating_add(piece);
         let said = data.load(within(&own, &piece), &mut packet);
-        rounds.meet_of(said, |place| rounds.word_of(blocks.length(place as u32))).await?;
+        rounds.meet_of(&[said], |place| rounds.word_of(blocks.length(place as u32))).await?;
         collect_piece(&rounds, data, blocks, piece)?;
     }
     Ok(ByLines::Done)
@@ -386,7 +386,7 @@ fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
         return None;
     }
     let rounds = rounds.of_length(own.len());
-    match rounds.try_meet_of(own, |place| rounds.word_of(blocks.length(place as u32))) {
+    match rounds.try_meet_of(&[own], |place| rounds.word_of(blocks.length(place as u32))) {
         Ok(met) => met.map(|()| {
             keep_own(team, mine, data, blocks);
             collect_piece(&rounds, data, blocks, 0..longest)

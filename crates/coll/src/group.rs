@@ -282,10 +282,10 @@ pub trait Group {
         0
     }
 
-    /// Enters the next round with a word and bytes that all mates can read; `false`: they have not
-    /// read earlier ones yet.
-    fn contribute(&self, word: u64, bytes: &[Self::Byte]) -> Result<bool, Self::Error> {
-        let _ = (word, bytes);
+    /// Enters the next round with a word and bytes that all mates can read: these pieces, one after
+    /// the other. `false`: they have not read earlier ones yet.
+    fn contribute(&self, word: u64, pieces: &[&[Self::Byte]]) -> Result<bool, Self::Error> {
+        let _ = (word, pieces);
         Err(Self::unsupported("share lines"))
     }
 

@@ -41,7 +41,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
             return Ok(None);
         }
         let own = self.expose(bytes);
-        self.meet(&own).await?;
+        self.meet(&[&own]).await?;
         let mut addresses = vec![own; self.size];
         let read = self.others().try_for_each(|place| self.read(place, 0, &mut addresses[place]));
         self.finish(read)?;
@@ -163,7 +163,7 @@ impl<G: Group> MatesMemory<'_, '_, G> {
     async fn all_say(&mut self, own: [G::Byte; ADDRESS]) -> Result<bool, Stop<G>> {
         let rounds = self.rounds;
         let own = if self.is_refused.get() { [G::Byte::default(); ADDRESS] } else { own };
-        rounds.meet(&own).await?;
+        rounds.meet(&[&own]).await?;
         let mut all_read = G::reach(&own).is_some();
         let heard = rounds.others().try_for_each(|place| {
             let mut said = own;

@@ -311,8 +311,8 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
     loop {
         let said = &data[piece.range.clone()];
         match piece.front {
-            0 => rounds.meet(said).await?,
-            _ => rounds.meet(with_list(blocks, said).bytes()).await?,
+            0 => rounds.meet(&[said]).await?,
+            _ => rounds.meet(&[list_of(blocks).bytes(), said]).await?,
         }
         rounds.finish(combine(&rounds, &piece, data, into, blocks, reduction))?;
         if piece.range.end == data.len() {
@@ -338,8 +338,8 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     }
     let piece = Piece { front, range: 0..data.len() };
     let met = match front {
-        0 => rounds.try_meet(data),
-        _ => rounds.try_meet(with_list(blocks, data).bytes()),
+        0 => rounds.try_meet(&[data]),
+        _ => rounds.try_meet(&[list_of(blocks).bytes(), data]),
     };
     match met {
         Ok(met) => {
@@ -374,11 +374,11 @@ fn first_part<G: Group, F>(
     data.len().min(part.saturating_sub(front) / width * width)
 }
 
-/// Data with the list of their blocks' lengths in front.
-fn with_list<B: Copy + Default + 'static>(blocks: &BlockPlaces, data: &[B]) -> Scratch<B> {
+/// The list of the blocks' lengths.
+fn list_of<B: Copy + Default + 'static>(blocks: &BlockPlaces) -> Scratch<B> {
     let mut list = Scratch::new(front(blocks));
     list::write(list.bytes(), (1..).map(|end| blocks.offset(end)));
-    Scratch::of([&*list.bytes(), data].into_iter())
+    list
 }
 
 /// Combines what all have contributed of this rank's block, in the order of [`pairwise`] or, if

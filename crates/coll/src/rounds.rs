@@ -168,19 +168,19 @@ impl<'t, G: Group> LineRounds<'t, G> {
     /// [`LineRounds::meet`] of the first round of a call, without waiting long. `None`: not all are
     /// in this call yet, and `meet` goes on.
     #[inline(always)]
-    pub(crate) fn try_meet(&self, bytes: &[G::Byte]) -> Result<Option<()>, Failure<G>> {
-        self.try_meet_of(bytes, |_| self.word)
+    pub(crate) fn try_meet(&self, pieces: &[&[G::Byte]]) -> Result<Option<()>, Failure<G>> {
+        self.try_meet_of(pieces, |_| self.word)
     }
 
     /// The same where the mate at each place is to say the word that `words` has for it.
     #[inline(always)]
     pub(crate) fn try_meet_of(
         &self,
-        bytes: &[G::Byte],
+        pieces: &[&[G::Byte]],
         words: impl Fn(usize) -> u64,
     ) -> Result<Option<()>, Failure<G>> {
         let group = self.team.group();
-        if !group.contribute(self.word, bytes)? {
+        if !group.contribute(self.word, pieces)? {
             return Ok(None);
         }
         self.team.has_entered().set(true);
@@ -196,7 +196,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     /// [`LineRounds::give`] without waiting. `None`: there is no room yet, and `give` goes on.
     #[inline(always)]
     pub(crate) fn try_give(&self, bytes: &[G::Byte]) -> Option<Result<(), Failure<G>>> {
-        match self.team.group().contribute(self.word, bytes) {
+        match self.team.group().contribute(self.word, &[bytes]) {
             Ok(has_room) => has_room.then(|| self.finish(Ok(()))),
             Err(error) => Some(Err(error.into())),
         }
@@ -323,7 +323,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
             return Ok(G::way_told(told[0]));
         }
         // Where all look at all, whoever has called something else is found by all.
-        self.meet(&told).await?;
+        self.meet(&[&told]).await?;
         let read = if self.place == root { Ok(()) } else { self.read(root, 0, &mut told) };
         self.finish(read)?;
         Ok(G::way_told(told[0]))
@@ -362,11 +362,11 @@ impl<'t, G: Group> LineRounds<'t, G> {
         ((longest / of_the_longest).max(LINE_BYTES) / width * width).max(width)
     }
 
-    /// Enters a round.
+    /// Enters a round with these pieces, one after the other.
     #[inline(always)]
-    pub(crate) async fn contribute(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
+    pub(crate) async fn contribute(&self, pieces: &[&[G::Byte]]) -> Result<(), Stop<G>> {
         let group = self.team.group();
-        self.wait(|| match group.contribute(self.word, bytes) {
+        self.wait(|| match group.contribute(self.word, pieces) {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -377,7 +377,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     /// Contributes to a round and goes on: others read it ([`LineRounds::take`]).
     #[inline(always)]
     pub(crate) async fn give(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
-        self.contribute(bytes).await?;
+        self.contribute(&[bytes]).await?;
         Ok(self.finish(Ok(()))?)
     }
 
@@ -412,19 +412,19 @@ impl<'t, G: Group> LineRounds<'t, G> {
     /// Enters a round that all contribute to, and waits until all have: [`LineRounds::read`] finds
     /// them then. To be ended by [`LineRounds::finish`].
     #[inline(always)]
-    pub(crate) async fn meet(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
-        self.meet_of(bytes, |_| self.word).await
+    pub(crate) async fn meet(&self, pieces: &[&[G::Byte]]) -> Result<(), Stop<G>> {
+        self.meet_of(pieces, |_| self.word).await
     }
 
     /// The same where the mate at each place is to say the word that `words` has for it.
     #[inline(always)]
     pub(crate) async fn meet_of(
         &self,
-        bytes: &[G::Byte],
+        pieces: &[&[G::Byte]],
         words: impl Fn(usize) -> u64,
     ) -> Result<(), Stop<G>> {
         if !self.team.has_entered().take() {
-            self.contribute(bytes).await?;
+            self.contribute(pieces).await?;
         }
         let group = self.team.group();
         let met = || group.all_contributed(self.word).transpose();
@@ -599,7 +599,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         for from in starts(data.length(), part) {
             let range = from..data.length().min(from.saturating_add(part));
             if self.place == root {
-                let contributed = self.contribute(data.load(range, &mut packet)).await;
+                let contributed = self.contribute(&[data.load(range, &mut packet)]).await;
                 match contributed {
                     // Receivers may have what came before.
                     Err(Stop::Lost) if from > 0 => return Err(self.team.lost().into()),

@@ -231,7 +231,7 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
     let part = rounds.part(PARTS, reduction.width);
     for from in starts(data.len(), part) {
         let range = from..data.len().min(from.saturating_add(part));
-        rounds.meet(&data[range.clone()]).await.map_err(|stop| match from {
+        rounds.meet(&[&data[range.clone()]]).await.map_err(|stop| match from {
             0 => stop,
             // Some of the data have been replaced.
             _ => Stop::Failed(stop.into_failure(team)),
@@ -253,7 +253,7 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     if !rounds.is_one_part(data.len(), PARTS, reduction.width) {
         return None;
     }
-    match rounds.try_meet(data) {
+    match rounds.try_meet(&[data]) {
         Ok(met) => met.map(|()| rounds.finish(combine(&rounds, inclusive, data, reduction))),
         Err(failure) => Some(Err(failure)),
     }

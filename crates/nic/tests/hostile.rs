@@ -319,7 +319,7 @@ fn round(port: &mut HostedPort<TestHost>, length: usize) {
         return;
     };
     GROUP.with(|known| known.set(Some(group)));
-    let _ = port.contribute(group, 7, &vec![0xef; length]);
+    let _ = port.contribute(group, 7, &[&vec![0xef; length]]);
     for place in 0..3 {
         if let Ok(Some(contribution)) = port.contribution(group, place) {
             let mut into = vec![0; 800];
@@ -581,10 +581,10 @@ fn a_contribution_for_which_the_machine_has_no_memory_is_refused_and_can_be_repe
     let group = root.join(0, &[0, 1], 0).unwrap();
     reader.join(0, &[0, 1], 0).unwrap();
     HAS_MEMORY.set(false);
-    assert_eq!(root.contribute(group, 7, &[5; 500]), Err(NO_MEMORY));
+    assert_eq!(root.contribute(group, 7, &[&[5; 500]]), Err(NO_MEMORY));
     HAS_MEMORY.set(true);
     assert_eq!(reader.contribution(group, 0), Ok(None));
-    root.contribute(group, 7, &[5; 500]).unwrap();
+    root.contribute(group, 7, &[&[5; 500]]).unwrap();
     // The area keeps its memory.
     HAS_MEMORY.set(false);
     let mut into = [0; 500];
@@ -595,5 +595,5 @@ fn a_contribution_for_which_the_machine_has_no_memory_is_refused_and_can_be_repe
     for port in [&mut root, &mut reader] {
         port.finish_round(group).unwrap();
     }
-    root.contribute(group, 8, &[6; 500]).unwrap();
+    root.contribute(group, 8, &[&[6; 500]]).unwrap();
 }

@@ -36,14 +36,14 @@ impl Pair {
     fn contribute(&self, member: usize, round: u64, byte: u8) {
         let at = round & 1;
         Bytes::from_cells(&self.areas[member]).store(at as usize, &[byte], LongStores::Cached);
-        self.lines[member].enter_area(round, u64::from(byte), at, 1);
+        self.lines[member].enter_area(round, u64::from(byte), at, 1, 0);
     }
 
     /// The contribution of a member to a round, once it is there.
     fn wait(&self, member: usize, round: u64) -> u8 {
         loop {
             if let Some(said) = self.lines[member].look(round) {
-                let PayloadPlace::Area(at) = said.place else { panic!("it is in the area") };
+                let PayloadPlace::Area { at, .. } = said.place else { panic!("it is in the area") };
                 let mut byte = [0];
                 Bytes::from_cells(&self.areas[member]).load(at as usize, &mut byte);
                 assert_eq!((said.length, said.word), (1, u64::from(byte[0])));

@@ -904,7 +904,7 @@ mod tests {
                 port.finish_round(group).unwrap();
                 let root = (round % 4) as usize;
                 if port.group(group).unwrap().place() == root {
-                    wait(&mut port, &mut |port| port.contribute(group, 1, &[7; 70_000]).is_ok());
+                    wait(&mut port, &mut |port| port.contribute(group, 1, &[&[7; 70_000]]).is_ok());
                 } else {
                     let seen =
                         |port: &mut ShmPort| port.contribution(group, root).unwrap().is_some();

@@ -37,7 +37,7 @@ fn join_as<H: Harness>(
 
 /// What a member contributed, read out.
 fn read(
-    port: &impl GroupPort,
+    port: &mut impl GroupPort,
     group: GroupId,
     place: usize,
     what: &Contribution,
@@ -246,8 +246,8 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
         for (place, rank) in MEMBERS.into_iter().enumerate() {
             assert_eq!(job.port(rank).all_contributed(group, round * 10), Ok(None));
             let (word, payload) = said(place);
-            assert_eq!(job.port(rank).contribute(group, word, &payload), Ok(()));
-            let again = job.port(rank).contribute(group, word, &payload);
+            assert_eq!(job.port(rank).contribute(group, word, &[&payload]), Ok(()));
+            let again = job.port(rank).contribute(group, word, &[&payload]);
             assert_eq!(again, Err(GroupError::Contributed));
             let next = job.port(rank).contribution(group, (place + 1) % 3).unwrap();
             assert_eq!(next.is_some(), place == 2, "only the last comes after the next");
@@ -278,12 +278,12 @@ pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
         let mut written = 0;
         for number in 0..20 {
             while written < number + ahead {
-                job.port(0).contribute(group, written, &said(written)).unwrap();
+                job.port(0).contribute(group, written, &[&said(written)]).unwrap();
                 job.port(0).finish_round(group).unwrap();
                 written += 1;
             }
             for rank in [1, 2] {
-                let full = job.port(0).contribute(group, written, &said(written));
+                let full = job.port(0).contribute(group, written, &[&said(written)]);
                 assert_eq!(full, Err(GroupError::Full), "rank {rank} has not read {number}");
                 let what = job.port(rank).contribution(group, 0).unwrap().unwrap();
                 assert_eq!(read(job.port(rank), group, 0, &what), (number, said(number)));
@@ -292,7 +292,7 @@ pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
         }
         let limit = GroupError::TooLarge { length: 1025, limit: 1024 };
         assert_eq!(job.port(1).contribution(group, 0).map(|what| what.is_some()), Ok(ahead > 1));
-        while job.port(0).contribute(group, 0, &[0; 1025]) != Err(limit) {
+        while job.port(0).contribute(group, 0, &[&[0; 1025]]) != Err(limit) {
             for rank in [1, 2] {
                 job.port(rank).finish_round(group).unwrap();
             }
@@ -306,11 +306,11 @@ pub fn groups_take_no_room_from_each_other<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let one = join(&mut job, 0, &[0, 1], 0);
     let other = join(&mut job, 1, &[2, 0], 0);
-    job.port(0).contribute(one, 1, &pattern(1, 1024)).unwrap();
+    job.port(0).contribute(one, 1, &[&pattern(1, 1024)]).unwrap();
     job.port(0).finish_round(one).unwrap();
-    assert_eq!(job.port(0).contribute(one, 2, &[0; 200]), Err(GroupError::Full));
+    assert_eq!(job.port(0).contribute(one, 2, &[&[0; 200]]), Err(GroupError::Full));
     for round in 2..10 {
-        job.port(0).contribute(other, round, &pattern(round, 1024)).unwrap();
+        job.port(0).contribute(other, round, &[&pattern(round, 1024)]).unwrap();
         job.port(0).finish_round(other).unwrap();
         let what = job.port(2).contribution(other, 1).unwrap().unwrap();
         assert_eq!(read(job.port(2), other, 1, &what), (round, pattern(round, 1024)));
@@ -319,7 +319,7 @@ pub fn groups_take_no_room_from_each_other<H: Harness>(harness: &H) {
     let what = job.port(1).contribution(one, 0).unwrap().unwrap();
     assert_eq!(read(job.port(1), one, 0, &what), (1, pattern(1, 1024)));
     job.port(1).finish_round(one).unwrap();
-    assert_eq!(job.port(0).contribute(one, 2, &[0; 200]), Ok(()));
+    assert_eq!(job.port(0).contribute(one, 2, &[&[0; 200]]), Ok(()));
 }
 
 /// Who waits for a member that is gone is told so by name; what it did before it went counts, and
@@ -327,7 +327,7 @@ pub fn groups_take_no_room_from_each_other<H: Harness>(harness: &H) {
 pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(4));
     let group = join(&mut job, 0, &[0, 1, 2, 3], 0);
-    job.port(1).contribute(group, 11, &[1; 200]).unwrap();
+    job.port(1).contribute(group, 11, &[&[1; 200]]).unwrap();
     job.port(1).sync(group, 4).unwrap();
     job.ports[1] = None;
     job.port(2).contribute(group, 22, &[]).unwrap();
@@ -348,7 +348,7 @@ pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
     }
     for round in 0..5 {
         for rank in [0, 3] {
-            job.port(rank).contribute(group, round, &[7; 300]).unwrap();
+            job.port(rank).contribute(group, round, &[&[7; 300]]).unwrap();
             let port = job.port(rank);
             assert_eq!(port.contribution(group, 1), Err(GroupError::PeerLeft { rank: 1 }));
             let died = port.contribution(group, 2);
@@ -399,7 +399,7 @@ pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
         let group = join(&mut job, 0, &[one, other], first);
         for round in 0..life {
             for rank in [one, other] {
-                job.port(rank).contribute(group, round, &[9; 400]).unwrap();
+                job.port(rank).contribute(group, round, &[&[9; 400]]).unwrap();
             }
             for rank in [one, other] {
                 assert_eq!(job.port(rank).all_contributed(group, round), Ok(Some(true)));
@@ -411,7 +411,7 @@ pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
         for rank in [one, other] {
             job.port(rank).sync(group, 1).unwrap();
         }
-        job.port(one).contribute(group, 50, &[5; 400]).unwrap();
+        job.port(one).contribute(group, 50, &[&[5; 400]]).unwrap();
         job.port(one).finish_round(group).unwrap();
         let next = job.port(one).leave(group).unwrap();
         assert!(next > first, "rounds and barriers count");

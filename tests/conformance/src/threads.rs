@@ -267,7 +267,7 @@ pub fn rounds_and_barriers_of_all<H: Harness>(harness: &H) {
         for round in 0..ROUNDS {
             if writes(round, own) {
                 let mine = payload(own, round, 400);
-                while worker.port.contribute(group, round, &mine) == Err(GroupError::Full) {
+                while worker.port.contribute(group, round, &[&mine]) == Err(GroupError::Full) {
                     worker.step();
                 }
             }

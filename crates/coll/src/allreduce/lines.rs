@@ -41,7 +41,7 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     }
     match data.whole_mut() {
         Some(data) if data.len() <= LINE => {
-            rounds.meet(data).await?;
+            rounds.meet(&[data]).await?;
             combine(&rounds, data, 0, reduction)?;
         }
         _ => combine_parts(&rounds, from, data, reduction).await?,
@@ -71,7 +71,7 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     if !rounds.is_one_part(data.len(), PARTS, reduction.width) {
         return None;
     }
-    match rounds.try_meet(data) {
+    match rounds.try_meet(&[data]) {
         Ok(met) => met.map(|_| combine_whole(&rounds, None, data, 0, reduction)),
         Err(failure) => Some(Err(failure)),
     }
@@ -112,7 +112,7 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
         false => 0..length,
     };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
-    let meet = rounds.meet(given.unwrap_or(data)).await;
+    let meet = rounds.meet(&[given.unwrap_or(data)]).await;
     meet.map_err(|stop| if is_first { stop } else { begun(stop) })?;
     let (given, result) = (given.map(|given| &given[share(own)]), &mut data[share(own)]);
     let combined = combine_share(rounds, given, result, (share(own).start, 0), reduction);
@@ -120,7 +120,7 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
     if !shared_out {
         return Ok(());
     }
-    rounds.meet(result).await.map_err(begun)?;
+    rounds.meet(&[result]).await.map_err(begun)?;
     let read = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
     Ok(rounds.finish(read)?)
 }

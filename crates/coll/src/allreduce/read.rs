@@ -90,7 +90,7 @@ async fn collect<G: Group>(
     // The last share is the longest.
     let longest = share(length, width, rounds.size - 1, rounds.size).len();
     for from in starts(longest, part) {
-        rounds.meet(&data[cut(rounds.place, from)]).await?;
+        rounds.meet(&[&data[cut(rounds.place, from)]]).await?;
         let mut others = rounds.others();
         let read = others.try_for_each(|place| rounds.read(place, 0, &mut data[cut(place, from)]));
         rounds.finish(read)?;

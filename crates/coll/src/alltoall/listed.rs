@@ -24,8 +24,10 @@ pub(super) async fn lines<G: Group>(
     let rounds = LineRounds::begin_all(team).await?;
     let list = list::bytes_of(rounds.size);
     team.require(list <= rounds.part(1, 1), "needs longer lines for so many ranks")?;
-    let (mut said, fits) = contribution(&rounds, parts, into);
-    rounds.meet(said.bytes()).await?;
+    let fits = fits(&rounds, parts, into);
+    let mut list = list_of(&rounds, parts, fits);
+    let mut pieces = vec![&[][..]; rounds.size + 1];
+    rounds.meet(gather(&mut pieces, &rounds, list.bytes(), parts, fits)).await?;
     let done = rounds.finish(collect(&rounds, fits, into))?;
     if done {
         put_own(team, parts, into);
@@ -47,8 +49,10 @@ pub(super) fn at_once<G: Group>(
     if let Err(failure) = check_own(team, parts, into) {
         return Some(Err(failure));
     }
-    let (mut said, fits) = contribution(&rounds, parts, into);
-    match rounds.try_meet(said.bytes()) {
+    let fits = fits(&rounds, parts, into);
+    let mut list = list_of(&rounds, parts, fits);
+    let mut pieces = [&[][..]; list::MOST_LISTED + 1];
+    match rounds.try_meet(gather(&mut pieces, &rounds, list.bytes(), parts, fits)) {
         Ok(met) => met?,
         Err(failure) => return Some(Err(failure)),
     }
@@ -90,37 +94,59 @@ fn put_own<G: Group>(
     }
 }
 
-/// What this rank writes, and whether that has its parts.
-fn contribution<G: Group>(
+/// Whether this rank's parts follow its list.
+fn fits<G: Group>(
     rounds: &LineRounds<'_, G>,
     parts: &[Part<'_, G::Byte>],
     into: &[Place<'_, G::Byte>],
-) -> (Scratch<G::Byte>, bool) {
-    let front = list::bytes_of(rounds.size);
-    let others = || {
-        parts.iter().enumerate().map(|(to, part)| match part {
-            Part::Whole(bytes) if to != rounds.place => *bytes,
-            _ => &[],
-        })
-    };
-    let length = others().fold(front, |sum, part| sum.saturating_add(part.len()));
-    let are_whole = parts.iter().all(|part| matches!(part, Part::Whole(_)))
-        && into.iter().all(|place| matches!(place, Place::Whole(_)));
-    let fits = are_whole && rounds.is_one_part(length, PIECES, 1);
-    let mut list = Scratch::new(front);
+) -> bool {
+    let others = others(rounds.place, parts);
+    let length =
+        others.fold(list::bytes_of(rounds.size), |sum, part| sum.saturating_add(part.len()));
+    parts.iter().all(|part| matches!(part, Part::Whole(_)))
+        && into.iter().all(|place| matches!(place, Place::Whole(_)))
+        && rounds.is_one_part(length, PIECES, 1)
+}
+
+/// This rank's parts for all; for itself there is none.
+fn others<'p, B>(own: usize, parts: &'p [Part<'_, B>]) -> impl Iterator<Item = &'p [B]> {
+    parts.iter().enumerate().map(move |(to, part)| match part {
+        Part::Whole(bytes) if to != own => *bytes,
+        _ => &[],
+    })
+}
+
+/// The list in front of this rank's parts, or one that says that they do not follow.
+fn list_of<G: Group>(
+    rounds: &LineRounds<'_, G>,
+    parts: &[Part<'_, G::Byte>],
+    fits: bool,
+) -> Scratch<G::Byte> {
+    let mut list = Scratch::new(list::bytes_of(rounds.size));
     if !fits {
         list::write_too_long(list.bytes());
-        return (list, false);
+        return list;
     }
-    let mut end = 0;
-    list::write(
-        list.bytes(),
-        others().map(|part| {
-            end += part.len();
-            end
-        }),
-    );
-    (Scratch::of(std::iter::once(&*list.bytes()).chain(others())), true)
+    let ends = others(rounds.place, parts).scan(0, |end, part| {
+        *end += part.len();
+        Some(*end)
+    });
+    list::write(list.bytes(), ends);
+    list
+}
+
+/// What this rank writes: its list and, if they follow, its parts.
+fn gather<'s, 'p, G: Group>(
+    pieces: &'s mut [&'p [G::Byte]],
+    rounds: &LineRounds<'_, G>,
+    list: &'p [G::Byte],
+    parts: &'p [Part<'_, G::Byte>],
+    follow: bool,
+) -> &'s [&'p [G::Byte]] {
+    let all = std::iter::once(list).chain(others(rounds.place, parts));
+    pieces.iter_mut().zip(all).for_each(|(piece, part)| *piece = part);
+    let count = if follow { rounds.size + 1 } else { 1 };
+    &pieces[..count]
 }
 
 /// Reads what all have written for this rank. `fits`: this rank's parts are there. `false`: some

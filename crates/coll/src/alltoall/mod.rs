@@ -447,17 +447,21 @@ async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     let (mut pieces, mut packet) = (Vec::new(), Vec::new());
     for from in starts(length, piece) {
         let to = length.min(from + piece);
-        // The parts of all, as one contribution.
-        pieces.resize((to - from) * rounds.size, G::Byte::default());
-        for place in 0..rounds.size {
-            let part = place * length;
-            pieces[..].copy(place * (to - from), data, part + from..part + to);
+        // The parts of all others, as one contribution.
+        if let (Some(data), true) = (data.whole(), to - from == length) {
+            rounds.meet(without(&around(data, rounds.place, length))).await?;
+        } else {
+            pieces.resize((to - from) * (rounds.size - 1), G::Byte::default());
+            for place in rounds.others() {
+                let (at, part) = (behind(rounds.place, place) * (to - from), place * length);
+                pieces[..].copy(at, data, part + from..part + to);
+            }
+            rounds.meet(&[&pieces]).await?;
         }
-        rounds.meet(&pieces).await?;
         let mut collect = |place: usize| {
             let part = place * length;
             let room = into.room(part + from..part + to, &mut packet);
-            rounds.read(place, rounds.place * (to - from), room)?;
+            rounds.read(place, behind(place, rounds.place) * (to - from), room)?;
             into.settle(part + from, &packet);
             Ok(())
         };
@@ -480,17 +484,37 @@ fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     if length > rounds.part(PIECES, 1) / rounds.size {
         return None;
     }
-    let own = rounds.place * length;
     let mut collect = || {
-        into[own..own + length].copy_from_slice(&data[own..own + length]);
+        put_own(team, data, into, length);
         rounds.others().try_for_each(|place| {
-            rounds.read(place, own, &mut into[place * length..(place + 1) * length])
+            let room = &mut into[place * length..(place + 1) * length];
+            rounds.read(place, behind(place, rounds.place) * length, room)
         })
     };
-    match rounds.try_meet(data) {
+    match rounds.try_meet(without(&around(data, rounds.place, length))) {
         Ok(met) => met.map(|_| rounds.finish(collect())),
         Err(failure) => Some(Err(failure)),
     }
+}
+
+/// What lies before and behind the part for the rank at `place`.
+fn around<B>(data: &[B], place: usize, length: usize) -> [&[B]; 2] {
+    [&data[..place * length], &data[(place + 1) * length..]]
+}
+
+/// The two without an empty one.
+fn without<'s, 'd, B>(around: &'s [&'d [B]; 2]) -> &'s [&'d [B]] {
+    match around {
+        [[], _] => &around[1..],
+        [_, []] => &around[..1],
+        _ => around,
+    }
+}
+
+/// How many parts lie before that for the rank at `place` in what the one at `writer` contributes,
+/// which has none for itself.
+fn behind(writer: usize, place: usize) -> usize {
+    place - usize::from(place > writer)
 }
 
 /// Moves this rank's part of `length` bytes for itself.

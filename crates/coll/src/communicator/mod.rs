@@ -442,9 +442,9 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     }
 
     #[inline(always)]
-    fn contribute(&self, word: u64, bytes: &[u8]) -> Result<bool, MsgError> {
+    fn contribute(&self, word: u64, pieces: &[&[u8]]) -> Result<bool, MsgError> {
         let group = self.group()?;
-        match self.endpoint.with_port(|port| port.contribute(group, word, bytes)) {
+        match self.endpoint.with_port(|port| port.contribute(group, word, pieces)) {
             Ok(()) => Ok(true),
             Err(GroupError::Full) => Ok(false),
             Err(error) => Err(error.into()),

@@ -385,7 +385,8 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         LINE
     }
 
-    fn contribute(&self, word: u64, bytes: &[B]) -> Result<bool, NetworkError> {
+    fn contribute(&self, word: u64, pieces: &[&[B]]) -> Result<bool, NetworkError> {
+        let bytes = pieces.concat();
         assert!(bytes.len() <= LINE.max(112));
         let (mates, mut state) = (self.mates.clone().unwrap(), self.state.borrow_mut());
         let round = state.lines[self.rank as usize].finished;
@@ -398,7 +399,7 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         let said = &mut state.lines[self.rank as usize].said;
         assert!(said.len() <= round, "contributed twice");
         said.resize_with(round, || None);
-        said.push(Some((word, bytes.to_vec())));
+        said.push(Some((word, bytes)));
         state.events += 1;
         Ok(true)
     }

@@ -631,7 +631,7 @@ fn a_reduction_by_lines_has_the_bits_of_the_tree() {
 fn lines_take_as_many_bytes_as_they_say() {
     run(tight_ports(2, 2), 1, async |group: &Ranks<'_>| {
         let most = group.most_on_lines();
-        assert!(group.contribute(7, &vec![1; most + 1]).is_err());
-        assert_eq!(group.contribute(7, &vec![1; most]), Ok(true));
+        assert!(group.contribute(7, &[&vec![1; most + 1]]).is_err());
+        assert_eq!(group.contribute(7, &[&vec![1; most]]), Ok(true));
     });
 }

@@ -445,12 +445,18 @@ pub trait GroupPort: Port {
     ) -> Result<(), ChainError>;
 
     /// Enters the group's next round with a word and a payload that all members can read: up to
-    /// [`LINE_BYTES`](crate::ring::LINE_BYTES) in a control line, more in the multicast area.
+    /// [`LINE_BYTES`](crate::ring::LINE_BYTES) in a control line, more in the multicast area. The
+    /// payload is these pieces, one after the other.
     ///
     /// # Errors
     /// [`GroupError::Full`] while members still read the bytes to overwrite; park and retry. Any
     /// other error means that the group cannot do this.
-    fn contribute(&mut self, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError>;
+    fn contribute(
+        &mut self,
+        group: GroupId,
+        word: u64,
+        payload: &[&[u8]],
+    ) -> Result<(), GroupError>;
 
     /// The contribution of the member at `place` to this rank's current round. `None`: it has not
     /// contributed yet; park and poll again.
@@ -474,7 +480,7 @@ pub trait GroupPort: Port {
     /// Copies a contribution of this round from its byte `from` on, until `into` is full or the
     /// contribution ends. Returns the number of bytes copied.
     fn load_contribution(
-        &self,
+        &mut self,
         group: GroupId,
         place: usize,
         contribution: &Contribution,

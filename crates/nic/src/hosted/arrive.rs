@@ -133,16 +133,22 @@ impl<H: Host> HostedPort<H> {
                 let began = self.host.now();
                 ring.load(slice.position, into);
                 let took = self.host.now() - began;
-                self.note_load(source, way, took, into.len());
+                self.note_load(source, way, LongStores::class_of(into.len()), took, into.len());
             }
         }
     }
 
-    /// Tells a source what loads take, when each way has been measured.
+    /// Tells a source what loads of payloads of a class take, when each way has been measured.
     #[cold]
-    fn note_load(&mut self, source: Rank, way: LongStores, took: Time, length: usize) {
+    pub(super) fn note_load(
+        &mut self,
+        source: Rank,
+        way: LongStores,
+        class: usize,
+        took: Time,
+        length: usize,
+    ) {
         let Some(peer) = self.peers.get_mut(source as usize) else { return };
-        let class = LongStores::class_of(length);
         if let Some(costs) = peer.loads[class].note(way, took, length) {
             self.own.source(source).set_loads(class, stores::pack(costs));
         }

@@ -19,8 +19,9 @@ use crate::fabric::{
     LAST_FIRST, OFFERS, PeerState, Rank, RegisteredGroup, multicast_by,
 };
 use crate::hosted::multicast::AreaBook;
+use crate::hosted::stores::sampled_way;
 use crate::hosted::sync::SyncState;
-use crate::ring::{ControlLines, LINE_BYTES, LINES, PayloadPlace};
+use crate::ring::{ControlLines, LINE_BYTES, LINES, LongStores, PayloadPlace};
 use crate::segment::{Awaited, GroupLayout, MemberCounter, SyncCounts};
 use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 
@@ -64,7 +65,7 @@ pub(super) struct Joined {
     /// in an area and should make room before the next round.
     tell: bool,
     /// All members are known to have finished the rounds up to this one.
-    settled: u64,
+    pub(super) settled: u64,
     /// A member on another node.
     pub(super) foreign: Option<Rank>,
     left: bool,
@@ -149,6 +150,16 @@ impl GroupMember {
 }
 
 impl Joined {
+    /// The member behind this rank.
+    pub(super) fn next_member(&self) -> Rank {
+        self.members[(self.group.place + 1) % self.members.len()].rank
+    }
+
+    /// Whether this rank is the one behind the member at `place`.
+    fn is_next_to(&self, place: usize) -> bool {
+        (place + 1) % self.members.len() == self.group.place
+    }
+
     /// The first member that `matters` accepts and that has not finished a round.
     fn unfinished(&mut self, round: u64, matters: impl Fn(Rank) -> bool) -> Option<usize> {
         if self.settled >= round {
@@ -386,7 +397,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
     }
 
     #[inline]
-    fn contribute(&mut self, id: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError> {
+    fn contribute(&mut self, id: GroupId, word: u64, payload: &[&[u8]]) -> Result<(), GroupError> {
         self.catch_up();
         let joined = self.groups.in_rounds(id)?;
         if joined.contributed {
@@ -398,13 +409,23 @@ impl<H: Host> GroupPort for HostedPort<H> {
         if joined.settled < before && !self.all_finished(id.0, before) {
             return Err(GroupError::Full);
         }
+        let length = payload.iter().map(|piece| piece.len()).sum();
         let staged =
-            if payload.len() > LINE_BYTES { Some(self.stage(id, round, payload)?) } else { None };
+            if length > LINE_BYTES { Some(self.stage(id, round, payload, length)?) } else { None };
         let joined = self.groups.joined(id)?;
         let own = joined.members[joined.group.place].lines;
-        match staged {
-            None => own.enter(round, word, payload),
-            Some(at) => own.enter_area(round, word, at, payload.len() as u64),
+        match (staged, payload) {
+            (None, []) => own.enter(round, word, &[]),
+            (None, [whole]) => own.enter(round, word, whole),
+            (None, pieces) => {
+                let (mut whole, mut end) = ([0; LINE_BYTES], 0);
+                for piece in pieces {
+                    whole[end..end + piece.len()].copy_from_slice(piece);
+                    end += piece.len();
+                }
+                own.enter(round, word, &whole[..end]);
+            }
+            (Some((at, sample)), _) => own.enter_area(round, word, at, length as u64, sample),
         }
         joined.tell |= staged.is_some();
         joined.contributed = true;
@@ -431,7 +452,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
                 step: MemberStep::Line(round),
             });
         };
-        if let PayloadPlace::Area(at) = said.place {
+        if let PayloadPlace::Area { at, .. } = said.place {
             let rank = member.rank;
             joined.tell = true;
             joined.stage.check(rank, at, said.length)?;
@@ -471,7 +492,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
 
     #[inline(always)]
     fn load_contribution(
-        &self,
+        &mut self,
         id: GroupId,
         place: usize,
         contribution: &Contribution,
@@ -489,9 +510,20 @@ impl<H: Host> GroupPort for HostedPort<H> {
         match contribution.said.place {
             PayloadPlace::Line => member.lines.load(joined.round + 1, from, into),
             // Checked when it was found; the copy checks it again.
-            PayloadPlace::Area(at) => {
-                let area = self.peers[member.rank as usize].target.area(id.0);
-                area.load(at as usize + from, into);
+            PayloadPlace::Area { at, sample } => {
+                let (rank, is_next) = (member.rank, joined.is_next_to(place));
+                let area = self.peers[rank as usize].target.area(id.0);
+                let load = |into: &mut [u8]| area.load(at as usize + from, into);
+                match sampled_way(sample).filter(|_| is_next && length >= LongStores::FROM) {
+                    None => load(into),
+                    Some(way) => {
+                        let began = self.host.now();
+                        load(into);
+                        let took = self.host.now() - began;
+                        let class = LongStores::class_of(contribution.len());
+                        self.note_load(rank, way, class, took, length);
+                    }
+                }
             }
         }
         length
@@ -685,7 +717,7 @@ mod tests {
     fn an_empty_contribution_has_no_bytes() {
         let ([mut a, mut b], id) = pair();
         for (payload, is_empty) in [(&[][..], true), (&[7; 8], false)] {
-            a.contribute(id, 5, payload).unwrap();
+            a.contribute(id, 5, &[payload]).unwrap();
             let found = b.contribution(id, 0).unwrap().unwrap();
             assert_eq!((found.word(), found.len(), found.is_empty()), (5, payload.len(), is_empty));
             a.finish_round(id).unwrap();
@@ -694,9 +726,27 @@ mod tests {
     }
 
     #[test]
+    fn pieces_of_a_contribution_follow_one_another() {
+        let ([mut a, mut b], id) = pair();
+        let whole: Vec<u8> = (0..9000).map(|at| (at % 251) as u8).collect();
+        for lengths in [&[0][..], &[3, 5], &[0, 48, 0, 64], &[100, 12], &[100, 13], &[12, 8988]] {
+            let mut rest = &whole[..];
+            let pieces = lengths.iter().map(|length| rest.split_off(..*length).unwrap());
+            a.contribute(id, 5, &pieces.collect::<Vec<_>>()).unwrap();
+            let found = b.contribution(id, 0).unwrap().unwrap();
+            let length = lengths.iter().sum();
+            let mut into = vec![0; length];
+            assert_eq!(b.load_contribution(id, 0, &found, 0, &mut into), length);
+            assert!(into == whole[..length] && found.len() == length, "{lengths:?}");
+            a.finish_round(id).unwrap();
+            b.finish_round(id).unwrap();
+        }
+    }
+
+    #[test]
     fn a_line_lasts_until_all_finished_its_round() {
         let ([mut a, mut b], id) = pair();
-        a.contribute(id, 5, b"kept").unwrap();
+        a.contribute(id, 5, &[b"kept"]).unwrap();
         b.contribute(id, 5, &[]).unwrap();
         assert_eq!(a.all_contributed(id, 5), Ok(Some(true)));
         a.finish_round(id).unwrap();
@@ -704,13 +754,13 @@ mod tests {
             a.contribute(id, 6, &[]).unwrap();
             a.finish_round(id).unwrap();
         }
-        assert_eq!(a.contribute(id, 7, b"over"), Err(GroupError::Full));
+        assert_eq!(a.contribute(id, 7, &[b"over"]), Err(GroupError::Full));
         let found = b.contribution(id, 0).unwrap().unwrap();
         let mut into = [0; 4];
         assert_eq!(b.load_contribution(id, 0, &found, 0, &mut into), 4);
         assert_eq!(&into, b"kept");
         b.finish_round(id).unwrap();
-        a.contribute(id, 7, b"over").unwrap();
+        a.contribute(id, 7, &[b"over"]).unwrap();
     }
 
     #[test]

@@ -24,7 +24,7 @@
 
 use std::collections::VecDeque;
 
-use super::group::Groups;
+use super::group::{Groups, Joined};
 use super::{Host, HostedPort};
 use crate::fabric::{
     Command, Completed, Event, FullCause, GroupError, GroupId, Key, PostError, Rank,
@@ -71,10 +71,27 @@ impl AreaBook {
         Some(start % self.size)
     }
 
+    /// Frees the slots of the rounds up to this one.
+    fn free(&mut self, settled: u64) {
+        while let Some(slot) = self.slots.front().filter(|slot| slot.round <= settled) {
+            self.head = slot.end;
+            self.slots.pop_front();
+        }
+    }
+
     /// Checks that the bytes a member names are in its area.
     pub(super) fn check(&self, rank: Rank, at: u64, length: u64) -> Result<(), GroupError> {
         let inside = at.checked_add(length).is_some_and(|end| end <= self.size);
         if inside { Ok(()) } else { Err(GroupError::Malformed { rank }) }
+    }
+}
+
+impl Joined {
+    /// Room in this rank's area, as far as is known. To ask the members which rounds they have
+    /// finished takes a line from each, and they have to take it back.
+    fn take_room(&mut self, length: u64, round: u64) -> Option<u64> {
+        self.stage.free(self.settled);
+        self.stage.take(length, round)
     }
 }
 
@@ -116,14 +133,15 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// Writes a payload to this rank's area and returns its place.
+    /// Writes a payload of `length` bytes to this rank's area. Returns its place, and whether that is a sample.
     pub(super) fn stage(
         &mut self,
         group: GroupId,
         round: u64,
-        payload: &[u8],
-    ) -> Result<u64, GroupError> {
-        let (length, limit) = (payload.len(), self.groups.joined(group)?.stage.size as usize);
+        payload: &[&[u8]],
+        length: usize,
+    ) -> Result<(u64, u8), GroupError> {
+        let limit = self.groups.joined(group)?.stage.size as usize;
         if length > limit {
             return Err(GroupError::TooLarge { length, limit });
         }
@@ -131,26 +149,30 @@ impl<H: Host> HostedPort<H> {
             self.host.commit_area(group.0)?;
             self.groups.joined(group)?.stage.has_memory = true;
         }
-        self.reclaim(group)?;
-        let taken = self.groups.joined(group)?.stage.take(length as u64, round);
-        let at = taken.ok_or(GroupError::Full)?;
-        // As for the next rank: one area for all.
-        let way = self.stores_for((self.rank + 1) % self.size, length);
-        self.own.area(group.0).store(at as usize, payload, way);
-        Ok(at)
+        let at = match self.groups.joined(group)?.take_room(length as u64, round) {
+            Some(at) => at,
+            None => self.reclaim(group, length as u64, round)?,
+        };
+        // As for the next member, which measures its loads: one area for all.
+        let next = self.groups.joined(group)?.next_member();
+        let storing = self.begin_store(next, length);
+        let (area, mut end) = (self.own.area(group.0), at as usize);
+        for piece in payload {
+            area.store(end, piece, storing.way);
+            end += piece.len();
+        }
+        self.end_store(next, length, storing);
+        Ok((at, storing.sample()))
     }
 
-    /// Frees the slots that all members have read.
-    fn reclaim(&mut self, group: GroupId) -> Result<(), GroupError> {
-        while let Some(slot) = self.groups.joined(group)?.stage.slots.front().copied() {
-            if !self.all_finished(group.0, slot.round) {
-                break;
-            }
-            let stage = &mut self.groups.joined(group)?.stage;
-            stage.slots.pop_front();
-            stage.head = slot.end;
+    /// The same once the members were asked which rounds they have finished.
+    #[cold]
+    fn reclaim(&mut self, group: GroupId, length: u64, round: u64) -> Result<u64, GroupError> {
+        let oldest = self.groups.joined(group)?.stage.slots.front().map(|slot| slot.round);
+        if oldest.is_some_and(|oldest| !self.all_finished(group.0, oldest)) {
+            return Err(GroupError::Full);
         }
-        Ok(())
+        self.groups.joined(group)?.take_room(length, round).ok_or(GroupError::Full)
     }
 }
 
@@ -158,9 +180,9 @@ impl<H: Host> HostedPort<H> {
 mod tests {
     use super::*;
 
+    /// Frees the oldest slot.
     fn free(stage: &mut AreaBook) {
-        let slot = stage.slots.pop_front().unwrap();
-        stage.head = slot.end;
+        stage.free(stage.slots[0].round);
     }
 
     #[test]
@@ -196,6 +218,17 @@ mod tests {
             assert_eq!(stage.take(1025, 2), None);
             free(&mut stage);
         }
+    }
+
+    #[test]
+    fn slots_of_settled_rounds_are_freed_together() {
+        let mut stage = AreaBook::new(1024);
+        assert_eq!([1, 2, 5].map(|round| stage.take(320, round)), [Some(0), Some(320), Some(640)]);
+        stage.free(0);
+        assert_eq!(stage.take(320, 6), None);
+        stage.free(4);
+        assert_eq!([6, 7].map(|round| stage.take(320, round)), [Some(0), Some(320)]);
+        assert_eq!(stage.take(320, 8), None);
     }
 
     #[test]

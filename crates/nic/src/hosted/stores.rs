@@ -14,6 +14,10 @@
 //!        └─────────── source table: loads ◄─────────┘
 //! ```
 //!
+//! A contribution to a round has such a sample in its control line, for the member behind the
+//! writer. Without it a program that sends no messages never learns: a reduction of 16 KiB between
+//! two cores of an EPYC, 490 ns a line, took 10.9 us and takes 3.3.
+//!
 //! Only the copies are timed, so neither what the programs compute nor who waits for whom counts,
 //! and a single payload says something. All other payloads read no clock.
 
@@ -316,7 +320,7 @@ impl fmt::Display for StoreCounts {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::fabric::{Command, Event, Landing, Port, RemoteAddress, Short, Space};
+    use crate::fabric::{Command, Event, GroupPort, Landing, Port, RemoteAddress, Short, Space};
     use crate::loopback::{LoopbackConfig, LoopbackPort, open};
 
     const LENGTH: usize = 8 << 10;
@@ -558,6 +562,33 @@ mod tests {
             }
             assert_eq!(ports[0].stores_for(0, LENGTH), LongStores::Cached);
         }
+    }
+
+    #[test]
+    fn contributions_are_measured_by_the_member_behind_the_writer() {
+        let mut ports = open(&LoopbackConfig::for_ranks(3)).unwrap();
+        let ids: Vec<_> = ports.iter_mut().map(|port| port.join(0, &[0, 1, 2], 0)).collect();
+        let id = ids[0].unwrap();
+        let mut round = |last: &mut [u8]| {
+            let payload = [7; LENGTH];
+            ports[0].contribute(id, 5, &[&payload[..100], &payload[100..]]).unwrap();
+            for reader in [2, 1] {
+                let found = ports[reader].contribution(id, 0).unwrap().unwrap();
+                let mut into = [0; LENGTH];
+                // A short load says nothing.
+                assert_eq!(ports[reader].load_contribution(id, 0, &found, 1, &mut into[..9]), 9);
+                assert_eq!(ports[reader].load_contribution(id, 0, &found, 0, last), last.len());
+            }
+            ports.iter_mut().for_each(|port| port.finish_round(id).unwrap());
+            let known = [1, 2].map(|reader: usize| ports[reader].own.source(0).loads(CLASS));
+            (known, ports[0].store_counts().classes[CLASS].stores)
+        };
+        for count in 1..2 * u64::from(SAMPLES) {
+            let stores = [count.div_ceil(2), count / 2];
+            assert_eq!(round(&mut [0; LENGTH]), ([0, 0], stores), "not whole");
+        }
+        // The clock of this fabric stands still.
+        assert_eq!(round(&mut [0; LENGTH]), ([pack([1, 1]), 0], [4, 4]));
     }
 
     #[test]

@@ -476,7 +476,12 @@ where
     }
 
     #[inline(always)]
-    fn contribute(&mut self, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError> {
+    fn contribute(
+        &mut self,
+        group: GroupId,
+        word: u64,
+        payload: &[&[u8]],
+    ) -> Result<(), GroupError> {
         self.inner_mut().contribute(group, word, payload)
     }
 
@@ -496,14 +501,14 @@ where
 
     #[inline(always)]
     fn load_contribution(
-        &self,
+        &mut self,
         group: GroupId,
         place: usize,
         contribution: &Contribution,
         from: usize,
         into: &mut [u8],
     ) -> usize {
-        self.inner().load_contribution(group, place, contribution, from, into)
+        self.inner_mut().load_contribution(group, place, contribution, from, into)
     }
 
     #[inline(always)]

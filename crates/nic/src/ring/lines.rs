@@ -76,8 +76,13 @@ pub struct ControlLines {
 pub enum PayloadPlace {
     /// In the line.
     Line,
-    /// At this byte of the writer's multicast area. Written by a peer: check before use.
-    Area(u64),
+    /// In the writer's multicast area. Written by a peer: check before use.
+    Area {
+        /// The byte of the area.
+        at: u64,
+        /// As of a record, for the member behind the writer: how it was stored, if that was timed.
+        sample: u8,
+    },
 }
 
 /// The contents of a line. Written by a peer, except for the round.
@@ -121,11 +126,12 @@ impl ControlLines {
     }
 
     /// Enters a round with `length` bytes at `at` in the owner's multicast area.
-    pub fn enter_area(&self, round: u64, word: u64, at: u64, length: u64) {
+    pub fn enter_area(&self, round: u64, word: u64, at: u64, length: u64, sample: u8) {
         let line = self.line(round);
         line.word.store(word, Ordering::Relaxed);
         line.body[0].store(at, Ordering::Relaxed);
         line.body[1].store(length, Ordering::Relaxed);
+        line.body[2].store(sample.into(), Ordering::Relaxed);
         self.stamp(round, ELSEWHERE);
     }
 
@@ -150,8 +156,8 @@ impl ControlLines {
             let length = length.min(LINE_BYTES as u64);
             return Some(Said { word, length, place: PayloadPlace::Line });
         }
-        let [at, length] = [0, 1].map(|which| line.body[which].load(Ordering::Relaxed));
-        Some(Said { word, length, place: PayloadPlace::Area(at) })
+        let [at, length, sample] = [0, 1, 2].map(|which| line.body[which].load(Ordering::Relaxed));
+        Some(Said { word, length, place: PayloadPlace::Area { at, sample: sample as u8 } })
     }
 
     /// Whether [`ControlLines::look`] returns a contribution.
@@ -255,8 +261,9 @@ mod tests {
         let lines = ControlLines::default();
         assert_eq!(lines.look(1), None);
         lines.enter(1, 0, &[]);
-        lines.enter_area(2, 5, 64, 1 << 40);
-        let said = Said { word: 5, length: 1 << 40, place: PayloadPlace::Area(64) };
+        lines.enter_area(2, 5, 64, 1 << 40, 2);
+        let place = PayloadPlace::Area { at: 64, sample: 2 };
+        let said = Said { word: 5, length: 1 << 40, place };
         assert_eq!(lines.look(2), Some(said));
         assert!(lines.is_entered(1) && !lines.is_entered(3) && !lines.is_entered(4));
         let again = 1 + LINES as u64;

@@ -326,11 +326,11 @@ impl GroupPort for SharedPort {
         pass_over(&mut, channels: u64);
         leave(&mut, group: GroupId) -> Result<u64, GroupError>;
         set_registers(&mut, group: GroupId, registers: &[Key]) -> Result<(), GroupError>;
-        contribute(&mut, group: GroupId, word: u64, payload: &[u8]) -> Result<(), GroupError>;
+        contribute(&mut, group: GroupId, word: u64, payload: &[&[u8]]) -> Result<(), GroupError>;
         contribution(&mut, group: GroupId, place: usize)
             -> Result<Option<Contribution>, GroupError>;
         all_contributed(&mut, group: GroupId, word: u64) -> Result<Option<bool>, GroupError>;
-        load_contribution(&, group: GroupId, place: usize, what: &Contribution, from: usize,
+        load_contribution(&mut, group: GroupId, place: usize, what: &Contribution, from: usize,
             into: &mut [u8]) -> usize;
         finish_round(&mut, group: GroupId) -> Result<(), GroupError>;
         sync(&mut, group: GroupId, id: u32) -> Result<(), GroupError>;
