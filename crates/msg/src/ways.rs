@@ -235,6 +235,9 @@ struct LengthClass {
     /// blocks in a row have taken something else.
     usual: u64,
     unusual: u32,
+    /// How many times in a row news have not led to another way, and whether the last did.
+    in_vain: u32,
+    has_changed: bool,
 }
 
 /// A try that goes on.
@@ -466,13 +469,14 @@ impl LengthClass {
     /// The way to take: that of the other end, or the one in use, unless another is better.
     fn take(&mut self, others: Option<Way>) -> Way {
         if others.is_some() {
+            self.has_changed |= self.taken != others;
             self.taken = others;
         }
         let (cost, fastest) = (|way: Way| self.took[way as usize].estimate, self.fastest());
         let is_better = |taken: &Way| cost(fastest) <= cost(*taken).saturating_mul(BETTER) / 16;
         let kept = |taken: &Way| others.is_some() || !is_better(taken);
         let taken = self.taken.filter(kept).unwrap_or(fastest);
-        self.taken = Some(taken);
+        self.has_changed |= self.taken.replace(taken) != Some(taken);
         taken
     }
 
@@ -506,7 +510,9 @@ impl LengthClass {
     }
 
     /// Has the ways tried again if what the fastest takes has changed: another phase of the
-    /// program, or another machine. Not if tries have lost a tenth of the time already.
+    /// program, or another machine. Not if tries have lost a tenth of the time already, and less
+    /// each time that they have changed nothing: what a way takes may just go up and down. (Then
+    /// a fifth of the messages of a halo of 2 x 16 KiB were tries; EPYC, beside other work.)
     ///
     /// The first tries see a program whose pages and caches are cold: reading 1 MiB in both
     /// directions took 117 us where it takes 72 later, and the ring's 104 were taken (far cores of
@@ -515,9 +521,10 @@ impl LengthClass {
         let (less, more) = (self.usual - self.usual / 4, self.usual.saturating_add(self.usual / 4));
         self.unusual =
             if (less..=more).contains(&cost) { 0 } else { self.unusual.saturating_add(1) };
-        let share = if self.usual == 0 { 2 } else { 10 };
+        let share = if self.usual == 0 { 2 } else { (10 << self.in_vain).min(TRIES_SHARE) };
         if self.unusual >= NEWS && self.tries.saturating_mul(share) < self.all {
-            (self.usual, self.unusual) = (cost, 0);
+            self.in_vain = if self.has_changed { 0 } else { (self.in_vain + 1).min(4) };
+            (self.usual, self.unusual, self.has_changed) = (cost, 0, false);
             self.took.iter_mut().for_each(|took| took.is_known = false);
         }
     }
@@ -611,6 +618,22 @@ mod tests {
             let (chosen, _) = carry(&mut ways, 100, [33, 100, 25]);
             assert!(chosen[Way::Both as usize] >= 50, "{chosen:?}");
         }
+    }
+
+    #[test]
+    fn ways_that_take_now_more_now_less_are_tried_ever_less() {
+        let mut ways = Ways::default();
+        let unsteady = |ways: &mut Ways, turns: u32| {
+            let each = |turn| carry(ways, 40, [[50, 100, 100], [80, 100, 100]][turn as usize % 2]);
+            let tried = |(chosen, _): ([u32; 3], f64)| chosen[1] + chosen[2];
+            (0..turns).map(each).map(tried).sum::<u32>()
+        };
+        unsteady(&mut ways, 200);
+        let tried = unsteady(&mut ways, 1000);
+        assert!((100..2000).contains(&tried), "of 40,000: {tried}");
+        // As soon as another way is taken, news count as before.
+        carry(&mut ways, 10_000, [100, 25, 100]);
+        assert_eq!(ways.classes[0][KIND.class()].in_vain, 0);
     }
 
     #[test]
