@@ -585,20 +585,20 @@ impl<'c, G: Group> Team<'c, G> {
         }
     }
 
-    /// Moves a part of this rank's for itself. One with gaps is not for an algorithm to move.
-    pub(crate) fn move_part(
+    /// A part of this rank's for itself, and the place for it, which is as long. One with gaps is not
+    /// for an algorithm to move.
+    pub(crate) fn own_part<'p>(
         &self,
         what: &'static str,
-        part: &Part<'_, G::Byte>,
-        place: Place<'_, G::Byte>,
-    ) -> Result<(), Failure<G>> {
+        part: Part<'p, G::Byte>,
+        place: Place<'p, G::Byte>,
+    ) -> Result<(&'p [G::Byte], &'p mut [G::Byte]), Failure<G>> {
         match (part, place) {
             (Part::Whole(bytes), Place::Whole(into)) => {
                 self.check_argument(what, into.len(), bytes.len())?;
-                into.copy_from_slice(bytes);
-                Ok(())
+                Ok((bytes, into))
             }
-            _ => self.require(false, "moves no part with gaps within a rank"),
+            _ => Err(self.unsuitable("moves no part with gaps within a rank")),
         }
     }
 
@@ -685,11 +685,13 @@ impl<'c, G: Group> Team<'c, G> {
 
     /// The error of an algorithm that cannot do what is asked, unless it can.
     pub(crate) fn require(&self, can: bool, reason: &'static str) -> Result<(), Failure<G>> {
-        if can {
-            return Ok(());
-        }
+        if can { Ok(()) } else { Err(self.unsuitable(reason)) }
+    }
+
+    #[cold]
+    fn unsuitable(&self, reason: &'static str) -> Failure<G> {
         let (operation, algorithm) = (self.operation(), self.call.named.get().algorithm());
-        Err(CollError::Unsuitable { operation, algorithm, reason })
+        CollError::Unsuitable { operation, algorithm, reason }
     }
 
     fn check_length(&self, peer: u32, sent: u64, expected: usize) -> Result<(), Failure<G>> {

@@ -278,15 +278,11 @@ async fn own_part<'b, G: Group>(
         team.send_part(mine.unwrap_or(Part::Whole(&[])), root).await?;
         return Ok(None);
     }
-    let mut others = Vec::with_capacity(blocks.len());
-    for (rank, block) in (0..).zip(blocks) {
-        match &mine {
-            Some(mine) if rank == root => {
-                team.move_part("the root's own part, in bytes,", mine, block)?;
-            }
-            None if rank == root => {}
-            _ => others.push((rank, block)),
-        }
+    let mut others: Vec<_> = (0..).zip(blocks).collect();
+    let (_, block) = others.remove(root as usize);
+    if let Some(mine) = mine {
+        let (bytes, into) = team.own_part("the root's own part, in bytes,", mine, block)?;
+        into.copy_from_slice(bytes);
     }
     Ok(Some(others))
 }

@@ -292,16 +292,24 @@ pub(crate) async fn flat<G: Group>(
     let mut others: Vec<_> = (0..).zip(blocks).collect();
     others.rotate_left(root as usize);
     let (_, own) = others.remove(0);
-    if let Some(into) = into {
-        team.move_part("the root's own part, in bytes,", &own, into)?;
-    }
-    if algorithm == Algorithm::Chained {
-        return team.send_parts(others).await;
-    }
-    for (to, block) in others {
-        team.send_part(block, to).await?;
-    }
-    Ok(())
+    let place = |into| team.own_part("the root's own part, in bytes,", own, into);
+    let own = into.map(place).transpose()?;
+    let send = async {
+        if algorithm == Algorithm::Chained {
+            return team.send_parts(others).await;
+        }
+        for (to, block) in others {
+            team.send_part(block, to).await?;
+        }
+        Ok(())
+    };
+    // While the others' are under way.
+    let copy = async {
+        if let Some((bytes, into)) = own {
+            into.copy_from_slice(bytes);
+        }
+    };
+    join(send, copy).await.0
 }
 
 /// Scatter down a binomial tree: each rank gets the parts of its subtree as one message, keeps its

@@ -30,6 +30,8 @@ use crate::scratch::Scratch;
 use crate::select;
 use crate::signature::{Combination, Signature};
 
+use hikyaku_msg::join;
+
 pub use crate::algorithms::alltoall::Algorithm;
 
 /// All parts of a rank go by lines in pieces of this part of the longest contribution.
@@ -148,9 +150,16 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
             Algorithm::TwoLevel => two_level::two_level(team, data, into, length).await,
             Algorithm::Lines | Algorithm::Read => team.require(false, NEEDS_LINES),
             Algorithm::Pairwise | Algorithm::Chained => {
-                put_own(team, data, into, length);
-                let parts = data.cut(length, size);
-                others(team, algorithm, parts, into.split(length, size)).await
+                let is_whole = data.whole().is_some() && into.whole_mut().is_some();
+                if !is_whole {
+                    put_own(team, data, into, length);
+                }
+                let (mut parts, mut into) = (data.cut(length, size), into.split(length, size));
+                if !is_whole {
+                    let own = team.rank() as usize;
+                    (parts[own], into[own]) = (Part::Whole(&[]), Place::Whole(&mut []));
+                }
+                flat(team, algorithm, parts, into).await
             }
         }
     })
@@ -339,40 +348,31 @@ fn check_list<G: Group>(
 async fn flat<G: Group>(
     team: &Team<'_, G>,
     algorithm: Algorithm,
-    mut parts: Vec<Part<'_, G::Byte>>,
-    mut into: Vec<Place<'_, G::Byte>>,
-) -> Result<(), Failure<G>> {
-    let is_flat = matches!(algorithm, Algorithm::Pairwise | Algorithm::Chained);
-    team.require(is_flat, "needs parts of one length")?;
-    let own = team.rank() as usize;
-    let part = std::mem::replace(&mut parts[own], Part::Whole(&[]));
-    let place = std::mem::replace(&mut into[own], Place::Whole(&mut []));
-    team.move_part(OWN_PART, &part, place)?;
-    others(team, algorithm, parts, into).await
-}
-
-/// The same without this rank's part for itself.
-async fn others<G: Group>(
-    team: &Team<'_, G>,
-    algorithm: Algorithm,
     parts: Vec<Part<'_, G::Byte>>,
     into: Vec<Place<'_, G::Byte>>,
 ) -> Result<(), Failure<G>> {
+    let is_flat = matches!(algorithm, Algorithm::Pairwise | Algorithm::Chained);
+    team.require(is_flat, "needs parts of one length")?;
     let own = team.rank() as usize;
     let mut parts: Vec<_> = (0..).zip(parts).collect();
     let mut into: Vec<_> = (0..).zip(into).collect();
     // From the next rank on, behind this one's own.
     parts.rotate_left(own);
     into.rotate_left(own);
-    parts.remove(0);
-    into.remove(0);
-    if algorithm == Algorithm::Chained {
-        return team.exchange_all(parts, into).await;
-    }
-    for ((to, part), (from, place)) in parts.into_iter().zip(into.into_iter().rev()) {
-        team.exchange_parts(part, to, place, from).await?;
-    }
-    Ok(())
+    let ((_, part), (_, place)) = (parts.remove(0), into.remove(0));
+    let (part, place) = team.own_part(OWN_PART, part, place)?;
+    let exchange = async {
+        if algorithm == Algorithm::Chained {
+            return team.exchange_all(parts, into).await;
+        }
+        for ((to, part), (from, place)) in parts.into_iter().zip(into.into_iter().rev()) {
+            team.exchange_parts(part, to, place, from).await?;
+        }
+        Ok(())
+    };
+    // While the first parts are under way.
+    let copy = async { place.copy_from_slice(part) };
+    join(exchange, copy).await.0
 }
 
 /// All-to-all by Bruck's algorithm (Bruck et al. 1997): ⌈log2 n⌉ messages instead of n - 1.
