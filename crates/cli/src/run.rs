@@ -109,10 +109,11 @@ pub(crate) struct RunArguments {
 
     /// Carry long messages this way: auto, ring, read, both or put [default: auto]
     ///
-    /// As the variable HIKYAKU_LONG_MESSAGES=read does. A message of 64 KiB or more can go through
-    /// the receiver's ring, be read by the receiver out of the sender's memory, or be copied by
-    /// both at once; one of 64 KiB can be put into the ring before its receiver asks. By default
-    /// each receiver measures which way is fastest, and follows if that changes.
+    /// As the variable HIKYAKU_LONG_MESSAGES=read does. A message of 16 KiB or more (64 KiB where
+    /// ranks share cores) can go through the receiver's ring, be read by the receiver out of the
+    /// sender's memory, or be copied by both at once; one of up to 64 KiB can be put into the ring
+    /// before its receiver asks. By default each receiver measures which way is fastest, and
+    /// follows if that changes.
     #[arg(long, value_name = "WAY")]
     long_messages: Option<LongMessages>,
 
