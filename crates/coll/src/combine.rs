@@ -198,9 +198,13 @@ pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
     (start, first): (usize, usize),
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
+    let (place, size) = (rounds.place_from(first), rounds.size);
+    if size == 1 {
+        own.into_iter().for_each(|own| result.copy_from_slice(own));
+        return Ok(());
+    }
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);
     let piece = piece.min(result.len()).max(1);
-    let (place, size) = (rounds.place_from(first), rounds.size);
     let depth = if size == 2 { 1 } else { digits(size) };
     let mut scratch = vec![G::Byte::default(); (1 + depth) * piece];
     // Also of an empty share: what it was called with.

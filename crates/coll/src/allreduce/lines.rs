@@ -61,7 +61,7 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Option<Result<(), Failure<G>>> {
     let data = data.whole_mut()?;
-    if data.len() >= SHARE_FROM {
+    if data.len() >= SHARE_FROM && team.size() > 1 {
         return None;
     }
     if let Err(failure) = team.check_elements(data.len(), reduction.width) {

@@ -85,6 +85,12 @@ impl CollectiveBook {
         CollectiveBook { mates, ..book }
     }
 
+    /// Whether there is no other rank: its rounds are over when it enters them, and need no lines.
+    #[inline]
+    pub(super) fn is_alone(&self) -> bool {
+        self.ranks.len() == 1 && self.mates.as_ref().is_some_and(Mates::are_all)
+    }
+
     /// Ends the communicator. Its lines are free for others once all ranks have done so.
     pub fn leave(&self, port: &mut impl GroupPort) {
         let are_lost = self.turns.borrow().are_lost();

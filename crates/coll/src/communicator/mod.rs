@@ -99,6 +99,12 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
         self.book.lines.get().ok_or(Self::unsupported("share lines"))
     }
 
+    /// What becomes of a round without lines.
+    #[inline]
+    fn alone<T>(&self, done: T) -> Result<T, MsgError> {
+        if self.book.is_alone() { Ok(done) } else { Err(Self::unsupported("share lines")) }
+    }
+
     /// What the group of all ranks is kept as: it is that of the lines if all ranks share some.
     fn usage_of_all(&self) -> ChannelUse {
         match &self.book.mates {
@@ -226,7 +232,9 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn next_on_lines(&self) -> Option<u32> {
-        self.book.lines.get()?;
+        if self.book.lines.get().is_none() && !self.book.is_alone() {
+            return None;
+        }
         let number = self.book.started.get();
         let is_sure = self.book.doubt.get().is_none();
         (is_sure && self.book.turns.borrow().is_next(number)).then_some(number)
@@ -363,6 +371,9 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn offer(&self, number: u32, usage: ChannelUse) -> Option<[u8; ChannelOffer::BYTES]> {
+        if usage == ChannelUse::Lines && self.book.is_alone() {
+            return None;
+        }
         let usage = if usage == ChannelUse::Network { self.usage_of_all() } else { usage };
         if self.kept(usage).get().is_some() {
             return None;
@@ -438,12 +449,13 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     fn most_on_lines(&self) -> usize {
         let area =
             |group| self.endpoint.with_port(|port| port.group(group).map(|it| it.area_bytes()));
-        self.group().ok().and_then(area).unwrap_or(0)
+        let alone = if self.book.is_alone() { usize::MAX } else { 0 };
+        self.group().ok().and_then(area).unwrap_or(alone)
     }
 
     #[inline(always)]
     fn contribute(&self, word: u64, pieces: &[&[u8]]) -> Result<bool, MsgError> {
-        let group = self.group()?;
+        let Some(group) = self.book.lines.get() else { return self.alone(true) };
         match self.endpoint.with_port(|port| port.contribute(group, word, pieces)) {
             Ok(()) => Ok(true),
             Err(GroupError::Full) => Ok(false),
@@ -453,7 +465,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline(always)]
     fn all_contributed(&self, word: u64) -> Result<Option<bool>, MsgError> {
-        let group = self.group()?;
+        let Some(group) = self.book.lines.get() else { return self.alone(Some(true)) };
         Ok(self.endpoint.with_port(|port| port.all_contributed(group, word))?)
     }
 
@@ -478,7 +490,7 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline(always)]
     fn finish_round(&self) -> Result<(), MsgError> {
-        let group = self.group()?;
+        let Some(group) = self.book.lines.get() else { return self.alone(()) };
         Ok(self.endpoint.with_port(|port| port.finish_round(group))?)
     }
 

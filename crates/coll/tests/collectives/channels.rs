@@ -5,7 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use hikyaku_coll::{
-    CollectiveBook, CommunicatorGroup, Group, Reduction, allgather, allreduce, barrier, broadcast,
+    Begun, CollectiveBook, CommunicatorGroup, Group, Operand, Reduction, allgather, allreduce,
+    barrier, begin_allgather, begin_allreduce, begin_alltoall, begin_barrier, begin_broadcast,
+    begin_gather, begin_scan, begin_scatter, broadcast,
 };
 use hikyaku_msg::{ContextEndpoint, Engine, Members, join_all};
 use hikyaku_nic::fabric::Port;
@@ -117,6 +119,47 @@ fn in_turn(size: u32, channels: u32, turns: u32) -> Vec<u32> {
         with_lines
     });
     results
+}
+
+/// Whether the call was over when it was made.
+fn is_done<F>(begun: Begun<Result<(), impl std::fmt::Debug>, F>) -> bool {
+    matches!(begun, Begun::Done(Ok(())))
+}
+
+#[test]
+fn a_rank_alone_waits_for_nobody_and_needs_no_channel() {
+    // Of long data too, and with no channel at all.
+    let (results, _) = run_engines(ports(2, 2, 0), 7, async |engine: &Rank| {
+        let own = engine.borrow().rank();
+        let part = Part::new(engine, 4, &[own]);
+        let group = part.group(engine);
+        [3, 113, 10_000, 1_000_000].map(|length| {
+            let data = given(1, 2, own, length);
+            let (mut one, mut other) = (data.clone(), vec![0; length]);
+            let mut done = vec![
+                is_done(begin_barrier(&group, None)),
+                is_done(begin_broadcast(&group, None, &mut one, 0)),
+                is_done(begin_allreduce(&group, None, Operand::Own(&mut one), add())),
+                is_done(begin_allgather(&group, None, Some(&data), &mut other)),
+            ];
+            assert!(other == data);
+            if length <= 64 << 10 {
+                done.push(is_done(begin_scan(&group, None, &mut one, add())));
+                other.fill(0);
+                done.push(is_done(begin_alltoall(&group, None, &data, &mut other)));
+                assert!(other == data);
+                other.fill(0);
+                done.push(is_done(begin_gather(&group, None, Some(&data), &mut other, 0)));
+                assert!(other == data);
+                other.fill(0);
+                done.push(is_done(begin_scatter(&group, None, &data, Some(&mut other), 0)));
+                assert!(other == data);
+            }
+            assert!(one == data && done.iter().all(|done| *done), "{length}: {done:?}");
+            length
+        })
+    });
+    assert_eq!(results.len(), 2);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn lines_are_chosen_where_they_are_faster() {
         (Gather, 4, One, "chained"),
         (Barrier, 4, Own, "dissemination"),
         (Barrier, 8, Pairs, "wide-tree"),
-        (Allreduce, 1, One, "recursive-doubling"),
+        (Allreduce, 1, One, "lines"),
     ] {
         assert_eq!(choice(operation, size, lie, lines, 1 << 20), name, "{operation:?} of {size}");
     }
