@@ -181,6 +181,7 @@ impl<D: Dialect> Mpi<D> {
         let world = self.world()?;
         let inner = world.inner.create_group(&[world.inner.rank()])?;
         let own = Rc::new(Comm::of(inner, "MPI_COMM_SELF", Handler::Fatal));
+        own.inner.set_name("MPI_COMM_SELF");
         own.handle.set(Handle::COMM_SELF);
         self.state.own.replace(Some(Rc::clone(&own)));
         Ok(own)
@@ -503,7 +504,9 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Comm_set_name.
     pub fn comm_set_name(&self, comm: Rc<Comm>, name: String) -> Result<(), Failure> {
-        comm.name.replace(cut(name, D::MAX_NAMES[1]));
+        let name = cut(name, D::MAX_NAMES[1]);
+        [&comm.inner, comm.local()].iter().for_each(|inner| inner.set_name(&name));
+        comm.name.replace(name);
         Ok(())
     }
 

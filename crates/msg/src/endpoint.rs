@@ -181,9 +181,9 @@ impl<'e, P: Port> ContextEndpoint<'e, P> {
         self.engine.borrow().long_wait()
     }
 
-    /// [`Engine::report_whole`].
+    /// [`Engine::report_whole`] in this context.
     pub fn report_whole(&self, before: u32, wait: Wait) {
-        self.engine.borrow_mut().report_whole(before, wait);
+        self.engine.borrow_mut().report_whole(before, wait.on(self.context));
     }
 
     /// [`Engine::send_note`] in this context.

@@ -293,6 +293,11 @@ impl Communicator {
         self.context
     }
 
+    /// Names it, for people who ask what this rank waits for.
+    pub fn set_name(&self, name: &str) {
+        self.engine().borrow_mut().port_mut().names_mut().set(self.context, name);
+    }
+
     /// Messages of this communicator between two ranks.
     pub fn messages(&self) -> ContextEndpoint<'_, RankPort> {
         ContextEndpoint::new(self.engine(), self.context).among(self.members())

@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hikyaku_nic::fabric::Rank;
+use hikyaku_nic::fabric::{Name, Rank};
 use hikyaku_nic::plan::TrafficKind;
 
 /// Set in contexts that have a leader.
@@ -78,6 +78,39 @@ pub(crate) fn kind_of(context: u32) -> TrafficKind {
 pub(crate) fn leader_of(context: u32) -> Option<(Rank, u32)> {
     let number = context >> KIND_BITS & (NUMBERS - 1);
     (context & LED != 0).then_some(((context & !LED) >> (NUMBER_BITS + KIND_BITS), number))
+}
+
+/// How this rank's communicators are named where it says what it waits for: by the name that the
+/// program has given, or by their number, which is the same at all ranks.
+#[derive(Debug, Default)]
+pub(crate) struct CommunicatorNames(BTreeMap<u32, Name>);
+
+impl CommunicatorNames {
+    /// The program names the communicator of a context; what it cannot have named is no name.
+    pub(crate) fn set(&mut self, context: u32, name: &str) {
+        let fits = &name[..name.floor_char_boundary(Name::BYTES - "''".len())];
+        if fits.is_empty() || fits.contains(char::is_control) {
+            self.forget(context);
+        } else {
+            self.0.insert(context, format_args!("'{fits}'").into());
+        }
+    }
+
+    /// The communicator of a context has ended.
+    pub(crate) fn forget(&mut self, context: u32) {
+        self.0.remove(&context);
+    }
+
+    /// The communicator of one of its contexts, in words; no words: all ranks of the job.
+    pub(crate) fn of(&self, context: u32) -> Name {
+        let first = context / CONTEXTS * CONTEXTS;
+        match (self.0.get(&first), leader_of(first)) {
+            (Some(name), _) => *name,
+            (None, Some((leader, number))) => format_args!("{leader}.{number}").into(),
+            (None, None) if first == 0 || first == BESIDE => Name::NONE,
+            (None, None) => format_args!("{}", first / CONTEXTS).into(),
+        }
+    }
 }
 
 /// A number that a leader proposes, and whether it was used before.
@@ -164,6 +197,23 @@ mod tests {
             }
         }
         assert_eq!(leader_of(COUNTED - 1), None);
+    }
+
+    #[test]
+    fn a_communicator_has_the_name_that_was_given_or_a_number() {
+        let mut names = CommunicatorNames::default();
+        let (rows, copy) = (led(4, 7), next_counted(CONTEXTS));
+        let all = |names: &CommunicatorNames| {
+            [0, BESIDE, copy, rows].map(|context| names.of(context + COLLECTIVES).to_string())
+        };
+        assert_eq!(all(&names), ["", "", "2", "4.7"]);
+        [0, rows].iter().for_each(|context| names.set(*context, "rows"));
+        names.set(copy, &"列".repeat(20));
+        assert_eq!(all(&names), ["'rows'", "", &format!("'{}'", "列".repeat(10)), "'rows'"]);
+        names.set(0, "");
+        names.set(rows, "a\nb");
+        names.forget(copy);
+        assert_eq!(all(&names), ["", "", "2", "4.7"]);
     }
 
     #[test]

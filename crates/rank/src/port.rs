@@ -15,6 +15,7 @@ use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
 use hikyaku_shm::{Nap, ProtectedMemory};
 
+use crate::contexts::CommunicatorNames;
 use crate::far::{self, CallSteps, Far};
 use crate::frequent::{FrequentSources, RingMoves};
 use crate::init::InitError;
@@ -32,6 +33,8 @@ pub struct RankPort {
     near: NearPort,
     /// Who sends often, if sources move to rings of their own.
     frequent: Option<Box<FrequentSources>>,
+    /// What the program calls its communicators.
+    names: CommunicatorNames,
     /// The other launcher, if one has started the job. It is the last to be told that this rank
     /// leaves.
     started: Option<Box<LaunchedRank>>,
@@ -44,7 +47,8 @@ impl RankPort {
     /// Other hosts cannot be reached.
     pub fn open(near: NearPort) -> Result<RankPort, Error> {
         let far = Far::open(&near)?.map(Box::new);
-        Ok(RankPort { far, near, frequent: None, started: None })
+        let names = CommunicatorNames::default();
+        Ok(RankPort { far, near, frequent: None, names, started: None })
     }
 
     /// The port of a rank of a job that another launcher has started.
@@ -74,6 +78,11 @@ impl RankPort {
     /// Which of the job's programs this rank runs, if another launcher says so.
     pub fn program(&self) -> Option<i32> {
         self.started.as_ref()?.program()
+    }
+
+    /// What the program calls its communicators, for the announcements of waits.
+    pub(crate) fn names_mut(&mut self) -> &mut CommunicatorNames {
+        &mut self.names
     }
 
     /// From here on frequent sources get landing rings of their own, if the job has some to give.
@@ -354,7 +363,8 @@ impl RankPort {
 impl From<NearPort> for RankPort {
     /// For a job on one host.
     fn from(near: NearPort) -> RankPort {
-        RankPort { far: None, near, frequent: None, started: None }
+        let names = CommunicatorNames::default();
+        RankPort { far: None, near, frequent: None, names, started: None }
     }
 }
 
@@ -674,7 +684,9 @@ impl Port for RankPort {
     }
 
     fn announce_wait(&self, wait: Option<Wait>) {
-        self.near.announce_wait(wait);
+        self.near.announce_wait(wait.map(|wait| {
+            wait.within(wait.context.map_or(Name::NONE, |context| self.names.of(context)))
+        }));
     }
 
     #[inline]

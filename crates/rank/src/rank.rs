@@ -137,6 +137,7 @@ impl Rank {
         }
         self.ending.borrow_mut().retain(|(context, book)| {
             book.leave(engine.port_mut());
+            engine.port_mut().names_mut().forget(*context);
             let Some((leader, number)) = contexts::leader_of(*context) else { return false };
             let all = *context..context + CONTEXTS;
             if all.clone().any(|context| engine.is_sending_in(context)) {

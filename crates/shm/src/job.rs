@@ -21,6 +21,9 @@ use crate::memory;
 use crate::plan::{Hosts, JobConfig, MemoryPlan};
 use crate::wait::{WaitTimes, monotonic};
 
+/// How long ago a rank has polled last that still does.
+const POLL_LASTS: Time = Time::from_nanoseconds(2_000_000_000);
+
 /// A job's memory as its launcher holds it. The memory has no name: it is freed when the launcher
 /// has dropped this and every rank has ended, in any way.
 #[derive(Debug)]
@@ -161,12 +164,13 @@ impl Job {
         self.mapping.registry().state(rank)
     }
 
-    /// The current wait of a rank, if it has lasted long enough to be announced.
+    /// The current wait of a rank, if it has lasted long enough to be announced. A loop of polls
+    /// counts as one as long as the last of them is not long ago.
     pub fn waiting(&self, rank: Rank) -> Option<WaitingRank> {
         let wait = self.mapping.registry().wait(rank)?;
         let origin = self.facts.origin;
         let now = Time::from_nanoseconds(monotonic().saturating_sub(origin));
-        Some(WaitingRank { wait, lasted: (now - wait.since).into() })
+        WaitingRank::at(wait, now)
     }
 
     /// Which packets of other hosts a rank has dropped, in words: whoever waits for what was in
@@ -321,9 +325,17 @@ pub struct WaitingRank {
     pub lasted: Duration,
 }
 
+impl WaitingRank {
+    fn at(wait: Wait, now: Time) -> Option<WaitingRank> {
+        let goes_on = wait.polled.is_none_or(|polled| now - polled < POLL_LASTS);
+        goes_on.then(|| WaitingRank { wait, lasted: (now - wait.since).into() })
+    }
+}
+
 impl fmt::Display for WaitingRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, for {:.1} s", Doing(&self.wait), self.lasted.as_secs_f64())
+        let polls = if self.wait.polled.is_some() { "a loop of polls: " } else { "" };
+        write!(f, "{polls}{}, for {:.1} s", Doing(&self.wait), self.lasted.as_secs_f64())
     }
 }
 
@@ -334,6 +346,7 @@ pub struct Doing<'w>(pub &'w Wait);
 impl fmt::Display for Doing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Wait { activity, name, peer, tag, open, unmatched, .. } = *self.0;
+        let (operation, communicator) = self.0.names();
         if open > 1 {
             write!(f, "wait for {open} operations, the first of them: ")?;
         }
@@ -343,8 +356,8 @@ impl fmt::Display for Doing<'_> {
             Activity::Receive => ("receive".into(), "from"),
             Activity::Probe => ("probe for a message".into(), "from"),
             Activity::Future => ("a future of the program's own".into(), "with"),
-            Activity::Collective if name == Name::NONE => ("collective operation".into(), "with"),
-            Activity::Collective => (name.to_string(), "with"),
+            Activity::Collective if operation.is_empty() => ("collective operation".into(), "with"),
+            Activity::Collective => (operation.to_owned(), "with"),
             Activity::AcquireToWrite => (acquisition(name, "write"), "held by"),
             Activity::AcquireToRead => (acquisition(name, "read"), "held by"),
             Activity::Shared => (format!("access to shared variable '{name}'"), "at"),
@@ -367,6 +380,12 @@ impl fmt::Display for Doing<'_> {
             Some(tag) => write!(f, ", tag {tag}")?,
             None if names_any => f.write_str(", any tag")?,
             None => {}
+        }
+        match communicator.strip_prefix('\'') {
+            // Perhaps cut off.
+            Some(name) => write!(f, ", on communicator '{}'", name.trim_end_matches('\''))?,
+            None if communicator.is_empty() => {}
+            None => write!(f, ", on communicator {communicator}")?,
         }
         let Some(Unmatched { messages, bytes }) = unmatched else { return Ok(()) };
         let mebibytes = bytes as f64 / f64::from(1 << 20);
@@ -700,6 +719,17 @@ mod tests {
                 collective.named(Name::new("broadcast (root 1)")).with(Some(2), None),
                 "broadcast (root 1) with rank 2",
             ),
+            (
+                receive.with(Some(2), Some(7)).within(Name::new("'rows'")),
+                "receive from rank 2, tag 7, on communicator 'rows'",
+            ),
+            (
+                collective
+                    .named(Name::new("broadcast (root 1)"))
+                    .within(Name::new("'all columns'")),
+                "broadcast (root 1), on communicator 'all columns'",
+            ),
+            (collective.within(Name::new("0.3")), "collective operation, on communicator 0.3"),
             (acquire, "acquisition of a shared variable to write"),
             (
                 acquire.named(Name::new("field")).with(Some(3), None),
@@ -720,8 +750,22 @@ mod tests {
                 "leaving the job with shared variables that others use",
             ),
             (Wait::new(Activity::Future), "a future of the program's own"),
+            (
+                Wait { polled: Some(Time::ZERO), ..receive.with(Some(2), Some(7)) },
+                "a loop of polls: receive from rank 2, tag 7",
+            ),
         ] {
             assert_eq!(told(wait), format!("{text}, for 3.2 s"));
         }
+    }
+
+    #[test]
+    fn a_loop_of_polls_is_over_when_none_came_for_long() {
+        let at = |seconds: u64| Time::from_nanoseconds(seconds * 1_000_000_000);
+        let wait = Wait { since: at(3), ..Wait::new(Activity::Receive) };
+        let polls = Wait { polled: Some(at(8)), ..wait };
+        let lasted = |wait, now| WaitingRank::at(wait, at(now)).map(|it| it.lasted.as_secs());
+        assert_eq!([8, 9, 10].map(|now| lasted(polls, now)), [Some(5), Some(6), None]);
+        assert_eq!(lasted(wait, 100), Some(97));
     }
 }

@@ -9,6 +9,7 @@ mod coverage;
 mod ends;
 mod examples;
 mod gone;
+mod hangs;
 mod header;
 mod launchers;
 mod one_rank;

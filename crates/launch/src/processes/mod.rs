@@ -208,6 +208,9 @@ impl ConductorResult {
 /// A rank that waits for ever, in words.
 fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
     match stage.registry().wait(rank) {
+        Some(wait) if wait.polled.is_some() => {
+            format!("rank {rank} polls for ever: {}", Doing(&wait))
+        }
         Some(wait) => {
             format!("rank {rank} waits in {}, since {} of virtual time", Doing(&wait), wait.since)
         }
@@ -307,7 +310,8 @@ impl JobMemory for VirtualMemory<'_> {
     }
 
     fn waiting(&self, rank: u32) -> Option<String> {
-        if let Some(wait) = self.stage.registry().wait(rank) {
+        // When a rank has polled last, its own time does not tell.
+        if let Some(wait) = self.stage.registry().wait(rank).filter(|wait| wait.polled.is_none()) {
             return Some(format!("{}, since {} of virtual time", Doing(&wait), wait.since));
         }
         let own = self.stage.request(rank)?.now;

@@ -10,7 +10,7 @@ use hikyaku_nic::fabric::{Activity, JointCopy, Port, Rank, RemoteAddress, Wait};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
-use crate::envelope::tag_of;
+use crate::envelope::{context_of, tag_of};
 use crate::protocol::Control;
 use crate::request::{Announced, Joint, ReceiveStage, RequestId, SendStage};
 use crate::ways::Way;
@@ -155,7 +155,8 @@ impl<P: Port> Engine<P> {
         while !self.port.close_joint(source, copy) {
             rounds = rounds.saturating_add(1);
             if rounds == ANNOUNCE {
-                let wait = Wait::new(Activity::Receive).with(Some(source), Some(tag_of(bits)));
+                let wait = Wait::new(Activity::Receive).on(context_of(bits));
+                let wait = wait.with(Some(source), Some(tag_of(bits)));
                 let since = self.port.now();
                 self.port.announce_wait(Some(Wait { since, ..wait }));
             }

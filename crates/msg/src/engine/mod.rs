@@ -9,6 +9,7 @@
 //!   joint.rs       messages that both ends copy
 //!   cancel.rs      cancelling operations
 //!   wait.rs        test, wait, the loop of every blocking call
+//!   vain.rs        calls that do not wait and find nothing
 //!   relief.rs      what a blocked rank does for the sources it needs: credit, evacuation
 //!   threads.rs     threads of the rank that wait at the same time
 //!   failure.rs     peers that died or left
@@ -28,6 +29,7 @@ mod relief;
 mod rendezvous;
 mod send;
 mod threads;
+mod vain;
 mod wait;
 
 use std::collections::BTreeMap;
@@ -56,6 +58,7 @@ use crate::ways::{LongMessages, Ways};
 pub use cancel::CancelOutcome;
 use direct::EarlyLooks;
 pub use threads::Wanted;
+use vain::VainCalls;
 use wait::Reports;
 pub use wait::{Blocked, MEMORY_SLEEP, Pace};
 
@@ -110,8 +113,8 @@ pub struct Engine<P: Port> {
     idle_rounds: u32,
     /// Times with something to do.
     turns: u64,
-    /// Calls in a row that did not wait and found nothing, and `turns` at the last of them.
-    vain: (u64, u32),
+    /// Calls that did not wait and found nothing.
+    vain: VainCalls,
     /// Counts what may concern every thread of the rank.
     news: u64,
     /// What the thread that polls now has polled in vain, if that is to be noted.
@@ -218,7 +221,7 @@ impl<P: Port> Engine<P> {
             early_looks: EarlyLooks::default(),
             idle_rounds: 0,
             turns: 0,
-            vain: (0, 0),
+            vain: VainCalls::default(),
             news: 0,
             wanted: None,
         }

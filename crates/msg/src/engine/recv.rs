@@ -362,5 +362,5 @@ impl<P: Port> Engine<P> {
 }
 
 fn wait_for_probe(selector: &Selector) -> Wait {
-    Wait::new(Activity::Probe).with(selector.source, selector.tag)
+    Wait::new(Activity::Probe).with(selector.source, selector.tag).on(selector.context)
 }

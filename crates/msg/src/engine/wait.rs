@@ -11,7 +11,7 @@ use hikyaku_nic::fabric::{Activity, PeerState, Port, Rank, Wait, Wake};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
-use crate::envelope::{Received, Selector, tag_of};
+use crate::envelope::{Received, Selector, context_of, tag_of};
 use crate::error::MsgError;
 use crate::request::{Receive, RequestId, RequestState, SendStage};
 use crate::unexpected::UnexpectedEntry;
@@ -32,9 +32,6 @@ pub(super) const GONE_ROUNDS: u32 = 64;
 
 /// Idle rounds in a row after which a call that only this rank itself could end fails.
 const ALONE_ROUNDS: u32 = 256;
-
-/// Calls in vain in a row after which one that does not wait gives its processor away.
-const VAIN_CALLS: u32 = 4;
 
 /// Longest sleep of a wait for what may wake nobody: memory to change, datagrams, room.
 pub const MEMORY_SLEEP: Time = Time::from_nanoseconds(1_000_000);
@@ -82,10 +79,10 @@ impl Blocked {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     /// Whether this round is the one to announce.
-    are_taken: bool,
+    pub(super) are_taken: bool,
     are_paused: bool,
-    count: u32,
-    first: Option<Wait>,
+    pub(super) count: u32,
+    pub(super) first: Option<Wait>,
 }
 
 impl<P: Port> Engine<P> {
@@ -271,16 +268,6 @@ impl<P: Port> Engine<P> {
         waiting.next().map(|(destination, _)| destination)
     }
 
-    /// Notes that a call that does not wait has found nothing. Whether that was so several times
-    /// in a row, without an event in between, and whoever it looks for may need this processor.
-    // Counted here, not by `idle_rounds`: what looks at memory alone makes no round.
-    pub fn found_nothing(&mut self) -> bool {
-        let (turns, calls) = self.vain;
-        let calls = if turns == self.turns { calls.saturating_add(1) } else { 1 };
-        self.vain = (self.turns, calls);
-        calls >= VAIN_CALLS && self.port.is_crowded()
-    }
-
     /// Makes progress, or waits a little. For callers that poll something themselves.
     pub fn idle(&mut self) {
         if !self.progress() && !self.attend(None) {
@@ -290,20 +277,20 @@ impl<P: Port> Engine<P> {
 
     /// The wait to announce for this request.
     pub(super) fn wait_of(&self, id: RequestId) -> Wait {
-        let (activity, peer, tag) = match self.requests.get(id) {
+        match self.requests.get(id) {
             Some(RequestState::Send(send)) => {
-                (Activity::Send, Some(send.destination), Some(tag_of(send.bits)))
+                let wait = Wait::new(Activity::Send).on(context_of(send.bits));
+                wait.with(Some(send.destination), Some(tag_of(send.bits)))
             }
             Some(RequestState::Receive(Receive { selector, stage, .. })) => {
-                let (source, tag) = match stage.matched() {
-                    None => (selector.source, selector.tag),
-                    Some((source, bits)) => (Some(source), Some(tag_of(bits))),
-                };
-                (Activity::Receive, source, tag)
+                let wait = Wait::new(Activity::Receive).on(selector.context);
+                match stage.matched() {
+                    None => wait.with(selector.source, selector.tag),
+                    Some((source, bits)) => wait.with(Some(source), Some(tag_of(bits))),
+                }
             }
-            _ => (Activity::Future, None, None),
-        };
-        Wait::new(activity).with(peer, tag)
+            _ => Wait::new(Activity::Future),
+        }
     }
 
     /// Begins a round of a blocking call. If the call will be announced at its end, unsuccessful
@@ -350,11 +337,12 @@ impl<P: Port> Engine<P> {
     }
 
     /// Reports the wait of an operation in place of its parts, reported since there were `before`.
-    /// The rank that the first part waits for becomes that of the whole.
+    /// The rank that the first part waits for becomes that of the whole, and so does its context if
+    /// the whole has none.
     pub fn report_whole(&mut self, before: u32, wait: Wait) {
         let part = if before == 0 { self.reports.first.take() } else { None };
         self.reports.count = before;
-        self.report_wait(Wait { peer: part.map_or(wait.peer, |part| part.peer), ..wait });
+        self.report_wait(part.map_or(wait, |part| whole_of(part, wait)));
     }
 
     /// Ends a round of a blocking call that has not found what it waits for: makes progress, or
@@ -394,6 +382,7 @@ impl<P: Port> Engine<P> {
     /// Accounts for a round of a blocking call that does not rest.
     #[inline]
     pub fn go_on(&mut self, blocked: &mut Blocked) {
+        self.ask_no_polls();
         blocked.all = blocked.all.wrapping_add(1);
         if blocked.all.is_multiple_of(LONG_ROUNDS) && blocked.announced.is_none() {
             self.announce(blocked);
@@ -427,7 +416,7 @@ impl<P: Port> Engine<P> {
         let open = reports.count.max(blocked.wait.open);
         let reported = reports.first.map(|first| Wait { open, ..first });
         let wait = reported.or(blocked.announced).unwrap_or(blocked.wait);
-        let wait = self.whole.map_or(wait, |whole| Wait { peer: wait.peer, ..whole });
+        let wait = self.whole.map_or(wait, |whole| whole_of(wait, whole));
         let wait = Wait { unmatched: self.at_limit, since, ..wait };
         blocked.announced = Some(wait);
         self.waiting = Some(wait);
@@ -525,4 +514,9 @@ impl<P: Port> Engine<P> {
         self.awake(&blocked);
         found
     }
+}
+
+/// The wait of an operation whose part waits so.
+fn whole_of(part: Wait, whole: Wait) -> Wait {
+    Wait { peer: part.peer, context: whole.context.or(part.context), ..whole }
 }

@@ -73,23 +73,32 @@ pub enum PeerState {
     Failed(PeerFailure),
 }
 
+/// Between the object of a call and the communicator: no operation has it in its name.
+const WITHIN: char = '@';
+
 /// What a rank is blocked in, for users who ask why a job does not proceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     /// The kind of call.
     pub activity: Activity,
     /// The object of the call, in words: the collective or window operation, the shared variable.
+    /// Once announced with the communicator, if there is one ([`Wait::within`]).
     pub name: Name,
     /// The rank it waits for; `None` for any.
     pub peer: Option<Rank>,
     /// The message tag; `None` for any.
     pub tag: Option<i32>,
+    /// The context of its messages, by which a rank knows its communicators. Not announced.
+    pub context: Option<u32>,
     /// How many operations it waits for. The other fields describe the first one.
     pub open: u32,
     /// The unmatched messages, if they are so many that senders have to wait.
     pub unmatched: Option<Unmatched>,
     /// The start of the wait, on the fabric's clock. The caller of `announce_wait` fills it in.
     pub since: Time,
+    /// If it is no call that waits, but a loop of calls that poll: when one of them found nothing.
+    /// The loop's end is not announced.
+    pub polled: Option<Time>,
 }
 
 impl Wait {
@@ -100,9 +109,11 @@ impl Wait {
             name: Name::NONE,
             peer: None,
             tag: None,
+            context: None,
             open: 1,
             unmatched: None,
             since: Time::ZERO,
+            polled: None,
         }
     }
 
@@ -116,6 +127,35 @@ impl Wait {
     #[must_use]
     pub const fn with(self, peer: Option<Rank>, tag: Option<i32>) -> Wait {
         Wait { peer, tag, ..self }
+    }
+
+    /// The same wait for messages of this context.
+    #[must_use]
+    pub const fn on(self, context: u32) -> Wait {
+        Wait { context: Some(context), ..self }
+    }
+
+    /// The same wait within a communicator, which a few letters name: as many as the object leaves.
+    #[must_use]
+    pub fn within(self, communicator: Name) -> Wait {
+        match communicator {
+            Name::NONE => self,
+            _ if !self.is_of_messages() => self,
+            _ => self.named(format_args!("{}{WITHIN}{communicator}", self.name).into()),
+        }
+    }
+
+    /// The object of the call and the communicator, in words; empty if there is none.
+    pub fn names(&self) -> (&str, &str) {
+        let name = self.name.as_str();
+        let divided = name.split_once(WITHIN).filter(|_| self.is_of_messages());
+        divided.unwrap_or((name, ""))
+    }
+
+    /// Whether the object has a name of ours, or none, and perhaps a communicator.
+    fn is_of_messages(&self) -> bool {
+        use Activity::{Collective, Probe, Receive, Send};
+        matches!(self.activity, Send | Receive | Probe | Collective)
     }
 }
 
@@ -333,6 +373,23 @@ mod tests {
         assert_eq!(Name::new(&"x".repeat(40)).as_str(), "x".repeat(32));
         assert_eq!(Name::new(&"飛".repeat(11)).as_str(), "飛".repeat(10));
         assert_eq!(Name::NONE.as_str(), "");
+    }
+
+    #[test]
+    fn a_communicator_takes_what_the_object_of_a_call_leaves() {
+        let within = |activity, object: &str, communicator: &str| {
+            let wait = Wait::new(activity).named(Name::new(object));
+            let wait = wait.within(Name::new(communicator));
+            let (object, communicator) = wait.names();
+            (object.to_owned(), communicator.to_owned())
+        };
+        let is = |object: &str, communicator: &str| (object.to_owned(), communicator.to_owned());
+        assert_eq!(within(Activity::Receive, "", "a@b"), is("", "a@b"));
+        assert_eq!(within(Activity::Collective, "barrier", ""), is("barrier", ""));
+        let (long, rest) = ("reduce (root 4095)", "x".repeat(13));
+        assert_eq!(within(Activity::Collective, long, &"x".repeat(32)), is(long, &rest));
+        assert_eq!(within(Activity::AcquireToRead, "a@b", ""), is("a@b", ""));
+        assert_eq!(within(Activity::Window, "get", "rows"), is("get", ""));
     }
 
     #[test]

@@ -27,8 +27,12 @@ const CAUSE_UNKNOWN: u64 = 0;
 const CAUSE_SIGNAL: u64 = 1 << 32;
 const CAUSE_EXIT: u64 = 2 << 32;
 
-/// The first word of a wait's name.
-const NAME_AT: usize = 6;
+/// The first word of a wait's name, and the word with the time of a poll.
+const NAME_AT: usize = 5;
+const POLLED_AT: usize = NAME_AT + Name::BYTES / 8;
+
+/// Bits of a tag and of whether there is one; the open operations are above them.
+const TAG_BITS: u32 = 33;
 
 /// One rank's line. All zero: starting.
 #[derive(Debug, Default)]
@@ -39,10 +43,10 @@ pub struct RankLine {
     cause: AtomicU64,
     /// Which rank was the one to leave or die whose number is this line's, plus one.
     ended: AtomicU64,
-    /// Activity and peer; tag; open operations; since; unmatched messages and their bytes; name.
-    /// Written by the rank, read by the launcher. A reader may see it half-written, which is good
-    /// enough for a diagnosis.
-    wait: [AtomicU64; NAME_AT + Name::BYTES / 8],
+    /// Activity and peer; open operations and tag; since; unmatched messages and their bytes; name;
+    /// when it was polled, plus one. Written by the rank, read by the launcher. A reader may see it
+    /// half-written, which is good enough for a diagnosis.
+    wait: [AtomicU64; POLLED_AT + 1],
     /// Packets that the rank has dropped, without the job's key and with it; the source of the last
     /// of these plus one, and why. For the launcher, as the wait.
     dropped: [AtomicU64; 2],
@@ -187,8 +191,11 @@ impl<'m> Registry<'m> {
         let tag = wait.tag.map_or(0, |tag| u64::from(tag as u32) | 1 << 32);
         let Unmatched { messages, bytes } =
             wait.unmatched.unwrap_or(Unmatched { messages: 0, bytes: 0 });
-        let rest = [tag, wait.open.into(), wait.since.picoseconds(), messages, bytes];
-        for (word, value) in words[1..].iter().zip(rest.into_iter().chain(wait.name.to_words())) {
+        let calls = tag | u64::from(wait.open) << TAG_BITS;
+        let polled = wait.polled.map_or(0, |polled| polled.picoseconds().saturating_add(1));
+        let rest = [calls, wait.since.picoseconds(), messages, bytes].into_iter();
+        let rest = rest.chain(wait.name.to_words()).chain([polled]);
+        for (word, value) in words[1..].iter().zip(rest) {
             word.store(value, Ordering::Relaxed);
         }
         words[0].store((wait.activity as u64) << 32 | peer, Ordering::Release);
@@ -221,15 +228,17 @@ impl<'m> Registry<'m> {
         let head = words[0].load(Ordering::Acquire);
         let word = |at: usize| words[at].load(Ordering::Relaxed);
         let activity = Activity::ALL.into_iter().find(|activity| *activity as u64 == head >> 32)?;
-        let (tag, messages, bytes) = (word(1), word(4), word(5));
+        let (tag, messages, bytes) = (word(1), word(3), word(4));
         Some(Wait {
             activity,
             name: Name::from_words(std::array::from_fn(|at| word(NAME_AT + at))),
             peer: (head as u32).checked_sub(1),
-            tag: (tag >> 32 != 0).then_some(tag as u32 as i32),
-            open: word(2) as u32,
+            tag: (tag >> 32 & 1 != 0).then_some(tag as u32 as i32),
+            context: None,
+            open: (tag >> TAG_BITS) as u32,
             unmatched: (messages > 0).then_some(Unmatched { messages, bytes }),
-            since: Time::from_picoseconds(word(3)),
+            since: Time::from_picoseconds(word(2)),
+            polled: word(POLLED_AT).checked_sub(1).map(Time::from_picoseconds),
         })
     }
 }
@@ -336,9 +345,10 @@ mod tests {
                 let unmatched = tag.map(|_| Unmatched { messages: 5, bytes: 1 << 40 });
                 let since = Time::from_nanoseconds(7);
                 let name = Name::new("broadcast (root 4095)");
-                let wait = Wait { open: 3, unmatched, since, ..Wait::new(activity) };
+                let (open, polled) = (i32::MAX as u32, tag.map(|_| Time::ZERO));
+                let wait = Wait { open, unmatched, since, polled, ..Wait::new(activity) };
                 let wait = wait.with(peer, tag).named(name);
-                registry.set_wait(0, Some(wait));
+                registry.set_wait(0, Some(wait.on(8)));
                 assert_eq!(registry.wait(0), Some(wait));
             }
         }

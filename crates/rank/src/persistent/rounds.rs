@@ -366,7 +366,7 @@ impl Rounds {
     #[inline(never)]
     fn wait_long(&mut self) -> Result<(), Error> {
         let mut waited = Waited::new(&self.world);
-        let (world, wait) = (self.world.clone(), self.wiring.wait);
+        let (world, wait) = (self.world.clone(), self.wiring.wait.on(self.world.context()));
         let future = std::future::poll_fn(|_| match self.step(&mut waited) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,

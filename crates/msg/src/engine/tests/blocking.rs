@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use hikyaku_nic::fabric::{Activity, Wait, Wake};
+use hikyaku_nic::layer::Layer;
+use hikyaku_nic::time::Time;
 
 use super::*;
 use crate::engine::{Blocked, Wanted};
@@ -113,6 +115,93 @@ fn who_asks_again_and_again_in_vain_is_to_give_way_where_others_need_the_process
         assert_eq!(b.test(id), None);
         assert!(!b.found_nothing());
     }
+}
+
+#[test]
+fn a_loop_of_calls_in_vain_is_announced_by_what_they_poll() {
+    let (mut a, mut b) = pair();
+    let (id, _memory) = irecv(&mut b, 2, from(0, 1));
+    let vain = |b: &mut Engine<Unruly>, calls| {
+        b.port_mut().rules().announced = None;
+        for _ in 0..calls {
+            assert_eq!(b.test(id), None);
+            b.found_nothing();
+        }
+        b.port_mut().rules().announced
+    };
+    assert_eq!(vain(&mut b, 16), None, "a loop of a few costs nothing");
+    let first = vain(&mut b, 1).unwrap();
+    let receive = Wait::new(Activity::Receive).with(Some(0), Some(1)).on(1);
+    assert_eq!(first, Wait { since: first.since, polled: Some(first.since), ..receive });
+    // The clock counts waits.
+    b.idle();
+    let later = vain(&mut b, 100).unwrap();
+    assert_eq!((later.since, later.peer), (first.since, first.peer));
+    assert!(later.polled > first.polled);
+    assert_eq!(b.waiting(), None, "it is no call that waits");
+
+    // A probe of something else, and a message that nobody receives.
+    b.idle();
+    a.send(&[1], to(1, 9), SendMode::Standard).unwrap();
+    let mut probed = || {
+        for _ in 0..1000 {
+            assert_eq!(b.probe(from(0, 5)), Ok(None));
+            b.found_nothing();
+        }
+        b.port_mut().rules().announced.unwrap()
+    };
+    let probe = probed();
+    assert_eq!((probe.activity, probe.tag), (Activity::Probe, Some(5)));
+    assert_eq!(probe.since, first.since, "nothing was received meanwhile");
+    a.send(&[1], to(1, 1), SendMode::Standard).unwrap();
+    assert!(probed().since > first.since);
+}
+
+#[test]
+fn a_slow_loop_is_announced_at_every_call_and_a_fast_one_rarely() {
+    let (_a, mut b) = pair();
+    let (id, _memory) = irecv(&mut b, 2, from(0, 1));
+    // How many announcements a thousand calls make, with so much time between two.
+    let mut announced = |milliseconds: u64| {
+        let mut said = 0;
+        for _ in 0..1000 {
+            let gap = Time::from_nanoseconds(milliseconds * 1_000_000);
+            b.port().inner().host().pass_time(gap);
+            b.port_mut().rules().announced = None;
+            assert_eq!(b.test(id), None);
+            b.found_nothing();
+            said += u32::from(b.port_mut().rules().announced.is_some());
+        }
+        said
+    };
+    let (fast, slow, again) = (announced(0), announced(20), announced(0));
+    assert!(fast < 10 && slow > 400 && again < 20, "{fast} {slow} {again}");
+}
+
+/// Its own polls would cost as much as they say.
+#[test]
+fn a_call_that_waits_is_not_asked_what_it_polls() {
+    let (_a, mut b) = pair();
+    let (id, _memory) = irecv(&mut b, 2, from(0, 1));
+    let ask = |b: &mut Engine<Unruly>| {
+        while b.reported_waits().is_none() {
+            assert_eq!(b.test(id), None);
+            b.found_nothing();
+        }
+    };
+    ask(&mut b);
+    let mut blocked = Blocked::new(Wait::new(Activity::Probe));
+    b.rest(&mut blocked);
+    assert_eq!(b.reported_waits(), None);
+    (0..30).for_each(|_| b.rest(&mut blocked));
+    assert_eq!(b.reported_waits(), Some(0), "before it is announced it is");
+    (0..100).for_each(|_| _ = b.found_nothing());
+    assert_eq!(b.reported_waits(), Some(0), "its reports are left to it");
+    b.rest(&mut blocked);
+    assert_eq!(b.waiting().map(|wait| wait.activity), Some(Activity::Probe));
+    (0..100).for_each(|_| _ = b.found_nothing());
+    let announced = b.port_mut().rules().announced.unwrap();
+    assert_eq!((announced.activity, announced.polled), (Activity::Probe, None));
 }
 
 #[test]
