@@ -239,6 +239,7 @@ Exit code:
   2      the command line makes no sense, or the program cannot be run
   124    the time of --timeout was up
   129, 130, 143    SIGHUP, SIGINT (Ctrl-C) or SIGTERM ended the job
+  141    nobody reads its output any more
 
 Environment:
   HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names

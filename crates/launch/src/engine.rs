@@ -78,7 +78,8 @@ impl NewsDesk {
                 };
                 let unread = (0..STREAMS).any(|stream| self.outputs.has_failed(stream));
                 if unread && ending == Ending::Signal(Signal::PIPE.as_raw()) {
-                    self.supervisor.handle_unread_end(rank, pid, now);
+                    self.supervisor.handle_unread(now);
+                    self.supervisor.handle_absence();
                 } else {
                     self.supervisor.handle_end(rank, pid, ending, (left, by), now);
                 }
@@ -258,6 +259,12 @@ impl<C: Crew> JobEngine<C> {
         while let Some(failure) = self.desk.outputs.take_failure() {
             self.failure.get_or_insert(failure);
         }
+        if self.failure.as_ref().is_some_and(|failure| failure.reader_left) {
+            let now = self.now();
+            self.desk.supervisor.handle_unread(now);
+            // Not by closed pipes: a rank that ignores SIGPIPE would say that it cannot write.
+            return;
+        }
         for stream in 0..self.reading.len() {
             // The ranks' own writes then fail, as they would without the launcher.
             if self.desk.outputs.has_failed(stream) {
@@ -313,24 +320,19 @@ impl<C: Crew> JobEngine<C> {
 
     fn outcome(&mut self) -> JobOutcome {
         let details = self.besides.take().into_iter().chain(self.crew.take_waiting()).collect();
-        let failure = self.failure.take();
-        let reader_left = failure.as_ref().is_some_and(|failure| failure.reader_left);
-        let unwritable = failure.filter(|failure| !failure.reader_left);
+        let unwritable = self.failure.take().filter(|failure| !failure.reader_left);
         let verdict = self.desk.supervisor.verdict();
-        // Without a reader, programs end by SIGPIPE: that needs no line of its own.
-        let sigpipe = Ending::Signal(Signal::PIPE.as_raw());
-        let expected =
-            matches!(verdict, Some(JobVerdict::Failed { ending, .. }) if ending == sigpipe);
+        // What follows needs no line of its own: `hikyaku run ... | head`.
+        let unread = verdict == Some(JobVerdict::Unread);
         match (verdict, unwritable) {
             (None, None) => JobOutcome { details, ..JobOutcome::default() },
             (Some(verdict), None) => {
-                // `hikyaku run ... | head`
                 let by_rank = matches!(verdict, JobVerdict::Failed { .. });
-                let said = by_rank && self.crew.end().is_some() || reader_left && expected;
+                let said = by_rank && self.crew.end().is_some() || unread;
                 let reason = (!said).then(|| self.reason(verdict));
                 JobOutcome { code: verdict.code(), reason, details, ..JobOutcome::default() }
             }
-            (Some(verdict), Some(_)) if !expected => {
+            (Some(verdict), Some(_)) if !unread => {
                 let (code, reason) = (verdict.code(), Some(self.reason(verdict)));
                 JobOutcome { code, reason, details, ..JobOutcome::default() }
             }

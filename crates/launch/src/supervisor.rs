@@ -5,7 +5,7 @@
 //!   Running ────────────────► Grace ───────────────► Asked ───────────────► Killed
 //!      │                      (peers may report)     (SIGTERM sent)         (SIGKILL sent)
 //!      ├── SIGINT, SIGHUP ──► Grace  (the signal is passed on)
-//!      ├── SIGTERM ─────────────────────────────────► Asked
+//!      ├── SIGTERM, nobody reads ───────────────────► Asked
 //!      └── time is up, also within Grace ───────────► Asked
 //!                                    any second signal ─────────────────────► Killed
 //! ```
@@ -60,6 +60,8 @@ pub(super) enum JobVerdict {
     Interrupted(Signal),
     /// The job did not end in this time.
     TimedOut(Duration),
+    /// Nobody takes its output any more.
+    Unread,
 }
 
 impl JobVerdict {
@@ -70,6 +72,7 @@ impl JobVerdict {
             JobVerdict::Lost => LOST,
             JobVerdict::Interrupted(signal) => 128 + signal.as_raw(),
             JobVerdict::TimedOut(_) => TIMED_OUT,
+            JobVerdict::Unread => 128 + Signal::PIPE.as_raw(),
         }
     }
 
@@ -81,6 +84,7 @@ impl JobVerdict {
                 format!("rank {rank} (pid {pid}{host}) {ending}")
             }
             JobVerdict::Lost => "a host was lost".to_owned(),
+            JobVerdict::Unread => "nobody reads the output: all ranks were ended".to_owned(),
             JobVerdict::Interrupted(signal) => {
                 format!("interrupted by {}: all ranks were ended", NamedSignal(signal.as_raw()))
             }
@@ -147,7 +151,7 @@ impl Supervisor {
     ) {
         assert!(self.running > 0, "a rank ends once, after it has started");
         self.running -= 1;
-        if !left {
+        if !left && self.verdict != Some(JobVerdict::Unread) {
             self.actions.push_back(LauncherAction::MarkDead { rank, cause: ending.cause() });
         }
         let aborts = aborted == Some(rank);
@@ -161,12 +165,13 @@ impl Supervisor {
         }
     }
 
-    /// SIGPIPE has ended a rank, as nobody takes the job's output any more. All ranks end, and none
-    /// is told of the death: what it would say of that is no news to whoever has seen enough.
-    pub(super) fn handle_unread_end(&mut self, rank: u32, pid: u32, now: Duration) {
-        self.handle_absence();
-        let ending = Ending::Signal(Signal::PIPE.as_raw());
-        self.verdict.get_or_insert(JobVerdict::Failed { rank, pid, ending });
+    /// Nobody takes the job's output any more. All ranks end, and none is told of others' deaths:
+    /// what it would say of them is no news to whoever has seen enough.
+    pub(super) fn handle_unread(&mut self, now: Duration) {
+        if self.running == 0 {
+            return;
+        }
+        self.verdict.get_or_insert(JobVerdict::Unread);
         if matches!(self.phase, EndingPhase::Running | EndingPhase::Grace(_)) {
             self.ask(now);
         }
@@ -298,16 +303,26 @@ mod tests {
     const KILL: [LauncherAction; 1] = [LauncherAction::Send(Signal::KILL)];
 
     #[test]
-    fn a_rank_that_nobody_reads_ends_all_in_silence() {
+    fn a_job_that_nobody_reads_ends_in_silence() {
         let mut job = job(3, None);
-        job.handle_unread_end(1, 101, MS);
+        job.handle_unread(MS);
         assert_eq!(actions(&mut job), ASK);
-        job.handle_unread_end(2, 102, MS);
+        job.handle_unread(MS);
+        end(&mut job, 1, Ending::Signal(15), false, MS);
+        end(&mut job, 2, Ending::Code(101), false, MS);
         assert_eq!(actions(&mut job), []);
-        end(&mut job, 0, Ending::Signal(15), false, MS);
-        assert!(job.is_over());
-        let ending = Ending::Signal(13);
-        assert_eq!(job.verdict(), Some(JobVerdict::Failed { rank: 1, pid: 101, ending }));
+        job.handle_time(MS + GRACE);
+        assert_eq!(actions(&mut job), KILL);
+        end(&mut job, 0, Ending::Signal(9), false, MS);
+        assert_eq!((job.is_over(), job.verdict()), (true, Some(JobVerdict::Unread)));
+    }
+
+    #[test]
+    fn what_nobody_reads_of_a_job_that_is_over_is_no_failure() {
+        let mut job = job(1, None);
+        end(&mut job, 0, Ending::Code(0), true, MS);
+        job.handle_unread(MS);
+        assert_eq!(job.verdict(), None);
     }
 
     #[test]

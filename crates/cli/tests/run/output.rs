@@ -87,16 +87,23 @@ fn both_streams_into_one_file_keep_their_lines() {
 
 #[test]
 fn a_reader_that_has_seen_enough_ends_the_job_quietly() {
-    let mut command = Command::new(HIKYAKU);
-    command.args(["run", "-n", "2", "--", "yes"]).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut launcher = command.spawn().unwrap();
-    let mut first = [0; 4];
-    launcher.stdout.take().unwrap().read_exact(&mut first).unwrap();
-    let output = launcher.wait_with_output().unwrap();
-    assert_eq!(first, *b"y\ny\n");
-    assert_eq!(output.status.code(), Some(128 + 13));
-    assert_eq!(stderr(&output), "");
+    // Python ignores SIGPIPE, as Rust does: such a program says that it cannot write. The last one
+    // does not write, and waits.
+    let ignoring = "import os, time\n\
+                    while os.environ['HIKYAKU_RANK'] != '3': print('y', flush=True)\n\
+                    time.sleep(1000)";
+    for program in [&["yes"][..], &["python3", "-c", ignoring]] {
+        let mut command = Command::new(HIKYAKU);
+        command.args(["run", "-n", "4", "--"]).args(program).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut launcher = command.spawn().unwrap();
+        let mut first = [0; 4];
+        launcher.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = launcher.wait_with_output().unwrap();
+        assert_eq!(first, *b"y\ny\n");
+        assert_eq!(output.status.code(), Some(128 + 13), "{program:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{program:?}");
+    }
 }
 
 #[test]
