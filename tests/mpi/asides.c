@@ -1,6 +1,6 @@
 /* Threads beside the one that is in MPI, below MPI_THREAD_MULTIPLE: the argument says what they
- * call. The time, and whether MPI is in use, they may ask for. Two calls of messages at once are a
- * mistake of the program's. */
+ * call. The time, and whether MPI is in use, they may ask for, and they may use info objects, error
+ * codes and error handlers. Two calls of messages at once are a mistake of the program's. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <pthread.h>
@@ -30,9 +30,57 @@ static void *ask(void *at) {
     return NULL;
 }
 
+/* An object that all threads use, and what a thread makes for itself. */
+static MPI_Info shared;
+
+static void handle(MPI_Session *session, int *code, ...) { (void)session, (void)code; }
+
+static void *make(void *at) {
+    char key[20], value[20], text[MPI_MAX_ERROR_STRING];
+    snprintf(key, sizeof key, "key %d", *(int *)at);
+    while (!is_over) {
+        MPI_Info own, copy, environment;
+        int flag, keys, class, found, length = sizeof value;
+        MPI_Info_create(&own);
+        MPI_Info_set(own, key, "one");
+        MPI_Info_set(shared, key, "two");
+        MPI_Info_dup(shared, &copy);
+        MPI_Info_get_string(copy, key, &length, value, &flag);
+        CHECK(flag && strcmp(value, "two") == 0);
+        MPI_Info_get_nkeys(own, &keys);
+        EQUAL(keys, 1);
+        MPI_Info_delete(shared, key);
+        MPI_Info_create_env(0, NULL, &environment);
+        length = sizeof value;
+        MPI_Info_get_string(environment, "maxprocs", &length, value, &flag);
+        CHECK(flag);
+        EQUAL(atoi(value), size);
+        MPI_Info_free(&own);
+        MPI_Info_free(&copy);
+        MPI_Info_free(&environment);
+
+        MPI_Add_error_class(&class);
+        MPI_Add_error_string(class, key);
+        MPI_Error_string(class, text, &length);
+        CHECK(strcmp(text, key) == 0);
+        MPI_Error_class(class, &found);
+        EQUAL(found, class);
+        MPI_Remove_error_string(class);
+        MPI_Remove_error_class(class);
+        MPI_Errhandler handler;
+        MPI_Session_create_errhandler(handle, &handler);
+        MPI_Errhandler_free(&handler);
+    }
+    return NULL;
+}
+
 static void exchange(int turns) {
     int one = rank, other;
     for (int turn = 0; turn < turns; turn++) {
+        MPI_Info used;
+        MPI_Comm_set_info(MPI_COMM_SELF, shared);
+        MPI_Comm_get_info(MPI_COMM_SELF, &used);
+        MPI_Info_free(&used);
         MPI_Sendrecv(&one, 1, MPI_INT, right(), 0, &other, 1, MPI_INT, left(), 0,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         EQUAL(other, left());
@@ -67,9 +115,13 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     pthread_t threads[2];
     if (argc == 2 && strcmp(argv[1], "messages") == 0) call_at_once();
-    for (int at = 0; at < 2; at++) pthread_create(&threads[at], NULL, ask, NULL);
+    MPI_Info_create(&shared);
+    int numbers[2] = {0, 1}, makes = argc == 2 && strcmp(argv[1], "objects") == 0;
+    for (int at = 0; at < 2; at++)
+        pthread_create(&threads[at], NULL, makes ? make : ask, &numbers[at]);
     exchange(20000);
     is_over = 1;
     for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
+    MPI_Info_free(&shared);
     return end();
 }

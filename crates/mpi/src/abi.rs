@@ -1,14 +1,13 @@
 //! What a program can ask of the binary interface, and what a wrapper for Fortran tells it (MPI 5.0
 //! §20.5). There is no Fortran here: what a wrapper sets is stored, and returned on request.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use crate::dialect::{Dialect, Handle};
 use crate::failure::{Class, Failure};
 use crate::info::{Info, needed};
 use crate::raw::{Buffer, HandleAt, Out};
-use crate::runtime::Mpi;
+use crate::runtime::{Mpi, lock};
 
 /// What was told of Fortran.
 #[derive(Debug, Default)]
@@ -29,7 +28,7 @@ impl Fortran {
 }
 
 /// The state of a process.
-pub(crate) type Told = RefCell<Fortran>;
+pub(crate) type Told = Mutex<Fortran>;
 
 impl<D: Dialect> Mpi<D> {
     /// MPI_Abi_get_version.
@@ -48,7 +47,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Abi_get_fortran_info.
     pub fn abi_get_fortran_info(&self, into: HandleAt<D>) -> Result<(), Failure> {
-        let known = self.state.fortran.borrow().info.clone();
+        let known = lock(&self.state.fortran).info.clone();
         match known {
             Some(info) => self.add_info(info, &into),
             None => {
@@ -59,9 +58,9 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Abi_set_fortran_info.
-    pub fn abi_set_fortran_info(&self, info: Option<Rc<Info>>) -> Result<(), Failure> {
+    pub fn abi_set_fortran_info(&self, info: Option<Arc<Info>>) -> Result<(), Failure> {
         let info = (*needed(info)?).clone();
-        let known = &mut self.state.fortran.borrow_mut().info;
+        let known = &mut lock(&self.state.fortran).info;
         if known.is_some() {
             return Err(Failure::new(Class::Abi, "the sizes of Fortran's types are set already"));
         }
@@ -77,7 +76,7 @@ impl<D: Dialect> Mpi<D> {
         no: Buffer,
     ) -> Result<(), Failure> {
         let size = logical_size(size)?;
-        let booleans = &mut self.state.fortran.borrow_mut().booleans;
+        let booleans = &mut lock(&self.state.fortran).booleans;
         if booleans.iter().any(|(yes, _)| yes.len() == size) {
             let text = format!("the values of a LOGICAL of {size} bytes are set already");
             return Err(Failure::new(Class::Abi, text));
@@ -95,7 +94,7 @@ impl<D: Dialect> Mpi<D> {
         is_set: Out<i32>,
     ) -> Result<(), Failure> {
         let size = logical_size(size)?;
-        let fortran = self.state.fortran.borrow();
+        let fortran = lock(&self.state.fortran);
         let found = fortran.booleans.iter().find(|(yes, _)| yes.len() == size);
         is_set.set_flag(found.is_some());
         for (into, value) in

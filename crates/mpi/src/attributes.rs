@@ -11,7 +11,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
 use crate::raw::Out;
-use crate::runtime::Mpi;
+use crate::runtime::{Mpi, lock};
 use crate::types::Type;
 
 /// MPI_TAG_UB and its kin, as MPI 5.0's interface numbers them.
@@ -229,7 +229,7 @@ impl<D: Dialect> Mpi<D> {
             IO => D::rank_out(crate::dialect::ANY_SOURCE),
             HOST => D::rank_out(crate::dialect::PROC_NULL),
             WTIME_IS_GLOBAL => self.rank()?.has_one_clock().into(),
-            LAST_USED_CODE => self.state.codes.borrow().last::<D>(),
+            LAST_USED_CODE => lock(&self.state.codes).last::<D>(),
             UNIVERSE_SIZE => self.rank()?.size() as i32,
             APPNUM => self.rank()?.program(),
             _ => return Ok(None),

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hikyaku_msg::MsgError;
 use hikyaku_rank::{Communicator, Error, Intercommunicator};
@@ -263,7 +264,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn comm_dup_with_info(
         &self,
         comm: Rc<Comm>,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let inner = comm.local().run(duplicate(&comm))?;
@@ -311,7 +312,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn comm_idup_with_info(
         &self,
         comm: Rc<Comm>,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         into: HandleAt<D>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
@@ -379,7 +380,7 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
         kind: i32,
         key: i32,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let node = comm.local().node_of(comm.local().rank());
@@ -450,7 +451,7 @@ impl<D: Dialect> Mpi<D> {
         &self,
         group: Rc<Group>,
         tag: String,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         handler: Rc<Handling>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
@@ -492,7 +493,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Comm_set_info.
-    pub fn comm_set_info(&self, comm: Rc<Comm>, info: Option<Rc<Info>>) -> Result<(), Failure> {
+    pub fn comm_set_info(&self, comm: Rc<Comm>, info: Option<Arc<Info>>) -> Result<(), Failure> {
         comm.info.take_from(info.as_deref());
         Ok(())
     }

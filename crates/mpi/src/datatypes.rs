@@ -1,6 +1,7 @@
 //! Datatypes as functions (MPI 5.0 chapter 5): the work is in [`crate::datatype`].
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::arguments::Elements;
 use crate::communicators::{Comm, cut};
@@ -621,7 +622,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn alloc_mem(
         &self,
         size: i64,
-        _: Option<Rc<crate::info::Info>>,
+        _: Option<Arc<crate::info::Info>>,
         into: Out<usize>,
     ) -> Result<(), Failure> {
         let size = length(size, "size")?.max(1).div_ceil(size_of::<u128>());

@@ -13,6 +13,7 @@ use crate::raw::{Buffer, HandleAt, NumberAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase, call};
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 /// The version of the standard that this is of.
 const VERSION: [i32; 2] = [5, 0];
@@ -35,7 +36,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Init_thread. In virtual time a rank is one thread at a time: its threads may take turns.
     pub fn init_thread(&self, required: i32, provided: Out<i32>) -> Result<(), Failure> {
         self.begin(required.clamp(0, THREAD_MULTIPLE))?;
-        provided.set(self.state.threads.get());
+        provided.set(self.state.threads.load(Ordering::Relaxed));
         Ok(())
     }
 
@@ -60,13 +61,14 @@ impl<D: Dialect> Mpi<D> {
         // A session may be another thread's.
         let others = if self.state.sessions.is_empty() { 0 } else { THREAD_MULTIPLE };
         self.begin_threads(threads.max(others))?;
-        self.state.threads.set(threads.min(self.most_threads()?));
+        let provided = threads.min(self.most_threads()?);
+        self.state.threads.store(provided, Ordering::Relaxed);
         Ok(())
     }
 
     /// The name of the level of thread support.
     pub(crate) fn thread_level(&self) -> &'static str {
-        match self.state.threads.get() {
+        match self.state.threads.load(Ordering::Relaxed) {
             ..THREAD_FUNNELED => "MPI_THREAD_SINGLE",
             THREAD_FUNNELED..THREAD_SERIALIZED => "MPI_THREAD_FUNNELED",
             THREAD_SERIALIZED..THREAD_MULTIPLE => "MPI_THREAD_SERIALIZED",
@@ -154,7 +156,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Query_thread.
     pub fn query_thread(&self, provided: Out<i32>) -> Result<(), Failure> {
         self.needs_init()?;
-        provided.set(self.state.threads.get());
+        provided.set(self.state.threads.load(Ordering::Relaxed));
         Ok(())
     }
 

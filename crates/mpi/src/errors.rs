@@ -11,7 +11,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status};
 use crate::failure::{Call, Class, Failure};
 use crate::raw::{HandleAt, Out, StatusesAt, TextAt};
-use crate::runtime::{Mpi, Scope};
+use crate::runtime::{Mpi, Scope, lock};
 use crate::sessions::Session;
 
 /// Bytes of MPI_MAX_ERROR_STRING, in both interfaces.
@@ -95,7 +95,7 @@ impl<D: Dialect> Mpi<D> {
         // Errors of no object are those of MPI_COMM_SELF (MPI 5.0 §9.3).
         let scoped = scoped.or_else(|| self.own().ok().map(Scoped::Comm));
         let code = code_of::<D>(failure);
-        *self.state.told.borrow_mut() = Some((code, call.explain(failure)));
+        *lock(&self.state.told) = Some((code, call.explain(failure)));
         match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
             (Handler::Return, _) => {}
             (Handler::Own(_, function), Some(scoped)) => {
@@ -151,9 +151,7 @@ impl<D: Dialect> Mpi<D> {
             Handle::ERRORS_ARE_FATAL => Handler::Fatal,
             Handle::ERRORS_ABORT => Handler::Abort,
             Handle::ERRORS_RETURN => Handler::Return,
-            other => *self
-                .state
-                .handlers
+            other => lock(&self.state.handlers)
                 .get(other)
                 .ok_or_else(|| self.no_such(Object::Errhandler, other))?,
         };
@@ -167,7 +165,7 @@ impl<D: Dialect> Mpi<D> {
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
         let function = callbacks::function(function, "errhandler_fn")?;
-        into.set(self.state.handlers.add(Rc::new(Handler::Own(object, function)))?);
+        into.set(lock(&self.state.handlers).add(Handler::Own(object, function))?);
         Ok(())
     }
 
@@ -176,7 +174,7 @@ impl<D: Dialect> Mpi<D> {
             Handler::Fatal => Handle::ERRORS_ARE_FATAL,
             Handler::Abort => Handle::ERRORS_ABORT,
             Handler::Return => Handle::ERRORS_RETURN,
-            own => self.state.handlers.add(Rc::new(own))?,
+            own => lock(&self.state.handlers).add(own)?,
         });
         Ok(())
     }
@@ -275,7 +273,8 @@ impl<D: Dialect> Mpi<D> {
     pub fn errhandler_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
         let predefined = [Handle::ERRORS_ARE_FATAL, Handle::ERRORS_ABORT, Handle::ERRORS_RETURN];
-        if !predefined.contains(&number) && self.state.handlers.remove(number).is_none() {
+        let is_gone = || lock(&self.state.handlers).remove(number).is_none();
+        if !predefined.contains(&number) && is_gone() {
             return Err(self.no_such(Object::Errhandler, number));
         }
         handle.set_null();
@@ -288,20 +287,20 @@ impl<D: Dialect> Mpi<D> {
             class.set(code);
             return Ok(());
         }
-        class.set(self.state.codes.borrow().find::<D>(code)?.class);
+        class.set(lock(&self.state.codes).find::<D>(code)?.class);
         Ok(())
     }
 
     /// MPI_Error_string. Of the last error it also says why, which the class alone does not.
     pub fn error_string(&self, code: i32, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
-        let told = self.state.told.borrow();
+        let told = lock(&self.state.told);
         let why = told.as_ref().filter(|(of, _)| *of == code).map(|(_, why)| why);
         let text = match D::class(code) {
             _ if code == 0 => "no error".to_owned(),
             Some(class) => {
                 why.map_or(class.text().to_owned(), |why| format!("{}: {why}", class.text()))
             }
-            None => self.state.codes.borrow().find::<D>(code)?.text.clone(),
+            None => lock(&self.state.codes).find::<D>(code)?.text.clone(),
         };
         length.set(into.set(&text, MAX_ERROR_STRING)?);
         Ok(())
@@ -309,14 +308,14 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Add_error_class.
     pub fn add_error_class(&self, class: Out<i32>) -> Result<(), Failure> {
-        let number = self.state.codes.borrow_mut().add::<D>(None)?;
+        let number = lock(&self.state.codes).add::<D>(None)?;
         class.set(number);
         Ok(())
     }
 
     /// MPI_Add_error_code.
     pub fn add_error_code(&self, class: i32, code: Out<i32>) -> Result<(), Failure> {
-        let number = self.state.codes.borrow_mut().add::<D>(Some(class))?;
+        let number = lock(&self.state.codes).add::<D>(Some(class))?;
         code.set(number);
         Ok(())
     }
@@ -330,7 +329,7 @@ impl<D: Dialect> Mpi<D> {
             );
             return Err(Failure::argument(text).named("string"));
         }
-        self.state.codes.borrow_mut().find_mut::<D>(code)?.text = text;
+        lock(&self.state.codes).find_mut::<D>(code)?.text = text;
         Ok(())
     }
 
@@ -345,7 +344,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     fn remove_code(&self, code: i32, is_class: bool) -> Result<(), Failure> {
-        let mut codes = self.state.codes.borrow_mut();
+        let mut codes = lock(&self.state.codes);
         let is_used =
             is_class && codes.0.iter().flatten().any(|it| !it.is_class && it.class == code);
         let known = codes.find::<D>(code)?;
@@ -360,7 +359,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Remove_error_string.
     pub fn remove_error_string(&self, code: i32) -> Result<(), Failure> {
-        self.state.codes.borrow_mut().find_mut::<D>(code)?.text.clear();
+        lock(&self.state.codes).find_mut::<D>(code)?.text.clear();
         Ok(())
     }
 }

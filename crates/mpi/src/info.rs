@@ -1,41 +1,53 @@
 //! Info objects: pairs of strings in the order in which they were set (MPI 5.0 chapter 10).
+//!
+//! Any thread may use them at any time, whatever the level of thread support, while another one is
+//! in a call of MPI: so they have locks of their own.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
 use crate::raw::{HandleAt, Out, TextAt, Texts};
-use crate::runtime::Mpi;
+use crate::runtime::{Mpi, lock};
 
 /// Longest keys and values, without the 0 at the end.
 const MAX_KEY: usize = 255;
 const MAX_VALUE: usize = 1023;
 
 /// An info object.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default)]
 pub struct Info {
-    pairs: RefCell<Vec<(String, String)>>,
+    pairs: Mutex<Vec<(String, String)>>,
+}
+
+impl Clone for Info {
+    fn clone(&self) -> Info {
+        Info { pairs: Mutex::new(self.pairs().clone()) }
+    }
 }
 
 impl Info {
     /// These pairs.
     pub(crate) fn of(pairs: &[(&str, String)]) -> Info {
         let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        Info { pairs: RefCell::new(pairs) }
+        Info { pairs: Mutex::new(pairs) }
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+        lock(&self.pairs)
     }
 
     /// Takes the pairs of another one, if there is one.
     pub(crate) fn take_from(&self, other: Option<&Info>) {
         let Some(other) = other else { return };
-        let pairs = other.pairs.borrow().clone();
+        let pairs = other.pairs().clone();
         for (key, value) in pairs {
             self.set(key, value);
         }
     }
 
     pub(crate) fn set(&self, key: String, value: String) {
-        let mut pairs = self.pairs.borrow_mut();
+        let mut pairs = self.pairs();
         match pairs.iter_mut().find(|(other, _)| *other == key) {
             Some(pair) => pair.1 = value,
             None => pairs.push((key, value)),
@@ -43,19 +55,19 @@ impl Info {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<String> {
-        let pairs = self.pairs.borrow();
+        let pairs = self.pairs();
         pairs.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
     }
 }
 
 impl<D: Dialect> Mpi<D> {
     /// The info object of a handle; `None`: the null handle.
-    pub fn info(&self, handle: D::Handle) -> Result<Option<Rc<Info>>, Failure> {
+    pub fn info(&self, handle: D::Handle) -> Result<Option<Arc<Info>>, Failure> {
         let number = D::number(Object::Info, handle);
         match number {
             Handle::INFO_NULL => Ok(None),
-            Handle::INFO_ENV => Ok(Some(Rc::new(self.environment(&command_line())))),
-            other => match self.state.infos.get(other) {
+            Handle::INFO_ENV => Ok(Some(Arc::new(self.environment(&command_line())))),
+            other => match lock(&self.state.infos).get(other) {
                 Some(info) => Ok(Some(info)),
                 None => Err(self.no_such(Object::Info, other)),
             },
@@ -64,7 +76,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// Gives an info object a handle.
     pub(crate) fn add_info(&self, info: Info, into: &HandleAt<D>) -> Result<(), Failure> {
-        into.set(self.state.infos.add(Rc::new(info))?);
+        into.set(lock(&self.state.infos).add(Arc::new(info))?);
         Ok(())
     }
 
@@ -74,8 +86,8 @@ impl<D: Dialect> Mpi<D> {
         let arguments = words.iter().skip(1).cloned().collect::<Vec<_>>().join(" ");
         let folder = std::env::current_dir().unwrap_or_default().display().to_string();
         // Before MPI_Init the launcher has said it.
-        let said = |_| std::env::var("HIKYAKU_SIZE").unwrap_or_default();
-        let size = self.rank().map_or_else(said, |rank| rank.size().to_string());
+        let said = || std::env::var("HIKYAKU_SIZE").unwrap_or_default();
+        let size = self.state.size.get().map_or_else(said, u32::to_string);
         let pairs = [
             ("command", command),
             ("argv", arguments),
@@ -105,14 +117,14 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Info_dup.
-    pub fn info_dup(&self, info: Option<Rc<Info>>, into: HandleAt<D>) -> Result<(), Failure> {
+    pub fn info_dup(&self, info: Option<Arc<Info>>, into: HandleAt<D>) -> Result<(), Failure> {
         self.add_info((*needed(info)?).clone(), &into)
     }
 
     /// MPI_Info_free.
     pub fn info_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
-        if self.state.infos.remove(number).is_none() {
+        if lock(&self.state.infos).remove(number).is_none() {
             return Err(self.no_such(Object::Info, number));
         }
         handle.set_null();
@@ -122,7 +134,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Info_set.
     pub fn info_set(
         &self,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         key: String,
         value: String,
     ) -> Result<(), Failure> {
@@ -136,9 +148,9 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Info_delete.
-    pub fn info_delete(&self, info: Option<Rc<Info>>, key: String) -> Result<(), Failure> {
+    pub fn info_delete(&self, info: Option<Arc<Info>>, key: String) -> Result<(), Failure> {
         let (info, key) = (needed(info)?, checked(key)?);
-        let mut pairs = info.pairs.borrow_mut();
+        let mut pairs = info.pairs();
         let at = pairs.iter().position(|(other, _)| *other == key);
         let at =
             at.ok_or_else(|| Failure::new(Class::InfoNokey, format!("there is no key `{key}`")))?;
@@ -149,7 +161,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Info_get, which MPI 4.0 has replaced by [`Mpi::info_get_string`].
     pub fn info_get(
         &self,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         key: String,
         room: i32,
         value: TextAt,
@@ -167,7 +179,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Info_get_valuelen, which MPI 4.0 has replaced by [`Mpi::info_get_string`].
     pub fn info_get_valuelen(
         &self,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         key: String,
         length: Out<i32>,
         flag: Out<i32>,
@@ -183,7 +195,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Info_get_string.
     pub fn info_get_string(
         &self,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         key: String,
         room: Out<i32>,
         value: TextAt,
@@ -200,20 +212,20 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Info_get_nkeys.
-    pub fn info_get_nkeys(&self, info: Option<Rc<Info>>, count: Out<i32>) -> Result<(), Failure> {
-        count.set(needed(info)?.pairs.borrow().len() as i32);
+    pub fn info_get_nkeys(&self, info: Option<Arc<Info>>, count: Out<i32>) -> Result<(), Failure> {
+        count.set(needed(info)?.pairs().len() as i32);
         Ok(())
     }
 
     /// MPI_Info_get_nthkey.
     pub fn info_get_nthkey(
         &self,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         number: i32,
         key: TextAt,
     ) -> Result<(), Failure> {
         let info = needed(info)?;
-        let pairs = info.pairs.borrow();
+        let pairs = info.pairs();
         let found = usize::try_from(number).ok().and_then(|at| pairs.get(at));
         let (name, _) = found.ok_or_else(|| {
             Failure::argument(format!("there is no key {number}: there are {}", pairs.len()))
@@ -227,7 +239,7 @@ fn command_line() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-pub(crate) fn needed(info: Option<Rc<Info>>) -> Result<Rc<Info>, Failure> {
+pub(crate) fn needed(info: Option<Arc<Info>>) -> Result<Arc<Info>, Failure> {
     info.ok_or_else(|| Failure::new(Class::Info, "the info object is the null handle"))
 }
 

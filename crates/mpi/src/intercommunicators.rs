@@ -5,6 +5,7 @@
 //! sends the result to the other group.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hikyaku_coll as coll;
 use hikyaku_rank::{Bridge, Error, GroupExchange, Intercommunicator};
@@ -59,7 +60,7 @@ impl<D: Dialect> Mpi<D> {
         remote: D::Handle,
         remote_leader: i32,
         tag: String,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         handler: Rc<Handling>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {

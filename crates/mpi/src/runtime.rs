@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use hikyaku_rank::{Communicator, Gate, SpareThread};
@@ -42,6 +43,7 @@ use crate::types::Type;
 
 /// How far MPI is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Phase {
     /// MPI_Init has not been called.
     Before,
@@ -51,11 +53,28 @@ pub(crate) enum Phase {
     After,
 }
 
-/// What a process knows of MPI.
+/// The phase of a process, which any thread may ask for.
+pub(crate) struct SharedPhase(AtomicU8);
+
+impl SharedPhase {
+    pub(crate) fn get(&self) -> Phase {
+        let phase = self.0.load(Ordering::Acquire);
+        let all = [Phase::Before, Phase::Running, Phase::After];
+        all.into_iter().find(|it| *it as u8 == phase).unwrap_or(Phase::Before)
+    }
+
+    pub(crate) fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Ordering::Release);
+    }
+}
+
+/// What a process knows of MPI. What has a lock, or is atomic, is for any thread at any time.
 pub(crate) struct Runtime {
-    pub(crate) phase: Cell<Phase>,
+    pub(crate) phase: SharedPhase,
     /// Level of thread support.
-    pub(crate) threads: Cell<i32>,
+    pub(crate) threads: AtomicI32,
+    /// How many ranks the job has, once this one has joined it.
+    pub(crate) size: OnceLock<u32>,
     /// This rank of the job, once MPI_Init or a session has joined it.
     pub(crate) job: RefCell<Option<Communicator>>,
     pub(crate) sessions: Slots<Rc<Session>>,
@@ -70,11 +89,11 @@ pub(crate) struct Runtime {
     /// The handle of the request that all operations have that are complete when they are made.
     pub(crate) complete: Cell<Handle>,
     pub(crate) messages: Slots<Rc<Matched>>,
-    pub(crate) infos: Slots<Rc<Info>>,
-    pub(crate) handlers: Slots<Rc<Handler>>,
-    pub(crate) codes: RefCell<Codes>,
+    pub(crate) infos: Mutex<Slots<Arc<Info>>>,
+    pub(crate) handlers: Mutex<Slots<Handler>>,
+    pub(crate) codes: Mutex<Codes>,
     /// The last error that the program was given: its code, and why, in our words.
-    pub(crate) told: RefCell<Option<(i32, String)>>,
+    pub(crate) told: Mutex<Option<(i32, String)>>,
     pub(crate) keyvals: RefCell<Vec<Option<Rc<Keyval>>>>,
     /// Where programs read the predefined attributes.
     pub(crate) numbers: [Cell<i32>; 7],
@@ -87,7 +106,7 @@ pub(crate) struct Runtime {
     /// What MPI_Alloc_mem has given, by address.
     pub(crate) memory: RefCell<BTreeMap<usize, Vec<u128>>>,
     /// The thread that called MPI_Init.
-    pub(crate) thread: OnceCell<ThreadId>,
+    pub(crate) thread: OnceLock<ThreadId>,
     /// Whether the program has ever made an operation of its own.
     pub(crate) has_own_ops: Cell<bool>,
 }
@@ -95,8 +114,9 @@ pub(crate) struct Runtime {
 impl Runtime {
     const fn new() -> Runtime {
         Runtime {
-            phase: Cell::new(Phase::Before),
-            threads: Cell::new(0),
+            phase: SharedPhase(AtomicU8::new(Phase::Before as u8)),
+            threads: AtomicI32::new(0),
+            size: OnceLock::new(),
             job: RefCell::new(None),
             sessions: Slots::new(Object::Session),
             world: RefCell::new(None),
@@ -109,20 +129,25 @@ impl Runtime {
             requests: Slots::new(Object::Request),
             complete: Cell::new(Handle::REQUEST_NULL),
             messages: Slots::new(Object::Message),
-            infos: Slots::new(Object::Info),
-            handlers: Slots::new(Object::Errhandler),
-            codes: RefCell::new(Codes::new()),
-            told: RefCell::new(None),
+            infos: Mutex::new(Slots::new(Object::Info)),
+            handlers: Mutex::new(Slots::new(Object::Errhandler)),
+            codes: Mutex::new(Codes::new()),
+            told: Mutex::new(None),
             keyvals: RefCell::new(Vec::new()),
             numbers: [const { Cell::new(0) }; 7],
             freed: RefCell::new(Vec::new()),
             buffered: Outbox::new(),
-            fortran: RefCell::new(Fortran::new()),
+            fortran: Mutex::new(Fortran::new()),
             memory: RefCell::new(BTreeMap::new()),
-            thread: OnceCell::new(),
+            thread: OnceLock::new(),
             has_own_ops: Cell::new(false),
         }
     }
+}
+
+/// What is behind a lock that is held for a few statements, which leave it whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The state, where all functions of a library find it, and the gate before it.
@@ -149,6 +174,7 @@ struct Process {
 // thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread
 // provided is MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0
 // §11.6.2), and orders those of its threads. A call that finds that it does not ends the process.
+// What any thread may call beside that uses what is atomic or has a lock of its own.
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process {
@@ -267,7 +293,8 @@ pub(crate) fn attend_as_spare(spare: &SpareThread) {
     // Functions of the program run here only if it is prepared for threads that it does not know.
     let polls = || {
         let state = &PROCESS.state;
-        state.threads.get() == crate::environment::THREAD_MULTIPLE || !state.has_own_ops.get()
+        state.threads.load(Ordering::Relaxed) == crate::environment::THREAD_MULTIPLE
+            || !state.has_own_ops.get()
     };
     // Without it the program goes on as without the thread.
     let _ = catch_unwind(AssertUnwindSafe(|| {

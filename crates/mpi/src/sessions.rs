@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hikyaku_rank::{Communicator, Foreign, InitError, Inside};
 
@@ -40,7 +41,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_init.
     pub fn session_init(
         &self,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         handler: Rc<Handling>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
@@ -99,7 +100,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn session_get_num_psets(
         &self,
         _: Rc<Session>,
-        _: Option<Rc<Info>>,
+        _: Option<Arc<Info>>,
         count: Out<i32>,
     ) -> Result<(), Failure> {
         count.set(SETS.len() as i32);
@@ -110,7 +111,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn session_get_nth_pset(
         &self,
         _: Rc<Session>,
-        _: Option<Rc<Info>>,
+        _: Option<Arc<Info>>,
         number: i32,
         room: Out<i32>,
         into: TextAt,
@@ -181,6 +182,7 @@ impl<D: Dialect> Mpi<D> {
         }
         // Whatever the level of thread support is here: another rank may have another one.
         joined.count_no_contexts();
+        self.state.size.get_or_init(|| joined.size());
         self.state.job.replace(Some(joined));
         crate::runtime::leave_at_exit();
         Ok(())

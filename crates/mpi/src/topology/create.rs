@@ -1,6 +1,7 @@
 //! Making communicators with a topology (MPI 5.0 §8.5).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hikyaku_coll::topology::{self as coll, Cartesian, Edge, EdgeLists, Graph, TopologyError};
 use hikyaku_rank::topology::{Agreed, Edges};
@@ -202,7 +203,7 @@ impl<D: Dialect> Mpi<D> {
         outdegree: i32,
         destinations: Numbers,
         destination_weights: Numbers,
-        _: Option<Rc<Info>>,
+        _: Option<Arc<Info>>,
         reorder: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
@@ -238,7 +239,7 @@ impl<D: Dialect> Mpi<D> {
         degrees: Numbers,
         destinations: Numbers,
         weights: Numbers,
-        _: Option<Rc<Info>>,
+        _: Option<Arc<Info>>,
         reorder: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {

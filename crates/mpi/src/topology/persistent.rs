@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hikyaku_coll::persistent::{Scheme, UnknownScheme};
 use hikyaku_rank::Error;
@@ -185,7 +186,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn keep_exchange(
         &self,
         exchange: Exchange,
-        info: Option<Rc<Info>>,
+        info: Option<Arc<Info>>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         let scheme = info.and_then(|info| info.get(SCHEME_KEY)).map(|name| name.parse());
