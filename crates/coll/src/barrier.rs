@@ -56,6 +56,14 @@ pub fn open_barrier<G: Group>(
     run(group, call, algorithm, shared)
 }
 
+/// Takes the place of a call that has failed at this rank before it could begin, of whatever
+/// operation: it fails at all ranks.
+pub fn fail_call<G: Group>(group: &G) {
+    let (algorithm, shared) = chosen(group, None);
+    let signature = Signature::new(Operation::Barrier);
+    Call::new_on(group, signature, algorithm as usize, shared).fail();
+}
+
 /// Starts [`barrier()`]: it may be over.
 ///
 /// # Errors

@@ -247,6 +247,11 @@ impl<G: Group> Call<'_, G> {
         }
     }
 
+    /// Ends it as one that was wrong in itself.
+    pub(crate) fn fail(self) {
+        self.ending.set(Some(OperationEnding::Failed(Cause::Failed)));
+    }
+
     /// Opens a call on the lines that could not be done at once.
     fn open(&self) {
         if !self.is_open.replace(true) {

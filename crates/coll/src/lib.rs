@@ -83,7 +83,7 @@ pub use alltoall::{
     begin_alltoallv,
 };
 pub use alltoallw::{alltoallw, alltoallw_in_place};
-pub use barrier::{barrier, begin_barrier, open_barrier};
+pub use barrier::{barrier, begin_barrier, fail_call, open_barrier};
 pub use broadcast::{begin_broadcast, broadcast, broadcast_scattered};
 pub use call::Begun;
 pub use choices::{Choices, SESSION, SessionChoices, UnknownChoice, check_in_job};

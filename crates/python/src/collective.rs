@@ -1,11 +1,13 @@
 //! Collectives on arrays: every rank of a communicator calls the same ones in the same order.
 //!
 //! They are the scope's, started and then waited for as any operation is ([`wait`]): a rank that
-//! leaves one by Ctrl-C gives it up, and the others are told.
+//! leaves one by Ctrl-C gives it up, and the others are told. So they are of a call whose arguments
+//! are wrong at this rank ([`Calling`]).
 //!
 //! Elements are bytes where nothing is computed. Sums and extremes are computed as numpy's types
 //! say; and, or and xor are the same for every integer, byte by byte.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -141,17 +143,26 @@ fn typed<T: Number>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
     })
 }
 
-/// A call of a collective.
+/// A call of a collective. Dropped before it is started, it fails at all ranks.
 struct Calling<'py> {
     py: Python<'py>,
     rank: Rc<PythonRank>,
     world: Rc<PythonComm>,
+    is_started: Cell<bool>,
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        if !self.is_started.get() {
+            self.world.at(&GateGuard::enter()).fail_collective();
+        }
+    }
 }
 
 impl<'py> Calling<'py> {
     fn new(py: Python<'py>, world: &World) -> PyResult<Calling<'py>> {
         let (rank, world) = world.open()?;
-        Ok(Calling { py, rank, world })
+        Ok(Calling { py, rank, world, is_started: Cell::new(false) })
     }
 
     /// Starts a collective of so many bytes at this rank and waits for it.
@@ -160,6 +171,7 @@ impl<'py> Calling<'py> {
         bytes: usize,
         start: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> Collective<'s>,
     ) -> PyResult<()> {
+        self.is_started.set(true);
         let mut raised = None;
         let inside = GateGuard::enter();
         let outcome = self.world.at(&inside).scope(|scope| {
@@ -251,6 +263,11 @@ reductions! {
         |scope, array, into, op| scope.ireduce_scatter_block(array, into, op);
 }
 
+/// A call whose arguments are wrong, as the Python class has found.
+pub(crate) fn fail(py: Python<'_>, world: &World) -> PyResult<()> {
+    Calling::new(py, world).map(drop)
+}
+
 pub(crate) fn barrier(py: Python<'_>, world: &World) -> PyResult<()> {
     Calling::new(py, world)?.together(0, |scope| scope.ibarrier())
 }
@@ -278,16 +295,14 @@ pub(crate) fn broadcast(
 
 /// A reduction in place, of an array that may be written.
 fn in_place(
-    py: Python<'_>,
-    world: &World,
+    calling: &Calling<'_>,
     array: &Bound<'_, PyAny>,
     op: &str,
     reduction: impl for<'env> TypedStart<'env>,
 ) -> PyResult<()> {
-    let calling = Calling::new(py, world)?;
     let mut array = PythonArray::to_write(array, "array")?;
     let computation = Computation::new(op, &array)?;
-    reduce_with(&calling, computation, array.bytes_mut(), &mut [], reduction)
+    reduce_with(calling, computation, array.bytes_mut(), &mut [], reduction)
 }
 
 pub(crate) fn reduce(
@@ -300,7 +315,7 @@ pub(crate) fn reduce(
     let calling = Calling::new(py, world)?;
     let (root, is_root) = calling.root(root)?;
     if is_root {
-        return in_place(py, world, array, op, Reduce { root });
+        return in_place(&calling, array, op, Reduce { root });
     }
     // What the operation leaves elsewhere than at the root is nobody's business.
     let array = PythonArray::to_read(array, "array")?;
@@ -317,7 +332,7 @@ pub(crate) fn allreduce(
     array: &Bound<'_, PyAny>,
     op: &str,
 ) -> PyResult<()> {
-    in_place(py, world, array, op, Allreduce {})
+    in_place(&Calling::new(py, world)?, array, op, Allreduce {})
 }
 
 pub(crate) fn scan(
@@ -327,9 +342,10 @@ pub(crate) fn scan(
     op: &str,
     exclusive: bool,
 ) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
     match exclusive {
-        false => in_place(py, world, array, op, Scan {}),
-        true => in_place(py, world, array, op, Exscan {}),
+        false => in_place(&calling, array, op, Scan {}),
+        true => in_place(&calling, array, op, Exscan {}),
     }
 }
 

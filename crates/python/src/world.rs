@@ -366,6 +366,11 @@ impl World {
         collective::scan(py, self, array, op, true)
     }
 
+    /// A collective has failed at this rank before it could begin: it fails at all ranks.
+    fn _fail_collective(&self, py: Python<'_>) -> PyResult<()> {
+        collective::fail(py, self)
+    }
+
     /// The collectives below with the result's array: the Python class makes one if none is given.
     #[pyo3(signature = (data, into, op))]
     fn _reduce_scatter(

@@ -265,3 +265,44 @@ def halves(world):
 @pytest.mark.parametrize("size", [2, 4, 5])
 def test_communicators_of_some_ranks(size):
     spawn(size, halves)
+
+
+def wrong_at_one(world):
+    """Each call is wrong at rank 1 alone: it raises there what is wrong, and at the others that it
+    failed. Then all go on."""
+    size, rank = world.size, world.rank
+    wrong = rank == 1
+    read_only = numpy.zeros(3)
+    read_only.flags.writeable = False
+    calls = [
+        lambda: world.allreduce(read_only if wrong else numpy.zeros(3)),
+        lambda: world.allreduce(numpy.zeros(3), "sums" if wrong else "sum"),
+        lambda: world.bcast(numpy.zeros(6)[::2] if wrong else numpy.zeros(3), 0),
+        lambda: world.gather(numpy.zeros(3), 0 if not wrong else size),
+        lambda: world.gather(numpy.zeros(3), 1, numpy.zeros(2) if wrong else None),
+        lambda: world.allgather(numpy.zeros(3), numpy.zeros(size * 3 + wrong)),
+        lambda: world.scatter(None, numpy.zeros(3), 1),
+        lambda: world.alltoall(numpy.zeros(size), numpy.zeros(size + wrong)),
+        lambda: world.alltoallw([b""] * (size + wrong), [numpy.zeros(0)] * size),
+        lambda: world.alltoallw([b""] * size, [read_only[::2] if wrong else numpy.zeros(0)] * size),
+        lambda: world.reduce_scatter(numpy.zeros(size + wrong)),
+    ]
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except (TypeError, ValueError):
+            assert wrong, number
+        except hikyaku.PeerError as error:
+            assert not wrong and "rank 1 gave up" in str(error), (number, error)
+        else:
+            # Who only sends may be through before.
+            assert not wrong and number in [2, 3, 4], number
+        array = numpy.full(3, rank)
+        world.allreduce(array)
+        assert list(array) == [size * (size - 1) // 2] * 3, number
+    return rank
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_call_that_is_wrong_at_one_rank_fails_at_all(size):
+    assert spawn(size, wrong_at_one) == list(range(size))

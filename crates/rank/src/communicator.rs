@@ -316,6 +316,12 @@ impl Communicator {
         Group::new(endpoint.among(self.members()), &self.collectives)
     }
 
+    /// The collective that the program calls now has failed here before it could begin: it fails at
+    /// all ranks.
+    pub fn fail_collective(&self) {
+        hikyaku_coll::fail_call(&self.group());
+    }
+
     /// Algorithms chosen by name: for calls of the program, not for those of the library.
     pub fn choices(&self) -> Choices {
         self.choices

@@ -326,6 +326,13 @@ impl World {
         self.communicator.found_nothing();
     }
 
+    /// The collective that the program calls now has failed here before it could begin, in a
+    /// language above this one: it fails at all ranks.
+    #[doc(hidden)]
+    pub fn fail_collective(&self) {
+        self.communicator.fail_collective();
+    }
+
     /// This rank, `0..size`.
     pub fn rank(&self) -> u32 {
         self.communicator.rank()

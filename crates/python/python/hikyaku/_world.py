@@ -111,6 +111,7 @@ class World(_native.World):
             elif place.flags.writeable:
                 places.append(numpy.empty(place.shape, place.dtype))
             else:
+                self._fail_collective()
                 raise ValueError("into: an array is read-only, and something is to be stored in it")
         packed = [
             numpy.ascontiguousarray(part) if isinstance(part, numpy.ndarray) else part
@@ -129,6 +130,7 @@ class World(_native.World):
         if into is None:
             data = numpy.asarray(data)
             if data.ndim == 0 or data.shape[0] != self.size:
+                self._fail_collective()
                 raise ValueError(
                     f"data has the shape {data.shape}: its first dimension must be the {self.size} "
                     "ranks, or give into"
