@@ -43,6 +43,19 @@ static void send_unreceived(void) {
     }
 }
 
+/* The last call of the job, in which each rank sends and none receives. Whether it is such a one. */
+static int calls_with_other_roots(const char *call) {
+    int mine = rank, all[4] = {0}, next = (rank + 1) % size;
+    if (is(call, "reduce"))
+        return MPI_Reduce(&mine, all, 1, MPI_INT, MPI_SUM, next, MPI_COMM_WORLD), 1;
+    if (is(call, "gather"))
+        return MPI_Gather(&mine, 1, MPI_INT, all, 1, MPI_INT, next, MPI_COMM_WORLD), 1;
+    if (is(call, "bcast")) return MPI_Bcast(&mine, 1, MPI_INT, rank, MPI_COMM_WORLD), 1;
+    if (is(call, "scatter"))
+        return MPI_Scatter(all, 1, MPI_INT, &mine, 1, MPI_INT, rank, MPI_COMM_WORLD), 1;
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) return 9;
     if (is(argv[1], "first")) return first(), 0;
@@ -57,6 +70,13 @@ int main(int argc, char **argv) {
     }
     if (is(argv[1], "all")) MPI_Send(&rank, -1, MPI_INT, 0, 0, MPI_COMM_WORLD);
     if (is(argv[1], "printing")) print_together();
+    if (calls_with_other_roots(argv[1])) return end();
+    if (is(argv[1], "early")) {
+        /* As a rank of mpi4py that an exception ends: the others still want something of it. */
+        MPI_Bcast(&from, 1, MPI_INT, 1, MPI_COMM_WORLD);
+        if (rank != 1) MPI_Recv(&from, 1, MPI_INT, 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return end();
+    }
     if (is(argv[1], "unreceived")) return send_unreceived(), end();
     if (is(argv[1], "open")) {
         /* Nobody sends this: it is dropped. */

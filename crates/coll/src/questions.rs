@@ -248,6 +248,14 @@ impl Questions {
         before.filter_map(remembered)
     }
 
+    /// Whether the call before number `number` is one in which a rank may have gone on without a
+    /// look at the others, by lines or by messages.
+    pub(crate) fn has_run_ahead(&self, number: u32) -> bool {
+        let last = number.wrapping_sub(1);
+        let known = self.made[last as usize % REMEMBERED].get();
+        known.is_some_and(|(known, made)| known == last && made.call.operation().runs_ahead())
+    }
+
     /// The call of this rank that a message with this tag names, if it is remembered; and whether
     /// the tag is for sure another call's.
     pub(crate) fn of_tag(&self, tag: i32) -> Option<(u32, Made, bool)> {

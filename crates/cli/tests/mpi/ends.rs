@@ -54,6 +54,30 @@ fn ranks_that_ask_for_codes_are_told_of_a_death() {
     assert_eq!(output.status.code(), Some(137));
 }
 
+/// They go on before anybody can know, and end.
+#[test]
+fn ranks_that_name_other_roots_in_their_last_call_hear_it_at_the_end() {
+    let calls = [
+        ("reduce", "reduce by sum"),
+        ("gather", "gather"),
+        ("bcast", "broadcast"),
+        ("scatter", "scatter"),
+    ];
+    for (case, call) in calls {
+        let (line, code) = end(case);
+        let is_right = line.contains(" of MPI_COMM_WORLD, MPI_Finalize: rank ")
+            && line.matches(&format!("called {call} with root ")).count() == 2;
+        assert!(is_right && code != Some(0), "{line} {code:?}");
+    }
+}
+
+#[test]
+fn ranks_hear_of_one_that_ends_before_it_has_sent_what_they_wait_for() {
+    let (line, code) = end("early");
+    assert!(line.contains(", MPI_Recv: rank 1 has left the job"), "{line}");
+    assert!(code != Some(0) && code != Some(124), "{code:?}");
+}
+
 /// The code is the one that the program has asked for, so that 0 is a success: all ranks end.
 #[test]
 fn abort_ends_all_ranks_with_its_code() {

@@ -113,6 +113,12 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
         }
     }
 
+    /// Whether this rank may have gone on from its last call without a look at what others called:
+    /// that is compared in the next one.
+    pub fn has_run_ahead(&self) -> bool {
+        self.book.questions.has_run_ahead(self.book.started.get())
+    }
+
     /// Where a joined group is kept.
     fn kept(&self, usage: ChannelUse) -> &'e Cell<Option<GroupId>> {
         match usage {
