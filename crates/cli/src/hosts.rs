@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use hikyaku_launch::OnHosts;
 use hikyaku_launch::hosts::{HostEntry, HostsError, assign, daemon};
+use hikyaku_ofi::search_limit;
 use thiserror::Error;
 
 use crate::exit;
@@ -96,7 +97,7 @@ impl HostsArguments {
 
 /// Runs a host's part of a job: `hikyaku daemon`, which launchers start.
 pub(crate) fn run_daemon() -> ExitCode {
-    match daemon() {
+    match daemon(search_limit().as_slice()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             exit::say(error);

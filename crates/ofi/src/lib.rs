@@ -31,5 +31,5 @@ pub use error::Error;
 pub use offer::{EndpointKind, Offer};
 pub use sys::{
     Endpoint, EndpointCompletion, LentMemory, Peer, PostResult, Region, Remote, Survey,
-    library_version,
+    library_version, search_limit,
 };

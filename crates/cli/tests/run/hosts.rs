@@ -2,6 +2,7 @@
 //! tested is the launcher, the daemons and what they say to each other.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -23,6 +24,22 @@ fn ranks_of_all_hosts_write_labelled_lines() {
     let output = run(&[&words[..], &[script]].concat());
     assert_eq!(stderr(&output), "");
     assert_eq!(sorted(&stdout(&output)), ["[0] 0 of 4", "[1] 1 of 4", "[2] 2 of 4", "[3] 3 of 4"]);
+}
+
+/// libfabric then starts sooner. What is set by hand, to nothing too, stays.
+#[test]
+fn ranks_of_a_host_without_infiniband_do_not_look_for_it() {
+    let is_there = Path::new("/sys/class/infiniband").exists();
+    for (set, expected) in
+        [(None, if is_there { "" } else { "^verbs" }), (Some("tcp"), "tcp"), (Some(""), "")]
+    {
+        let mut command = Command::new(HIKYAKU);
+        command.arg("run").args(on("a:1,b:1", AGENT)).args(["--", "sh", "-c"]);
+        command.arg("echo ${FI_PROVIDER-}").env_remove("FI_PROVIDER");
+        command.envs(set.map(|value| ("FI_PROVIDER", value)));
+        let output = command.output().unwrap();
+        assert_eq!(sorted(&stdout(&output)), [expected; 2], "{}", stderr(&output));
+    }
 }
 
 /// Neither hosts nor ranks are named: the allocation says both.

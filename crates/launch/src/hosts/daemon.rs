@@ -5,6 +5,7 @@
 //! when the launcher is gone, or silent for too long, its ranks are ended.
 
 use std::{
+    env,
     io::{self, Write},
     os::fd::AsFd,
     time::{Duration, Instant},
@@ -52,11 +53,11 @@ const ASK_CARDS: [Duration; 2] = [Duration::from_millis(1), Duration::from_milli
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs the daemon of a host: greets on standard output, is told on standard input what to start,
-/// and ends with the job. Gives an exit code, and why if it is not 0.
+/// and ends with the job. `of_host`: variables that ranks of this host get if they are not set.
 ///
 /// # Errors
 /// The launcher is gone, or what it says is not for this program.
-pub fn daemon() -> Result<(), String> {
+pub fn daemon(of_host: &[(&str, &str)]) -> Result<(), String> {
     let mut out = io::stdout();
     let greeted = out.write_all(own_greeting().line().as_bytes()).and_then(|()| out.flush());
     greeted.map_err(|error| format!("cannot greet the launcher: {error}"))?;
@@ -77,7 +78,7 @@ pub fn daemon() -> Result<(), String> {
     let mut daemon = Daemon::new(plan, decoder).map_err(|error| failed(&error))?;
     match memory(&daemon.plan) {
         Ok(job) => {
-            let started = daemon.start(&job);
+            let started = daemon.start(&job, of_host);
             let local = daemon.refuse_unless(started);
             daemon.run(local, &job)
         }
@@ -198,7 +199,11 @@ impl Daemon {
     }
 
     /// Starts the ranks of this host.
-    fn start<'j>(&mut self, job: &'j Job) -> Result<LocalRanks<'j>, LaunchError> {
+    fn start<'j>(
+        &mut self,
+        job: &'j Job,
+        of_host: &[(&str, &str)],
+    ) -> Result<LocalRanks<'j>, LaunchError> {
         let system = |source| LaunchError::System { what: "prepare the ranks", source };
         let ranks = self.plan.ranks_of(self.plan.own);
         let count = ranks.end - ranks.start;
@@ -219,7 +224,14 @@ impl Daemon {
             let (reader, target) = InputTarget::new().map_err(system)?;
             (stdin, self.input) = (Some(reader), Some(target));
         }
-        let (allowed, variables) = (&allowed_cpus()[..], &self.plan.variables[..]);
+        let allowed = &allowed_cpus()[..];
+        let mut variables = self.plan.variables.clone();
+        let is_set = |name: &str| {
+            env::var_os(name).is_some() || self.plan.variables.iter().any(|(set, _)| set == name)
+        };
+        let unset = of_host.iter().filter(|(name, _)| !is_set(name));
+        variables.extend(unset.map(|(name, value)| (name.into(), value.into())));
+        let variables = &variables[..];
         let start =
             Start { launch: &launch, programs: &programs, count, stdin, files, allowed, variables };
         local.start(start, || false)?;

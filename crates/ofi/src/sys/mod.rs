@@ -16,6 +16,7 @@ mod operations;
 pub use endpoint::{Endpoint, EndpointCompletion, Peer, PostResult};
 pub use info::Survey;
 pub use layout::layout;
+pub use library::search_limit;
 pub use memory::{LentMemory, Region, Remote};
 
 /// Major and minor version of the installed libfabric.

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let first = words.next().unwrap();
     if first == "daemon" {
-        return match daemon() {
+        return match daemon(&[]) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("launch: {error}");
