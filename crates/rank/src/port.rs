@@ -344,6 +344,12 @@ impl RankPort {
         self.far_of(at.rank).ok_or(here)
     }
 
+    /// Whether all letters that were posted to a rank are on their way, and no call need follow.
+    #[inline]
+    pub(crate) fn has_sent_mail(&self, to: Rank) -> bool {
+        self.far.as_deref().is_none_or(|far| far.has_sent_mail(to))
+    }
+
     /// The address of this host from which ranks of other hosts are reached, if it is an internet
     /// address.
     pub fn far_address(&self) -> Option<IpAddr> {

@@ -71,6 +71,11 @@ impl Far {
         let _ = self.push_word(near, to, 0, end.to_word());
     }
 
+    /// Whether all letters to a rank are on their way: none waits for room.
+    pub(crate) fn has_sent_mail(&self, to: Rank) -> bool {
+        !self.out.iter().any(|(rank, lane, _)| (*rank, *lane) == (to, NEEDED))
+    }
+
     /// Stores a word of a mailbox, behind what has been written before.
     fn push_word(
         &mut self,

@@ -9,7 +9,8 @@
 //! for the count of an arrival, and one for each piece of data. With little data, these lines are
 //! the cost of a round. A letter is written into the neighbour's memory when a round starts, and no
 //! rank has anything more to do: once both have started, the round needs the processor of neither
-//! (TF-10), as with queues.
+//! (TF-10), as with queues. Only a letter to another host may wait for room there; the wait for a
+//! round sends it.
 //!
 //! Both neighbours write in every round, even where edges lead one way only: an empty letter says
 //! "I have started", which makes room for the next letter but one. So a round is complete when
@@ -23,6 +24,8 @@ use std::ops::Range;
 use hikyaku_nic::fabric::{
     MailEnd, MailboxAddress, MailboxId, MailboxPort, PeerState, PostError, QueueFault,
 };
+
+use crate::port::RankPort;
 
 /// What an exchange sends.
 pub trait ExchangeSource {
@@ -127,6 +130,13 @@ impl Mail {
     #[inline]
     pub(super) fn is_there(&self, port: &mut impl MailboxPort, round: u64) -> bool {
         self.0.iter().all(|from| port.has_mail(from.own, round))
+    }
+
+    /// Whether this rank's letters are on their way. A program that has waited for a round may do
+    /// without the library for as long as it likes, and its neighbours wait for them.
+    #[inline]
+    pub(super) fn has_left(&self, port: &RankPort) -> bool {
+        self.0.iter().all(|to| port.has_sent_mail(to.rank))
     }
 
     /// Copies what has come with the letters of a round, which are there, into `data`.

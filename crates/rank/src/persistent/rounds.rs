@@ -288,14 +288,16 @@ impl Rounds {
         })
     }
 
-    /// Whether the round is complete: all of our commands have run, all that was to come has.
+    /// Whether the round is complete: all of our commands have run, all that was to come has, and
+    /// letters to other hosts are on their way.
     #[inline]
     fn look(&self) -> Result<bool, Error> {
         if let Some(messages) = &self.wiring.messages {
             return messages.is_there(&self.world);
         }
         let mut engine = self.world.engine().borrow_mut();
-        let mut done = self.wiring.mail.is_there(engine.port_mut(), self.round);
+        let mail = &self.wiring.mail;
+        let mut done = mail.is_there(engine.port_mut(), self.round) && mail.has_left(engine.port());
         for queue in &self.wiring.queues {
             let state = engine.port_mut().queue_state(queue.address);
             let state = state.map_err(PersistentError::Queue)?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,12 @@ use hikyaku_rank::RankPort;
 use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
 
 use super::*;
-use crate::persistent::Neighbours;
+use crate::persistent::{Neighbour, Neighbours};
 use crate::shared::{Parts, Protocol, SharedOptions};
 use crate::{ANY_SOURCE, Access, Granularity, Op};
+
+/// How long what comes at once may take on a busy machine. Reached only by failing tests.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a program on every rank of a job, whose host `of` says. Skipped without libfabric.
 fn on_hosts(of: &[u32], program: impl Fn(World, &[Job]) + Sync) {
@@ -635,6 +639,33 @@ fn persistent_exchanges_span_hosts() {
             }
         });
     }
+}
+
+/// A letter that finds no room waits at its writer, who need not call the library again once it has
+/// waited for the round.
+#[test]
+fn who_has_waited_for_a_round_has_sent_its_letters() {
+    let is_complete = AtomicBool::new(false);
+    on_hosts(&[0, 1], |world, _| {
+        // A long letter one way, and a short one the other.
+        let (own, peer) = (world.rank(), 1 - world.rank());
+        let edge = |length| vec![Neighbour { rank: peer, elements: 0..length }];
+        let lengths = [1, 30_000];
+        let [into, out] = [own, peer].map(|rank| lengths[rank as usize]);
+        let neighbours =
+            Neighbours { sources: edge(into), destinations: edge(out), ..Neighbours::default() };
+        let mut exchange = world.staged_exchange_init::<u64>(&neighbours).unwrap();
+        let mut data = vec![0; into];
+        exchange.start_from(&vec![7; out]).unwrap();
+        exchange.wait_into(&mut data).unwrap();
+        assert!(data.iter().all(|word| *word == 7));
+        is_complete.fetch_or(own == 1, Ordering::AcqRel);
+        let start = Instant::now();
+        while !is_complete.load(Ordering::Acquire) {
+            assert!(start.elapsed() < PATIENCE, "rank 1 still waits for a part of its letter");
+            thread::yield_now();
+        }
+    });
 }
 
 /// A rank to which nothing has come for long looks for letters seldom. It learns of a death in
