@@ -1,6 +1,10 @@
 //! Letters to mailboxes of ranks of other hosts. They store the same bytes, stamps and ends as a
 //! writer on the mailbox's own host, by operations that are not answered.
 //!
+//! The last bytes of a letter are kept until it is posted, and go with its stamp: a packet is a
+//! call of the kernel at both ends, and most letters are one so. The first packet to a rank goes
+//! alone, and a letter in two would wait for the answer to it.
+//!
 //! Starting a round waits for nobody (TF-10), so a letter that finds no room is copied and waits
 //! here. That is one round of letters at most: the next one is written when this one has been read.
 
@@ -18,6 +22,33 @@ use super::{Far, NEEDED};
 fn within_region(near: &NearPort, rank: Rank, offset: u64, length: u64) -> Result<(), PostError> {
     let is_inside = offset.checked_add(length).is_some_and(|end| end <= near.host().region_bytes());
     if is_inside { Ok(()) } else { Err(PostError::OutOfBounds { rank, offset, length }) }
+}
+
+/// A word of a mailbox.
+fn word_in_region(
+    near: &NearPort,
+    MailboxAddress { rank, at: start, .. }: MailboxAddress,
+    at: u64,
+) -> Result<RemoteAddress, PostError> {
+    let offset = start.saturating_add(at);
+    within_region(near, rank, offset, 8)?;
+    Ok(RemoteAddress { rank, space: Space::Region, offset })
+}
+
+/// The last bytes of the letter that is being written.
+#[derive(Debug, Default)]
+pub(super) struct OpenLetter {
+    /// Into which mailbox, and of which round.
+    to: Option<(MailboxAddress, u64)>,
+    /// Where in the region of that rank they belong.
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl OpenLetter {
+    fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
 }
 
 impl Far {
@@ -40,16 +71,38 @@ impl Far {
             return Err(PostError::OutOfBounds { rank, offset, length });
         }
         within_region(near, rank, offset, length)?;
-        let to = WireAddress::of(RemoteAddress { rank, space: Space::Region, offset });
-        let (mut done, told, call) = (0, Told::Not, UNANSWERED);
-        while done < bytes.len() {
-            let longest = self.links.longest(rank, NEEDED) - wire::PUT_HEAD;
-            let part = &bytes[done..bytes.len().min(done + longest)];
-            let put = PutPart { call, told, to, total: length, done: done as u64, bytes: part };
-            self.push(near, rank, &[&wire::put_head(&put), part]);
-            done += part.len();
+        if self.letter.to != Some((to, round)) || self.letter.end() != offset {
+            self.push_letter(near, &[], Told::Not);
+            (self.letter.to, self.letter.offset) = (Some((to, round)), offset);
         }
+        let mut rest = bytes;
+        loop {
+            let longest = self.links.longest(rank, NEEDED) - wire::PUT_HEAD;
+            let room = longest.saturating_sub(self.letter.bytes.len());
+            if rest.len() <= room {
+                break;
+            }
+            let (part, after) = rest.split_at(room);
+            self.push_letter(near, part, Told::Not);
+            rest = after;
+        }
+        self.letter.bytes.extend_from_slice(rest);
         Ok(())
+    }
+
+    /// Sends what is kept of the letter that is being written, and `more` behind it.
+    fn push_letter(&mut self, near: &NearPort, more: &[u8], told: Told) {
+        let kept = std::mem::take(&mut self.letter.bytes);
+        let total = (kept.len() + more.len()) as u64;
+        if let Some((MailboxAddress { rank, .. }, _)) = self.letter.to.filter(|_| total > 0) {
+            let offset = self.letter.offset;
+            let to = WireAddress::of(RemoteAddress { rank, space: Space::Region, offset });
+            let put = PutPart { call: UNANSWERED, told, to, total, done: 0, bytes: &[] };
+            self.push(near, rank, &[&wire::put_head(&put), &kept, more]);
+        }
+        self.letter.offset += total;
+        self.letter.bytes = kept;
+        self.letter.bytes.clear();
     }
 
     /// [`MailboxPort::post_mail`](hikyaku_nic::fabric::MailboxPort::post_mail).
@@ -62,11 +115,22 @@ impl Far {
         to: MailboxAddress,
         round: u64,
     ) -> Result<(), PostError> {
-        self.push_word(near, to, to.slots.stamp_at(round), round)
+        let at = to.slots.stamp_at(round);
+        if self.letter.to != Some((to, round)) || self.letter.bytes.is_empty() {
+            return self.push_word(near, to, at, round);
+        }
+        let stamp = word_in_region(near, to, at)?;
+        self.push_letter(near, &[], Told::Word { place: WireAddress::of(stamp), value: round });
+        self.progress_out(near);
+        Ok(())
     }
 
     /// [`MailboxPort::end_mail`](hikyaku_nic::fabric::MailboxPort::end_mail).
     pub(crate) fn end_mail(&mut self, near: &NearPort, to: MailboxAddress, end: MailEnd) {
+        // Its memory may serve something else then.
+        if self.letter.to.is_some_and(|(open, _)| open == to) {
+            self.letter = OpenLetter::default();
+        }
         // Nobody is told of a mailbox that cannot be.
         let _ = self.push_word(near, to, 0, end.to_word());
     }
@@ -84,13 +148,11 @@ impl Far {
         at: u64,
         value: u64,
     ) -> Result<(), PostError> {
-        let (rank, offset) = (to.rank, to.at.saturating_add(at));
-        within_region(near, rank, offset, 8)?;
-        let target = RemoteAddress { rank, space: Space::Region, offset };
+        let target = word_in_region(near, to, at)?;
         let (integer, operation) = (Integer::U64, AtomicOp::Swap);
         let swap = Atomic { target, integer, operation, operand: value, result: None };
         let packet = wire::atomic(UNANSWERED, Told::Not, WireAddress::of(target), &swap);
-        self.push(near, rank, &[&packet]);
+        self.push(near, to.rank, &[&packet]);
         self.progress_out(near);
         Ok(())
     }

@@ -55,6 +55,7 @@ use hikyaku_shm::Nap;
 
 use crate::near::NearPort;
 use landing::LandingState;
+use mail::OpenLetter;
 pub(crate) use memory::CallSteps;
 use memory::Calls;
 use parting::UseBits;
@@ -103,6 +104,7 @@ pub(crate) struct Far {
     calls: Calls,
     /// Packets that wait for room, by destination in order.
     out: VecDeque<(Rank, u8, Vec<u8>)>,
+    letter: OpenLetter,
     /// Calls since something came.
     quiet: u32,
     /// Whether the next call polls in any case: the last one may have slept.
@@ -216,6 +218,7 @@ impl Far {
             state: LandingState::new(own, peers),
             calls: Calls::default(),
             out: VecDeque::new(),
+            letter: OpenLetter::default(),
             quiet: 0,
             slept: true,
             looked: false,

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use hikyaku_coll::Choices;
 use hikyaku_msg::MsgError;
-use hikyaku_nic::fabric::{Atomic, AtomicOp, Integer, MemoryPort, RemoteAddress, RingPort, Space};
+use hikyaku_nic::fabric::{
+    Atomic, AtomicOp, Integer, MailEnd, MailboxPort, MemoryPort, RemoteAddress, RingPort, Space,
+};
 use hikyaku_ofi::Endpoint;
 use hikyaku_ofi::link::Acceptance;
 use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_hosts};
@@ -228,6 +230,60 @@ fn windows_of_ranks_that_have_left_are_given_back() {
     first.before_poll(&mut near);
     assert_eq!(windows(&first), [0, 0]);
     assert!(!first.links.is_broken(1) && first.links.drops() == DroppedPackets::default());
+}
+
+/// A letter is one packet with its stamp, from whatever parts, if it is no longer than one may be.
+#[test]
+fn a_letter_goes_with_its_stamp() {
+    const HEAD: usize = 36 + wire::PUT_HEAD;
+    let Some((_jobs, mut ports, mut fars)) = opened(&JobConfig::new(2, 2), &[0, 1]) else { return };
+    let (mut writer, mut reader) = (fars.remove(0), fars.remove(0));
+    let (mut own, mut near) = (ports.remove(0), ports.remove(0));
+    let boxes = [1_000, 8].map(|room| near.open_mailbox(0, room).unwrap());
+    let [(long, to), (short, beside)] = boxes;
+    let (start, mut sent) = (Instant::now(), 0);
+    for round in 1..=4 {
+        let byte = round as u8;
+        let mut parts = [(0, 300), (300, 1), (301, 99)];
+        parts.rotate_left(usize::from(round == 1));
+        let [first @ .., (at, last)] = parts;
+        for (at, length) in first {
+            writer.write_mail(&own, to, (round, at), &vec![byte; length]).unwrap();
+        }
+        // What another letter interrupts goes by itself.
+        let is_interrupted = round % 2 == 0;
+        if is_interrupted {
+            writer.write_mail(&own, beside, (round, 0), &[byte; 8]).unwrap();
+            writer.post_mail(&own, beside, round).unwrap();
+        }
+        writer.write_mail(&own, to, (round, at), &vec![byte; last]).unwrap();
+        writer.post_mail(&own, to, round).unwrap();
+        while !near.has_mail(long, round) || is_interrupted && !near.has_mail(short, round) {
+            writer.progress(&mut own);
+            reader.progress(&mut near);
+            assert!(start.elapsed() < PATIENCE);
+        }
+        let mut letter = [0; 400];
+        near.read_mail(long, round, 0, &mut letter).unwrap();
+        assert!(letter == [byte; 400], "round {round}");
+        let before = std::mem::replace(&mut sent, writer.links.counts(1, NEEDED).sent);
+        if round == 3 {
+            assert_eq!((sent - before) as usize, HEAD + letter.len());
+        }
+    }
+    // One that is not finished goes nowhere: its mailbox's memory may serve something else.
+    writer.write_mail(&own, to, (5, 0), &[9; 8]).unwrap();
+    writer.end_mail(&own, to, MailEnd::Retired { rounds: 4 });
+    writer.write_mail(&own, beside, (5, 0), &[5; 8]).unwrap();
+    writer.post_mail(&own, beside, 5).unwrap();
+    while !near.has_mail(short, 5) {
+        writer.progress(&mut own);
+        reader.progress(&mut near);
+        assert!(start.elapsed() < PATIENCE);
+    }
+    let mut left = [0; 8];
+    near.read_mail(long, 5, 0, &mut left).unwrap();
+    assert_ne!(left, [9; 8]);
 }
 
 /// The answer of one whose process has ended may be lost, and without a launcher nobody tells.
