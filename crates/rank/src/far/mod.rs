@@ -291,6 +291,9 @@ impl Far {
         self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
         if came {
             self.idle_since = None;
+            // A letter, a put or an answer is no event of the near side, which counts idle waits
+            // from the last one, and after many would sleep at once.
+            near.inner_mut().begin_wait();
             if let SleepBy::Alarm(alarm) = &mut self.alarm {
                 alarm.note_arrival();
             }

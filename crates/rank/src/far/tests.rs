@@ -286,6 +286,35 @@ fn a_letter_goes_with_its_stamp() {
     assert_ne!(left, [9; 8]);
 }
 
+/// Nothing but a message is an event of the near side, by which that counts how long to stay awake.
+#[test]
+fn who_has_got_a_letter_stays_awake_for_the_next() {
+    let Some((_jobs, mut ports, mut fars)) = opened(&JobConfig::new(2, 2), &[0, 1]) else { return };
+    let (mut writer, mut reader) = (fars.remove(0), fars.remove(0));
+    let (mut own, mut near) = (ports.remove(0), ports.remove(0));
+    let (mailbox, to) = near.open_mailbox(0, 8).unwrap();
+    let start = Instant::now();
+    let sleeps = |reader: &mut Far, near: &mut NearPort| {
+        assert!(start.elapsed() < PATIENCE);
+        let rest = reader.begin_rest(near, (None, RestStart::Awake), std::iter::empty());
+        let is_sleep = matches!(rest, Rest::Sleep(_));
+        super::rest(near, rest);
+        is_sleep
+    };
+    for round in 1..=3 {
+        while !sleeps(&mut reader, &mut near) {}
+        writer.write_mail(&own, to, (round, 0), &[7; 8]).unwrap();
+        writer.post_mail(&own, to, round).unwrap();
+        while !near.has_mail(mailbox, round) {
+            writer.progress(&mut own);
+            reader.progress(&mut near);
+            assert!(start.elapsed() < PATIENCE);
+        }
+        let is_next_there = near.has_mail(mailbox, round + 1);
+        assert!(!is_next_there && !sleeps(&mut reader, &mut near), "round {round}");
+    }
+}
+
 /// The answer of one whose process has ended may be lost, and without a launcher nobody tells.
 #[test]
 fn a_rank_that_leaves_hears_nothing_for_a_while_and_goes() {
