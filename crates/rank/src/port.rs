@@ -681,7 +681,7 @@ impl Port for RankPort {
 
     #[inline]
     fn is_crowded(&self) -> bool {
-        self.near.is_crowded()
+        self.near.is_crowded() || self.far.as_deref().is_some_and(Far::has_looked)
     }
 
     #[inline]
@@ -768,6 +768,18 @@ mod tests {
         assert!(matches!(spin, Rest::Over(Wake::Look)), "the near side spins: {spin:?}");
         let rests = rests(&mut port, 32);
         assert!(rests.iter().all(|rest| matches!(rest, Rest::Yield)), "{rests:?}");
+    }
+
+    /// A receive polls several times before it rests; one look is enough.
+    #[test]
+    fn who_has_looked_at_the_network_rests_before_it_looks_again() {
+        let Some(mut port) = one_of_two_hosts() else { return };
+        for _ in 0..2 {
+            assert!(!port.is_crowded(), "it has not looked");
+            assert!(matches!(port.receive_whole(1, 0, 0, &mut []), Short::Nothing));
+            assert!(port.is_crowded());
+            port.begin_rest(AWAKE, empty());
+        }
     }
 
     #[test]

@@ -132,6 +132,7 @@ pub trait Port: CopyPort {
 
     /// Whether this rank shares its processors with more ranks than there are processors: whoever
     /// it waits for most likely cannot run before it parks, so it looks once and not again at once.
+    /// So it does if its last look was a call of the kernel, as one at a network is.
     /// Cheap enough for every look in vain.
     fn is_crowded(&self) -> bool {
         false

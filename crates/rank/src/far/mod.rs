@@ -447,6 +447,13 @@ impl Far {
         }
     }
 
+    /// Whether it has looked at the network since the last rest. Sixteen looks of a receive are as
+    /// many calls of the kernel, during which nobody else has the processor.
+    #[inline]
+    pub(crate) fn has_looked(&self) -> bool {
+        self.looked
+    }
+
     /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
     fn nap(&mut self, near: &NearPort, deadline: Option<Time>, start: RestStart) -> Option<Time> {
         let now = near.now();
