@@ -30,7 +30,7 @@ def installed(tmp_path_factory):
 
 def run(installed, *words, **options):
     """A command as somebody calls it who has activated the environment."""
-    others = {"LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH"}
+    others = {"LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "MPI_LIB_NRN_PATH", "PYTHONPATH"}
     environment = {name: value for name, value in os.environ.items() if name not in others}
     environment["PATH"] = f"{installed}:{os.environ['PATH']}"
     done = subprocess.run(

@@ -8,10 +8,15 @@ use std::path::{Path, PathBuf};
 /// The library that Python's mpi4py is built for.
 const LIBRARY: &str = "libmpi.so.12";
 
+/// Variables that name the library to programs that load it themselves: mpi4py, and NEURON, which
+/// else looks for `libmpi.so`. The folder has no such name: `-lmpi` would link a program with it
+/// whose `mpi.h` is that of the standard's interface.
+const NAMED_BY: [&str; 2] = ["MPI4PY_LIBMPI", "MPI_LIB_NRN_PATH"];
+
 /// The variables of the ranks' environment by which they are found; none if there are none.
 ///
-/// `value_of` is the launcher's environment: what it has in LD_LIBRARY_PATH comes after, and an
-/// MPI4PY_LIBMPI stays as it is.
+/// `value_of` is the launcher's environment: what it has in LD_LIBRARY_PATH comes after, and
+/// those of NAMED_BY that it has stay as they are.
 pub(crate) fn variables(
     launcher: &Path,
     value_of: impl Fn(&str) -> Option<String>,
@@ -21,8 +26,8 @@ pub(crate) fn variables(
     let before = value_of("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
     let path = before.map_or_else(|| name.to_owned(), |before| format!("{name}:{before}"));
     let mut variables = vec![("LD_LIBRARY_PATH".to_owned(), path)];
-    if value_of("MPI4PY_LIBMPI").is_none() {
-        variables.push(("MPI4PY_LIBMPI".to_owned(), format!("{name}/{LIBRARY}")));
+    for variable in NAMED_BY.into_iter().filter(|variable| value_of(variable).is_none()) {
+        variables.push((variable.to_owned(), format!("{name}/{LIBRARY}")));
     }
     variables
 }
@@ -51,8 +56,9 @@ mod tests {
             std::fs::write(folder.join(LIBRARY), "").unwrap();
             let name = folder.to_str().unwrap();
             let path = ("LD_LIBRARY_PATH".to_owned(), name.to_owned());
-            let library = ("MPI4PY_LIBMPI".to_owned(), format!("{name}/{LIBRARY}"));
-            assert_eq!(variables(&launcher, none), [path, library]);
+            let library = |variable: &str| (variable.to_owned(), format!("{name}/{LIBRARY}"));
+            let (mpi4py, neuron) = (library("MPI4PY_LIBMPI"), library("MPI_LIB_NRN_PATH"));
+            assert_eq!(variables(&launcher, none), [path, mpi4py, neuron]);
             let both = ("LD_LIBRARY_PATH".to_owned(), format!("{name}:/elsewhere"));
             assert_eq!(variables(&launcher, set), [both]);
         }
