@@ -590,18 +590,18 @@ impl<'c, G: Group> Team<'c, G> {
         }
     }
 
-    /// A part of this rank's for itself, and the place for it, which is as long. One with gaps is not
-    /// for an algorithm to move.
+    /// How to move a part of this rank's for itself to its place, which is as long. One with gaps
+    /// is not for an algorithm to move.
     pub(crate) fn own_part<'p>(
         &self,
         what: &'static str,
         part: Part<'p, G::Byte>,
         place: Place<'p, G::Byte>,
-    ) -> Result<(&'p [G::Byte], &'p mut [G::Byte]), Failure<G>> {
+    ) -> Result<impl FnOnce() + use<'p, G>, Failure<G>> {
         match (part, place) {
             (Part::Whole(bytes), Place::Whole(into)) => {
                 self.check_argument(what, into.len(), bytes.len())?;
-                Ok((bytes, into))
+                Ok(|| into.copy_from_slice(bytes))
             }
             _ => Err(self.unsuitable("moves no part with gaps within a rank")),
         }

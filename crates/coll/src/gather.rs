@@ -281,8 +281,7 @@ async fn own_part<'b, G: Group>(
     let mut others: Vec<_> = (0..).zip(blocks).collect();
     let (_, block) = others.remove(root as usize);
     if let Some(mine) = mine {
-        let (bytes, into) = team.own_part("the root's own part, in bytes,", mine, block)?;
-        into.copy_from_slice(bytes);
+        team.own_part("the root's own part, in bytes,", mine, block)?();
     }
     Ok(Some(others))
 }

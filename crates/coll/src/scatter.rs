@@ -304,12 +304,7 @@ pub(crate) async fn flat<G: Group>(
         Ok(())
     };
     // While the others' are under way.
-    let copy = async {
-        if let Some((bytes, into)) = own {
-            into.copy_from_slice(bytes);
-        }
-    };
-    join(send, copy).await.0
+    join(send, async { own.into_iter().for_each(|copy| copy()) }).await.0
 }
 
 /// Scatter down a binomial tree: each rank gets the parts of its subtree as one message, keeps its

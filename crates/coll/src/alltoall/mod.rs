@@ -360,7 +360,7 @@ async fn flat<G: Group>(
     parts.rotate_left(own);
     into.rotate_left(own);
     let ((_, part), (_, place)) = (parts.remove(0), into.remove(0));
-    let (part, place) = team.own_part(OWN_PART, part, place)?;
+    let copy = team.own_part(OWN_PART, part, place)?;
     let exchange = async {
         if algorithm == Algorithm::Chained {
             return team.exchange_all(parts, into).await;
@@ -371,8 +371,7 @@ async fn flat<G: Group>(
         Ok(())
     };
     // While the first parts are under way.
-    let copy = async { place.copy_from_slice(part) };
-    join(exchange, copy).await.0
+    join(exchange, async { copy() }).await.0
 }
 
 /// All-to-all by Bruck's algorithm (Bruck et al. 1997): ⌈log2 n⌉ messages instead of n - 1.

@@ -133,7 +133,8 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// Writes a payload of `length` bytes to this rank's area. Returns its place, and whether that is a sample.
+    /// Writes a payload of `length` bytes to this rank's area. Returns its place, and whether that
+    /// is a sample.
     pub(super) fn stage(
         &mut self,
         group: GroupId,
