@@ -50,6 +50,7 @@ pub struct NeighbourExchange<'w> {
 /// How edges get to the neighbours and back. What goes out and what comes in is in memory that the
 /// node's other ranks reach directly.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a program")]
 enum ExchangeMethod {
     /// Messages in every step; whether the program computes meanwhile.
     Messages {
