@@ -66,9 +66,10 @@ impl<P: Port> Engine<P> {
             }
         }
         if is_news {
-            // Messages sent before the source had to wait arrive now. A later one shows that it
-            // continues, and clears the mark (`note_credited`).
-            self.progress();
+            // Messages sent before the source had to wait arrive now: all of them, also more than
+            // are polled at a time. A later one shows that it continues, and clears the mark
+            // (`note_credited`); nothing would set it again for a source that still waits.
+            while self.progress() {}
             self.held_up.iter().for_each(|at| self.sources[*at as usize].held_up = true);
         }
         !self.held_up.is_empty()

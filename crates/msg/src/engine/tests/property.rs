@@ -269,3 +269,15 @@ proptest! {
         prop_assert_eq!(got, world.oracle(receives));
     }
 }
+
+/// A source that had to wait was forgotten where more than a poll takes had come before that.
+#[test]
+fn a_source_that_waits_is_relieved_however_much_it_has_sent_before() {
+    let send = |to, length| Step::Send { from: 0, to, tag: 0, length, mode: SendMode::Standard };
+    // In parts, so that the ring is full after more records than are polled at a time.
+    let parts = Step::Part { at: 0, bytes: Some(86) };
+    let progress = |budget| Step::Progress { at: 0, budget };
+    let first = [send(3, 601), send(0, 4), parts, send(0, 4), send(3, 600), progress(3)];
+    let then = [send(0, 4), progress(2), send(3, 200)];
+    run(4, &[&first[..], &then[..]].concat());
+}
