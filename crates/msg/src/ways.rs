@@ -468,14 +468,10 @@ impl LengthClass {
 
     /// The way to take: that of the other end, or the one in use, unless another is better.
     fn take(&mut self, others: Option<Way>) -> Way {
-        if others.is_some() {
-            self.has_changed |= self.taken != others;
-            self.taken = others;
-        }
         let (cost, fastest) = (|way: Way| self.took[way as usize].estimate, self.fastest());
         let is_better = |taken: &Way| cost(fastest) <= cost(*taken).saturating_mul(BETTER) / 16;
         let kept = |taken: &Way| others.is_some() || !is_better(taken);
-        let taken = self.taken.filter(kept).unwrap_or(fastest);
+        let taken = others.or(self.taken).filter(kept).unwrap_or(fastest);
         self.has_changed |= self.taken.replace(taken) != Some(taken);
         taken
     }

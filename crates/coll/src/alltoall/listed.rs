@@ -27,7 +27,7 @@ pub(super) async fn lines<G: Group>(
     let fits = fits(&rounds, parts, into);
     let mut list = list_of(&rounds, parts, fits);
     let mut pieces = vec![&[][..]; rounds.size + 1];
-    rounds.meet(gather(&mut pieces, &rounds, list.bytes(), parts, fits)).await?;
+    rounds.meet(contribution(&mut pieces, &rounds, list.bytes(), parts, fits)).await?;
     let done = rounds.finish(collect(&rounds, fits, into))?;
     if done {
         put_own(team, parts, into);
@@ -52,7 +52,7 @@ pub(super) fn at_once<G: Group>(
     let fits = fits(&rounds, parts, into);
     let mut list = list_of(&rounds, parts, fits);
     let mut pieces = [&[][..]; list::MOST_LISTED + 1];
-    match rounds.try_meet(gather(&mut pieces, &rounds, list.bytes(), parts, fits)) {
+    match rounds.try_meet(contribution(&mut pieces, &rounds, list.bytes(), parts, fits)) {
         Ok(met) => met?,
         Err(failure) => return Some(Err(failure)),
     }
@@ -136,7 +136,7 @@ fn list_of<G: Group>(
 }
 
 /// What this rank writes: its list and, if they follow, its parts.
-fn gather<'s, 'p, G: Group>(
+fn contribution<'s, 'p, G: Group>(
     pieces: &'s mut [&'p [G::Byte]],
     rounds: &LineRounds<'_, G>,
     list: &'p [G::Byte],

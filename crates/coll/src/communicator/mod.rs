@@ -453,10 +453,10 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     }
 
     fn most_on_lines(&self) -> usize {
-        let area =
-            |group| self.endpoint.with_port(|port| port.group(group).map(|it| it.area_bytes()));
-        let alone = if self.book.is_alone() { usize::MAX } else { 0 };
-        self.group().ok().and_then(area).unwrap_or(alone)
+        let Some(group) = self.book.lines.get() else {
+            return self.alone(usize::MAX).unwrap_or(0);
+        };
+        self.endpoint.with_port(|port| port.group(group).map_or(0, |it| it.area_bytes()))
     }
 
     #[inline(always)]
