@@ -21,18 +21,9 @@ impl From<Landing> for MessagePart {
     fn from(landing: Landing) -> MessagePart {
         match landing {
             Landing::Inline(inline) => MessagePart::Inline(inline),
+            Landing::Copied(bytes) => MessagePart::Heap(bytes),
             Landing::Ring(slice) => MessagePart::Ring(slice),
         }
-    }
-}
-
-/// Copies as much of a record's payload as fits to `into` and releases the rest. Returns the number
-/// of bytes copied.
-#[inline]
-pub(crate) fn deliver<P: Port>(port: &mut P, data: Landing, into: &mut [u8]) -> usize {
-    match data {
-        Landing::Inline(inline) => inline.copy_to(into),
-        Landing::Ring(slice) => port.read_out(slice, into),
     }
 }
 
@@ -49,15 +40,12 @@ impl MessagePart {
     /// Copies as much as fits to `into` and releases the rest. Returns the number of bytes copied.
     #[inline]
     pub(crate) fn deliver<P: Port>(self, port: &mut P, into: &mut [u8]) -> usize {
-        match self {
-            MessagePart::Inline(inline) => inline.copy_to(into),
-            MessagePart::Ring(slice) => port.read_out(slice, into),
-            MessagePart::Heap(bytes) => {
-                let length = bytes.len().min(into.len());
-                into[..length].copy_from_slice(&bytes[..length]);
-                length
-            }
-        }
+        let data = match self {
+            MessagePart::Inline(inline) => Landing::Inline(inline),
+            MessagePart::Ring(slice) => Landing::Ring(slice),
+            MessagePart::Heap(bytes) => Landing::Copied(bytes),
+        };
+        data.read_out(port, into)
     }
 
     /// Gives all bytes to `act`, as many as `packet` has room for at a time, and releases them.

@@ -15,8 +15,10 @@
 //!          [   lap    ][ length ][  kind  ][  protocol    ][     source     ]
 //! ```
 //!
-//! The length is that of an inline payload. Of one in a ring it says whether the receiver shall
-//! time its load: 0, or 1 plus how it was stored (`hosted/stores.rs`).
+//! The length is that of an inline payload, or what of a short one is in the records after it: they
+//! are as long, and have seven words of payload each beside their stamps. Of a payload in a ring it
+//! says whether the receiver shall time its load: 0, or 1 plus how it was stored
+//! (`hosted/stores.rs`).
 //!
 //! The lap says in which round of the ring the slot was written. So a reader needs no second flag
 //! and a writer need not read the slot it overwrites. Sixteen bits are enough: a slot is written
@@ -26,6 +28,9 @@ use crate::fabric::{INLINE_BYTES, Rank};
 
 /// Words of a record besides the stamp.
 pub const BODY_WORDS: usize = 2 + INLINE_BYTES / 8;
+
+/// Bytes of a record besides the stamp.
+pub const BODY_BYTES: usize = 8 * BODY_WORDS;
 
 /// The word that holds the header.
 pub const HEADER: usize = 1;
@@ -53,6 +58,9 @@ pub enum StatusKind {
     Void = 4,
     /// Nothing: the last record of its source in this status ring (`hosted/follow.rs`).
     Moved = 5,
+    /// Payload in the record and those after it, which are void by themselves. Only in a private
+    /// ring.
+    Short = 6,
 }
 
 impl StatusKind {
@@ -63,6 +71,7 @@ impl StatusKind {
             3 => Some(StatusKind::Put),
             4 => Some(StatusKind::Void),
             5 => Some(StatusKind::Moved),
+            6 => Some(StatusKind::Short),
             _ => None,
         }
     }

@@ -286,7 +286,7 @@ fn group_word() -> impl Strategy<Value = u64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let stamp = (0..4u64, prop_oneof![0..60u64, 0..256u64], 0..7u64, 0..4u64);
+    let stamp = (0..4u64, prop_oneof![0..60u64, 0..256u64], 0..8u64, 0..4u64);
     let stamp = stamp
         .prop_map(|(lap, length, kind, source)| lap << 48 | length << 40 | kind << 32 | source);
     let body = prop::array::uniform7(word());
@@ -371,13 +371,10 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
             }
             memory.word(at).store(Stamp(stamp).0, Ordering::Release);
         }
-        Step::Send(length) => {
-            let payload = vec![0xab; length];
-            let _ = ports[1].post(&Command::send(0, 0, 0, &payload));
-        }
+        Step::Send(length) => send(&mut ports[1], 0, &vec![0xab; length]),
         Step::Reply(length) => {
             let payload = vec![0xcd; length];
-            let _ = ports[0].post(&Command::send(1, 0, 0, &payload));
+            send(&mut ports[0], 1, &payload);
             let _ = ports[0].post(&Command::send(0, 0, 0, &payload));
         }
         Step::Command { slot, words } => {
@@ -420,6 +417,12 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
             }
         }
     }
+}
+
+/// As a command and, if it is short, by the fast path.
+fn send(port: &mut HostedPort<TestHost>, to: Rank, payload: &[u8]) {
+    let _ = port.post(&Command::send(to, 0, 0, payload));
+    port.post_short(to, 0, 0, payload);
 }
 
 /// Every call on queues, regardless of their words.

@@ -392,6 +392,44 @@ fn two_senders_fit_a_nearly_full_status_ring() {
     });
 }
 
+/// A message of two records is whole when the first one's stamp is seen, in the second lap of the
+/// ring too, and its second record is no message.
+#[test]
+fn a_message_of_two_records_is_whole_in_every_lap() {
+    const LENGTH: usize = 48;
+    model(|| {
+        let memory = SharedRings::new(1, 1, 4, FullPolicy::Stall);
+        let only = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let status = memory.status();
+                let mut poster = Poster::default();
+                for number in 0..3 {
+                    while poster.posted + 2 > status.limit(&poster) {
+                        poster.head = status.head();
+                        thread::yield_now();
+                    }
+                    status.publish_short(poster.posted, 0, 1, [number, 0], &[number as u8; LENGTH]);
+                    poster.posted += 2;
+                }
+            })
+        };
+        let status = memory.status();
+        for number in 0..3 {
+            let head = 2 * number;
+            while status.peek(head).is_none() {
+                thread::yield_now();
+            }
+            let mut bytes = [0xff; LENGTH];
+            status.load_short(head, &mut bytes);
+            assert_eq!((status.word(head, 1), bytes), (number, [number as u8; LENGTH]));
+            assert!(status.peek(head).is_some_and(|stamp| stamp.length() == 8));
+            status.free(head + 2);
+        }
+        only.join().unwrap();
+    });
+}
+
 /// A record is whole when its stamp is seen, in the second lap of the ring too.
 #[test]
 fn a_status_record_is_whole_in_every_lap() {

@@ -187,15 +187,15 @@ impl Oracle {
             (landed.source, landed.header, landed.offset, landed.total);
         let mut bytes = vec![0; landed.len()];
         let ring = match landed.data {
-            Landing::Inline(inline) => {
-                inline.copy_to(&mut bytes);
-                None
-            }
             Landing::Ring(slice) => {
                 self.ports[0].copy_out(&slice, 0, &mut bytes);
                 let ring = slice.ring();
                 self.held.push((slice, bytes.clone()));
                 Some(ring)
+            }
+            in_records => {
+                in_records.read_out(&mut self.ports[0], &mut bytes);
+                None
             }
         };
         let record = Expected { source, header, offset, total, bytes, ring };

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use hikyaku_nic::fabric::{
-    Atomic, Capabilities, ChainError, Command, CopyPort, Event, JointCopy, LentAddress, MailEnd,
-    MailboxAddress, MailboxId, MailboxPort, MemoryPort, Name, Operation, PeerState, Port,
-    PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
+    Atomic, Capabilities, ChainError, Command, CopyPort, Event, INLINE_BYTES, JointCopy,
+    LentAddress, MailEnd, MailboxAddress, MailboxId, MailboxPort, MemoryPort, Name, Operation,
+    PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart, StoreCounts};
 use hikyaku_nic::layer::Layer;
@@ -562,21 +562,15 @@ impl Port for RankPort {
     }
 
     #[inline(always)]
-    fn post_inline(
-        &mut self,
-        destination: Rank,
-        protocol: u8,
-        header: u64,
-        payload: &[u8],
-        credited: bool,
-    ) -> Result<(), PostError> {
+    fn post_short(&mut self, destination: Rank, protocol: u8, header: u64, payload: &[u8]) -> bool {
         if let Some(far) = &self.far
             && far.is_far(destination)
         {
             let command = Command::send(destination, protocol, header, payload);
-            return self.post_far(&Command { credited, ..command }).map(drop);
+            return payload.len() <= INLINE_BYTES
+                && self.post_far(&Command { credited: true, ..command }).is_ok();
         }
-        self.near.post_inline(destination, protocol, header, payload, credited)
+        self.near.post_short(destination, protocol, header, payload)
     }
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {

@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command as Program, Stdio};
 
 use hikyaku_nic::fabric::{
-    Activity, Command, CopyPort, DeathCause, Event, Landed, Landing, MemoryPort, PeerFailure,
-    PeerState, Port, PostError, Rank, RemoteAddress, Space, Wait,
+    Activity, Command, CopyPort, DeathCause, Event, Landed, MemoryPort, PeerFailure, PeerState,
+    Port, PostError, Rank, RemoteAddress, Space, Wait,
 };
 use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
@@ -91,21 +91,10 @@ fn next(port: &mut ShmPort) -> Event {
 }
 
 fn receive(port: &mut ShmPort) -> (Rank, u64, Vec<u8>) {
-    let Event::Landed(Landed { source, header, data, .. }) = next(port) else {
-        panic!("expected a message")
-    };
-    let bytes = match data {
-        Landing::Inline(inline) => {
-            let mut bytes = vec![0; inline.len()];
-            inline.copy_to(&mut bytes);
-            bytes
-        }
-        Landing::Ring(slice) => {
-            let mut bytes = vec![0; slice.len()];
-            port.read_out(slice, &mut bytes);
-            bytes
-        }
-    };
+    let Event::Landed(landed) = next(port) else { panic!("expected a message") };
+    let mut bytes = vec![0; landed.len()];
+    let Landed { source, header, data, .. } = landed;
+    data.read_out(port, &mut bytes);
     (source, header, bytes)
 }
 

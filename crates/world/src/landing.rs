@@ -8,7 +8,8 @@ use crate::world::World;
 /// The landing rings of this rank, and the table that says who lands in which (paper 000 §3: AMT
 /// and AMT Address Table). Of [`World::landing`].
 ///
-/// A message of more than 40 bytes, or a packet of a longer one, lands in a ring of its receiver.
+/// A message of more than 264 bytes, or a packet of a longer one, lands in a ring of its receiver,
+/// and so does one of more than 40 bytes of a source that shares its status ring.
 /// Sources in one ring wait for each other's room: while this rank does not receive the messages of
 /// one, they hold up the other. A source in a ring of its own waits for nobody else.
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use hikyaku_nic::fabric::{Command, Event, FullCause, Landed, Landing, Port, PostError, Rank};
+use hikyaku_nic::fabric::{Command, Event, FullCause, Landed, Port, PostError, Rank};
 use hikyaku_nic::random::Random;
 
 use crate::{Harness, Setup};
@@ -211,10 +211,7 @@ pub fn part<'a>(command: &Command<'a>, taken: usize) -> Command<'a> {
 pub fn read_out(port: &mut impl Port, landed: Landed) -> Received {
     let mut bytes = vec![0; landed.len()];
     let Landed { source, protocol, header, total, offset, data } = landed;
-    let copied = match data {
-        Landing::Inline(inline) => inline.copy_to(&mut bytes),
-        Landing::Ring(slice) => port.read_out(slice, &mut bytes),
-    };
+    let copied = data.read_out(port, &mut bytes);
     assert_eq!(copied, bytes.len(), "a record is copied whole");
     Received { source, protocol, header, total, offset, bytes }
 }

@@ -7,7 +7,7 @@ use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Landing, Port, Rank};
 
 use super::{Engine, PartTarget};
 use crate::error::MsgError;
-use crate::parcel::{MessagePart, MessageParts, deliver};
+use crate::parcel::{MessagePart, MessageParts};
 use crate::protocol::{
     ABORT, CANCEL, CTS, DATA, EAGER_READY, FIN, JOIN, NOTE, NOTE_PART, PUT_NEXT, RTS, ReadyToSend,
     decode_clear_to_send, decode_finish, decode_join, is_eager, put_kind,
@@ -98,7 +98,7 @@ impl<P: Port> Engine<P> {
             && let Some(into) = buffer.whole()
         {
             let result = outcome(source, bits, total, *room);
-            let copied = deliver(&mut self.port, data, into);
+            let copied = data.read_out(&mut self.port, into);
             self.statistics.received(copied as u64);
             self.requests.complete(id, result);
             if let Some((kind, way, began)) = began {
@@ -191,7 +191,7 @@ impl<P: Port> Engine<P> {
         let Landed { source, protocol, header, total, data, .. } = landed;
         let mut bytes = [0; INLINE_BYTES];
         // A packet longer than any of ours is cut off, and decodes to `None`.
-        let length = deliver(&mut self.port, data, &mut bytes);
+        let length = data.read_out(&mut self.port, &mut bytes);
         let payload = &bytes[..length];
         let sense = match protocol {
             RTS => {

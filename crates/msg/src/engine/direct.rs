@@ -4,12 +4,13 @@
 //! status record to the caller's buffer. Neither allocates, hashes or touches the slab. All other
 //! cases take the slow path.
 
-use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Port, PostError, Rank, Short, Wake};
+use hikyaku_nic::fabric::{
+    Event, INLINE_BYTES, Landed, Port, PostError, Rank, SHORT_BYTES, Short, Wake,
+};
 
 use super::Engine;
 use crate::envelope::{Envelope, Received, Selector, SendMode, match_bits, tag_of};
 use crate::error::MsgError;
-use crate::parcel::deliver;
 use crate::posted::PostedPlace;
 use crate::protocol::{EAGER, EAGER_READY};
 use crate::request::{RequestId, RequestState, outcome};
@@ -91,12 +92,14 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     pub fn send_directly(&mut self, bytes: &[u8], envelope: &Envelope, mode: SendMode) -> bool {
         let Envelope { destination, tag, .. } = *envelope;
-        let simple = bytes.len() <= INLINE_BYTES && mode == SendMode::Standard && tag >= 0;
+        // What the program directs is about rings.
+        let most = if self.choices.is_empty() { SHORT_BYTES } else { INLINE_BYTES };
+        let simple = bytes.len() <= most && mode == SendMode::Standard && tag >= 0;
         let counted = self.traffic.is_some();
         if !simple || counted || !self.outbox.is_clear(destination) || self.port.is_forked() {
             return false;
         }
-        let sent = self.port.post_inline(destination, EAGER, envelope.bits(), bytes, true).is_ok();
+        let sent = self.port.post_short(destination, EAGER, envelope.bits(), bytes);
         if sent {
             self.statistics.sent(bytes.len() as u64);
         }
@@ -409,7 +412,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     fn take_simple(&mut self, landed: Landed, into: &mut [u8]) -> Result<Received, MsgError> {
         let Landed { source, header, total, data, .. } = landed;
-        let copied = deliver(&mut self.port, data, into);
+        let copied = data.read_out(&mut self.port, into);
         self.note_credited(source);
         self.consumed(source);
         self.statistics.received(copied as u64);

@@ -1,6 +1,6 @@
 //! Events: what an interface reports to its program.
 
-use super::{Completed, INLINE_BYTES, PeerFailure, Rank, RingId};
+use super::{Completed, INLINE_BYTES, PeerFailure, Port, Rank, RingId};
 use crate::ring::LongStores;
 
 /// What `poll` yields.
@@ -48,6 +48,7 @@ impl Landed {
     pub fn len(&self) -> usize {
         match &self.data {
             Landing::Inline(inline) => inline.len(),
+            Landing::Copied(bytes) => bytes.len(),
             Landing::Ring(slice) => slice.length as usize,
         }
     }
@@ -63,8 +64,27 @@ impl Landed {
 pub enum Landing {
     /// In the record itself.
     Inline(Inline),
+    /// Copied out of the records of a short message.
+    Copied(Box<[u8]>),
     /// In a landing ring, until it is released.
     Ring(RingSlice),
+}
+
+impl Landing {
+    /// Copies as much as fits to `into` and gives the rest back. Returns the number of bytes
+    /// copied.
+    #[inline]
+    pub fn read_out<P: Port>(self, port: &mut P, into: &mut [u8]) -> usize {
+        match self {
+            Landing::Inline(inline) => inline.copy_to(into),
+            Landing::Copied(bytes) => {
+                let length = bytes.len().min(into.len());
+                into[..length].copy_from_slice(&bytes[..length]);
+                length
+            }
+            Landing::Ring(slice) => port.read_out(slice, into),
+        }
+    }
 }
 
 /// Payload that rode in the status record.

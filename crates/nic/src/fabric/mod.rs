@@ -71,3 +71,7 @@ pub type RingId = u32;
 /// Payload bytes that ride in the status record itself: a 64-byte line less the stamp, the header
 /// and the arrival time (design decision 2).
 pub const INLINE_BYTES: usize = 40;
+
+/// Payload bytes that fit records alone: the first record's and those of four more, which hold a
+/// stamp and nothing else beside them.
+pub const SHORT_BYTES: usize = INLINE_BYTES + 4 * 56;

@@ -46,22 +46,13 @@ pub trait Port: CopyPort {
     /// [`PostError`]; nothing was taken.
     fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError>;
 
-    /// [`Port::post`] for a whole message of up to [`INLINE_BYTES`](super::INLINE_BYTES) bytes: the
-    /// fast path, which writes the record and nothing else.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was taken.
-    #[inline]
-    fn post_inline(
-        &mut self,
-        destination: Rank,
-        protocol: u8,
-        header: u64,
-        payload: &[u8],
-        credited: bool,
-    ) -> Result<(), PostError> {
-        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
-        self.post(&command).map(drop)
+    /// Sends a whole message, which needs credit, in its record alone or, up to
+    /// [`SHORT_BYTES`](super::SHORT_BYTES), in a few: the fast path, which writes those and nothing
+    /// else. Returns whether that was possible now. If not, nothing was taken: [`Port::post`] sends
+    /// it, or says why not.
+    fn post_short(&mut self, destination: Rank, protocol: u8, header: u64, payload: &[u8]) -> bool {
+        let _ = (destination, protocol, header, payload);
+        false
     }
 
     /// Rings the doorbell once for several commands, executed in order (paper 004's TCW chain).

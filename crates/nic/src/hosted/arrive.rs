@@ -10,7 +10,7 @@ use crate::fabric::{
     Event, INLINE_BYTES, Inline, Landed, Landing, Notified, PeerState, Port, Rank, RingId,
     RingSlice, Short,
 };
-use crate::ring::{LongStores, StatusRing, span_of};
+use crate::ring::{LongStores, StatusRing, records_of, span_of};
 use crate::sync::Ordering;
 use crate::time::Time;
 use crate::wire::{DATA, HEADER, Stamp, StatusKind, TIME};
@@ -36,7 +36,9 @@ impl<H: Host> HostedPort<H> {
             self.idle = 0;
             self.clock = self.clock.max(time);
             let event = self.decode(lane, stamp);
-            self.consume_record(lane);
+            // On a shared ring what comes next is another's.
+            let is_private = self.lanes[lane].ring.is_private();
+            self.consume_records(lane, if is_private { records_at(stamp) } else { 1 });
             if event.is_none() && stamp.kind() == Some(StatusKind::Moved) {
                 self.source_moved(lane, stamp.source());
             }
@@ -70,6 +72,9 @@ impl<H: Host> HostedPort<H> {
         let time = lane.ring.word(head, TIME);
         let length = match stamp.is(StatusKind::Inline, protocol, source) {
             true => copy_inline(&lane.ring, head, stamp, into),
+            false if stamp.is(StatusKind::Short, protocol, source) => {
+                copy_short(&lane.ring, head, stamp, into)
+            }
             false if stamp.is(StatusKind::Ring, protocol, source) => {
                 self.copy_landed(id, source, stamp.length(), into)
             }
@@ -78,7 +83,7 @@ impl<H: Host> HostedPort<H> {
         let Some(length) = length else { return Short::Other };
         self.idle = 0;
         self.clock = self.clock.max(time);
-        self.consume_record(id);
+        self.consume_records(id, records_at(stamp));
         if let Some(conductor) = self.host.conductor() {
             conductor.received(source, length as u64, Some(length as u64));
         }
@@ -90,6 +95,10 @@ impl<H: Host> HostedPort<H> {
     /// would wait for one cache-line transfer after the other.
     #[inline(never)]
     fn look_ahead(&self, source: Rank) {
+        let lane = &self.lanes[self.lane_of(source)];
+        if lane.last > 1 {
+            return lane.ring.prefetch_records(lane.head + 1, lane.last - 1);
+        }
         let id = self.route_of(source);
         let Some(landing) = id.and_then(|id| self.rings.get(id as usize)) else { return };
         if let Some(id) = id {
@@ -214,6 +223,14 @@ impl<H: Host> HostedPort<H> {
                     data: Landing::Inline(Inline { words, length }),
                 }))
             }
+            Some(StatusKind::Short) if status.is_private() => {
+                let mut bytes = vec![0; INLINE_BYTES + usize::from(stamp.length())];
+                status.load_short(head, &mut bytes);
+                let (header, total) = (status.word(head, HEADER), bytes.len() as u64);
+                let data = Landing::Copied(bytes.into_boxed_slice());
+                Some(Event::Landed(Landed { source, protocol, header, total, offset: 0, data }))
+            }
+            Some(StatusKind::Short) => Some(Event::Malformed { source }),
             Some(StatusKind::Ring) => Some(self.decode_ring(lane, stamp)),
             Some(StatusKind::Put) => Some(Event::Notified(Notified {
                 source,
@@ -264,11 +281,12 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Moves past the record at the head of a status ring.
+    /// Moves past the records at the head of a status ring.
     #[inline(always)]
-    pub(super) fn consume_record(&mut self, lane: usize) {
+    pub(super) fn consume_records(&mut self, lane: usize, records: u64) {
         let consumed = &mut self.lanes[lane];
-        consumed.head += 1;
+        consumed.head += records;
+        consumed.last = records;
         if consumed.head >= consumed.publish_at {
             self.publish_head(lane);
         }
@@ -438,6 +456,29 @@ impl<H: Host> HostedPort<H> {
             self.repairs.push_back(repair);
         }
     }
+}
+
+/// Records of the message that this stamp begins.
+#[inline(always)]
+fn records_at(stamp: Stamp) -> u64 {
+    match stamp.kind() {
+        Some(StatusKind::Short) => records_of(INLINE_BYTES + usize::from(stamp.length())),
+        _ => 1,
+    }
+}
+
+/// Copies a short message out of its records. `None`: it does not fit, or is invalid.
+#[inline(never)]
+fn copy_short(
+    ring: &StatusRing<'static>,
+    head: u64,
+    stamp: Stamp,
+    into: &mut [u8],
+) -> Option<usize> {
+    let length = INLINE_BYTES + usize::from(stamp.length());
+    let into = into.get_mut(..length).filter(|_| ring.is_private())?;
+    ring.load_short(head, into);
+    Some(length)
 }
 
 /// Copies an inline message out of its record. `None`: it does not fit, or is invalid.

@@ -62,8 +62,8 @@ use stores::Storing;
 
 use crate::by_rank::ByRank;
 use crate::fabric::{
-    Capabilities, ChainError, Command, Event, Name, PeerState, Port, PostError, Rank, RingId,
-    RingSlice, Short, Space, Wait, Wake,
+    Capabilities, ChainError, Command, Event, INLINE_BYTES, Name, PeerState, Port, PostError, Rank,
+    RingId, RingSlice, Short, Space, Wait, Wake,
 };
 use crate::ring::LongStores;
 use crate::segment::Segment;
@@ -307,17 +307,13 @@ impl<H: Host> Port for HostedPort<H> {
     }
 
     #[inline(always)]
-    fn post_inline(
-        &mut self,
-        destination: Rank,
-        protocol: u8,
-        header: u64,
-        payload: &[u8],
-        credited: bool,
-    ) -> Result<(), PostError> {
-        match credited && self.post_fast(destination, protocol, header, payload) {
-            true => Ok(()),
-            false => self.post_slow(destination, protocol, header, payload, credited),
+    fn post_short(&mut self, destination: Rank, protocol: u8, header: u64, payload: &[u8]) -> bool {
+        match payload.len() <= INLINE_BYTES {
+            true => {
+                self.post_fast(destination, protocol, header, payload)
+                    || self.post_slow(destination, protocol, header, payload)
+            }
+            false => self.post_several(destination, protocol, header, payload),
         }
     }
 

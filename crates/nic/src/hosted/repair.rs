@@ -59,7 +59,7 @@ impl<H: Host> HostedPort<H> {
         repairs.iter_mut().for_each(|repair| self.settle(repair));
         self.repairs = repairs;
         if let Some(lane) = self.hole() {
-            self.consume_record(lane);
+            self.consume_records(lane, 1);
             return true;
         }
         let past = |marks: &[u64], id, lane: &StatusLane| match lane.ring.is_private() {

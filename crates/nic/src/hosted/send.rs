@@ -4,9 +4,9 @@ use super::{Host, HostedPort, PeerEntry};
 use crate::doorbell::{Doorbell, HELD_UP};
 use crate::fabric::{
     Command, FullCause, FullPolicy, Granularity, INLINE_BYTES, Operation, PostError, Rank,
-    RemoteAddress, RingId, Route,
+    RemoteAddress, RingId, Route, SHORT_BYTES,
 };
-use crate::ring::{Claim, LandingRing, StatusRing};
+use crate::ring::{Claim, LandingRing, StatusRing, records_of};
 use crate::segment::Segment;
 use crate::sync::{Ordering, compiler_fence};
 use crate::wire::StatusKind;
@@ -83,14 +83,45 @@ impl<H: Host> HostedPort<H> {
         let doorbell = peer.target.doorbell();
         let words = [header, arrival_time(doorbell, &mut self.clock)];
         peer.status.publish_inline(index, protocol, self.rank, words, payload);
-        peer.status.prefetch_after(index);
+        peer.status.prefetch_after(index, 1);
         if sleeps(doorbell) {
             wake(&self.host, destination);
         }
         true
     }
 
-    /// The slow path of [`Port::post_inline`](crate::fabric::Port::post_inline), out of line: the
+    /// [`Port::post_short`](crate::fabric::Port::post_short) of more than fits one record.
+    #[inline(never)]
+    pub(super) fn post_several(
+        &mut self,
+        destination: Rank,
+        protocol: u8,
+        header: u64,
+        payload: &[u8],
+    ) -> bool {
+        let records = records_of(payload.len());
+        let allowed = |peer: &PeerEntry| peer.poster.posted.saturating_add(records) <= peer.allowed;
+        let fits = payload.len() <= SHORT_BYTES
+            && (self.peers.get(destination as usize).is_some_and(allowed)
+                || self.allow_several(destination, records));
+        let Some(peer) = self.peers.get_mut(destination as usize).filter(|_| fits) else {
+            return false;
+        };
+        let index = peer.poster.posted;
+        peer.poster.posted = index + records;
+        // Credit pays for the first.
+        peer.uncredited = peer.uncredited.wrapping_add(records - 1);
+        let doorbell = peer.target.doorbell();
+        let words = [header, arrival_time(doorbell, &mut self.clock)];
+        peer.status.publish_short(index, protocol, self.rank, words, payload);
+        peer.status.prefetch_after(index + records - 1, records);
+        if sleeps(doorbell) {
+            wake(&self.host, destination);
+        }
+        true
+    }
+
+    /// The slow path of [`Port::post_short`](crate::fabric::Port::post_short), out of line: the
     /// registers that it needs would be stores of every message.
     #[cold]
     #[inline(never)]
@@ -100,22 +131,34 @@ impl<H: Host> HostedPort<H> {
         protocol: u8,
         header: u64,
         payload: &[u8],
-        credited: bool,
-    ) -> Result<(), PostError> {
+    ) -> bool {
+        if self.allow(destination) && self.post_fast(destination, protocol, header, payload) {
+            return true;
+        }
+        let command = Command::send(destination, protocol, header, payload);
+        self.execute(&Command { credited: true, ..command }).is_ok()
+    }
+
+    /// Whether a message of so many records may go now. `allowed` counts each of them as credit,
+    /// of which the message needs one.
+    #[cold]
+    fn allow_several(&mut self, destination: Rank, records: u64) -> bool {
+        self.allow(destination) && {
+            let peer = &mut self.peers[destination as usize];
+            peer.status.has_room_for(records, &mut peer.poster)
+        }
+    }
+
+    /// Looks again how many records the fast path may post. Returns whether it may post one.
+    #[cold]
+    fn allow(&mut self, destination: Rank) -> bool {
         let rank = self.rank;
-        let direct = credited
-            && destination < self.size
-            && !self.is_conducted()
-            && self.host.is_here(destination);
+        let direct =
+            destination < self.size && !self.is_conducted() && self.host.is_here(destination);
         if direct {
             self.as_post(destination).follow();
         }
-        let allowed = direct && self.peers[destination as usize].allow(rank);
-        if allowed && self.post_fast(destination, protocol, header, payload) {
-            return Ok(());
-        }
-        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
-        self.execute(&command).map(drop)
+        direct && self.peers[destination as usize].allow(rank)
     }
 
     /// Checks that this rank may address that memory at all.
@@ -272,7 +315,7 @@ impl<H: Host> Post<'_, H> {
         if !status.is_private() {
             self.end();
         }
-        status.prefetch_after(index);
+        status.prefetch_after(index, 1);
     }
 
     /// The payload lands in a ring.
@@ -353,7 +396,7 @@ impl<H: Host> Post<'_, H> {
         let body = record(command, self.arrival_time(), claim, id, from as u64);
         let (protocol, sample) = (command.protocol, storing.sample());
         status.publish(index, StatusKind::Ring, protocol, sample, self.rank, &body);
-        status.prefetch_after(index);
+        status.prefetch_after(index, 1);
         true
     }
 
@@ -540,7 +583,7 @@ fn record(command: &Command<'_>, time: u64, claim: Claim, ring: RingId, from: u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::Port;
+    use crate::fabric::{Event, Port, Short};
     use crate::loopback::{LoopbackConfig, open};
 
     #[test]
@@ -550,11 +593,87 @@ mod tests {
             let mut config = LoopbackConfig::for_ranks(2);
             (config.layout.credit, config.layout.status_rings) = (3, status_rings);
             let mut ports = open(&config).unwrap();
-            let cause = FullCause::Credit;
-            let full = PostError::Full { destination: 1, cause };
-            let mut post = |credited| ports[0].post_inline(1, 0, 0, &[], credited);
-            assert_eq!([(); 4].map(|()| post(true)), [Ok(()), Ok(()), Ok(()), Err(full)]);
-            assert_eq!(post(false), Ok(()), "it needs none");
+            let mut post = || ports[0].post_short(1, 0, 0, &[]);
+            assert_eq!([(); 4].map(|()| post()), [true, true, true, false]);
+            assert_eq!(ports[0].post(&Command::send(1, 0, 0, &[])), Ok(0), "it needs none");
         }
+    }
+
+    /// What was sent, by either way to receive: without an event and by one.
+    #[test]
+    fn short_messages_are_records_alone_in_order_with_all_others() {
+        let mut ports = open(&LoopbackConfig::for_ranks(2)).unwrap();
+        for by_event in [false, true] {
+            for (header, length) in (0..).zip(0..=SHORT_BYTES) {
+                let payload: Vec<u8> = (0..length).map(|n| (n ^ length) as u8).collect();
+                assert!(ports[0].post_short(1, 3, header, &payload));
+                ports[0].post(&Command::send(1, 3, 1000, b"behind it")).unwrap();
+                let mut into = [0; SHORT_BYTES];
+                if by_event {
+                    let Some(Event::Landed(landed)) = ports[1].poll() else { panic!("{length}") };
+                    assert_eq!((landed.source, landed.protocol, landed.header), (0, 3, header));
+                    assert_eq!((landed.offset, landed.total), (0, length as u64));
+                    assert_eq!(landed.data.read_out(&mut ports[1], &mut into), length);
+                } else {
+                    let less = length.saturating_sub(1);
+                    if length > 0 {
+                        let short = ports[1].receive_whole(0, 3, header, &mut into[..less]);
+                        assert_eq!(short, Short::Other, "there is no room");
+                    }
+                    assert_eq!(
+                        ports[1].receive_whole(0, 3, 9999, &mut into),
+                        Short::Differs(header)
+                    );
+                    assert_eq!(
+                        ports[1].receive_whole(0, 3, header, &mut into),
+                        Short::Taken(length)
+                    );
+                }
+                assert_eq!(into[..length], payload);
+                assert_eq!(ports[1].receive_whole(0, 3, 1000, &mut into), Short::Taken(9));
+                let granted = ports[1].peers[0].granted;
+                ports[1].grant(0, granted + 1);
+            }
+        }
+        assert_eq!(ports[1].own.ring(0).tail(), 0, "nothing has landed in a ring");
+    }
+
+    #[test]
+    fn short_messages_take_room_of_records_and_credit_of_one() {
+        let mut config = LoopbackConfig::for_ranks(2);
+        (config.layout.credit, config.layout.status_slots) = (5, 16);
+        let mut ports = open(&config).unwrap();
+        let long = [7; SHORT_BYTES];
+        assert_eq!(
+            [(); 4].map(|()| ports[0].post_short(1, 0, 0, &long)),
+            [true, true, true, false]
+        );
+        assert_eq!(ports[0].peers[1].sent(), 3, "no record is left for a fourth");
+        assert!(!ports[0].post_short(1, 0, 0, &[0; SHORT_BYTES + 1]), "it is too long");
+        for _ in 0..3 {
+            assert_eq!(ports[1].receive_whole(0, 0, 0, &mut [0; 512]), Short::Taken(SHORT_BYTES));
+        }
+        let posted = [(); 3].map(|()| ports[0].post_short(1, 0, 0, &long[..41]));
+        assert_eq!(posted, [true, true, false], "five in all have credit");
+    }
+
+    #[test]
+    fn a_shared_status_ring_takes_no_message_of_several_records() {
+        let mut config = LoopbackConfig::for_ranks(3);
+        config.layout.status_rings = 1;
+        let mut ports = open(&config).unwrap();
+        assert!(!ports[1].post_short(0, 0, 0, &[0; 41]));
+        assert!(ports[1].post_short(0, 0, 0, &[0; 40]));
+        assert!(matches!(ports[0].poll(), Some(Event::Landed(_))));
+        // One that comes nevertheless is its sender's fault, and what follows is another's.
+        let status = ports[1].peers[0].status;
+        let index = status.reserve(&mut ports[1].peers[0].poster);
+        status.publish_short(index, 0, 1, [0; 2], &[0; 41]);
+        let next = status.reserve(&mut ports[2].peers[0].poster);
+        status.publish_inline(next, 0, 2, [5, 0], b"mine");
+        assert!(matches!(ports[0].receive_whole(1, 0, 0, &mut [0; 64]), Short::Other));
+        assert!(matches!(ports[0].poll(), Some(Event::Malformed { source: 1 })));
+        let Some(Event::Landed(landed)) = ports[0].poll() else { panic!("it is lost") };
+        assert_eq!((landed.source, landed.header), (2, 5));
     }
 }

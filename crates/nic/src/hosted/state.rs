@@ -58,6 +58,8 @@ pub(super) struct StatusLane {
     pub(super) ring: StatusRing<'static>,
     /// Next record to read.
     pub(super) head: u64,
+    /// How many records the last message had.
+    pub(super) last: u64,
     /// The head at which the next publication to senders is due.
     pub(super) publish_at: u64,
     /// Full posts seen so far.
@@ -151,7 +153,7 @@ impl PeerEntry {
 impl StatusLane {
     pub(super) fn new(ring: StatusRing<'static>) -> StatusLane {
         let publish_at = ring.capacity() as u64 / PUBLISH_PARTS;
-        StatusLane { ring, head: 0, publish_at, seen_full: 0, spare: None }
+        StatusLane { ring, head: 0, last: 1, publish_at, seen_full: 0, spare: None }
     }
 
     /// Publishes to the senders how far the ring has been read. If they are `eager` for room, does

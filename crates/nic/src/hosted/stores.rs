@@ -538,7 +538,7 @@ mod tests {
         let by_event = |port: &mut LoopbackPort, into: &mut [u8]| match port.poll() {
             Some(Event::Landed(landed)) => match landed.data {
                 Landing::Ring(slice) => assert_eq!(port.read_out(slice, into), LENGTH),
-                Landing::Inline(_) => unreachable!(),
+                other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
         };

@@ -497,19 +497,9 @@ impl<P: Port> Port for FaultInjector<P> {
     }
 
     #[inline(always)]
-    fn post_inline(
-        &mut self,
-        destination: Rank,
-        protocol: u8,
-        header: u64,
-        payload: &[u8],
-        credited: bool,
-    ) -> Result<(), PostError> {
-        if !self.present {
-            return self.port.post_inline(destination, protocol, header, payload, credited);
-        }
-        let command = Command { credited, ..Command::send(destination, protocol, header, payload) };
-        self.post(&command).map(drop)
+    fn post_short(&mut self, destination: Rank, protocol: u8, header: u64, payload: &[u8]) -> bool {
+        // With faults it goes as a command, like all others.
+        !self.present && self.port.post_short(destination, protocol, header, payload)
     }
 
     fn post_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {

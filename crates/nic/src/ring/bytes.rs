@@ -10,6 +10,10 @@ use std::arch::x86_64 as arch;
 #[cfg(not(loom))]
 use std::{marker::PhantomData, ptr::NonNull};
 
+use crate::sync::AtomicU64;
+#[cfg(loom)]
+use crate::sync::Ordering;
+
 /// Bytes of a cache line.
 #[cfg(not(loom))]
 const LINE: usize = 64;
@@ -162,6 +166,31 @@ impl<'m> Bytes<'m> {
     }
 }
 
+/// Stores bytes into as many words, by few wide stores.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(super) fn store_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &[u8; B]) {
+    const { assert!(B == W * size_of::<u64>()) };
+    let target = words.as_ptr().cast_mut().cast::<u8>();
+    // SAFETY: the words are as many bytes, by the assertion, and may be written through a shared
+    // reference, as atomics may; nobody reads them before the record's stamp is stored.
+    unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), B) };
+}
+
+/// Loads words as so many bytes, by few wide loads.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(super) fn load_words<const W: usize, const B: usize>(
+    words: &[AtomicU64; W],
+    bytes: &mut [u8; B],
+) {
+    const { assert!(B == W * size_of::<u64>()) };
+    let origin = words.as_ptr().cast::<u8>();
+    // SAFETY: the words are as many bytes, by the assertion; nobody writes them between the
+    // record's stamp and the publication of a head beyond it.
+    unsafe { origin.copy_to_nonoverlapping(bytes.as_mut_ptr(), B) };
+}
+
 /// Stores whole lines past the caches.
 ///
 /// # Safety
@@ -188,6 +217,25 @@ unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
 unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
     // SAFETY: as the caller says.
     unsafe { target.copy_from_nonoverlapping(source, length) };
+}
+
+/// [`store_words`] word by word: loom follows each.
+#[cfg(loom)]
+pub(super) fn store_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &[u8; B]) {
+    for (word, bytes) in words.iter().zip(bytes.as_chunks().0) {
+        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+    }
+}
+
+/// [`load_words`] word by word: loom follows each.
+#[cfg(loom)]
+pub(super) fn load_words<const W: usize, const B: usize>(
+    words: &[AtomicU64; W],
+    bytes: &mut [u8; B],
+) {
+    for (word, bytes) in words.iter().zip(bytes.as_chunks_mut().0) {
+        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+    }
 }
 
 #[cfg(loom)]

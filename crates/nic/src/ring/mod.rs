@@ -22,7 +22,7 @@ pub use landing::{Claim, LandingRing, RingControl, span_of};
 pub use ledger::{Ledger, Overlap};
 pub use lines::{ControlLines, LINE_BYTES, LINES, PayloadPlace, Said};
 pub use mail::{MailSlots, SlotStamp};
-pub use status::{Poster, Slot, StatusControl, StatusRing};
+pub use status::{Poster, Slot, StatusControl, StatusRing, records_of};
 
 /// Landing positions are multiples of this, so that two senders of a shared ring never write the
 /// same cache line.

@@ -28,8 +28,10 @@
 //! last saw enough room does not read it at all), a slot its reserving sender. The receiver never
 //! writes a slot, so the line travels one way.
 
-use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_write};
-use crate::wire::{BODY_WORDS, Stamp, StatusKind, StatusRecord};
+use super::bytes::{load_words, store_words};
+use crate::fabric::INLINE_BYTES;
+use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read, prefetch_for_write};
+use crate::wire::{BODY_BYTES, BODY_WORDS, Stamp, StatusKind, StatusRecord};
 
 /// One record's place: a cache line.
 #[derive(Debug, Default)]
@@ -94,7 +96,13 @@ impl<'m> StatusRing<'m> {
     /// Each port may make one reservation after a `true`, and must ask again before the next.
     #[inline]
     pub fn has_room(&self, poster: &mut Poster) -> bool {
-        let limit = self.slots.len() as u64 - self.senders;
+        self.has_room_for(1, poster)
+    }
+
+    /// Whether so many records, up to [`records_of`] the longest short message, may be posted now.
+    #[inline]
+    pub fn has_room_for(&self, records: u64, poster: &mut Poster) -> bool {
+        let limit = (self.slots.len() as u64 - self.senders).saturating_sub(records - 1);
         let tail = match self.is_private() {
             true => poster.posted,
             false => self.control.tail.load(Ordering::Relaxed),
@@ -156,28 +164,78 @@ impl<'m> StatusRing<'m> {
         payload: &[u8],
     ) {
         let slot = self.slot(index);
-        let mut places = slot.body.iter();
-        let mut put = |word| {
-            if let Some(place) = places.next() {
-                place.store(word, Ordering::Relaxed);
-            }
-        };
-        words.into_iter().for_each(&mut put);
-        let (whole, rest) = payload.as_chunks::<8>();
-        whole.iter().for_each(|bytes| put(u64::from_le_bytes(*bytes)));
-        if !rest.is_empty() {
-            // A copy of unknown length would be a function call.
-            put(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-        }
+        let (head, places) = slot.body.split_at(words.len());
+        head.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        fill(places, payload);
         let length = payload.len() as u8;
         let stamp = Stamp::new(self.lap(index), StatusKind::Inline, protocol, length, source);
         slot.stamp.store(stamp.0, Ordering::Release);
     }
 
-    /// Prefetches the slot after `index`.
+    /// Fills and publishes the records of a short message, of [`records_of`] its length, from
+    /// `index` on: the first one last.
     #[inline]
-    pub fn prefetch_after(&self, index: u64) {
-        prefetch_for_write(std::ptr::from_ref(self.slot(index.wrapping_add(1))));
+    pub fn publish_short(
+        &self,
+        index: u64,
+        protocol: u8,
+        source: u32,
+        words: [u64; 2],
+        payload: &[u8],
+    ) {
+        let (first, rest) = payload.split_at(payload.len().min(INLINE_BYTES));
+        let mut at = index;
+        for part in rest.chunks(BODY_BYTES) {
+            at = at.wrapping_add(1);
+            let slot = self.slot(at);
+            match part.as_array::<BODY_BYTES>() {
+                Some(whole) => store_words(&slot.body, whole),
+                None => fill(&slot.body, part),
+            }
+            // Whoever looks for the record of a later lap here must not find bytes of a message.
+            let stamp = Stamp::new(self.lap(at), StatusKind::Void, 0, 0, source);
+            slot.stamp.store(stamp.0, Ordering::Relaxed);
+        }
+        let slot = self.slot(index);
+        let (head, places) = slot.body.split_at(words.len());
+        head.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        fill(places, first);
+        let length = rest.len() as u8;
+        let stamp = Stamp::new(self.lap(index), StatusKind::Short, protocol, length, source);
+        slot.stamp.store(stamp.0, Ordering::Release);
+    }
+
+    /// Copies the payload of the short message at `head` to `into`, which is as long. Its records
+    /// are within the ring, whatever their sender says.
+    #[inline]
+    pub fn load_short(&self, head: u64, into: &mut [u8]) {
+        let (first, rest) = into.split_at_mut(into.len().min(INLINE_BYTES));
+        let places = &self.slot(head).body;
+        read(&places[BODY_WORDS - INLINE_BYTES / 8..], first);
+        let mut at = head;
+        for part in rest.chunks_mut(BODY_BYTES) {
+            at = at.wrapping_add(1);
+            match part.as_mut_array::<BODY_BYTES>() {
+                Some(whole) => load_words(&self.slot(at).body, whole),
+                None => read(&self.slot(at).body, part),
+            }
+        }
+    }
+
+    /// Prefetches the `slots` after `index`.
+    #[inline]
+    pub fn prefetch_after(&self, index: u64, slots: u64) {
+        for at in 1..=slots {
+            prefetch_for_write(std::ptr::from_ref(self.slot(index.wrapping_add(at))));
+        }
+    }
+
+    /// Prefetches so many records from `index` on, for the receiver.
+    #[inline]
+    pub fn prefetch_records(&self, index: u64, records: u64) {
+        for at in 0..records {
+            prefetch_for_read(std::ptr::from_ref(self.slot(index.wrapping_add(at))));
+        }
     }
 
     /// The stamp at `head`, if the record there has been published. For the receiver.
@@ -246,9 +304,48 @@ impl<'m> StatusRing<'m> {
     }
 }
 
+/// Records of a short message of so many bytes.
+#[inline]
+pub fn records_of(length: usize) -> u64 {
+    1 + length.saturating_sub(INLINE_BYTES).div_ceil(BODY_BYTES) as u64
+}
+
+/// Stores bytes word by word.
+#[inline(always)]
+fn fill(places: &[AtomicU64], bytes: &[u8]) {
+    let (whole, rest) = bytes.as_chunks::<8>();
+    let mut places = places.iter();
+    for (bytes, place) in whole.iter().zip(&mut places) {
+        place.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+    }
+    if let (false, Some(place)) = (rest.is_empty(), places.next()) {
+        // A copy of unknown length would be a function call.
+        let word = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        place.store(word, Ordering::Relaxed);
+    }
+}
+
+/// Loads bytes word by word.
+#[inline(always)]
+fn read(places: &[AtomicU64], bytes: &mut [u8]) {
+    let (whole, rest) = bytes.as_chunks_mut::<8>();
+    let mut places = places.iter();
+    for (bytes, place) in whole.iter_mut().zip(&mut places) {
+        *bytes = place.load(Ordering::Relaxed).to_le_bytes();
+    }
+    if let (false, Some(place)) = (rest.is_empty(), places.next()) {
+        let mut word = place.load(Ordering::Relaxed);
+        for byte in rest {
+            *byte = word as u8;
+            word >>= 8;
+        }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::fabric::SHORT_BYTES;
 
     fn ring_of<'m>(control: &'m StatusControl, slots: &'m [Slot]) -> StatusRing<'m> {
         StatusRing::new(control, slots, 1)
@@ -280,6 +377,37 @@ mod tests {
             assert_eq!(record.body[..2], [11, 22]);
             assert_eq!(bytes[16..][..length], payload, "{length} bytes");
         }
+    }
+
+    #[test]
+    fn short_payloads_of_every_length_are_whole_wherever_they_begin() {
+        let (control, slots) = (StatusControl::default(), slots(8));
+        let ring = ring_of(&control, &slots);
+        let mut head = 0;
+        for length in INLINE_BYTES + 1..=SHORT_BYTES {
+            let payload: Vec<u8> = (0..length).map(|n| (n * 7 + length) as u8).collect();
+            ring.publish_short(head, 7, 3, [11, 22], &payload);
+            let stamp = ring.peek(head).unwrap();
+            assert!(stamp.is(StatusKind::Short, 7, 3));
+            assert_eq!(usize::from(stamp.length()) + INLINE_BYTES, length);
+            let mut bytes = vec![0; length];
+            ring.load_short(head, &mut bytes);
+            assert_eq!(([1, 2].map(|at| ring.word(head, at)), bytes), ([11, 22], payload));
+            head += records_of(length);
+            assert!(ring.peek(head).is_none(), "{length} bytes");
+        }
+        assert_eq!([40, 41, 96, 97, SHORT_BYTES].map(records_of), [1, 2, 2, 3, 5]);
+    }
+
+    #[test]
+    fn payload_is_never_taken_for_a_record() {
+        // Each word of it is the stamp of a record of the next lap.
+        let (control, slots) = (StatusControl::default(), slots(8));
+        let ring = ring_of(&control, &slots);
+        let stamp = Stamp::new(2, StatusKind::Inline, 0, 0, 0).0;
+        let payload = stamp.to_le_bytes().repeat(SHORT_BYTES / 8);
+        ring.publish_short(0, 0, 0, [stamp; 2], &payload);
+        (5..13).for_each(|head| assert!(ring.peek(head).is_none(), "slot {head}"));
     }
 
     #[test]

@@ -225,15 +225,8 @@ impl Port for SharedPort {
         self.once_met(post, |cut| cut.error)
     }
 
-    fn post_inline(
-        &mut self,
-        to: Rank,
-        protocol: u8,
-        header: u64,
-        payload: &[u8],
-        credited: bool,
-    ) -> Result<(), PostError> {
-        self.with(|port| port.post_inline(to, protocol, header, payload, credited))
+    fn post_short(&mut self, to: Rank, protocol: u8, header: u64, payload: &[u8]) -> bool {
+        self.with(|port| port.post_short(to, protocol, header, payload))
     }
 }
 

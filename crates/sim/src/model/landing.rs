@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hikyaku_nic::fabric::{
-    Command, CopyPort, Event, FullPolicy, Landing as Where, MemoryPort, Notification, Port,
-    PostError, Rank, RemoteAddress,
+    Command, CopyPort, Event, FullPolicy, MemoryPort, Notification, Port, PostError, Rank,
+    RemoteAddress,
 };
 use hikyaku_nic::loopback::{LoopbackConfig, LoopbackPort, open};
 use hikyaku_nic::region::RegionBuffer;
@@ -124,10 +124,7 @@ impl LandingMemory {
             match port.poll()? {
                 Event::Landed(landed) => {
                     let mut payload = vec![0; landed.len()];
-                    match landed.data {
-                        Where::Inline(inline) => inline.copy_to(&mut payload),
-                        Where::Ring(slice) => port.read_out(slice, &mut payload),
-                    };
+                    landed.data.read_out(port, &mut payload);
                     return Some(Arrival::Landed(landed.source, payload));
                 }
                 Event::Notified(put) => {
