@@ -44,6 +44,7 @@ impl BlockPlaces {
     }
 
     /// Where block `index` starts, and the one before it ends.
+    #[inline]
     pub(crate) fn offset(&self, index: u32) -> usize {
         let index = index as usize;
         match self {
@@ -56,11 +57,13 @@ impl BlockPlaces {
     }
 
     /// Where a block lies.
+    #[inline]
     pub(crate) fn range(&self, index: u32) -> Range<usize> {
         self.span(index..index + 1)
     }
 
     /// Where several blocks in a row lie.
+    #[inline]
     pub(crate) fn span(&self, blocks: Range<u32>) -> Range<usize> {
         self.offset(blocks.start)..self.offset(blocks.end)
     }

@@ -4,7 +4,8 @@
 //!   | 0 | end of part 0 | … | end of part n - 1 | part 0 | … | part n - 1 |
 //! ```
 //!
-//! Four bytes an entry; ends count from behind the list.
+//! Four bytes an entry, and none in front of the parts where those would begin in the middle of a
+//! word. Ends count from behind the list.
 
 use std::any::Any;
 
@@ -13,15 +14,18 @@ use hikyaku_nic::ring::LINE_BYTES;
 /// Bytes of an entry.
 const ENTRY: usize = 4;
 
-/// Most ranks whose list fits into a line, which is the least that there is room for.
-pub(crate) const MOST_LISTED: usize = LINE_BYTES / ENTRY - 1;
+/// Most ranks whose parts have lists: each reads all of them.
+pub(crate) const MOST_LISTED: usize = 27;
+
+// A line is the least that there is room for.
+const _: () = assert!(bytes_of(MOST_LISTED) <= LINE_BYTES);
 
 /// What each entry is where the parts are too long to follow.
 const TOO_LONG: u32 = u32::MAX;
 
 /// Bytes of the list of so many parts.
 pub(crate) const fn bytes_of(parts: usize) -> usize {
-    (parts + 1) * ENTRY
+    ((parts + 1) * ENTRY).next_multiple_of(size_of::<u64>())
 }
 
 /// Writes a list of parts that end there.
@@ -74,6 +78,6 @@ mod tests {
         assert_eq!(parts, [Some((0, 3)), Some((3, 0)), Some((3, (1 << 20) - 3))]);
         write_too_long(&mut list);
         assert_eq!([0, 1, 2].map(|part| part_of(&list[entries_of(part)])), [None; 3]);
-        assert!(bytes_of(MOST_LISTED) <= LINE_BYTES && bytes_of(MOST_LISTED + 1) > LINE_BYTES);
+        assert_eq!([1, 2, 3].map(bytes_of), [8, 16, 16]);
     }
 }

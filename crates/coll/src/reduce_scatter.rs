@@ -292,7 +292,8 @@ async fn read<G: Group, F: Combine<G::Byte>>(
     memory.end().await
 }
 
-/// Reduce-scatter by lines: everybody writes all its data, everybody combines its block of all.
+/// Reduce-scatter by lines: everybody writes its data for others, everybody combines its block of
+/// all.
 ///
 /// If the data are long, a round has a part of them. A list of lengths is in front of the first, so
 /// that ranks that cut the data elsewhere learn it.
@@ -309,11 +310,9 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
     team.require(front == 0 || data.len() < u32::MAX as usize, "needs less than 4 GiB")?;
     let mut piece = Piece { front, range: 0..first_part(&rounds, front, data, reduction) };
     loop {
-        let said = &data[piece.range.clone()];
-        match piece.front {
-            0 => rounds.meet(&[said]).await?,
-            _ => rounds.meet(&[list_of(blocks).bytes(), said]).await?,
-        }
+        rounds
+            .meet(&piece.said(list_in(&piece, blocks).bytes(), data, blocks, rounds.place))
+            .await?;
         rounds.finish(combine(&rounds, &piece, data, into, blocks, reduction))?;
         if piece.range.end == data.len() {
             return Ok(());
@@ -337,11 +336,12 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
         return None;
     }
     let piece = Piece { front, range: 0..data.len() };
-    let met = match front {
-        0 => rounds.try_meet(&[data]),
-        _ => rounds.try_meet(&[list_of(blocks).bytes(), data]),
+    let mut list = None;
+    let list = match front {
+        0 => &[][..],
+        _ => list.insert(list_in(&piece, blocks)).bytes(),
     };
-    match met {
+    match rounds.try_meet(&piece.said(list, data, blocks, rounds.place)) {
         Ok(met) => {
             met.map(|()| rounds.finish(combine(&rounds, &piece, data, into, blocks, reduction)))
         }
@@ -353,6 +353,35 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
 struct Piece {
     front: usize,
     range: Range<usize>,
+}
+
+impl Piece {
+    /// The part of a rank's block in it, in the data.
+    #[inline]
+    fn part(&self, blocks: &BlockPlaces, place: usize) -> Range<usize> {
+        let block = blocks.range(place as u32);
+        let start = block.start.clamp(self.range.start, self.range.end);
+        start..block.end.clamp(start, self.range.end)
+    }
+
+    /// What the rank at `own` contributes: the list, if there is one, and what is not its own.
+    #[inline]
+    fn said<'p, B>(
+        &self,
+        list: &'p [B],
+        data: &'p [B],
+        blocks: &BlockPlaces,
+        own: usize,
+    ) -> [&'p [B]; 3] {
+        let own = self.part(blocks, own);
+        [list, &data[self.range.start..own.start], &data[own.end..self.range.end]]
+    }
+
+    /// Where the part of the block of the rank at `own` begins in what the one at `place` said.
+    fn place_of(&self, blocks: &BlockPlaces, own: usize, place: usize) -> usize {
+        let left_out = if place < own { self.part(blocks, place).len() } else { 0 };
+        self.front + self.part(blocks, own).start - self.range.start - left_out
+    }
 }
 
 /// Bytes of the list of lengths, if some were given.
@@ -374,10 +403,11 @@ fn first_part<G: Group, F>(
     data.len().min(part.saturating_sub(front) / width * width)
 }
 
-/// The list of the blocks' lengths.
-fn list_of<B: Copy + Default + 'static>(blocks: &BlockPlaces) -> Scratch<B> {
-    let mut list = Scratch::new(front(blocks));
-    list::write(list.bytes(), (1..).map(|end| blocks.offset(end)));
+/// The list of the blocks' lengths in front of a piece; nothing where it has none.
+fn list_in<B: Copy + Default + 'static>(piece: &Piece, blocks: &BlockPlaces) -> Scratch<B> {
+    let mut list = Scratch::new(piece.front);
+    let ends = 1..=blocks.count().unwrap_or(0) as u32;
+    list::write(list.bytes(), ends.map(|end| blocks.offset(end)));
     list
 }
 
@@ -395,22 +425,22 @@ fn combine<G: Group, F: Combine<G::Byte>>(
         check_lists(rounds, blocks)?;
     }
     let (size, block) = (rounds.size, blocks.range(rounds.place as u32));
-    let own = block.start.max(piece.range.start)..block.end.min(piece.range.end);
+    let own = piece.part(blocks, rounds.place);
     if own.is_empty() {
         return Ok(());
     }
-    let from = piece.front + own.start - piece.range.start;
+    let from = |place| piece.place_of(blocks, rounds.place, place);
     let into = &mut into[own.start - block.start..][..own.len()];
     if !reduction.commutative {
         let mut scratch = Scratch::new(digits(size) * own.len());
-        let read = |place, into: &mut [G::Byte]| rounds.read(place, from, into);
+        let read = |place, into: &mut [G::Byte]| rounds.read(place, from(place), into);
         let own = &data[own];
         return combine_tree(rounds.place, size, own, into, scratch.bytes(), reduction, read);
     }
     into.copy_from_slice(&data[own]);
     let mut theirs = Scratch::new(into.len());
     for place in (0..rounds.place).rev().chain((rounds.place + 1..size).rev()) {
-        rounds.read(place, from, theirs.bytes())?;
+        rounds.read(place, from(place), theirs.bytes())?;
         (reduction.combine)(theirs.bytes(), into);
     }
     Ok(())

@@ -1,25 +1,40 @@
 //! Memory for what is under way between two buffers of the program.
 
-/// Lengths up to which no memory is allocated: a convergence test reduces one number.
-const INLINE: usize = 64;
+/// Lengths up to which no memory is allocated: a convergence test reduces one number, and what is
+/// in a line is combined within the time of an allocation or two. Zeros cost, too.
+const FEW: usize = 64;
+const SOME: usize = 512;
+
+/// So many places, aligned for every element that can be reduced.
+#[repr(align(16))]
+pub(crate) struct Places<B, const N: usize>([B; N]);
 
 /// So many bytes (or places of lengths only), aligned for every element that can be reduced.
-#[repr(C, align(16))]
-pub(crate) struct Scratch<B> {
-    inline: [B; INLINE],
-    length: usize,
-    heap: Vec<B>,
+pub(crate) enum Scratch<B> {
+    Few(Places<B, FEW>, usize),
+    Some(Places<B, SOME>, usize),
+    Many(Vec<B>),
 }
 
 impl<B: Copy + Default> Scratch<B> {
     /// `length` zeros.
+    #[inline(always)]
     pub(crate) fn new(length: usize) -> Scratch<B> {
-        let heap = if length > INLINE { vec![B::default(); length] } else { Vec::new() };
-        Scratch { inline: [B::default(); INLINE], length, heap }
+        if length <= FEW {
+            Scratch::Few(Places([B::default(); FEW]), length)
+        } else if length <= SOME {
+            Scratch::Some(Places([B::default(); SOME]), length)
+        } else {
+            Scratch::Many(vec![B::default(); length])
+        }
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [B] {
-        if self.length > INLINE { &mut self.heap } else { &mut self.inline[..self.length] }
+        match self {
+            Scratch::Few(bytes, length) => &mut bytes.0[..*length],
+            Scratch::Some(bytes, length) => &mut bytes.0[..*length],
+            Scratch::Many(bytes) => bytes,
+        }
     }
 }
 
@@ -29,10 +44,13 @@ mod tests {
 
     #[test]
     fn it_is_as_long_as_asked_for_and_lengths_take_no_memory() {
-        for length in [0, 1, 63, 64, 65, 1000] {
+        for length in [0, 1, 63, 64, 65, 512, 513, 1000] {
             assert_eq!(Scratch::<u8>::new(length).bytes().len(), length);
         }
         assert_eq!(Scratch::<()>::new(usize::MAX).bytes().len(), usize::MAX);
-        assert!((Scratch::<u8>::new(3).bytes().as_ptr() as usize).is_multiple_of(16));
+        for length in [3, 65, 513] {
+            let address = Scratch::<u8>::new(length).bytes().as_ptr() as usize;
+            assert!(address.is_multiple_of(16), "{length} bytes");
+        }
     }
 }

@@ -32,8 +32,6 @@ use crate::long::OffLines;
 use crate::mates::Mates;
 use crate::names::Operation;
 
-use hikyaku_nic::ring::LINE_BYTES;
-
 /// From so many bytes on the ring beats recursive doubling: the copies count, not the messages.
 const RING_FROM: usize = 64 << 10;
 
@@ -69,6 +67,9 @@ const AT_ONCE_RANKS: u32 = 1024;
 /// Shortest part, bytes, for which ranks on nodes of their own scatter a reduction round the ring;
 /// below, the number of steps counts and not the bytes.
 const SCATTER_RING_FROM: usize = 4 << 10;
+
+/// Most ranks that look at all lines.
+const MOST_ON_LINES: usize = 112;
 
 /// Up to so many bytes that each rank writes or reads, what is a part for each goes by lines.
 const LINES_UP_TO: usize = 64 << 10;
@@ -329,7 +330,7 @@ fn is_short(group: &impl Group, bytes: usize, most: usize) -> bool {
 }
 
 pub(crate) fn for_alltoall(group: &impl Group, part: usize) -> alltoall::Algorithm {
-    if is_short(group, part.saturating_mul(group.size() as usize), LINE_BYTES) {
+    if is_short(group, part.saturating_mul(group.size() as usize), MOST_ON_LINES) {
         return alltoall::Algorithm::Lines;
     }
     for_alltoall_by_messages(group, part)
@@ -380,7 +381,7 @@ pub(crate) fn for_reduce_scatter(
     has_list: bool,
     exact: bool,
 ) -> reduce_scatter::Algorithm {
-    if is_short(group, bytes, if has_list { MOST_LISTED } else { LINE_BYTES }) {
+    if is_short(group, bytes, if has_list { MOST_LISTED } else { MOST_ON_LINES }) {
         return reduce_scatter::Algorithm::Lines;
     }
     let table = for_reduce_scatter_by_messages(group, bytes, commutative);
@@ -408,7 +409,7 @@ pub(crate) fn for_reduce_scatter_by_messages(
 }
 
 pub(crate) fn for_scan(group: &impl Group, bytes: usize) -> scan::Algorithm {
-    if is_short(group, bytes.saturating_mul(group.size() as usize), LINE_BYTES) {
+    if is_short(group, bytes.saturating_mul(group.size() as usize), MOST_ON_LINES) {
         return scan::Algorithm::Lines;
     }
     for_scan_by_messages(group)
@@ -481,7 +482,7 @@ pub fn estimates(
 #[inline]
 fn rooted_lines(group: &impl Group, part: usize) -> bool {
     let size = group.size() as usize;
-    let is_short = size <= LINE_BYTES && part.saturating_mul(size) <= ROOTED_LINES_UP_TO;
+    let is_short = size <= MOST_ON_LINES && part.saturating_mul(size) <= ROOTED_LINES_UP_TO;
     is_short && lines(group) && group.mates().is_some_and(Mates::are_all)
 }
 

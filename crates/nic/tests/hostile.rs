@@ -281,8 +281,8 @@ fn word() -> impl Strategy<Value = u64> {
 
 /// Numbers like these, and stamps of nearby rounds.
 fn group_word() -> impl Strategy<Value = u64> {
-    let stamp = (0..6u64, prop_oneof![0..8u64, 100..120u64, 250..256u64]);
-    prop_oneof![word(), stamp.prop_map(|(round, length)| round << 8 | length)]
+    let stamp = (0..6u64, prop_oneof![0..8u64, 100..120u64, 616..630u64, 1018..1024u64]);
+    prop_oneof![word(), stamp.prop_map(|(round, length)| round << 10 | length)]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -295,7 +295,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(at, value)| Step::Scribble { at, value }),
         4 => (0..2u32, any::<prop::sample::Index>(), any::<bool>(), group_word())
             .prop_map(|(rank, at, near, value)| Step::ScribbleGroups { rank, at, near, value }),
-        4 => (any::<bool>(), 0..700usize).prop_map(|(peer, length)| Step::Round { peer, length }),
+        4 => (any::<bool>(), 0..1100usize).prop_map(|(peer, length)| Step::Round { peer, length }),
         4 => (0..2u32, 0..20u64, stamp, body)
             .prop_map(|(ring, index, stamp, body)| Step::Forge { ring, index, stamp, body }),
         2 => (0..600usize).prop_map(Step::Send),
@@ -584,16 +584,16 @@ fn a_contribution_for_which_the_machine_has_no_memory_is_refused_and_can_be_repe
     let group = root.join(0, &[0, 1], 0).unwrap();
     reader.join(0, &[0, 1], 0).unwrap();
     HAS_MEMORY.set(false);
-    assert_eq!(root.contribute(group, 7, &[&[5; 500]]), Err(NO_MEMORY));
+    assert_eq!(root.contribute(group, 7, &[&[5; 900]]), Err(NO_MEMORY));
     HAS_MEMORY.set(true);
     assert_eq!(reader.contribution(group, 0), Ok(None));
-    root.contribute(group, 7, &[&[5; 500]]).unwrap();
+    root.contribute(group, 7, &[&[5; 900]]).unwrap();
     // The area keeps its memory.
     HAS_MEMORY.set(false);
-    let mut into = [0; 500];
+    let mut into = [0; 900];
     let contribution = reader.contribution(group, 0).unwrap().unwrap();
     reader.load_contribution(group, 0, &contribution, 0, &mut into);
-    assert_eq!((contribution.word(), into), (7, [5; 500]));
+    assert_eq!((contribution.word(), into), (7, [5; 900]));
     reader.contribute(group, 7, &[]).unwrap();
     for port in [&mut root, &mut reader] {
         port.finish_round(group).unwrap();

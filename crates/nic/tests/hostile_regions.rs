@@ -78,7 +78,7 @@ impl WalledRegions {
             segments: 2,
             queues: 2,
             queue_slots: 4,
-            groups: GroupLayout { channels: 2, area_bytes: 512 },
+            groups: GroupLayout { channels: 2, area_bytes: 1024 },
         };
         layout.check().unwrap();
         let (pages, clock, woken, conducted, spent) = Default::default();

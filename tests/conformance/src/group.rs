@@ -269,9 +269,9 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
 /// In a round some contribute and others only look. Who contributes is ahead by as much as there
 /// are lines and area, and told when there is no more.
 pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
-    // An area of 1 KiB.
+    // An area of 4 KiB.
     let lines = LINES as u64;
-    for (length, ahead) in [(8, lines), (100, lines), (400, 2), (600, 1), (1024, 1)] {
+    for (length, ahead) in [(8, lines), (600, lines), (1600, 2), (2400, 1), (4096, 1)] {
         let mut job = Job::open(harness, &Setup::private(3));
         let group = join(&mut job, 0, &[0, 1, 2], 0);
         let said = |number: u64| pattern(number, length);
@@ -290,9 +290,9 @@ pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
                 job.port(rank).finish_round(group).unwrap();
             }
         }
-        let limit = GroupError::TooLarge { length: 1025, limit: 1024 };
+        let limit = GroupError::TooLarge { length: 4097, limit: 4096 };
         assert_eq!(job.port(1).contribution(group, 0).map(|what| what.is_some()), Ok(ahead > 1));
-        while job.port(0).contribute(group, 0, &[&[0; 1025]]) != Err(limit) {
+        while job.port(0).contribute(group, 0, &[&[0; 4097]]) != Err(limit) {
             for rank in [1, 2] {
                 job.port(rank).finish_round(group).unwrap();
             }
@@ -306,20 +306,20 @@ pub fn groups_take_no_room_from_each_other<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let one = join(&mut job, 0, &[0, 1], 0);
     let other = join(&mut job, 1, &[2, 0], 0);
-    job.port(0).contribute(one, 1, &[&pattern(1, 1024)]).unwrap();
+    job.port(0).contribute(one, 1, &[&pattern(1, 4096)]).unwrap();
     job.port(0).finish_round(one).unwrap();
-    assert_eq!(job.port(0).contribute(one, 2, &[&[0; 200]]), Err(GroupError::Full));
+    assert_eq!(job.port(0).contribute(one, 2, &[&[0; 800]]), Err(GroupError::Full));
     for round in 2..10 {
-        job.port(0).contribute(other, round, &[&pattern(round, 1024)]).unwrap();
+        job.port(0).contribute(other, round, &[&pattern(round, 4096)]).unwrap();
         job.port(0).finish_round(other).unwrap();
         let what = job.port(2).contribution(other, 1).unwrap().unwrap();
-        assert_eq!(read(job.port(2), other, 1, &what), (round, pattern(round, 1024)));
+        assert_eq!(read(job.port(2), other, 1, &what), (round, pattern(round, 4096)));
         job.port(2).finish_round(other).unwrap();
     }
     let what = job.port(1).contribution(one, 0).unwrap().unwrap();
-    assert_eq!(read(job.port(1), one, 0, &what), (1, pattern(1, 1024)));
+    assert_eq!(read(job.port(1), one, 0, &what), (1, pattern(1, 4096)));
     job.port(1).finish_round(one).unwrap();
-    assert_eq!(job.port(0).contribute(one, 2, &[&[0; 200]]), Ok(()));
+    assert_eq!(job.port(0).contribute(one, 2, &[&[0; 800]]), Ok(()));
 }
 
 /// Who waits for a member that is gone is told so by name; what it did before it went counts, and
@@ -327,7 +327,7 @@ pub fn groups_take_no_room_from_each_other<H: Harness>(harness: &H) {
 pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(4));
     let group = join(&mut job, 0, &[0, 1, 2, 3], 0);
-    job.port(1).contribute(group, 11, &[&[1; 200]]).unwrap();
+    job.port(1).contribute(group, 11, &[&[1; 800]]).unwrap();
     job.port(1).sync(group, 4).unwrap();
     job.ports[1] = None;
     job.port(2).contribute(group, 22, &[]).unwrap();
@@ -399,7 +399,7 @@ pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
         let group = join(&mut job, 0, &[one, other], first);
         for round in 0..life {
             for rank in [one, other] {
-                job.port(rank).contribute(group, round, &[&[9; 400]]).unwrap();
+                job.port(rank).contribute(group, round, &[&[9; 1600]]).unwrap();
             }
             for rank in [one, other] {
                 assert_eq!(job.port(rank).all_contributed(group, round), Ok(Some(true)));
@@ -411,14 +411,14 @@ pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
         for rank in [one, other] {
             job.port(rank).sync(group, 1).unwrap();
         }
-        job.port(one).contribute(group, 50, &[&[5; 400]]).unwrap();
+        job.port(one).contribute(group, 50, &[&[5; 1600]]).unwrap();
         job.port(one).finish_round(group).unwrap();
         let next = job.port(one).leave(group).unwrap();
         assert!(next > first, "rounds and barriers count");
         let in_use = Err(GroupError::ChannelInUse { channel: 0 });
         assert_eq!(job.port(one).join(0, &[one], next), in_use, "the other still reads");
         let what = job.port(other).contribution(group, 0).unwrap().unwrap();
-        assert_eq!(read(job.port(other), group, 0, &what), (50, vec![5; 400]));
+        assert_eq!(read(job.port(other), group, 0, &what), (50, vec![5; 1600]));
         job.port(other).finish_round(group).unwrap();
         let theirs = job.port(other).leave(group).unwrap();
         let early = job.port(one).join(0, &[one], 0);

@@ -115,7 +115,7 @@ impl Setup {
             queue_slots: 16,
             contexts: 4,
             segments: 4,
-            groups: GroupLayout { channels: 2, area_bytes: 1024 },
+            groups: GroupLayout { channels: 2, area_bytes: 4096 },
         };
         Setup { layout, ranks_per_node: ranks, region_bytes: 64 << 10 }
     }

@@ -266,7 +266,7 @@ pub fn rounds_and_barriers_of_all<H: Harness>(harness: &H) {
         let group = worker.port.join(1, &[0, 1, 2, 3], 0).expect("the ranks share a node");
         for round in 0..ROUNDS {
             if writes(round, own) {
-                let mine = payload(own, round, 400);
+                let mine = payload(own, round, 1600);
                 while worker.port.contribute(group, round, &[&mine]) == Err(GroupError::Full) {
                     worker.step();
                 }
@@ -281,7 +281,7 @@ pub fn rounds_and_barriers_of_all<H: Harness>(harness: &H) {
                 };
                 let mut bytes = vec![0; what.len()];
                 worker.port.load_contribution(group, place, &what, 0, &mut bytes);
-                assert_eq!((what.word(), bytes), (round, payload(rank, round, 400)));
+                assert_eq!((what.word(), bytes), (round, payload(rank, round, 1600)));
             }
             worker.port.finish_round(group).expect("it is joined");
             if round.is_multiple_of(7) {

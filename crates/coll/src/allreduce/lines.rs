@@ -1,4 +1,4 @@
-//! Allreduce by lines: to 112 bytes each line carries its rank's numbers, and every rank combines
+//! Allreduce by lines: to 624 bytes each line carries its rank's numbers, and every rank combines
 //! all. Larger: every rank combines one share of everybody's, then all collect the shares.
 //!
 //! What all contribute is combined up a binomial tree, `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`, and each result

@@ -21,6 +21,7 @@ use hikyaku_coll::{
 };
 use hikyaku_msg::join_all;
 use hikyaku_nic::random::Random;
+use hikyaku_nic::ring::LINE_BYTES;
 use thiserror::Error;
 
 /// What can go wrong here.
@@ -387,7 +388,7 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
 
     fn contribute(&self, word: u64, pieces: &[&[B]]) -> Result<bool, NetworkError> {
         let bytes = pieces.concat();
-        assert!(bytes.len() <= LINE.max(112));
+        assert!(bytes.len() <= LINE.max(LINE_BYTES));
         let (mates, mut state) = (self.mates.clone().unwrap(), self.state.borrow_mut());
         let round = state.lines[self.rank as usize].finished;
         let is_behind = |mate: u32| {

@@ -77,7 +77,7 @@ proptest! {
 
     #[test]
     fn every_algorithm_gives_what_the_definitions_say(
-        case in cases(everything(), 1..=17, 0..70),
+        case in cases(everything(), 1..=17, 0..170),
         layout in 0u32..4,
     ) {
         let (seed, nodes) = (case.seed, nodes(case.size, layout, case.seed));

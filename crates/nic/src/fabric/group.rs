@@ -30,9 +30,9 @@ pub const SYNC_IDS: u32 = 128;
 /// bits. Larger sets synchronise by multicast and atomic add.
 pub const SYNC_MEMBERS: usize = 64;
 
-/// The last round that a group can start at. A control line counts to 2^56, far beyond it, so no
+/// The last round that a group can start at. A control line counts to 2^54, far beyond it, so no
 /// group reaches that end.
-pub const LAST_FIRST: u64 = 1 << 55;
+pub const LAST_FIRST: u64 = 1 << 53;
 
 /// How many groups that are agreed on at once have different channels in their offers.
 pub const OFFERS: u32 = 4;

@@ -3,6 +3,7 @@
 //! Every field of a record was written by a peer and is checked before use: source, kind, ring,
 //! bytes. An invalid record becomes [`Event::Malformed`].
 
+use super::state::StatusLane;
 use super::stores::{self, sampled_way};
 use super::{Host, HostedPort};
 use crate::doorbell::ASKED_TO_FOLLOW;
@@ -70,20 +71,14 @@ impl<H: Host> HostedPort<H> {
             return Short::Differs(found);
         }
         let time = lane.ring.word(head, TIME);
-        let length = match stamp.is(StatusKind::Inline, protocol, source) {
-            true => copy_inline(&lane.ring, head, stamp, into),
-            false if stamp.is(StatusKind::Short, protocol, source) => {
-                copy_short(&lane.ring, head, stamp, into)
-            }
-            false if stamp.is(StatusKind::Ring, protocol, source) => {
-                self.copy_landed(id, source, stamp.length(), into)
-            }
-            false => None,
+        let (length, records) = match stamp.is(StatusKind::Inline, protocol, source) {
+            true => (copy_inline(&lane.ring, head, stamp, into), 1),
+            false => self.copy_longer(id, (source, protocol), stamp, into),
         };
         let Some(length) = length else { return Short::Other };
         self.idle = 0;
         self.clock = self.clock.max(time);
-        self.consume_records(id, records_at(stamp));
+        self.consume_records(id, records);
         if let Some(conductor) = self.host.conductor() {
             conductor.received(source, length as u64, Some(length as u64));
         }
@@ -106,9 +101,30 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Copies a message of one packet out of its landing ring and gives the bytes back. `None`: the
-    /// message is not whole, too long or invalid; nothing was taken.
+    /// Copies a message out of its records, or one of one packet out of its landing ring, and gives
+    /// the bytes back. Its length, and how many records it has. `None`: the message is not whole,
+    /// too long, of another kind or invalid; nothing was taken.
     #[inline(never)]
+    fn copy_longer(
+        &mut self,
+        lane: usize,
+        (source, protocol): (Rank, u8),
+        stamp: Stamp,
+        into: &mut [u8],
+    ) -> (Option<usize>, u64) {
+        if stamp.is(StatusKind::Short, protocol, source) {
+            let StatusLane { ring, head, .. } = &self.lanes[lane];
+            let length = INLINE_BYTES + usize::from(stamp.length());
+            let into = into.get_mut(..length).filter(|_| ring.is_private());
+            let copied = into.map(|into| ring.load_short(*head, into));
+            return (copied.map(|()| length), records_of(length));
+        }
+        let is_landed = stamp.is(StatusKind::Ring, protocol, source);
+        let taken = is_landed.then(|| self.copy_landed(lane, source, stamp.length(), into));
+        (taken.flatten(), 1)
+    }
+
+    /// The part of [`copy_longer`](Self::copy_longer) for landing rings.
     fn copy_landed(
         &mut self,
         lane: usize,
@@ -465,20 +481,6 @@ fn records_at(stamp: Stamp) -> u64 {
         Some(StatusKind::Short) => records_of(INLINE_BYTES + usize::from(stamp.length())),
         _ => 1,
     }
-}
-
-/// Copies a short message out of its records. `None`: it does not fit, or is invalid.
-#[inline(never)]
-fn copy_short(
-    ring: &StatusRing<'static>,
-    head: u64,
-    stamp: Stamp,
-    into: &mut [u8],
-) -> Option<usize> {
-    let length = INLINE_BYTES + usize::from(stamp.length());
-    let into = into.get_mut(..length).filter(|_| ring.is_private())?;
-    ring.load_short(head, into);
-    Some(length)
 }
 
 /// Copies an inline message out of its record. `None`: it does not fit, or is invalid.

@@ -28,7 +28,7 @@
 //! last saw enough room does not read it at all), a slot its reserving sender. The receiver never
 //! writes a slot, so the line travels one way.
 
-use super::bytes::{load_words, store_words};
+use super::bytes::{load_bytes, store_bytes};
 use crate::fabric::INLINE_BYTES;
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read, prefetch_for_write};
 use crate::wire::{BODY_BYTES, BODY_WORDS, Stamp, StatusKind, StatusRecord};
@@ -166,7 +166,7 @@ impl<'m> StatusRing<'m> {
         let slot = self.slot(index);
         let (head, places) = slot.body.split_at(words.len());
         head.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
-        fill(places, payload);
+        store_bytes::<BODY_WORDS, BODY_BYTES>(places, payload);
         let length = payload.len() as u8;
         let stamp = Stamp::new(self.lap(index), StatusKind::Inline, protocol, length, source);
         slot.stamp.store(stamp.0, Ordering::Release);
@@ -188,10 +188,7 @@ impl<'m> StatusRing<'m> {
         for part in rest.chunks(BODY_BYTES) {
             at = at.wrapping_add(1);
             let slot = self.slot(at);
-            match part.as_array::<BODY_BYTES>() {
-                Some(whole) => store_words(&slot.body, whole),
-                None => fill(&slot.body, part),
-            }
+            store_bytes::<BODY_WORDS, BODY_BYTES>(&slot.body, part);
             // Whoever looks for the record of a later lap here must not find bytes of a message.
             let stamp = Stamp::new(self.lap(at), StatusKind::Void, 0, 0, source);
             slot.stamp.store(stamp.0, Ordering::Relaxed);
@@ -199,7 +196,7 @@ impl<'m> StatusRing<'m> {
         let slot = self.slot(index);
         let (head, places) = slot.body.split_at(words.len());
         head.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
-        fill(places, first);
+        store_bytes::<BODY_WORDS, BODY_BYTES>(places, first);
         let length = rest.len() as u8;
         let stamp = Stamp::new(self.lap(index), StatusKind::Short, protocol, length, source);
         slot.stamp.store(stamp.0, Ordering::Release);
@@ -211,14 +208,11 @@ impl<'m> StatusRing<'m> {
     pub fn load_short(&self, head: u64, into: &mut [u8]) {
         let (first, rest) = into.split_at_mut(into.len().min(INLINE_BYTES));
         let places = &self.slot(head).body;
-        read(&places[BODY_WORDS - INLINE_BYTES / 8..], first);
+        load_bytes::<BODY_WORDS, BODY_BYTES>(&places[BODY_WORDS - INLINE_BYTES / 8..], 0, first);
         let mut at = head;
         for part in rest.chunks_mut(BODY_BYTES) {
             at = at.wrapping_add(1);
-            match part.as_mut_array::<BODY_BYTES>() {
-                Some(whole) => load_words(&self.slot(at).body, whole),
-                None => read(&self.slot(at).body, part),
-            }
+            load_bytes::<BODY_WORDS, BODY_BYTES>(&self.slot(at).body, 0, part);
         }
     }
 
@@ -308,38 +302,6 @@ impl<'m> StatusRing<'m> {
 #[inline]
 pub fn records_of(length: usize) -> u64 {
     1 + length.saturating_sub(INLINE_BYTES).div_ceil(BODY_BYTES) as u64
-}
-
-/// Stores bytes word by word.
-#[inline(always)]
-fn fill(places: &[AtomicU64], bytes: &[u8]) {
-    let (whole, rest) = bytes.as_chunks::<8>();
-    let mut places = places.iter();
-    for (bytes, place) in whole.iter().zip(&mut places) {
-        place.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
-    }
-    if let (false, Some(place)) = (rest.is_empty(), places.next()) {
-        // A copy of unknown length would be a function call.
-        let word = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        place.store(word, Ordering::Relaxed);
-    }
-}
-
-/// Loads bytes word by word.
-#[inline(always)]
-fn read(places: &[AtomicU64], bytes: &mut [u8]) {
-    let (whole, rest) = bytes.as_chunks_mut::<8>();
-    let mut places = places.iter();
-    for (bytes, place) in whole.iter_mut().zip(&mut places) {
-        *bytes = place.load(Ordering::Relaxed).to_le_bytes();
-    }
-    if let (false, Some(place)) = (rest.is_empty(), places.next()) {
-        let mut word = place.load(Ordering::Relaxed);
-        for byte in rest {
-            *byte = word as u8;
-            word >>= 8;
-        }
-    }
 }
 
 #[cfg(all(test, not(loom)))]
