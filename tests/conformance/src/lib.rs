@@ -27,7 +27,8 @@
 //!   full      IP-10, IP-11, the status ring       wrap     IP-22, inline sizes
 //!   credit    grants                              command  chains, ranks out of range
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
-//!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-19, TF-22
+//!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-16, TF-17, TF-19, TF-22
+//!   figures   IP-15 to IP-17, CJ-21, CP-03, CP-15: what is behind printed times and rates
 //!   mail      mailboxes: letters of rounds
 //!   group     CJ-14, CJ-15, rounds              multicast  CJ-14: into memory
 //!   protection  CJ-04 to CJ-07                    atomic   CJ-03, CJ-10 to CJ-12
@@ -43,6 +44,7 @@ pub mod atomic;
 pub mod command;
 pub mod credit;
 pub mod death;
+pub mod figures;
 pub mod full;
 pub mod group;
 pub mod job;
@@ -240,9 +242,10 @@ macro_rules! conformance_between_hosts {
 
 /// The other bodies of [`conformance!`]. They need what ranks of different hosts do not have:
 ///
-/// - shared memory: `group`, `multicast`, `session` and `threads::rounds_and_barriers_of_all`;
-///   `reads_see_what_is_there_and_nothing_outside`, `a_message_is_copied_by_either_end_or_both` and
-///   `memory_of_another_node_is_not_read`, whose nodes are not hosts
+/// - shared memory: `figures`, which looks into rings, `group`, `multicast`, `session` and
+///   `threads::rounds_and_barriers_of_all`; `reads_see_what_is_there_and_nothing_outside`,
+///   `a_message_is_copied_by_either_end_or_both` and `memory_of_another_node_is_not_read`, whose
+///   nodes are not hosts
 /// - an interface that does without the target's processor: `ip_23_...`, and
 ///   `cj_03_operations_need_no_processor_of_the_target`
 /// - an answer of the receiver before a send is taken: `ip_08_...`, `ip_25_...` and
@@ -300,6 +303,8 @@ macro_rules! conformance_of_one_host {
             session: tf_07_data_follows_ready_to_recv_in_either_order,
             session: tf_08_the_pointers_move_as_in_the_trace_of_fast,
             session: tf_11_threads_exchange_with_their_neighbours,
+            session: tf_16_a_round_of_fast_is_the_same_commands_for_any_length,
+            session: tf_17_by_mrc_the_second_put_waits_for_the_first_and_by_fast_for_nothing,
             session: tf_19_queues_and_slots_are_limited,
             session: tf_22_nop_and_a_put_to_ones_own_queue,
             session: a_third_rank_runs_what_it_releases,
@@ -310,6 +315,12 @@ macro_rules! conformance_of_one_host {
             session: a_chain_can_be_repeated_without_writing_it,
             session: a_retired_queue_is_free_when_its_last_release_has_come,
             session: a_queue_that_is_given_up_says_who_is_missing,
+            figures: ip_15_the_ring_alone_asks_for_head_tail_and_room,
+            figures: ip_16_without_read_out_a_round_trip_takes_the_records_alone,
+            figures: ip_17_with_read_out_a_round_trip_leaves_the_rings_empty,
+            figures: cj_21_the_same_order_waits_shifted_does_not_and_a_multicast_is_one_command,
+            figures: cp_03_neighbours_exchange_in_all_directions_at_once,
+            figures: cp_15_a_rank_receives_while_it_sends,
         }
     };
 }

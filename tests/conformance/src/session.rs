@@ -268,6 +268,87 @@ pub fn tf_08_the_pointers_move_as_in_the_trace_of_fast<H: Harness>(harness: &H) 
     assert_eq!((state(&mut job, mine).arrivals, state(&mut job, theirs).arrivals), (2, 2));
 }
 
+/// TF-16: a round of FAST is a READY-TO-RECV and a put for each neighbour, whatever the length.
+/// Only the bytes are more, so its time is a line: of all lengths of paper 002's Fig. 9.
+pub fn tf_16_a_round_of_fast_is_the_same_commands_for_any_length<H: Harness>(harness: &H) {
+    const LONGEST: usize = 63 * 1024;
+    let mut setup = Setup::private(3);
+    setup.region_bytes = 8 * LONGEST;
+    let mut job = Job::open(harness, &setup);
+    let fast = QueueMode::Session { offset: 1 };
+    // Rank 1 is between ranks 0 and 2: the queues and the memory for them.
+    let queues = [(1, 0), (1, 2), (0, 1), (2, 1)].map(|(rank, _)| create(&mut job, rank, fast));
+    let peers = [2, 3, 0, 1];
+    let mut out = queues.map(|queue| region(&mut job, queue.rank, LONGEST));
+    let mut into = queues.map(|queue| region(&mut job, queue.rank, LONGEST));
+    for (at, out) in out.iter_mut().enumerate() {
+        out.copy_from_slice(&pattern(at as u64, LONGEST));
+    }
+    for (round, length) in (0..=LONGEST).step_by(1024).enumerate() {
+        into.iter_mut().for_each(|into| into.fill(0xEE));
+        for (at, queue) in queues.into_iter().enumerate() {
+            let to = queues[peers[at]];
+            let send = put_of(data(&out[at], to, into[peers[at]].offset()));
+            let send = QueuePut { length: length as u64, ..send };
+            post(&mut job, queue, &[ready(to, 2), QueueCommand::Put(send)]);
+        }
+        for (at, queue) in queues.into_iter().enumerate() {
+            let now = state(&mut job, queue);
+            let rounds = round as u64 + 1;
+            assert_eq!((now.executed, now.arrivals), (2 * rounds, rounds), "{length} bytes");
+            assert_eq!(completions(&mut job, queue).len(), 2);
+            assert_eq!(into[at][..length], out[peers[at]][..length]);
+            assert!(into[at][length..].iter().all(|byte| *byte == 0xEE), "{length} bytes");
+        }
+    }
+}
+
+/// TF-17: why MRC takes longer. One queue has all commands, one after the other: the put to itself,
+/// then a put for each neighbour. The second is not begun before the first is done: where that
+/// cannot be, neither is. By FAST they are of two queues, and nothing is between.
+pub fn tf_17_by_mrc_the_second_put_waits_for_the_first_and_by_fast_for_nothing<H: Harness>(
+    harness: &H,
+) {
+    for (is_fast, is_first_good) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut job = Job::open(harness, &Setup::private(3));
+        let theirs = [0, 2].map(|rank| create(&mut job, rank, SESSION));
+        let triggers = [0, 2].map(|rank| create(&mut job, rank, QueueMode::Normal));
+        let mut targets = [0, 2].map(|rank| region(&mut job, rank, 500));
+        targets.iter_mut().for_each(|target| target.fill(0));
+        let mut source = region(&mut job, 1, 500);
+        source.copy_from_slice(&pattern(17, 500));
+        let at = if is_first_good { targets[0].offset() } else { 1 << 50 };
+        let puts = [data(&source, theirs[0], at), data(&source, theirs[1], targets[1].offset())];
+        let (own, release) = if is_fast {
+            let fast = QueueMode::Session { offset: 1 };
+            let own = [create(&mut job, 1, fast), create(&mut job, 1, fast)];
+            for side in 0..2 {
+                post(&mut job, own[side], &[ready(theirs[side], 2), puts[side]]);
+            }
+            (own, 2)
+        } else {
+            let own = create(&mut job, 1, QueueMode::Session { offset: 2 });
+            let to_all = theirs.map(|to| ready(to, 1));
+            let rest = [QueueCommand::Nop, ready(own, 4), puts[0], puts[1]];
+            post(&mut job, own, &[&to_all[..], &rest].concat());
+            ([own; 2], 1)
+        };
+        for side in 0..2 {
+            post(&mut job, triggers[side], &[ready(own[side], release)]);
+        }
+        let has = |side: usize| targets[side][..] == source[..];
+        assert_eq!((has(0), has(1)), (is_first_good, is_fast || is_first_good));
+        let executed = own.map(|queue| state(&mut job, queue).executed);
+        let row = match (is_fast, is_first_good) {
+            (true, true) => [2, 2],
+            (true, false) => [1, 2],
+            (false, true) => [6, 6],
+            (false, false) => [4, 4],
+        };
+        assert_eq!(executed, row);
+    }
+}
+
 /// TF-22: a NOP completes and does nothing else; a put to one's own queue releases it while it
 /// runs, as the last of several arrivals does in MRC.
 pub fn tf_22_nop_and_a_put_to_ones_own_queue<H: Harness>(harness: &H) {
