@@ -66,6 +66,22 @@ fn ip_13_a_message_gets_past_a_flood_in_a_ring_of_its_own() {
 }
 
 #[test]
+fn cj_09_a_quarter_of_a_ring_is_seen_before_it_runs_over() {
+    job(2, &["landing-quarters"]).succeed();
+}
+
+/// What a rank sends and receives with nobody to wait for needs no system call.
+#[test]
+fn cj_19_8_bytes_go_and_come_without_a_system_call() {
+    let end = job(2, &["strict"]).run();
+    let (said, why): (Vec<_>, Vec<_>) = end.stdout.lines().partition(|line| *line == "all right");
+    assert_eq!((end.code, said), (Some(3), vec!["all right"]), "{why:?}: {}", end.stderr);
+    if !why.is_empty() {
+        println!("skipped: system calls are {why:?} here");
+    }
+}
+
+#[test]
 fn a_flood_that_is_not_wanted_yet_is_held_back() {
     job(3, &["flood-beside"]).succeed();
 }

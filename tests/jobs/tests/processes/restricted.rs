@@ -233,3 +233,62 @@ fn neither_network_nor_host_name_is_needed() {
     apart.extend(["python3", "-c", NO_NAME]);
     job(4, &["calls", "3"]).within(&apart).succeed();
 }
+
+/// Becomes root of a network of its own, whose only interface takes frames of so many bytes, has
+/// the launcher run there, and says what the kernel has counted of packets.
+const FRAMES: &str = "ip link set lo up mtu $0 && \"$@\" && cat /proc/net/snmp";
+
+/// How many bytes of rows a job has moved, and the kernel's counts of datagrams and of fragments.
+struct Counted {
+    moved: u64,
+    datagrams: u64,
+    fragments: u64,
+}
+
+/// FG-19: the rows of paper 001's program move by both protocols alike, so the gap between them is
+/// of datagrams alone. Where a frame holds a row, as many datagrams go for rows of any size; on an
+/// Ethernet the gap grows with the frames that a row takes. By direct stores the kernel sees none.
+#[test]
+fn fg_19_the_gap_is_of_datagrams_and_grows_with_the_frames_of_a_row() {
+    let mut apart = vec!["unshare", "--net"];
+    if !rustix::process::geteuid().is_root() {
+        apart.extend(["--user", "--map-root-user"]);
+    }
+    let probe = ["sh", "-c", FRAMES, "1500", "true"];
+    let may = Command::new(apart[0]).args(&apart[1..]).args(probe).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        println!("skipped: {} is not permitted here", apart.join(" "));
+        return;
+    }
+    let counted = |mtu: &str, protocol: &str, bytes: u64| {
+        let within = [&apart[..], &["sh", "-c", FRAMES, mtu]].concat();
+        let job = job(2, &["rows", protocol, &bytes.to_string()]).ranks_per_node(1);
+        let output = job.within(&within).succeed();
+        let count = |protocol: &str, name: &str| -> u64 {
+            let mut lines = output.lines().filter(|line| line.starts_with(protocol));
+            let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+            let at = names.split(' ').position(|it| it == name).unwrap();
+            values.split(' ').nth(at).unwrap().parse().unwrap()
+        };
+        Counted {
+            moved: output.lines().next().unwrap().parse().unwrap(),
+            datagrams: count("Udp:", "OutDatagrams"),
+            fragments: count("Ip:", "FragCreates"),
+        }
+    };
+    const ETHERNET: u64 = 1500;
+    let mut few = Vec::new();
+    for bytes in [4 << 10, 32 << 10] {
+        let direct = counted("1500", "direct", bytes);
+        assert_eq!((direct.datagrams, direct.fragments), (0, 0));
+        // On a busy machine some datagrams are sent again.
+        let many = (0..3).map(|_| counted("65536", "udp", bytes)).min_by_key(|it| it.datagrams);
+        let equal = many.unwrap();
+        assert_eq!((equal.moved, equal.fragments), (direct.moved, 0));
+        few.push(equal.datagrams);
+        let links = counted("1500", "udp", bytes);
+        assert_eq!(links.moved, direct.moved);
+        assert!(links.fragments >= links.moved / ETHERNET, "{} of {bytes}", links.fragments);
+    }
+    assert!(few[1] < 2 * few[0], "{few:?} datagrams, for eight times the bytes");
+}

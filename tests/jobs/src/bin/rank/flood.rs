@@ -28,8 +28,22 @@ fn check_memory(world: &World) {
     assert!(own_memory("RssShmem") <= MOST);
 }
 
+/// The program that these words name.
+pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
+    let number = |at| super::number(words.get(at));
+    match words[0].as_str() {
+        "flood" => of_count(world, number(1), number(2) as usize),
+        "flood-beside" => beside(world),
+        "flood-ahead" => ahead(world),
+        "flood-behind" => behind(world),
+        "flood-past" => past(world),
+        "flood-before" => before(world),
+        other => panic!("there is no program {other}"),
+    }
+}
+
 /// Rank 1 sends `count` messages of `length` bytes to rank 0, which computes first.
-pub(crate) fn run(world: &World, count: u64, length: usize) -> Result<(), Error> {
+fn of_count(world: &World, count: u64, length: usize) -> Result<(), Error> {
     let mut data = vec![0; length];
     if world.rank() == 1 {
         let start = Instant::now();
@@ -62,7 +76,7 @@ pub(crate) fn run(world: &World, count: u64, length: usize) -> Result<(), Error>
 }
 
 /// In virtual time: rank 1 sends more than rank 0's rings hold, while that computes.
-pub(crate) fn behind(world: &World) -> Result<(), Error> {
+fn behind(world: &World) -> Result<(), Error> {
     const MESSAGES: u64 = 600;
     let mut data = vec![0; 4096];
     if world.rank() == 0 {
@@ -85,7 +99,7 @@ const MANY: u64 = 100_000;
 
 /// Rank 0 waits for rank 2 while rank 1 floods it with what it does not want yet: the flood is
 /// held back, what is wanted gets through.
-pub(crate) fn beside(world: &World) -> Result<(), Error> {
+fn beside(world: &World) -> Result<(), Error> {
     let mut data = [0; 1000];
     match world.rank() {
         0 => {
@@ -112,7 +126,7 @@ pub(crate) fn beside(world: &World) -> Result<(), Error> {
 
 /// Far more unmatched messages than there is credit for, before the one that is wanted: it must be
 /// reached, so these are moved to ordinary memory, and in the end nothing of them is left.
-pub(crate) fn before(world: &World) -> Result<(), Error> {
+fn before(world: &World) -> Result<(), Error> {
     let lengths = [0, 30, 2_000, 50_000, 100_000];
     let count = 3_000u64;
     let length = |number: u64| lengths[number as usize % lengths.len()];
@@ -159,7 +173,7 @@ pub(crate) fn before(world: &World) -> Result<(), Error> {
 /// Rank 0 starts more messages than find room at rank 1, which takes none of them before an atomic
 /// operation of rank 0's has come, and before a long message of its own has gone, for which rank 0
 /// has to ask. Neither needs room, so neither waits behind the messages.
-pub(crate) fn past(world: &World) -> Result<(), Error> {
+fn past(world: &World) -> Result<(), Error> {
     const COUNT: usize = 200;
     let window = world.window::<u64>(1)?;
     let mut sent = vec![[0; 1000]; COUNT];
@@ -192,7 +206,7 @@ pub(crate) fn past(world: &World) -> Result<(), Error> {
 
 /// Rank 1 starts more messages than its credit is for, all at once, and then the one that rank 0
 /// waits for first: it comes, although what was sent lands long after the sender was held up.
-pub(crate) fn ahead(world: &World) -> Result<(), Error> {
+fn ahead(world: &World) -> Result<(), Error> {
     const COUNT: usize = 300;
     match world.rank() {
         1 => world.scope(|scope| {

@@ -24,6 +24,7 @@ pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
         "landing-follows" => follows(world),
         "landing-past" => past_a_flood(world),
         "landing-chosen" => chosen(world),
+        "landing-quarters" => quarters(world),
         other => panic!("there is no program {other}"),
     }
 }
@@ -221,6 +222,52 @@ fn chosen(world: &World) -> Result<(), Error> {
 
 /// Messages of a flood, more than a ring holds.
 const FLOOD: u64 = 100;
+
+/// Rank 1 sends without pause, up to three quarters of a ring ahead of what rank 0 has taken. Rank
+/// 0 receives only when it finds a quarter of its ring full, and finds each quarter before the ring
+/// runs over: nothing ever stalls.
+fn quarters(world: &World) -> Result<(), Error> {
+    const PACKET: u64 = 4096;
+    const QUARTERS: u64 = 64;
+    let window = world.window::<u64>(1)?;
+    let mut data = vec![0; PACKET as usize];
+    let messages = |ring: u64| ring / 4 / PACKET;
+    if world.rank() == 1 {
+        // All ranks have rings of the same size.
+        let count = messages(world.landing().ring(0).unwrap().bytes);
+        for quarter in 0..QUARTERS {
+            window.wait(0, 0, |taken| taken + 3 > quarter)?;
+            for number in 0..count {
+                fill(quarter * count + number, &mut data);
+                world.send(&data, 0, 1)?;
+            }
+            window.put(0, 0, &[quarter + 1])?;
+        }
+        return world.barrier();
+    }
+    let number = world.landing().ring_of(1)?.unwrap();
+    let ring = || world.landing().ring(number).unwrap();
+    let count = messages(ring().bytes);
+    for quarter in 0..QUARTERS {
+        let found = loop {
+            let has_sent = window.local()?[0] > quarter;
+            let found = ring();
+            if found.held >= found.bytes / 4 {
+                break found;
+            }
+            assert!(!has_sent, "a quarter has landed and does not show: {found:?}");
+            std::thread::yield_now();
+        };
+        assert!(found.held < found.bytes && found.stalls == 0, "{found:?}");
+        for number in 0..count {
+            world.recv(&mut data, 1, 1)?;
+            check(quarter * count + number, &data);
+        }
+        window.put(1, 0, &[quarter + 1])?;
+    }
+    assert_eq!(ring().held, 0);
+    world.barrier()
+}
 
 /// Rank 3 leaves room for two packets in its ring at rank 0, and then sends four in a message.
 fn whole_or_in_parts(

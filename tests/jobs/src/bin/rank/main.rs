@@ -27,6 +27,7 @@ mod protected;
 mod ring;
 mod scribbled;
 mod staged;
+mod strict;
 mod survivors;
 mod traffic;
 mod variables;
@@ -67,12 +68,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "halves" => halves::run(world)?,
         "hold" => crowded::hold(world, word(1).unwrap())?,
         "wait-in" => crowded::wait_in(world, word(1).unwrap())?,
-        "flood" => flood::run(world, number(word(1)), number(word(2)) as usize)?,
-        "flood-beside" => flood::beside(world)?,
-        "flood-ahead" => flood::ahead(world)?,
-        "flood-behind" => flood::behind(world)?,
-        "flood-past" => flood::past(world)?,
-        "flood-before" => flood::before(world)?,
+        name if name.starts_with("flood") => flood::run(world, words)?,
         name if name.starts_with("landing-") => landing::run(world, words)?,
         "large" => large::run(world, number(word(1)))?,
         "copies" => large::copies(world)?,
@@ -89,6 +85,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         }
         "hand-over" => variables::hand_over(world)?,
         "queue" => variables::queue(world)?,
+        "rows" => variables::rows(world, word(1).unwrap(), number(word(2)))?,
         "crossed" => variables::crossed(world)?,
         "hurry" => variables::hurry(world)?,
         "given-up" => variables::given_up(world)?,
@@ -108,6 +105,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         }
         "staged-beside" => staged::beside(world)?,
         "staged" => staged::run(world, number(word(1)) as usize)?,
+        "strict" => return strict::run(world),
         "torture" => torture(world, number(word(1)), number(word(2)) as u32)?,
         "waits" => waits::run(world)?,
         "traffic" => traffic::run(world, number(word(1)), number(word(2)))?,

@@ -1,8 +1,8 @@
-//! Shared variables in virtual time: what they take, whom they delay, and what always holds.
+//! Shared variables, most in virtual time: what they take, whom they delay, and what always holds.
 
 use std::time::Duration;
 
-use hikyaku::shared::{Parts, SharedOptions};
+use hikyaku::shared::{Parts, Protocol, SharedOptions};
 use hikyaku::{Error, Op, Time, World};
 use hikyaku_jobs::Random;
 
@@ -243,4 +243,29 @@ fn nobody_is_beside_a_writer(mut stays: Vec<Stay>) {
             assert!(apart || first[1] + second[1] == 0, "{first:?} beside {second:?}");
         }
     }
+}
+
+/// Paper 001's program (Fig. 8) by a protocol, with rows of so many bytes. Says how many bytes of
+/// rows have moved.
+pub(crate) fn rows(world: &World, protocol: &str, bytes: u64) -> Result<(), Error> {
+    const ROWS: u64 = 16;
+    const ROUNDS: u64 = 5;
+    let protocol = Protocol::ALL.into_iter().find(|it| it.name() == protocol);
+    let options = SharedOptions { parts: Parts::Rows(1), protocol, ..SharedOptions::default() };
+    let matrix = world.shared_with::<f64>("rows", &[ROWS, bytes / 8], options)?;
+    let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
+    for round in 0..ROUNDS {
+        for row in (0..ROWS).filter(|row| (row + round) % size == rank) {
+            let mut guard = matrix.part(row)?.write()?;
+            assert!(guard.iter().all(|value| *value == round as f64));
+            guard.fill((round + 1) as f64);
+        }
+        world.barrier()?;
+    }
+    let mut moved = [matrix.moved().0];
+    world.allreduce(&mut moved, Op::Sum)?;
+    if rank == 0 {
+        println!("{}", moved[0]);
+    }
+    Ok(())
 }

@@ -41,6 +41,7 @@ const CASES: &[(&str, Case)] = &[
     ("requests: cancel", requests::cancel),
     ("requests: forgotten", requests::forgotten),
     ("requests: given up", requests::given_up),
+    ("requests: scatter and gather", requests::cp_09_answers_come_back_while_parts_go_out),
     ("futures: join", futures::join_both),
     ("futures: join all", futures::join_many),
     ("futures: dropped", futures::dropped),

@@ -138,3 +138,46 @@ pub(super) fn given_up(world: &World, seed: u64) -> Result<(), Error> {
     assert!(heard.iter().all(|byte| *byte == 0), "a receive that was given up took a message");
     Ok(())
 }
+
+/// CP-09: rank 0 scatters parts and gathers answers of the same lengths. All answers but one are
+/// back while the last part has not left: it goes when they have come.
+pub(super) fn cp_09_answers_come_back_while_parts_go_out(
+    world: &World,
+    seed: u64,
+) -> Result<(), Error> {
+    let (rank, last) = (world.rank(), world.size() - 1);
+    let part = |rank: u32, length| message(key(seed, &[rank.into()]), length);
+    let answer = |part: &[u8]| part.iter().map(|byte| byte ^ 0x5a).collect::<Vec<u8>>();
+    if last < 2 {
+        return Ok(());
+    }
+    for length in [16, 32, 48, 64, 100].map(|length| length << 10) {
+        let mut heard = vec![0; length];
+        if rank > 0 {
+            if rank == last {
+                world.recv::<u8>(&mut [], 0, 2)?;
+            }
+            world.recv(&mut heard, 0, 1)?;
+            world.send(&answer(&heard), 0, 3)?;
+            continue;
+        }
+        let parts: Vec<_> = (0..=last).map(|rank| part(rank, length)).collect();
+        world.scope(|scope| {
+            for to in 1..last {
+                scope.isend(&parts[to as usize], to, 1)?;
+            }
+            // Complete when the last rank receives it.
+            let to_last = scope.issend(&parts[last as usize], last, 1)?;
+            for from in 1..last {
+                world.recv(&mut heard, from, 3)?;
+                assert!(heard == answer(&parts[from as usize]), "of rank {from}");
+            }
+            assert!(to_last.test()?.is_err(), "the last rank has not received its part");
+            world.send::<u8>(&[], last, 2)?;
+            world.recv(&mut heard, last, 3)?;
+            assert!(heard == answer(&parts[last as usize]), "of the last rank");
+            scope.wait_all()
+        })?;
+    }
+    Ok(())
+}
