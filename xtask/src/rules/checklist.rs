@@ -3,13 +3,13 @@
 //! A test whose name begins with numbers, as `ip_16_ip_17_round_trips_take_what_is_printed`, shows
 //! them: that is the only mark. Where it stands says in which world, `WORLDS`: real processes
 //! (R), virtual time (S) or both. The page has one entry a number, which says what must be shown;
-//! `cargo xtask checklist` writes the tests below it. A world that no test shows refers to a reason
-//! in the page's last section, which has `MOST_REASONS` at most.
+//! `cargo xtask checklist` writes the tests below it. Where no test shows it in one world, a
+//! sentence says why it has no meaning there; the page has `MOST_REASONS` of them at most.
 //!
 //! ```text
-//! - **IP-15** 24 bytes are received in 24 clocks, or in 20 by address
-//!   - R: none, reason 1
-//!   - S: [24 bytes take 24 clocks or 20 by address](../crates/sim/src/model/dimmnet2/tests.rs)
+//! - **CJ-18** A switch takes 125, 187.5 (multicast) and 200 ns; 240 MB/s raw.
+//!   - R: none: Ranks of one machine have no switches between them.
+//!   - S: [packets take 125 ns a switch](../crates/sim/src/model/cenju4/tests.rs)
 //! ```
 
 use std::collections::BTreeMap;
@@ -23,12 +23,11 @@ pub const PAGE: &str = "docs/checklist.md";
 /// The papers' prefixes, and how many numbers each has.
 const NUMBERS: [(&str, u32); 5] = [("IP", 25), ("FG", 21), ("TF", 22), ("CJ", 23), ("CP", 16)];
 
-/// Reasons why a number has no test in one world.
+/// Numbers without a test in one world.
 const MOST_REASONS: usize = 8;
 
-/// What begins an entry, a reason, and the line with the counts.
+/// What begins an entry, and the line with the counts.
 const ENTRY: &str = "- **";
-const REASONS: &str = "## Reasons";
 const COUNTS: &str = "Tests show ";
 
 /// In which worlds a test runs.
@@ -114,13 +113,7 @@ pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
             found.push(Violation::new(&shown[0].path, 1, what, "name another number"));
         }
     }
-    let reasons = page.split_once(REASONS).map_or(0, |(_, text)| {
-        text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count()
-    });
-    if reasons > MOST_REASONS {
-        let what = format!("{reasons} reasons, of at most {MOST_REASONS}");
-        found.push(Violation::new(PAGE, 1, what, "write tests instead"));
-    }
+    let mut reasons = 0;
     let mut expected = numbers.iter();
     let mut text = String::new();
     let mut lines = page.lines().enumerate().peekable();
@@ -149,20 +142,26 @@ pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
             if shown.iter().any(|shown| shown.world.is_in(world)) {
                 continue;
             }
-            let lacks = format!("  - {}: none, reason ", world.letters());
+            let lacks = format!("  - {}: none: ", world.letters());
             let reason = kept.iter().find_map(|line| line.strip_prefix(&lacks));
-            let reason = reason.and_then(|reason| reason.parse::<usize>().ok());
-            match reason.filter(|reason| (1..=reasons).contains(reason)) {
-                Some(reason) => text += &format!("{lacks}{reason}\n"),
+            match reason.filter(|reason| reason.ends_with('.')) {
+                Some(reason) => {
+                    reasons += 1;
+                    text += &format!("{lacks}{reason}\n");
+                }
                 None => {
                     text += &format!("{lacks}?\n");
                     let what = format!("no test shows {number} ({})", world.letters());
                     let name = number.to_lowercase().replace('-', "_");
-                    let remedy = format!("name one `{name}_...`, or give one of the reasons");
+                    let remedy = format!("name one `{name}_...`, or say why none can be");
                     found.push(Violation::new(PAGE, at + 1, what, remedy));
                 }
             }
         }
+    }
+    if reasons > MOST_REASONS {
+        let what = format!("{reasons} numbers without a test, of at most {MOST_REASONS}");
+        found.push(Violation::new(PAGE, 1, what, "write tests instead"));
     }
     if let Some(number) = expected.next() {
         let what = format!("{number} has no entry");
@@ -284,15 +283,25 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// A page with an entry a number; every world of the numbers in `given` has these lines.
+    /// A page with an entry a number; the numbers in `given` have these lines, the others none.
     fn page(given: &[(&str, &str)]) -> String {
         let mut text = format!("# What is shown\n\n{COUNTS}nothing.\n\n");
         for number in numbers() {
             text += &format!("{ENTRY}{number}** it is there\n");
-            let lines = given.iter().find(|(of, _)| *of == number);
-            text += lines.map_or("  - R: none, reason 1\n  - S: none, reason 1\n", |(_, is)| is);
+            text += given.iter().find(|(of, _)| *of == number).map_or("", |(_, lines)| lines);
         }
-        text + "\n" + REASONS + "\n\n1. No such thing.\n"
+        text
+    }
+
+    /// A case of both worlds for each number but these, and the list that runs them.
+    fn all_but(numbers: &[&str]) -> [(&'static str, String); 2] {
+        let (mut cases, mut list) = (String::new(), String::new());
+        for number in super::numbers().iter().filter(|it| !numbers.contains(&it.as_str())) {
+            let name = format!("{}_holds", number.to_lowercase().replace('-', "_"));
+            cases += &format!("pub fn {name}<H>() {{}}\n");
+            list += &format!("b: {name},\n");
+        }
+        [("tests/conformance/src/b.rs", cases), ("tests/conformance/src/list.rs", list)]
     }
 
     fn tree(page: &str, sources: &[(&str, &str)]) -> Tree {
@@ -310,9 +319,16 @@ mod tests {
     const CASE: (&str, &str) = ("tests/conformance/src/a.rs", "pub fn ip_01_all_go<H>() {}\n");
     const LIST: (&str, &str) = ("tests/conformance/src/lib.rs", "m! { a: ip_01_all_go, }\n");
 
+    /// A sentence in place of a test.
+    const NONE: &str = "  - R: none: It is not there.\n";
+
     #[test]
     fn the_written_page_names_every_test_once_and_is_stable() {
-        let first = tree(&page(&[]), &[TEST, CASE, LIST]);
+        let others = all_but(&["IP-01", "FG-02"]);
+        let mut files = vec![TEST, CASE, LIST];
+        files.extend(others.iter().map(|(path, text)| (*path, text.as_str())));
+        let given = [("FG-02", "  - S: none: It is not there.\n")];
+        let first = tree(&page(&given), &files);
         let (text, found) = written(&first, first.text(PAGE).unwrap());
         assert_eq!(whats(found), Vec::<String>::new());
         let entries = "- **IP-01** it is there\n  \
@@ -320,23 +336,41 @@ mod tests {
                        - R: [both go](../crates/nic/src/a.rs)\n- **IP-02** it";
         assert!(text.contains(entries), "{text}");
         let half = "FG-02** it is there\n  - R: [both go](../crates/nic/src/a.rs)\n  \
-                    - S: none, reason 1\n";
+                    - S: none: It is not there.\n";
         assert!(text.contains(half), "{text}");
-        assert!(text.contains("Tests show 2 of the 107 numbers in real processes (R) and 1 in"));
-        let again = tree(&text, &[TEST, CASE, LIST]);
+        assert!(
+            text.contains("Tests show 107 of the 107 numbers in real processes (R) and 106 in")
+        );
+        let again = tree(&text, &files);
         assert_eq!(whats(check(&again)), Vec::<String>::new());
         assert_eq!(whats(check(&first)), ["differs from the tests"]);
+        let beside = text.replace(
+            "go](../crates/nic/src/a.rs)\n- **IP-02",
+            &format!("go](../crates/nic/src/a.rs)\n{NONE}- **IP-02"),
+        );
+        assert_eq!(whats(check(&tree(&beside, &files))), ["differs from the tests"]);
     }
 
     #[test]
-    fn a_world_without_a_test_needs_one_of_the_reasons() {
-        for lines in ["", "  - R: none, reason 2\n", "  - R: none\n  - S: none, reason 1\n"] {
+    fn a_world_without_a_test_needs_a_sentence_and_few_may_have_one() {
+        for lines in ["", "  - R: none\n", "  - R: none: ?\n", "  - S: none: It is not there.\n"] {
             let found = check(&tree(&page(&[("TF-03", lines)]), &[]));
             assert!(whats(found).contains(&"no test shows TF-03 (R)".to_owned()), "{lines}");
         }
-        let reasons: String = (2..=9).map(|n| format!("{n}. Another.\n")).collect();
-        let found = check(&tree(&(page(&[]) + &reasons), &[]));
-        assert!(whats(found).contains(&"9 reasons, of at most 8".to_owned()));
+        let numbers = numbers();
+        for (count, expected) in [(8, &[][..]), (9, &["9 numbers without a test, of at most 8"])] {
+            let without: Vec<&str> = numbers[..count].iter().map(String::as_str).collect();
+            let mut files: Vec<_> = all_but(&without).into_iter().collect();
+            let mut case = |number: &str| {
+                let name = format!("{}_in_time", number.to_lowercase().replace('-', "_"));
+                files.push(("crates/sim/src/a.rs", format!("#[test]\nfn {name}() {{}}\n")));
+            };
+            without.iter().for_each(|number| case(number));
+            let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+            let given: Vec<_> = without.iter().map(|number| (*number, NONE)).collect();
+            let page = page(&given);
+            assert_eq!(whats(written(&tree(&page, &files), &page).1), expected);
+        }
     }
 
     #[test]
