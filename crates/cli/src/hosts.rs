@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hikyaku_launch::OnHosts;
-use hikyaku_launch::hosts::{HostEntry, HostsError, assign, daemon};
+use hikyaku_launch::hosts::{DaemonNetwork, HostEntry, HostsError, assign, daemon};
 use hikyaku_ofi::search_limit;
 use thiserror::Error;
 
@@ -49,6 +49,15 @@ pub(crate) struct HostsArguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     #[arg(requires = "hosts-named")]
     pub(crate) host_timeout: Option<Duration>,
+
+    /// Have daemons connect by TCP over this network, such as 10.1.0.0/16 or ib0
+    ///
+    /// Otherwise the launcher and its daemons speak through ssh, which needs no port and encrypts.
+    /// This is for commands of --launcher-exec that carry bytes slowly. Connections need a secret
+    /// of the job, which the command brings; what they carry, output and input too, is not
+    /// encrypted. Where none can be made the job goes on through the command, and says so.
+    #[arg(long, value_name = "NETWORK", requires = "hosts-named")]
+    pub(crate) daemon_network: Option<DaemonNetwork>,
 }
 
 /// Why hosts cannot be used.
@@ -91,6 +100,7 @@ impl HostsArguments {
         let words = agent.map(|agent| split(&agent)).filter(|words| !words.is_empty());
         hosts.agent = words.unwrap_or(hosts.agent);
         hosts.timeout = self.host_timeout.unwrap_or(hosts.timeout);
+        hosts.network = self.daemon_network.clone();
         hosts
     }
 }

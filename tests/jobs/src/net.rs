@@ -29,6 +29,9 @@ use crate::process::{self, Process};
 /// Where hosts listen for what they are to run.
 pub const PORT: u16 = 7070;
 
+/// The network that all hosts are on.
+pub const NETWORK: &str = "10.77.0.0/24";
+
 /// By how much the clock of each host is ahead of that of the one before, seconds.
 const APART: u64 = 1_000_000;
 

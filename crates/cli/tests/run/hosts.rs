@@ -2,6 +2,7 @@
 //! tested is the launcher, the daemons and what they say to each other.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -154,4 +155,39 @@ fn more_than_sixteen_hosts_start_each_other() {
     let output = run(&[&on(&hosts.join(","), AGENT)[..], &["--", "echo", "here"]].concat());
     assert_eq!(stderr(&output), "");
     assert_eq!(stdout(&output).lines().count(), 40);
+}
+
+/// The agents lose whatever comes behind the greeting.
+#[test]
+fn daemons_that_connect_need_agents_for_the_plan_alone() {
+    let agent = "sh -c 'sh -c \"$1\" | { sed -u 1q; exec cat > /dev/null; }'";
+    let hosts: Vec<String> = (0..20).map(|host| format!("h{host}")).collect();
+    for (hosts, network) in [("a:2,localhost:1,b:1", "127.0.0.0/8"), (&hosts.join(","), "lo")] {
+        let flags = ["--label", "--daemon-network", network, "--", "sh", "-c"];
+        let script = "cat; echo $HIKYAKU_RANK >&2; exit 3";
+        let mut command = Command::new(HIKYAKU);
+        command.arg("run").args(on(hosts, agent)).args(flags).arg(script);
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"input\n").unwrap();
+        drop(writer);
+        let output = command.stdin(reader).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{network}: {said}");
+        assert_eq!(stdout(&output), "[0] input\n", "{network}: {said}");
+        assert!(said.contains("exited with code 3"), "{network}: {said}");
+        assert!(!said.contains("cannot connect") && !said.contains("refused"), "{said}");
+    }
+}
+
+#[test]
+fn a_network_that_this_host_is_not_on_is_one_line() {
+    let flags = ["--daemon-network", "203.0.113.0/24", "--", "true"];
+    let output = run(&[&on("a:1,b:1", AGENT)[..], &flags].concat());
+    let line = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.contains("it has no address in 203.0.113.0/24 (see --daemon-network)"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    // A job of this host alone has no port.
+    let output = run(&[&on("localhost:2", AGENT)[..], &flags].concat());
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
 }

@@ -45,9 +45,11 @@ fn flags_that_do_not_exist_or_lack_sense() {
     );
     refusal(&["-n", "2", "--bind", "socket", "true"]);
     refusal(&["--hostfile", "/dev/zero", "true"]);
-    for flag in ["--launcher-exec", "--host-timeout"] {
+    for flag in ["--launcher-exec", "--host-timeout", "--daemon-network"] {
         assert!(refusal(&["-n", "2", flag, "9", "true"]).contains("--hosts"), "{flag}");
     }
+    let network = refusal(&["--hosts", "a", "--daemon-network", "10.1.0.0/99", "true"]);
+    assert!(network.contains("`10.1.0.0/99` is no network: write one such as"), "{network}");
     let unknown = refusal(&["-n", "2", "--coll", "allreduce=rong", "true"]);
     assert!(unknown.contains("recursive-doubling, ring"), "{unknown}");
     let unknown = refusal(&["-n", "2", "--coll", "exchange=tree", "true"]);

@@ -60,6 +60,17 @@ impl Value for bool {
     }
 }
 
+impl<const COUNT: usize> Value for [u8; COUNT] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        let bytes = take_bytes(from, COUNT)?;
+        Ok(bytes.try_into().expect("so many were taken"))
+    }
+}
+
 impl Value for OsString {
     fn put(&self, out: &mut Vec<u8>) {
         put_length(self.len(), out);

@@ -7,7 +7,8 @@
 use std::{
     env,
     io::{self, Write},
-    os::fd::AsFd,
+    net::TcpStream,
+    os::fd::{AsFd, OwnedFd},
     time::{Duration, Instant},
 };
 
@@ -27,6 +28,7 @@ use super::{
     input::InputTarget,
     links::{DaemonLinks, GREETING_LIMIT, LinkNews, READ_BYTES, TellLink, beat, own_greeting},
     plan::HostPlan,
+    wire::{FrameSink, hang_up, knock},
 };
 use crate::{
     LaunchError,
@@ -36,7 +38,6 @@ use crate::{
     local::{LocalRanks, Start, allow_files},
     orphans::Orphans,
     placement::allowed_cpus,
-    sink::OutputSink,
 };
 
 /// What an event is about.
@@ -75,7 +76,8 @@ pub fn daemon(of_host: &[(&str, &str)]) -> Result<(), String> {
         Job::create(&JobConfig { long_stores: plan.launch().long_stores, ..config })
     };
     let failed = |error: &dyn std::fmt::Display| format!("cannot run the daemon: {error}");
-    let mut daemon = Daemon::new(plan, decoder).map_err(|error| failed(&error))?;
+    let channel = Channel::choose(&plan, decoder).map_err(|error| failed(&error))?;
+    let mut daemon = Daemon::new(plan, channel).map_err(|error| failed(&error))?;
     match memory(&daemon.plan) {
         Ok(job) => {
             let started = daemon.start(&job, of_host);
@@ -119,12 +121,41 @@ fn await_plan(decoder: &mut Decoder) -> Result<HostPlan, String> {
     }
 }
 
+/// The way to the launcher, or to the daemon between.
+struct Channel {
+    from: OwnedFd,
+    decoder: Decoder,
+    up: FrameSink,
+    /// Whether it is a connection, and not the agent.
+    is_connection: bool,
+}
+
+impl Channel {
+    /// A connection, if there is to be one and it can be made; else the agent. Then whoever has
+    /// asked for one is told why there is none.
+    fn choose(plan: &HostPlan, decoder: Decoder) -> io::Result<Channel> {
+        let connection = plan.network.as_ref().map(|network| knock(network, plan.own));
+        if let Some(Ok((stream, seals))) = connection {
+            let up = FrameSink::to_daemon(&stream, seals.up)?;
+            let (from, decoder) = (stream.into(), Decoder::sealed(seals.down));
+            return Ok(Channel { from, decoder, up, is_connection: true });
+        }
+        let from = io::stdin().as_fd().try_clone_to_owned()?;
+        let mut up = FrameSink::to_agent(io::stdout().as_fd().try_clone_to_owned()?)?;
+        if let (Some(network), Some(Err(error))) = (&plan.network, connection) {
+            let (name, at) = (plan.name(plan.own), &network.parent);
+            let agent = plan.agent.first().map(|it| it.to_string_lossy()).unwrap_or_default();
+            let line = format!("host {name}: cannot connect to {at} ({error}), goes on by {agent}");
+            up.push(plan.own, &Frame::Said(line));
+        }
+        Ok(Channel { from, decoder, up, is_connection: false })
+    }
+}
+
 /// Everything but the ranks.
 struct Daemon {
     plan: HostPlan,
-    /// To the launcher, or to the daemon between.
-    up: OutputSink,
-    decoder: Decoder,
+    channel: Channel,
     links: Option<DaemonLinks>,
     interrupts: Interrupts,
     orphans: Orphans,
@@ -158,15 +189,13 @@ enum DaemonPhase {
 }
 
 impl Daemon {
-    fn new(plan: HostPlan, decoder: Decoder) -> io::Result<Daemon> {
+    fn new(plan: HostPlan, channel: Channel) -> io::Result<Daemon> {
         let events = EventSet::new()?;
         let (interrupts, orphans) = (Interrupts::catch()?, Orphans::adopt()?);
-        events.add(io::stdin(), LAUNCHER)?;
+        events.add(&channel.from, LAUNCHER)?;
         events.add(&interrupts, SIGNALS)?;
-        let up = OutputSink::new(io::stdout().as_fd().try_clone_to_owned()?.into())?;
         let mut daemon = Daemon {
-            up,
-            decoder,
+            channel,
             links: None,
             interrupts,
             orphans,
@@ -276,19 +305,25 @@ impl Daemon {
         if let Some(local) = &mut local {
             local.clear();
             self.orphans.end_but(|pid| self.links.as_ref().is_some_and(|it| it.contains(pid)));
-            let (now, own, up) = (self.now(), self.plan.own, &mut self.up);
+            let (now, own, up) = (self.now(), self.plan.own, &mut self.channel.up);
             let finish = local.finish(now, &mut |news| pass_on(news, own, up));
             finish.map_err(failed)?;
         }
         drop(local);
         let mut nobody = None;
+        if let Some(line) = self.links.as_ref().and_then(DaemonLinks::strangers) {
+            self.tell(&Frame::Said(format!("host {}: {line}", self.plan.name(self.plan.own))));
+        }
         self.tell(&Frame::Done);
         while self.links.as_ref().is_some_and(|links| !links.are_down())
             && self.phase == DaemonPhase::Ending
         {
             self.turn(&mut nobody, job).map_err(failed)?;
         }
-        self.up.wait(FLUSH_LIMIT);
+        self.channel.up.wait(FLUSH_LIMIT);
+        if self.channel.is_connection {
+            hang_up(TcpStream::from(self.channel.from), FLUSH_LIMIT);
+        }
         Ok(())
     }
 
@@ -327,8 +362,8 @@ impl Daemon {
         if now >= self.beat_at {
             self.beat_at = now + beat(&self.plan);
             // If the other end does not read, the last one still waits.
-            if self.up.is_done() {
-                self.up.push(|out| Frame::Beat.put(ALL, out));
+            if self.channel.up.is_done() {
+                self.channel.up.push(ALL, &Frame::Beat);
             }
         }
         if !self.is_stopped && now >= self.heard + self.plan.patience() {
@@ -364,13 +399,13 @@ impl Daemon {
 
     fn read(&mut self, local: &mut Option<LocalRanks<'_>>, job: &Job) -> io::Result<()> {
         let mut bytes = vec![0; READ_BYTES];
-        match rustix::io::read(io::stdin(), &mut bytes) {
+        match rustix::io::read(&self.channel.from, &mut bytes) {
             Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
             Ok(0) | Err(_) => self.abandon("the launcher has gone".into()),
             Ok(count) => {
                 self.heard = self.now();
                 self.is_stopped = false;
-                self.decoder.feed(&bytes[..count]);
+                self.channel.decoder.feed(&bytes[..count]);
                 self.take_in(local, job)?;
             }
         }
@@ -379,7 +414,7 @@ impl Daemon {
 
     fn take_in(&mut self, local: &mut Option<LocalRanks<'_>>, job: &Job) -> io::Result<()> {
         loop {
-            match self.decoder.next() {
+            match self.channel.decoder.next() {
                 Ok(Some((host, frame))) => self.handle(host, frame, local, job)?,
                 Ok(None) => return Ok(()),
                 Err(error) => {
@@ -510,7 +545,7 @@ impl Daemon {
         for news in all {
             match news {
                 LinkNews::Frame(_, Frame::Cards(cards)) => self.cards.put(now, cards),
-                LinkNews::Frame(host, frame) => self.up.push(|out| frame.put(host, out)),
+                LinkNews::Frame(host, frame) => self.channel.up.push(host, &frame),
                 LinkNews::Lost(hosts, reason) => self.report_lost(hosts, &reason),
                 LinkNews::Said(line) => self.tell(&Frame::Said(line)),
             }
@@ -520,7 +555,7 @@ impl Daemon {
 
     fn report_lost(&mut self, hosts: std::ops::Range<u32>, reason: &str) {
         for host in hosts {
-            self.up.push(|out| Frame::Lost(reason.to_owned()).put(host, out));
+            self.channel.up.push(host, &Frame::Lost(reason.to_owned()));
         }
     }
 
@@ -532,7 +567,7 @@ impl Daemon {
     ) -> io::Result<()> {
         let (now, own) = (self.now(), self.plan.own);
         let Some(local) = local else { return Ok(()) };
-        let (up, windows, cards) = (&mut self.up, &mut self.windows, &mut self.cards);
+        let (up, windows, cards) = (&mut self.channel.up, &mut self.windows, &mut self.cards);
         let mut without_card = std::mem::take(&mut self.without_card);
         run(local, now, &mut |news| {
             match &news {
@@ -574,7 +609,7 @@ impl Daemon {
     }
 
     fn tell(&mut self, frame: &Frame) {
-        self.up.push(|out| frame.put(self.plan.own, out));
+        self.channel.up.push(self.plan.own, frame);
     }
 
     fn now(&self) -> Duration {
@@ -583,7 +618,7 @@ impl Daemon {
 }
 
 /// News of the ranks here, as a frame.
-fn pass_on(news: News<'_>, own: u32, up: &mut OutputSink) {
+fn pass_on(news: News<'_>, own: u32, up: &mut FrameSink) {
     let frame = match news {
         News::Ended(ended) => Frame::Ended(ended),
         News::Output { source, piece } => {
@@ -594,5 +629,5 @@ fn pass_on(news: News<'_>, own: u32, up: &mut OutputSink) {
         // Of other hosts only.
         News::Lost { .. } | News::Refused { .. } => return,
     };
-    up.push(|out| frame.put(own, out));
+    up.push(own, &frame);
 }

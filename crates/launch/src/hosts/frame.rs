@@ -5,7 +5,8 @@
 //! ```
 //!
 //! `host` says whom a frame from the launcher is for ([`ALL`]: everybody), and whom one to the
-//! launcher is from. Frames that keep a link alive name no host and are not passed on.
+//! launcher is from. Frames that keep a link alive name no host and are not passed on. On a
+//! connection of TCP a seal follows each frame.
 
 use std::collections::VecDeque;
 
@@ -14,6 +15,7 @@ use hikyaku_shm::JobEnd;
 
 use super::bytes::{Malformed, Value, take_bytes};
 use super::plan::HostPlan;
+use super::seal::{SEAL_BYTES, Seal};
 use crate::crew::RankExit;
 use crate::ending::Ending;
 
@@ -234,12 +236,18 @@ impl Value for RankExit {
 }
 
 /// Frames out of what arrives in pieces.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Decoder {
     bytes: VecDeque<u8>,
+    seal: Option<Seal>,
 }
 
 impl Decoder {
+    /// Of frames that are sealed.
+    pub(super) fn sealed(seal: Seal) -> Decoder {
+        Decoder { bytes: VecDeque::new(), seal: Some(seal) }
+    }
+
     /// Takes the next bytes.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
@@ -248,7 +256,7 @@ impl Decoder {
     /// The next frame, once all of it has come.
     ///
     /// # Errors
-    /// It is not a frame. Nothing that follows can be trusted.
+    /// It is not a frame, or its seal does not fit. Nothing that follows can be trusted.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Frame)>, Malformed> {
         let bytes = self.bytes.make_contiguous();
         let Ok(length) = u32::take(&mut &bytes[..]) else { return Ok(None) };
@@ -256,9 +264,16 @@ impl Decoder {
         if length > MOST_BYTES {
             return Err(Malformed("a frame that is longer than any"));
         }
-        let Ok(contents) = take_bytes(&mut &bytes[4..], length) else { return Ok(None) };
+        let mut from = &bytes[4..];
+        let Ok(contents) = take_bytes(&mut from, length) else { return Ok(None) };
+        let mut end = 4 + length;
+        if let Some(seal) = &mut self.seal {
+            let Ok(code) = take_bytes(&mut from, SEAL_BYTES) else { return Ok(None) };
+            seal.check(&bytes[..end], code)?;
+            end += SEAL_BYTES;
+        }
         let frame = Frame::take(contents)?;
-        self.bytes.drain(..4 + length);
+        self.bytes.drain(..end);
         Ok(Some(frame))
     }
 }
@@ -327,6 +342,71 @@ mod tests {
             assert!(Frame::take(&contents[..contents.len() - 1]).is_err(), "{frame:?}");
             assert!(Frame::take(&[contents, &[0]].concat()).is_err(), "{frame:?}");
         }
+    }
+
+    /// Sealed frames, as a connection carries them.
+    fn sealed(frames: &[Frame]) -> Vec<Vec<u8>> {
+        let (mut seal, mut all) = (seals().up, Vec::new());
+        for frame in frames {
+            let mut bytes = Vec::new();
+            frame.put(6, &mut bytes);
+            let code = seal.next(&bytes);
+            bytes.extend_from_slice(&code);
+            all.push(bytes);
+        }
+        all
+    }
+
+    fn seals() -> crate::hosts::seal::Seals {
+        use crate::hosts::seal::{Challenge, Hello, Secret};
+        let hello = Hello::new(&Secret([1; 32]), 0, [2; 32]);
+        let challenge = Challenge::new(&Secret([1; 32]), &hello.message(), [3; 32]).unwrap();
+        hello.answer(&challenge.message()).unwrap().1
+    }
+
+    /// How many frames come out of these bytes, and whether something is wrong then.
+    fn came(pieces: &[&[u8]]) -> (usize, bool) {
+        let (mut decoder, mut count) = (Decoder::sealed(seals().up), 0);
+        pieces.iter().for_each(|piece| decoder.feed(piece));
+        loop {
+            match decoder.next() {
+                Ok(Some(_)) => count += 1,
+                Ok(None) => return (count, false),
+                Err(_) => return (count, true),
+            }
+        }
+    }
+
+    #[test]
+    fn sealed_frames_arrive_byte_by_byte() {
+        let (mut decoder, mut came) = (Decoder::sealed(seals().up), Vec::new());
+        for byte in sealed(&frames()).concat() {
+            decoder.feed(&[byte]);
+            came.extend(decoder.next().unwrap().map(|(_, frame)| frame));
+        }
+        assert_eq!(came, frames());
+    }
+
+    #[test]
+    fn a_sealed_frame_is_taken_once_in_its_place_and_unchanged() {
+        let all = sealed(&[Frame::Ask, Frame::Input(b"words".to_vec()), Frame::End]);
+        let [a, b, c] = [0, 1, 2].map(|at| &all[at][..]);
+        assert_eq!(came(&[a, b, c]), (3, false));
+        assert_eq!(came(&[a, a]), (1, true), "repeated");
+        assert_eq!(came(&[a, c]), (1, true), "left out");
+        assert_eq!(came(&[b, a]), (0, true), "another order");
+        assert_eq!(came(&[a, &b[..b.len() - 1]]), (1, false), "cut");
+        for at in 4..b.len() {
+            let mut changed = b.to_vec();
+            changed[at] ^= 4;
+            assert_eq!(came(&[a, &changed]), (1, true), "{at}");
+        }
+        let mut other = Vec::new();
+        Frame::End.put(6, &mut other);
+        assert_eq!(came(&[a, &other, &[0; SEAL_BYTES]]), (1, true), "put in");
+        let (mut down, mut code) = (seals().down, other);
+        code.extend_from_slice(&down.next(&code.clone()));
+        assert_eq!(came(&[&code]), (0, true), "of the other direction");
     }
 
     proptest! {

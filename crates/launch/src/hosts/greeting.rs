@@ -10,7 +10,7 @@
 use super::bytes::Malformed;
 
 /// Of the frames. Changes with them.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 /// How the line begins. No banner contains the first byte.
 const BEGIN: &str = "\u{2}hikyaku-daemon ";

@@ -361,7 +361,8 @@ impl Crew for HostRanks {
         late || self.links.are_down() || self.hosts.iter().all(|host| host.is_clear)
     }
 
-    fn finish(&mut self, _now: Duration, _tell: &mut Tell<'_>) -> io::Result<()> {
+    fn finish(&mut self, _now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
+        self.links.strangers().into_iter().for_each(|line| tell(News::Said(line)));
         self.links.shut();
         Ok(())
     }

@@ -8,18 +8,22 @@
 //!   frames ◄── its stdin ◄── OutputSink, a thread that writes
 //! ```
 //!
-//! A link begins with the daemon's greeting; frames for it wait for that. It is down when the agent
-//! has ended, the channel is closed or malformed, or nothing has come for too long. A link that
-//! goes down takes all hosts behind it with it, and is reported once.
+//! A link begins with the daemon's greeting, which is answered with the plan; frames for it wait
+//! for that. Where daemons are to connect, frames wait further: until the daemon has come in at the
+//! gate, which makes that connection the channel, or until its first frame comes through the agent.
+//! A link is down when the agent has ended, the channel is closed or malformed, or nothing has come
+//! for too long. A link that goes down takes all hosts behind it with it, and is reported once.
 
 use std::{
     ffi::OsString,
     io,
+    net::{Shutdown, TcpStream},
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
+use hikyaku_shm::own_host_name;
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
@@ -32,12 +36,14 @@ use super::{
     bytes::Malformed,
     frame::{ALL, Decoder, Frame},
     greeting::Greeting,
-    plan::HostPlan,
+    network::DaemonNetwork,
+    plan::{HostPlan, PlannedNetwork},
     tree::parts,
+    wire::{Admitted, FrameSink, Gate, KNOCK_LIMIT},
 };
 use crate::{
     LaunchError, Program, ending::Ending, events::EventSet, intake::Intake, ranks::RankProcesses,
-    sink::OutputSink, spawn::Recipe,
+    spawn::Recipe,
 };
 
 /// How long a daemon may take to greet. Agents that reach no host report that, and sooner.
@@ -54,6 +60,7 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 
 /// What an event is about: twice a link's number, and one more if its agent has ended.
 const ERRORS: u64 = u64::MAX;
+const GATE: u64 = u64::MAX - 1;
 
 /// What comes from the daemons.
 #[derive(Debug)]
@@ -75,6 +82,8 @@ pub(super) struct DaemonLinks {
     agents: RankProcesses,
     links: Vec<DaemonLink>,
     errors: Intake,
+    /// Where daemons connect, if they are to.
+    gate: Option<Gate>,
     plan: HostPlan,
     beat_at: Duration,
     events: EventSet,
@@ -84,12 +93,14 @@ struct DaemonLink {
     /// Its own host, and those behind it.
     hosts: Range<u32>,
     phase: LinkPhase,
-    /// The agent's output until it ends.
+    /// The agent's output or the connection, until it ends.
     from: Option<OwnedFd>,
     decoder: Decoder,
-    to: OutputSink,
-    /// Frames that wait for the greeting.
-    queued: Vec<u8>,
+    to: FrameSink,
+    /// The agent's own ends if the daemon has connected: agents may end with their input.
+    unused: Option<(OwnedFd, FrameSink)>,
+    /// Frames that wait until it is up.
+    queued: Vec<(u32, Frame)>,
     pidfd: Option<OwnedFd>,
     ended: Option<Ending>,
     /// When something last came.
@@ -105,6 +116,8 @@ struct DaemonLink {
 enum LinkPhase {
     /// What came before the greeting.
     Greeting(Vec<u8>),
+    /// The daemon has its plan, and connects or does not.
+    Joining,
     Up,
     Down,
 }
@@ -119,19 +132,25 @@ impl DaemonLinks {
         let system = |source| LaunchError::System { what: "prepare the other hosts", source };
         let events = EventSet::new().map_err(system)?;
         let errors = Intake::new(1, 0, false).map_err(system)?;
+        let mut plan = plan.clone();
+        let others = hosts.clone().any(|host| !plan.places[host as usize].is_own);
+        plan.network = plan.network.filter(|_| others);
+        let gate = plan.network.as_mut().map(open_gate).transpose()?;
         let mut links = DaemonLinks {
             agents: RankProcesses::default(),
             links: Vec::new(),
             errors,
-            plan: plan.clone(),
-            beat_at: now + beat(plan),
+            gate,
+            beat_at: now + beat(&plan),
+            plan,
             events,
         };
         links.events.add(&links.errors, ERRORS).map_err(|it| system(it.into()))?;
-        let is_own = |host: u32| plan.places[host as usize].is_own;
-        for hosts in parts(hosts, is_own) {
-            links.add(hosts, now)?;
+        if let Some(gate) = &links.gate {
+            links.events.add(gate, GATE).map_err(|it| system(it.into()))?;
         }
+        let all = parts(hosts, |host| links.plan.places[host as usize].is_own);
+        all.into_iter().try_for_each(|hosts| links.add(hosts, now))?;
         Ok(links)
     }
 
@@ -162,7 +181,8 @@ impl DaemonLinks {
             phase: LinkPhase::Greeting(Vec::new()),
             from: Some(from),
             decoder: Decoder::default(),
-            to: OutputSink::new(to.into()).map_err(system)?,
+            to: FrameSink::to_agent(to).map_err(system)?,
+            unused: None,
             queued: Vec::new(),
             pidfd: Some(pidfd),
             ended: None,
@@ -196,8 +216,10 @@ impl DaemonLinks {
                 continue;
             }
             match link.phase {
-                LinkPhase::Up => link.to.push(|out| frame.put(host, out)),
-                LinkPhase::Greeting(_) => frame.put(host, &mut link.queued),
+                LinkPhase::Up => link.to.push(host, frame),
+                LinkPhase::Greeting(_) | LinkPhase::Joining => {
+                    link.queued.push((host, frame.clone()));
+                }
                 LinkPhase::Down => {}
             }
         }
@@ -233,8 +255,14 @@ impl DaemonLinks {
     pub(super) fn shut(&mut self) {
         self.agents.clear();
         for link in &mut self.links {
-            (link.phase, link.from, link.pidfd) = (LinkPhase::Down, None, None);
+            link.close();
+            (link.phase, link.pidfd) = (LinkPhase::Down, None);
         }
+    }
+
+    /// What is to be said of those who have connected and are no daemons, if there were any.
+    pub(super) fn strangers(&self) -> Option<String> {
+        self.gate.as_ref().and_then(Gate::strangers)
     }
 
     /// Whether no link is left.
@@ -253,7 +281,8 @@ impl DaemonLinks {
         let silent =
             |link: &DaemonLink| (link.phase == LinkPhase::Up).then(|| link.heard + self.patience());
         let each = live.flat_map(|link| [link.down_at, silent(link), Some(self.beat_at)]);
-        each.flatten().min()
+        let guests = self.gate.as_ref().and_then(Gate::poll_deadline);
+        each.flatten().chain(guests).min()
     }
 
     fn patience(&self) -> Duration {
@@ -269,6 +298,7 @@ impl DaemonLinks {
         for token in self.events.ready()? {
             match token {
                 ERRORS => self.read_errors(now, tell)?,
+                GATE => self.let_in(now)?,
                 token if token % 2 == 0 => self.read((token / 2) as usize, now, tell)?,
                 token => self.handle_end((token / 2) as usize, now, tell)?,
             }
@@ -281,8 +311,11 @@ impl DaemonLinks {
         if now >= self.beat_at {
             self.beat_at = now + beat(&self.plan);
             for link in self.links.iter_mut().filter(|link| link.phase == LinkPhase::Up) {
-                link.to.push(|out| Frame::Beat.put(ALL, out));
+                link.to.push(ALL, &Frame::Beat);
             }
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.handle_time(now);
         }
         for number in 0..self.links.len() {
             let link = &self.links[number];
@@ -311,14 +344,13 @@ impl DaemonLinks {
             Err(_) => 0,
         };
         if count == 0 {
-            if let Some(from) = link.from.take() {
-                self.events.remove(from)?;
-            }
+            self.events.remove(from)?;
+            link.close();
             link.down_at = Some(if link.ended.is_some() { now } else { now + LAST_WORDS });
             return Ok(());
         }
         link.heard = now;
-        if let Err(error) = self.take_in(number, &bytes[..count], tell) {
+        if let Err(error) = self.take_in(number, &bytes[..count], now, tell) {
             self.take_down(number, &format!("what came from it is {error}"), tell);
         }
         Ok(())
@@ -329,18 +361,19 @@ impl DaemonLinks {
         &mut self,
         number: usize,
         bytes: &[u8],
+        now: Duration,
         tell: &mut TellLink<'_>,
     ) -> Result<(), Malformed> {
         let link = &mut self.links[number];
         match &mut link.phase {
             LinkPhase::Down => return Ok(()),
-            LinkPhase::Up => link.decoder.feed(bytes),
+            LinkPhase::Up | LinkPhase::Joining => link.decoder.feed(bytes),
             LinkPhase::Greeting(before) => {
                 before.extend_from_slice(bytes);
                 let Some((greeting, end)) = Greeting::find(before)? else { return Ok(()) };
                 let rest = before.split_off(end);
                 link.decoder.feed(&rest);
-                if let Some(what) = self.greet(number, &greeting, tell) {
+                if let Some(what) = self.greet(number, &greeting, now, tell) {
                     self.take_down(number, &what, tell);
                     return Ok(());
                 }
@@ -348,6 +381,7 @@ impl DaemonLinks {
         }
         let link = &mut self.links[number];
         while let Some((host, frame)) = link.decoder.next()? {
+            link.come_up();
             if frame == Frame::Beat {
                 continue;
             }
@@ -367,6 +401,7 @@ impl DaemonLinks {
         &mut self,
         number: usize,
         greeting: &Greeting,
+        now: Duration,
         tell: &mut TellLink<'_>,
     ) -> Option<String> {
         let own = own_greeting();
@@ -380,15 +415,38 @@ impl DaemonLinks {
             tell(LinkNews::Said(format!("host {name}: {line}")));
         }
         (self.plan.own, self.plan.until) = (link.hosts.start, link.hosts.end);
-        link.phase = LinkPhase::Up;
-        link.down_at = None;
-        let plan = Frame::Plan(Box::new(self.plan.clone()));
-        let queued = std::mem::take(&mut link.queued);
-        link.to.push(|out| {
-            plan.put(link.hosts.start, out);
-            out.extend_from_slice(&queued);
-        });
+        let mut plan = self.plan.clone();
+        // The own host has no agent that could be slow.
+        plan.network = plan.network.filter(|_| !self.plan.places[plan.own as usize].is_own);
+        let connects = plan.network.is_some();
+        link.phase = LinkPhase::Joining;
+        link.down_at = Some(now + KNOCK_LIMIT + plan.patience());
+        link.to.push(link.hosts.start, &Frame::Plan(Box::new(plan)));
+        if !connects {
+            link.come_up();
+        }
         None
+    }
+
+    /// Takes the connections of daemons as their links.
+    fn let_in(&mut self, now: Duration) -> io::Result<()> {
+        let Some(gate) = &mut self.gate else { return Ok(()) };
+        let links = &mut self.links;
+        loop {
+            let expects = |host| links.iter().any(|link| link.expects(host));
+            let Some(Admitted { host, stream, seals }) = gate.handle_ready(now, &expects)? else {
+                return Ok(());
+            };
+            let number = links.iter().position(|link| link.expects(host));
+            let (number, link) = number.map(|at| (at, &mut links[at])).expect("it was expected");
+            let to = std::mem::replace(&mut link.to, FrameSink::to_daemon(&stream, seals.down)?);
+            let from = link.from.replace(stream.into()).expect("it was expected");
+            self.events.remove(&from)?;
+            self.events.add(link.from.as_ref().expect("it was put there"), 2 * number as u64)?;
+            link.unused = Some((from, to));
+            (link.decoder, link.heard) = (Decoder::sealed(seals.up), now);
+            link.come_up();
+        }
     }
 
     /// Passes on what agents say, all but the last line of one that may be about to fail.
@@ -441,7 +499,11 @@ impl DaemonLinks {
             (Some(ending), _) => format!("{agent} {ending}"),
             (None, None) => format!("{agent} has closed the connection"),
             (None, Some(_)) => {
-                format!("it gave no answer within {} s", GREETING_LIMIT.as_secs_f64())
+                let limit = match link.phase {
+                    LinkPhase::Greeting(_) => GREETING_LIMIT,
+                    _ => KNOCK_LIMIT + self.patience(),
+                };
+                format!("it gave no answer within {} s", limit.as_secs_f64())
             }
         };
         match &link.last_line {
@@ -455,10 +517,11 @@ impl DaemonLinks {
         let link = &mut self.links[number];
         let was = std::mem::replace(&mut link.phase, LinkPhase::Down);
         self.agents.send_to(number, Signal::KILL);
-        if let Some(from) = link.from.take() {
+        if let Some(from) = &link.from {
             // Fails for one that is not in the set.
             let _ = self.events.remove(from);
         }
+        link.close();
         if link.open == 0 {
             return;
         }
@@ -472,6 +535,52 @@ impl DaemonLinks {
         let reason = format!("{lost} {name}{behind}: {what}");
         tell(LinkNews::Lost(link.hosts.clone(), reason));
     }
+}
+
+impl DaemonLink {
+    /// Whether the daemon of this host may still connect.
+    fn expects(&self, host: u32) -> bool {
+        let is_there = self.from.is_some() && self.ended.is_none();
+        self.hosts.start == host && self.phase == LinkPhase::Joining && is_there
+    }
+
+    /// The channel is known: sends what waits for that.
+    fn come_up(&mut self) {
+        if self.phase == LinkPhase::Joining {
+            self.phase = LinkPhase::Up;
+            self.down_at = self.down_at.filter(|_| self.ended.is_some());
+            let queued = std::mem::take(&mut self.queued);
+            queued.iter().for_each(|(host, frame)| self.to.push(*host, frame));
+        }
+    }
+
+    /// Closes the channel, a connection in both directions: the other end may wait for that, and
+    /// the thread that writes for the other end.
+    fn close(&mut self) {
+        if let Some(from) = self.from.take()
+            && self.unused.is_some()
+        {
+            // Fails if it is closed already.
+            let _ = TcpStream::from(from).shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Opens the gate of this host's address in a network, and names it there.
+fn open_gate(network: &mut PlannedNetwork) -> Result<Gate, LaunchError> {
+    let refused = |reason| {
+        let host = String::new();
+        let reason = format!("host {}: {reason} (see --daemon-network)", own_host_name());
+        LaunchError::Host { host, reason, code: 1 }
+    };
+    let named = network.name.parse::<DaemonNetwork>().map_err(|it| refused(it.to_string()))?;
+    let address = named.own_address();
+    let address =
+        address.ok_or_else(|| refused(format!("it has no address in {}", network.name)))?;
+    let gate = Gate::open(address, &network.secret)
+        .map_err(|error| refused(format!("it cannot listen at {address}: {error}")))?;
+    network.parent = gate.address().to_string();
+    Ok(gate)
 }
 
 impl AsFd for DaemonLinks {

@@ -4,6 +4,8 @@ use std::{env, ffi::OsString, time::Duration};
 
 use thiserror::Error;
 
+use super::network::DaemonNetwork;
+
 /// How long a host may be silent if a launch does not say.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -18,6 +20,8 @@ pub struct OnHosts {
     pub daemon: Vec<OsString>,
     /// How long a host may be silent before its ranks count as dead.
     pub timeout: Duration,
+    /// Over which network daemons connect. `None`: they speak through the agent.
+    pub network: Option<DaemonNetwork>,
 }
 
 impl OnHosts {
@@ -29,6 +33,7 @@ impl OnHosts {
             agent: ["ssh", "-x", "-o", "BatchMode=yes"].map(OsString::from).into(),
             daemon: vec![this.into(), "daemon".into()],
             timeout: HOST_TIMEOUT,
+            network: None,
         }
     }
 }
@@ -56,6 +61,12 @@ pub enum HostsError {
         /// What was written.
         number: String,
     },
+    /// Neither an address nor a network nor a name.
+    #[error(
+        "`{0}` is no network: write one such as 10.1.0.0/16, an address or an interface \
+             such as ib0"
+    )]
+    Network(String),
     /// What Slurm says of an allocation is not in its form.
     #[error("`{0}` is no list of an allocation of Slurm: name hosts by --hosts")]
     Allocation(String),

@@ -12,11 +12,17 @@
 //!
 //! The launcher decides for the job. A daemon starts and ends the ranks of its host, and passes on
 //! frames and the ranks' output. The channel is the agent's and not a port of hikyaku's own: no
-//! name has to be resolved, no stranger can connect, and it works wherever the agent does. When it
-//! closes, the daemon behind it ends.
+//! name has to be resolved, no stranger can connect, it is as secret as the agent makes it, and it
+//! works wherever the agent does. When it closes, the daemon behind it ends.
 //!
-//! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `tree` (who starts whom), `cards`
-//! (addresses, gathered), `list` (hosts as people name them), `start` (what a start takes).
+//! Some agents carry bytes slowly, or through a server that many share. On request daemons connect
+//! to who has started them by TCP (`network`, `wire`), and frames go there. The agent brings the
+//! plan, with the secret that lets the daemon in, and stays: its end is the daemon's, and where no
+//! connection can be made frames go through it as if none had been asked for.
+//!
+//! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `seal` (who has sent it), `tree` (who
+//! starts whom), `cards` (addresses, gathered), `list` (hosts as people name them), `start` (what
+//! a start takes).
 
 mod bytes;
 mod cards;
@@ -27,22 +33,32 @@ mod head;
 mod input;
 mod links;
 mod list;
+mod network;
 mod plan;
+mod seal;
 mod slurm;
 mod start;
 mod tree;
+mod wire;
 
-use std::{env, ffi::OsString, fs::File, io::Read};
+use std::{
+    env,
+    ffi::OsString,
+    fs::File,
+    io::{self, Read},
+};
 
 pub use daemon::daemon;
 pub use list::{HOST_TIMEOUT, HostEntry, HostsError, OnHosts, assign};
+pub use network::DaemonNetwork;
 pub use start::{StartCosts, StartEstimate, StartedJob};
 
 pub use hikyaku_shm::own_host_name;
 
 use self::{
     head::HostRanks,
-    plan::{HostPlan, PlanHost, PlannedJob},
+    plan::{HostPlan, PlanHost, PlannedJob, PlannedNetwork},
+    seal::Secret,
 };
 use crate::{
     JobOutcome, Launch, LaunchError,
@@ -72,21 +88,30 @@ const STAY_ALL: [&str; 2] = ["SSH_", "XDG_"];
 impl OnHosts {
     fn plan(&self, launch: &Launch, interactive: [bool; 2]) -> Result<HostPlan, LaunchError> {
         let system = |what| move |source| LaunchError::System { what, source };
-        let mut key = [0; 16];
-        File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut key))
-            .map_err(system("make a secret of the job"))?;
+        let secret = "make a secret of the job";
         let folder = env::current_dir().map_err(system("find the current folder"))?;
         let own = own_host_name();
         let place = |(name, ranks): &(String, u32)| {
             let is_own = is_this_host(name, &own);
             PlanHost { name: name.clone(), ranks: *ranks, is_own }
         };
+        let places: Vec<PlanHost> = self.places.iter().map(place).collect();
+        // A job of this host alone has no daemon to be connected.
+        let network = self.network.as_ref().filter(|_| places.iter().any(|place| !place.is_own));
+        let network = match network {
+            Some(network) => Some(PlannedNetwork {
+                name: network.to_string(),
+                secret: Secret(random().map_err(system(secret))?),
+                parent: String::new(),
+            }),
+            None => None,
+        };
         let plan = HostPlan {
             own: 0,
             until: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
-            places: self.places.iter().map(place).collect(),
-            key,
+            places,
+            key: random().map_err(system(secret))?,
+            network,
             agent: self.agent.clone(),
             daemon: command_line(&self.daemon),
             patience_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(100),
@@ -112,6 +137,13 @@ pub(crate) fn run(launch: &Launch, hosts: &OnHosts) -> Result<JobOutcome, Launch
     let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
     let crew = HostRanks::start(hosts.plan(launch, interactive)?, prepared.elapsed())?;
     JobEngine::new(launch, prepared, crew, launch.ranks).map_err(prepare)?.run()
+}
+
+/// Bytes that nobody can guess.
+fn random<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether a name means the host that calls itself `own`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hikyaku_nic::ring::LongStores;
 
 use super::bytes::{Malformed, Value};
+use super::seal::Secret;
 use crate::{Bind, Launch, Program};
 
 /// A host of the job.
@@ -30,8 +31,10 @@ pub(super) struct HostPlan {
     pub(super) until: u32,
     /// All hosts. Their ranks follow each other.
     pub(super) places: Vec<PlanHost>,
-    /// A secret of the job.
+    /// A secret of the job's ranks.
     pub(super) key: [u8; 16],
+    /// Where to connect; none: frames go through the agent.
+    pub(super) network: Option<PlannedNetwork>,
     /// The command that reaches a host: followed by its name and a command line.
     pub(super) agent: Vec<OsString>,
     /// The command line of a daemon.
@@ -44,6 +47,16 @@ pub(super) struct HostPlan {
     pub(super) variables: Vec<(OsString, OsString)>,
     /// What is started.
     pub(super) job: PlannedJob,
+}
+
+/// How a daemon connects to who has started it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PlannedNetwork {
+    /// As it was named; each host has an address of its own in it.
+    pub(super) name: String,
+    pub(super) secret: Secret,
+    /// Address and port of the one that has started it.
+    pub(super) parent: String,
 }
 
 /// What of a [`Launch`] matters on other hosts.
@@ -195,17 +208,8 @@ macro_rules! fields {
 fields!(PlanHost: name, ranks, is_own);
 fields!(PlannedProgram: ranks, program, args, variables, inherited, folder);
 fields!(PlannedJob: ranks_per_node, bind, long_stores, variables, programs);
+fields!(PlannedNetwork: name, secret, parent);
 fields!(
-    HostPlan: own, until, places, key, agent, daemon, patience_ms, interactive, variables, job
+    HostPlan: own, until, places, key, network, agent, daemon, patience_ms, interactive, variables,
+    job
 );
-
-impl Value for [u8; 16] {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self);
-    }
-
-    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
-        let bytes = super::bytes::take_bytes(from, 16)?;
-        Ok(bytes.try_into().expect("so many were taken"))
-    }
-}

@@ -120,6 +120,7 @@ fn plan_bytes(job: &StartedJob) -> u64 {
         until: job.hosts,
         places: (0..job.hosts).map(place).collect(),
         key: [0; 16],
+        network: None,
         agent: vec!["ssh".into()],
         daemon: "hikyaku daemon".into(),
         patience_ms: 5000,

@@ -5,7 +5,8 @@
 //! HIKYAKU_JOBS_KEEP_RINGS: senders stay there.
 //! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed. HIKYAKU_JOBS_HOSTS: the
 //! hosts, as for `hikyaku run`; HIKYAKU_JOBS_AGENT: the program that reaches them;
-//! HIKYAKU_JOBS_HOST_TIMEOUT: seconds that one may be silent. `launch daemon` is a host's part.
+//! HIKYAKU_JOBS_HOST_TIMEOUT: seconds that one may be silent; HIKYAKU_JOBS_NETWORK: over which
+//! network daemons connect. `launch daemon` is a host's part.
 //! The tests of whole jobs are about ranks and messages; the command line has tests of its own.
 
 #![allow(clippy::unwrap_used)]
@@ -25,6 +26,7 @@ fn hosts(ranks: u32) -> Option<OnHosts> {
     if let Some(seconds) = variable("HIKYAKU_JOBS_HOST_TIMEOUT") {
         hosts.timeout = Duration::from_secs_f64(seconds.parse().unwrap());
     }
+    hosts.network = variable("HIKYAKU_JOBS_NETWORK").map(|network| network.parse().unwrap());
     Some(hosts)
 }
 

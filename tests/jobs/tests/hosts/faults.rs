@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hikyaku_jobs::net::{Net, address, now};
+use hikyaku_jobs::net::{NETWORK, Net, address, now};
 
 use super::hosts;
 use super::started::{Ended, HOST_TIMEOUT, Started};
@@ -63,32 +63,37 @@ impl Fault {
 #[test]
 fn whoever_waits_is_told_and_nothing_is_left() {
     let Some((mut net, _alone)) = hosts(2) else { return };
-    for fault in [
-        Fault::RankKilled,
-        Fault::DaemonKilled,
-        Fault::CableCut,
-        Fault::HostFrozen,
-        // The last: the host is gone.
-        Fault::HostKilled,
-    ] {
-        let victim = fault.gone()[0];
-        let words = ["wait-for", &victim.to_string()];
-        let mut job = match fault.is_silent() {
-            true => Started::to_be_silent(&net, 2, RANKS, &words),
-            false => Started::new(&net, 2, RANKS, &words),
-        };
-        all_wait(&mut job);
-        let at = now();
-        fault.happen(&mut net, &mut job);
-        let ended = job.end();
-        check(fault, at, &ended);
-        if fault == Fault::CableCut {
-            // What is cut off ends by itself.
-            net.wait_for_silence(&format!("{fault:?}, cut off"));
-        }
-        fault.mend(&net);
-        net.wait_for_silence(&format!("{fault:?}"));
+    use Fault::{CableCut, DaemonKilled, HostFrozen, HostKilled, RankKilled};
+    // The last: the host is gone.
+    for fault in [RankKilled, DaemonKilled, CableCut, HostFrozen, HostKilled] {
+        happens(fault, &mut net, None);
     }
+}
+
+/// By connections of their own daemons learn what they learn by their agents.
+#[test]
+fn whoever_waits_is_told_by_daemons_that_connect() {
+    let Some((mut net, _alone)) = hosts(2) else { return };
+    for fault in [Fault::DaemonKilled, Fault::CableCut, Fault::HostFrozen, Fault::HostKilled] {
+        happens(fault, &mut net, Some(NETWORK));
+    }
+}
+
+fn happens(fault: Fault, net: &mut Net, network: Option<&str>) {
+    let victim = fault.gone()[0];
+    let words = ["wait-for", &victim.to_string()];
+    let mut job = Started::connected(net, network, fault.is_silent(), (2, RANKS), &words);
+    all_wait(&mut job);
+    let at = now();
+    fault.happen(net, &mut job);
+    let ended = job.end();
+    check(fault, at, &ended);
+    if fault == Fault::CableCut {
+        // What is cut off ends by itself.
+        net.wait_for_silence(&format!("{fault:?}, cut off"));
+    }
+    fault.mend(net);
+    net.wait_for_silence(&format!("{fault:?}"));
 }
 
 /// Waits until all ranks of a job wait for one.
@@ -136,10 +141,12 @@ fn check(fault: Fault, at: Duration, ended: &Ended) {
 #[test]
 fn a_killed_launcher_takes_its_job_with_it() {
     let Some((net, _alone)) = hosts(2) else { return };
-    let mut job = Started::new(&net, 2, RANKS, &["wait-for", "3"]);
-    all_wait(&mut job);
-    job.launcher(&net).unwrap().kill();
-    let ended = job.end();
-    assert_eq!(ended.code, None, "{}", ended.errors);
-    net.wait_for_silence("killed launcher");
+    for network in [None, Some(NETWORK)] {
+        let mut job = Started::connected(&net, network, false, (2, RANKS), &["wait-for", "3"]);
+        all_wait(&mut job);
+        job.launcher(&net).unwrap().kill();
+        let ended = job.end();
+        assert_eq!(ended.code, None, "{}", ended.errors);
+        net.wait_for_silence("killed launcher");
+    }
 }

@@ -3,18 +3,22 @@
 //! rank, whoever waits for that rank gets an error with the reason.
 //!
 //! The stranger is this test program once more, on a host of the job. Nobody can send to the
-//! launcher or the daemons, which have no port.
+//! launcher or the daemons, which have no port unless daemons are to connect: then strangers at
+//! that port are refused, and counted in one line.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Lines, Read, Write, stdin};
+use std::io::{BufRead, BufReader, ErrorKind, Lines, Read, Write, stdin};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::{array, env, thread};
 
 use hikyaku_jobs::Random;
-use hikyaku_jobs::net::{Net, address};
+use hikyaku_jobs::net::{NETWORK, Net, address};
+use hikyaku_jobs::process::Process;
 use hikyaku_ofi::{Endpoint, PostResult, ProviderRequest, Survey, VARIABLE, choose};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::hosts;
 use super::started::{LIMIT, Started};
@@ -198,4 +202,66 @@ fn an_impossible_packet_is_an_error_of_whoever_waits() {
     let said = format!("rank 0: rank 2 on host {}", address(1));
     assert!(of_launcher == 1 && lines.iter().any(|line| line.starts_with(&said)), "{lines:?}");
     net.wait_for_silence("an impossible packet");
+}
+
+/// Does something in the network of a process.
+fn beside<T: Send>(process: &Process, run: impl FnOnce() -> T + Send) -> T {
+    let network = File::open(format!("/proc/{}/ns/net", process.pid)).unwrap();
+    thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(network.as_fd(), kind).unwrap();
+            run()
+        });
+        inside.join().unwrap()
+    })
+}
+
+/// Says something to the launcher: the connection.
+fn say(port: u16, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect((address(0), port)).unwrap();
+    stream.write_all(bytes).unwrap();
+    stream
+}
+
+fn wait_for_refusal(mut stream: &TcpStream) {
+    match stream.read(&mut [0; 64]) {
+        Ok(0) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        other => panic!("it is not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn strangers_at_the_launchers_port_are_refused_and_counted() {
+    let Some((net, _alone)) = hosts(2) else { return };
+    let words = ["wait-for", "1"];
+    let mut job = Started::connected(&net, Some(NETWORK), false, (2, 1), &words);
+    for _ in 0..2 {
+        assert!(job.line().unwrap().starts_with("waits "));
+    }
+    let launcher = job.launcher(&net).unwrap();
+    let [port] = launcher.ports()[..] else { panic!("the launcher listens at no one port") };
+    let daemon = job.daemon(&net, 1).unwrap();
+    assert_eq!(daemon.ports(), [], "a daemon that starts no other has no port");
+    let elsewhere = beside(&launcher, || TcpStream::connect(("127.0.0.1", port)).map(drop));
+    assert_eq!(elsewhere.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    // A daemon's first message, for a host whose daemon is there.
+    let hello = [&b"hikyaku1"[..], &1_u32.to_le_bytes(), &[7; 32]].concat();
+    let silent = beside(&daemon, || {
+        let silent = say(port, b"");
+        drop(say(port, b"hiky"));
+        wait_for_refusal(&say(port, &[b'x'; 1000]));
+        wait_for_refusal(&say(port, &hello));
+        silent
+    });
+    job.rank(&net, 1).unwrap().kill();
+    let ended = job.end();
+    drop(silent);
+    assert_eq!(ended.code, Some(137), "{}", ended.errors);
+    let of_them: Vec<&str> = ended.errors.lines().filter(|line| line.contains("refused")).collect();
+    let at = format!("{}:{port}", address(0));
+    let said = format!("hikyaku: refused 4 connections to {at}: not by a daemon of this job");
+    assert_eq!(of_them, [said], "{}", ended.errors);
+    net.wait_for_silence("strangers at the port");
 }

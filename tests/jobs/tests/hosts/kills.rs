@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hikyaku_jobs::net::{Net, address};
+use hikyaku_jobs::net::{NETWORK, Net, address};
 use hikyaku_jobs::{Random, at_length, number};
 
 use super::hosts;
@@ -56,13 +56,15 @@ fn strike(net: &Net, seed: u64) {
         _ => Blow::Frozen(1 + host % (hosts - 1)),
     };
     let delay = Duration::from_micros(random.below(150_000) as u64);
-    let about = format!("seed {seed}: {program} on {hosts}x{per_host}, {blow:?} after {delay:?}");
+    // Every second job's daemons connect.
+    let network = seed.is_multiple_of(2).then_some(NETWORK);
+    let about = format!(
+        "seed {seed}: {program} on {hosts}x{per_host} by {network:?}, {blow:?} after {delay:?}"
+    );
     println!("{about}");
     let words = ["apart", program, "0"];
-    let mut job = match blow {
-        Blow::Cable(_) | Blow::Frozen(_) => Started::to_be_silent(net, hosts, per_host, &words),
-        _ => Started::new(net, hosts, per_host, &words),
-    };
+    let falls_silent = matches!(blow, Blow::Cable(_) | Blow::Frozen(_));
+    let mut job = Started::connected(net, network, falls_silent, (hosts, per_host), &words);
     // A rank that is there: what it is about begins, or has begun.
     if job.rank(net, hosts * per_host - 1).is_none() {
         panic!("{about}: it ended by itself: {:?}", job.end());

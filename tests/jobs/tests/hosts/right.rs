@@ -1,5 +1,7 @@
 //! Programs on two and four hosts come to what they must come to.
 
+use hikyaku_jobs::net::{NETWORK, address};
+
 use super::hosts;
 use super::started::Started;
 
@@ -14,6 +16,28 @@ fn programs_on_hosts_are_right() {
             assert_eq!(ended.lines, ["right"], "{about}");
             net.wait_for_silence(&about);
         }
+    }
+}
+
+/// Over the network that hosts share; and over their loopbacks, which are not one: the daemon that
+/// finds nobody there goes on by its agent.
+#[test]
+fn daemons_that_connect_change_nothing() {
+    let Some((net, _alone)) = hosts(2) else { return };
+    let said = format!("hikyaku: host {}: cannot connect to 127.0.0.1:", address(1));
+    for (network, lines) in [(NETWORK, 0), ("eth0", 0), ("lo", 1)] {
+        let words = ["apart", "halo", "20"];
+        let ended = Started::connected(&net, Some(network), false, (2, 2), &words).end();
+        assert_eq!(
+            (ended.code, &ended.lines[..]),
+            (Some(0), &["right".to_owned()][..]),
+            "{ended:?}"
+        );
+        let errors: Vec<&str> = ended.errors.lines().collect();
+        assert_eq!(errors.len(), lines, "{network}: {errors:?}");
+        assert!(errors.iter().all(|line| line.starts_with(&said)), "{network}: {errors:?}");
+        assert!(errors.iter().all(|line| line.contains("refused") && line.ends_with("reach")));
+        net.wait_for_silence(network);
     }
 }
 

@@ -49,10 +49,20 @@ impl Started {
         Started::with((LIMIT, &[]), net, (hosts, per_host), words)
     }
 
-    /// The same where a host falls silent.
-    pub(super) fn to_be_silent(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
+    /// The same where daemons connect over this network, if one is named, and where a host falls
+    /// silent or not.
+    pub(super) fn connected(
+        net: &Net,
+        network: Option<&str>,
+        falls_silent: bool,
+        (hosts, per_host): (u32, u32),
+        words: &[&str],
+    ) -> Started {
         let timeout = ("HIKYAKU_JOBS_HOST_TIMEOUT", HOST_TIMEOUT.to_string());
-        Started::with((LIMIT, &[timeout]), net, (hosts, per_host), words)
+        let network = network.map(|network| ("HIKYAKU_JOBS_NETWORK", network.to_owned()));
+        let variables = falls_silent.then_some(timeout).into_iter().chain(network);
+        let variables: Vec<(&str, String)> = variables.collect();
+        Started::with((LIMIT, &variables), net, (hosts, per_host), words)
     }
 
     /// The same with another limit, in seconds, and with variables of the job.
