@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::path::Path;
-use std::ptr;
 use std::sync::OnceLock;
+use std::{env, fs, ptr};
 
 use super::abi::{FabricAttr, FidFabric, Info};
 use crate::Error;
@@ -41,6 +41,7 @@ impl Libfabric {
     }
 
     fn open() -> Result<Self, Error> {
+        limit_search();
         let kept = KEPT.map(handler_of);
         // SAFETY: the name is a C string; what runs on loading is libfabric's own start.
         let handle =
@@ -93,6 +94,22 @@ impl Libfabric {
 /// before, to whatever a program does with it.
 pub fn search_limit() -> Option<(&'static str, &'static str)> {
     limit_without(Path::new("/sys/class/infiniband"))
+}
+
+/// Sets that variable for this process, unless it is set or other threads could read variables
+/// meanwhile. The daemons of `hikyaku run` set it for their ranks, which may have threads by then;
+/// this is for ranks that another launcher has started.
+fn limit_search() {
+    let is_alone = || fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    let unset = search_limit().filter(|(name, _)| env::var_os(name).is_none());
+    if let Some((name, value)) = unset.filter(|_| is_alone()) {
+        // SAFETY: this process has no other thread that could read its variables, and none to start
+        // one.
+        #[expect(clippy::disallowed_methods, reason = "libfabric takes it from nowhere else")]
+        unsafe {
+            env::set_var(name, value);
+        }
+    }
 }
 
 fn limit_without(devices: &Path) -> Option<(&'static str, &'static str)> {
