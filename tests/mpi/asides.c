@@ -1,6 +1,7 @@
 /* Threads beside the one that is in MPI, below MPI_THREAD_MULTIPLE: the argument says what they
- * call. The time, and whether MPI is in use, they may ask for, and they may use info objects, error
- * codes and error handlers. Two calls of messages at once are a mistake of the program's. */
+ * call. The time, and whether MPI is in use, they may ask for; they may use info objects, error codes
+ * and error handlers, and open sessions. Two calls of messages at once are a mistake of the
+ * program's. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <pthread.h>
@@ -35,9 +36,29 @@ static MPI_Info shared;
 
 static void handle(MPI_Session *session, int *code, ...) { (void)session, (void)code; }
 
+/* Sessions that threads have opened and the thread that is in MPI has not closed yet. */
+static MPI_Session sessions[2];
+static atomic_int is_open[2];
+
+static void close_sessions(void) {
+    for (int at = 0; at < 2; at++) {
+        if (!is_open[at]) continue;
+        MPI_Info info;
+        char level[30];
+        int flag, length = sizeof level;
+        MPI_Session_get_info(sessions[at], &info);
+        MPI_Info_get_string(info, "thread_level", &length, level, &flag);
+        CHECK(flag && strcmp(level, "MPI_THREAD_SERIALIZED") == 0);
+        MPI_Info_free(&info);
+        MPI_Session_finalize(&sessions[at]);
+        is_open[at] = 0;
+    }
+}
+
 static void *make(void *at) {
+    int number = *(int *)at;
     char key[20], value[20], text[MPI_MAX_ERROR_STRING];
-    snprintf(key, sizeof key, "key %d", *(int *)at);
+    snprintf(key, sizeof key, "key %d", number);
     while (!is_over) {
         MPI_Info own, copy, environment;
         int flag, keys, class, found, length = sizeof value;
@@ -70,6 +91,10 @@ static void *make(void *at) {
         MPI_Errhandler handler;
         MPI_Session_create_errhandler(handle, &handler);
         MPI_Errhandler_free(&handler);
+        if (!is_open[number]) {
+            MPI_Session_init(shared, MPI_ERRORS_RETURN, &sessions[number]);
+            is_open[number] = 1;
+        }
     }
     return NULL;
 }
@@ -84,6 +109,7 @@ static void exchange(int turns) {
         MPI_Sendrecv(&one, 1, MPI_INT, right(), 0, &other, 1, MPI_INT, left(), 0,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         EQUAL(other, left());
+        close_sessions();
     }
 }
 
@@ -122,6 +148,7 @@ int main(int argc, char **argv) {
     exchange(20000);
     is_over = 1;
     for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
+    close_sessions();
     MPI_Info_free(&shared);
     return end();
 }

@@ -12,7 +12,7 @@ use crate::errors::Handler;
 use crate::failure::{Call, Class, Failure};
 use crate::info::Info;
 use crate::raw::{Buffer, HandleAt, NumberAt, Out, TextAt};
-use crate::runtime::{Mpi, Phase, call};
+use crate::runtime::{Mpi, Phase, call, lock};
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -69,7 +69,7 @@ impl<D: Dialect> Mpi<D> {
         // Before two threads can make it at once.
         self.own()?;
         // A session may be another thread's.
-        let others = if self.state.sessions.is_empty() { 0 } else { THREAD_MULTIPLE };
+        let others = if lock(&self.state.sessions).is_empty() { 0 } else { THREAD_MULTIPLE };
         self.begin_threads(threads.max(others))?;
         let provided = threads.min(self.most_threads()?);
         self.state.threads.store(provided, Ordering::Relaxed);
@@ -100,10 +100,12 @@ impl<D: Dialect> Mpi<D> {
         let is_virtual = most < THREAD_MULTIPLE;
         crate::runtime::go_by_virtual_time(is_virtual);
         let is_helped = crate::progress::is_wanted(is_virtual)?;
-        let is_shared = is_helped || level.min(most) == THREAD_MULTIPLE;
-        if is_shared {
-            self.rank()?.share_among_threads(crate::runtime::gate());
+        let rank = self.rank()?;
+        if is_helped || level.min(most) == THREAD_MULTIPLE {
+            rank.share_among_threads(crate::runtime::gate());
         }
+        // For good: the waits of a rank that threads have shared leave the gate.
+        let is_shared = rank.is_shared();
         crate::runtime::go_through_gate(is_shared);
         if is_helped { self.start_progress_thread() } else { Ok(()) }
     }

@@ -77,7 +77,7 @@ pub(crate) struct Runtime {
     pub(crate) size: OnceLock<u32>,
     /// This rank of the job, once MPI_Init or a session has joined it.
     pub(crate) job: RefCell<Option<Communicator>>,
-    pub(crate) sessions: Slots<Rc<Session>>,
+    pub(crate) sessions: Mutex<Slots<Rc<Session>>>,
     pub(crate) world: RefCell<Option<Rc<Comm>>>,
     pub(crate) own: RefCell<Option<Rc<Comm>>>,
     pub(crate) comms: Slots<Rc<Comm>>,
@@ -118,7 +118,7 @@ impl Runtime {
             threads: AtomicI32::new(0),
             size: OnceLock::new(),
             job: RefCell::new(None),
-            sessions: Slots::new(Object::Session),
+            sessions: Mutex::new(Slots::new(Object::Session)),
             world: RefCell::new(None),
             own: RefCell::new(None),
             comms: Slots::new(Object::Comm),
@@ -196,6 +196,11 @@ pub(crate) fn go_through_gate(is_gated: bool) {
     PROCESS.is_gated.store(is_gated, Ordering::Relaxed);
 }
 
+/// Whether calls go through the gate. Any thread may ask.
+pub(crate) fn is_gated() -> bool {
+    PROCESS.is_gated.load(Ordering::Relaxed)
+}
+
 /// Says whether the rank has joined a job in virtual time.
 pub(crate) fn go_by_virtual_time(is_virtual: bool) {
     PROCESS.is_virtual.store(is_virtual, Ordering::Relaxed);
@@ -208,13 +213,13 @@ pub(crate) fn is_in_virtual_time() -> bool {
 
 /// Whether other calls are not over, besides the one that asks.
 pub(crate) fn has_other_calls() -> bool {
-    PROCESS.is_gated.load(Ordering::Relaxed) && PROCESS.calls.get() > 1
+    is_gated() && PROCESS.calls.get() > 1
 }
 
 /// Runs a function of the program's, which may take any time, may wait for another thread, and may
 /// call MPI. For calls, which are inside of the gate.
 pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
-    if !PROCESS.is_gated.load(Ordering::Relaxed) {
+    if !is_gated() {
         let is_busy = PROCESS.is_busy.load(Ordering::Relaxed);
         PROCESS.is_busy.store(false, Ordering::Relaxed);
         let result = act();
@@ -250,10 +255,14 @@ impl Inside {
     /// that reads and writes: of two that come at the very same time, neither may be noticed.
     #[inline(always)]
     fn enter(may_be_second: bool) -> Inside {
-        if PROCESS.is_gated.load(Ordering::Relaxed) {
+        if is_gated() {
             PROCESS.gate.enter();
-            PROCESS.calls.set(PROCESS.calls.get() + 1);
-            return Inside::Gated;
+            // Not so any more if this waited for the MPI_Init of a lower level.
+            if is_gated() {
+                PROCESS.calls.set(PROCESS.calls.get() + 1);
+                return Inside::Gated;
+            }
+            PROCESS.gate.leave();
         }
         if may_be_second {
             return Inside::Beside;

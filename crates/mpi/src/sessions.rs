@@ -16,7 +16,7 @@ use crate::errors::{Handler, Handling};
 use crate::failure::{Class, Failure};
 use crate::info::Info;
 use crate::raw::{HandleAt, Out, TextAt};
-use crate::runtime::{Mpi, Phase};
+use crate::runtime::{Mpi, Phase, lock};
 
 /// The process sets that there are. Names of sets are URIs, whose scheme and authority may be
 /// written in any case.
@@ -35,10 +35,11 @@ impl<D: Dialect> Mpi<D> {
     /// The session of a handle.
     pub fn session(&self, handle: D::Handle) -> Result<Rc<Session>, Failure> {
         let number = D::number(Object::Session, handle);
-        self.state.sessions.get(number).ok_or_else(|| self.no_such(Object::Session, number))
+        lock(&self.state.sessions).get(number).ok_or_else(|| self.no_such(Object::Session, number))
     }
 
-    /// MPI_Session_init.
+    /// MPI_Session_init. Below MPI_THREAD_MULTIPLE another thread may be in MPI without the gate:
+    /// so this leaves its rank and the gate alone, and the session has that level too.
     pub fn session_init(
         &self,
         info: Option<Arc<Info>>,
@@ -55,8 +56,10 @@ impl<D: Dialect> Mpi<D> {
             info: hints,
             buffered: Outbox::default(),
         });
-        let handle = self.state.sessions.add(Rc::clone(&session))?;
-        self.begin_threads(THREAD_MULTIPLE)?;
+        let handle = lock(&self.state.sessions).add(Rc::clone(&session))?;
+        if crate::runtime::is_gated() {
+            self.begin_threads(THREAD_MULTIPLE)?;
+        }
         session.handle.set(handle);
         into.set(handle);
         Ok(())
@@ -65,7 +68,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_finalize.
     pub fn session_finalize(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
-        if self.state.sessions.remove(number).is_none() {
+        if lock(&self.state.sessions).remove(number).is_none() {
             return Err(self.no_such(Object::Session, number));
         }
         handle.set_null();
@@ -89,8 +92,8 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Session_get_info.
     pub fn session_get_info(&self, session: Rc<Session>, into: HandleAt<D>) -> Result<(), Failure> {
-        let is_multiple = self.most_threads()? == THREAD_MULTIPLE;
-        let level = if is_multiple { "MPI_THREAD_MULTIPLE" } else { "MPI_THREAD_SERIALIZED" };
+        let level =
+            if self.rank()?.is_shared() { "MPI_THREAD_MULTIPLE" } else { "MPI_THREAD_SERIALIZED" };
         let info = session.info.clone();
         info.take_from(Some(&Info::of(&[("thread_level", level.to_owned())])));
         self.add_info(info, &into)
@@ -162,7 +165,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// Joins the job, if this process has not.
     pub(crate) fn join(&self) -> Result<(), Failure> {
-        if self.state.job.borrow().is_some() {
+        if self.state.size.get().is_some() {
             return Ok(());
         }
         let joined = Communicator::join().map_err(|error| {
@@ -192,7 +195,7 @@ impl<D: Dialect> Mpi<D> {
 impl crate::runtime::Runtime {
     /// Whether neither MPI_Init nor a session uses this rank now.
     pub(crate) fn is_idle(&self) -> bool {
-        self.phase.get() != Phase::Running && self.sessions.is_empty()
+        self.phase.get() != Phase::Running && lock(&self.sessions).is_empty()
     }
 }
 

@@ -1,4 +1,4 @@
-/* Threads of a program that has a session and never calls MPI_Init. */
+/* Threads of a program that has a session, and calls MPI_Init when they and it are over. */
 #include "threads.h"
 
 static MPI_Comm all;
@@ -48,5 +48,11 @@ int main(void) {
     MPI_Info_free(&info);
     MPI_Comm_free(&all);
     MPI_Session_finalize(&session);
+    MPI_Init(NULL, NULL);
+    int last = size - 1;
+    MPI_Bcast(&last, 1, MPI_INT, last, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    EQUAL(last, size - 1);
+    MPI_Finalize();
     return 0;
 }

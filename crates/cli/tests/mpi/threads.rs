@@ -51,7 +51,7 @@ fn threads_may_ask_for_the_time_while_another_one_is_in_mpi() {
 
 /// The standard lets them at any level of thread support (MPI 5.0 chapters 9 to 11).
 #[test]
-fn threads_may_use_info_objects_and_error_codes_while_another_one_is_in_mpi() {
+fn threads_may_use_what_is_no_message_while_another_one_is_in_mpi() {
     let (is_well, out, err) = run_of("asides.c", "objects", "2");
     assert!(is_well && out.is_empty() && err.is_empty(), "{out}{err}");
 }
