@@ -113,7 +113,7 @@ def objects(world):
         with pytest.raises(TypeError):
             world.bcast_object(lambda: 0)
     else:
-        with pytest.raises(hikyaku.PeerError, match="rank 0 has no object to give"):
+        with pytest.raises(hikyaku.PeerError, match="rank 0 gave up"):
             world.bcast_object()
     return world.bcast_object("still together")
 
@@ -274,6 +274,12 @@ def wrong_at_one(world):
     wrong = rank == 1
     read_only = numpy.zeros(3)
     read_only.flags.writeable = False
+
+    class Refuses:
+        def __reduce__(self):
+            raise LookupError("not this one")
+
+    cannot_be_pickled = Refuses()
     calls = [
         lambda: world.allreduce(read_only if wrong else numpy.zeros(3)),
         lambda: world.allreduce(numpy.zeros(3), "sums" if wrong else "sum"),
@@ -286,11 +292,16 @@ def wrong_at_one(world):
         lambda: world.alltoallw([b""] * (size + wrong), [numpy.zeros(0)] * size),
         lambda: world.alltoallw([b""] * size, [read_only[::2] if wrong else numpy.zeros(0)] * size),
         lambda: world.reduce_scatter(numpy.zeros(size + wrong)),
+        lambda: world.bcast_object(cannot_be_pickled, 1),
+        lambda: world.gather_object(cannot_be_pickled if wrong else 1, 0),
+        lambda: world.gather_object(1, size if wrong else 0),
+        lambda: world.allgather_object(cannot_be_pickled if wrong else 1),
+        lambda: world.allgather_object(cannot_be_pickled if wrong else bytes(1 << 20)),
     ]
     for number, call in enumerate(calls):
         try:
             call()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, LookupError):
             assert wrong, number
         except hikyaku.PeerError as error:
             assert not wrong and "rank 1 gave up" in str(error), (number, error)
@@ -300,6 +311,7 @@ def wrong_at_one(world):
         array = numpy.full(3, rank)
         world.allreduce(array)
         assert list(array) == [size * (size - 1) // 2] * 3, number
+        assert world.allgather_object(rank) == list(range(size)), number
     return rank
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from hikyaku import _native
-from hikyaku._native import PeerError, Shared
+from hikyaku._native import Shared
 from hikyaku._exchange import Exchange
 from hikyaku._window import Window
 
@@ -229,19 +229,9 @@ class World(_native.World):
     def bcast_object(self, value: Any = None, root: int = 0) -> Any:
         """Give every rank the object of root. Elsewhere the value is not looked at."""
         objects = self._objects()
-        pickled: bytes | bytearray = b""
-        failure: Exception | None = None
-        if self.rank == root:
-            try:
-                pickled = _pickled(value)
-            except (TypeError, ValueError) as error:
-                failure = error
-        length = numpy.array([-1 if failure else len(pickled)])
+        pickled: bytes | bytearray = self._pickled(value) if self.rank == root else b""
+        length = numpy.array([len(pickled)])
         objects.bcast(length, root)
-        if failure:
-            raise failure
-        if length[0] < 0:
-            raise PeerError(f"rank {root} has no object to give: its own error says why")
         if self.rank != root:
             pickled = bytearray(int(length[0]))
         objects.bcast(pickled, root)
@@ -249,16 +239,32 @@ class World(_native.World):
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
         """Bring one object of each rank to root: a list in rank order there, None elsewhere."""
-        if self.rank != root:
-            self.send_object(value, root, _GATHER_TAG)
-            return None
+        objects = self._objects()
         ranks = range(self.size)
+        if root not in ranks:
+            objects._fail_collective()
+            raise ValueError(f"there is no rank {root} in a world of {self.size}")
+        pickled = b"" if self.rank == root else self._pickled(value)
+        # Nobody sends before all have something to send: root would wait for the others.
+        objects.barrier()
+        if self.rank != root:
+            objects.send(pickled, root, _GATHER_TAG)
+            return None
         return [value if r == root else self.recv_object(r, _GATHER_TAG) for r in ranks]
 
     def allgather_object(self, value: Any) -> list[Any]:
         """Bring one object of each rank to all: a list in rank order."""
         everyone: list[Any] = self.bcast_object(self.gather_object(value))
         return everyone
+
+    def _pickled(self, value: Any) -> bytes:
+        """What this rank gives to a collective of objects, which fails at all ranks if that cannot
+        be pickled."""
+        try:
+            return _pickled(value)
+        except BaseException:
+            self._objects()._fail_collective()
+            raise
 
 
 def world() -> World:
