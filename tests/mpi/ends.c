@@ -53,6 +53,19 @@ static int calls_with_other_roots(const char *call) {
     if (is(call, "bcast")) return MPI_Bcast(&mine, 1, MPI_INT, rank, MPI_COMM_WORLD), 1;
     if (is(call, "scatter"))
         return MPI_Scatter(all, 1, MPI_INT, &mine, 1, MPI_INT, rank, MPI_COMM_WORLD), 1;
+    if (is(call, "another")) {
+        /* At rank 1 the second one has the lower handle: the place that was freed before. */
+        MPI_Comm both[2], own[70];
+        for (int at = 0; rank == 1 && at < 70; at++) MPI_Comm_dup(MPI_COMM_SELF, &own[at]);
+        for (int at = 70; rank == 1 && at-- > 0;) MPI_Comm_free(&own[at]);
+        for (int at = 0; at < 2; at++) {
+            MPI_Comm_dup(MPI_COMM_WORLD, &both[at]);
+            /* The first call waits. */
+            MPI_Barrier(both[at]);
+            MPI_Bcast(&mine, 1, MPI_INT, at ? rank : 0, both[at]);
+        }
+        return CHECK((MPI_Comm_toint(both[1]) > MPI_Comm_toint(both[0])) == (rank != 1)), 1;
+    }
     return 0;
 }
 

@@ -1,9 +1,7 @@
 //! Beginning and end, versions, time (MPI 5.0 chapters 9 and 11).
 
-use hikyaku_coll::{self as coll, CollError};
 use hikyaku_nic::fabric::Port;
-use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, EndReason, Error};
+use hikyaku_rank::EndReason;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::communicators::Comm;
@@ -14,11 +12,8 @@ use crate::info::Info;
 use crate::raw::{Buffer, HandleAt, NumberAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase, call, lock};
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 /// The version of the standard that this is of.
 const VERSION: [i32; 2] = [5, 0];
@@ -28,11 +23,6 @@ const VERSION: [i32; 2] = [5, 0];
 const THREAD_FUNNELED: i32 = 1024;
 const THREAD_SERIALIZED: i32 = 2048;
 pub(crate) const THREAD_MULTIPLE: i32 = 4096;
-
-/// How long MPI_Finalize waits for others to compare the last call with theirs. A rank may end
-/// early while others still wait for it, as one of mpi4py does that an exception ends: they are to
-/// hear that it has left.
-const COMPARED_WITHIN: Time = Time::from_nanoseconds(500_000_000);
 
 /// Bytes of MPI_MAX_LIBRARY_VERSION_STRING, in both interfaces.
 const MAX_VERSION: usize = 8192;
@@ -136,7 +126,7 @@ impl<D: Dialect> Mpi<D> {
         let world = self.world()?;
         self.delete_attributes((Object::Comm, Handle::COMM_WORLD), &world.attributes)?;
         world.buffered.flush()?;
-        compare_calls(&world.inner).map_err(|failure| failure.of(Handle::COMM_WORLD))?;
+        self.compare_last_calls(world)?;
         self.settle()?;
         self.state.phase.set(Phase::After);
         if self.state.is_idle() {
@@ -152,6 +142,21 @@ impl<D: Dialect> Mpi<D> {
             self.end_threads();
         }
         Ok(())
+    }
+
+    /// Fails if ranks have called unlike things last on a communicator. Those of sessions go on.
+    fn compare_last_calls(&self, world: Rc<Comm>) -> Result<(), Failure> {
+        let until = world.inner.compared_until();
+        let is_last = lock(&self.state.sessions).is_empty();
+        let mut all = if is_last { self.state.comms.all() } else { Vec::new() };
+        all.push(world);
+        all.retain(|comm| !comm.is_inter());
+        // As all ranks do.
+        all.sort_by_key(|comm| comm.inner.context());
+        all.iter().try_for_each(|comm| {
+            let compared = comm.inner.compare_last_call(until);
+            compared.map_err(|error| Failure::from(error).of(comm.handle.get()))
+        })
     }
 
     /// MPI_Initialized.
@@ -234,27 +239,6 @@ impl<D: Dialect> Mpi<D> {
     pub fn get_address(&self, location: Buffer, address: NumberAt) -> Result<(), Failure> {
         address.set(location.address() as i64);
         Ok(())
-    }
-}
-
-/// Fails if the last collective was one in which ranks go on before anybody has compared what they
-/// call, as two that both reduce to the other do, and it was not the same at all. Ranks that do not
-/// come to their end as well are not waited for, nor are errors told that say something else. In
-/// virtual time the end stays when it was.
-fn compare_calls(world: &Communicator) -> Result<(), Failure> {
-    let group = world.group();
-    if !group.has_run_ahead() || crate::runtime::is_in_virtual_time() {
-        return Ok(());
-    }
-    let mut barrier = pin!(coll::barrier(&group, None));
-    let until = world.now() + COMPARED_WITHIN;
-    let met = world.block_on_memory(poll_fn(|context| match barrier.as_mut().poll(context) {
-        Poll::Pending if world.now() > until => Poll::Ready(Ok(())),
-        polled => polled,
-    }));
-    match met {
-        Err(error @ CollError::Differ { .. }) => Err(Error::from(error).into()),
-        _ => Ok(()),
     }
 }
 

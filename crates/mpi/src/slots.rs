@@ -207,6 +207,11 @@ impl<V: Clone> Slots<V> {
         })
     }
 
+    /// All that have a handle.
+    pub(crate) fn all(&self) -> Vec<V> {
+        self.places.borrow().all.iter().filter_map(|place| place.value.clone()).collect()
+    }
+
     /// Whether none has a handle.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.borrow().all.iter().all(|place| place.value.is_none())

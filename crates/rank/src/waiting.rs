@@ -16,6 +16,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
+use hikyaku_coll::CollError;
 pub use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_msg::{Blocked, Engine, MsgError, Pace, RequestId, Selector, block_on_for};
 use hikyaku_nic::fabric::{Activity, PeerState, Port, Wait};
@@ -74,10 +75,45 @@ pub(crate) fn unreported<P: Port, R>(engine: &RefCell<Engine<P>>, poll: impl FnO
     polled
 }
 
+/// How long ranks wait at their end for others to compare the last call with theirs. A rank may end
+/// early while others still wait for it, as one that an exception ends: they are to hear that it
+/// has left.
+const COMPARED_WITHIN: Time = Time::from_nanoseconds(500_000_000);
+
 /// Polls of memory before a wait for it makes progress on messages and gives way.
 const LOOKS: u32 = 8;
 
 impl Communicator {
+    /// When [`Communicator::compare_last_call`] ends at the latest, if the comparing begins now.
+    pub fn compared_until(&self) -> Time {
+        self.now() + COMPARED_WITHIN
+    }
+
+    /// Compares, at the end of a program, what ranks have called last on this communicator: if that
+    /// was a collective in which ranks go on before anybody has compared what they call, as two
+    /// that both reduce to the other do. Ranks that do not come to their end by `until` are not
+    /// waited for. Those of several communicators compare them in one order. In virtual time the
+    /// end stays when it was.
+    ///
+    /// # Errors
+    /// The calls differ. No error is told that says something else.
+    pub fn compare_last_call(&self, until: Time) -> Result<(), Error> {
+        let group = self.group();
+        let is_virtual = self.engine().borrow().port().capabilities().virtual_time;
+        if is_virtual || !group.has_run_ahead() {
+            return Ok(());
+        }
+        let mut barrier = pin!(hikyaku_coll::barrier(&group, None));
+        let met = self.block_on_memory(poll_fn(|context| match barrier.as_mut().poll(context) {
+            Poll::Pending if self.now() > until => Poll::Ready(Ok(())),
+            polled => polled,
+        }));
+        match met {
+            Err(error @ CollError::Differ { .. }) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// [`Communicator::drive`] for a future that waits for memory that others change, of windows
     /// and shared variables. Such a change may wake nobody, so no sleep is longer than a
     /// millisecond, and most polls are of that memory alone.
