@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use hikyaku_conformance::{Harness, Setup};
-use hikyaku_launch::processes::open_ports;
+use hikyaku_launch::processes::conduct_threads;
 use hikyaku_nic::fabric::{DeathCause, Port};
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{JobConfig, ShmPort};
+use hikyaku_shm::{JobConfig, ShmPort, open_conducted};
 
 struct Virtual;
 
@@ -27,7 +27,7 @@ impl Harness for Virtual {
             landing: None,
             moves_rings: true,
         };
-        open_ports(&config.in_virtual_time()).unwrap()
+        open_conducted(&config.in_virtual_time(), conduct_threads).unwrap()
     }
 
     fn kill(&self, port: &mut ShmPort) {

@@ -30,10 +30,7 @@ use std::time::{Duration, Instant};
 
 use hikyaku_nic::fabric::DeathCause;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{
-    CostBySize, Doing, Job, JobConfig, JobEnd, JobError, LineCosts, ShmPort, Stage, Tally,
-    open_conducted,
-};
+use hikyaku_shm::{CostBySize, Doing, Job, JobConfig, JobEnd, LineCosts, Stage, Tally};
 use hikyaku_sim::engine::{Progress, Simulation, Trace};
 use hikyaku_sim::job::{Carrier, MemoryPath, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
@@ -439,33 +436,29 @@ impl VirtualReport {
     }
 }
 
-/// Opens the ports of all ranks on a network of one microsecond and 10 GB/s between nodes, a tenth
-/// of that latency within: for tests of the fabric, and for programs whose ranks are threads.
+/// Conducts the ranks of [`hikyaku_shm::open_conducted`] until they are gone, on a network of one
+/// microsecond and 10 GB/s between nodes, a tenth of that latency within: for tests of the fabric,
+/// and for programs whose ranks are threads.
 ///
 /// Which rank runs cannot be controlled here: one thread may hold several ports, or each has one.
 /// So requests are served in order of arrival, and everything in flight is completed before the
 /// answer: time passes, and messages take the same path as between processes, but ranks are not
 /// held back until their turn.
-///
-/// # Errors
-/// There cannot be such a job, or no memory for it.
-pub fn open_ports(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
-    open_conducted(config, |stage| {
-        let ns = Time::from_nanoseconds;
-        let costs = LineCosts {
-            send: CostBySize::of(|_| ns(50)),
-            chained: CostBySize::of(|_| ns(10)),
-            receive: CostBySize::of(|_| ns(20)),
-            look: ns(20),
-            copy: ns(100),
-            near: ns(100),
-            at_once: true,
-            ..LineCosts::default()
-        };
-        stage.set_costs(&costs);
-        // Ends with its ranks.
-        let _ = thread::spawn(move || conduct(stage));
-    })
+pub fn conduct_threads(stage: Stage) {
+    let ns = Time::from_nanoseconds;
+    let costs = LineCosts {
+        send: CostBySize::of(|_| ns(50)),
+        chained: CostBySize::of(|_| ns(10)),
+        receive: CostBySize::of(|_| ns(20)),
+        look: ns(20),
+        copy: ns(100),
+        near: ns(100),
+        at_once: true,
+        ..LineCosts::default()
+    };
+    stage.set_costs(&costs);
+    // Ends with its ranks.
+    let _ = thread::spawn(move || conduct(stage));
 }
 
 fn conduct(stage: Stage) {
