@@ -21,7 +21,7 @@ use super::{
     Atomic, ChainError, Command, Completed, Key, Operation, PeerFailure, Port, PostError,
     REGISTERS, Rank, RemoteAddress, Reply, Space,
 };
-use crate::ring::{PayloadPlace, Said};
+use crate::ring::Said;
 
 /// How many barriers of one group may be in progress at once: the sync ids of paper 003, 7 bits.
 pub const SYNC_IDS: u32 = 128;
@@ -192,11 +192,6 @@ impl Contribution {
     /// Whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.said.length == 0
-    }
-
-    /// Whether the payload came in the control line itself.
-    pub fn is_inline(&self) -> bool {
-        self.said.place == PayloadPlace::Line
     }
 }
 
