@@ -73,9 +73,9 @@ impl Cursor {
     pub unsafe fn pack(&mut self, base: *const u8, out: &mut [u8]) -> usize {
         let bytes = self.remaining().min(out.len() as u64) as usize;
         // SAFETY: the caller promises the bytes of all elements, and `walk` names no others.
-        let mut packer = unsafe { Packer::new(base, &mut out[..bytes]) };
-        self.walk(bytes as u64, &mut packer);
-        debug_assert!(packer.out.is_empty(), "a walk moves as much as it was asked for");
+        let mut copier = unsafe { Copier::new(base.expose_provenance(), &mut out[..bytes]) };
+        self.walk(bytes as u64, &mut copier);
+        debug_assert!(copier.packed.is_empty(), "a walk moves as much as it was asked for");
         bytes
     }
 
@@ -89,9 +89,9 @@ impl Cursor {
     pub unsafe fn unpack(&mut self, from: &[u8], base: *mut u8) -> usize {
         let bytes = self.remaining().min(from.len() as u64) as usize;
         // SAFETY: the caller promises the bytes of all elements, and `walk` names no others.
-        let mut unpacker = unsafe { Unpacker::new(base, &from[..bytes]) };
-        self.walk(bytes as u64, &mut unpacker);
-        debug_assert!(unpacker.from.is_empty(), "a walk moves as much as it was asked for");
+        let mut copier = unsafe { Copier::new(base.expose_provenance(), &from[..bytes]) };
+        self.walk(bytes as u64, &mut copier);
+        debug_assert!(copier.packed.is_empty(), "a walk moves as much as it was asked for");
         bytes
     }
 
@@ -303,27 +303,106 @@ macro_rules! by_length {
     };
 }
 
-const TAKEN: &str = "as many bytes were taken";
+/// Packed bytes: a slice that is filled, or one that is read.
+trait Packed: Default {
+    /// The first bytes and the rest.
+    fn split(self, at: usize) -> (Self, Self);
 
-/// Copies blocks of a program's buffer to the end of what is packed. Only the walk that it was
-/// made for calls it.
-struct Packer<'a> {
-    base: usize,
-    /// Where the rest of the blocks goes.
-    out: &'a mut [u8],
+    /// Pieces of a known length.
+    fn blocks<const N: usize>(self) -> impl Iterator<Item = Self>;
+
+    /// Pieces of one length.
+    fn pieces(self, length: usize) -> impl Iterator<Item = Self>;
+
+    /// The same bytes once more.
+    fn again(&mut self) -> impl Packed;
+
+    /// Fills them with the memory at an address, or copies them there.
+    ///
+    /// # Safety
+    /// As many bytes there are none of these, and may be read and are initialised, or may be
+    /// written.
+    unsafe fn copy(self, address: usize);
 }
 
-impl<'a> Packer<'a> {
-    /// # Safety
-    /// Every block of the walk that gets this mover lies in memory that may be read from now to
-    /// the end of the walk and is none of `out`.
-    unsafe fn new(base: *const u8, out: &'a mut [u8]) -> Packer<'a> {
-        Packer { base: base.expose_provenance(), out }
+impl Packed for &mut [u8] {
+    #[inline(always)]
+    fn split(self, at: usize) -> (Self, Self) {
+        self.split_at_mut(at)
     }
 
-    fn take(&mut self, bytes: u64) -> &'a mut [u8] {
-        let (now, rest) = mem::take(&mut self.out).split_at_mut(bytes as usize);
-        self.out = rest;
+    #[inline(always)]
+    fn blocks<const N: usize>(self) -> impl Iterator<Item = Self> {
+        self.as_chunks_mut::<N>().0.iter_mut().map(|block| &mut block[..])
+    }
+
+    #[inline(always)]
+    fn pieces(self, length: usize) -> impl Iterator<Item = Self> {
+        self.chunks_exact_mut(length)
+    }
+
+    #[inline(always)]
+    fn again(&mut self) -> impl Packed {
+        &mut **self
+    }
+
+    #[inline(always)]
+    unsafe fn copy(self, address: usize) {
+        let from = ptr::with_exposed_provenance::<u8>(address);
+        // SAFETY: the caller promises the source, `self` is valid memory, and they do not overlap.
+        unsafe { ptr::copy_nonoverlapping(from, self.as_mut_ptr(), self.len()) };
+    }
+}
+
+impl Packed for &[u8] {
+    #[inline(always)]
+    fn split(self, at: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+
+    #[inline(always)]
+    fn blocks<const N: usize>(self) -> impl Iterator<Item = Self> {
+        self.as_chunks::<N>().0.iter().map(|block| &block[..])
+    }
+
+    #[inline(always)]
+    fn pieces(self, length: usize) -> impl Iterator<Item = Self> {
+        self.chunks_exact(length)
+    }
+
+    #[inline(always)]
+    fn again(&mut self) -> impl Packed {
+        *self
+    }
+
+    #[inline(always)]
+    unsafe fn copy(self, address: usize) {
+        let to = ptr::with_exposed_provenance_mut::<u8>(address);
+        // SAFETY: the caller promises the target, `self` is valid memory, and they do not overlap.
+        unsafe { ptr::copy_nonoverlapping(self.as_ptr(), to, self.len()) };
+    }
+}
+
+/// Copies between the blocks of a program's buffer and packed bytes. Only the walk that it was made
+/// for calls it.
+struct Copier<P> {
+    base: usize,
+    /// What is not copied yet.
+    packed: P,
+}
+
+impl<P: Packed> Copier<P> {
+    /// # Safety
+    /// Every block of the walk that gets this mover lies in memory that is as [`Packed::copy`] asks
+    /// from now to the end of the walk, and is none of `packed`.
+    unsafe fn new(base: usize, packed: P) -> Copier<P> {
+        Copier { base, packed }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, bytes: u64) -> P {
+        let (now, rest) = mem::take(&mut self.packed).split(bytes as usize);
+        self.packed = rest;
         now
     }
 
@@ -331,36 +410,36 @@ impl<'a> Packer<'a> {
         self.base.wrapping_add_signed(offset as isize)
     }
 
-    fn gather<const N: usize>(&mut self, offset: i64, stride: i64, count: u64) {
+    fn strided_by<const N: usize>(&mut self, offset: i64, stride: i64, count: u64) {
         let mut address = self.address(offset);
-        for block in self.take(count * N as u64).as_chunks_mut::<N>().0 {
+        for block in self.take(count * N as u64).blocks::<N>() {
             // SAFETY: `new` was promised every block of the walk; this is one of them.
-            unsafe { load(address, block) };
+            unsafe { block.copy(address) };
             address = address.wrapping_add_signed(stride as isize);
         }
     }
 
-    fn gather_scattered<const N: usize>(&mut self, origin: i64, offsets: &[i64]) {
+    fn scattered_by<const N: usize>(&mut self, origin: i64, offsets: &[i64]) {
         let base = self.address(origin);
-        let blocks = self.take((offsets.len() * N) as u64).as_chunks_mut::<N>().0;
-        for (block, offset) in blocks.iter_mut().zip(offsets) {
+        let blocks = self.take((offsets.len() * N) as u64).blocks::<N>();
+        for (block, offset) in blocks.zip(offsets) {
             // SAFETY: `new` was promised every block of the walk; this is one of them.
-            unsafe { load(base.wrapping_add_signed(*offset as isize), block) };
+            unsafe { block.copy(base.wrapping_add_signed(*offset as isize)) };
         }
     }
 
     /// Copies one block of each row of a tile: `length` bytes at `start` of every `size` bytes.
     #[inline(always)]
     fn column(
-        &self,
         mut address: usize,
         stride: i64,
-        tile: &mut [u8],
+        tile: impl Packed,
         (size, start, length): (usize, usize, usize),
     ) {
-        for row in tile.chunks_exact_mut(size) {
+        for row in tile.pieces(size) {
+            let block = row.split(start).1.split(length).0;
             // SAFETY: `new` was promised every block of the walk; this is one of them.
-            unsafe { load(address, &mut row[start..][..length]) };
+            unsafe { block.copy(address) };
             address = address.wrapping_add_signed(stride as isize);
         }
     }
@@ -368,22 +447,24 @@ impl<'a> Packer<'a> {
 
 /// Packed bytes of a table that are copied column by column before the next rows: little enough
 /// that they stay in the first-level cache, and so does what they are copied from or to.
-const TILE: usize = 8192;
+const TILE: u64 = 8192;
 
-impl Mover for Packer<'_> {
+impl<P: Packed> Mover for Copier<P> {
     #[inline(always)]
     fn block(&mut self, offset: i64, length: u64) {
         let address = self.address(offset);
-        let to = self.take(length);
+        let block = self.take(length);
         // SAFETY: `new` was promised every block of the walk; this is one of them.
-        by_length!(length, N => unsafe { load(address, to.first_chunk_mut::<N>().expect(TAKEN)) }, {
+        by_length!(length, N => unsafe { block.split(N).0.copy(address) }, {
             // SAFETY: as above.
-            unsafe { load(address, to) }
+            unsafe { block.copy(address) }
         });
     }
 
+    /// Not inlined into the walk, which the loops over short blocks would be slower in.
+    #[inline(never)]
     fn strided(&mut self, offset: i64, stride: i64, count: u64, length: u64) {
-        by_length!(length, N => self.gather::<N>(offset, stride, count), {
+        by_length!(length, N => self.strided_by::<N>(offset, stride, count), {
             for turn in 0..count {
                 self.block(offset.wrapping_add(stride.wrapping_mul(turn as i64)), length);
             }
@@ -391,7 +472,7 @@ impl Mover for Packer<'_> {
     }
 
     fn scattered(&mut self, origin: i64, offsets: &[i64], length: u64) {
-        by_length!(length, N => self.gather_scattered::<N>(origin, offsets), {
+        by_length!(length, N => self.scattered_by::<N>(origin, offsets), {
             for offset in offsets {
                 self.block(origin.wrapping_add(*offset), length);
             }
@@ -399,124 +480,20 @@ impl Mover for Packer<'_> {
     }
 
     fn table(&mut self, rows: Rows, columns: impl Iterator<Item = Column> + Clone) {
-        let size = rows.size as usize;
-        let mut origin = self.address(rows.origin);
-        for tile in self.take(rows.count * rows.size).chunks_mut((TILE / size).max(1) * size) {
+        let (size, at_once) = (rows.size as usize, (TILE / rows.size).max(1));
+        let (mut origin, mut left) = (self.address(rows.origin), rows.count);
+        while left > 0 {
+            let turns = left.min(at_once);
+            let mut tile = self.take(turns * rows.size);
             for Column { start, offset, length } in columns.clone() {
                 let address = origin.wrapping_add_signed(offset as isize);
-                let (stride, start) = (rows.stride, start as usize);
-                by_length!(length, N => self.column(address, stride, tile, (size, start, N)), {
-                    self.column(address, stride, tile, (size, start, length as usize));
+                let (stride, start, tile) = (rows.stride, start as usize, tile.again());
+                by_length!(length, N => Self::column(address, stride, tile, (size, start, N)), {
+                    Self::column(address, stride, tile, (size, start, length as usize));
                 });
             }
-            let turns = (tile.len() / size) as i64;
-            origin = origin.wrapping_add_signed(rows.stride.wrapping_mul(turns) as isize);
-        }
-    }
-}
-
-/// Copies packed bytes to the blocks of a program's buffer. Only the walk that it was made for
-/// calls it.
-struct Unpacker<'a> {
-    base: usize,
-    /// What is not unpacked yet.
-    from: &'a [u8],
-}
-
-impl<'a> Unpacker<'a> {
-    /// # Safety
-    /// Every block of the walk that gets this mover lies in memory that may be written from now to
-    /// the end of the walk and is none of `from`.
-    unsafe fn new(base: *mut u8, from: &'a [u8]) -> Unpacker<'a> {
-        Unpacker { base: base.expose_provenance(), from }
-    }
-
-    fn take(&mut self, bytes: u64) -> &'a [u8] {
-        let (now, rest) = self.from.split_at(bytes as usize);
-        self.from = rest;
-        now
-    }
-
-    fn address(&self, offset: i64) -> usize {
-        self.base.wrapping_add_signed(offset as isize)
-    }
-
-    fn spread<const N: usize>(&mut self, offset: i64, stride: i64, count: u64) {
-        let mut address = self.address(offset);
-        for block in self.take(count * N as u64).as_chunks::<N>().0 {
-            // SAFETY: `new` was promised every block of the walk; this is one of them.
-            unsafe { store(block, address) };
-            address = address.wrapping_add_signed(stride as isize);
-        }
-    }
-
-    fn spread_scattered<const N: usize>(&mut self, origin: i64, offsets: &[i64]) {
-        let base = self.address(origin);
-        let blocks = self.take((offsets.len() * N) as u64).as_chunks::<N>().0;
-        for (block, offset) in blocks.iter().zip(offsets) {
-            // SAFETY: `new` was promised every block of the walk; this is one of them.
-            unsafe { store(block, base.wrapping_add_signed(*offset as isize)) };
-        }
-    }
-
-    /// Copies one block of each row of a tile: `length` bytes at `start` of every `size` bytes.
-    #[inline(always)]
-    fn column(
-        &self,
-        mut address: usize,
-        stride: i64,
-        tile: &[u8],
-        (size, start, length): (usize, usize, usize),
-    ) {
-        for row in tile.chunks_exact(size) {
-            // SAFETY: `new` was promised every block of the walk; this is one of them.
-            unsafe { store(&row[start..][..length], address) };
-            address = address.wrapping_add_signed(stride as isize);
-        }
-    }
-}
-
-impl Mover for Unpacker<'_> {
-    #[inline(always)]
-    fn block(&mut self, offset: i64, length: u64) {
-        let address = self.address(offset);
-        let from = self.take(length);
-        // SAFETY: `new` was promised every block of the walk; this is one of them.
-        by_length!(length, N => unsafe { store(from.first_chunk::<N>().expect(TAKEN), address) }, {
-            // SAFETY: as above.
-            unsafe { store(from, address) }
-        });
-    }
-
-    fn strided(&mut self, offset: i64, stride: i64, count: u64, length: u64) {
-        by_length!(length, N => self.spread::<N>(offset, stride, count), {
-            for turn in 0..count {
-                self.block(offset.wrapping_add(stride.wrapping_mul(turn as i64)), length);
-            }
-        });
-    }
-
-    fn scattered(&mut self, origin: i64, offsets: &[i64], length: u64) {
-        by_length!(length, N => self.spread_scattered::<N>(origin, offsets), {
-            for offset in offsets {
-                self.block(origin.wrapping_add(*offset), length);
-            }
-        });
-    }
-
-    fn table(&mut self, rows: Rows, columns: impl Iterator<Item = Column> + Clone) {
-        let size = rows.size as usize;
-        let mut origin = self.address(rows.origin);
-        for tile in self.take(rows.count * rows.size).chunks((TILE / size).max(1) * size) {
-            for Column { start, offset, length } in columns.clone() {
-                let address = origin.wrapping_add_signed(offset as isize);
-                let (stride, start) = (rows.stride, start as usize);
-                by_length!(length, N => self.column(address, stride, tile, (size, start, N)), {
-                    self.column(address, stride, tile, (size, start, length as usize));
-                });
-            }
-            let turns = (tile.len() / size) as i64;
-            origin = origin.wrapping_add_signed(rows.stride.wrapping_mul(turns) as isize);
+            origin = origin.wrapping_add_signed(rows.stride.wrapping_mul(turns as i64) as isize);
+            left -= turns;
         }
     }
 }
@@ -551,28 +528,6 @@ impl<F: FnMut(i64, u64)> Mover for Visitor<F> {
             }
         }
     }
-}
-
-/// Copies the memory at an address. A `to` of known length makes it one move.
-///
-/// # Safety
-/// The bytes there are initialised, may be read, and are none of `to`.
-#[inline(always)]
-unsafe fn load(address: usize, to: &mut [u8]) {
-    let from = ptr::with_exposed_provenance::<u8>(address);
-    // SAFETY: the caller promises the source, `to` is valid memory, and they do not overlap.
-    unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
-}
-
-/// Copies bytes to an address. A `from` of known length makes it one move.
-///
-/// # Safety
-/// The bytes there may be written and are none of `from`.
-#[inline(always)]
-unsafe fn store(from: &[u8], address: usize) {
-    let to = ptr::with_exposed_provenance_mut::<u8>(address);
-    // SAFETY: the caller promises the target, `from` is valid memory, and they do not overlap.
-    unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
 }
 
 #[cfg(test)]
