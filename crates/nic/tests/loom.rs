@@ -392,74 +392,66 @@ fn two_senders_fit_a_nearly_full_status_ring() {
     });
 }
 
-/// A message of two records is whole when the first one's stamp is seen, in the second lap of the
-/// ring too, and its second record is no message.
-#[test]
-fn a_message_of_two_records_is_whole_in_every_lap() {
-    const LENGTH: usize = 48;
-    model(|| {
+/// Six records of one sender in a ring of four, so many for each number: `post` fills them, `check`
+/// finds them.
+fn laps(records: u64, post: fn(StatusRing<'_>, u64, u64), check: fn(StatusRing<'_>, u64, u64)) {
+    model(move || {
         let memory = SharedRings::new(1, 1, 4, FullPolicy::Stall);
+        let count = 6 / records;
         let only = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
                 let status = memory.status();
                 let mut poster = Poster::default();
-                for number in 0..3 {
-                    while poster.posted + 2 > status.limit(&poster) {
-                        poster.head = status.head();
+                for number in 0..count {
+                    while !status.has_room_for(records, &mut poster) {
                         thread::yield_now();
                     }
-                    status.publish_short(poster.posted, 0, 1, [number, 0], &[number as u8; LENGTH]);
-                    poster.posted += 2;
+                    let index = status.reserve(&mut poster);
+                    post(status, index, number);
+                    poster.posted += records - 1;
                 }
             })
         };
         let status = memory.status();
-        for number in 0..3 {
-            let head = 2 * number;
+        for number in 0..count {
+            let head = number * records;
             while status.peek(head).is_none() {
                 thread::yield_now();
             }
-            let mut bytes = [0xff; LENGTH];
-            status.load_short(head, &mut bytes);
-            assert_eq!((status.word(head, 1), bytes), (number, [number as u8; LENGTH]));
-            assert!(status.peek(head).is_some_and(|stamp| stamp.length() == 8));
-            status.free(head + 2);
+            check(status, head, number);
+            status.free(head + records);
         }
         only.join().unwrap();
+    });
+}
+
+/// A message of two records is whole when the first one's stamp is seen, in the second lap of the
+/// ring too, and its second record is no message.
+#[test]
+fn a_message_of_two_records_is_whole_in_every_lap() {
+    const LENGTH: usize = 48;
+    let post = |status: StatusRing<'_>, index, number| {
+        status.publish_short(index, 0, 1, [number, 0], &[number as u8; LENGTH]);
+    };
+    laps(2, post, |status, head, number| {
+        let mut bytes = [0xff; LENGTH];
+        status.load_short(head, &mut bytes);
+        assert_eq!((status.word(head, 1), bytes), (number, [number as u8; LENGTH]));
+        assert!(status.peek(head).is_some_and(|stamp| stamp.length() == 8));
     });
 }
 
 /// A record is whole when its stamp is seen, in the second lap of the ring too.
 #[test]
 fn a_status_record_is_whole_in_every_lap() {
-    model(|| {
-        let memory = SharedRings::new(1, 1, 4, FullPolicy::Stall);
-        let only = {
-            let memory = Arc::clone(&memory);
-            thread::spawn(move || {
-                let status = memory.status();
-                let mut poster = Poster::default();
-                for number in 0..6u64 {
-                    while !status.has_room(&mut poster) {
-                        thread::yield_now();
-                    }
-                    let index = status.reserve(&mut poster);
-                    status.publish(index, StatusKind::Void, 0, 0, 1, &[number, !number]);
-                }
-            })
-        };
-        let status = memory.status();
-        for head in 0..6 {
-            let record = loop {
-                if let Some(record) = status.read(head) {
-                    break record;
-                }
-                thread::yield_now();
-            };
-            assert_eq!(record.body[..2], [head, !head]);
-            status.free(head + 1);
-        }
-        only.join().unwrap();
+    let post = |status: StatusRing<'_>, index, number: u64| {
+        status.publish(index, StatusKind::Void, 0, 0, 1, &[number, !number]);
+    };
+    laps(1, post, |status, head, number| {
+        assert_eq!(
+            status.read(head).map(|record| [record.body[0], record.body[1]]),
+            Some([number, !number])
+        );
     });
 }

@@ -37,9 +37,8 @@ impl<H: Host> HostedPort<H> {
             self.idle = 0;
             self.clock = self.clock.max(time);
             let event = self.decode(lane, stamp);
-            // On a shared ring what comes next is another's.
-            let is_private = self.lanes[lane].ring.is_private();
-            self.consume_records(lane, if is_private { records_at(stamp) } else { 1 });
+            let records = self.lanes[lane].ring.records_at(stamp);
+            self.consume_records(lane, records);
             if event.is_none() && stamp.kind() == Some(StatusKind::Moved) {
                 self.source_moved(lane, stamp.source());
             }
@@ -471,15 +470,6 @@ impl<H: Host> HostedPort<H> {
             let repair = self.begin_repair(failure);
             self.repairs.push_back(repair);
         }
-    }
-}
-
-/// Records of the message that this stamp begins.
-#[inline(always)]
-fn records_at(stamp: Stamp) -> u64 {
-    match stamp.kind() {
-        Some(StatusKind::Short) => records_of(INLINE_BYTES + usize::from(stamp.length())),
-        _ => 1,
     }
 }
 

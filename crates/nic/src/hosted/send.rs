@@ -104,20 +104,18 @@ impl<H: Host> HostedPort<H> {
         let fits = payload.len() <= SHORT_BYTES
             && (self.peers.get(destination as usize).is_some_and(allowed)
                 || self.allow_several(destination, records));
-        let Some(peer) = self.peers.get_mut(destination as usize).filter(|_| fits) else {
+        if !fits {
             return false;
-        };
-        let index = peer.poster.posted;
-        peer.poster.posted = index + records;
-        // Credit pays for the first.
-        peer.uncredited = peer.uncredited.wrapping_add(records - 1);
-        let doorbell = peer.target.doorbell();
-        let words = [header, arrival_time(doorbell, &mut self.clock)];
-        peer.status.publish_short(index, protocol, self.rank, words, payload);
-        peer.status.prefetch_after(index + records - 1, records);
-        if sleeps(doorbell) {
-            wake(&self.host, destination);
         }
+        let mut post = self.as_post(destination);
+        let index = post.peer.poster.posted;
+        post.peer.poster.posted = index + records;
+        // Credit pays for the first.
+        post.peer.uncredited = post.peer.uncredited.wrapping_add(records - 1);
+        let (status, words) = (post.peer.status, [header, post.arrival_time()]);
+        status.publish_short(index, protocol, post.rank, words, payload);
+        status.prefetch_after(index + records - 1, records);
+        post.ring_doorbell(destination);
         true
     }
 
@@ -152,13 +150,12 @@ impl<H: Host> HostedPort<H> {
     /// Looks again how many records the fast path may post. Returns whether it may post one.
     #[cold]
     fn allow(&mut self, destination: Rank) -> bool {
-        let rank = self.rank;
-        let direct =
-            destination < self.size && !self.is_conducted() && self.host.is_here(destination);
-        if direct {
-            self.as_post(destination).follow();
+        if destination >= self.size || self.is_conducted() || !self.host.is_here(destination) {
+            return false;
         }
-        direct && self.peers[destination as usize].allow(rank)
+        let mut post = self.as_post(destination);
+        post.follow();
+        post.peer.allow(post.rank)
     }
 
     /// Checks that this rank may address that memory at all.

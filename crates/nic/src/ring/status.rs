@@ -163,12 +163,18 @@ impl<'m> StatusRing<'m> {
         words: [u64; 2],
         payload: &[u8],
     ) {
+        let length = payload.len() as u8;
+        let stamp = Stamp::new(self.lap(index), StatusKind::Inline, protocol, length, source);
+        self.publish_payload(index, stamp, words, payload);
+    }
+
+    /// The words before the payload of a record, the payload, the stamp.
+    #[inline(always)]
+    fn publish_payload(&self, index: u64, stamp: Stamp, words: [u64; 2], payload: &[u8]) {
         let slot = self.slot(index);
         let (head, places) = slot.body.split_at(words.len());
         head.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
         store_bytes::<BODY_WORDS, BODY_BYTES>(places, payload);
-        let length = payload.len() as u8;
-        let stamp = Stamp::new(self.lap(index), StatusKind::Inline, protocol, length, source);
         slot.stamp.store(stamp.0, Ordering::Release);
     }
 
@@ -193,13 +199,9 @@ impl<'m> StatusRing<'m> {
             let stamp = Stamp::new(self.lap(at), StatusKind::Void, 0, 0, source);
             slot.stamp.store(stamp.0, Ordering::Relaxed);
         }
-        let slot = self.slot(index);
-        let (head, places) = slot.body.split_at(words.len());
-        head.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
-        store_bytes::<BODY_WORDS, BODY_BYTES>(places, first);
         let length = rest.len() as u8;
         let stamp = Stamp::new(self.lap(index), StatusKind::Short, protocol, length, source);
-        slot.stamp.store(stamp.0, Ordering::Release);
+        self.publish_payload(index, stamp, words, first);
     }
 
     /// Copies the payload of the short message at `head` to `into`, which is as long. Its records
@@ -213,6 +215,17 @@ impl<'m> StatusRing<'m> {
         for part in rest.chunks_mut(BODY_BYTES) {
             at = at.wrapping_add(1);
             load_bytes::<BODY_WORDS, BODY_BYTES>(&self.slot(at).body, 0, part);
+        }
+    }
+
+    /// Records of the message that a stamp begins: one where what follows is another source's.
+    #[inline(always)]
+    pub fn records_at(&self, stamp: Stamp) -> u64 {
+        match stamp.kind() {
+            Some(StatusKind::Short) if self.is_private() => {
+                records_of(INLINE_BYTES + usize::from(stamp.length()))
+            }
+            _ => 1,
         }
     }
 
