@@ -149,8 +149,10 @@ impl<P: Port> Engine<P> {
         context: u32,
         tag: i32,
     ) -> Option<u64> {
-        let is_free = self.posted.is_empty() && self.is_next_to_look_at(source, tag);
-        is_free.then(|| self.take_expected(source, match_bits(context, tag), into, FIRST_POLLS))?
+        if !self.posted.is_empty() || !self.is_next_to_look_at(source, tag) {
+            return None;
+        }
+        self.take_expected(source, match_bits(context, tag), into, FIRST_POLLS)
     }
 
     /// [`Engine::recv_at_once`] for a call that does not wait: a single poll, or none where polls

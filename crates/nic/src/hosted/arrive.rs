@@ -24,6 +24,9 @@ pub(super) const PUBLISH_PARTS: u64 = 8;
 /// and 870 ns. Sixteen gain another 30 ns at 1 KiB and cost 8 ns at 8 B.
 const LOOK_AHEAD_LINES: u64 = 4;
 
+/// Where one of so many messages lands in a ring, a receiver looks ahead there.
+const MIXED: u64 = 8;
+
 impl<H: Host> HostedPort<H> {
     #[inline]
     pub(super) fn next_event(&mut self) -> Option<Event> {
@@ -37,6 +40,7 @@ impl<H: Host> HostedPort<H> {
             self.idle = 0;
             self.clock = self.clock.max(time);
             let event = self.decode(lane, stamp);
+            self.expect_longer(lane, stamp);
             let records = self.lanes[lane].ring.records_at(stamp);
             self.consume_records(lane, records);
             if event.is_none() && stamp.kind() == Some(StatusKind::Moved) {
@@ -62,7 +66,9 @@ impl<H: Host> HostedPort<H> {
         let lane = &self.lanes[id];
         let head = lane.head;
         let Some(stamp) = lane.ring.peek(head) else {
-            self.look_ahead(source);
+            if head < lane.longer_until {
+                self.look_ahead(source);
+            }
             return Short::Nothing;
         };
         let found = lane.ring.word(head, HEADER);
@@ -85,8 +91,8 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Prefetches the lines where a source's next payload will land, each time its status record
-    /// has not arrived. The payload is written before the record. A load only after the record
-    /// would wait for one cache-line transfer after the other.
+    /// has not arrived, if the last ones had such lines. The payload is written before the record.
+    /// A load only after the record would wait for one cache-line transfer after the other.
     #[inline(never)]
     fn look_ahead(&self, source: Rank) {
         let lane = &self.lanes[self.lane_of(source)];
@@ -111,6 +117,7 @@ impl<H: Host> HostedPort<H> {
         stamp: Stamp,
         into: &mut [u8],
     ) -> (Option<usize>, u64) {
+        self.expect_longer(lane, stamp);
         if stamp.is(StatusKind::Short, protocol, source) {
             let StatusLane { ring, head, .. } = &self.lanes[lane];
             let length = INLINE_BYTES + usize::from(stamp.length());
@@ -296,12 +303,25 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
+    /// Expects after a message of more than one line another one: of several records the next
+    /// message, with a payload in a landing ring one of the next [`MIXED`].
+    fn expect_longer(&mut self, lane: usize, stamp: Stamp) {
+        let lane = &mut self.lanes[lane];
+        let messages = match stamp.kind() {
+            Some(StatusKind::Short) => 1,
+            Some(StatusKind::Ring) => MIXED,
+            _ => return,
+        };
+        lane.longer_until = lane.head + lane.ring.records_at(stamp) + messages;
+    }
+
     /// Moves past the records at the head of a status ring.
     #[inline(always)]
     pub(super) fn consume_records(&mut self, lane: usize, records: u64) {
         let consumed = &mut self.lanes[lane];
         consumed.head += records;
         consumed.last = records;
+        self.heard = self.heard.wrapping_add(1);
         if consumed.head >= consumed.publish_at {
             self.publish_head(lane);
         }

@@ -89,6 +89,8 @@ pub struct HostedPort<H: Host> {
     spare_status: Vec<SpareStatus>,
     /// The latest arrival time sent or received: a Lamport clock.
     clock: u64,
+    /// How many messages have been read from status rings.
+    heard: u64,
     rings: Vec<OwnRing>,
     /// How many of them are shared: the first ones.
     shared: RingId,
@@ -163,6 +165,7 @@ impl<H: Host> HostedPort<H> {
             lanes: (0..layout.status_rings).map(|id| StatusLane::new(own.status(id))).collect(),
             spare_status: vec![SpareStatus::default(); layout.spare_status() as usize],
             clock: 0,
+            heard: 0,
             rings: rings.collect(),
             shared: layout.shared_rings(),
             eager: false,

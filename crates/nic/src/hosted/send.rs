@@ -39,7 +39,8 @@ impl<H: Host> HostedPort<H> {
             Operation::Send if !self.host.is_here(destination) => Err(elsewhere()),
             Operation::Send => {
                 let (host, clock) = (&self.host, &mut self.clock);
-                let mut post = Post { host, rank: self.rank, target: peer.target, peer, clock };
+                let (rank, target, heard) = (self.rank, peer.target, self.heard);
+                let mut post = Post { host, rank, target, peer, clock, heard };
                 let taken = post.send(command)?;
                 if destination == self.rank {
                     self.found_near(taken as u64);
@@ -56,7 +57,7 @@ impl<H: Host> HostedPort<H> {
         let (host, clock) = (&self.host, &mut self.clock);
         let rank = if host.is_here(destination) { self.rank } else { destination };
         let peer = &mut self.peers[destination as usize];
-        Post { host, rank, target: peer.target, peer, clock }
+        Post { host, rank, target: peer.target, peer, clock, heard: self.heard }
     }
 
     /// Posts an inline message by the fast path, if `allowed` permits it and the message fits.
@@ -83,7 +84,7 @@ impl<H: Host> HostedPort<H> {
         let doorbell = peer.target.doorbell();
         let words = [header, arrival_time(doorbell, &mut self.clock)];
         peer.status.publish_inline(index, protocol, self.rank, words, payload);
-        peer.status.prefetch_after(index, 1);
+        peer.prefetch_next(index, 1, self.heard);
         if sleeps(doorbell) {
             wake(&self.host, destination);
         }
@@ -114,7 +115,7 @@ impl<H: Host> HostedPort<H> {
         post.peer.uncredited = post.peer.uncredited.wrapping_add(records - 1);
         let (status, words) = (post.peer.status, [header, post.arrival_time()]);
         status.publish_short(index, protocol, post.rank, words, payload);
-        status.prefetch_after(index + records - 1, records);
+        post.peer.prefetch_next(index, records, post.heard);
         post.ring_doorbell(destination);
         true
     }
@@ -222,6 +223,8 @@ pub(super) struct Post<'p, H: Host> {
     pub(super) target: Segment<'static>,
     /// The port's arrival clock.
     clock: &'p mut u64,
+    /// How many messages the port has read.
+    heard: u64,
 }
 
 impl<H: Host> Post<'_, H> {
@@ -312,7 +315,7 @@ impl<H: Host> Post<'_, H> {
         if !status.is_private() {
             self.end();
         }
-        status.prefetch_after(index, 1);
+        self.peer.prefetch_next(index, 1, self.heard);
     }
 
     /// The payload lands in a ring.
@@ -393,7 +396,7 @@ impl<H: Host> Post<'_, H> {
         let body = record(command, self.arrival_time(), claim, id, from as u64);
         let (protocol, sample) = (command.protocol, storing.sample());
         status.publish(index, StatusKind::Ring, protocol, sample, self.rank, &body);
-        status.prefetch_after(index, 1);
+        self.peer.prefetch_next(index, 1, self.heard);
         true
     }
 

@@ -6,6 +6,10 @@ use crate::fabric::{PeerFailure, Rank, RingId};
 use crate::ring::{Ledger, LongStores, Poster, StatusRing};
 use crate::segment::Segment;
 
+/// Posts to a peer without a message read in between, after which the next post is prepared. Two
+/// are an exchange with two neighbours that are one rank.
+const STREAM: u32 = 2;
+
 /// What this port keeps about one peer, as sender to it and as receiver from it.
 ///
 /// For a rank of another host it is the sender's part for that rank as the source and this one as
@@ -19,6 +23,10 @@ pub(super) struct PeerEntry {
     /// What its table said when that was chosen.
     pub(super) status_entry: u64,
     pub(super) poster: Poster,
+    /// How many messages this port had read at its last post to the peer, and how many posts to it
+    /// had preceded that one since the port read any.
+    heard: u64,
+    in_a_row: u32,
     /// Limit of posted records for the fast path of inline messages. Up to it there is room and
     /// credit, the status ring is private, and the peer is in order. Any fault sets it to zero.
     pub(super) allowed: u64,
@@ -60,6 +68,8 @@ pub(super) struct StatusLane {
     pub(super) head: u64,
     /// How many records the last message had.
     pub(super) last: u64,
+    /// The head up to which messages are expected that are more than one record.
+    pub(super) longer_until: u64,
     /// The head at which the next publication to senders is due.
     pub(super) publish_at: u64,
     /// Full posts seen so far.
@@ -109,6 +119,8 @@ impl PeerEntry {
             status: target.status(layout.first_status(rank)),
             status_entry: 0,
             poster: Poster::default(),
+            heard: 0,
+            in_a_row: 0,
             allowed: 0,
             ring: None,
             ring_head: 0,
@@ -143,6 +155,23 @@ impl PeerEntry {
         self.poster.posted < self.allowed
     }
 
+    /// After a post of so many `records` at `index`: prefetches the place behind them for writing,
+    /// if the next message is likely to follow at once. `heard` is how many messages this port has
+    /// read.
+    ///
+    /// Where messages go back and forth, a prefetch costs a transfer: the peer polls that place
+    /// before the next message is written, and so takes the line back. Between far cores 8 B one
+    /// way took 246 ns when each post prefetched, and takes 180; an exchange of 2 x 8 B by requests
+    /// 490, and takes 430.
+    #[inline(always)]
+    pub(super) fn prefetch_next(&mut self, index: u64, records: u64, heard: u64) {
+        self.in_a_row = if self.heard == heard { self.in_a_row.saturating_add(1) } else { 0 };
+        self.heard = heard;
+        if self.in_a_row >= STREAM {
+            self.status.prefetch_after(index + records - 1, records);
+        }
+    }
+
     /// Credited messages sent to it.
     #[inline]
     pub(super) fn sent(&self) -> u64 {
@@ -153,7 +182,15 @@ impl PeerEntry {
 impl StatusLane {
     pub(super) fn new(ring: StatusRing<'static>) -> StatusLane {
         let publish_at = ring.capacity() as u64 / PUBLISH_PARTS;
-        StatusLane { ring, head: 0, last: 1, publish_at, seen_full: 0, spare: None }
+        StatusLane {
+            ring,
+            head: 0,
+            last: 1,
+            longer_until: 0,
+            publish_at,
+            seen_full: 0,
+            spare: None,
+        }
     }
 
     /// Publishes to the senders how far the ring has been read. If they are `eager` for room, does
