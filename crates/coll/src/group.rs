@@ -249,6 +249,12 @@ pub trait Group {
         1
     }
 
+    /// Gives the processor to another rank, if this one has to wait and there are more ranks than
+    /// processors. Returns whether it did.
+    fn make_way(&self) -> bool {
+        false
+    }
+
     /// Whether it is measured which way long data go. All ranks say the same.
     fn learns(&self) -> bool {
         false

@@ -48,6 +48,9 @@ pub(crate) const BROADCAST_PARTS: usize = 8;
 /// turns, far cores (203 ns a line), took 388 ns with one, 289 with four.
 const FIRST_LOOKS: u32 = 4;
 
+/// How often a call gives the processor to other ranks before it becomes a future.
+const FIRST_TURNS: u32 = 8;
+
 /// Why a call by lines is refused.
 pub(crate) const NEEDS_LINES: &str = "needs ranks of a node that share memory";
 
@@ -184,13 +187,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
             return Ok(None);
         }
         self.team.has_entered().set(true);
-        for _ in 0..self.first_looks() {
-            if let Some(same) = group.all_contributed(self.word)? {
-                return Ok((same || self.have_said(&words)).then_some(()));
-            }
-            spin_loop();
-        }
-        Ok(None)
+        let same = self.look(|| group.all_contributed(self.word))?;
+        Ok(same.and_then(|same| (same || self.have_said(&words)).then_some(())))
     }
 
     /// [`LineRounds::give`] without waiting. `None`: there is no room yet, and `give` goes on.
@@ -212,13 +210,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         into: &mut [G::Byte],
     ) -> Result<bool, Failure<G>> {
         let group = self.team.group();
-        for _ in 0..self.first_looks() {
-            if let Some(said) = group.contribution(place, from, into)? {
-                return Ok(said == self.word);
-            }
-            spin_loop();
-        }
-        Ok(false)
+        let said = self.look(|| group.contribution(place, from, into))?;
+        Ok(said == Some(self.word))
     }
 
     /// [`LineRounds::await_others`] without waiting long. `false`: `await_others` goes on.
@@ -269,7 +262,30 @@ impl<'t, G: Group> LineRounds<'t, G> {
         if place < self.size { place } else { place - self.size }
     }
 
-    /// Polls of the lines before a call becomes a future.
+    /// Polls the lines before a call becomes a future, until something is found.
+    #[inline(always)]
+    fn look<T>(
+        &self,
+        mut poll: impl FnMut() -> Result<Option<T>, G::Error>,
+    ) -> Result<Option<T>, G::Error> {
+        for _ in 0..self.first_looks() {
+            if let Some(found) = poll()? {
+                return Ok(Some(found));
+            }
+            spin_loop();
+        }
+        for _ in 0..FIRST_TURNS {
+            if !self.team.group().make_way() {
+                break;
+            }
+            if let Some(found) = poll()? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of these polls where each rank has a processor.
     #[inline]
     fn first_looks(&self) -> u32 {
         match self.team.group().looks() {

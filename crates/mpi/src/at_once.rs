@@ -107,7 +107,7 @@ impl<T: Operation> AtOnce<T> {
     #[inline(always)]
     pub fn run(self) -> Result<(), Failure> {
         let (operation, comm) = (&self.0, self.0.comm());
-        let ranks = comm.inner.group().waiting().with_elements(operation.element());
+        let ranks = comm.inner.waiting_group().with_elements(operation.element());
         if operation.is_scattered() {
             return run_in_pieces(operation, &ranks);
         }
@@ -189,7 +189,7 @@ impl<D: Dialect> Mpi<D> {
         let datatype = datatype.as_ref().ok()?;
         let (reduction, element) = reducing(op, datatype)?;
         let data = operand::<D>(out, into, count, datatype)?;
-        let ranks = comm.inner.group().waiting().with_elements(element);
+        let ranks = comm.inner.waiting_group().with_elements(element);
         let by = comm.inner.choices().allreduce;
         Some(end(comm, begin_allreduce(&ranks, by, data, reduction)))
     }
@@ -202,7 +202,7 @@ impl<D: Dialect> Mpi<D> {
         comm: &Rc<Comm>,
     ) -> Option<Result<(), Failure>> {
         let (place, reduction, element) = placed::<D>(operands)?;
-        let ranks = comm.inner.group().waiting().with_elements(element);
+        let ranks = comm.inner.waiting_group().with_elements(element);
         let by = comm.inner.choices().scan;
         Some(end(comm, begin_scan(&ranks, by, place.bytes_mut(), reduction)))
     }
@@ -232,7 +232,7 @@ impl<D: Dialect> Mpi<D> {
                 place.bytes_mut()
             }
         };
-        let ranks = comm.inner.group().waiting().with_elements(element);
+        let ranks = comm.inner.waiting_group().with_elements(element);
         Some(end(comm, begin_exscan(&ranks, comm.inner.choices().exscan, data, reduction)))
     }
 
@@ -252,7 +252,7 @@ impl<D: Dialect> Mpi<D> {
         let datatype = datatype.as_ref().ok()?;
         let (reduction, element) = reducing(op, datatype)?;
         let place = Area::plain(into, count, datatype)?.bytes_mut();
-        let ranks = comm.inner.group().waiting().with_elements(element);
+        let ranks = comm.inner.waiting_group().with_elements(element);
         let by = comm.inner.choices().reduce_scatter;
         Some(end(comm, begin_reduce_scatter_block(&ranks, by, data, place, reduction)))
     }
@@ -277,7 +277,7 @@ impl<D: Dialect> Mpi<D> {
         let data = Operand::Lent(Area::plain(out, count, datatype)?.bytes());
         let own = counts.get(comm.inner.rank() as usize);
         let place = Area::plain(into, own, datatype)?.bytes_mut();
-        let ranks = comm.inner.group().waiting().with_elements(element);
+        let ranks = comm.inner.waiting_group().with_elements(element);
         let by = comm.inner.choices().reduce_scatter;
         Some(end(comm, begin_reduce_scatter(&ranks, by, data, lengths, place, reduction)))
     }
@@ -295,7 +295,7 @@ impl<D: Dialect> Mpi<D> {
             true => None,
             false => Some(out.plain()?.bytes()),
         };
-        let ranks = comm.inner.group().waiting();
+        let ranks = comm.inner.waiting_group();
         let by = comm.inner.choices().allgather;
         Some(end(comm, begin_allgather(&ranks, by, given, all.bytes_mut())))
     }
@@ -324,7 +324,7 @@ impl<D: Dialect> Mpi<D> {
             true => None,
             false => Some(out.plain()?.bytes()),
         };
-        let ranks = comm.inner.group().waiting();
+        let ranks = comm.inner.waiting_group();
         let by = comm.inner.choices().for_unequal_parts().allgather;
         Some(end(comm, begin_allgatherv(&ranks, by, given, all.bytes_mut(), lengths)))
     }
@@ -349,7 +349,7 @@ impl<D: Dialect> Mpi<D> {
         for (rank, place) in places.iter_mut().enumerate() {
             *place = Place::Whole(into.plain(rank)?.bytes_mut());
         }
-        let ranks = comm.inner.group().waiting();
+        let ranks = comm.inner.waiting_group();
         let by = comm.inner.choices().for_unequal_parts().alltoall;
         Some(end(comm, begin_alltoallv(&ranks, by, parts, places)))
     }

@@ -57,8 +57,7 @@ impl<D: Dialect> Mpi<D> {
     /// looks more often before it lets others go on.
     #[inline]
     fn ranks_of<'c>(&self, comm: &'c Comm) -> coll::CommunicatorGroup<'c, RankPort> {
-        let group = comm.inner.group();
-        if self.is_waiting { group.waiting() } else { group }
+        if self.is_waiting { comm.inner.waiting_group() } else { comm.inner.group() }
     }
 
     /// Runs an operation to its end.

@@ -316,6 +316,15 @@ impl Communicator {
         Group::new(endpoint.among(self.members()), &self.collectives)
     }
 
+    /// The same for blocking calls.
+    #[inline]
+    pub fn waiting_group(&self) -> Group<'_, RankPort> {
+        match self.is_shared() {
+            true => self.group().waiting_among_threads(),
+            false => self.group().waiting(),
+        }
+    }
+
     /// The collective that the program calls now has failed here before it could begin: it fails at
     /// all ranks.
     pub fn fail_collective(&self) {

@@ -64,7 +64,7 @@ impl Communicator {
         &self,
         operation: impl AsyncFnOnce(&Group<'_, RankPort>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let group = self.group().waiting();
+        let group = self.waiting_group();
         let result = self.drive(operation(&group));
         self.drop_left_overs();
         result

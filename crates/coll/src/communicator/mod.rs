@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 use hikyaku_msg::{ContextEndpoint, MsgError, RecvFuture, Scattered, SendFuture, join_all};
 use hikyaku_nic::fabric::{
     Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, Port, PostError, Rank,
-    RemoteAddress, Space, Wait,
+    RemoteAddress, Space, Wait, Wake,
 };
 
 use crate::error::Cause;
@@ -45,6 +45,7 @@ pub struct CommunicatorGroup<'e, P: Port> {
     book: &'e CollectiveBook,
     element: Element,
     looks: u32,
+    makes_way: bool,
 }
 
 /// The sync id of a communicator's barriers: calls have their turns, so one is enough.
@@ -68,14 +69,23 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
         endpoint: ContextEndpoint<'e, P>,
         book: &'e CollectiveBook,
     ) -> CommunicatorGroup<'e, P> {
-        CommunicatorGroup { endpoint, book, element: Element::BYTE, looks: 1 }
+        CommunicatorGroup { endpoint, book, element: Element::BYTE, looks: 1, makes_way: false }
     }
 
-    /// The same ranks, for blocking calls: these poll the lines more often.
+    /// The same ranks, for blocking calls: these poll the lines more often, and give the processor
+    /// to other ranks where there are more ranks than processors.
     #[inline]
     #[must_use]
     pub fn waiting(self) -> CommunicatorGroup<'e, P> {
-        CommunicatorGroup { looks: LOOKS, ..self }
+        CommunicatorGroup { looks: LOOKS, makes_way: true, ..self }
+    }
+
+    /// The same where other threads use this rank: while it has given its processor away, nobody
+    /// could.
+    #[inline]
+    #[must_use]
+    pub fn waiting_among_threads(self) -> CommunicatorGroup<'e, P> {
+        CommunicatorGroup { makes_way: false, ..self.waiting() }
     }
 
     fn waits(&self) -> bool {
@@ -427,6 +437,11 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
     fn looks(&self) -> u32 {
         // More polls would keep the processor from the rank that it waits for.
         if self.endpoint.with_port(|port| port.is_crowded()) { 1 } else { self.looks }
+    }
+
+    fn make_way(&self) -> bool {
+        let park = |port: &mut P| port.is_crowded() && port.park(None) == Wake::Look;
+        self.makes_way && self.endpoint.with_port(park)
     }
 
     fn learns(&self) -> bool {
