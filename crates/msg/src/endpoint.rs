@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use hikyaku_nic::fabric::{GroupId, GroupPort, PeerState, Port, Rank, Wait};
+use hikyaku_nic::fabric::{CopyPort, GroupId, GroupPort, PeerState, Rank, Wait};
 use hikyaku_nic::time::Time;
 
 use crate::buffer::Scattered;
@@ -17,22 +17,22 @@ use crate::members::Members;
 /// Ranks are numbers of the context's communicator, also in what has come. Results of futures name
 /// ranks of the job: [`Members::told`] translates.
 #[derive(Debug)]
-pub struct ContextEndpoint<'e, P: Port> {
+pub struct ContextEndpoint<'e, P: CopyPort> {
     engine: &'e RefCell<Engine<P>>,
     context: u32,
     /// Whose messages, if not those of all ranks of the job.
     members: Option<&'e Members>,
 }
 
-impl<P: Port> Clone for ContextEndpoint<'_, P> {
+impl<P: CopyPort> Clone for ContextEndpoint<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Port> Copy for ContextEndpoint<'_, P> {}
+impl<P: CopyPort> Copy for ContextEndpoint<'_, P> {}
 
-impl<'e, P: Port> ContextEndpoint<'e, P> {
+impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
     /// A handle on `engine` for `context`.
     pub fn new(engine: &'e RefCell<Engine<P>>, context: u32) -> ContextEndpoint<'e, P> {
         ContextEndpoint { engine, context, members: None }

@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use hikyaku_nic::fabric::{Activity, Port, Wait};
+use hikyaku_nic::fabric::{Activity, CopyPort, Wait};
 
 use crate::buffer::{RecvBuffer, Scattered};
 use crate::engine::{Blocked, Engine, Pace};
@@ -27,7 +27,7 @@ use crate::request::RequestId;
 /// message has matched.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct SendFuture<'e, 'b, P: Port> {
+pub struct SendFuture<'e, 'b, P: CopyPort> {
     engine: &'e RefCell<Engine<P>>,
     bytes: &'b [u8],
     exposes: bool,
@@ -37,7 +37,7 @@ pub struct SendFuture<'e, 'b, P: Port> {
 /// A receive in progress. Ready when the message is in the buffer.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct RecvFuture<'e, 'b, P: Port> {
+pub struct RecvFuture<'e, 'b, P: CopyPort> {
     engine: &'e RefCell<Engine<P>>,
     buffer: &'b mut [u8],
     state: OperationState<Selector>,
@@ -47,7 +47,7 @@ pub struct RecvFuture<'e, 'b, P: Port> {
 /// poll to the end: their maker has promised their memory for that long.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct ScatteredFuture<'e, P: Port> {
+pub struct ScatteredFuture<'e, P: CopyPort> {
     engine: &'e RefCell<Engine<P>>,
     state: OperationState<(Scattered, Way)>,
 }
@@ -69,7 +69,7 @@ enum OperationState<S> {
     Over,
 }
 
-impl<'e, 'b, P: Port> SendFuture<'e, 'b, P> {
+impl<'e, 'b, P: CopyPort> SendFuture<'e, 'b, P> {
     /// A send of `bytes`, which starts at the first poll.
     pub fn new(
         engine: &'e RefCell<Engine<P>>,
@@ -106,7 +106,7 @@ impl<'e, 'b, P: Port> SendFuture<'e, 'b, P> {
     }
 }
 
-impl<'e, 'b, P: Port> RecvFuture<'e, 'b, P> {
+impl<'e, 'b, P: CopyPort> RecvFuture<'e, 'b, P> {
     /// A receive into `buffer`, posted at the first poll.
     pub fn new(
         engine: &'e RefCell<Engine<P>>,
@@ -126,7 +126,7 @@ impl<'e, 'b, P: Port> RecvFuture<'e, 'b, P> {
     }
 }
 
-impl<'e, P: Port> ScatteredFuture<'e, P> {
+impl<'e, P: CopyPort> ScatteredFuture<'e, P> {
     /// A send in standard mode, which starts at the first poll.
     pub fn send(
         engine: &'e RefCell<Engine<P>>,
@@ -151,7 +151,7 @@ impl<'e, P: Port> ScatteredFuture<'e, P> {
     }
 }
 
-impl<P: Port> Future for SendFuture<'_, '_, P> {
+impl<P: CopyPort> Future for SendFuture<'_, '_, P> {
     type Output = Result<(), MsgError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -181,7 +181,7 @@ impl<P: Port> Future for SendFuture<'_, '_, P> {
     }
 }
 
-impl<P: Port> Future for RecvFuture<'_, '_, P> {
+impl<P: CopyPort> Future for RecvFuture<'_, '_, P> {
     type Output = Result<Received, MsgError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -211,7 +211,7 @@ impl<P: Port> Future for RecvFuture<'_, '_, P> {
     }
 }
 
-impl<P: Port> Future for ScatteredFuture<'_, P> {
+impl<P: CopyPort> Future for ScatteredFuture<'_, P> {
     type Output = Result<Received, MsgError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -257,7 +257,7 @@ fn settle<S>(
     }
 }
 
-impl<P: Port> Drop for SendFuture<'_, '_, P> {
+impl<P: CopyPort> Drop for SendFuture<'_, '_, P> {
     fn drop(&mut self) {
         if let OperationState::Pending(id) = self.state {
             // What the receiver may be fetching is copied.
@@ -267,7 +267,7 @@ impl<P: Port> Drop for SendFuture<'_, '_, P> {
     }
 }
 
-impl<P: Port> Drop for RecvFuture<'_, '_, P> {
+impl<P: CopyPort> Drop for RecvFuture<'_, '_, P> {
     fn drop(&mut self) {
         if let OperationState::Pending(id) = self.state {
             self.engine.borrow_mut().abandon(id);
@@ -275,7 +275,7 @@ impl<P: Port> Drop for RecvFuture<'_, '_, P> {
     }
 }
 
-impl<P: Port> Drop for ScatteredFuture<'_, P> {
+impl<P: CopyPort> Drop for ScatteredFuture<'_, P> {
     fn drop(&mut self) {
         if let OperationState::Pending(id) = self.state {
             self.engine.borrow_mut().abandon(id);
@@ -285,12 +285,12 @@ impl<P: Port> Drop for ScatteredFuture<'_, P> {
 
 /// Runs a future to completion. The port waits while there is nothing to do, and announces the
 /// operations that the future polls as its wait.
-pub fn block_on<P: Port, F: Future>(engine: &RefCell<Engine<P>>, future: F) -> F::Output {
+pub fn block_on<P: CopyPort, F: Future>(engine: &RefCell<Engine<P>>, future: F) -> F::Output {
     block_on_for(engine, Wait::new(Activity::Future), future)
 }
 
 /// [`block_on`] for a future that waits for something unknown to the engine, as `wait` says.
-pub fn block_on_for<P: Port, F: Future>(
+pub fn block_on_for<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
     future: F,
@@ -301,7 +301,7 @@ pub fn block_on_for<P: Port, F: Future>(
 /// The loop of every wait for a future: polls it, and after each poll in vain calls `pass`, which
 /// makes progress or lets time pass ([`Engine::pass`] in most waits) and accounts for the round.
 /// The wait is announced as what the future has polled in vain, or else as `wait` says.
-pub fn drive<P: Port, F: Future>(
+pub fn drive<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
     future: F,
@@ -320,7 +320,7 @@ pub fn drive<P: Port, F: Future>(
 }
 
 /// A future whose operations are reported as parts of one, which waits as `wait` says.
-pub async fn as_one<P: Port, F: Future>(
+pub async fn as_one<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
     future: F,

@@ -19,7 +19,7 @@ use std::task::Poll;
 use hikyaku_coll::CollError;
 pub use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_msg::{Blocked, Engine, MsgError, Pace, RequestId, Selector, block_on_for};
-use hikyaku_nic::fabric::{Activity, PeerState, Port, Wait};
+use hikyaku_nic::fabric::{Activity, CopyPort, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
 
 use crate::communicator::Communicator;
@@ -28,7 +28,7 @@ use crate::tasks::{Task, TaskId, Tasks};
 
 /// Runs a future to its end, and what is in flight meanwhile. The wait is announced as what the
 /// future has polled in vain, or else as `wait` says.
-fn drive<P: Port, F: Future>(
+fn drive<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     tasks: &Tasks,
     wait: Wait,
@@ -68,7 +68,10 @@ fn drive<P: Port, F: Future>(
 }
 
 /// Polls what is not what the program waits for.
-pub(crate) fn unreported<P: Port, R>(engine: &RefCell<Engine<P>>, poll: impl FnOnce() -> R) -> R {
+pub(crate) fn unreported<P: CopyPort, R>(
+    engine: &RefCell<Engine<P>>,
+    poll: impl FnOnce() -> R,
+) -> R {
     let paused = engine.borrow_mut().pause_reports(true);
     let polled = poll();
     engine.borrow_mut().pause_reports(paused);
@@ -356,7 +359,12 @@ impl PollingRest {
     }
 
     /// Ends a round of such a wait: gives way, or sleeps a little.
-    pub fn pass<P: Port>(&mut self, engine: &RefCell<Engine<P>>, blocked: &mut Blocked, any: bool) {
+    pub fn pass<P: CopyPort>(
+        &mut self,
+        engine: &RefCell<Engine<P>>,
+        blocked: &mut Blocked,
+        any: bool,
+    ) {
         let mut held = engine.borrow_mut();
         let now = held.port().now();
         if self.is_long(now, any) {

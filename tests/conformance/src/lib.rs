@@ -62,13 +62,15 @@ pub mod wrap;
 
 pub use job::{Job, Received};
 
-use hikyaku_nic::fabric::{FullPolicy, GroupPort, MailboxPort, MemoryPort, QueuePort, RingPort};
+use hikyaku_nic::fabric::{
+    CopyPort, FullPolicy, GroupPort, MailboxPort, MemoryPort, QueuePort, RingPort,
+};
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 
 /// How one fabric is opened and what can be done to it.
 pub trait Harness {
     /// Its port. The suite asks for every capability.
-    type P: RingPort + MemoryPort + QueuePort + MailboxPort + GroupPort + Send;
+    type P: RingPort + CopyPort + MemoryPort + QueuePort + MailboxPort + GroupPort + Send;
 
     /// Opens the ports of all ranks of a job.
     fn open(&self, setup: &Setup) -> Vec<Self::P>;

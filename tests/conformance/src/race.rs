@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use hikyaku_nic::fabric::{
-    Advance, AtomicOp, Command, ContextError, Fault, Integer, Key, MemoryPort, Notification, Port,
-    PostError, RegisterValue, RemoteAddress, Rights, Space,
+    Advance, AtomicOp, Command, ContextError, CopyPort, Fault, Integer, Key, MemoryPort,
+    Notification, Port, PostError, RegisterValue, RemoteAddress, Rights, Space,
 };
 use hikyaku_nic::time::Time;
 
@@ -253,7 +253,7 @@ pub fn cj_06_memory_that_was_taken_back_is_not_written<H: Harness>(harness: &H) 
     });
 }
 
-impl<P: MemoryPort> Worker<'_, P> {
+impl<P: CopyPort + MemoryPort> Worker<'_, P> {
     /// Lets others run.
     fn rest(&mut self) {
         let now = self.port.now();

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use hikyaku_msg::{Answerer, ContextEndpoint};
-use hikyaku_nic::fabric::{ChannelOffer, GroupId, GroupPort, Rank};
+use hikyaku_nic::fabric::{ChannelOffer, CopyPort, GroupId, GroupPort, Rank};
 
 use crate::long::LongCalls;
 use crate::mates::Mates;
@@ -57,7 +57,10 @@ impl CollectiveBook {
     /// A book for the ranks that `endpoint` reaches, all of which make collectives with it. They
     /// agree on lines when they first have a use for them, if ranks of a node can share some.
     /// `like`: a number that all of them know, another one for each of their communicators.
-    pub fn agreeing<P: GroupPort>(endpoint: &ContextEndpoint<'_, P>, like: u32) -> CollectiveBook {
+    pub fn agreeing<P: CopyPort + GroupPort>(
+        endpoint: &ContextEndpoint<'_, P>,
+        like: u32,
+    ) -> CollectiveBook {
         let is_forked = endpoint.with_port(|port| port.is_forked());
         let mates = Mates::of(endpoint.rank(), endpoint.size(), |rank| endpoint.node_of(rank));
         let mates = mates.filter(|_| !is_forked);
@@ -73,7 +76,7 @@ impl CollectiveBook {
     }
 
     /// A book for all ranks of a job whose lines are there, on a channel that nobody offers before.
-    pub fn with_lines<P: GroupPort>(
+    pub fn with_lines<P: CopyPort + GroupPort>(
         endpoint: &ContextEndpoint<'_, P>,
         channel: u32,
     ) -> CollectiveBook {

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 use hikyaku_msg::Received;
-use hikyaku_nic::fabric::{GroupPort, PeerState};
+use hikyaku_nic::fabric::{CopyPort, GroupPort, PeerState};
 use hikyaku_nic::time::Time;
 
 use crate::error::{Caller, Cause};
@@ -19,7 +19,7 @@ use crate::turns::{Loss, is_before};
 
 use super::CommunicatorGroup;
 
-impl<P: GroupPort> CommunicatorGroup<'_, P> {
+impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
     /// Drops messages and notes of calls that are over here. Every call does so when it ends; for a
     /// communicator without further calls somebody else has to.
     pub fn drop_left_overs(&self) {

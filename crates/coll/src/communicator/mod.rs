@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 
 use hikyaku_msg::{ContextEndpoint, MsgError, RecvFuture, Scattered, SendFuture, join_all};
 use hikyaku_nic::fabric::{
-    Activity, ChannelOffer, GroupError, GroupId, GroupPort, Name, Port, PostError, Rank,
+    Activity, ChannelOffer, CopyPort, GroupError, GroupId, GroupPort, Name, PostError, Rank,
     RemoteAddress, Space, Wait, Wake,
 };
 
@@ -40,7 +40,7 @@ pub use book::CollectiveBook;
 /// starts the collectives of a context in the same order (MPI 5.0 §6.12), so all give the same call
 /// the same number.
 #[derive(Debug)]
-pub struct CommunicatorGroup<'e, P: Port> {
+pub struct CommunicatorGroup<'e, P: CopyPort> {
     endpoint: ContextEndpoint<'e, P>,
     book: &'e CollectiveBook,
     element: Element,
@@ -54,15 +54,15 @@ const BARRIERS: u32 = 0;
 /// Polls of the lines between two polls for messages, in a call that its rank waits for.
 const LOOKS: u32 = 8;
 
-impl<P: Port> Clone for CommunicatorGroup<'_, P> {
+impl<P: CopyPort> Clone for CommunicatorGroup<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Port> Copy for CommunicatorGroup<'_, P> {}
+impl<P: CopyPort> Copy for CommunicatorGroup<'_, P> {}
 
-impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
+impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
     /// The ranks that `endpoint` reaches, and the book of their collectives.
     #[inline]
     pub fn new(
@@ -194,7 +194,7 @@ impl<'e, P: GroupPort> CommunicatorGroup<'e, P> {
     }
 }
 
-impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
+impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
     type Byte = u8;
     type Error = MsgError;
 
@@ -636,9 +636,9 @@ impl<P: GroupPort> Group for CommunicatorGroup<'_, P> {
 }
 
 /// A receive that answers with the length of the message, also if that was too long.
-struct Length<'e, 'b, P: Port>(RecvFuture<'e, 'b, P>);
+struct Length<'e, 'b, P: CopyPort>(RecvFuture<'e, 'b, P>);
 
-impl<P: Port> Future for Length<'_, '_, P> {
+impl<P: CopyPort> Future for Length<'_, '_, P> {
     type Output = Result<u64, MsgError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -3,7 +3,7 @@
 //! A packet was written by a peer. Its source, length, offset and every request it names are
 //! checked; an invalid one is dropped and counted, and its ring bytes released.
 
-use hikyaku_nic::fabric::{Event, INLINE_BYTES, Landed, Landing, Port, Rank};
+use hikyaku_nic::fabric::{CopyPort, Event, INLINE_BYTES, Landed, Landing, Rank};
 
 use super::{Engine, PartTarget};
 use crate::error::MsgError;
@@ -15,7 +15,7 @@ use crate::protocol::{
 use crate::request::{PartialMessage, Receive, ReceiveStage, RequestId, outcome};
 use crate::unexpected::{EntryBody, Grown, UnexpectedEntry};
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Handles one event.
     #[inline(always)]
     pub(super) fn handle(&mut self, event: Event) {

@@ -1,6 +1,6 @@
 //! Cancelling operations: on request, and when a future is dropped.
 
-use hikyaku_nic::fabric::Port;
+use hikyaku_nic::fabric::CopyPort;
 use hikyaku_nic::time::Time;
 
 use super::wait::{Blocked, Pace};
@@ -23,7 +23,7 @@ pub enum CancelOutcome {
     TooLate,
 }
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Tries to cancel an operation (MPI 5.0 §3.8.4).
     pub fn cancel(&mut self, id: RequestId) -> CancelOutcome {
         if self.port.is_forked() {

@@ -5,7 +5,7 @@
 //! cases take the slow path.
 
 use hikyaku_nic::fabric::{
-    Event, INLINE_BYTES, Landed, Port, PostError, Rank, SHORT_BYTES, Short, Wake,
+    CopyPort, Event, INLINE_BYTES, Landed, PostError, Rank, SHORT_BYTES, Short, Wake,
 };
 
 use super::Engine;
@@ -59,7 +59,7 @@ impl EarlyLooks {
     }
 }
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Sends a message and returns when `bytes` may be used again; in synchronous mode, when it
     /// has matched.
     ///
@@ -441,7 +441,13 @@ pub(super) fn refusal(error: PostError) -> MsgError {
 /// source may need this rank's processor. The result fits a register, for the reason in
 /// [`Engine::send_directly`].
 #[inline(always)]
-fn look_for<P: Port>(port: &mut P, source: Rank, bits: u64, into: &mut [u8], polls: u32) -> Short {
+fn look_for<P: CopyPort>(
+    port: &mut P,
+    source: Rank,
+    bits: u64,
+    into: &mut [u8],
+    polls: u32,
+) -> Short {
     for _ in 0..polls {
         match port.receive_whole(source, EAGER, bits, into) {
             Short::Nothing if port.is_crowded() => break,

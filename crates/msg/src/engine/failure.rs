@@ -9,7 +9,7 @@
 //! A rank that leaves in order is not announced. A waiting rank checks for that from time to time,
 //! handles all that is still in flight, and only then decides.
 
-use hikyaku_nic::fabric::{PeerFailure, PeerState, Port, Rank};
+use hikyaku_nic::fabric::{CopyPort, PeerFailure, PeerState, Rank};
 
 use super::Engine;
 use crate::envelope::Selector;
@@ -20,7 +20,7 @@ use crate::unexpected::UnexpectedEntry;
 /// Limit of calls of `progress` that handle what is in flight from a rank that has left.
 const LAST_POLLS: u32 = 64;
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// A rank died.
     pub(super) fn peer_failed(&mut self, failure: PeerFailure) {
         let rank = failure.rank;

@@ -6,7 +6,7 @@
 //! ([`Engine::complete_joint`]) or ends it ([`Engine::retreat`]), and waits no longer than for the
 //! sender's current part.
 
-use hikyaku_nic::fabric::{Activity, JointCopy, Port, Rank, RemoteAddress, Wait};
+use hikyaku_nic::fabric::{Activity, CopyPort, JointCopy, Rank, RemoteAddress, Wait};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
@@ -19,7 +19,7 @@ use crate::ways::Way;
 const SPINS: u32 = 1 << 10;
 const ANNOUNCE: u32 = 1 << 16;
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Opens a copy of a matched message and copies this end's part. `false`: it is not possible
     /// now.
     pub(super) fn begin_joint(

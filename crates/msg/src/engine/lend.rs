@@ -3,13 +3,13 @@
 //! A slice is borrowed and taken back before the call returns, even by panic. So the program need
 //! not promise anything about it, and leaking a future is sound.
 
-use hikyaku_nic::fabric::Port;
+use hikyaku_nic::fabric::CopyPort;
 
 use super::Engine;
 use crate::buffer::{RecvBuffer, SendBuffer};
 use crate::request::RequestId;
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Runs `act` while `memory` is the buffer of a pending receive.
     pub(crate) fn lend_to_receive<R>(
         &mut self,
@@ -63,14 +63,14 @@ impl<P: Port> Engine<P> {
 }
 
 /// Detaches a request's memory when dropped.
-struct Lent<'e, P: Port> {
+struct Lent<'e, P: CopyPort> {
     engine: &'e mut Engine<P>,
     id: RequestId,
     /// Also from the fabric, by which a receiver on another host fetches it.
     fabric_too: bool,
 }
 
-impl<P: Port> Drop for Lent<'_, P> {
+impl<P: CopyPort> Drop for Lent<'_, P> {
     fn drop(&mut self) {
         match self.fabric_too {
             true => self.engine.detach(self.id),

@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hikyaku_nic::by_rank::ByRank;
-use hikyaku_nic::fabric::{Capabilities, JointCopy, PeerFailure, Port, Rank, Unmatched, Wait};
+use hikyaku_nic::fabric::{Capabilities, CopyPort, JointCopy, PeerFailure, Rank, Unmatched, Wait};
 use hikyaku_nic::plan::{SentRows, TrafficKind};
 
 use crate::config::{EngineConfig, SenderChoice, of_each_rank};
@@ -64,7 +64,7 @@ pub use wait::{Blocked, MEMORY_SLEEP, Pace};
 
 /// Point-to-point messages of one rank over its port.
 #[derive(Debug)]
-pub struct Engine<P: Port> {
+pub struct Engine<P: CopyPort> {
     port: P,
     config: EngineConfig,
     capabilities: Capabilities,
@@ -174,7 +174,7 @@ enum PartTarget {
     Nowhere,
 }
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// An engine over an unused port.
     pub fn new(mut port: P, config: EngineConfig) -> Engine<P> {
         let ranks = port.size();

@@ -1,6 +1,6 @@
 //! Starting a receive, attaching and detaching its memory, and probing.
 
-use hikyaku_nic::fabric::{Activity, Port, Wait};
+use hikyaku_nic::fabric::{Activity, CopyPort, Wait};
 
 use super::wait::GONE_ROUNDS;
 use super::{Assembling, Blocked, Engine, PartTarget};
@@ -14,7 +14,7 @@ use crate::request::{
 use crate::unexpected::{EntryBody, UnexpectedEntry};
 use crate::ways::Way;
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Starts a receive into a buffer.
     ///
     /// # Errors

@@ -16,7 +16,7 @@
 //!
 //! [`EngineConfig::unmatched_bytes`]: crate::EngineConfig::unmatched_bytes
 
-use hikyaku_nic::fabric::{Port, Rank, RingId, Unmatched};
+use hikyaku_nic::fabric::{CopyPort, Rank, RingId, Unmatched};
 
 use super::Engine;
 use super::rendezvous::read_out_of;
@@ -32,7 +32,7 @@ use crate::ways::Way;
 /// Approximate overhead of an evacuated message beside its own bytes.
 const MESSAGE_BYTES: u64 = 128;
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Helps the sources that wait and that a pending receive or a probe needs. Returns whether
     /// there was anything to do.
     pub(super) fn relieve(&mut self, probing: Option<&Selector>) -> bool {

@@ -19,7 +19,7 @@
 //! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
 //! is tried again (containers refuse every time).
 
-use hikyaku_nic::fabric::{LentAddress, Port, PostError, Rank, RemoteAddress, Space};
+use hikyaku_nic::fabric::{CopyPort, LentAddress, PostError, Rank, RemoteAddress, Space};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
@@ -35,7 +35,7 @@ use crate::ways::{LongMessages, MessageKind, Way};
 /// Limit of one direct read. The kernel's own limit is just below 2 GiB.
 const READ_BYTES: usize = 1 << 30;
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// A receive has matched an announcement.
     pub(super) fn begin_rendezvous(
         &mut self,
@@ -343,7 +343,7 @@ impl<P: Port> Engine<P> {
 
 /// Fills memory with what a rank has at an address of its own.
 pub(super) fn read_out_of(
-    port: &mut impl Port,
+    port: &mut impl CopyPort,
     rank: Rank,
     (space, start): (Space, u64),
     into: &mut [u8],

@@ -1,6 +1,8 @@
 //! Starting a send, and emptying the outbox.
 
-use hikyaku_nic::fabric::{ChainError, Command, GroupId, GroupPort, Port, PostError, Rank, Space};
+use hikyaku_nic::fabric::{
+    ChainError, Command, CopyPort, GroupId, GroupPort, PostError, Rank, Space,
+};
 
 use super::Engine;
 use super::direct::refusal;
@@ -45,7 +47,7 @@ fn eager(ready: bool) -> u8 {
     if ready { EAGER_READY } else { EAGER }
 }
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Starts a send of a buffer.
     ///
     /// # Errors
@@ -542,7 +544,7 @@ impl<P: Port> Engine<P> {
 /// Posts a part of a message with these match bits as its sender chooses, and counts what lands if
 /// that is traced.
 #[inline]
-fn post_counted<P: Port>(
+fn post_counted<P: CopyPort>(
     (port, choice): (&mut P, SenderChoice),
     traffic: &mut Option<Box<TrafficCounts>>,
     command: &Command<'_>,
@@ -571,7 +573,7 @@ pub(crate) struct MulticastRest {
     pub(crate) whole: Vec<Rank>,
 }
 
-impl<P: GroupPort> Engine<P> {
+impl<P: CopyPort + GroupPort> Engine<P> {
     /// Sends a message to every other member of a group as far as there is room now.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! One thread at a time has the engine. A thread that waits lets others have it, and so has to know
 //! afterwards, or have others know, whether what it waits for may have come meanwhile: [`Wanted`].
 
-use hikyaku_nic::fabric::{Port, Wake};
+use hikyaku_nic::fabric::{CopyPort, Wake};
 
 use super::Engine;
 use super::wait::Blocked;
@@ -18,7 +18,7 @@ pub struct Wanted {
     pub more: bool,
 }
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// From here on unsuccessful polls are noted in `wanted`.
     pub fn begin_to_want(&mut self, mut wanted: Wanted) {
         wanted.requests.clear();

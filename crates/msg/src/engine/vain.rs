@@ -10,7 +10,7 @@
 //!                        ^ the next one is asked what it polls for, and that is announced
 //! ```
 
-use hikyaku_nic::fabric::{Port, Wait};
+use hikyaku_nic::fabric::{CopyPort, Wait};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
@@ -50,7 +50,7 @@ impl Default for VainCalls {
     }
 }
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Notes that a call that does not wait has found nothing. Whether that was so several times
     /// in a row, without an event in between, and whoever it looks for may need this processor.
     // Counted here, not by `idle_rounds`: what looks at memory alone makes no round.

@@ -7,7 +7,7 @@
 
 use std::hint::spin_loop;
 
-use hikyaku_nic::fabric::{Activity, PeerState, Port, Rank, Wait, Wake};
+use hikyaku_nic::fabric::{Activity, CopyPort, PeerState, Rank, Wait, Wake};
 use hikyaku_nic::time::Time;
 
 use super::Engine;
@@ -85,7 +85,7 @@ pub(super) struct Reports {
     pub(super) first: Option<Wait>,
 }
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Takes the result of a request and frees it, if it is complete. Makes progress first if not.
     pub fn test(&mut self, id: RequestId) -> Option<Result<Received, MsgError>> {
         if let Some(result) = self.requests.take_done(id) {
@@ -477,7 +477,7 @@ impl<P: Port> Engine<P> {
 /// Polls of `look` between two polls for messages. Whatever comes soon comes within these.
 const POLLS: u32 = 4;
 
-impl<P: Port> Engine<P> {
+impl<P: CopyPort> Engine<P> {
     /// Polls the port until `look` returns something; announces a long wait as `wait` says.
     ///
     /// `look` must end by itself when a rank that it needs is gone, as the calls of [`Port`] about

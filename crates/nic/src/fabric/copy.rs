@@ -13,7 +13,7 @@
 //! Copying is most of the time of a long message, and the sender waits anyway. With two processors
 //! the message takes little more than half of what one copy takes.
 
-use super::{PostError, Rank, RemoteAddress, Space};
+use super::{Port, PostError, Rank, RemoteAddress, Space};
 
 /// A copy that both ends may make, as its receiver has opened it. The sender needs all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub struct LentAddress {
     pub key: u64,
 }
 
-/// A port's way to the memory of other ranks.
-pub trait CopyPort {
+/// A port that copies from and to the memory of other ranks itself. The messages of `msg` need one.
+pub trait CopyPort: Port {
     /// The address by which other ranks may reach these bytes of this process, if they can.
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress>;
 

@@ -1,8 +1,8 @@
 //! The port: one rank's side of a fabric.
 
 use super::{
-    Capabilities, ChainError, Command, CopyPort, Event, FullPolicy, Name, PeerState, PostError,
-    Rank, RingId, RingSlice, RingState, Short, TableError, Wait, Wake,
+    Capabilities, ChainError, Command, Event, FullPolicy, Name, PeerState, PostError, Rank, RingId,
+    RingSlice, RingState, Short, TableError, Wait, Wake,
 };
 use crate::time::Time;
 
@@ -11,11 +11,12 @@ use crate::time::Time;
 /// A port belongs to one thread at a time. Not async: the layers above turn it into futures.
 ///
 /// This is what every fabric must have. Optional operations are capability traits beside it:
-/// [`RingPort`], [`MemoryPort`](super::MemoryPort), [`QueuePort`](super::QueuePort),
-/// [`MailboxPort`](super::MailboxPort), [`GroupPort`](super::GroupPort). A fabric that implements
+/// [`RingPort`], [`CopyPort`](super::CopyPort), [`MemoryPort`](super::MemoryPort),
+/// [`QueuePort`](super::QueuePort), [`MailboxPort`](super::MailboxPort),
+/// [`GroupPort`](super::GroupPort). A fabric that implements
 /// one may still lack room for it in a job: its layout says how many queues and groups there are,
 /// and [`Capabilities::mailboxes`] whether mailboxes work.
-pub trait Port: CopyPort {
+pub trait Port {
     /// This rank.
     fn rank(&self) -> Rank;
 
@@ -23,7 +24,7 @@ pub trait Port: CopyPort {
     fn size(&self) -> u32;
 
     /// The (possibly virtual) node a rank lives on. Ranks of different nodes reach each other
-    /// only through commands, never by a [`CopyPort`].
+    /// only through commands, never by copies ([`CopyPort`](super::CopyPort)).
     fn node_of(&self, rank: Rank) -> u32;
 
     /// The host of a rank by name, in a job of several.

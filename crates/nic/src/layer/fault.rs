@@ -475,7 +475,7 @@ impl<P: Port> Layer for FaultInjector<P> {
     }
 }
 
-impl<P: Port> CopyPort for FaultInjector<P> {
+impl<P: CopyPort> CopyPort for FaultInjector<P> {
     pass_copies_through!(port);
 
     #[inline]
