@@ -7,7 +7,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::region::RegionBuffer;
 
-use crate::{Harness, Job};
+use crate::{Harness, Job, TablePort};
 
 /// How often "full" may be the answer to what can be done.
 const TRIES: usize = 100_000;

@@ -8,7 +8,7 @@ use hikyaku_nic::fabric::{
 
 use crate::access::{Area, atomic, completed, fetch, get, register};
 use crate::job::pattern;
-use crate::{Harness, Job, Setup};
+use crate::{Harness, Job, Setup, TablePort};
 
 const INTEGERS: [Integer; 4] = [Integer::U32, Integer::I32, Integer::U64, Integer::I64];
 

@@ -63,14 +63,78 @@ pub mod wrap;
 pub use job::{Job, Received};
 
 use hikyaku_nic::fabric::{
-    CopyPort, FullPolicy, GroupPort, MailboxPort, MemoryPort, QueuePort, RingPort,
+    Completion, ContextError, ContextId, CopyPort, FullPolicy, GroupError, GroupId, GroupPort, Key,
+    MailboxPort, MemoryPort, Port, QueueId, QueuePort, RegisterValue, RingPort,
 };
+use hikyaku_nic::hosted::{Host, HostedPort};
+use hikyaku_nic::layer::{FaultInjector, Layer};
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
+
+/// A port over [`HostedPort`], with what the papers' interfaces give a program and no layer of
+/// hikyaku uses: address registers and the completions of a queue. See there.
+#[expect(missing_docs, clippy::missing_errors_doc, reason = "as those of `HostedPort`")]
+pub trait TablePort {
+    type Host: Host;
+
+    fn tables<R>(&mut self, call: impl FnOnce(&mut HostedPort<Self::Host>) -> R) -> R;
+
+    fn register_key(&mut self, context: ContextId, register: u8) -> Result<Key, ContextError> {
+        self.tables(|port| HostedPort::register_key(port, context, register))
+    }
+
+    fn set_address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+    ) -> Result<(), ContextError> {
+        self.tables(|port| HostedPort::set_address_register(port, context, register, value))
+    }
+
+    fn address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+    ) -> Result<Option<RegisterValue>, ContextError> {
+        self.tables(|port| HostedPort::address_register(port, context, register))
+    }
+
+    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
+        self.tables(|port| HostedPort::set_registers(port, group, registers))
+    }
+
+    fn completion(&mut self, queue: QueueId) -> Option<Completion> {
+        self.tables(|port| HostedPort::completion(port, queue))
+    }
+}
+
+impl<H: Host> TablePort for HostedPort<H> {
+    type Host = H;
+
+    fn tables<R>(&mut self, call: impl FnOnce(&mut HostedPort<H>) -> R) -> R {
+        call(self)
+    }
+}
+
+impl<P: Port + TablePort> TablePort for FaultInjector<P> {
+    type Host = P::Host;
+
+    fn tables<R>(&mut self, call: impl FnOnce(&mut HostedPort<P::Host>) -> R) -> R {
+        self.inner_mut().tables(call)
+    }
+}
 
 /// How one fabric is opened and what can be done to it.
 pub trait Harness {
     /// Its port. The suite asks for every capability.
-    type P: RingPort + CopyPort + MemoryPort + QueuePort + MailboxPort + GroupPort + Send;
+    type P: RingPort
+        + CopyPort
+        + MemoryPort
+        + QueuePort
+        + MailboxPort
+        + GroupPort
+        + TablePort
+        + Send;
 
     /// Opens the ports of all ranks of a job.
     fn open(&self, setup: &Setup) -> Vec<Self::P>;

@@ -14,7 +14,7 @@ use hikyaku_nic::fabric::{
 use crate::access::{Area, atomic};
 use crate::group::{join, multicast};
 use crate::job::pattern;
-use crate::{Harness, Job, Setup};
+use crate::{Harness, Job, Setup, TablePort};
 
 /// Memory of each rank of a group, and the keys of their registers, which the sender was told.
 struct Receivers {

@@ -8,7 +8,7 @@ use hikyaku_nic::fabric::{
 
 use crate::access::{Area, atomic, fetch, get, register};
 use crate::job::pattern;
-use crate::{Harness, Job, Setup};
+use crate::{Harness, Job, Setup, TablePort};
 
 /// A logical number leads where its context's node table says, and beyond its end nowhere.
 pub fn cj_04_a_logical_number_is_translated_or_refused<H: Harness>(harness: &H) {

@@ -12,7 +12,7 @@ use hikyaku_nic::time::Time;
 use crate::access::atomic;
 use crate::job::pattern;
 use crate::threads::{Worker, run};
-use crate::{Harness, Setup};
+use crate::{Harness, Setup, TablePort};
 
 /// Something that rank 0 gives every other rank, past the fabric.
 struct Gift<T> {

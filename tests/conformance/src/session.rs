@@ -10,7 +10,7 @@ use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::ring::{MAX_LEAD, QueueFull, ReleaseError};
 
 use crate::job::pattern;
-use crate::{Harness, Job, Setup};
+use crate::{Harness, Job, Setup, TablePort};
 
 const SESSION: QueueMode = QueueMode::Session { offset: 0 };
 

@@ -406,15 +406,6 @@ pub trait GroupPort: Port {
     /// A registered group.
     fn group(&self, group: GroupId) -> Option<&RegisteredGroup>;
 
-    /// Sets, for each member, the context in which multicast puts find its address registers, as
-    /// the key of any of them ([`MemoryPort::register_key`](super::MemoryPort::register_key)).
-    /// Paper 003's multicast header knows its receivers the same way. Each member may point its
-    /// registers elsewhere at any time.
-    ///
-    /// # Errors
-    /// The group was not joined, or there are not as many keys as members.
-    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError>;
-
     /// Posts one command to every other member of a group (CJ-14). The command's own destination is
     /// ignored. A send lands at each member as if posted to it alone. A put
     /// ([`Command::put_through`]) lands where the member's own address register points, which moves

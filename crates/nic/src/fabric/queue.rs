@@ -408,9 +408,6 @@ pub trait QueuePort: Port {
     /// There is no such queue.
     fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError>;
 
-    /// The next completion of a queue of this rank; `None`: no further one now.
-    fn completion(&mut self, queue: QueueId) -> Option<Completion>;
-
     /// Frees a queue whose end other ranks may not have detected yet. It accepts releases until its
     /// scheduling pointer is ahead by `lead`, which every session reaches, and meanwhile reports
     /// after how many `rounds` its owner finished. Then it is destroyed.

@@ -476,36 +476,6 @@ pub trait MemoryPort: Port {
     /// [`Port::park`] in between. A peer known to be dead is not waited for.
     fn deregister(&mut self, key: Key) -> Result<(), ContextError>;
 
-    /// The key by which peers name an address register of this rank.
-    ///
-    /// # Errors
-    /// The context is not open, or there is no such register.
-    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError>;
-
-    /// Points an address register of this rank somewhere, or unsets it. Puts in flight land by its
-    /// earlier value.
-    ///
-    /// # Errors
-    /// The context is not open, there is no such register, or the value points outside a segment of
-    /// the same context.
-    fn set_address_register(
-        &mut self,
-        context: ContextId,
-        register: u8,
-        value: Option<RegisterValue>,
-    ) -> Result<(), ContextError>;
-
-    /// The current value of an address register of this rank. One that advances counts places
-    /// reserved, not bytes landed.
-    ///
-    /// # Errors
-    /// The context is not open, or there is no such register.
-    fn address_register(
-        &self,
-        context: ContextId,
-        register: u8,
-    ) -> Result<Option<RegisterValue>, ContextError>;
-
     /// [`Operation::Get`] into the caller's memory; complete on return. For fabrics on which the
     /// requester itself executes commands.
     ///

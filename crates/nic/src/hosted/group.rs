@@ -15,8 +15,8 @@
 use super::{Host, HostedPort, PeerEntry};
 use crate::doorbell::Doorbell;
 use crate::fabric::{
-    ChainError, ChannelOffer, Command, Contribution, GroupError, GroupId, GroupPort, Key,
-    LAST_FIRST, OFFERS, PeerState, Rank, RegisteredGroup, multicast_by,
+    ChainError, ChannelOffer, Command, Contribution, GroupError, GroupId, GroupPort, LAST_FIRST,
+    OFFERS, PeerState, Rank, RegisteredGroup, multicast_by,
 };
 use crate::hosted::multicast::AreaBook;
 use crate::hosted::stores::sampled_way;
@@ -386,10 +386,6 @@ impl<H: Host> GroupPort for HostedPort<H> {
 
     fn group(&self, group: GroupId) -> Option<&RegisteredGroup> {
         self.groups.group(group)
-    }
-
-    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
-        self.groups.set_registers(group, registers)
     }
 
     fn multicast(

@@ -24,7 +24,7 @@
 
 use std::collections::VecDeque;
 
-use super::group::{Groups, Joined};
+use super::group::Joined;
 use super::{Host, HostedPort};
 use crate::fabric::{
     Command, Completed, Event, FullCause, GroupError, GroupId, Key, PostError, Rank,
@@ -95,14 +95,16 @@ impl Joined {
     }
 }
 
-impl Groups {
-    /// See [`crate::fabric::GroupPort::set_registers`].
-    pub(super) fn set_registers(
-        &mut self,
-        id: GroupId,
-        registers: &[Key],
-    ) -> Result<(), GroupError> {
-        let joined = self.joined(id)?;
+impl<H: Host> HostedPort<H> {
+    /// Sets, for each member of a group, the context in which multicast puts find its address
+    /// registers, as the key of any of them ([`HostedPort::register_key`]). Paper 003's multicast
+    /// header knows its receivers the same way. Each member may point its registers elsewhere at
+    /// any time.
+    ///
+    /// # Errors
+    /// The group was not joined, or there are not as many keys as members.
+    pub fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
+        let joined = self.groups.joined(group)?;
         let (place, members) = (registers.len(), joined.members.len());
         if place != members {
             return Err(GroupError::NoSuchMember { place, members });
@@ -110,9 +112,7 @@ impl Groups {
         joined.group.registers = registers.to_vec();
         Ok(())
     }
-}
 
-impl<H: Host> HostedPort<H> {
     /// Executes a multicast's command for one member. There is always room to report the result.
     /// `is_copy`: the member before has taken the same bytes.
     pub(super) fn execute_one_of_many(

@@ -230,7 +230,25 @@ impl<H: Host> QueuePort for HostedPort<H> {
         Ok(QueueState { written, executed, ahead, arrivals, fault: self.fault_of(&queue) })
     }
 
-    fn completion(&mut self, id: QueueId) -> Option<Completion> {
+    fn retire_queue(&mut self, id: QueueId, rounds: u64, lead: u32) {
+        let Ok(queue) = self.own_queue(id) else { return };
+        queue.fail(QueueFault::Retired { rounds: rounds as u32 }.to_word());
+        let lead = i32::try_from(lead).unwrap_or(i32::MAX);
+        self.queues.own[id as usize].stage = QueueUse::Retired { lead };
+    }
+
+    fn give_up_queue(&mut self, id: QueueId, missing: Rank, tell: &[Rank]) {
+        let Ok(queue) = self.own_queue(id) else { return };
+        queue.fail(QueueFault::GivenUp { rank: missing }.to_word());
+        // Regardless of their doorbells: this happens once, and they may be about to sleep.
+        tell.iter().filter(|rank| **rank < self.size).for_each(|rank| self.host.wake(*rank));
+    }
+}
+
+/// Paper 002's TCQ, for programs: no layer of hikyaku uses it.
+impl<H: Host> HostedPort<H> {
+    /// The next completion of a queue of this rank; `None`: no further one now.
+    pub fn completion(&mut self, id: QueueId) -> Option<Completion> {
         let queue = self.own_queue(id).ok()?;
         let seen = progress(&queue);
         let [executed, ..] = seen;
@@ -244,20 +262,6 @@ impl<H: Host> QueuePort for HostedPort<H> {
         let fault = fault.filter(|_| !known.told_fault)?;
         known.told_fault = true;
         Some(Completion { index: executed, outcome: Err(fault) })
-    }
-
-    fn retire_queue(&mut self, id: QueueId, rounds: u64, lead: u32) {
-        let Ok(queue) = self.own_queue(id) else { return };
-        queue.fail(QueueFault::Retired { rounds: rounds as u32 }.to_word());
-        let lead = i32::try_from(lead).unwrap_or(i32::MAX);
-        self.queues.own[id as usize].stage = QueueUse::Retired { lead };
-    }
-
-    fn give_up_queue(&mut self, id: QueueId, missing: Rank, tell: &[Rank]) {
-        let Ok(queue) = self.own_queue(id) else { return };
-        queue.fail(QueueFault::GivenUp { rank: missing }.to_word());
-        // Regardless of their doorbells: this happens once, and they may be about to sleep.
-        tell.iter().filter(|rank| **rank < self.size).for_each(|rank| self.host.wake(*rank));
     }
 }
 

@@ -87,28 +87,6 @@ impl<H: Host> MemoryPort for HostedPort<H> {
         self.book.deregister(key, &self.own, dead)
     }
 
-    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
-        self.book.register_key(context, register)
-    }
-
-    fn set_address_register(
-        &mut self,
-        context: ContextId,
-        register: u8,
-        value: Option<RegisterValue>,
-    ) -> Result<(), ContextError> {
-        self.book.set_register(context, register, value, &self.own)
-    }
-
-    fn address_register(
-        &self,
-        context: ContextId,
-        register: u8,
-    ) -> Result<Option<RegisterValue>, ContextError> {
-        self.book.register_key(context, register)?;
-        Ok(self.own.context(context).get(context, register))
-    }
-
     fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         self.commandable(from)?;
         let inside = [checked_by_table(from), None];
@@ -133,6 +111,47 @@ impl<H: Host> MemoryPort for HostedPort<H> {
         self.leave(inside);
         self.come_back(atomic.target.rank, atomic.integer.size());
         done.map(|(_, old)| old)
+    }
+}
+
+/// Address registers (CJ-03): what paper 003's interface gives a program, and no layer of hikyaku
+/// uses.
+impl<H: Host> HostedPort<H> {
+    /// The key by which peers name an address register of this rank.
+    ///
+    /// # Errors
+    /// The context is not open, or there is no such register.
+    pub fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
+        self.book.register_key(context, register)
+    }
+
+    /// Points an address register of this rank somewhere, or unsets it. Puts in flight land by its
+    /// earlier value.
+    ///
+    /// # Errors
+    /// The context is not open, there is no such register, or the value points outside a segment of
+    /// the same context.
+    pub fn set_address_register(
+        &mut self,
+        context: ContextId,
+        register: u8,
+        value: Option<RegisterValue>,
+    ) -> Result<(), ContextError> {
+        self.book.set_register(context, register, value, &self.own)
+    }
+
+    /// The current value of an address register of this rank. One that advances counts places
+    /// reserved, not bytes landed.
+    ///
+    /// # Errors
+    /// The context is not open, or there is no such register.
+    pub fn address_register(
+        &self,
+        context: ContextId,
+        register: u8,
+    ) -> Result<Option<RegisterValue>, ContextError> {
+        self.book.register_key(context, register)?;
+        Ok(self.own.context(context).get(context, register))
     }
 }
 

@@ -17,11 +17,10 @@ mod fault;
 pub use fault::{FaultCounts, FaultInjector, Faults};
 
 use crate::fabric::{
-    Atomic, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId, Contribution,
-    FullPolicy, GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member,
-    MemoryPort, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
-    QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort,
-    RingState, TableError,
+    Atomic, ChainError, ChannelOffer, Command, ContextError, ContextId, Contribution, FullPolicy,
+    GroupError, GroupId, GroupPort, Key, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort,
+    Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort, QueueState,
+    Rank, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort, RingState, TableError,
 };
 use crate::region::{RegionBuffer, RegionError};
 
@@ -309,27 +308,6 @@ where
         self.inner_mut().deregister(key)
     }
 
-    fn register_key(&self, context: ContextId, register: u8) -> Result<Key, ContextError> {
-        self.inner().register_key(context, register)
-    }
-
-    fn set_address_register(
-        &mut self,
-        context: ContextId,
-        register: u8,
-        value: Option<RegisterValue>,
-    ) -> Result<(), ContextError> {
-        self.inner_mut().set_address_register(context, register, value)
-    }
-
-    fn address_register(
-        &self,
-        context: ContextId,
-        register: u8,
-    ) -> Result<Option<RegisterValue>, ContextError> {
-        self.inner().address_register(context, register)
-    }
-
     #[inline]
     fn get(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         self.layered_get(from, into)
@@ -375,10 +353,6 @@ where
 
     fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError> {
         self.inner_mut().queue_state(queue)
-    }
-
-    fn completion(&mut self, queue: u32) -> Option<Completion> {
-        self.inner_mut().completion(queue)
     }
 
     fn retire_queue(&mut self, queue: u32, rounds: u64, lead: u32) {
@@ -469,10 +443,6 @@ where
 
     fn group(&self, group: GroupId) -> Option<&RegisteredGroup> {
         self.inner().group(group)
-    }
-
-    fn set_registers(&mut self, group: GroupId, registers: &[Key]) -> Result<(), GroupError> {
-        self.inner_mut().set_registers(group, registers)
     }
 
     #[inline(always)]

@@ -11,25 +11,26 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hikyaku_conformance::{Harness, Setup, layered};
+use hikyaku_conformance::{Harness, Setup, TablePort, layered};
 use hikyaku_msg::{
     Engine, EngineConfig, Envelope, LongMessages, RecvFuture, Selector, SendFuture, SendMode, Way,
 };
 use hikyaku_nic::fabric::{
-    Atomic, Capabilities, ChainError, ChannelOffer, Command, Completion, ContextError, ContextId,
-    Contribution, CopyPort, DeathCause, Event, FullCause, FullPolicy, GroupError, GroupId,
-    GroupPort, JointCopy, Key, Landing, LentAddress, MailEnd, MailboxAddress, MailboxPort, Member,
-    MemoryPort, Name, PeerState, Port, PostError, QueueAddress, QueueCommand, QueueError,
-    QueueMode, QueuePort, QueueState, Rank, RegisterValue, RegisteredGroup, RemoteAddress, Rights,
-    RingId, RingPort, RingSlice, RingState, Short, Space, TableError, Wait, Wake,
+    Atomic, Capabilities, ChainError, ChannelOffer, Command, ContextError, ContextId, Contribution,
+    CopyPort, DeathCause, Event, FullCause, FullPolicy, GroupError, GroupId, GroupPort, JointCopy,
+    Key, Landing, LentAddress, MailEnd, MailboxAddress, MailboxPort, Member, MemoryPort, Name,
+    PeerState, Port, PostError, QueueAddress, QueueCommand, QueueError, QueueMode, QueuePort,
+    QueueState, Rank, RegisteredGroup, RemoteAddress, Rights, RingId, RingPort, RingSlice,
+    RingState, Short, Space, TableError, Wait, Wake,
 };
+use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::layer::Faults;
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
 use hikyaku_ofi::link::LaneCounts;
-use hikyaku_shm::{Hosts, Job, JobConfig, exchange_cards, open_all, open_hosts};
+use hikyaku_shm::{Hosts, Job, JobConfig, ShmHost, exchange_cards, open_all, open_hosts};
 
 use super::{Far, LAYOUT, SENDS, providers};
 use crate::port::RankPort;
@@ -247,6 +248,14 @@ impl CopyPort for SharedPort {
     } }
 }
 
+impl TablePort for SharedPort {
+    type Host = ShmHost;
+
+    fn tables<R>(&mut self, call: impl FnOnce(&mut HostedPort<ShmHost>) -> R) -> R {
+        self.with(|port| call(port))
+    }
+}
+
 impl RingPort for SharedPort {
     forward! { RingPort {
         route(&mut, source: Rank, ring: Option<RingId>) -> Result<(), TableError>;
@@ -265,11 +274,6 @@ impl MemoryPort for SharedPort {
         register(&mut, context: ContextId, offset: u64, length: u64, rights: Rights)
             -> Result<Key, ContextError>;
         deregister(&mut, key: Key) -> Result<(), ContextError>;
-        register_key(&, context: ContextId, register: u8) -> Result<Key, ContextError>;
-        set_address_register(&mut, context: ContextId, at: u8, value: Option<RegisterValue>)
-            -> Result<(), ContextError>;
-        address_register(&, context: ContextId, at: u8)
-            -> Result<Option<RegisterValue>, ContextError>;
         get(&mut, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
         fetch(&mut, atomic: &Atomic) -> Result<u64, PostError>;
     } }
@@ -285,7 +289,6 @@ impl QueuePort for SharedPort {
         release_queue(&mut, queue: QueueAddress, slots: u32) -> Result<(), QueueError>;
         help_queue(&mut, queue: QueueAddress);
         queue_state(&mut, queue: QueueAddress) -> Result<QueueState, QueueError>;
-        completion(&mut, queue: u32) -> Option<Completion>;
         retire_queue(&mut, queue: u32, rounds: u64, lead: u32);
         give_up_queue(&mut, queue: u32, missing: Rank, tell: &[Rank]);
     } }
@@ -318,7 +321,6 @@ impl GroupPort for SharedPort {
         withdraw(&mut, offer: ChannelOffer);
         pass_over(&mut, channels: u64);
         leave(&mut, group: GroupId) -> Result<u64, GroupError>;
-        set_registers(&mut, group: GroupId, registers: &[Key]) -> Result<(), GroupError>;
         contribute(&mut, group: GroupId, word: u64, payload: &[&[u8]]) -> Result<(), GroupError>;
         contribution(&mut, group: GroupId, place: usize)
             -> Result<Option<Contribution>, GroupError>;
