@@ -191,7 +191,7 @@ impl World {
     ) -> Result<(), Error> {
         let ranks = self.ranks().waiting();
         let (mine, bytes) = (Some(bytemuck::cast_slice(mine)), bytemuck::cast_slice_mut(all));
-        let (by, lengths) = (ranks.choices.allgather, lengths::<T>(counts));
+        let (by, lengths) = (ranks.choices.for_unequal_parts().allgather, lengths::<T>(counts));
         self.end(begin_allgatherv(&ranks.of::<T>(), by, mine, bytes, lengths))
     }
 

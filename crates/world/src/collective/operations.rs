@@ -154,7 +154,8 @@ impl<'w> CollectiveRanks<'w> {
         all: &mut [T],
         counts: &[usize],
     ) -> Result<(), Error> {
-        let (by, mine) = (self.choices.allgather, Some(bytemuck::cast_slice(mine)));
+        let (by, mine) =
+            (self.choices.for_unequal_parts().allgather, Some(bytemuck::cast_slice(mine)));
         let (bytes, lengths) = (bytemuck::cast_slice_mut(all), lengths::<T>(counts));
         Ok(coll::begin_allgatherv(&self.of::<T>(), by, mine, bytes, lengths).end().await?)
     }
