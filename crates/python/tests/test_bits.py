@@ -93,6 +93,32 @@ def scatter(world, length, root):
     return world.scatter(data, numpy.empty(length), root)
 
 
+def spread(world, length, strides):
+    """Arrays for what this rank has for each other and gets of it, which is as much: views of all
+    that it gives, and of zeros."""
+    lengths = [length + world.rank + other for other in range(world.size)]
+    ends = numpy.cumsum(lengths)
+
+    def views(array, stride):
+        return [
+            array[stride * (end - length) : stride * end : stride]
+            for length, end in zip(lengths, ends)
+        ]
+
+    give, take = strides
+    into = numpy.zeros(take * ends[-1])
+    return views(values_of(world.rank, give * ends[-1]), give), into, views(into, take)
+
+
+def alltoallw(*strides):
+    def call(world, length):
+        parts, into, places = spread(world, length, strides)
+        world.alltoallw(parts, places)
+        return into
+
+    return call
+
+
 OPERATIONS = {
     "barrier": barrier,
     "broadcast": broadcast,
@@ -105,6 +131,8 @@ OPERATIONS = {
     "reduce_scatter_block": lambda world, length: world.reduce_scatter(
         values_of(world.rank, world.size, length)
     ),
+    "alltoallv": alltoallw(1, 1),
+    "alltoallw": alltoallw(2, 3),
     "scan": in_place("scan"),
     "exscan": in_place("exscan"),
 }

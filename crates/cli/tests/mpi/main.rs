@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench;
+mod bits;
 mod compilers;
 mod coverage;
 mod ends;

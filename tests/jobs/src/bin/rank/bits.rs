@@ -5,7 +5,8 @@
 //! from its number alone, and digests are added up over the ranks, so any two programs can be
 //! compared.
 
-use hikyaku::{Error, Op, Persistent, World};
+use hikyaku::topology::Reorder;
+use hikyaku::{Error, Layout, Op, Persistent, World};
 use hikyaku_jobs::bits::{digest, values};
 use hikyaku_nic::segment::GroupLayout;
 
@@ -36,7 +37,7 @@ const HOLDERS: u32 = 2 * GroupLayout::DEFAULT.channels;
 /// Calls an operation with so many elements a rank; gives what this rank has of the result.
 type Call = fn(&World, Form, usize) -> Result<Vec<f64>, Error>;
 
-const OPERATIONS: [(&str, Call); 12] = [
+const OPERATIONS: [(&str, Call); 25] = [
     ("barrier", barrier),
     ("broadcast", broadcast),
     ("reduce", reduce),
@@ -49,6 +50,19 @@ const OPERATIONS: [(&str, Call); 12] = [
     ("reduce_scatter_block", reduce_scatter_block),
     ("scan", scan),
     ("exscan", exscan),
+    ("gatherv", gatherv),
+    ("scatterv", scatterv),
+    ("allgatherv", allgatherv),
+    ("alltoallv", alltoallv),
+    ("alltoallw", alltoallw),
+    ("allgather_in_place", allgather_in_place),
+    ("alltoall_in_place", alltoall_in_place),
+    ("alltoallw_in_place", alltoallw_in_place),
+    ("neighbour_allgather", |world, form, length| edges(world, form, Edges::Allgather, length)),
+    ("neighbour_allgatherv", |world, form, length| edges(world, form, Edges::Allgatherv, length)),
+    ("neighbour_alltoall", |world, form, length| edges(world, form, Edges::Alltoall, length)),
+    ("neighbour_alltoallv", |world, form, length| edges(world, form, Edges::Alltoallv, length)),
+    ("neighbour_alltoallw", |world, form, length| edges(world, form, Edges::Alltoallw, length)),
 ];
 
 /// `bits OPERATIONS LENGTHS FORMS`, each a list with commas. Writes a line for each combination:
@@ -104,6 +118,44 @@ fn mine(world: &World, length: usize) -> Vec<f64> {
 /// The same with so many for each rank.
 fn for_each(world: &World, length: usize) -> Vec<f64> {
     mine(world, world.size() as usize * length)
+}
+
+/// Lengths of the ranks' parts where they differ: each is longer by one than the one before it.
+fn rising(world: &World, length: usize) -> Vec<usize> {
+    (length..length + world.size() as usize).collect()
+}
+
+/// Lengths of what a rank has for each other: as much as that has for it.
+fn mutual(world: &World, length: usize) -> Vec<usize> {
+    rising(world, length + world.rank() as usize)
+}
+
+/// What this rank gives, in parts of these lengths.
+fn parts(world: &World, lengths: &[usize]) -> Vec<Vec<f64>> {
+    let mut rest = mine(world, lengths.iter().sum()).into_iter();
+    lengths.iter().map(|length| rest.by_ref().take(*length).collect()).collect()
+}
+
+fn zeros(lengths: &[usize]) -> Vec<Vec<f64>> {
+    lengths.iter().map(|length| vec![0.0; *length]).collect()
+}
+
+fn slices(parts: &[Vec<f64>]) -> Vec<&[f64]> {
+    parts.iter().map(Vec::as_slice).collect()
+}
+
+fn slices_mut(parts: &mut [Vec<f64>]) -> Vec<&mut [f64]> {
+    parts.iter_mut().map(Vec::as_mut_slice).collect()
+}
+
+/// Parts one after the other, of which every so many places have one element.
+fn spread(lengths: &[usize], stride: usize) -> Vec<Layout> {
+    let mut start = 0;
+    let part = |length: &usize| {
+        start += length * stride;
+        Layout::vector(start - length * stride, *length, 1, stride)
+    };
+    lengths.iter().map(part).collect()
 }
 
 /// The last rank: a tree that begins anywhere else than at rank 0 adds in another order.
@@ -198,9 +250,8 @@ fn alltoall(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error>
     Ok(came)
 }
 
-/// Each rank's part is longer by one than that of the rank before it.
 fn reduce_scatter(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
-    let counts: Vec<usize> = (length..length + world.size() as usize).collect();
+    let counts = rising(world, length);
     let mut data = mine(world, counts.iter().sum());
     let mut part = vec![0.0; counts[world.rank() as usize]];
     match form {
@@ -245,4 +296,191 @@ fn exscan(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
         Form::Persistent => data = twice(world.exscan_init(data, Op::Sum))?,
     }
     Ok(data)
+}
+
+fn gatherv(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let (lengths, root) = (rising(world, length), root(world));
+    let data = mine(world, lengths[world.rank() as usize]);
+    let mut blocks = if world.rank() == root { zeros(&lengths) } else { Vec::new() };
+    match form {
+        Form::Blocking => world.gatherv_into(&data, slices_mut(&mut blocks), root)?,
+        Form::Started => {
+            let into = slices_mut(&mut blocks);
+            world.scope(|scope| scope.igatherv_into(&data, into, root).wait())?;
+        }
+        Form::Persistent => blocks = twice(world.gatherv_into_init(data, blocks, root))?.1,
+    }
+    Ok(blocks.concat())
+}
+
+fn scatterv(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let (lengths, root) = (rising(world, length), root(world));
+    let mut part = vec![0.0; lengths[world.rank() as usize]];
+    let all = if world.rank() == root { parts(world, &lengths) } else { Vec::new() };
+    match form {
+        Form::Blocking => world.scatterv(&slices(&all), &mut part, root)?,
+        Form::Started => {
+            world.scope(|scope| scope.iscatterv(slices(&all), &mut part, root).wait())?;
+        }
+        Form::Persistent => part = twice(world.scatterv_init(all, part, root))?.1,
+    }
+    Ok(part)
+}
+
+fn allgatherv(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let counts = rising(world, length);
+    let data = mine(world, counts[world.rank() as usize]);
+    let mut all = vec![0.0; counts.iter().sum()];
+    match form {
+        Form::Blocking => world.allgatherv(&data, &mut all, &counts)?,
+        Form::Started => world.scope(|scope| scope.iallgatherv(&data, &mut all, counts).wait())?,
+        Form::Persistent => all = twice(world.allgatherv_init(data, all, counts))?.1,
+    }
+    Ok(all)
+}
+
+fn alltoallv(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let lengths = mutual(world, length);
+    let (data, mut came) = (parts(world, &lengths), zeros(&lengths));
+    match form {
+        Form::Blocking => world.alltoallv(&slices(&data), slices_mut(&mut came))?,
+        Form::Started => {
+            let into = slices_mut(&mut came);
+            world.scope(|scope| scope.ialltoallv(slices(&data), into).wait())?;
+        }
+        Form::Persistent => came = twice(world.alltoallv_init(data, came))?.1,
+    }
+    Ok(came.concat())
+}
+
+/// From every second place into every third.
+fn alltoallw(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let lengths = mutual(world, length);
+    let (parts, places) = (spread(&lengths, 2), spread(&lengths, 3));
+    let sum: usize = lengths.iter().sum();
+    let (data, mut came) = (mine(world, 2 * sum), vec![0.0; 3 * sum]);
+    match form {
+        Form::Blocking => world.alltoallw(&data, &parts, &mut came, &places)?,
+        Form::Started => {
+            world.scope(|scope| scope.ialltoallw(&data, &parts, &mut came, &places).wait())?;
+        }
+        Form::Persistent => {
+            came = twice(world.alltoallw_init(data, &parts, came, &places))?.1;
+        }
+    }
+    Ok(came)
+}
+
+fn allgather_in_place(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let mut all = vec![0.0; world.size() as usize * length];
+    all[world.rank() as usize * length..][..length].copy_from_slice(&mine(world, length));
+    match form {
+        Form::Blocking => world.allgather_in_place(&mut all)?,
+        Form::Started => world.scope(|scope| scope.iallgather_in_place(&mut all).wait())?,
+        Form::Persistent => all = twice(world.allgather_in_place_init(all))?,
+    }
+    Ok(all)
+}
+
+fn alltoall_in_place(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let mut data = for_each(world, length);
+    match form {
+        Form::Blocking => world.alltoall_in_place(&mut data)?,
+        Form::Started => world.scope(|scope| scope.ialltoall_in_place(&mut data).wait())?,
+        Form::Persistent => data = twice(world.alltoall_in_place_init(data))?,
+    }
+    Ok(data)
+}
+
+/// At every second place.
+fn alltoallw_in_place(world: &World, form: Form, length: usize) -> Result<Vec<f64>, Error> {
+    let lengths = mutual(world, length);
+    let layouts = spread(&lengths, 2);
+    let mut data = mine(world, 2 * lengths.iter().sum::<usize>());
+    match form {
+        Form::Blocking => world.alltoallw_in_place(&mut data, &layouts)?,
+        Form::Started => {
+            world.scope(|scope| scope.ialltoallw_in_place(&mut data, &layouts).wait())?;
+        }
+        Form::Persistent => data = twice(world.alltoallw_in_place_init(data, &layouts))?,
+    }
+    Ok(data)
+}
+
+/// What neighbours exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edges {
+    Allgather,
+    Allgatherv,
+    Alltoall,
+    Alltoallv,
+    /// From every second place into every third.
+    Alltoallw,
+}
+
+/// Blocking calls of neighbours: short blocks go by letter from the fifth on.
+const CALLS: usize = 6;
+
+/// Both neighbours of a ring exchange. Persistent exchanges have layouts, whatever they do.
+fn edges(world: &World, form: Form, edges: Edges, length: usize) -> Result<Vec<f64>, Error> {
+    let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
+    let ring = ring.expect("every rank is in it");
+    let own = world.rank() as usize;
+    let others = ring.sources().iter().map(|link| link.rank.expect("no border") as usize);
+    let received: Vec<usize> = match edges {
+        Edges::Allgather | Edges::Alltoall => vec![length; 2],
+        Edges::Allgatherv => others.map(|other| length + other).collect(),
+        Edges::Alltoallv | Edges::Alltoallw => others.map(|other| length + own + other).collect(),
+    };
+    let (out_stride, stride) = if edges == Edges::Alltoallw { (2, 3) } else { (1, 1) };
+    let sends = match edges {
+        Edges::Allgather => vec![Layout::contiguous(0, length); 2],
+        Edges::Allgatherv => vec![Layout::contiguous(0, length + own); 2],
+        _ => spread(&received, out_stride),
+    };
+    let out = mine(world, sends.iter().map(Layout::end).max().unwrap_or(0));
+    let mut into = vec![0.0; received.iter().sum::<usize>() * stride];
+    let receives = spread(&received, stride);
+    let ranges = |layouts: &[Layout]| layouts.iter().filter_map(Layout::as_range).collect();
+    let (out_ranges, ranges): (Vec<_>, Vec<_>) = (ranges(&sends), ranges(&receives));
+    match form {
+        Form::Blocking => {
+            for _ in 0..CALLS {
+                into.fill(0.0);
+                match edges {
+                    Edges::Allgather => ring.neighbour_allgather(&out, &mut into)?,
+                    Edges::Allgatherv => ring.neighbour_allgatherv(&out, &mut into, &ranges)?,
+                    Edges::Alltoall => ring.neighbour_alltoall(&out, &mut into)?,
+                    Edges::Alltoallv => {
+                        ring.neighbour_alltoallv(&out, &out_ranges, &mut into, &ranges)?;
+                    }
+                    Edges::Alltoallw => {
+                        ring.neighbour_alltoallw(&out, &sends, &mut into, &receives)?;
+                    }
+                }
+            }
+        }
+        Form::Started => world.scope(|scope| {
+            let (ring, out, into) = (&ring, &out[..], &mut into[..]);
+            let request = match edges {
+                Edges::Allgather => scope.ineighbour_allgather(ring, out, into),
+                Edges::Allgatherv => scope.ineighbour_allgatherv(ring, out, into, &ranges),
+                Edges::Alltoall => scope.ineighbour_alltoall(ring, out, into),
+                Edges::Alltoallv => {
+                    scope.ineighbour_alltoallv(ring, out, &out_ranges, into, &ranges)
+                }
+                Edges::Alltoallw => scope.ineighbour_alltoallw(ring, out, &sends, into, &receives),
+            };
+            request?.wait()
+        })?,
+        Form::Persistent => {
+            let mut exchange = ring.neighbour_alltoallw_init::<f64>(&sends, &receives)?;
+            for _ in 0..2 {
+                into.fill(0.0);
+                exchange.start_from(&out)?;
+                exchange.wait_into(&mut into)?;
+            }
+        }
+    }
+    Ok(into)
 }
