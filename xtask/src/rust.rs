@@ -36,7 +36,7 @@ impl RustFile {
     /// Parses `file`.
     ///
     /// # Errors
-    /// A violation at the place where the parser gave up.
+    /// A violation at the place where the parser stopped.
     pub fn parse(file: &TextFile) -> Result<RustFile, Violation> {
         let unparsable = |line: usize, error: String| {
             Violation::new(&file.path, line, format!("does not parse: {error}"), "mend the syntax")

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_never_connects_is_given_up_and_ended() {
+    fn a_job_that_never_connects_is_abandoned_and_ended() {
         let start =
             ConnectedJob::start(1, Duration::from_secs(1), |_| shell("exec sleep 600", None));
         assert!(matches!(start, Err(ContestantError::Silent(1))));

@@ -35,7 +35,7 @@ pub(crate) struct BenchResults {
     pub(crate) contestants: Vec<ContestantInfo>,
     /// The figures.
     pub(crate) figures: Vec<Figure>,
-    /// What a reader should know: peers not found, contestants given up.
+    /// What a reader should know: peers not found, contestants abandoned.
     pub(crate) notes: Vec<String>,
 }
 

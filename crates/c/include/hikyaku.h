@@ -48,7 +48,7 @@ enum hikyaku_code {
     HIKYAKU_E_ARGUMENT = -1, /* an invalid argument: NULL, a rank or name that does not exist */
     HIKYAKU_E_ORDER = -2,    /* not now: before hikyaku_init, held already, not held, freed */
     HIKYAKU_E_THREAD = -3,   /* not the rank's thread, or a process forked from it */
-    HIKYAKU_E_PEER = -4,     /* another rank died, left the job, or gave up */
+    HIKYAKU_E_PEER = -4,     /* another rank died, left the job, or abandoned the call */
     HIKYAKU_E_DISAGREE = -5, /* ranks called with arguments that do not fit each other's */
     HIKYAKU_E_ROOM = -6,     /* no room: memory, or the 8,192 sync variables of a job */
     HIKYAKU_E_JOB = -7,      /* the job cannot be joined */

@@ -24,7 +24,7 @@ pub(crate) enum FailureCode {
     Order = -2,
     /// A call from another thread than the rank's.
     Thread = -3,
-    /// Another rank died, left or gave up.
+    /// Another rank died, left or abandoned the call.
     Peer = -4,
     /// Ranks made different calls.
     Disagree = -5,
@@ -76,7 +76,7 @@ fn code_of(error: &Error) -> FailureCode {
         Error::Message(error) => code_of_message(error),
         Error::Collective(error) => match error {
             CollError::NoSuchRoot { .. } => FailureCode::Argument,
-            CollError::GaveUp { .. } => FailureCode::Peer,
+            CollError::Abandoned { .. } => FailureCode::Peer,
             _ => FailureCode::Disagree,
         },
         Error::Shared(error) => code_of_shared(error),
@@ -110,7 +110,7 @@ fn code_of_shared(error: &SharedError) -> FailureCode {
         SharedError::Recursive { .. } | SharedError::OtherInterface { .. } => FailureCode::Order,
         SharedError::TooMany { .. } | SharedError::TooManyRanks { .. } => FailureCode::Room,
         SharedError::Refused { .. }
-        | SharedError::GivenUp { .. }
+        | SharedError::Abandoned { .. }
         | SharedError::Lost { .. }
         | SharedError::Overwritten { .. } => FailureCode::Peer,
         _ => FailureCode::Argument,

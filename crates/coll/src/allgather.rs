@@ -32,7 +32,7 @@ pub(crate) const PIECES: usize = 4;
 /// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
 ///
 /// # Errors
-/// [`crate::CollError`]: lengths differ, or a rank is gone or gave up.
+/// [`crate::CollError`]: lengths differ, or a rank is gone or abandoned the call.
 pub fn allgather<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

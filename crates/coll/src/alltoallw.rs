@@ -33,7 +33,7 @@ pub use crate::algorithms::alltoallw::Algorithm;
 ///
 /// # Errors
 /// [`crate::CollError`]: another number of layouts than ranks, one that reaches outside its array,
-/// lengths that differ, or a rank is gone or gave up.
+/// lengths that differ, or a rank is gone or abandoned the call.
 pub fn alltoallw<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

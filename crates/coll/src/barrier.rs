@@ -33,7 +33,8 @@ pub use crate::algorithms::barrier::Algorithm;
 /// Returns when every rank has called it.
 ///
 /// # Errors
-/// [`crate::CollError`]: a rank is gone or gave up, or the group lacks what `algorithm` needs.
+/// [`crate::CollError`]: a rank is gone or abandoned the call, or the group lacks what `algorithm`
+/// needs.
 pub fn barrier<G: Group>(
     group: &G,
     algorithm: Option<Algorithm>,

@@ -36,8 +36,8 @@ pub use crate::algorithms::broadcast::Algorithm;
 /// Copies `data` of rank `root` to `data` of every other, which has the same length.
 ///
 /// # Errors
-/// [`crate::CollError`]: `root` does not exist, lengths differ, a rank is gone or gave up, or
-/// `algorithm` cannot do it.
+/// [`crate::CollError`]: `root` does not exist, lengths differ, a rank is gone or abandoned the
+/// call, or `algorithm` cannot do it.
 pub fn broadcast<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -3,7 +3,7 @@
 //! ```text
 //!   called ──► Call { tag } ──► run ──► algorithm(&Team) ──► Ok                         over
 //!                 │              │            │ Err: wrong length, a rank gone ──►  tell all
-//!                 │              └ waiting: notice? ──► Err(GaveUp, Differ)
+//!                 │              └ waiting: notice? ──► Err(Abandoned, Differ)
 //!                 └ dropped before or within run ─────────────────────────────────►  tell all
 //! ```
 //!
@@ -303,7 +303,7 @@ impl<G: Group> Call<'_, G> {
         let operation = self.made.call.operation().name();
         match notice.cause {
             Cause::Differ { one, other } => CollError::Differ { one, other },
-            cause => CollError::GaveUp { operation, peer: notice.rank, cause },
+            cause => CollError::Abandoned { operation, peer: notice.rank, cause },
         }
     }
 }
@@ -318,7 +318,7 @@ impl<G: Group> Drop for Call<'_, G> {
 /// Whether the others have to be told of a failure, and what.
 fn ending_of<G: Group>(failure: &Failure<G>) -> OperationEnding {
     OperationEnding::Failed(match failure {
-        CollError::GaveUp { .. } => return OperationEnding::Told,
+        CollError::Abandoned { .. } => return OperationEnding::Told,
         CollError::Differ { one, other } => Cause::Differ { one: *one, other: *other },
         CollError::Message(error) => match G::gone(error) {
             Some(rank) => Cause::Gone { rank },
@@ -402,7 +402,7 @@ impl<'c, G: Group> Team<'c, G> {
             Some(call) => CollError::Differ { one: Caller { rank, call }, other: own },
             None => {
                 let operation = self.call.made.call.operation().name();
-                CollError::GaveUp { operation, peer: rank, cause: Cause::Failed }
+                CollError::Abandoned { operation, peer: rank, cause: Cause::Failed }
             }
         }
     }
@@ -427,8 +427,8 @@ impl<'c, G: Group> Team<'c, G> {
     /// The failure of a call that lost the lines when it had begun to change its data.
     pub(crate) fn lost(&self) -> Failure<G> {
         let operation = self.call.made.call.operation().name();
-        let gave_up = |rank, cause| CollError::GaveUp { operation, peer: rank, cause };
-        self.call.told().unwrap_or_else(|| gave_up(self.group().rank(), Cause::Dropped))
+        let abandoned = |rank, cause| CollError::Abandoned { operation, peer: rank, cause };
+        self.call.told().unwrap_or_else(|| abandoned(self.group().rank(), Cause::Dropped))
     }
 
     /// This rank's number here.

@@ -11,7 +11,7 @@ pub type Failure<G> = CollError<<G as Group>::Error>;
 /// Why a collective operation did not do what was asked; `E` is the error of one message.
 ///
 /// The program's own mistakes: `NoSuchRoot`, `Length`, `Uneven`, `NotInPlace`, `Unsuitable`. A
-/// disagreement between ranks: `Differ`. Something that another rank met and told: `GaveUp`.
+/// disagreement between ranks: `Differ`. Something that another rank met and told: `Abandoned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CollError<E> {
     /// The root is not a rank of the group.
@@ -90,8 +90,8 @@ pub enum CollError<E> {
         other: Caller,
     },
     /// Another rank could not or would not do its part.
-    #[error("{operation}: rank {peer} gave up: {cause}")]
-    GaveUp {
+    #[error("{operation}: rank {peer} abandoned it: {cause}")]
+    Abandoned {
         /// The operation.
         operation: &'static str,
         /// The rank.

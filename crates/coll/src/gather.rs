@@ -27,7 +27,8 @@ pub use crate::algorithms::gather::Algorithm;
 /// already (MPI_IN_PLACE).
 ///
 /// # Errors
-/// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or gave up.
+/// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or abandoned the
+/// call.
 pub fn gather<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

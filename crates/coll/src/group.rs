@@ -23,7 +23,7 @@ use crate::turns::LineTurn;
 
 /// One rank's handle on the ranks it computes together with.
 ///
-/// Futures borrow the group and their buffers, start when they are first polled and are given up
+/// Futures borrow the group and their buffers, start when they are first polled and are abandoned
 /// when they are dropped. Messages from one rank to another with the same tag arrive in the order
 /// in which their sends were first polled, and receives take them in that of their own first polls.
 pub trait Group {

@@ -26,7 +26,8 @@ pub use crate::algorithms::reduce::Algorithm;
 /// others is then is not said: ranks within a tree combine in it.
 ///
 /// # Errors
-/// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or gave up.
+/// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or abandoned the
+/// call.
 pub fn reduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -38,8 +38,8 @@ const PIECE: usize = 64 << 10;
 /// block `r` of the result (MPI_Reduce_scatter_block). What `data` is afterwards is not said.
 ///
 /// # Errors
-/// [`crate::CollError`]: lengths differ, a rank is gone or gave up, or `algorithm` cannot keep the
-/// order of an ordered reduction.
+/// [`crate::CollError`]: lengths differ, a rank is gone or abandoned the call, or `algorithm`
+/// cannot keep the order of an ordered reduction.
 pub fn reduce_scatter_block<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,

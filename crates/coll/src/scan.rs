@@ -26,7 +26,7 @@ pub use crate::algorithms::scan::Algorithm;
 /// Combines `data` of rank 0 to this rank into `data` (MPI_Scan).
 ///
 /// # Errors
-/// [`crate::CollError`]: lengths differ, or a rank is gone or gave up.
+/// [`crate::CollError`]: lengths differ, or a rank is gone or abandoned the call.
 pub fn scan<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -30,7 +30,8 @@ pub use crate::algorithms::scatter::Algorithm;
 /// where it is (MPI_IN_PLACE).
 ///
 /// # Errors
-/// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or gave up.
+/// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or abandoned the
+/// call.
 pub fn scatter<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

@@ -43,7 +43,7 @@ struct ExploredState {
     copies: Vec<u64>,
     asked: Vec<usize>,
     waiting: Vec<bool>,
-    given_up: u32,
+    abandoned: u32,
     prepared: u32,
     gone: Copyset,
     /// The ends that each node knows of.
@@ -59,7 +59,7 @@ struct ExploredState {
 enum MailboxStep {
     Ask(usize),
     LetGo(usize),
-    GiveUp(usize),
+    Abandon(usize),
     Deliver((u32, u32), usize),
     Land(usize),
     /// A node prepares to leave, with this heir.
@@ -78,7 +78,7 @@ impl ExploredState {
             copies: vec![0; count],
             asked: vec![0; count],
             waiting: vec![false; count],
-            given_up: 0,
+            abandoned: 0,
             prepared: 0,
             gone: Copyset::default(),
             knows: vec![Copyset::default(); count],
@@ -95,8 +95,8 @@ impl ExploredState {
             if node.inside().is_some() {
                 steps.push(MailboxStep::LetGo(at));
             } else if self.waiting[at] {
-                let may = self.given_up < case.cancels;
-                steps.extend(may.then_some(MailboxStep::GiveUp(at)));
+                let may = self.abandoned < case.cancels;
+                steps.extend(may.then_some(MailboxStep::Abandon(at)));
             } else if self.asked[at] < case.wants[at].len() {
                 steps.push(MailboxStep::Ask(at));
             }
@@ -155,8 +155,8 @@ impl ExploredState {
                 self.nodes[at].release(&mut effects);
                 at
             }
-            MailboxStep::GiveUp(at) => {
-                self.given_up += 1;
+            MailboxStep::Abandon(at) => {
+                self.abandoned += 1;
                 self.waiting[at] = false;
                 self.nodes[at].cancel(&mut effects);
                 at

@@ -188,7 +188,7 @@ impl<C: Crew> JobEngine<C> {
         if let Some(orphans) = &self.orphans {
             orphans.end();
         }
-        while !self.desk.outputs.is_done() && !self.is_given_up() {
+        while !self.desk.outputs.is_done() && !self.is_abandoned() {
             self.turn()?;
         }
         // The last write may have failed and ended the loop at once.
@@ -306,7 +306,7 @@ impl<C: Crew> JobEngine<C> {
     /// Whether output that is still unwritten after all ranks have ended is dropped. A user who
     /// interrupts a job wants to see its last output, but not to wait for a reader that has
     /// stopped reading.
-    fn is_given_up(&mut self) -> bool {
+    fn is_abandoned(&mut self) -> bool {
         if !self.is_interrupted() {
             return false;
         }

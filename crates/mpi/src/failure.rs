@@ -358,7 +358,7 @@ impl From<Error> for Failure {
             Error::Message(message) => return Failure::from(*message),
             Error::Collective(CollError::Message(message)) => return Failure::from(*message),
             Error::Collective(CollError::NoSuchRoot { .. }) => Class::Root,
-            Error::Collective(CollError::GaveUp { cause: Cause::Gone { .. }, .. }) => {
+            Error::Collective(CollError::Abandoned { cause: Cause::Gone { .. }, .. }) => {
                 Class::ProcAborted
             }
             Error::Collective(CollError::Differ { .. }) => Class::NotSame,
@@ -374,7 +374,7 @@ impl From<Error> for Failure {
         };
         let mut failure = Failure::new(class, error.to_string());
         failure.is_of_another =
-            matches!(error, Error::Collective(CollError::GaveUp { cause: Cause::Failed, .. }));
+            matches!(error, Error::Collective(CollError::Abandoned { cause: Cause::Failed, .. }));
         failure
     }
 }

@@ -239,9 +239,9 @@ fn wait_for(comm: &Comm, state: State) -> Result<Status, Failure> {
     }
 }
 
-/// Gives up a message that was started: its memory is the program's again.
+/// Abandons a message that was started: its memory is the program's again.
 #[cold]
-fn give_up(comm: &Comm, state: &State) {
+fn abandon(comm: &Comm, state: &State) {
     if let State::Message { id, .. } = state {
         comm.inner.engine().borrow_mut().abandon(*id);
     }
@@ -473,7 +473,7 @@ impl<D: Dialect> Mpi<D> {
         let received = Incoming::new(&into, (source, in_tag), &comm)?;
         let receiving = received.start(&comm)?;
         let sending =
-            sent.start(&comm, SendMode::Standard).inspect_err(|_| give_up(&comm, &receiving))?;
+            sent.start(&comm, SendMode::Standard).inspect_err(|_| abandon(&comm, &receiving))?;
         let came = wait_for(&comm, receiving);
         let gone = wait_for(&comm, sending);
         status.tell(came)?;

@@ -40,7 +40,7 @@ pub enum MsgError {
         host: Name,
     },
     /// The sender abandoned the message before all of it was delivered.
-    #[error("rank {source_rank} gave up its message with tag {tag} before it was delivered")]
+    #[error("rank {source_rank} abandoned its message with tag {tag} before it was delivered")]
     Abandoned {
         /// The sender.
         source_rank: Rank,

@@ -187,7 +187,7 @@ impl<'py> Calling<'py> {
             let wait = WaitInfo { bytes, ..WaitInfo::new(&self.rank, &self.world, &inside) };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
-                // The scope gives up what is in it.
+                // The scope abandons what is in it.
                 Err(MsgError::Cancelled.into())
             })
         });

@@ -18,7 +18,7 @@ create_exception!(
     hikyaku,
     PeerError,
     Error,
-    "Another rank has died, has left the job or has given up what was being done together."
+    "Another rank has died, has left the job or has abandoned what was being done together."
 );
 
 /// The exception of an error. Arguments that cannot be right are ValueError and IndexError, lack of
@@ -28,12 +28,12 @@ pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
     match error {
         hikyaku::Error::Message(MsgError::PeerFailed(_) | MsgError::PeerLeft { .. })
         | hikyaku::Error::Message(MsgError::Abandoned { .. })
-        | hikyaku::Error::Collective(CollError::GaveUp { .. })
+        | hikyaku::Error::Collective(CollError::Abandoned { .. })
         | hikyaku::Error::Shared(
             SharedError::Lost { .. }
             | SharedError::Overwritten { .. }
             | SharedError::Refused { .. }
-            | SharedError::GivenUp { .. },
+            | SharedError::Abandoned { .. },
         )
         | hikyaku::Error::Persistent(
             PersistentError::Elsewhere { .. } | PersistentError::Freed { .. },

@@ -174,7 +174,7 @@ pub(crate) fn join() -> PyResult<Rc<PythonRank>> {
     Ok(rank)
 }
 
-/// Leaves the job: what was started and not waited for is given up. Without `in_order` the rank
+/// Leaves the job: what was started and not waited for is abandoned. Without `in_order` the rank
 /// says nothing, and its peers are told that it died when its process ends.
 #[pyfunction]
 #[pyo3(name = "_leave")]

@@ -2,7 +2,7 @@
 //!
 //! A call that has to wait gives the interpreter to other threads and takes it back every now and
 //! then to ask for signals: a handler that raises, as that of Ctrl-C does, ends the call. What it
-//! was doing is given up in order, as when a future is dropped: a receive is withdrawn, the ranks
+//! was doing is abandoned in order, as when a future is dropped: a receive is withdrawn, the ranks
 //! of a collective are told.
 //!
 //! Handlers run in the middle of a wait and may call anything, this library too: nothing of the
@@ -64,7 +64,7 @@ impl Habit {
 }
 
 /// Looks of a wait that only this rank could end, with nothing in flight that would, before it is
-/// given up.
+/// abandoned.
 const ALONE: u32 = 256;
 
 /// From so many bytes on other threads may run even while something is copied without waiting.
@@ -157,7 +157,7 @@ pub(crate) fn run<F: Future>(
 /// interpreter, as in other short waits.
 ///
 /// # Errors
-/// The variable was lost, or what a handler raised. The request is given up.
+/// The variable was lost, or what a handler raised. The request is abandoned.
 pub(crate) fn turn<G>(
     py: Python<'_>,
     wait: &WaitInfo<'_>,

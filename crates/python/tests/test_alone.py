@@ -170,8 +170,8 @@ def test_what_nobody_else_could_end_does_not_hang(world):
         world.probe(0, 7)
     with pytest.raises(hikyaku.Error, match="waits for a message to itself"):
         world.send(numpy.zeros(1 << 20), 0)
-    # What was given up is told to whom it was for.
-    with pytest.raises(hikyaku.PeerError, match="rank 0 gave up its message"):
+    # What was abandoned is told to whom it was for.
+    with pytest.raises(hikyaku.PeerError, match="rank 0 abandoned its message"):
         world.recv(numpy.zeros(1))
     request = world.irecv(numpy.zeros(1))
     with pytest.raises(hikyaku.Error, match="waits for a message to itself"):

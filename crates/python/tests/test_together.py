@@ -113,7 +113,7 @@ def objects(world):
         with pytest.raises(TypeError):
             world.bcast_object(lambda: 0)
     else:
-        with pytest.raises(hikyaku.PeerError, match="rank 0 gave up"):
+        with pytest.raises(hikyaku.PeerError, match="rank 0 abandoned it"):
             world.bcast_object()
     return world.bcast_object("still together")
 
@@ -304,7 +304,7 @@ def wrong_at_one(world):
         except (TypeError, ValueError, LookupError):
             assert wrong, number
         except hikyaku.PeerError as error:
-            assert not wrong and "rank 1 gave up" in str(error), (number, error)
+            assert not wrong and "rank 1 abandoned it" in str(error), (number, error)
         else:
             # Who only sends may be through before.
             assert not wrong and number in [2, 3, 4], number

@@ -124,7 +124,8 @@ impl Communicator {
     /// equal (MPI_Comm_split). `None` for a rank without a color. Every rank calls it.
     ///
     /// # Errors
-    /// A rank is gone or gave up, or the first rank of a color is that of too many communicators.
+    /// A rank is gone or abandoned the call, or the first rank of a color is that of too many
+    /// communicators.
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Communicator>, Error> {
         self.run(self.split_async(color, key))
     }

@@ -18,7 +18,7 @@ pub enum Error {
     /// A message went wrong: [`MsgError`] says whose fault that is.
     #[error(transparent)]
     Message(#[from] MsgError),
-    /// A collective operation went wrong otherwise: ranks disagree, one of them gave up, or an
+    /// A collective operation went wrong otherwise: ranks disagree, one of them abandoned it, or an
     /// argument is not what it must be.
     #[error(transparent)]
     Collective(CollError<MsgError>),

@@ -91,7 +91,7 @@ impl Intercommunicator {
     /// time have different ones.
     ///
     /// # Errors
-    /// The groups have a rank in common, or a rank is gone or gave up.
+    /// The groups have a rank in common, or a rank is gone or abandoned the call.
     pub fn join(
         local: &Communicator,
         leader: u32,
@@ -195,7 +195,7 @@ impl Intercommunicator {
     /// The same groups with contexts of their own. Every rank calls it.
     ///
     /// # Errors
-    /// A rank is gone or gave up, or there is no context left.
+    /// A rank is gone or abandoned the call, or there is no context left.
     pub async fn duplicate_async(&self) -> Result<Intercommunicator, Error> {
         let made = self.split_async(Some(0), self.local.rank() as i32).await?;
         made.ok_or(CreationError::Alone.into())

@@ -21,7 +21,7 @@ impl Communicator {
     /// having all words it goes on, whether or not somebody dies who should get them.
     ///
     /// # Errors
-    /// A rank is gone or gave up.
+    /// A rank is gone or abandoned the call.
     pub fn share(&self, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
         let gathered = self.together(async |group| gather(group, words).await);
         let blocks = gathered.as_ref().ok().and_then(Option::as_ref);
@@ -140,7 +140,7 @@ fn to_head(failure: Option<&Error>) -> [u64; HEAD_WORDS] {
     let cause = match failure {
         Error::Message(MsgError::PeerFailed(PeerFailure { rank, .. }))
         | Error::Message(MsgError::PeerLeft { rank, .. }) => Cause::Gone { rank: *rank },
-        Error::Collective(CollError::GaveUp { cause, .. }) => *cause,
+        Error::Collective(CollError::Abandoned { cause, .. }) => *cause,
         Error::Collective(CollError::Differ { one, other }) => {
             Cause::Differ { one: *one, other: *other }
         }
@@ -157,7 +157,7 @@ fn of_head(head: &[u64; HEAD_WORDS]) -> Result<(), Error> {
     let Some(length @ 1..) = usize::try_from(head[0]).ok() else { return Ok(()) };
     let bytes: &[u8] = bytemuck::cast_slice(&head[1..]);
     let cause = bytes.get(..length).and_then(Cause::from_bytes).unwrap_or(Cause::Failed);
-    Err(CollError::GaveUp { operation: Operation::Gather.name(), peer: 0, cause }.into())
+    Err(CollError::Abandoned { operation: Operation::Gather.name(), peer: 0, cause }.into())
 }
 
 #[cfg(test)]

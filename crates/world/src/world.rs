@@ -203,7 +203,7 @@ impl World {
     /// ```
     ///
     /// # Errors
-    /// A rank is gone or gave up, or one is the first of too many communicators.
+    /// A rank is gone or abandoned the call, or one is the first of too many communicators.
     pub fn split(&self, color: impl Into<Option<u32>>, key: i32) -> Result<Option<World>, Error> {
         let made = self.communicator.split(color.into(), key)?;
         Ok(made.map(|made| World::new(Rc::clone(&self.variables), made)))

@@ -380,7 +380,7 @@ macro_rules! conformance_of_one_host {
             session: a_release_beyond_what_can_be_counted_is_an_error,
             session: a_chain_can_be_repeated_without_writing_it,
             session: a_retired_queue_is_free_when_its_last_release_has_come,
-            session: a_queue_that_is_given_up_says_who_is_missing,
+            session: a_queue_that_is_abandoned_says_who_is_missing,
             figures: ip_15_the_ring_alone_asks_for_head_tail_and_room,
             figures: ip_16_without_read_out_a_round_trip_takes_the_records_alone,
             figures: ip_17_with_read_out_a_round_trip_leaves_the_rings_empty,

@@ -112,9 +112,9 @@ pub fn memory_is_kept_until_the_writer_has_ended<H: Harness>(harness: &H) {
     assert_eq!(job.port(0).mail_end(first), Some(MailEnd::Retired { rounds: 3 }));
     let (third, again) = open(job.port(0), 1, 8).expect("as before");
     assert_eq!((again.at, job.port(0).mail_end(third)), (address.at, None));
-    job.port(1).end_mail(other, MailEnd::GivenUp { rank: 0 });
+    job.port(1).end_mail(other, MailEnd::Abandoned { rank: 0 });
     job.settle(1);
-    assert_eq!(job.port(0).mail_end(second), Some(MailEnd::GivenUp { rank: 0 }));
+    assert_eq!(job.port(0).mail_end(second), Some(MailEnd::Abandoned { rank: 0 }));
     [second, third].into_iter().for_each(|id| job.port(0).close_mailbox(id));
     job.kill(1);
     let mut found: Vec<u64> =

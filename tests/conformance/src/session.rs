@@ -565,12 +565,12 @@ pub fn a_retired_queue_is_free_when_its_last_release_has_come<H: Harness>(harnes
 }
 
 /// An owner that misses a rank stops its queue, and whoever looks at it learns who is missing.
-pub fn a_queue_that_is_given_up_says_who_is_missing<H: Harness>(harness: &H) {
+pub fn a_queue_that_is_abandoned_says_who_is_missing<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let mine = create(&mut job, 0, SESSION);
     post(&mut job, mine, &[QueueCommand::Nop]);
-    job.port(0).give_up_queue(mine.queue, 2, &[1, 7]);
-    let fault = QueueFault::GivenUp { rank: 2 };
+    job.port(0).abandon_queue(mine.queue, 2, &[1, 7]);
+    let fault = QueueFault::Abandoned { rank: 2 };
     for rank in 0..3 {
         let seen = job.port(rank).queue_state(mine).expect("it is still open");
         assert_eq!(seen.fault, Some(fault));

@@ -58,11 +58,11 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = units::size)]
     pub(crate) sizes: Vec<u64>,
 
-    /// Messages after which a run of --sweep is given up
+    /// Messages after which a run of --sweep is abandoned
     #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
     pub(crate) most_messages: u64,
 
-    /// Events after which a run of --sweep is given up: long messages are many packets
+    /// Events after which a run of --sweep is abandoned: long messages are many packets
     #[arg(long, value_name = "COUNT", default_value_t = 4_000_000)]
     pub(crate) most_events: u64,
 

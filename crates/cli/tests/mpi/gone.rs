@@ -30,6 +30,6 @@ fn a_flush_waits_for_the_living_when_a_receiver_dies() {
 }
 
 #[test]
-fn the_receive_of_an_exchange_that_cannot_be_is_given_up() {
+fn the_receive_of_an_exchange_that_cannot_be_is_abandoned() {
     ends("sendrecv_gone", "3", &[&[]], "told\n");
 }

@@ -41,8 +41,8 @@ const COPIED_UP_TO: usize = 16 << 10;
 /// same number of bytes.
 ///
 /// # Errors
-/// [`crate::CollError`]: lengths differ, a rank is gone or gave up, or `algorithm` cannot keep the
-/// order of an ordered reduction.
+/// [`crate::CollError`]: lengths differ, a rank is gone or abandoned the call, or `algorithm`
+/// cannot keep the order of an ordered reduction.
 pub fn allreduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
     algorithm: Option<Algorithm>,

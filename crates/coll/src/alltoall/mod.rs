@@ -48,7 +48,7 @@ const SWAP: usize = 64 << 10;
 /// order and all of the same length.
 ///
 /// # Errors
-/// [`crate::CollError`]: lengths differ, or a rank is gone or gave up.
+/// [`crate::CollError`]: lengths differ, or a rank is gone or abandoned the call.
 pub fn alltoall<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,

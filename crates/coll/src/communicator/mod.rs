@@ -3,10 +3,10 @@
 //! `book.rs` is what a rank notes of a communicator's collectives. `doubts.rs` is what it does when
 //! calls disagree and when one has failed.
 //!
-//! After a failure messages are left over: what was sent to a rank that had given up, and notices
-//! to ranks that were done already. Nobody receives what belongs to a call that is over here, so it
-//! is dropped when calls end. If no call has failed, a message that is left over shows that ranks
-//! have called different things ([`crate::questions`]).
+//! After a failure messages are left over: what was sent to a rank that had abandoned the call, and
+//! notices to ranks that were done already. Nobody receives what belongs to a call that is over
+//! here, so it is dropped when calls end. If no call has failed, a message that is left over shows
+//! that ranks have called different things ([`crate::questions`]).
 
 mod book;
 mod doubts;

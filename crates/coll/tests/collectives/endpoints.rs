@@ -111,7 +111,7 @@ fn a_death_in_a_barrier_ends_it_at_every_rank() {
             for (rank, result) in results.into_iter().enumerate() {
                 let names = match result {
                     Err(CollError::Message(MsgError::PeerFailed(failure))) => failure.rank,
-                    Err(CollError::GaveUp { cause: Cause::Gone { rank }, .. }) => rank,
+                    Err(CollError::Abandoned { cause: Cause::Gone { rank }, .. }) => rank,
                     Ok(()) if rank == victim => continue,
                     other => panic!("rank {rank}: {other:?}"),
                 };
@@ -135,7 +135,7 @@ fn a_rank_that_calls_something_else_is_an_error_at_all() {
     assert!(failed >= 3, "{results:?}");
     // Rank 3 calls nothing more, so it cannot be asked what that was.
     let named = |result: &Outcome| {
-        matches!(result, Err(CollError::GaveUp { peer: 3, cause: Cause::OtherCall, .. }))
+        matches!(result, Err(CollError::Abandoned { peer: 3, cause: Cause::OtherCall, .. }))
     };
     assert!(results.iter().any(named), "{results:?}");
 }

@@ -1,5 +1,5 @@
-//! Ranks that disagree, give up or die: an error at every rank that is still in the operation, and
-//! never a standstill (which the network would find).
+//! Ranks that disagree, abandon a call or die: an error at every rank that is still in the
+//! operation, and never a standstill (which the network would find).
 
 use std::cell::Cell;
 
@@ -101,7 +101,7 @@ proptest! {
 fn names(error: &Error, victim: u32) -> bool {
     match error {
         CollError::Message(NetworkError::Dead(rank)) => *rank == victim,
-        CollError::GaveUp { cause: Cause::Gone { rank }, .. } => *rank == victim,
+        CollError::Abandoned { cause: Cause::Gone { rank }, .. } => *rank == victim,
         _ => false,
     }
 }
@@ -186,7 +186,7 @@ fn wrong_layouts_are_errors_at_the_rank_that_gives_them_and_told_to_the_others()
             outside,
         ]
     );
-    let told = "alltoallw: rank 0 gave up: its own call failed there";
+    let told = "alltoallw: rank 0 abandoned it: its own call failed there";
     assert!(lines[1].iter().all(|line| line == told), "{:?}", lines[1]);
 }
 
@@ -225,7 +225,7 @@ fn an_operation_dropped_at_one_rank_ends_at_all() {
         });
         for (rank, result) in (0..).zip(results) {
             let error =
-                CollError::GaveUp { operation: "allreduce", peer: 2, cause: Cause::Dropped };
+                CollError::Abandoned { operation: "allreduce", peer: 2, cause: Cause::Dropped };
             assert_eq!(result, Some(if rank == 2 { Ok(()) } else { Err(error) }));
         }
     }
@@ -296,7 +296,10 @@ fn wrong_arguments_are_errors_at_the_rank_that_gives_them_and_told_to_the_others
         let told = line(1, at);
         // The root of the scatter may have sent everything before it is told.
         let is_over = at == 3 && told.is_empty();
-        assert!(is_over || told.ends_with("rank 0 gave up: its own call failed there"), "{at}");
+        assert!(
+            is_over || told.ends_with("rank 0 abandoned it: its own call failed there"),
+            "{at}"
+        );
     }
 }
 

@@ -121,13 +121,13 @@ proptest! {
             (outcome, next, second)
         });
         for (rank, (outcome, next, second)) in (0..).zip(results) {
-            let gave_up = |peer, cause| {
-                Err(CollError::GaveUp { operation: "allreduce", peer, cause })
+            let abandoned = |peer, cause| {
+                Err(CollError::Abandoned { operation: "allreduce", peer, cause })
             };
             match outcome {
                 None => prop_assert_eq!(rank, victim),
                 Some(Ok(())) => {}
-                told => prop_assert_eq!(told, Some(gave_up(victim, Cause::Dropped))),
+                told => prop_assert_eq!(told, Some(abandoned(victim, Cause::Dropped))),
             }
             prop_assert_eq!(next, Ok(()), "rank {}", rank);
             prop_assert_eq!(second, vec![size as u8; length]);
@@ -379,7 +379,7 @@ fn a_wrong_call_of_a_rank_that_calls_no_more_fails_the_next_call() {
     });
     let last = results[1].last();
     let named =
-        matches!(last, Some(Err(CollError::GaveUp { peer: 0, cause: Cause::OtherCall, .. })));
+        matches!(last, Some(Err(CollError::Abandoned { peer: 0, cause: Cause::OtherCall, .. })));
     assert!(named, "{results:?}");
 }
 
@@ -413,7 +413,7 @@ fn a_death_ends_calls_by_lines_at_every_rank() {
             for outcome in results.into_iter().flatten() {
                 let names = match outcome {
                     Err(CollError::Message(MsgError::PeerFailed(failure))) => failure.rank,
-                    Err(CollError::GaveUp { cause: Cause::Gone { rank }, .. }) => rank,
+                    Err(CollError::Abandoned { cause: Cause::Gone { rank }, .. }) => rank,
                     other => panic!("{victim} of {per_node} a node is dead: {other:?}"),
                 };
                 assert_eq!(names, victim);
@@ -483,7 +483,7 @@ fn a_reduction_that_panics_leaves_its_rank_in_step() {
                 })
                 .await;
             } else {
-                // Done, or told that a rank gave up.
+                // Done, or told that a rank abandoned it.
                 let _ = allreduce(group, None, &mut data, add()).await;
             }
             let mut data = [1; 8];

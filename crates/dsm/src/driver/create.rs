@@ -155,7 +155,7 @@ impl Variables {
         match (prepared, elected) {
             (Ok(prepared), Ok(placed)) => Ok(self.begin(wanted, prepared, placed)),
             (Ok(prepared), Err(error)) => {
-                self.give_up(prepared.own);
+                self.abandon(prepared.own);
                 Err(error)
             }
             (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),

@@ -366,7 +366,7 @@ impl DirectDriver {
                     return Ok(CallOutcome::StandBack);
                 }
                 Action::Entered(entry) => return Ok(CallOutcome::Entered(entry)),
-                Action::Refused(Refusal::Overwritten) => return Ok(state.give_up()),
+                Action::Refused(Refusal::Overwritten) => return Ok(state.abandon()),
                 Action::Refused(refusal) => {
                     state.taken = None;
                     return Ok(CallOutcome::Refused(refusal));
@@ -379,14 +379,14 @@ impl DirectDriver {
             answer = match answered {
                 Ok(answer) => answer,
                 // A word names a node that there is not.
-                Err(PostError::NoSuchRank { .. }) => return Ok(state.give_up()),
+                Err(PostError::NoSuchRank { .. }) => return Ok(state.abandon()),
                 Err(error) => {
-                    state.give_up();
+                    state.abandon();
                     return Err(error.into());
                 }
             };
         }
-        Ok(state.give_up())
+        Ok(state.abandon())
     }
 
     fn fetch(
@@ -526,7 +526,7 @@ impl PartState {
     /// The end of a request whose words were overwritten, and of all later ones: the variable's
     /// queue may name this rank from now on.
     #[cold]
-    fn give_up(&mut self) -> CallOutcome {
+    fn abandon(&mut self) -> CallOutcome {
         self.overwritten = true;
         self.protocol.abandon();
         CallOutcome::Refused(Refusal::Overwritten)

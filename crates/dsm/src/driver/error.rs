@@ -136,10 +136,10 @@ pub enum SharedError {
     },
     /// Another rank could not hear of all parts of it: then it is made on no rank.
     #[error(
-        "rank {rank} gave up making the shared variable `{name}`, so that no rank has it: its own \
+        "rank {rank} abandoned the shared variable `{name}`, so that no rank has it: its own \
          error says why"
     )]
-    GivenUp {
+    Abandoned {
         /// The variable.
         name: String,
         /// The rank.

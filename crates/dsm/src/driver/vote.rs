@@ -92,8 +92,8 @@ impl Variables {
             Vote::Yes => Some(Ok(())),
             Vote::NotYet => there.err().map(|gone| Err(gone.into())),
             Vote::No => {
-                let given_up = || SharedError::GivenUp { name: name.to_owned(), rank }.into();
-                Some(Err(self.somebody_died().unwrap_or_else(given_up)))
+                let abandoned = || SharedError::Abandoned { name: name.to_owned(), rank }.into();
+                Some(Err(self.somebody_died().unwrap_or_else(abandoned)))
             }
         }
     }
@@ -120,7 +120,7 @@ impl Variables {
 
     /// This rank abandons a variable for which it gave `own`: it votes against it, unless it has
     /// voted for it.
-    pub(super) fn give_up(&self, own: Own) {
+    pub(super) fn abandon(&self, own: Own) {
         let Own { home, node } = own;
         // Only read when all have voted for the variable.
         drop(node);

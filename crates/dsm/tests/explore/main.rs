@@ -291,7 +291,7 @@ fn walks_beside(case: &DirectCase, near: Option<usize>, seed: u64) -> walk::Walk
         let DirectCase { ranks_per_node, deaths, cancels, .. } = case;
         let ranks = case.wants.len();
         panic!(
-            "{fault}: {ranks} ranks, {ranks_per_node} a node, {deaths} deaths, {cancels} given up, \
+            "{fault}: {ranks} ranks, {ranks_per_node} a node, {deaths} deaths, {cancels} cancels, \
              seed {seed}"
         )
     })
@@ -309,7 +309,7 @@ fn fg_09_sixty_four_nodes_with_random_delays() {
 
 #[test]
 fn sixty_four_nodes_with_deaths_and_cancels() {
-    let (mut deaths, mut given_up) = (0, 0);
+    let (mut deaths, mut abandoned) = (0, 0);
     for ranks_per_node in [1, 4] {
         for seed in 1..=12 {
             let case = DirectCase {
@@ -321,10 +321,10 @@ fn sixty_four_nodes_with_deaths_and_cancels() {
             };
             let walked = walks(&case, seed);
             deaths += walked.deaths;
-            given_up += walked.given_up;
+            abandoned += walked.abandoned;
         }
     }
-    assert!(deaths > 20 && given_up > 20, "{deaths} deaths, {given_up} given up");
+    assert!(deaths > 20 && abandoned > 20, "{deaths} deaths, {abandoned} abandoned");
 }
 
 #[test]

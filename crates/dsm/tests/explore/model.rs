@@ -108,7 +108,7 @@ pub(crate) struct Model {
     ranks: Vec<Rank>,
     departed: Departed,
     dead: u32,
-    given_up: u32,
+    abandoned: u32,
     /// The number that the last released write stored.
     committed: u16,
     /// A death may have destroyed contents: what is found then must be marked.
@@ -198,7 +198,7 @@ impl Model {
             ranks: ranks.collect(),
             departed: Departed::default(),
             dead: 0,
-            given_up: 0,
+            abandoned: 0,
             committed: 0,
             excused: false,
             late: None,
@@ -298,8 +298,8 @@ impl Model {
                 into.push(next);
             }
             let mut next = self.clone();
-            if self.given_up < case.cancels && next.cancel(at) {
-                next.given_up += 1;
+            if self.abandoned < case.cancels && next.cancel(at) {
+                next.abandoned += 1;
                 by_chance.push(next);
             }
             let mut next = self.clone();

@@ -22,7 +22,7 @@ fn delay(chance: &mut Chance, at: usize, near: Option<usize>) -> u64 {
 pub(crate) struct Walked {
     pub(crate) steps: u64,
     pub(crate) deaths: u32,
-    pub(crate) given_up: u32,
+    pub(crate) abandoned: u32,
     pub(crate) insisted: u32,
     /// The counts of the model.
     pub(crate) tally: Tally,
@@ -55,8 +55,8 @@ pub(crate) fn walk(case: &DirectCase, near: Option<usize>, seed: u64) -> Result<
         if walked.steps > STEPS_MOST {
             return Err("not answered".into());
         }
-        if walked.given_up < case.cancels && chance.below(200) == 0 {
-            walked.given_up += u32::from(model.cancel(chance.place(ranks)));
+        if walked.abandoned < case.cancels && chance.below(200) == 0 {
+            walked.abandoned += u32::from(model.cancel(chance.place(ranks)));
         }
         let victim = chance.place(ranks);
         if walked.deaths < case.deaths && chance.below(500) == 0 && !model.is_over(victim, case) {

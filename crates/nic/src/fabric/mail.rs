@@ -46,14 +46,14 @@ pub enum MailEnd {
         rounds: u64,
     },
     /// Its writer stopped because a rank is missing.
-    GivenUp {
+    Abandoned {
         /// The missing rank.
         rank: Rank,
     },
 }
 
 const RETIRED: u64 = 1;
-const GIVEN_UP: u64 = 2;
+const ABANDONED: u64 = 2;
 const VALUE: u64 = (1 << 56) - 1;
 
 #[cfg_attr(loom, expect(dead_code, reason = "only hosts have mailboxes"))]
@@ -62,7 +62,7 @@ impl MailEnd {
     pub fn to_word(self) -> u64 {
         match self {
             MailEnd::Retired { rounds } => RETIRED << 56 | rounds & VALUE,
-            MailEnd::GivenUp { rank } => GIVEN_UP << 56 | u64::from(rank),
+            MailEnd::Abandoned { rank } => ABANDONED << 56 | u64::from(rank),
         }
     }
 
@@ -72,7 +72,7 @@ impl MailEnd {
         match word >> 56 {
             0 if word == 0 => None,
             RETIRED => Some(MailEnd::Retired { rounds: word & VALUE }),
-            GIVEN_UP => Some(MailEnd::GivenUp { rank: word as u32 }),
+            ABANDONED => Some(MailEnd::Abandoned { rank: word as u32 }),
             _ => Some(MailEnd::Retired { rounds: 0 }),
         }
     }
@@ -144,7 +144,7 @@ mod tests {
         for end in [
             MailEnd::Retired { rounds: 0 },
             MailEnd::Retired { rounds: VALUE },
-            MailEnd::GivenUp { rank: u32::MAX },
+            MailEnd::Abandoned { rank: u32::MAX },
         ] {
             assert_eq!(MailEnd::from_word(end.to_word()), Some(end));
         }

@@ -183,8 +183,8 @@ pub enum QueueFault {
         rank: Rank,
     },
     /// Its owner abandoned the queue because a rank is missing.
-    #[error("it was given up because rank {rank} is gone")]
-    GivenUp {
+    #[error("it was abandoned because rank {rank} is gone")]
+    Abandoned {
         /// The missing rank.
         rank: Rank,
     },
@@ -205,7 +205,7 @@ const NO_SUCH_QUEUE: u64 = 3;
 const OUT_OF_BOUNDS: u64 = 4;
 const TOO_FAR_AHEAD: u64 = 5;
 const REFUSED: u64 = 6;
-const GIVEN_UP: u64 = 7;
+const ABANDONED: u64 = 7;
 const RETIRED: u64 = 8;
 
 #[cfg_attr(loom, expect(dead_code, reason = "only hosts run queues"))]
@@ -219,10 +219,10 @@ impl QueueFault {
             QueueFault::OutOfBounds { index, rank } => (OUT_OF_BOUNDS, rank, index),
             QueueFault::TooFarAhead { index, rank } => (TOO_FAR_AHEAD, rank, index),
             QueueFault::Refused { index, rank } => (REFUSED, rank, index),
-            QueueFault::GivenUp { rank } => (GIVEN_UP, rank, 0),
+            QueueFault::Abandoned { rank } => (ABANDONED, rank, 0),
             QueueFault::Retired { rounds } => (RETIRED, 0, rounds),
             // Derived from the runner's rank and the registry, never written.
-            QueueFault::RunnerDied(failure) => (GIVEN_UP, failure.rank, 0),
+            QueueFault::RunnerDied(failure) => (ABANDONED, failure.rank, 0),
         };
         code << 56 | u64::from(rank & 0xff_ffff) << 32 | u64::from(index)
     }
@@ -237,7 +237,7 @@ impl QueueFault {
             OUT_OF_BOUNDS => QueueFault::OutOfBounds { index, rank },
             TOO_FAR_AHEAD => QueueFault::TooFarAhead { index, rank },
             REFUSED => QueueFault::Refused { index, rank },
-            GIVEN_UP => QueueFault::GivenUp { rank },
+            ABANDONED => QueueFault::Abandoned { rank },
             RETIRED => QueueFault::Retired { rounds: index },
             _ => QueueFault::Malformed { index },
         })
@@ -415,7 +415,7 @@ pub trait QueuePort: Port {
 
     /// Stops a queue of this rank for good because `missing` is gone, and wakes the ranks in `tell`
     /// so that they poll it.
-    fn give_up_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]);
+    fn abandon_queue(&mut self, queue: QueueId, missing: Rank, tell: &[Rank]);
 }
 
 #[cfg(all(test, not(loom)))]
@@ -460,7 +460,7 @@ mod tests {
             QueueFault::OutOfBounds { index, rank },
             QueueFault::TooFarAhead { index, rank },
             QueueFault::Refused { index, rank },
-            QueueFault::GivenUp { rank },
+            QueueFault::Abandoned { rank },
             QueueFault::Retired { rounds: 0 },
         ] {
             assert_eq!(QueueFault::from_word(fault.to_word()), Some(fault));

@@ -237,9 +237,9 @@ impl<H: Host> QueuePort for HostedPort<H> {
         self.queues.own[id as usize].stage = QueueUse::Retired { lead };
     }
 
-    fn give_up_queue(&mut self, id: QueueId, missing: Rank, tell: &[Rank]) {
+    fn abandon_queue(&mut self, id: QueueId, missing: Rank, tell: &[Rank]) {
         let Ok(queue) = self.own_queue(id) else { return };
-        queue.fail(QueueFault::GivenUp { rank: missing }.to_word());
+        queue.fail(QueueFault::Abandoned { rank: missing }.to_word());
         // Regardless of their doorbells: this happens once, and they may be about to sleep.
         tell.iter().filter(|rank| **rank < self.size).for_each(|rank| self.host.wake(*rank));
     }
@@ -487,7 +487,7 @@ impl<H: Host> HostedPort<H> {
             // A stopped queue expects nothing, and its memory may have been reused by now.
             if let Some(fault) = QueueFault::from_word(target.fault()) {
                 return Err(match fault {
-                    QueueFault::GivenUp { .. } => fault,
+                    QueueFault::Abandoned { .. } => fault,
                     _ => QueueFault::NoSuchQueue { index, rank },
                 });
             }

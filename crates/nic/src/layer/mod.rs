@@ -359,8 +359,8 @@ where
         self.inner_mut().retire_queue(queue, rounds, lead);
     }
 
-    fn give_up_queue(&mut self, queue: u32, missing: Rank, tell: &[Rank]) {
-        self.inner_mut().give_up_queue(queue, missing, tell);
+    fn abandon_queue(&mut self, queue: u32, missing: Rank, tell: &[Rank]) {
+        self.inner_mut().abandon_queue(queue, missing, tell);
     }
 }
 

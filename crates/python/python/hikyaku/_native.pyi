@@ -15,7 +15,7 @@ class Error(RuntimeError):
     """What hikyaku could not do, in one line: what, where and what to do."""
 
 class PeerError(Error):
-    """Another rank has died, has left the job or has given up what was being done together."""
+    """Another rank has died, has left the job or has abandoned what was being done together."""
 
 @final
 class Received:

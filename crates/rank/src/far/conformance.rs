@@ -290,7 +290,7 @@ impl QueuePort for SharedPort {
         help_queue(&mut, queue: QueueAddress);
         queue_state(&mut, queue: QueueAddress) -> Result<QueueState, QueueError>;
         retire_queue(&mut, queue: u32, rounds: u64, lead: u32);
-        give_up_queue(&mut, queue: u32, missing: Rank, tell: &[Rank]);
+        abandon_queue(&mut, queue: u32, missing: Rank, tell: &[Rank]);
     } }
 }
 

@@ -170,7 +170,7 @@ impl Letters {
             Some(peer) => {
                 let operation = "neighbour exchange";
                 let cause = Cause::OtherCall;
-                Err(CollError::GaveUp { operation, peer, cause }.into())
+                Err(CollError::Abandoned { operation, peer, cause }.into())
             }
         }
     }

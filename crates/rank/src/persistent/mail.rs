@@ -169,10 +169,10 @@ impl Mail {
             let fault = match port.mail_end(own) {
                 // What he wrote before he ended it is there: look again.
                 Some(MailEnd::Retired { rounds }) => (rounds < round).then_some(rank),
-                Some(MailEnd::GivenUp { rank: missing }) => Some(missing),
+                Some(MailEnd::Abandoned { rank: missing }) => Some(missing),
                 None => gone.then_some(rank),
             };
-            fault.map(|missing| (rank, QueueFault::GivenUp { rank: missing }))
+            fault.map(|missing| (rank, QueueFault::Abandoned { rank: missing }))
         })
     }
 

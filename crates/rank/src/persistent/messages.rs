@@ -131,7 +131,7 @@ impl MessageRounds {
             farewells.push(Farewell { from, rounds, missing });
         }
         let gone = farewells.iter().find(|farewell| farewell.rounds < round)?;
-        Some((gone.from, QueueFault::GivenUp { rank: gone.missing }))
+        Some((gone.from, QueueFault::Abandoned { rank: gone.missing }))
     }
 
     /// Tells the neighbours that this end has sent its last round: `rounds` of them. A round in

@@ -254,7 +254,7 @@ impl Rounds {
     fn of_queue(&self, error: QueueError) -> Error {
         match error {
             QueueError::Failed { fault, .. } => self.told(self.own(), fault),
-            QueueError::NoSuchQueue { rank, .. } => self.told(rank, QueueFault::GivenUp { rank }),
+            QueueError::NoSuchQueue { rank, .. } => self.told(rank, QueueFault::Abandoned { rank }),
             other => PersistentError::Queue(other).into(),
         }
     }
@@ -423,17 +423,17 @@ impl Rounds {
         let port = engine.port_mut();
         for queue in &self.wiring.others.all {
             let gone = matches!(port.peer(queue.rank), PeerState::Failed(_) | PeerState::Left);
-            let given_up = Some(QueueFault::GivenUp { rank: queue.rank });
+            let abandoned = Some(QueueFault::Abandoned { rank: queue.rank });
             let fault = match port.queue_state(*queue) {
                 // It is done with as many rounds as we have started: nothing of it is missing.
                 Ok(QueueState { fault: Some(QueueFault::Retired { rounds }), .. }) => {
                     let behind = (self.round as u32).wrapping_sub(rounds).cast_signed() > 0;
-                    given_up.filter(|_| behind)
+                    abandoned.filter(|_| behind)
                 }
-                Ok(state) => state.fault.or(given_up.filter(|_| gone)),
+                Ok(state) => state.fault.or(abandoned.filter(|_| gone)),
                 // Closed: nothing that was to come from it is missing. But whoever waits for data
                 // of ours and does not exist any more will not let it go.
-                Err(_) => given_up.filter(|_| self.owes(port, *queue)),
+                Err(_) => abandoned.filter(|_| self.owes(port, *queue)),
             };
             if let Some(fault) = fault {
                 drop(engine);
@@ -473,7 +473,7 @@ impl Rounds {
         let stopped = |fault| PersistentError::Stopped { rank: self.world.number(rank), fault };
         let missing = match fault {
             QueueFault::RunnerDied(failure) => return MsgError::PeerFailed(failure).into(),
-            QueueFault::GivenUp { rank } => rank,
+            QueueFault::Abandoned { rank } => rank,
             QueueFault::NoSuchQueue { rank, .. } => rank,
             fault => return stopped(fault).into(),
         };
@@ -506,11 +506,11 @@ impl Rounds {
             }
             _ => self.own(),
         };
-        self.give_up(missing);
+        self.abandon(missing);
         error
     }
 
-    fn give_up(&mut self, missing: u32) {
+    fn abandon(&mut self, missing: u32) {
         self.state = RoundState::Failed;
         if let Some(messages) = &self.wiring.messages {
             messages.end(&self.world, self.round - 1, missing);
@@ -518,9 +518,9 @@ impl Rounds {
         let tell: Vec<u32> = self.wiring.others.all.iter().map(|queue| queue.rank).collect();
         let mut engine = self.world.engine().borrow_mut();
         for queue in &self.wiring.queues {
-            engine.port_mut().give_up_queue(queue.address.queue, missing, &tell);
+            engine.port_mut().abandon_queue(queue.address.queue, missing, &tell);
         }
-        self.wiring.mail.end(engine.port_mut(), MailEnd::GivenUp { rank: missing });
+        self.wiring.mail.end(engine.port_mut(), MailEnd::Abandoned { rank: missing });
     }
 
     /// Gives the queues back. `false`: something may still come, so that the buffers must stay
@@ -540,7 +540,7 @@ impl Rounds {
             return false;
         }
         if self.state == RoundState::Started && !matches!(self.is_complete(), Ok(true)) {
-            self.give_up(self.own());
+            self.abandon(self.own());
         }
         if self.world.engine().try_borrow_mut().is_err() {
             return false;

@@ -20,7 +20,7 @@ impl World {
     /// Waits until every rank has come here (MPI_Barrier, MPI 5.0 §6.3).
     ///
     /// # Errors
-    /// A rank is gone or gave up.
+    /// A rank is gone or abandoned the call.
     pub fn barrier(&self) -> Result<(), Error> {
         let ranks = self.ranks().waiting();
         self.end(begin_barrier(&ranks.group, ranks.choices.barrier))
@@ -29,7 +29,7 @@ impl World {
     /// Gives every rank the data of `root` (MPI_Bcast, MPI 5.0 §6.4). Equal lengths everywhere.
     ///
     /// # Errors
-    /// The root does not exist, a rank is gone or gave up, or lengths differ.
+    /// The root does not exist, a rank is gone or abandoned the call, or lengths differ.
     pub fn broadcast<T: Scalar>(&self, data: &mut [T], root: u32) -> Result<(), Error> {
         let ranks = self.ranks().waiting();
         let bytes = bytemuck::cast_slice_mut(data);
@@ -60,7 +60,7 @@ impl World {
     /// of each node. `--coll allreduce=recursive-doubling` adds in one order on any nodes.
     ///
     /// # Errors
-    /// A rank is gone or gave up, or lengths differ.
+    /// A rank is gone or abandoned the call, or lengths differ.
     pub fn allreduce<T: Scalar>(&self, data: &mut [T], op: impl Reducer<T>) -> Result<(), Error> {
         let ranks = self.ranks().waiting();
         let data = Operand::Own(bytemuck::cast_slice_mut(data));
@@ -72,7 +72,7 @@ impl World {
     /// `Some` at the root.
     ///
     /// # Errors
-    /// The root does not exist, a rank is gone or gave up, or lengths differ.
+    /// The root does not exist, a rank is gone or abandoned the call, or lengths differ.
     pub fn gather<T: Scalar>(&self, mine: &[T], root: u32) -> Result<Option<Vec<T>>, Error> {
         if self.communicator().choices().gather.is_some() {
             // It may be one that needs equal parts.
@@ -100,7 +100,7 @@ impl World {
     /// which need not know the lengths: they are gathered first.
     ///
     /// # Errors
-    /// The root does not exist, or a rank is gone or gave up.
+    /// The root does not exist, or a rank is gone or abandoned the call.
     pub fn gatherv<T: Scalar>(&self, mine: &[T], root: u32) -> Result<Option<Vec<Vec<T>>>, Error> {
         self.together(async |ranks| ranks.gather_any(mine, root).await)
     }
@@ -163,7 +163,7 @@ impl World {
     /// Brings equal blocks of all ranks to all, in rank order (MPI_Allgather, MPI 5.0 §6.7).
     ///
     /// # Errors
-    /// A rank is gone or gave up, or lengths differ.
+    /// A rank is gone or abandoned the call, or lengths differ.
     pub fn allgather<T: Scalar>(&self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
         let ranks = self.ranks().waiting();
         let (mine, bytes) = (bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(all));

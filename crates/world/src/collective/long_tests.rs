@@ -118,7 +118,7 @@ fn unlike_long_calls_are_an_error_to_all() {
             // Nobody learns it by the other's leaving.
             both.wait();
             let error = done.unwrap_err().to_string();
-            assert!(error.contains("where rank") || error.contains("gave up"), "{error}");
+            assert!(error.contains("where rank") || error.contains("abandoned it"), "{error}");
         });
     }
 }

@@ -57,7 +57,7 @@ impl World {
     ) -> Result<R, Error> {
         let scope = Scope { core: Core::new(self), scope: PhantomData, environment: PhantomData };
         // Also on panic: the buffers are borrowed no longer than this function runs.
-        let guard = GiveUp { scope: &scope };
+        let guard = Abandon { scope: &scope };
         let result = body(&scope)?;
         scope.wait_all()?;
         drop(guard);
@@ -81,11 +81,11 @@ impl<T> Clone for ReceiveMemory<T> {
 impl<T> Copy for ReceiveMemory<T> {}
 
 /// Cancels what is open when the scope ends, however it ends.
-struct GiveUp<'s, 'scope, 'env> {
+struct Abandon<'s, 'scope, 'env> {
     scope: &'s Scope<'scope, 'env>,
 }
 
-impl Drop for GiveUp<'_, '_, '_> {
+impl Drop for Abandon<'_, '_, '_> {
     fn drop(&mut self) {
         let world = self.scope.core.world;
         let abandon = |id| world.engine().borrow_mut().abandon(id);
@@ -267,7 +267,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let operation: Pin<Box<dyn Future<Output = _> + 'scope>> = Box::pin(operation);
         // SAFETY: the same type but for its lifetime. What it borrows lives for 'scope, and it does
         // not live longer: `tasks` has it only until it is done or removed, and it is in `open`
-        // from here on, so that `GiveUp` removes it within 'scope. Its name gives no access to it.
+        // from here on, so that `Abandon` removes it within 'scope. Its name gives no access to it.
         #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
         let operation: Task = unsafe { mem::transmute(operation) };
         let id = self.core.world.communicator().start_task(operation);
@@ -331,7 +331,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             let bytes = range.len() * size_of::<T>();
             // SAFETY: the elements are this receive's alone, since those before end before they
             // begin. They are borrowed exclusively for 'scope, or the exchange owns them; it is in
-            // `open` until the request has ended or is given up, which is within 'scope.
+            // `open` until the request has ended or is abandoned, which is within 'scope.
             let buffer = unsafe { RecvBuffer::new(start.cast(), bytes) };
             let world = self.core.world;
             let started = world.communicator().in_job(*process).and_then(|source| {
@@ -354,7 +354,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         for Leg { process, tag, range, aside, .. } in legs {
             let data = if *aside { &packed[range.clone()] } else { &out[range.clone()] };
             // SAFETY: the data is borrowed for 'scope, or the exchange owns it; it is in `open`
-            // until the request has ended or is given up, which is within 'scope.
+            // until the request has ended or is abandoned, which is within 'scope.
             let buffer = unsafe { SendBuffer::new(data.as_ptr().cast(), size_of_val(data)) };
             let (world, mode) = (self.core.world, SendMode::Standard);
             let started = world.communicator().in_job(*process).and_then(|destination| {

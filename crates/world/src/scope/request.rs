@@ -172,11 +172,11 @@ mod tests {
         world
             .scope(|scope| {
                 scope.irecv(&mut outer, 0, 1)?;
-                let given_up = world.scope(|scope| {
+                let abandoned = world.scope(|scope| {
                     scope.irecv(&mut inner, 0, 2)?;
                     Err::<(), _>(Error::Message(MsgError::Cancelled))
                 });
-                assert!(given_up.is_err());
+                assert!(abandoned.is_err());
                 world.send(&[7_u8; 2], 0, 1)
             })
             .unwrap();

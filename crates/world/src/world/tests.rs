@@ -46,7 +46,7 @@ pub(super) fn die(world: World) {
 fn is_death_of(error: &Error, rank: u32) -> bool {
     match error {
         Error::Message(MsgError::PeerFailed(failure)) => failure.rank == rank,
-        Error::Collective(CollError::GaveUp { .. }) => true,
+        Error::Collective(CollError::Abandoned { .. }) => true,
         _ => false,
     }
 }
@@ -515,7 +515,7 @@ fn a_persistent_call_dropped_in_flight_fails_elsewhere() {
         sums.start().unwrap();
         let result = sums.wait();
         world.barrier().unwrap();
-        let is_told = matches!(result, Err(Error::Collective(CollError::GaveUp { .. })));
+        let is_told = matches!(result, Err(Error::Collective(CollError::Abandoned { .. })));
         assert!(is_told, "{result:?}");
     });
 }

@@ -112,7 +112,7 @@ fn check(fault: Fault, at: Duration, ended: &Ended) {
         let later = Duration::from_millis(time.parse().unwrap()).saturating_sub(at);
         println!("{fault:?}: rank {rank} was told after {:.3} s: {said}", later.as_secs_f64());
         if gone.contains(&rank) {
-            // It ran on, and was told that its neighbour gave up.
+            // It ran on, and was told that its neighbour abandoned the call.
             continue;
         }
         // In a host that is gone either rank may be noticed first.

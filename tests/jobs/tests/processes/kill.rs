@@ -130,7 +130,7 @@ fn kill_rank(
 }
 
 /// One line of the launcher, and a line of every survivor that depended on the victim: of its
-/// death, or of another survivor that gave up first.
+/// death, or of another survivor that abandoned the call first.
 fn check_words(about: &str, text: &str, victim: u32, pid: i32, program: &str, ranks: u32) {
     let verdict = format!("launch: rank {victim} (pid {pid}) was killed by signal 9 (SIGKILL)");
     let told = format!("rank {victim} (pid {pid}) died: killed by signal 9");
@@ -149,10 +149,10 @@ fn check_words(about: &str, text: &str, victim: u32, pid: i32, program: &str, ra
         let follows =
             said.ends_with("has left the job: nothing further comes from it or is taken by it");
         // In a collective, whoever gets the error tells the others.
-        let gone = said.split_once(" gave up: rank ").filter(|_| said.contains(": rank "));
+        let gone = said.split_once(" abandoned it: rank ").filter(|_| said.contains(": rank "));
         let gone = gone.and_then(|(_, end)| end.strip_suffix(" is gone"));
         let relayed = gone.is_some();
-        // Who gave up may go on, if it has what the collective was for, and end by another error.
+        // Such a rank may go on, if it has what the collective was for, and end by another error.
         told_of_victim += u32::from(gone.is_some_and(|rank| rank.parse() == Ok(victim)));
         assert!(said == told || follows || relayed, "{about}: unexpected line {line:?}");
     }

@@ -109,7 +109,7 @@ fn fg_04_a_far_rank_beside_one_without_pause_has_its_turn() {
 #[test]
 fn fg_04_whoever_waits_behind_cancelled_requests_is_woken() {
     for (ranks, per_node) in [(3, 1), (5, 1), (5, 5), (4, 2)] {
-        let output = simulated("direct", ranks, &["given-up"]).ranks_per_node(per_node).succeed();
+        let output = simulated("direct", ranks, &["abandoned"]).ranks_per_node(per_node).succeed();
         let after = numbers(&output, "after");
         println!("{ranks} ranks, {per_node} a node: {after:?} ps");
         assert_eq!(after.len(), 4, "{output}");

@@ -41,7 +41,7 @@ struct SweepPlan {
     ranks: Vec<u32>,
     sizes: Vec<u64>,
     seed: u64,
-    /// Messages and events after which a run is given up.
+    /// Messages and events after which a run is abandoned.
     most_messages: u64,
     most_events: u64,
 }
@@ -58,7 +58,7 @@ struct SweepPoint {
     /// The algorithm that is chosen where nobody names one, whether it ran to its end or not.
     chosen: Option<&'static str>,
     /// Algorithms that sent too many messages, or too long ones.
-    given_up: Vec<&'static str>,
+    abandoned: Vec<&'static str>,
 }
 
 /// What an algorithm took.

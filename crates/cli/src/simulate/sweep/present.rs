@@ -39,10 +39,10 @@ pub(super) fn runs(points: &[SweepPoint]) -> Table {
             let messages = Cell::number(timed.messages as f64, Unit::Number);
             table.push(row(timed.algorithm, [time, messages, Cell::from(is)]));
         }
-        for algorithm in &point.given_up {
+        for algorithm in &point.abandoned {
             let why = Cell::from(match Some(*algorithm) == point.chosen {
-                true => "chosen; given up: too much to simulate",
-                false => "given up: too much to simulate",
+                true => "chosen; abandoned: too much to simulate",
+                false => "abandoned: too much to simulate",
             });
             table.push(row(algorithm, [Cell::Empty, Cell::Empty, why]));
         }
@@ -78,7 +78,7 @@ pub(super) fn losses(points: &[SweepPoint], most: usize) -> Table {
 pub(super) fn summary(points: &[SweepPoint]) -> String {
     let judged: Vec<f64> = points.iter().filter_map(SweepPoint::loss).collect();
     let right = judged.iter().filter(|loss| **loss <= WRONG).count();
-    let partly = points.iter().filter(|point| !point.given_up.is_empty()).count();
+    let partly = points.iter().filter(|point| !point.abandoned.is_empty()).count();
     let unknown = points.len() - judged.len();
     format!(
         "{} points; of {} with a choice to judge, {right} are within 5 % of the fastest; with \
@@ -158,7 +158,7 @@ mod tests {
                 .map(|(algorithm, seconds)| Timed { algorithm, seconds, messages: 7 })
                 .collect(),
             chosen: Some(chosen),
-            given_up: vec!["two-level"],
+            abandoned: vec!["two-level"],
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let table = runs(&points);
         assert_eq!(table.len(), 6);
         let csv = table.to_csv();
-        assert!(csv.contains("chosen, fastest") && csv.contains("given up: too much to simulate"));
+        assert!(csv.contains("chosen, fastest") && csv.contains("abandoned: too much to simulate"));
         let html = page(&points);
         assert!(html.contains("allreduce, 8 ranks") && html.contains("<svg"));
         assert!(page(&[]).contains("0 points"));

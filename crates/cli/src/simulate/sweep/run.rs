@@ -118,12 +118,12 @@ fn part(
     for &(ranks, ref machine) in grown {
         for &bytes in sizes {
             // What was too much with fewer ranks and bytes is so here.
-            let given_up: Vec<&'static str> = points
+            let abandoned: Vec<&'static str> = points
                 .iter()
                 .filter(|point| point.ranks <= ranks && point.bytes <= bytes)
-                .flat_map(|point| point.given_up.iter().copied())
+                .flat_map(|point| point.abandoned.iter().copied())
                 .collect();
-            match point(plan, watch, (operation, ranks, bytes), machine, &given_up) {
+            match point(plan, watch, (operation, ranks, bytes), machine, &abandoned) {
                 Some(point) if !watch.interrupted() => points.push(point),
                 _ => return points,
             }
@@ -138,7 +138,7 @@ fn point(
     watch: &RunWatch,
     (operation, ranks, bytes): (Operation, u32, u64),
     machine: &Grown,
-    given_up: &[&'static str],
+    abandoned: &[&'static str],
 ) -> Option<SweepPoint> {
     let mut point = SweepPoint {
         machine: machine.machine.name.clone(),
@@ -147,14 +147,14 @@ fn point(
         bytes,
         times: Vec::new(),
         chosen: choice(plan, machine, (operation, ranks, bytes)),
-        given_up: Vec::new(),
+        abandoned: Vec::new(),
     };
     for &algorithm in operation.algorithms() {
         if NEED_FACILITIES.contains(&algorithm) {
             continue;
         }
-        if given_up.contains(&algorithm) {
-            point.given_up.push(algorithm);
+        if abandoned.contains(&algorithm) {
+            point.abandoned.push(algorithm);
             continue;
         }
         let mut choices = Choices::default();
@@ -164,7 +164,7 @@ fn point(
             Ran::Whole(end, messages) => {
                 point.times.push(Timed { algorithm, seconds: end.seconds(), messages });
             }
-            Ran::TooMuch => point.given_up.push(algorithm),
+            Ran::TooMuch => point.abandoned.push(algorithm),
             Ran::Unsuitable => {}
             Ran::Interrupted => return None,
         }
@@ -333,21 +333,21 @@ mod tests {
     }
 
     #[test]
-    fn what_sends_too_many_messages_is_given_up_and_not_tried_again() {
+    fn what_sends_too_many_messages_is_abandoned_and_not_tried_again() {
         let points = points(&plan(12, 20), &RunWatch::start(), &mut |_| {});
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
-        let given_up: Vec<usize> = alltoall.map(|point| point.given_up.len()).collect();
-        assert_eq!(given_up, [0, 0, 4, 4]);
+        let abandoned: Vec<usize> = alltoall.map(|point| point.abandoned.len()).collect();
+        assert_eq!(abandoned, [0, 0, 4, 4]);
     }
 
     #[test]
-    fn what_is_too_many_events_is_given_up_for_long_messages_only() {
+    fn what_is_too_many_events_is_abandoned_for_long_messages_only() {
         // A message of 1 MiB is 512 packets on CP-PACS.
         let limited = SweepPlan { sizes: vec![8, 1 << 20], most_events: 5_000, ..plan(4, 100_000) };
         let points = points(&limited, &RunWatch::start(), &mut |_| {});
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let of = |bytes| alltoall.clone().filter(move |point| point.bytes == bytes);
-        assert!(of(8).all(|point| point.given_up.is_empty() && point.loss().is_some()));
-        assert!(of(1 << 20).all(|point| point.given_up.len() == 4 && point.loss().is_none()));
+        assert!(of(8).all(|point| point.abandoned.is_empty() && point.loss().is_some()));
+        assert!(of(1 << 20).all(|point| point.abandoned.len() == 4 && point.loss().is_none()));
     }
 }

@@ -103,29 +103,29 @@ fn what_all_have_heard_of_all_vote_for() {
 /// Rank 2 could not hear of all, as if by a death. It does not wait, and its next allocation is not
 /// where the others read its vote.
 #[test]
-fn one_that_gives_up_is_an_error_at_every_rank_and_all_stay_in_step() {
+fn one_that_abandons_is_an_error_at_every_rank_and_all_stay_in_step() {
     for (protocol, ranks_per_node) in PROTOCOLS.into_iter().zip([4, 2, 1]) {
         on_ranks((4, ranks_per_node), (protocol, None), |all, together| {
             let before = make(&all, "before").unwrap();
-            let (prepared, placed) = hear(&all, "given up");
+            let (prepared, placed) = hear(&all, "abandoned");
             let length = prepared.own.home.len();
             if all.rank.rank() == 2 {
-                all.give_up(prepared.own);
+                all.abandon(prepared.own);
                 let mut next = all.rank.engine().borrow_mut().port_mut().allocate(length).unwrap();
                 next.fill(1);
                 together.wait();
             } else {
                 together.wait();
-                let error = all.elect("given up", &placed.memory).unwrap_err();
+                let error = all.elect("abandoned", &placed.memory).unwrap_err();
                 assert_eq!(
                     error.to_string(),
-                    "rank 2 gave up making the shared variable `given up`, so that no rank has \
+                    "rank 2 abandoned the shared variable `abandoned`, so that no rank has \
                      it: its own error says why"
                 );
-                all.give_up(prepared.own);
+                all.abandon(prepared.own);
             }
             assert_eq!(all.ballots().count(), 1);
-            let after = make(&all, "given up").unwrap();
+            let after = make(&all, "abandoned").unwrap();
             assert_eq!(all.ballots().count(), 0, "it is given back");
             [&before, &after].into_iter().for_each(use_it);
             barrier(&all.rank.duplicate());
@@ -140,7 +140,7 @@ fn one_that_gives_up_is_an_error_at_every_rank_and_all_stay_in_step() {
 
 /// A rank died, and rank 2 heard of that but not of all parts: every rank names the one that died.
 #[test]
-fn one_that_gives_up_for_a_death_is_not_what_the_others_name() {
+fn one_that_abandons_for_a_death_is_not_what_the_others_name() {
     on_ranks((4, 2), (Protocol::Direct, None), |all, together| {
         let (prepared, placed) = hear(&all, "voted");
         let (elected, all) = match all.rank.rank() {
@@ -161,7 +161,7 @@ fn one_that_gives_up_for_a_death_is_not_what_the_others_name() {
                 (Some(all.elect("voted", &placed.memory)), all)
             }
         };
-        all.give_up(prepared.own);
+        all.abandon(prepared.own);
         let named = |error| match error {
             Error::Rank(Rank::Message(MsgError::PeerFailed(failure))) => failure.rank,
             other => panic!("{other}"),
@@ -208,14 +208,14 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
                     !died && rank == VICTIM
                 }
                 // The other survivor may see it first, and say so.
-                Error::Rank(Rank::Collective(CollError::GaveUp {
+                Error::Rank(Rank::Collective(CollError::Abandoned {
                     cause: Cause::Gone { rank },
                     ..
                 })) => rank == VICTIM,
                 _ => false,
             };
             assert!(is_its_end(all.elect("never", &placed.memory).unwrap_err()));
-            all.give_up(prepared.own);
+            all.abandon(prepared.own);
             // From now on no rank gives memory.
             assert!(is_its_end(make(&all, "never").unwrap_err()));
             assert_eq!(all.ballots().count(), 1);
@@ -226,7 +226,7 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
 /// Its vote counts: others may have seen it before, and have the variable. The variable learns of
 /// an end that was known before it was made, its owner's.
 #[test]
-fn one_that_has_voted_and_died_is_no_reason_to_give_up() {
+fn one_that_has_voted_and_died_is_no_reason_to_abandon() {
     for protocol in PROTOCOLS {
         on_ranks((3, 1), (protocol, None), |all, together| {
             let before = make(&all, "before").unwrap();

@@ -111,7 +111,7 @@ fn a_rank_about_to_sleep_detects_queue_progress() {
     assert!(ports[0].queues.have_moved(&ports[0].own), "an arrival");
     ports[0].queue_state(mine).unwrap();
     assert!(!ports[0].queues.have_moved(&ports[0].own), "which was looked at");
-    ports[0].give_up_queue(mine.queue, 1, &[]);
+    ports[0].abandon_queue(mine.queue, 1, &[]);
     assert!(ports[0].queues.have_moved(&ports[0].own), "a fault");
 }
 

@@ -88,7 +88,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "rows" => variables::rows(world, word(1).unwrap(), number(word(2)))?,
         "crossed" => variables::crossed(world)?,
         "hurry" => variables::hurry(world)?,
-        "given-up" => variables::given_up(world)?,
+        "abandoned" => variables::abandoned(world)?,
         "random-variables" => variables::random(world, number(word(1)))?,
         "victim" => victims::run(world, word(1).unwrap(), number(word(2)))?,
         "keep" => keepers::run(world)?,
@@ -145,7 +145,7 @@ fn weigh(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Acquires shared variables at random; says how often it wrote, read, was refused and gave up.
+/// Acquires shared variables at random; says how often it wrote, read, was refused and cancelled.
 fn torture(world: &World, seed: u64, turns: u32) -> Result<(), Error> {
     let plan = Plan { turns, elements: 700, patience: Duration::from_secs(60) };
     let verdict = torture::run(world, seed, plan)?;

@@ -138,10 +138,10 @@ pub(crate) fn hurry(world: &World) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Rank 0 holds a variable while the ranks behind it give up, all but the last; which then says how
+/// Rank 0 holds a variable while the ranks behind it cancel, all but the last; which then says how
 /// long after rank 0 let it go it had it.
-pub(crate) fn given_up(world: &World) -> Result<(), Error> {
-    let shared = world.shared::<u64>("given up", &[1])?;
+pub(crate) fn abandoned(world: &World) -> Result<(), Error> {
+    let shared = world.shared::<u64>("abandoned", &[1])?;
     let (rank, last) = (world.rank(), world.size() - 1);
     for round in 0..4u64 {
         world.barrier()?;

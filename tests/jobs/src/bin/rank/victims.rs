@@ -163,7 +163,7 @@ fn signals(world: &World, window: &Window<'_, u64>, turn: u64) -> Result<(), Err
     let (rank, size) = (world.rank(), world.size());
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     match window.swap(next, 0, turn) {
-        // It has given up and is about to leave: that is what is to be told.
+        // It has abandoned and is about to leave: that is what is to be told.
         Err(Error::Remote(PostError::Protection { .. })) => window.wait(1, next, |_| false)?,
         swapped => swapped?,
     };

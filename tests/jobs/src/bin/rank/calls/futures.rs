@@ -54,9 +54,9 @@ pub(super) fn join_many(world: &World, _: u64) -> Result<(), Error> {
 /// A receive that was begun and dropped takes no message.
 pub(super) fn dropped(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
-    let (mut given_up, mut heard) = ([0u8; 8], [0u8; 8]);
+    let (mut abandoned, mut heard) = ([0u8; 8], [0u8; 8]);
     world.block_on(async {
-        let mut receive = pin!(world.recv_async(&mut given_up, previous, 1));
+        let mut receive = pin!(world.recv_async(&mut abandoned, previous, 1));
         poll_fn(|context| {
             assert!(receive.as_mut().poll(context).is_pending(), "nobody has sent yet");
             Poll::Ready(())
@@ -66,6 +66,6 @@ pub(super) fn dropped(world: &World, seed: u64) -> Result<(), Error> {
     world.barrier()?;
     world.sendrecv(&message(seed, 8), next, 1, &mut heard, previous, 1)?;
     check(seed, &heard);
-    assert_eq!(given_up, [0; 8]);
+    assert_eq!(abandoned, [0; 8]);
     Ok(())
 }

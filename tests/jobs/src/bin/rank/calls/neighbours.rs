@@ -338,8 +338,8 @@ pub(super) fn unequal_sizes(world: &World, _: u64) -> Result<(), Error> {
 }
 
 /// A scope that fails gives its exchange up, and a call that is refused counts: ranks stay in step,
-/// and what was given up disturbs nothing that comes later.
-pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
+/// and what was abandoned disturbs nothing that comes later.
+pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
     let partner = partner(world);
     let (sends, receives) =
         (partner.filter(|_| is_first(world)), partner.filter(|_| !is_first(world)));
@@ -347,10 +347,10 @@ pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
     let pairs = world.dist_graph_adjacent(&from, &to, Reorder::Keep)?;
     let scattered = |edges: usize| vec![Layout::vector(0, 100_000, 1, 2); edges];
     let (out, mut into) = (vec![world.rank(); 200_000], vec![u32::MAX; 200_000]);
-    // First the receivers give up and the senders are refused, then the other way round. The
+    // First the receivers abandon it and the senders are refused, then the other way round. The
     // message is announced, not sent, so that none of it is left behind.
-    for gives_up in [receives, sends] {
-        if gives_up.is_none() {
+    for abandons in [receives, sends] {
+        if abandons.is_none() {
             let refused = pairs.neighbour_alltoallv(&out, &[0..1, 0..1], &mut into, &[]);
             let expected = Error::WrongBlocks { what: "destinations", given: 2, edges: to.len() };
             assert_eq!(refused, Err(expected));

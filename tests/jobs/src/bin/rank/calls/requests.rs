@@ -1,4 +1,4 @@
-//! Non-blocking operations: asked about, waited for, cancelled, forgotten, given up.
+//! Non-blocking operations: asked about, waited for, cancelled, forgotten, abandoned.
 
 use hikyaku::{Error, World};
 use hikyaku_jobs::pattern::{check, key, message};
@@ -112,8 +112,8 @@ pub(super) fn forgotten(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A scope that fails gives up what is open: its memory is left alone from then on.
-pub(super) fn given_up(world: &World, seed: u64) -> Result<(), Error> {
+/// A scope that fails abandons what is open: its memory is left alone from then on.
+pub(super) fn abandoned(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
     let (data, mut heard) = (message(seed, 100_000), vec![0; 100_000]);
     let failure = || Error::TooLarge { elements: 1, element: 1 };
@@ -135,7 +135,7 @@ pub(super) fn given_up(world: &World, seed: u64) -> Result<(), Error> {
     let mut again = vec![0; 100_000];
     world.sendrecv(&data, next, 1, &mut again, previous, 1)?;
     check(seed, &again);
-    assert!(heard.iter().all(|byte| *byte == 0), "a receive that was given up took a message");
+    assert!(heard.iter().all(|byte| *byte == 0), "a receive that was abandoned took a message");
     Ok(())
 }
 

@@ -177,7 +177,7 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
     });
     match dropped {
         Err(Error::Message(MsgError::Cancelled)) => assert_eq!(rank, last),
-        Err(Error::Collective(CollError::GaveUp { peer, cause, .. })) => {
+        Err(Error::Collective(CollError::Abandoned { peer, cause, .. })) => {
             assert_eq!((peer, cause), (last, Cause::Dropped));
         }
         // What it sent before sufficed.

@@ -290,7 +290,7 @@ pub(super) fn tried(world: &World, _: u64) -> Result<(), Error> {
         assert!(shared.write_within(Duration::from_millis(1))?.is_none());
         assert!(shared.read_within(Duration::ZERO)?.is_none());
         let future = async { shared.read_async().await.map(drop) };
-        // Given up in the middle, as by a race between futures.
+        // Abandoned in the middle, as by a race between futures.
         let short = async { world.send_async(&[0u8], world.rank(), 9).await };
         let mut future = Box::pin(future);
         world.block_on(async {

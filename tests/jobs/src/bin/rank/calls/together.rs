@@ -454,7 +454,7 @@ pub(super) fn persistent_mistakes(world: &World, _: u64) -> Result<(), Error> {
     } else {
         match dropped.wait() {
             Ok(()) => {}
-            Err(Error::Collective(CollError::GaveUp { peer, cause, .. })) => {
+            Err(Error::Collective(CollError::Abandoned { peer, cause, .. })) => {
                 assert_eq!((peer, cause), (size - 1, Cause::Dropped));
             }
             // By session queues.
@@ -490,7 +490,7 @@ pub(super) fn mismatch(world: &World, _: u64) -> Result<(), Error> {
 }
 
 /// A scope that fails gives its collectives up, which ends them at all ranks.
-pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
+pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     for length in LENGTHS {
         let mut sum = vec![0u16; length];
@@ -504,7 +504,7 @@ pub(super) fn given_up(world: &World, _: u64) -> Result<(), Error> {
         });
         match result {
             Err(Error::Message(MsgError::Cancelled)) => assert_eq!(rank, 0),
-            Err(Error::Collective(CollError::GaveUp { peer, cause, .. })) => {
+            Err(Error::Collective(CollError::Abandoned { peer, cause, .. })) => {
                 assert_eq!((peer, cause), (0, Cause::Dropped));
             }
             // With two ranks, or for those whose part was done, rank 0's first messages sufficed.
