@@ -37,8 +37,8 @@ impl Dialect for This {
     const ORDERS: [i32; 2] = [12, 15];
     const TOPOLOGIES: [i32; 3] = [211, 212, 213];
     const DISTRIBUTIONS: [i32; 4] = [16, 17, 18, 19];
-    const COMBINERS: [i32; 17] =
-        [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 116, 117, 115, 113, 114];
+    const COMBINERS: [i32; 16] =
+        [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 116, 115, 113, 114];
     const TYPE_CLASSES: [i32; 4] = [192, 193, 194, 191];
     const NAME: &'static str = "MPI 5.0 ABI";
 

@@ -200,7 +200,7 @@ impl Dialect for This {
     const ORDERS: [i32; 2] = [56, 57];
     const TOPOLOGIES: [i32; 3] = [2, 1, 3];
     const DISTRIBUTIONS: [i32; 4] = [123, 121, 122, -49767];
-    const COMBINERS: [i32; 17] = [1, 2, 3, 4, 6, 7, 9, 10, 19, 12, 13, 14, 18, 20, 17, 15, 16];
+    const COMBINERS: [i32; 16] = [1, 2, 3, 4, 6, 7, 9, 10, 19, 12, 13, 14, 18, 17, 15, 16];
     const TYPE_CLASSES: [i32; 4] = [2, 1, 3, i32::MIN];
     const NAME: &'static str = "MPICH ABI";
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::arguments::Elements;
 use crate::communicators::{Comm, cut};
 use crate::datatype::{
-    self, Datatype, DatatypeError, DistributedDimension, Distribution, Integer, Order, TypeClass,
-    Width,
+    self, Basic, Datatype, DatatypeError, DistributedDimension, Distribution, Integer, Order,
+    TypeClass, Width,
 };
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
 use crate::failure::{Class, Failure};
@@ -266,8 +266,9 @@ impl<D: Dialect> Mpi<D> {
         index: Rc<Type>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        into.set(match Datatype::value_index(&value.datatype, &index.datatype) {
-            Some(pair) => self.handle_of(pair)?,
+        let pair = value.datatype.named().zip(index.datatype.named());
+        into.set(match pair.and_then(|(value, index)| Basic::pair_of(value, index)) {
+            Some(pair) => self.handle_of(pair.into())?,
             None => Handle::DATATYPE_NULL,
         });
         Ok(())

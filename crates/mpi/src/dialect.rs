@@ -176,7 +176,7 @@ pub trait Dialect: 'static {
     /// MPI_DISTRIBUTE_NONE, BLOCK, CYCLIC, DFLT_DARG.
     const DISTRIBUTIONS: [i32; 4];
     /// The combiners, in the order of [`Combiner`](crate::datatype::Combiner).
-    const COMBINERS: [i32; 17];
+    const COMBINERS: [i32; 16];
     /// MPI_TYPECLASS_INTEGER, REAL, COMPLEX, and that of truth values.
     const TYPE_CLASSES: [i32; 4];
     /// Its name, for the version of the library.

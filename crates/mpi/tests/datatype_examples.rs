@@ -187,22 +187,6 @@ fn pairs_are_two_elements() {
 }
 
 #[test]
-fn a_value_and_an_index_make_a_pair_type() {
-    let named = Datatype::value_index(&double(), &int()).unwrap();
-    assert!(named.is(&Basic::DoubleInt.into()));
-    let long: Datatype = Basic::Long.into();
-    let made = Datatype::value_index(&Basic::Float.into(), &long).unwrap();
-    // float at 0 to 4, long at 8 to 16.
-    assert_eq!(facts(&made), (12, 0, 16, 0, 16));
-    assert!(made.is_committed());
-    assert_eq!(made.combiner(), Combiner::ValueIndex);
-    assert_eq!(made.contents().datatypes.len(), 2);
-    assert!(Datatype::value_index(&int(), &double()).is_none());
-    assert!(Datatype::value_index(&Basic::CBool.into(), &int()).is_none());
-    assert!(Datatype::value_index(&double_char(), &int()).is_none());
-}
-
-#[test]
 fn the_kind_is_that_of_all_data() {
     assert_eq!(Datatype::vector(2, 1, 3, &int()).unwrap().kind(), Some(Kind::One(Basic::Int)));
     assert_eq!(double_char().kind(), None);

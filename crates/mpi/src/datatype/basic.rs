@@ -246,8 +246,9 @@ impl Basic {
         candidates.iter().copied().find(|basic| i64::from(basic.size()) == size)
     }
 
-    /// The named type of a value and an index, if there is one (MPI 5.0 §6.9.4).
-    pub fn named_pair(value: Basic, index: Basic) -> Option<Basic> {
+    /// The type of a value and an index, if there is one (MPI 5.0 §6.9.4). All have names: the
+    /// standard allows others, which neither MPICH nor Open MPI has.
+    pub fn pair_of(value: Basic, index: Basic) -> Option<Basic> {
         let wanted = Kind::Pair(Pair { value, index });
         Basic::ALL.iter().copied().find(|basic| basic.kind() == wanted)
     }
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(pair.alignment() as usize, align_of::<CPair<V, I>>(), "{named}");
         assert_eq!(named.alignment(), pair.alignment(), "{named}");
         assert_eq!(named.size(), pair.value.size() + pair.index.size(), "{named}");
-        assert_eq!(Basic::named_pair(pair.value, pair.index), Some(named));
+        assert_eq!(Basic::pair_of(pair.value, pair.index), Some(named));
     }
 
     #[test]
@@ -350,7 +351,7 @@ mod tests {
         check::<f64, f64>(Basic::TwoDoublePrecision);
         check::<i32, i32>(Basic::TwoInteger);
         assert_eq!(Basic::LongDoubleInt.size(), 16 + 4);
-        assert_eq!(Basic::named_pair(Basic::Double, Basic::Long), None);
+        assert_eq!(Basic::pair_of(Basic::Double, Basic::Long), None);
     }
 
     #[test]

@@ -35,8 +35,6 @@ pub enum Combiner {
     Darray,
     /// MPI_COMBINER_RESIZED.
     Resized,
-    /// MPI_COMBINER_VALUE_INDEX: an unnamed pair type.
-    ValueIndex,
     /// MPI_COMBINER_F90_INTEGER.
     F90Integer,
     /// MPI_COMBINER_F90_REAL.
@@ -197,10 +195,6 @@ pub(super) enum Construction {
         extent: i64,
         old: Datatype,
     },
-    ValueIndex {
-        value: Datatype,
-        index: Datatype,
-    },
     F90Integer {
         range: i64,
     },
@@ -230,7 +224,6 @@ impl Construction {
             Construction::Subarray { .. } => Combiner::Subarray,
             Construction::Darray { .. } => Combiner::Darray,
             Construction::Resized { .. } => Combiner::Resized,
-            Construction::ValueIndex { .. } => Combiner::ValueIndex,
             Construction::F90Integer { .. } => Combiner::F90Integer,
             Construction::F90Real { .. } => Combiner::F90Real,
             Construction::F90Complex { .. } => Combiner::F90Complex,
@@ -321,10 +314,6 @@ impl Datatype {
             Construction::Resized { lb, extent, old } => {
                 list.bytes(&[*lb, *extent]);
                 list.datatype(old);
-            }
-            Construction::ValueIndex { value, index } => {
-                list.datatype(value);
-                list.datatype(index);
             }
             Construction::F90Integer { range } => list.number(*range),
             Construction::F90Real { precision, range }

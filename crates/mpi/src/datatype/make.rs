@@ -3,7 +3,7 @@
 //! Each checks its arguments, computes displacements in bytes and hands a shape to the tree.
 //! Arguments have the standard's names in errors.
 
-use super::basic::{Basic, Class, Kind, Pair, TypeClass};
+use super::basic::{Basic, TypeClass};
 use super::contents::Construction;
 use super::error::DatatypeError;
 use super::tree::{Bounds, Datatype, Part, Shape, narrow};
@@ -179,27 +179,6 @@ impl Datatype {
     /// More levels of types than are supported.
     pub fn dup(old: &Datatype) -> Result<Datatype, DatatypeError> {
         Datatype::new(Construction::Dup(old.clone()), Shape::Same(old.clone()), None)
-    }
-
-    /// The pair type of a value and an index (MPI_Type_get_value_index, MPI 5.0 §6.9.4): a named
-    /// one where there is one, else an unnamed one of the same layout as a C struct of both.
-    /// `None` stands for MPI_DATATYPE_NULL: MPI_MINLOC cannot compare such values, or the index is
-    /// no integer.
-    ///
-    /// Unnamed pair types are committed. Keep the answer if the same pair shall be the same handle.
-    pub fn value_index(value: &Datatype, index: &Datatype) -> Option<Datatype> {
-        let (first, second) = (value.named()?, index.named()?);
-        let is_integer = |basic: Basic| {
-            matches!(basic.class(), Class::Signed | Class::Unsigned | Class::Address)
-        };
-        if let Some(named) = Basic::named_pair(first, second) {
-            return Some(named.into());
-        }
-        if !(is_integer(first) || first.class() == Class::Float) || !is_integer(second) {
-            return None;
-        }
-        let construction = Construction::ValueIndex { value: value.clone(), index: index.clone() };
-        Some(Datatype::leaf(construction, Kind::Pair(Pair { value: first, index: second })))
     }
 
     /// The predefined type of a class and a size (MPI_Type_match_size, MPI 5.0 §19.1.9).

@@ -5,7 +5,7 @@
 //! end in one of four shapes:
 //!
 //! ```text
-//!   Leaf    one value, or a value and an index                    predefined, value_index
+//!   Leaf    one value, or a value and an index                    predefined
 //!   Same    the same data, maybe under other bounds               dup, resized
 //!   Loop    count × (blocklength children, one extent apart), stride bytes apart
 //!                                                                 contiguous, vector, hvector
@@ -184,7 +184,7 @@ impl Datatype {
         self.node.committed.store(true, Ordering::Release);
     }
 
-    /// Whether the type was committed. Predefined types, pairs and copies of committed types are.
+    /// Whether the type was committed. Predefined types and copies of committed types are.
     pub fn is_committed(&self) -> bool {
         self.node.committed.load(Ordering::Acquire)
     }
