@@ -1,8 +1,11 @@
 //! Ranks that die or leave while others need them.
 
+use std::sync::Arc;
+
 use hikyaku_nic::fabric::{DeathCause, Name, PeerFailure, PeerState, Port};
 
 use super::*;
+use crate::members::Members;
 use crate::testing::{engines, pattern, run, settle, tight};
 
 const CAUSE: DeathCause = DeathCause::Signal(9);
@@ -37,6 +40,30 @@ fn a_death_ends_only_requests_of_that_rank() {
     settle(&mut [&mut *a, &mut *c]);
     assert_eq!(taken(a, other).unwrap().1, [1]);
     assert_eq!(b.rank(), 1);
+}
+
+/// A receive from any source of a communicator waits for ranks that have it, before and after.
+#[test]
+fn a_death_fails_no_wildcard_of_communicators_without_it() {
+    const CONTEXT: u32 = 7;
+    let mut all = engines(3);
+    let [a, _, c] = &mut all[..] else { unreachable!() };
+    let members = Members::new(vec![0, 2], 0, |_| 0).unwrap();
+    a.set_members(CONTEXT, Arc::new(members));
+    let without = Selector { context: CONTEXT, ..any() };
+    let (earlier, of_all) = (irecv(a, 8, without), irecv(a, 8, any()));
+    let error = kill(a, 1);
+    settle(&mut [&mut *a, &mut *c]);
+    assert_eq!(a.test(of_all.0), Some(Err(error)));
+    assert_eq!(a.test(earlier.0), None);
+    let later = irecv(a, 8, without);
+    for byte in [1, 2] {
+        isend(c, &[byte], Envelope { context: CONTEXT, ..to(0, 0) });
+    }
+    settle(&mut [&mut *a, &mut *c]);
+    assert_eq!(taken(a, earlier).unwrap().1, [1]);
+    assert_eq!(taken(a, later).unwrap().1, [2]);
+    assert_clean(a);
 }
 
 #[test]
