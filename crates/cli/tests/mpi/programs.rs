@@ -136,6 +136,12 @@ fn topologies() {
     chapter("topologies");
 }
 
+/// Communicators, threads and requests by plans that are drawn from seeds.
+#[test]
+fn random() {
+    chapter("random");
+}
+
 /// All persistent collectives that session queues can do go so, also beside others; and they go on
 /// while nobody calls MPI (TF-10).
 #[test]
