@@ -14,7 +14,7 @@ use crate::communicators::Comm;
 use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
 use crate::failure::{Class, Failure};
 use crate::raw::{Buffer, HandleAt, NumberAt, Out, StatusesAt};
-use crate::requests::{Request, Staged, State, status_of};
+use crate::requests::{OF_NOBODY, Request, Staged, State, status_of};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
@@ -390,7 +390,7 @@ impl<D: Dialect> Mpi<D> {
                 let state = State::Message { id, is_receive: true, staged };
                 self.add_request(Request::new(comm, state), request)
             }
-            None => self.add_request(Request::new(comm, State::Done(Status::OF_NOBODY)), request),
+            None => self.add_received(OF_NOBODY, request),
         }
     }
 }
@@ -684,10 +684,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let area = elements.area()?;
         let (comm, state) = match self.take_matched(&message)? {
-            None => {
-                return self
-                    .add_request(Request::of_none(State::Done(Status::OF_NOBODY)), &request);
-            }
+            None => return self.add_received(OF_NOBODY, &request),
             Some(matched) => (Rc::clone(&matched.comm), matched.receive(area)),
         };
         self.add_message(comm, state, &request)

@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use hikyaku_msg::{CancelOutcome, MsgError, Received, RequestId};
+use hikyaku_nic::fabric::Rank;
 use hikyaku_rank::TaskId;
 
 use crate::communicators::Comm;
-use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
+use crate::dialect::{ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status, UNDEFINED};
 use crate::errors::Results;
 use crate::failure::{Class, Failure};
 use crate::generalised::Generalised;
@@ -23,7 +24,7 @@ use crate::types::Area;
 pub(crate) enum Entry {
     /// A message that the program can only wait for, which most are: nothing is allocated for it.
     Message(Message),
-    /// A message that was received when its receive was started.
+    /// A message that was received when its receive was started, or comes from nobody.
     Received(Received),
     /// Any other.
     Request(Rc<Request>),
@@ -387,6 +388,10 @@ pub(crate) fn wait_for_all<'a>(
     }
     first
 }
+
+/// A message from nobody, as its status tells of it (MPI 5.0 §3.10).
+pub(crate) const OF_NOBODY: Received =
+    Received { source: PROC_NULL as Rank, tag: ANY_TAG, bytes: 0 };
 
 /// The status of a message.
 #[inline(always)]
