@@ -64,4 +64,16 @@ static inline int is_hikyaku(void) {
 static inline int right(void) { return (rank + 1) % size; }
 static inline int left(void) { return (rank + size - 1) % size; }
 
+/* A ring and a sum in a communicator. */
+static inline void works(MPI_Comm comm) {
+    int here, many, got, sum;
+    MPI_Comm_rank(comm, &here);
+    MPI_Comm_size(comm, &many);
+    MPI_Sendrecv(&here, 1, MPI_INT, (here + 1) % many, 0, &got, 1, MPI_INT,
+                 (here + many - 1) % many, 0, comm, MPI_STATUS_IGNORE);
+    EQUAL(got, (here + many - 1) % many);
+    MPI_Allreduce(&here, &sum, 1, MPI_INT, MPI_SUM, comm);
+    EQUAL(sum, many * (many - 1) / 2);
+}
+
 #endif

@@ -1,18 +1,6 @@
 /* Communicators are made, kept apart and freed (MPI 5.0 §7.4). */
 #include "../check.h"
 
-/* A ring and a sum in a communicator. */
-static void works(MPI_Comm comm) {
-    int here, many, got, sum;
-    MPI_Comm_rank(comm, &here);
-    MPI_Comm_size(comm, &many);
-    MPI_Sendrecv(&here, 1, MPI_INT, (here + 1) % many, 0, &got, 1, MPI_INT,
-                 (here + many - 1) % many, 0, comm, MPI_STATUS_IGNORE);
-    EQUAL(got, (here + many - 1) % many);
-    MPI_Allreduce(&here, &sum, 1, MPI_INT, MPI_SUM, comm);
-    EQUAL(sum, many * (many - 1) / 2);
-}
-
 static void duplicates(void) {
     MPI_Comm twin;
     int result, mine = rank, got;
