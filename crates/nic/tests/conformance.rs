@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use hikyaku_conformance::{Harness, Setup};
-use hikyaku_nic::fabric::{DeathCause, Port};
+use hikyaku_nic::fabric::{DeathCause, Port, Rank};
+use hikyaku_nic::hosted::Host;
 use hikyaku_nic::loopback::{self, LoopbackConfig, LoopbackPort};
+use hikyaku_nic::sync::Ordering;
 
 /// The reference fabric without layers.
 struct Loopback;
@@ -20,6 +22,10 @@ impl Harness for Loopback {
 
     fn kill(&self, port: &mut LoopbackPort) {
         assert!(port.host().fail(port.rank(), DeathCause::Signal(9)));
+    }
+
+    fn epoch(&self, port: &mut LoopbackPort, at: Rank) -> Option<u64> {
+        Some(port.host().segment(at).sender(port.rank()).epoch.load(Ordering::Relaxed))
     }
 
     fn doorbells(&self, port: &mut LoopbackPort) -> Option<u64> {

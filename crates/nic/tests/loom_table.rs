@@ -43,15 +43,13 @@ impl SharedTables {
         })
     }
 
-    /// Writes the byte as `rank`, if the key still opens it. Returns whether it did.
-    fn put(&self, rank: usize, key: Key) -> bool {
-        segment::enter(&self.epochs[rank], 1);
-        let opened = self.entries[0].check(key, Rights::WRITE).is_ok();
-        if opened {
-            self.write(rank as u8);
-        }
+    /// Writes the byte as `rank` so often, if the key still opens it. Returns how often it did.
+    fn put(&self, rank: usize, key: Key, times: usize) -> usize {
+        segment::enter([(&self.epochs[rank], 1)]);
+        let opens = |_: &usize| self.entries[0].check(key, Rights::WRITE).is_ok();
+        let written = (0..times).filter(opens).map(|_| self.write(rank as u8)).count();
         segment::leave(&self.epochs[rank], 2);
-        opened
+        written
     }
 
     fn write(&self, value: u8) {
@@ -96,17 +94,20 @@ const EXTENT: Extent = Extent { base: 0, length: 1 };
 
 #[test]
 fn a_segment_taken_back_is_the_owners_alone() {
-    model(|| {
-        let memory = SharedTables::new();
-        memory.entries[0].publish(EXTENT, 1, Rights::ALL);
-        let peer = {
-            let memory = Arc::clone(&memory);
-            thread::spawn(move || memory.put(1, key(1)))
-        };
-        memory.take_back();
-        peer.join().unwrap();
-        assert!(!memory.put(2, key(1)), "nobody gets in afterwards");
-    });
+    // A put, and a chain of two.
+    for times in [1, 2] {
+        model(move || {
+            let memory = SharedTables::new();
+            memory.entries[0].publish(EXTENT, 1, Rights::ALL);
+            let peer = {
+                let memory = Arc::clone(&memory);
+                thread::spawn(move || memory.put(1, key(1), times))
+            };
+            memory.take_back();
+            peer.join().unwrap();
+            assert_eq!(memory.put(2, key(1), 1), 0, "nobody gets in afterwards");
+        });
+    }
 }
 
 #[test]

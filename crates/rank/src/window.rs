@@ -248,21 +248,20 @@ impl ByteWindow {
         puts: &[(u32, usize, &[u8])],
         signal: Option<(&ByteWindow, usize, u64)>,
     ) -> Result<(), Error> {
-        let mut signalled: BTreeSet<u32> = BTreeSet::new();
         let mut commands = Vec::with_capacity(puts.len());
-        for (rank, index, data) in puts.iter().rev() {
+        for (rank, index, data) in puts {
             let count = data.len() / self.element.max(1);
-            let target = self.address(*rank, *index, count, Rights::WRITE)?;
-            let mut command = Command::put(target, data);
-            if let Some((words, at, value)) = signal
-                && signalled.insert(*rank)
-            {
-                let address = words.address(*rank, at, 1, Rights::WRITE)?;
-                command.notification = Notification::Word { address, value };
-            }
-            commands.push(command);
+            commands.push(Command::put(self.address(*rank, *index, count, Rights::WRITE)?, data));
         }
-        commands.reverse();
+        if let Some((words, at, value)) = signal {
+            let mut signalled: BTreeSet<u32> = BTreeSet::new();
+            for (command, (rank, ..)) in commands.iter_mut().zip(puts).rev() {
+                if signalled.insert(*rank) {
+                    let address = words.address(*rank, at, 1, Rights::WRITE)?;
+                    command.notification = Notification::Word { address, value };
+                }
+            }
+        }
         let mut done = 0;
         while let Some((rank, ..)) = puts.get(done) {
             self.carry_out("put_chain", *rank, |port, steps| {

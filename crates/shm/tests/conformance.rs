@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use hikyaku_conformance::{Harness, Setup};
-use hikyaku_nic::fabric::{DeathCause, Port};
+use hikyaku_nic::fabric::{DeathCause, Port, Rank};
+use hikyaku_nic::hosted::Host;
+use hikyaku_nic::sync::Ordering;
 use hikyaku_shm::{JobConfig, ShmPort, open_all};
 
 struct Shm;
@@ -33,6 +35,10 @@ impl Harness for Shm {
 
     fn kill(&self, port: &mut ShmPort) {
         assert!(port.host().fail(port.rank(), DeathCause::Signal(9)));
+    }
+
+    fn epoch(&self, port: &mut ShmPort, at: Rank) -> Option<u64> {
+        Some(port.host().segment(at).sender(port.rank()).epoch.load(Ordering::Relaxed))
     }
 
     fn doorbells(&self, port: &mut ShmPort) -> Option<u64> {

@@ -180,8 +180,9 @@ impl<T: Scalar> Window<'_, T> {
     }
 
     /// Several puts behind one doorbell, in order (paper 004's TCW chain): each copies its data
-    /// into the part of its rank from its index on. In virtual time they cost the processor one
-    /// start where the machine has chains, and are under way together on every machine. With
+    /// into the part of its rank from its index on. On one machine they have one fence, and their
+    /// lines come together. In virtual time they cost the processor one start where the machine has
+    /// chains, and are under way together on every machine. With
     /// `signal`, a window, a place and a value, each of these ranks finds the value in that place
     /// of its part after all its data, as by [`Window::put_signal`].
     ///

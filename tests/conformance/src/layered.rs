@@ -1,5 +1,6 @@
 //! Harnesses of layers over another harness's fabric.
 
+use hikyaku_nic::fabric::Rank;
 use hikyaku_nic::layer::{FaultInjector, Faults, Layer};
 
 use crate::{Harness, Setup};
@@ -55,6 +56,10 @@ impl<H: Harness> Harness for Layered<H> {
             }
             left = faulty.held();
         }
+    }
+
+    fn epoch(&self, port: &mut Self::P, at: Rank) -> Option<u64> {
+        (self.faults == OFF).then(|| self.base.epoch(port.inner_mut(), at))?
     }
 
     fn doorbells(&self, port: &mut Self::P) -> Option<u64> {

@@ -64,7 +64,7 @@ pub use job::{Job, Received};
 
 use hikyaku_nic::fabric::{
     Completion, ContextError, ContextId, CopyPort, FullPolicy, GroupError, GroupId, GroupPort, Key,
-    MailboxPort, MemoryPort, Port, QueueId, QueuePort, RegisterValue, RingPort,
+    MailboxPort, MemoryPort, Port, QueueId, QueuePort, Rank, RegisterValue, RingPort,
 };
 use hikyaku_nic::hosted::{Host, HostedPort};
 use hikyaku_nic::layer::{FaultInjector, Layer};
@@ -146,6 +146,12 @@ pub trait Harness {
     /// Brings every command the port has accepted to its destination, as far as there is room.
     /// For a fabric that lands before `post` returns there is nothing to do.
     fn settle(&self, _port: &mut Self::P) {}
+
+    /// The epoch that a rank sees of the port's: it moves by two when that has been in the rank's
+    /// memory. `None`: others go there for it.
+    fn epoch(&self, _port: &mut Self::P, _at: Rank) -> Option<u64> {
+        None
+    }
 
     /// How often the port rang its doorbell, if it counts.
     fn doorbells(&self, _port: &mut Self::P) -> Option<u64> {
@@ -258,7 +264,7 @@ macro_rules! conformance_between_hosts {
             credit: exhausted_credit_holds_up_and_a_grant_resumes,
             credit: a_grant_never_lowers,
             credit: being_held_up_is_told_once,
-            command: cp_06_a_chain_rings_one_doorbell,
+            command: cp_06_a_chain_runs_in_order,
             command: cp_06_a_chain_says_how_far_it_got,
             command: a_nop_takes_nothing_and_a_rank_may_send_to_itself,
             command: a_payload_is_the_callers_again_when_post_returns,

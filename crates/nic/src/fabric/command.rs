@@ -147,13 +147,11 @@ impl<'a> Command<'a> {
         &self,
         mut post: impl FnMut(&Command<'_>) -> Result<usize, PostError>,
     ) -> Result<(), (usize, PostError)> {
-        let mut taken = 0;
-        loop {
+        let mut taken = post(self).map_err(|error| (0, error))?;
+        while taken < self.payload.len() && self.operation != Operation::Nop {
             taken += post(&self.rest(taken)).map_err(|error| (taken, error))?;
-            if taken >= self.payload.len() || self.operation == Operation::Nop {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// A whole message, landed by the receiver's source table.

@@ -9,6 +9,7 @@
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
 //!   repair.rs   what a dead sender left unfinished
+//!   chain.rs    commands behind one doorbell
 //!   conduct.rs  the same in virtual time: what goes to a simulator
 //!   queue.rs    command queues, run by the rank that makes them runnable
 //!   mail.rs     mailboxes: small data, round by round, into the reader's region
@@ -26,6 +27,7 @@
 
 mod arrive;
 mod audit;
+mod chain;
 mod conduct;
 mod copy;
 mod counter;
@@ -116,6 +118,8 @@ pub struct HostedPort<H: Host> {
     joint: (u32, bool),
     /// Doorbells rung: one a post, one a chain.
     doorbells: u64,
+    /// The ranks of a stretch of a chain. Empty between chains; kept for its memory.
+    stretch: Vec<Rank>,
     groups: Groups,
     /// The wait that was announced last: the audit stores it again.
     announced: Cell<Option<Wait>>,
@@ -180,6 +184,7 @@ impl<H: Host> HostedPort<H> {
             sleeps: 0,
             joint: (0, false),
             doorbells: 0,
+            stretch: Vec::new(),
             groups: Groups::new(&layout.groups, own.awaited()),
             announced: Cell::default(),
             host,
@@ -249,24 +254,6 @@ impl<H: Host> HostedPort<H> {
     /// number of stores a message limits how many messages are in flight.
     pub fn doorbells(&self) -> u64 {
         self.doorbells
-    }
-
-    /// Executes the commands of a chain from the one at `first` on, one after the other.
-    fn execute_chain(&mut self, chain: &[Command<'_>], first: usize) -> Result<(), ChainError> {
-        for (done, command) in chain.iter().enumerate().skip(first) {
-            self.execute_link(command, done)?;
-        }
-        Ok(())
-    }
-
-    /// Executes the command at `done` of a chain.
-    pub(super) fn execute_link(
-        &mut self,
-        command: &Command<'_>,
-        done: usize,
-    ) -> Result<(), ChainError> {
-        let posted = command.post_whole(|rest| self.execute(rest));
-        posted.map_err(|(bytes, error)| self.cut_chain(command, (done, bytes), error))
     }
 }
 

@@ -32,7 +32,7 @@ use crate::fabric::{
 use crate::region::{RegionBuffer, RegionError};
 use crate::ring::LongStores;
 use crate::segment::Segment;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::{ContextBook, Extent, PutRefusal, SegmentEntry, SharedContexts, segment};
 
 /// Limit of completion events that were not polled: the six bits of paper 003's rrid.
@@ -310,7 +310,7 @@ impl<H: Host> HostedPort<H> {
 
     /// Resolves an address in its rank's region; reserves the place if it names a register that
     /// advances. Addresses in a process stay as they are.
-    fn locate(
+    pub(super) fn locate(
         &self,
         address: RemoteAddress,
         length: u64,
@@ -442,18 +442,18 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Announces that this rank is about to access the memory of these ranks.
-    fn enter(&mut self, ranks: UsedRanks) {
-        for rank in ranks.into_iter().flatten() {
-            let peer = &self.peers[rank as usize];
-            segment::enter(&peer.target.sender(self.rank).epoch, peer.epoch + 1);
-        }
+    fn enter(&self, ranks: UsedRanks) {
+        let outside = ranks.into_iter().flatten().map(|rank| &self.peers[rank as usize]);
+        let outside = outside.filter(|peer| !peer.stretch.is_inside());
+        segment::enter(outside.map(|peer| peer.next_epoch(self.rank)));
     }
 
     fn leave(&mut self, ranks: UsedRanks) {
         for rank in ranks.into_iter().flatten() {
             let peer = &mut self.peers[rank as usize];
-            peer.epoch += 2;
-            segment::leave(&peer.target.sender(self.rank).epoch, peer.epoch);
+            if !peer.stretch.is_inside() {
+                peer.leave(self.rank);
+            }
         }
     }
 
@@ -461,11 +461,11 @@ impl<H: Host> HostedPort<H> {
     /// about to sleep may miss it, since nothing says which word it watches: a wait for a word
     /// gives [`crate::fabric::Port::park`] a deadline. (Virtual time misses none: a rank woken
     /// before it sleeps does not sleep.)
-    fn wake_watcher(&self, rank: Rank) {
-        compiler_fence(Ordering::SeqCst);
-        let sleeping = &self.peers[rank as usize].target.doorbell().sleeping;
-        if sleeping.load(Ordering::Relaxed) != 0 || self.host.is_conducted() {
+    fn wake_watcher(&mut self, rank: Rank) {
+        if self.host.is_conducted() {
             self.host.wake(rank);
+        } else if !self.peers[rank as usize].stretch.delay_wake() {
+            self.ring_doorbell_of(rank);
         }
     }
 
@@ -557,7 +557,7 @@ fn find(target: &Segment<'static>, context: ContextId, index: u8) -> Option<&'st
 }
 
 /// The rank whose tables check this address, if any.
-fn checked_by_table(address: RemoteAddress) -> Option<Rank> {
+pub(super) fn checked_by_table(address: RemoteAddress) -> Option<Rank> {
     matches!(address.space, Space::Segment(_) | Space::Register(_)).then_some(address.rank)
 }
 
@@ -566,7 +566,7 @@ fn outside(rank: Rank, offset: u64, length: u64) -> PostError {
 }
 
 /// The number of target bytes that a command accesses.
-fn length_of(command: &Command<'_>) -> u64 {
+pub(super) fn length_of(command: &Command<'_>) -> u64 {
     match command.operation {
         Operation::Get(get) => get.length,
         Operation::Atomic(atomic) => atomic.integer.size(),

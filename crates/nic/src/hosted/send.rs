@@ -502,8 +502,8 @@ impl<H: Host> Post<'_, H> {
 
     /// Wakes the target if it sleeps.
     #[inline]
-    fn ring_doorbell(&self, destination: u32) {
-        if sleeps(self.target.doorbell()) {
+    fn ring_doorbell(&mut self, destination: u32) {
+        if !self.peer.stretch.delay_wake() && sleeps(self.target.doorbell()) {
             wake(self.host, destination);
         }
     }
@@ -516,14 +516,16 @@ impl<H: Host> Post<'_, H> {
     /// Between `begin` and `end` this source may hold a claim that nothing announces yet.
     #[inline]
     pub(super) fn begin(&mut self) {
-        let odd = self.peer.epoch + 1;
-        self.target.sender(self.rank).epoch.store(odd, Ordering::Relaxed);
+        // Inside of a stretch it is odd.
+        let (epoch, odd) = self.peer.next_epoch(self.rank);
+        epoch.store(odd, Ordering::Relaxed);
     }
 
     #[inline]
     pub(super) fn end(&mut self) {
-        self.peer.epoch += 2;
-        self.target.sender(self.rank).epoch.store(self.peer.epoch, Ordering::Release);
+        if !self.peer.stretch.is_inside() {
+            self.peer.leave(self.rank);
+        }
     }
 }
 

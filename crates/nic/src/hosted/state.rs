@@ -1,10 +1,13 @@
 //! What a port keeps: about each peer, its own status rings and its own landing rings.
 
 use super::arrive::PUBLISH_PARTS;
+use super::chain::Stretch;
 use super::stores::{PeerStores, SampleRound};
 use crate::fabric::{PeerFailure, Rank, RingId};
 use crate::ring::{Ledger, LongStores, Poster, StatusRing};
 use crate::segment::Segment;
+use crate::sync::AtomicU64;
+use crate::table::segment;
 
 /// Posts to a peer without a message read in between, after which the next post is prepared. Two
 /// are an exchange with two neighbours that are one rank.
@@ -40,6 +43,8 @@ pub(super) struct PeerEntry {
     pub(super) uncredited: u64,
     /// Our epoch at the peer between posts: even.
     pub(super) epoch: u64,
+    /// What the chain that is being executed does there once.
+    pub(super) stretch: Stretch,
     /// Whether the peer knows that we wait.
     pub(super) held_up: bool,
     /// The peer died.
@@ -127,6 +132,7 @@ impl PeerEntry {
             credit,
             uncredited: 0,
             epoch: 0,
+            stretch: Stretch::default(),
             held_up: false,
             failed: None,
             granted: credit,
@@ -137,6 +143,19 @@ impl PeerEntry {
             stores: PeerStores::new(stores),
             loads: Default::default(),
         }
+    }
+
+    /// The word by which `rank` says that it is in a post to the peer, and its next odd value.
+    #[inline]
+    pub(super) fn next_epoch(&self, rank: Rank) -> (&'static AtomicU64, u64) {
+        (&self.target.sender(rank).epoch, self.epoch + 1)
+    }
+
+    /// `rank` ends its post to the peer.
+    #[inline]
+    pub(super) fn leave(&mut self, rank: Rank) {
+        self.epoch += 2;
+        segment::leave(&self.target.sender(rank).epoch, self.epoch);
     }
 
     /// Recomputes the limit of the fast path; returns whether one more message may use it. `rank`

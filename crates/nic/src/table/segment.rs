@@ -30,8 +30,9 @@
 //! ```
 //!
 //! One of the two fences comes first: either the accessor sees the closed state or the owner sees
-//! the odd epoch. `tests/loom_table.rs` explores it, and shows that without the fence it detects a
-//! copy into memory that was taken back.
+//! the odd epoch. So it is for each access, if an accessor makes several in one odd epoch, as for a
+//! chain. `tests/loom_table.rs` explores it, and shows that without the fence it detects a copy
+//! into memory that was taken back.
 
 use crate::fabric::{Fault, Key, Rank, Rights};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -115,13 +116,19 @@ fn state(generation: u32, rights: u8) -> u64 {
     u64::from(generation) << 32 | u64::from(rights)
 }
 
-/// Announces that this rank is about to access another's memory: `epoch` is its own word there, and
-/// `odd` its next value. The state of the target's table counts from here on.
+/// Announces that this rank is about to access the memory of others: of each its own word there,
+/// and the odd value that comes next. The state of their tables counts from here on.
 #[inline]
-pub fn enter(epoch: &AtomicU64, odd: u64) {
-    epoch.store(odd, Ordering::Relaxed);
-    // The store above before the loads of the table: see the head of the file.
-    fence(Ordering::SeqCst);
+pub fn enter<'m>(epochs: impl IntoIterator<Item = (&'m AtomicU64, u64)>) {
+    let mut are_none = true;
+    for (epoch, odd) in epochs {
+        epoch.store(odd, Ordering::Relaxed);
+        are_none = false;
+    }
+    if !are_none {
+        // The stores above before the loads of the tables: see the head of the file.
+        fence(Ordering::SeqCst);
+    }
 }
 
 /// Announces the end of the access.

@@ -1,0 +1,298 @@
+//! Chains: commands behind one doorbell (paper 004's TCW chain, CP-06).
+//!
+//! Each command of a chain has the checks and the effects of a single one, in order. What a single
+//! one does once for itself, a chain does once for a stretch of commands:
+//!
+//! ```text
+//!   prefetch  the lines that the puts write
+//!   enter     odd epoch at all ranks whose segments the stretch uses; one fence
+//!   execute   command by command: tables, room, credit, bytes, word or record
+//!   leave     even epochs
+//!   wake      each rank that has something to look at, if it sleeps
+//! ```
+//!
+//! The stores of a processor become visible in order, so each waits for the line of the one before.
+//! The prefetches bring these lines together; fences between the puts would end that.
+//!
+//! An owner that takes a segment back waits for an odd epoch to change (`table/segment.rs`), and so
+//! do those that move rings (`route.rs`) and that repair (`repair.rs`). So a stretch is bounded, in
+//! commands and in bytes. Credit needs no such care: a sender looks at it only when what it knows
+//! of is used up.
+
+use super::remote::{checked_by_table, length_of};
+use super::{Host, HostedPort};
+use crate::fabric::{ChainError, Command, Notification, Operation, Rank, Rights, Space};
+use crate::sync::prefetch_for_write;
+use crate::table::segment;
+
+/// Commands of a stretch, at most.
+const STRETCH_COMMANDS: usize = 256;
+
+/// Bytes of a stretch of several commands, at most.
+const STRETCH_BYTES: u64 = 1 << 16;
+
+/// Lines of a stretch that are asked for before its first command, less one.
+const PREFETCHED_LINES: usize = 65;
+
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
+/// What a chain does at a peer once for a stretch of commands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stretch {
+    /// The peer is among those of the stretch: it is woken at the end.
+    is_open: bool,
+    /// Our epoch there stays odd.
+    is_inside: bool,
+    /// It has something to look at.
+    must_wake: bool,
+}
+
+impl Stretch {
+    /// Whether our epoch at the peer is odd from the first to the last command.
+    #[inline]
+    pub(super) fn is_inside(self) -> bool {
+        self.is_inside
+    }
+
+    /// The peer has something to look at. Returns whether it is to be woken later, with the others.
+    #[inline]
+    pub(super) fn delay_wake(&mut self) -> bool {
+        self.must_wake = self.is_open;
+        self.is_open
+    }
+}
+
+impl<H: Host> HostedPort<H> {
+    /// Executes the commands of a chain from the one at `first` on, one after the other.
+    pub(super) fn execute_chain(
+        &mut self,
+        chain: &[Command<'_>],
+        first: usize,
+    ) -> Result<(), ChainError> {
+        let mut done = first;
+        while done < chain.len() {
+            let end = done + stretch_of(&chain[done..]);
+            let ranks = self.enter_stretch(&chain[done..end]);
+            let executed = (done..end).try_for_each(|at| self.execute_link(&chain[at], at));
+            self.leave_stretch(ranks);
+            executed?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Executes the command at `done` of a chain.
+    pub(super) fn execute_link(
+        &mut self,
+        command: &Command<'_>,
+        done: usize,
+    ) -> Result<(), ChainError> {
+        let posted = command.post_whole(|rest| self.execute(rest));
+        posted.map_err(|(bytes, error)| self.cut_chain(command, (done, bytes), error))
+    }
+
+    /// Does what is to be done before these commands. Returns their ranks, each once.
+    fn enter_stretch(&mut self, commands: &[Command<'_>]) -> Vec<Rank> {
+        let mut ranks = std::mem::take(&mut self.stretch);
+        // In virtual time others go on in the middle of a command.
+        if !self.is_conducted() && commands.len() > 1 {
+            self.prefetch(commands);
+            commands.iter().for_each(|command| self.list_ranks(command, &mut ranks));
+        }
+        let inside = ranks.iter().map(|rank| &self.peers[*rank as usize]);
+        let inside = inside.filter(|peer| peer.stretch.is_inside);
+        segment::enter(inside.map(|peer| peer.next_epoch(self.rank)));
+        ranks
+    }
+
+    /// Asks for the first lines that the puts will write, so that they come together.
+    fn prefetch(&self, commands: &[Command<'_>]) {
+        let mut left = PREFETCHED_LINES;
+        for command in commands {
+            let Operation::Put(target) = command.operation else { continue };
+            if matches!(target.space, Space::Process | Space::Register(_)) {
+                continue;
+            }
+            let bytes = length_of(command);
+            let is_known = target.rank < self.size && self.host.is_here(target.rank);
+            let place = is_known.then(|| self.locate(target, bytes, Rights::WRITE));
+            let Some(Ok(place)) = place else { continue };
+            for at in (place.offset & !(LINE - 1)..place.offset + bytes).step_by(LINE as usize) {
+                left -= 1;
+                if left == 0 {
+                    return;
+                }
+                if let Some(word) = self.host.word64(place.rank, at) {
+                    prefetch_for_write(std::ptr::from_ref(word));
+                }
+            }
+        }
+    }
+
+    /// Adds the ranks whose memory a command touches, as far as it can be executed at all.
+    fn list_ranks(&mut self, command: &Command<'_>, ranks: &mut Vec<Rank>) {
+        let mut list = |rank: Rank, is_inside: bool| {
+            if rank >= self.size || !self.host.is_here(rank) {
+                return;
+            }
+            let stretch = &mut self.peers[rank as usize].stretch;
+            if !stretch.is_open {
+                *stretch = Stretch { is_open: true, ..Stretch::default() };
+                ranks.push(rank);
+            }
+            stretch.is_inside |= is_inside;
+        };
+        list(command.destination, false);
+        let target = match command.operation {
+            Operation::Put(target) => target,
+            Operation::Get(get) => get.from,
+            Operation::Atomic(atomic) => atomic.target,
+            Operation::Send | Operation::Nop => return,
+        };
+        list(target.rank, checked_by_table(target).is_some());
+        if let Notification::Word { address, .. } = command.notification {
+            list(address.rank, checked_by_table(address).is_some());
+        }
+    }
+
+    /// Does what is to be done after the commands of a stretch, however far they got.
+    fn leave_stretch(&mut self, mut ranks: Vec<Rank>) {
+        for rank in &ranks {
+            let peer = &mut self.peers[*rank as usize];
+            let stretch = std::mem::take(&mut peer.stretch);
+            if stretch.is_inside {
+                peer.leave(self.rank);
+            }
+            if stretch.must_wake {
+                self.ring_doorbell_of(*rank);
+            }
+        }
+        ranks.clear();
+        self.stretch = ranks;
+    }
+}
+
+/// How many commands of a chain are its first stretch.
+fn stretch_of(chain: &[Command<'_>]) -> usize {
+    let mut bytes = 0_u64;
+    let fits = |command: &&Command<'_>| {
+        bytes = bytes.saturating_add(length_of(command));
+        bytes <= STRETCH_BYTES
+    };
+    chain.iter().take(STRETCH_COMMANDS).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Event, Key, MemoryPort, Port, PostError, RemoteAddress, Rights, Space};
+    use crate::loopback::{LoopbackConfig, LoopbackPort, open};
+    use crate::sync::Ordering;
+
+    /// Three ranks, and a key for 64 KiB of each.
+    fn job() -> (Vec<LoopbackPort>, Vec<Key>) {
+        let mut ports = open(&LoopbackConfig::for_ranks(3)).unwrap();
+        let register = |port: &mut LoopbackPort| {
+            let context = port.open_context().unwrap();
+            port.register(context, 0, 1 << 16, Rights::ALL).unwrap()
+        };
+        let keys = ports.iter_mut().map(register).collect();
+        (ports, keys)
+    }
+
+    fn at(keys: &[Key], rank: Rank, offset: u64) -> RemoteAddress {
+        RemoteAddress { rank, space: Space::Segment(keys[rank as usize]), offset }
+    }
+
+    /// The epoch of rank 0 that a rank sees.
+    fn epoch(ports: &[LoopbackPort], rank: Rank) -> u64 {
+        ports[rank as usize].own.sender(0).epoch.load(Ordering::Relaxed)
+    }
+
+    /// How often a rank was woken, while it says that it sleeps.
+    fn wakes(ports: &[LoopbackPort], rank: Rank) -> u64 {
+        let doorbell = ports[rank as usize].own.doorbell();
+        doorbell.sleeping.store(1, Ordering::Relaxed);
+        doorbell.wakes.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn cp_06_puts_of_a_chain_enter_each_rank_once() {
+        let (mut ports, keys) = job();
+        let data = [7; 64];
+        let put = |n: u64| {
+            let rank = 1 + n as u32 % 2;
+            let notification = Notification::Word { address: at(&keys, rank, 1024), value: n };
+            Command { notification, ..Command::put(at(&keys, rank, 64 * n / 2), &data) }
+        };
+        let puts: Vec<_> = (0..32).map(put).collect();
+        let seen =
+            |ports: &[LoopbackPort]| [1, 2].map(|rank| (epoch(ports, rank), wakes(ports, rank)));
+        assert_eq!(seen(&ports), [(0, 0); 2]);
+        ports[0].post_chain(&puts).unwrap();
+        assert_eq!(seen(&ports), [(2, 1); 2], "one access and one wake-up at each");
+        puts.iter().for_each(|put| assert_eq!(ports[0].post(put), Ok(64)));
+        assert_eq!(seen(&ports), [(2 + 32, 1 + 16); 2], "each one for itself");
+    }
+
+    #[test]
+    fn cp_06_sends_of_a_chain_wake_each_rank_once() {
+        let (mut ports, keys) = job();
+        let payload = [3; 1000];
+        let send = |n: u64| Command::send(1 + n as u32 % 2, 0, n, &payload[..n as usize * 60]);
+        let mut chain: Vec<_> = (0..16).map(send).collect();
+        // Between them what keeps the epoch odd, and what leaves a record.
+        chain.insert(5, Command::put(at(&keys, 1, 8), &payload));
+        let notification = Notification::Status;
+        chain.insert(9, Command { notification, ..Command::put(at(&keys, 1, 16), &payload) });
+        let before = [1, 2].map(|rank| wakes(&ports, rank));
+        ports[0].post_chain(&chain).unwrap();
+        assert_eq!([1, 2].map(|rank| wakes(&ports, rank)), before.map(|wakes| wakes + 1));
+        assert_eq!(epoch(&ports, 1), 2, "one access, sends and record within it");
+        for (rank, told) in [(1, 1), (2, 0)] {
+            let mut headers = Vec::new();
+            let mut notified = 0;
+            while let Some(event) = ports[rank].poll() {
+                match event {
+                    Event::Landed(landed) => headers.push(landed.header),
+                    _ => notified += 1,
+                }
+            }
+            let mut once = headers.clone();
+            once.dedup();
+            assert_eq!(once, Vec::from_iter((rank as u64 - 1..16).step_by(2)), "in order");
+            assert_eq!(notified, told);
+        }
+    }
+
+    #[test]
+    fn a_chain_that_is_cut_leaves_and_wakes() {
+        let (mut ports, keys) = job();
+        let before = [1, 2].map(|rank| wakes(&ports, rank));
+        let put = |rank, offset| {
+            let notification = Notification::Word { address: at(&keys, rank, 0), value: 1 };
+            Command { notification, ..Command::put(at(&keys, rank, offset), &[1; 8]) }
+        };
+        let chain = [put(1, 8), put(2, 1 << 16), put(1, 16), Command::nop(3)];
+        let cut = ports[0].post_chain(&chain).unwrap_err();
+        assert!(matches!(cut, ChainError { done: 1, error: PostError::OutOfBounds { .. }, .. }));
+        assert_eq!([epoch(&ports, 1), epoch(&ports, 2)], [2, 2], "it is inside of neither");
+        assert_eq!([1, 2].map(|rank| wakes(&ports, rank)), [before[0] + 1, before[1]]);
+        assert_eq!(ports[0].post(&put(1, 24)), Ok(8));
+        assert_eq!(epoch(&ports, 1), 4);
+        assert_eq!(ports[1].deregister(keys[1]), Ok(()));
+    }
+
+    #[test]
+    fn a_long_chain_lets_the_owner_take_its_memory_back() {
+        let (mut ports, keys) = job();
+        let data = vec![5; 40 << 10];
+        let puts = [Command::put(at(&keys, 1, 0), &data); 5];
+        ports[0].post_chain(&puts).unwrap();
+        assert_eq!(epoch(&ports, 1), 10, "two do not fit one stretch");
+        let small = vec![Command::put(at(&keys, 1, 0), &[]); 3 * STRETCH_COMMANDS];
+        ports[0].post_chain(&small).unwrap();
+        assert_eq!(epoch(&ports, 1), 16);
+    }
+}
