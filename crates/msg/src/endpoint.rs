@@ -201,6 +201,16 @@ impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
         Some((self.here(note), bytes))
     }
 
+    /// [`Engine::end_tag`] in this context.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn end_tag(&self, source: Rank, tag: i32, is_last: bool) -> Result<(), MsgError> {
+        let (source, envelope) = (self.in_job(source)?, (self.context, tag));
+        self.engine.borrow_mut().end_tag(source, envelope, is_last);
+        Ok(())
+    }
+
     /// [`Engine::find_unexpected`] in this context.
     pub fn unexpected(&self, wanted: impl Fn(i32) -> bool) -> Option<Received> {
         let found = self.engine.borrow().find_unexpected(self.context, wanted)?;

@@ -32,6 +32,7 @@
 mod buffer;
 mod config;
 mod credit;
+mod ended;
 mod endpoint;
 mod engine;
 mod envelope;

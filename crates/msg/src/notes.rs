@@ -102,6 +102,13 @@ impl Notes {
         self.here.back().map_or(&[], |note| &note.bytes)
     }
 
+    /// Drops the latest note.
+    pub(crate) fn drop_latest(&mut self) {
+        if let Some(note) = self.here.pop_back() {
+            self.sources[note.source as usize].here -= 1;
+        }
+    }
+
     /// Drops an incomplete note of a source that sends nothing more.
     pub(crate) fn end(&mut self, source: Rank) {
         self.sources[source as usize].coming = None;

@@ -71,6 +71,11 @@ impl<P: CopyPort> Engine<P> {
                 self.eager_matched(id, landed);
                 PartTarget::Request(id)
             }
+            None if self.ended.has(source, bits) => {
+                self.consumed(source);
+                MessagePart::from(landed.data).discard(&mut self.port);
+                PartTarget::Nowhere
+            }
             None => {
                 self.statistics.unexpected_more(1, length);
                 self.statistics.ready_unposted += u64::from(landed.protocol == EAGER_READY);
@@ -218,8 +223,10 @@ impl<P: CopyPort> Engine<P> {
                 let whole = total == length as u64;
                 let fits = whole && self.notes.arrive(source, header, payload, protocol == NOTE);
                 self.news += 1;
-                if fits && protocol == NOTE {
-                    self.answer_note(header);
+                match fits && protocol == NOTE {
+                    true if self.ended.close(source, header) => self.notes.drop_latest(),
+                    true => self.answer_note(header),
+                    false => {}
                 }
                 fits
             }

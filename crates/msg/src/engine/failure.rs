@@ -34,6 +34,7 @@ impl<P: CopyPort> Engine<P> {
         self.first_failure.get_or_insert(failure);
         self.drop_unexpected(rank, UnexpectedEntry::is_here);
         self.notes.end(rank);
+        self.ended.drop_rank(rank);
         let lane = self.outbox.lane(rank);
         lane.control.clear();
         lane.ordered.clear();

@@ -41,7 +41,8 @@ use hikyaku_nic::plan::{SentRows, TrafficKind};
 
 use crate::config::{EngineConfig, SenderChoice, of_each_rank};
 use crate::credit::Credit;
-use crate::envelope::{Envelope, Selector, context_of};
+use crate::ended::EndedTags;
+use crate::envelope::{Envelope, Selector, context_of, match_bits};
 use crate::error::MsgError;
 use crate::late::Lateness;
 use crate::members::Members;
@@ -52,7 +53,7 @@ use crate::request::{RequestId, RequestSlab, RequestState};
 use crate::statistics::Statistics;
 use crate::tally::WayTally;
 use crate::traffic::TrafficCounts;
-use crate::unexpected::{UnexpectedEntry, UnexpectedMessages};
+use crate::unexpected::{EntryBody, UnexpectedEntry, UnexpectedMessages};
 use crate::ways::{LongMessages, Ways};
 
 pub use cancel::CancelOutcome;
@@ -73,6 +74,8 @@ pub struct Engine<P: CopyPort> {
     posted: PostedReceives,
     unexpected: UnexpectedMessages,
     notes: Notes,
+    /// Tags of which it takes nothing any more.
+    ended: EndedTags,
     /// Who answers notes as they arrive, by context.
     answerers: BTreeMap<u32, Answering>,
     outbox: Outbox,
@@ -199,6 +202,7 @@ impl<P: CopyPort> Engine<P> {
             posted: PostedReceives::new(ranks),
             unexpected: UnexpectedMessages::new(ranks),
             notes: Notes::new(ranks),
+            ended: EndedTags::default(),
             answerers: BTreeMap::new(),
             outbox: Outbox::new(ranks),
             sources,
@@ -264,10 +268,31 @@ impl<P: CopyPort> Engine<P> {
     /// Drops what has come in contexts that are over, as [`Engine::drop_context`] does.
     pub fn drop_what_came(&mut self, is_over: impl Fn(u32) -> bool) {
         self.notes.drop_of(&is_over);
+        self.ended.drop_of(&is_over);
         let goes = |entry: &UnexpectedEntry| entry.is_here() && is_over(context_of(entry.bits));
         for source in self.unexpected.sources_of(goes) {
             self.drop_unexpected(source, |entry| !goes(entry));
         }
+    }
+
+    /// This rank takes no more messages and notes of a tag from another one: they are dropped when
+    /// they are here. A note of that tag says that nothing more will come; `is_last`: it has been
+    /// taken. Announced messages stay, as at [`Engine::drop_context`].
+    pub fn end_tag(&mut self, source: Rank, (context, tag): (u32, i32), is_last: bool) {
+        let bits = match_bits(context, tag);
+        self.ended.end(source, bits);
+        if is_last {
+            self.ended.close(source, bits);
+        }
+        let Some(state) = self.sources.get_mut(source as usize) else { return };
+        if let Some(message) = &mut state.assembling
+            && message.bits == bits
+            && message.target == PartTarget::Unexpected
+        {
+            message.target = PartTarget::Nowhere;
+        }
+        let announced = |entry: &UnexpectedEntry| matches!(entry.body, EntryBody::Announced(_));
+        self.drop_unexpected(source, |entry| entry.bits != bits || announced(entry));
     }
 
     /// Whether something that this rank has sent in a context is not all posted yet.

@@ -10,8 +10,9 @@
 //!
 //! Whoever lets go of an end leaves every neighbour a note: how many rounds he has sent, and who is
 //! missing if the exchange has failed. A note may overtake messages, so the rounds in it count.
+//! Messages that come for an end that was let go are dropped, until the neighbour's own note.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -122,6 +123,13 @@ impl MessageRounds {
 
     /// A neighbour who takes no part in a round any more, and why.
     pub(super) fn missing(&self, world: &Communicator, round: u64) -> Option<(u32, QueueFault)> {
+        let farewells = self.hear_farewells(world);
+        let gone = farewells.iter().find(|farewell| farewell.rounds < round)?;
+        Some((gone.from, QueueFault::Abandoned { rank: gone.missing }))
+    }
+
+    /// The last words of neighbours, with those that have just come.
+    fn hear_farewells(&self, world: &Communicator) -> RefMut<'_, Vec<Farewell>> {
         let mut farewells = self.farewells.borrow_mut();
         while let Some((note, bytes)) = endpoint(world).take_note(|tag| tag == self.tag) {
             let words = bytes.first_chunk().zip(bytes.last_chunk());
@@ -130,12 +138,11 @@ impl MessageRounds {
             let (rounds, missing) = (u64::from_le_bytes(*rounds), u32::from_le_bytes(*missing));
             farewells.push(Farewell { from, rounds, missing });
         }
-        let gone = farewells.iter().find(|farewell| farewell.rounds < round)?;
-        Some((gone.from, QueueFault::Abandoned { rank: gone.missing }))
+        farewells
     }
 
     /// Tells the neighbours that this end has sent its last round: `rounds` of them. A round in
-    /// flight is cancelled.
+    /// flight is cancelled. What they have sent for it, and send until they end too, is dropped.
     pub(super) fn end(&self, world: &Communicator, rounds: u64, missing: u32) {
         if let Some(id) = self.task.take() {
             world.tasks().remove(id);
@@ -143,9 +150,14 @@ impl MessageRounds {
         let mut words = [0; 12];
         words[..8].copy_from_slice(&rounds.to_le_bytes());
         words[8..].copy_from_slice(&missing.to_le_bytes());
+        let farewells = self.hear_farewells(world);
+        let endpoint = endpoint(world);
         for Messenger { rank, .. } in &self.neighbours {
-            // Who is gone need not be told.
-            let _ = endpoint(world).send_note(&words, *rank, self.tag);
+            // Who is gone need not be told, and sends nothing.
+            let _ = endpoint.send_note(&words, *rank, self.tag);
+            let is_it = |from: u32| world.in_job(*rank).is_ok_and(|rank| rank == from);
+            let is_last = farewells.iter().any(|farewell| is_it(farewell.from));
+            let _ = endpoint.end_tag(*rank, self.tag, is_last);
         }
     }
 }

@@ -149,6 +149,60 @@ fn exchanges_by_messages_are_as_others() {
     });
 }
 
+/// What neighbours have sent to an end that was freed in a round does not stay there.
+#[test]
+fn exchanges_by_messages_freed_in_flight_leave_nothing() {
+    on_ranks(2, 2, |world| {
+        let (own, other) = (world.rank(), 1 - world.rank());
+        // Of one record, of several parts, and announced.
+        for (times, length) in [(300, 3), (20, 3000), (5, 50_000)] {
+            for turn in 0..times {
+                let edge = |elements| vec![Neighbour { rank: other, elements }];
+                let (sources, destinations) = (edge(0..length), edge(length..2 * length));
+                let scheme = Some(Scheme::Messages);
+                let edges = Neighbours { sources, destinations, scheme };
+                let buffer = world.alloc::<u32>(2 * length).unwrap();
+                let mut exchange = world.exchange_in_place_init(&edges, buffer).unwrap();
+                // Freed before the other one starts, or at any time.
+                let culprit = turn / 2 % 2;
+                if own == culprit && turn % 4 > 0 {
+                    exchange.start().unwrap();
+                }
+                if turn % 8 < 4 && own == culprit {
+                    drop(exchange);
+                    world.barrier().unwrap();
+                    continue;
+                }
+                if turn % 8 < 4 {
+                    world.barrier().unwrap();
+                }
+                if own != culprit {
+                    exchange.start().unwrap();
+                    let freed = PersistentError::Freed { rank: culprit };
+                    assert!([Ok(()), Err(freed.into())].contains(&exchange.wait()));
+                }
+                drop(exchange);
+            }
+            world.barrier().unwrap();
+            // More than has credit at a time.
+            for number in 0..2000_u64 {
+                match own {
+                    0 => world.send(&[number], other, 5).unwrap(),
+                    _ => {
+                        let mut came = [0];
+                        world.recv(&mut came, other, 5).unwrap();
+                        assert_eq!(came, [number]);
+                    }
+                }
+            }
+            world.barrier().unwrap();
+            let statistics = world.engine().borrow().statistics();
+            let lying = (statistics.unexpected_messages, statistics.unexpected_bytes);
+            assert_eq!(lying, (0, 0), "of {times} of {length}");
+        }
+    });
+}
+
 /// Neighbours of whom one has no memory for letters exchange by messages, all of them.
 #[test]
 fn neighbours_go_by_messages_where_one_has_no_memory_for_letters() {

@@ -435,3 +435,33 @@ fn a_traced_message_without_room_is_held_up_once() {
     }
     assert_eq!((flow(&a).messages, flow(&a).held_up, flow(&a).packets), (6, 2, 0));
 }
+
+#[test]
+fn what_comes_of_a_tag_that_has_ended_is_dropped() {
+    for length in [1, 500] {
+        let (mut a, mut b) = pair();
+        let send = |a: &mut Engine<Unruly>, tag| isend(a, &pattern(length, 1), to(1, tag));
+        let mut sends: Vec<_> = (0..10).map(|_| send(&mut a, 3)).collect();
+        let mine = send(&mut a, 4);
+        settle(&mut [&mut a, &mut b]);
+        assert!(b.statistics().unexpected_messages > 0 && !a.outbox.is_clear(1));
+        b.end_tag(0, (1, 3), false);
+        settle(&mut [&mut a, &mut b]);
+        let (receive, memory) = irecv(&mut b, length, from(0, 4));
+        assert!(test_often(receive, &mut b, &mut a).unwrap().is_ok());
+        assert_eq!(memory.to_vec(), pattern(length, 1));
+        a.send_note(&[7], to(1, 3)).unwrap();
+        // A note may overtake messages.
+        sends.push(send(&mut a, 3));
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(b.take_note(1, |_| true), None);
+        let lying = b.statistics();
+        assert_eq!((lying.unexpected_messages, lying.unexpected_bytes), (0, 0), "{length} bytes");
+        assert!(sends.into_iter().chain([mine]).all(|id| a.test(id).unwrap().is_ok()));
+        // A context that is used again is another one.
+        b.drop_context(1);
+        send(&mut a, 3);
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(b.statistics().unexpected_messages, 1);
+    }
+}
