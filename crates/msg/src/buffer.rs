@@ -231,7 +231,8 @@ impl RecvBuffer {
 
 #[cfg(test)]
 pub(crate) mod memory {
-    //! Memory for the tests' requests: never freed, so the promise of its views cannot break.
+    //! Memory for the tests' requests: never freed, or kept by a test until its requests are over,
+    //! so the promise of its views cannot break.
 
     use super::{Pieces, RecvBuffer, Scattered, SendBuffer};
 
@@ -245,16 +246,21 @@ pub(crate) mod memory {
     impl Leaked {
         pub(crate) fn new(bytes: Vec<u8>) -> Leaked {
             let bytes = Vec::leak(bytes);
+            Leaked::kept(bytes)
+        }
+
+        /// Bytes that the test keeps, and leaves alone, as long as a request may hold them.
+        pub(crate) fn kept(bytes: &mut [u8]) -> Leaked {
             Leaked { start: bytes.as_mut_ptr(), length: bytes.len() }
         }
 
         pub(crate) fn to_send(self) -> SendBuffer {
-            // SAFETY: leaked, and the tests do not write what they send.
+            // SAFETY: leaked or kept, and the tests do not write what they send.
             unsafe { SendBuffer::new(self.start, self.length) }
         }
 
         pub(crate) fn to_receive(self) -> RecvBuffer {
-            // SAFETY: leaked, and the tests read only when the request is complete.
+            // SAFETY: leaked or kept, and the tests read only when the request is complete.
             unsafe { RecvBuffer::new(self.start, self.length) }
         }
 
@@ -264,14 +270,14 @@ pub(crate) mod memory {
         }
 
         pub(crate) fn to_vec(self) -> Vec<u8> {
-            // SAFETY: leaked, and no request holds it mutably any more when the tests read.
+            // SAFETY: leaked or kept, and no request holds it mutably any more when the tests read.
             unsafe { std::slice::from_raw_parts(self.start, self.length) }.to_vec()
         }
     }
 
     struct Backwards(Leaked);
 
-    // SAFETY: leaked, and the tests use it when the request is complete.
+    // SAFETY: leaked or kept, and the tests use it when the request is complete.
     unsafe impl Send for Backwards {}
 
     impl Pieces for Backwards {
@@ -286,7 +292,7 @@ pub(crate) mod memory {
         }
 
         fn unpack(&mut self, at: usize, data: &[u8]) {
-            // SAFETY: leaked, and the request that has this has it alone.
+            // SAFETY: leaked or kept, and the request that has this has it alone.
             let bytes = unsafe { std::slice::from_raw_parts_mut(self.0.start, self.0.length) };
             let rest = bytes.iter_mut().rev().skip(at);
             rest.zip(data).for_each(|(byte, from)| *byte = *from);
