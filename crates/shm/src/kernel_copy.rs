@@ -79,6 +79,9 @@ fn last_error() -> Errno {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::ptr::{NonNull, null_mut};
+
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
     fn address(bytes: &[u8]) -> u64 {
         bytes.as_ptr().expose_provenance() as u64
@@ -94,6 +97,58 @@ mod tests {
         assert_eq!(read(own, 8, &mut target), Err(Errno::FAULT));
         assert_eq!(write(own, 8, &source), Err(Errno::FAULT));
         assert_eq!(read(own, 8, &mut []), Ok(()));
+    }
+
+    /// Three pages: two that can be used and one that is gone.
+    fn pages() -> NonNull<u8> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: new memory, wherever the system puts it.
+        let start = unsafe { mmap_anonymous(null_mut(), 3 * PAGE, access, MapFlags::PRIVATE) };
+        let start: NonNull<u8> = NonNull::new(start.unwrap().cast()).unwrap();
+        // SAFETY: within the three pages.
+        let last = unsafe { start.add(2 * PAGE) };
+        // SAFETY: nobody knows of the page.
+        unsafe { munmap(last.as_ptr().cast(), PAGE) }.unwrap();
+        start
+    }
+
+    const PAGE: usize = 4096;
+
+    #[test]
+    fn missing_memory_ends_a_copy_after_a_part() {
+        let (own, start) = (std::process::id(), pages());
+        let at = start.as_ptr().expose_provenance() as u64 + 100;
+        let payload: Vec<u8> = (0..3 * PAGE).map(|at| at as u8 | 1).collect();
+        assert_eq!(write(own, at, &payload), Err(Errno::FAULT));
+        // SAFETY: the two pages are mapped until the end of the test, and nobody writes them now.
+        let pages = unsafe { std::slice::from_raw_parts(start.as_ptr(), 2 * PAGE) };
+        assert_eq!(pages[..100], [0; 100]);
+        assert_eq!(pages[100..], payload[..2 * PAGE - 100], "all before what is missing");
+        let mut into = vec![0; 3 * PAGE];
+        assert_eq!(read(own, at, &mut into), Err(Errno::FAULT));
+        assert_eq!(into[..2 * PAGE - 100], payload[..2 * PAGE - 100]);
+        assert_eq!(into[2 * PAGE - 100..], [0; PAGE + 100]);
+        // SAFETY: nobody has the pages any more.
+        unsafe { munmap(start.as_ptr().cast(), 2 * PAGE) }.unwrap();
+    }
+
+    #[test]
+    fn memory_that_may_only_be_read_is_not_written() {
+        let (own, start) = (std::process::id(), pages());
+        let address = start.as_ptr().expose_provenance() as u64;
+        write(own, address, &[3; 2 * PAGE]).unwrap();
+        // SAFETY: within the pages, which nobody refers to.
+        let second = unsafe { start.add(PAGE) };
+        // SAFETY: the page is ours, and nobody refers to it.
+        unsafe { mprotect(second.as_ptr().cast(), PAGE, MprotectFlags::READ) }.unwrap();
+        assert_eq!(write(own, address + PAGE as u64, &[7]), Err(Errno::FAULT));
+        assert_eq!(write(own, address, &[7; 2 * PAGE]), Err(Errno::FAULT));
+        let mut into = [0; 2 * PAGE];
+        read(own, address, &mut into).unwrap();
+        assert_eq!(into[..PAGE], [7; PAGE], "what may be written is, in part");
+        assert_eq!(into[PAGE..], [3; PAGE]);
+        // SAFETY: nobody has the pages any more.
+        unsafe { munmap(start.as_ptr().cast(), 2 * PAGE) }.unwrap();
     }
 
     #[test]

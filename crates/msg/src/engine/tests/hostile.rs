@@ -1,6 +1,8 @@
 //! Invalid packets: dropped and counted, never a panic, never past a buffer.
 
-use hikyaku_nic::fabric::{Command, JointCopy, LentAddress, Port, RemoteAddress, RingPort, Space};
+use hikyaku_nic::fabric::{
+    Command, CopyPort, JointCopy, LentAddress, MemoryPort, Port, RemoteAddress, RingPort, Space,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -163,6 +165,46 @@ fn an_invalid_address_is_not_read() {
         assert_eq!(b.test(receive), Some(Err(error)));
         assert_eq!(memory.to_vec(), [0xEE; 1000]);
     }
+}
+
+#[test]
+fn a_join_with_wrong_words_copies_nothing() {
+    const LENGTH: usize = 4000;
+    let (mut a, mut b) = pair();
+    let into = a.port_mut().allocate(LENGTH).unwrap();
+    let send = isend(&mut b, &pattern(LENGTH, 2), to(0, 0));
+    settle(&mut [&mut a, &mut b]);
+    let right = LENGTH as u64;
+    let beyond = |space| RemoteAddress { rank: 0, space, offset: u64::MAX - 10 };
+    for (wrong, number, length, malformed) in [
+        (None, 1, right, 0),
+        (Some(beyond(Space::Region)), 0, right, 0),
+        (Some(beyond(Space::Process)), 0, right, 0),
+        (None, 0, right + 1, 1),
+        (None, 0, u64::MAX, 1),
+        (None, 0, 0, 0),
+        (None, 0, right, 0),
+    ] {
+        let open = a.port_mut().open_joint(&into).unwrap();
+        let number = open.number.wrapping_add(number);
+        let copy = JointCopy { into: wrong.unwrap_or(open.into), number, length };
+        let packet = Control::Join { sender: send.word(), copy }.packet();
+        inject(&mut a, packet.protocol, packet.header, packet.payload());
+        let before = b.statistics();
+        b.progress();
+        let (after, is_right) = (b.statistics(), copy == open);
+        let copied = if is_right { right } else { 0 };
+        assert_eq!(after.joint_bytes - before.joint_bytes, copied, "{copy:?}");
+        assert_eq!(after.malformed - before.malformed, malformed, "{copy:?}");
+        let expected = if is_right { pattern(LENGTH, 2) } else { vec![0; LENGTH] };
+        assert!(into[..] == expected, "{copy:?}");
+        assert!(a.port_mut().close_joint(1, &open));
+        assert!(b.test(send).is_none(), "its receiver has not said that it has it");
+    }
+    let receive = irecv(&mut a, LENGTH, from(1, 0));
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(taken(&mut a, receive).unwrap().1, pattern(LENGTH, 2));
+    assert!(b.test(send).unwrap().is_ok());
 }
 
 #[test]

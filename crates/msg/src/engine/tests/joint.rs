@@ -206,6 +206,24 @@ fn a_sender_that_dies_in_the_middle_is_an_error() {
 }
 
 #[test]
+fn a_receiver_that_dies_in_the_middle_is_an_error() {
+    let (mut a, message, mut b, mut into) = ends(Way::Both);
+    b.port_mut().rules().late = u32::MAX;
+    let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
+    let send = start(&mut a, &message);
+    let result = a.lend_to_send(send, &message, |a| {
+        settle(&mut [a]);
+        b.lend_to_receive(receive, &mut into, |b| settle(&mut [b]));
+        // Its sender has written all it could when it hears of the death.
+        a.port().inner.host().fail(1, DeathCause::Unknown);
+        a.wait(send)
+    });
+    assert!(matches!(result, Err(MsgError::PeerFailed(_))), "{result:?}");
+    assert_eq!(a.statistics().joint_bytes, LENGTH as u64);
+    assert_clean(&a);
+}
+
+#[test]
 fn two_messages_at_once_arrive_with_one_copy_open() {
     let (mut a, message, mut b, mut into) = ends(Way::Both);
     b.port_mut().rules().late = 3;
