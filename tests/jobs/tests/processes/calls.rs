@@ -4,11 +4,13 @@
 //! There are more ranks than CPUs in most of them, which is when a missed wake-up shows.
 
 use std::process::Command;
+use std::time::Duration;
 
 use hikyaku::{LongMessages, Way, WayTally};
 use hikyaku_jobs::at_length;
 use hikyaku_launch::Launch;
 
+use super::kill_one::kill_one;
 use super::{RANK, job};
 
 fn every_call(ranks_per_node: u32) {
@@ -143,6 +145,53 @@ fn tf_19_combined_edges_need_few_queues() {
 #[test]
 fn tf_19_where_a_rank_has_no_queue_all_go_by_messages() {
     assert_eq!(job(8, &["combined-scarce"]).ranks_per_node(4).succeed(), "");
+}
+
+/// Messages of every kind by each way of long ones.
+#[test]
+fn messages_by_each_way_of_long_ones() {
+    for way in Way::ALL.map(|way| LongMessages::By(way).to_string()) {
+        for (ranks, ranks_per_node) in if at_length() { &[(3, 0), (4, 2)][..] } else { &[(3, 0)] } {
+            for group in ["matching", "requests", "futures", "errors"] {
+                let job = job(*ranks, &["calls", "1", group]).ranks_per_node(*ranks_per_node);
+                let job = job.variable(LongMessages::VARIABLE, &way);
+                assert_eq!(job.succeed(), "", "{way}, {group}");
+            }
+        }
+    }
+}
+
+/// Messages of 64 MiB by each way, to oneself, cut short, cancelled and abandoned half way.
+#[test]
+fn huge_messages_by_each_way() {
+    for way in Way::ALL.map(|way| LongMessages::By(way).to_string()) {
+        for ranks_per_node in [0, 1] {
+            let job = job(2, &["huge"]).ranks_per_node(ranks_per_node);
+            assert_eq!(job.variable(LongMessages::VARIABLE, &way).succeed(), "", "{way}");
+        }
+    }
+}
+
+/// Either end of a message dies in it, or between two. Nobody takes half of one for a whole.
+#[test]
+fn a_death_in_the_middle_of_each_way() {
+    let mut whole = 0;
+    for (at, way) in Way::ALL.into_iter().enumerate() {
+        let way = LongMessages::By(way).to_string();
+        for victim in [0, 1] {
+            for run in 0..if at_length() { 12 } else { 2 } {
+                let delay = 40 + 7 * at as u64 + 11 * u64::from(victim) + 9 * run;
+                let delay = Duration::from_millis(delay);
+                let about = format!("{way}, rank {victim} after {delay:?}");
+                let job = job(2, &["large-until-a-death"]).variable(LongMessages::VARIABLE, &way);
+                let lines = kill_one(job, 2, victim, delay, &about).lines;
+                let number = lines[0].1.strip_suffix(" told").map(str::parse::<u64>);
+                let Some(Ok(number)) = number else { panic!("{about}: {lines:?}") };
+                whole += number;
+            }
+        }
+    }
+    assert!(whole > 0, "no message came before a death");
 }
 
 /// What ranks have counted of their long messages outlives them.

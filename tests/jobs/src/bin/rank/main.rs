@@ -71,6 +71,8 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         name if name.starts_with("flood") => flood::run(world, words)?,
         name if name.starts_with("landing-") => landing::run(world, words)?,
         "large" => large::run(world, number(word(1)))?,
+        "huge" => large::huge(world)?,
+        "large-until-a-death" => large::until_a_death(world)?,
         "copies" => large::copies(world)?,
         "carried" => carried::run(world)?,
         "one-from-shared" => large::one_from_shared(world, number(word(1)) as usize)?,
