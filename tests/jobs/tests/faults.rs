@@ -56,6 +56,48 @@ fn calls_of_every_kind() {
     }
 }
 
+/// Rings that change hands, memory of others, and a chain into a window that its owner closes.
+#[test]
+fn landing_rings_and_memory_of_others() {
+    let rings = [("HIKYAKU_JOBS_RINGS", "1")];
+    for seed in seeds() {
+        for (ranks, words, rings) in [
+            (4, &["landing-moves", "7"][..], &rings[..]),
+            (6, &["landing-follows"], &rings),
+            (5, &["landing-chosen"], &[("HIKYAKU_JOBS_RINGS", "2")]),
+            (4, &["protected", "1"], &[]),
+            (3, &["closing", "2000"], &[]),
+        ] {
+            let variables = [rings, &[("HIKYAKU_FAULTS", &seed)]].concat();
+            for ranks_per_node in [0, 1] {
+                run(ranks, ranks_per_node, words, &variables);
+            }
+            let job = job(SIMULATE, (ranks, 1), words);
+            variables.iter().fold(job, |job, (name, value)| job.variable(name, value)).succeed();
+        }
+    }
+}
+
+/// Collectives by the hardware of papers 002 and 003.
+#[test]
+fn collectives_by_sessions_and_by_groups() {
+    let sessions = ["BARRIER", "BROADCAST", "ALLGATHER", "ALLREDUCE"].map(|it| (it, "session"));
+    let by_group = |barrier| [("BARRIER", barrier), ("BROADCAST", "multicast")];
+    let groups = ["sync", "atomic-add", "multicast-add"].map(by_group);
+    for seed in seeds() {
+        for chosen in groups.iter().map(|group| &group[..]).chain([&sessions[..]]) {
+            let names = chosen.iter().map(|(call, by)| (format!("HIKYAKU_COLL_{call}"), *by));
+            let names = Vec::from_iter(names);
+            let mut variables = Vec::from_iter(names.iter().map(|(name, by)| (&**name, *by)));
+            variables.push(("HIKYAKU_FAULTS", &seed));
+            for (ranks, ranks_per_node) in [(5, 0), (4, 1), (7, 2)] {
+                let group = if chosen.len() > 2 { "together" } else { "collective" };
+                run(ranks, ranks_per_node, &["calls", &seed, group], &variables);
+            }
+        }
+    }
+}
+
 #[test]
 fn mixed_traffic() {
     for seed in seeds() {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use hikyaku_jobs::{Job, Random, Running, at_length};
 use rustix::fs::{SeekFrom, seek};
 
+use super::calls::SESSIONS;
 use super::{RANK, job};
 
 /// How many jobs, at length and in short.
@@ -87,7 +88,12 @@ fn scribble(seed: u64, job: &NewJob) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let ranks = 2 + random.below(3) as u32;
     let words = ["scribbled", &seed.to_string(), ROUNDS];
-    let mut running = job(ranks, &words).timeout(LIMIT).start();
+    let mut job = job(ranks, &words).timeout(LIMIT);
+    if seed.is_multiple_of(2) {
+        job = SESSIONS.iter().fold(job, |job, name| job.variable(name, "session"));
+        job = job.variable("HIKYAKU_JOBS_RINGS", "1");
+    }
+    let mut running = job.start();
     let started = Instant::now();
     // On a loaded machine a job may be over before anybody has found it.
     let wrote = Scribbler::new(&mut running, random).map_or(0, |mut it| it.run(&running));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hikyaku::persistent::{Exchange, Neighbours, Scheme, StagedExchange};
 use hikyaku::shared::{Protocol, SharedOptions};
-use hikyaku::{ANY_SOURCE, Error, Op, Shared, Window, World};
+use hikyaku::{ANY_SOURCE, Error, Op, Persistent, Shared, Window, World};
 use hikyaku_jobs::Random;
 
 /// Lengths of messages: in a record, in a packet of the ring, in several, too long for any ring.
@@ -23,8 +23,17 @@ struct Part<'w> {
     variables: Vec<Shared<u64>>,
     shared: Vec<Exchange<u64>>,
     staged: Vec<StagedExchange<u64>>,
+    persistent: PersistentCalls,
     /// Drawn alike by all ranks.
     random: Random,
+}
+
+/// Collectives that are started again and again. By session queues, if the job chooses them.
+struct PersistentCalls {
+    barrier: Persistent<()>,
+    broadcast: Persistent<Vec<u64>>,
+    allgather: Persistent<(Vec<u64>, Vec<u64>)>,
+    allreduce: Persistent<Vec<u64>>,
 }
 
 /// A rank does not go on longer: words may be such that every wait takes a hundred times as long.
@@ -39,7 +48,7 @@ pub(crate) fn run(world: &World, seed: u64, rounds: u64, protocols: &str) -> Res
         if start.elapsed() > LONG {
             return Ok(());
         }
-        match part.random.below(8) {
+        match part.random.below(10) {
             0 => part.messages(round)?,
             1 => part.requests(round)?,
             2 => part.any_source(round)?,
@@ -47,6 +56,8 @@ pub(crate) fn run(world: &World, seed: u64, rounds: u64, protocols: &str) -> Res
             4 => part.together_later()?,
             5 => part.windows(round)?,
             6 => part.acquire(round)?,
+            7 => part.again_and_again()?,
+            8 => part.landing()?,
             _ => part.exchange()?,
         }
     }
@@ -63,16 +74,28 @@ impl Part<'_> {
         }
         let (left, right) = around(world);
         let (mut shared, mut staged) = (Vec::new(), Vec::new());
-        for (scheme, length) in [(Some(Scheme::Fast), 1), (Some(Scheme::Mrc), 9_000), (None, 70)] {
+        for (scheme, length) in [
+            (Some(Scheme::Fast), 1),
+            (Some(Scheme::Mrc), 9_000),
+            (Some(Scheme::Combined), 300),
+            (Some(Scheme::Messages), 2_000),
+            (None, 70),
+        ] {
             let mut neighbours = Neighbours::even(&[left, right], &[right, left], length);
             neighbours.scheme = scheme;
             let (out, into) = (world.alloc(2 * length)?, world.alloc(2 * length)?);
             shared.push(world.exchange_init(&neighbours, out, into)?);
             staged.push(world.staged_exchange_init(&neighbours)?);
         }
+        let persistent = PersistentCalls {
+            barrier: world.barrier_init(),
+            broadcast: world.broadcast_init(vec![1; ELEMENTS], 0),
+            allgather: world.allgather_init(vec![1], vec![0; world.size() as usize]),
+            allreduce: world.allreduce_init(vec![1; ELEMENTS], Op::Sum),
+        };
         let (beside, window) = (world.duplicate(), world.window(ELEMENTS)?);
         let random = Random::new(seed);
-        Ok(Part { world, beside, window, variables, shared, staged, random })
+        Ok(Part { world, beside, window, variables, shared, staged, persistent, random })
     }
 
     /// Blocking, around the ring.
@@ -180,7 +203,32 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Exchanges by command queues and by letters.
+    /// Persistent collectives.
+    fn again_and_again(&mut self) -> Result<(), Error> {
+        let PersistentCalls { barrier, broadcast, allgather, allreduce } = &mut self.persistent;
+        barrier.start()?;
+        broadcast.start()?;
+        allgather.start()?;
+        allreduce.start()?;
+        allreduce.wait()?;
+        allgather.wait()?;
+        broadcast.wait()?;
+        barrier.wait()
+    }
+
+    /// Somebody lands elsewhere from now on.
+    fn landing(&mut self) -> Result<(), Error> {
+        let (landing, source) = (self.world.landing(), around(self.world).0);
+        if landing.rings().iter().any(|ring| ring.shared) {
+            match self.random.below(2) {
+                0 => landing.share(source)?,
+                _ => landing.give(source)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Exchanges by command queues, by letters and by messages.
     fn exchange(&mut self) -> Result<(), Error> {
         for exchange in &mut self.shared {
             exchange.start()?;
