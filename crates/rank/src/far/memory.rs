@@ -13,6 +13,7 @@
 
 use std::task::{Poll, ready};
 
+use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_nic::fabric::{
     Activity, Atomic, Command, Completed, DeathCause, Event, FullCause, Get, MemoryPort, Name,
     Notification, Operation, PeerState, Port, PostError, Rank, RemoteAddress, Reply, Rights, Space,
@@ -26,7 +27,7 @@ use crate::near::{NearPort, NearTables};
 
 use super::landing::LandingState;
 use super::wire::{self, PutPart, Told, WireAddress};
-use super::{Far, NAP, NEEDED};
+use super::{Far, NEEDED};
 
 /// Bytes that are read by one call.
 const READ: usize = 1 << 20;
@@ -179,7 +180,9 @@ impl FarWait {
             let wait = self.wait.with(Some(peer), None);
             near.announce_wait(Some(Wait { since: self.since, ..wait }));
         }
-        let rest = match near.begin_rest((Some(now + NAP), RestStart::Awake), std::iter::empty()) {
+        let rest = match near
+            .begin_rest((Some(now + MEMORY_SLEEP), RestStart::Awake), std::iter::empty())
+        {
             Rest::Over(Wake::Look) => Rest::Yield,
             rest => rest,
         };

@@ -42,6 +42,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
 
+use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_nic::fabric::{
     Command, DeathCause, DroppedPackets, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure,
     PeerState, Port, PostError, Rank, Wake,
@@ -80,12 +81,8 @@ const SENDS: u8 = 0;
 /// What never waits behind them.
 const NEEDED: u8 = 1;
 
-/// Longest sleep before what has come from elsewhere is looked at, unless the provider's
-/// descriptor wakes this rank.
-const NAP: Time = Time::from_nanoseconds(1_000_000);
-
-/// The same while memory is read, which comes without a sign, other than packets; and of a spare
-/// thread soon after an arrival, which may be one of many.
+/// Longest sleep, in place of [`MEMORY_SLEEP`], while memory is read, which comes without a sign,
+/// other than packets; and of a spare thread soon after an arrival, which may be one of many.
 const BUSY_NAP: Time = Time::from_nanoseconds(20_000);
 
 /// How long nothing comes before that descriptor is slept on: until then a rank does not sleep.
@@ -466,7 +463,7 @@ impl Far {
         }
         // Who begins a rest asleep polls no more often than it naps.
         is_busy |= is_fresh && start == RestStart::Asleep;
-        let end = now + if is_busy { BUSY_NAP } else { NAP };
+        let end = now + if is_busy { BUSY_NAP } else { MEMORY_SLEEP };
         Some(deadline.map_or(end, |deadline| deadline.min(end)))
     }
 

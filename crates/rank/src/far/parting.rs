@@ -11,6 +11,7 @@
 //! launcher once the process has ended, so leaving opens no new connection. Without a launcher that
 //! tells them, "all" are all ranks of other hosts.
 
+use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
 use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
@@ -20,7 +21,7 @@ use hikyaku_ofi::link::Links;
 use crate::near::NearPort;
 
 use super::memory::FarWait;
-use super::{Far, NAP, SENDS, wire};
+use super::{Far, SENDS, wire};
 
 /// How long a rank that leaves waits for the answer of one that has left too and serves memory, and
 /// for the provider to send its own.
@@ -169,7 +170,7 @@ impl Far {
         };
         while is_due(&self.links, near.now()) {
             if !self.progress(near) {
-                near.park(Some(near.now() + NAP));
+                near.park(Some(near.now() + MEMORY_SLEEP));
             }
         }
     }
