@@ -69,8 +69,10 @@ pub(crate) struct RunArguments {
     /// Do a collective operation by this algorithm, such as allreduce=ring; may be given again
     ///
     /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide. The
-    /// algorithms `lines` need ranks that share memory, and so do barrier by atomic-add,
-    /// multicast-add or sync and broadcast by multicast, which are refused with several hosts. By
+    /// algorithms `lines` and `read` are for nodes whose ranks share memory: `lines` goes by it,
+    /// `read` copies out of the other ranks' memory. `alltoall=two-level` is for several nodes of
+    /// several ranks, on one or more hosts. Barrier by atomic-add, multicast-add or sync and
+    /// broadcast by multicast need ranks that share memory, and are refused with several hosts. By
     /// `session`, of barrier, broadcast, allgather and allreduce, goes the persistent form alone,
     /// where ranks share memory. `exchange`, by fast, mrc or combined, is how command queues serve
     /// persistent exchanges with neighbours for which the program says nothing; by messages, none
@@ -236,7 +238,7 @@ Exit code:
   0      all ranks exited with code 0
   N      the first failing rank exited with code N, or was killed by signal N - 128
   1      the machine could not run the job or take its output (one line says why)
-  2      the command line makes no sense, or the program cannot be run
+  2      the command line is invalid, or the program cannot be run
   124    the time of --timeout was up
   129, 130, 143    SIGHUP, SIGINT (Ctrl-C) or SIGTERM ended the job
   141    nobody reads its output any more
@@ -537,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_make_no_sense_are_refused() {
+    fn invalid_times_are_refused() {
         for bad in ["0", "-1", "nan", "inf", "1e300", "soon", "", "0.0000000001"] {
             assert!(seconds(bad).is_err(), "{bad:?}");
         }

@@ -13,7 +13,9 @@
 //! ```
 //!
 //! Read are coordinate files of real or integer numbers, symmetric or general. A general one has
-//! to be symmetric all the same. Every error is one line that says where and what.
+//! to be symmetric all the same. Every error is one line that says where and what. That is why this
+//! is not the reader of the crate `sprs`: its error is "Bad matrix market file.", and it reserves
+//! memory for as many entries as a file claims to have.
 
 use crate::csr::Csr;
 

@@ -90,7 +90,7 @@ const DETAILS: &str = "\
 Exit code:
   0      the program ended, and its answer is right
   1      the report could not be written
-  2      the command line asks for something that makes no sense
+  2      the command line is invalid
   3      the program failed: a deadlock, a wrong answer, an algorithm that does not suit
   130    interrupted; the report covers the run up to then
 
@@ -259,8 +259,9 @@ pub(crate) struct CollectiveArguments {
     /// An unknown name is answered with those there are. A barrier by `sync` needs a network that
     /// synchronises, a broadcast by `multicast` one that copies messages: cenju4 with one rank on
     /// each node, of at most 64 for `sync`. No machine here has the counters of atomic-add and
-    /// multicast-add; `lines` are for ranks that share memory ('hikyaku run', and programs of their
-    /// own under 'hikyaku simulate').
+    /// multicast-add; `lines` and `read` are for ranks that share memory ('hikyaku run', and
+    /// programs of their own under 'hikyaku simulate'). An alltoall by `two-level` runs anywhere,
+    /// and saves messages where nodes have several ranks (--ranks-per-node).
     #[arg(long, value_name = "NAME")]
     pub(crate) algorithm: Option<String>,
     /// How often

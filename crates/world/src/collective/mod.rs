@@ -12,6 +12,10 @@
 //!
 //! Every rank of the communicator calls the same ones in the same order (MPI 5.0 §6.12). Operations
 //! in flight make progress during calls of this library (`rank/src/tasks.rs`).
+//!
+//! The three lists of signatures stay, though they name the same operations: the forms borrow
+//! differently. A blocking call borrows buffers for itself, a nonblocking one for its scope, a
+//! persistent one owns them, and `rustdoc` shows a method only if it is written.
 
 mod blocking;
 #[cfg(test)]

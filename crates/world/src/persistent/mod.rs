@@ -36,6 +36,10 @@
 //!                                                              a copy out of its region at wait
 //! ```
 //!
+//! [`Persistent`](crate::Persistent) is a type of its own: it starts any collective again as an
+//! async function, whose progress is made in this library's calls, and it owns buffers of any kind.
+//! These two start what interfaces run by themselves.
+//!
 //! Between ranks of one node, neighbours write each other a letter a round instead
 //! (`rank/src/persistent/mail.rs`), as long as two copies of the data cost less than what queues
 //! do, and unless [`Neighbours::scheme`] asks for queues. Both kinds of buffers are then copied
