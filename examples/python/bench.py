@@ -1,4 +1,4 @@
-"""Messages and hand-overs beside multiprocessing, block by block in one run.
+"""Messages and hand-offs beside multiprocessing, block by block in one run.
 
     python bench.py [BLOCKS [PART]]
 
@@ -10,7 +10,7 @@ of a shared machine mean little, ratios more: the table has their medians and qu
 the median of batches of 50 counts, so that a processor that was taken away for milliseconds does not.
 
 - message: 8 bytes there and back, half of that; Pipe sends them as bytes.
-- hand-over: two processes take turns to change an array of 4 KiB, which lies in shared_memory or is
+- hand-off: two processes take turns to change an array of 4 KiB, which lies in shared_memory or is
   a shared variable; a process that is not at turn with a lock looks again.
 """
 
@@ -60,7 +60,7 @@ def in_batches(turns: int, turn: Callable[[], object]) -> float:
 def hikyaku_block(world: Any, part: int) -> dict[str, float]:
     return {
         "message": hikyaku_message(world, MESSAGES // part),
-        "hand-over": hikyaku_hand_over(world, TURNS["hikyaku"] // part),
+        "hand-off": hikyaku_hand_over(world, TURNS["hikyaku"] // part),
     }
 
 
@@ -182,8 +182,8 @@ def block(part: int) -> dict[str, dict[str, float]]:
     theirs = ["Semaphore", "Condition", "Lock"]
     return {
         "message": {"hikyaku": ours["message"], "Pipe": pipe_message(MESSAGES // part)},
-        "hand-over": {
-            "hikyaku": ours["hand-over"],
+        "hand-off": {
+            "hikyaku": ours["hand-off"],
             **{name: hand_over(name, TURNS[name] // part) for name in theirs},
         },
     }

@@ -28,7 +28,7 @@ const BATCHES: usize = 9;
 /// Round trips of the line probe per batch: 60 to 250 µs.
 const LINE_ROUNDS: u64 = 500;
 
-/// Hand-overs within one core per batch; each costs a switch of threads.
+/// Hand-offs within one core per batch; each costs a switch of threads.
 const SWITCH_ROUNDS: u64 = 50;
 
 /// The copy probe copies at least this many bytes per clock reading.
@@ -168,7 +168,7 @@ pub(crate) fn line(cores: Cores) -> f64 {
     alternate(cores, if cores.shared() { SWITCH_ROUNDS } else { LINE_ROUNDS })
 }
 
-/// One hand-over between two threads of one core, both yielding, in nanoseconds.
+/// One hand-off between two threads of one core, both yielding, in nanoseconds.
 pub(crate) fn switch(core: usize) -> f64 {
     alternate(Cores { first: core, second: core }, SWITCH_ROUNDS)
 }

@@ -91,7 +91,7 @@ impl From<BenchError> for BenchFailure {
 /// Why a benchmark has no result at all.
 #[derive(Debug, Error)]
 enum BenchError {
-    /// The command line makes no sense.
+    /// The command line is invalid.
     #[error("{0}")]
     Arguments(#[from] ArgumentError),
     /// This program cannot find itself.

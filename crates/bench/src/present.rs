@@ -56,7 +56,7 @@ fn standing(results: &BenchResults) -> Vec<String> {
             ),
         };
         match first == second {
-            true => format!("hand-over between two threads of core {first}: {state}"),
+            true => format!("hand-off between two threads of core {first}: {state}"),
             false => format!("cache line between cores {first} and {second}: {state}"),
         }
     }));
@@ -441,7 +441,7 @@ mod tests {
         assert!(told.contains("cache line between cores 0 and 1: 50.0 ns one way in 1"), "{told}");
         assert!(told.contains("240 ns in 1: the machine changed its state"), "{told}");
         results.cores = [0, 0];
-        assert!(text(&results).contains("hand-over between two threads of core 0"));
+        assert!(text(&results).contains("hand-off between two threads of core 0"));
     }
 
     #[test]

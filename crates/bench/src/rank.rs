@@ -23,7 +23,7 @@ pub(crate) enum RankError {
     /// The library refused.
     #[error("a rank cannot go on: {0}")]
     World(#[from] Error),
-    /// A command that makes no sense.
+    /// An invalid command.
     #[error("{0}")]
     Command(String),
 }

@@ -4,7 +4,7 @@
 //! Hikyaku's own package for Python is here too: what Python's own ways are to be compared with.
 //!
 //! Each is a program that comes along in source, starts two processes, and obeys the same protocol
-//! as our ranks. They take part in the hand-over of shared variables alone.
+//! as our ranks. They take part in the hand-off of shared variables alone.
 
 use std::env;
 use std::ffi::OsString;
@@ -149,9 +149,9 @@ impl Rival {
         command
     }
 
-    /// How it measures a point: not at all, if it is not a hand-over.
+    /// How it measures a point: not at all, if it is not a hand-off.
     pub(crate) fn forms(&self, point: &MeasuredPoint) -> Vec<MeasuredForm> {
-        if point.kind != FigureKind::HandOver {
+        if point.kind != FigureKind::HandOff {
             return Vec::new();
         }
         match self.kind {
@@ -248,10 +248,10 @@ mod tests {
         let point = |kind| MeasuredPoint::new(kind, 2, 4096, Bare::LINE);
         let python = rival(RivalKind::Python);
         let names: Vec<_> =
-            python.forms(&point(FigureKind::HandOver)).iter().map(|f| f.name).collect();
+            python.forms(&point(FigureKind::HandOff)).iter().map(|f| f.name).collect();
         assert_eq!(names, ["lock", "condition", "semaphore"]);
         assert!(python.forms(&point(FigureKind::Acquire)).is_empty());
-        assert_eq!(rival(RivalKind::Redis).forms(&point(FigureKind::HandOver)).len(), 1);
+        assert_eq!(rival(RivalKind::Redis).forms(&point(FigureKind::HandOff)).len(), 1);
         let launcher = python.launcher(Path::new("/s"));
         assert_eq!(launcher.get_args().collect::<Vec<_>>(), ["/s"]);
     }

@@ -63,7 +63,7 @@ enum MailboxStep {
     Deliver((u32, u32), usize),
     Land(usize),
     /// A node prepares to leave, with this heir.
-    HandOver(usize, u32),
+    HandOff(usize, u32),
     Leave(usize),
     /// A node learns that another has left.
     Learn(usize, u32),
@@ -125,7 +125,7 @@ impl ExploredState {
             if node.may_hand_over() && self.prepared < case.leaves {
                 // Only an owner has an heir.
                 let many = if node.owns() { usize::MAX } else { 1 };
-                steps.extend(heirs.take(many).map(|heir| MailboxStep::HandOver(at, heir)));
+                steps.extend(heirs.take(many).map(|heir| MailboxStep::HandOff(at, heir)));
             }
             // Ranks leave when all their datagrams are acknowledged.
             let quiet = case.style == Style::Stores
@@ -167,7 +167,7 @@ impl ExploredState {
                 self.nodes[to as usize].told(version);
                 to as usize
             }
-            MailboxStep::HandOver(at, heir) => {
+            MailboxStep::HandOff(at, heir) => {
                 self.prepared += 1;
                 self.nodes[at].hand_over(heir, &mut effects);
                 at

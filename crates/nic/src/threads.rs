@@ -33,7 +33,7 @@
 //! sleeps anew ([`ThreadCrew::call_from_bell`]).
 //!
 //! `tests/loom_threads.rs` models it, and shows that threads sleep for ever if the last step, the
-//! hand-over, is left out, or that call.
+//! hand-off, is left out, or that call.
 
 use std::sync::Arc;
 

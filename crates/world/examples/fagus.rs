@@ -1,16 +1,16 @@
-//! The program of paper 001's Figs. 7 and 8, and what a hand-over takes.
+//! The program of paper 001's Figs. 7 and 8, and what a hand-off takes.
 //!
 //! ```console
 //! $ cargo build --release --example fagus
 //! $ hikyaku run -n 2 --ranks-per-node 1 -- target/release/examples/fagus 1024,8192 4,32
-//! $ hikyaku run -n 2 --ranks-per-node 1 -- target/release/examples/fagus hand-over
+//! $ hikyaku run -n 2 --ranks-per-node 1 -- target/release/examples/fagus hand-off
 //! $ hikyaku simulate -m dimmnet1 -n 2 -- target/release/examples/fagus 64 4,32 direct,fagus
 //! ```
 //!
 //! Rows of an array are variables; in every round each of two ranks writes the rows of one parity,
 //! in the next the other's, with a barrier between. From the second round on each acquire moves
 //! the row and its ownership. For each number of variables and each size (KiB) that is given, and
-//! each protocol (or those that the last word names), one line of CSV. `hand-over` times a strict
+//! each protocol (or those that the last word names), one line of CSV. `hand-off` times a strict
 //! alternation with 4 KiB, and acquires whose owner computes for a millisecond.
 
 use std::error::Error;
@@ -31,7 +31,7 @@ const COMPUTING: u64 = 1_000_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let world = World::init()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let hands_over = words.first().is_some_and(|word| word == "hand-over");
+    let hands_over = words.first().is_some_and(|word| word == "hand-off");
     let protocols: Vec<Protocol> = match words.get(if hands_over { 1 } else { 2 }) {
         Some(names) => names.split(',').map(str::parse).collect::<Result<_, _>>()?,
         None => Protocol::ALL.to_vec(),
@@ -108,7 +108,7 @@ fn figure_8(
 fn hand_over(world: &World, protocols: &[Protocol]) -> Result<(), Box<dyn Error>> {
     for protocol in protocols.iter().copied() {
         let options = SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };
-        let shared = world.shared_with::<u64>("hand-over", &[512], options)?;
+        let shared = world.shared_with::<u64>("hand-off", &[512], options)?;
         for computes in [false, true] {
             let mut times = Vec::new();
             for turn in 0..TURNS {

@@ -157,8 +157,8 @@ pub fn a_payload_is_the_callers_again_when_post_returns<H: Harness>(harness: &H)
     }
 }
 
-/// The short way to a message takes it only if it is the source's next, is there whole and is
-/// exactly the one asked for; what it leaves, `poll` yields.
+/// The fast path of a receive takes a message only if it is the source's next, is there whole and
+/// is exactly the one asked for; what it leaves, `poll` yields.
 pub fn receive_whole_takes_exactly_what_it_asks_for<H: Harness>(harness: &H) {
     for setup in [Setup::private(3), Setup::shared(3, 1)] {
         let mut job = Job::open(harness, &setup);
@@ -177,7 +177,7 @@ pub fn receive_whole_takes_exactly_what_it_asks_for<H: Harness>(harness: &H) {
             if let Short::Taken(length) = job.port(0).receive_whole(1, 5, 6, &mut into) {
                 assert_eq!(&into[..length], message);
             } else {
-                let record = job.take(0).expect("without the short way it comes by poll");
+                let record = job.take(0).expect("without the fast path it comes by poll");
                 assert_eq!(record.bytes, message);
             }
             assert!(job.take(0).is_none(), "it is taken once");

@@ -1,6 +1,6 @@
 //! Shared variables between two (virtual) nodes, by each of the protocols.
 //!
-//! *apart* is what is free, acquired again and again by one rank. *travel* is the hand-over of
+//! *apart* is what is free, acquired again and again by one rank. *travel* is the hand-off of
 //! [`super::shared`] between nodes: a strict alternation, in which the owner is always in a call,
 //! waiting for its next turn. *owner* is one acquisition at a time, of an owner that waits in a
 //! barrier, and of one that computes:

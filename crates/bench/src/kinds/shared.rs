@@ -1,6 +1,6 @@
 //! Shared variables: acquiring one that is free, and handing one over between two ranks.
 //!
-//! A hand-over is a strict alternation: each rank acquires the variable for writing, and if the
+//! A hand-off is a strict alternation: each rank acquires the variable for writing, and if the
 //! other wrote last it copies new contents into it and lets go. What that must cost is what two
 //! threads take that do nothing but spin on a flag and copy as many bytes to one place in turns.
 
@@ -16,7 +16,7 @@ use crate::rank::{self, RankError};
 
 const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
 
-/// The free one, and one hand-over per size.
+/// The free one, and one hand-off per size.
 pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = sizes(settings);
     let ours = vec![
@@ -27,7 +27,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let turns = MeasuredForm::heap("", Verb::SharedTurns);
     let point = |bytes: &u64| MeasuredPoint {
         ours: vec![turns],
-        ..MeasuredPoint::new(FigureKind::HandOver, 2, *bytes, Bare::Turns)
+        ..MeasuredPoint::new(FigureKind::HandOff, 2, *bytes, Bare::Turns)
     };
     std::iter::once(free).chain(sizes.iter().map(point)).collect()
 }

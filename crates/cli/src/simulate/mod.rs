@@ -1,7 +1,7 @@
 //! `hikyaku simulate`: a program on a machine that is not there.
 //!
 //! ```text
-//!   arguments ──► Setting: machine, ranks, payload, seed        one line on what makes no sense
+//!   arguments ──► Setting: machine, ranks, payload, seed        one line on what is invalid
 //!                    │
 //!                    ├── built-in program ──► programs.rs ──► job ──► watch.rs ──► RunOutcome
 //!                    │                            │ trace

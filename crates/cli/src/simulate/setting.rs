@@ -32,10 +32,10 @@ pub(super) enum SettingError {
     /// An option of processes, with what is none.
     #[error("{0} is for programs of processes: those after `--`")]
     OfProcesses(&'static str),
-    /// A number of ranks that makes no sense.
+    /// An invalid number of ranks.
     #[error("{0} ranks: a simulated job has from 1 to {MOST_RANKS}")]
     Ranks(u32),
-    /// A number of ranks to a node that makes no sense.
+    /// An invalid number of ranks to a node.
     #[error("no rank to a node: --ranks-per-node takes a number from 1 on")]
     NoneToANode,
     /// Larger than shapes grow.

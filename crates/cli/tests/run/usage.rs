@@ -1,4 +1,4 @@
-//! What makes no sense is answered in one clear line and with exit code 2.
+//! An invalid command line is answered in one clear line and with exit code 2.
 
 use super::support::{HIKYAKU, run, stderr, stdout};
 

@@ -284,7 +284,7 @@ impl VariableMemory {
     }
 
     /// Performs an operation on a word of a part, whose words begin at `at` of `home`'s block. It
-    /// is inlined: otherwise a hand-over of 8 bytes takes 1.4 times as long, because the releasing
+    /// is inlined: otherwise a hand-off of 8 bytes takes 1.4 times as long, because the releasing
     /// rank is late in its queue.
     ///
     /// # Errors

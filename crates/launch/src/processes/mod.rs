@@ -11,7 +11,7 @@
 //!
 //! The job is one in shared memory ([`hikyaku_shm`]) whose ranks hand the processor over where they
 //! would wait. [`hikyaku_sim::port`] decides when each event happens. Launcher, conductor and ranks
-//! share one processor, since only one of them has something to do at any time, and a hand-over
+//! share one processor, since only one of them has something to do at any time, and a hand-off
 //! between processors takes several times as long.
 //!
 //! A rank's time is the sum of three parts: the costs of the host's steps, as the machine file

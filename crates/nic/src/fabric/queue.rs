@@ -139,7 +139,7 @@ pub struct Completion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum QueueFault {
     /// The words of a slot are not a valid command.
-    #[error("command {index} of the queue makes no sense")]
+    #[error("command {index} of the queue is invalid")]
     Malformed {
         /// Which command.
         index: u32,

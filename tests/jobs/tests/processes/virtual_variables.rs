@@ -1,4 +1,4 @@
-//! Shared variables in virtual time: the same contents as in real time, what a hand-over takes and
+//! Shared variables in virtual time: the same contents as in real time, what a hand-off takes and
 //! whom it delays, and what holds of 64 nodes with random delays.
 
 use std::path::Path;
@@ -66,11 +66,11 @@ fn a_queue_of_work_gives_in_virtual_time_what_it_gives_in_real_time() {
     }
 }
 
-/// What `hand-over` says on a machine that comes with hikyaku.
+/// What `hand-off` says on a machine that comes with hikyaku.
 fn hand_over(protocol: &str, machine: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines").join(machine);
     let file = format!("SIMULATE_MACHINE={}", file.display());
-    simulated(protocol, 2, &["hand-over"]).within(&["env", &file]).succeed()
+    simulated(protocol, 2, &["hand-off"]).within(&["env", &file]).succeed()
 }
 
 #[test]

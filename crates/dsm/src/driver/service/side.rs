@@ -390,7 +390,7 @@ impl VariableSide {
         ours.map(|(at, _)| at as u32).collect()
     }
 
-    /// Whether a rank has not yet answered the hand-over of a part.
+    /// Whether a rank has not yet answered the hand-off of a part.
     pub(super) fn waits_for_arrival(&self) -> bool {
         self.parts.borrow().iter().any(|part| part.mailbox.waits_for_arrival())
     }

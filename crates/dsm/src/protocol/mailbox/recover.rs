@@ -174,7 +174,7 @@ impl Mailbox {
         self.passed == self.known && self.recovery.arrival != Arrival::Confirmed
     }
 
-    /// A node is gone, perhaps the receiver of the ownership. One that took it by hand-over and
+    /// A node is gone, perhaps the receiver of the ownership. One that took it by hand-off and
     /// left in order has answered: without an answer it never had it. One that was granted it may
     /// have passed it on, and one that died may have written.
     fn take_back(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {

@@ -85,7 +85,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         "mixed" => {
             mixed::run(world, number(word(1)), number(word(2)), number(word(3)) as usize)?;
         }
-        "hand-over" => variables::hand_over(world)?,
+        "hand-off" => variables::hand_over(world)?,
         "queue" => variables::queue(world)?,
         "rows" => variables::rows(world, word(1).unwrap(), number(word(2)))?,
         "crossed" => variables::crossed(world)?,

@@ -10,7 +10,7 @@ use hikyaku_jobs::Random;
 /// computes for a millisecond the second. Then it writes on alone and keeps the variable. Says what
 /// that took, and what its steps take by themselves.
 pub(crate) fn hand_over(world: &World) -> Result<(), Error> {
-    let shared = world.shared::<u64>("hand-over", &[512])?;
+    let shared = world.shared::<u64>("hand-off", &[512])?;
     let window = world.window::<u64>(512)?;
     let mut into = [0; 512];
     world.barrier()?;
