@@ -161,4 +161,17 @@ mod tests {
         let meets = bandwidth(3, 1 << 20) / bandwidth(4, 1 << 20);
         assert!((meets - 1.0).abs() < 0.1, "{meets}");
     }
+
+    /// From which size on (4) is better than (5), by what an uncached load moves.
+    #[test]
+    fn the_width_of_a_load_decides_short_messages() {
+        for (load, from) in [("8 B", 32), ("4 B", 16), ("2 B", 8)] {
+            let machines = Machines::stored().with("dimmnet2", &[("host.load", load)]).unwrap();
+            let costs = costs(&machines);
+            let half = |at: usize, bytes| run(&costs, CONDITIONS[at], bytes, 20).half_round_trip;
+            let better =
+                [8, 16, 32, 64].into_iter().find(|bytes| half(3, *bytes) < half(4, *bytes));
+            assert_eq!(better, Some(from), "{load}");
+        }
+    }
 }
