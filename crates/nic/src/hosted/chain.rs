@@ -31,8 +31,8 @@ const STRETCH_COMMANDS: usize = 256;
 /// Bytes of a stretch of several commands, at most.
 const STRETCH_BYTES: u64 = 1 << 16;
 
-/// Lines of a stretch that are asked for before its first command, less one.
-const PREFETCHED_LINES: usize = 65;
+/// Lines of a stretch that are asked for before its first command, at most.
+const PREFETCHED_LINES: usize = 64;
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
@@ -118,11 +118,14 @@ impl<H: Host> HostedPort<H> {
             let is_known = target.rank < self.size && self.host.is_here(target.rank);
             let place = is_known.then(|| self.locate(target, bytes, Rights::WRITE));
             let Some(Ok(place)) = place else { continue };
+            if self.within_region(place, bytes).is_err() {
+                continue;
+            }
             for at in (place.offset & !(LINE - 1)..place.offset + bytes).step_by(LINE as usize) {
-                left -= 1;
                 if left == 0 {
                     return;
                 }
+                left -= 1;
                 if let Some(word) = self.host.word64(place.rank, at) {
                     prefetch_for_write(std::ptr::from_ref(word));
                 }
@@ -282,6 +285,18 @@ mod tests {
         assert_eq!(ports[0].post(&put(1, 24)), Ok(8));
         assert_eq!(epoch(&ports, 1), 4);
         assert_eq!(ports[1].deregister(keys[1]), Ok(()));
+    }
+
+    #[test]
+    fn a_chain_to_the_end_of_addresses_is_an_error() {
+        let (mut ports, keys) = job();
+        let offset = u64::MAX - 10;
+        for space in [Space::Region, Space::Segment(keys[1]), Space::Process] {
+            let target = RemoteAddress { rank: 1, space, offset };
+            let puts = [Command::put(target, &[1; 64]), Command::put(target, &[1; 5])];
+            let cut = ports[0].post_chain(&puts).unwrap_err();
+            assert_eq!((cut.done, cut.bytes), (0, 0), "{:?}", cut.error);
+        }
     }
 
     #[test]
