@@ -12,7 +12,7 @@
 //!   link        reliable messages over lossy datagrams    driver     all this at a rank of a job
 //! ```
 //!
-//! The paper's names: WLOCK, RLOCK, CLEAN and DIRTY are [`State`]; the owner is the node of the
+//! The paper's names: WLOCK, RLOCK, CLEAN and DIRTY are [`CopyState`]; the owner is the node of the
 //! newest contents; the LLCM is the control region.
 
 pub mod departed;
@@ -31,5 +31,5 @@ pub use protocol::{
     Account, Copyset, Effect, LETTER_MOST, Letter, Mailbox, MailboxMessage, Style, Want,
 };
 pub use protocol::{Action, Direct, EntryResult, Free, Left, Patience, Refusal, WordOp};
-pub use state::State;
+pub use state::CopyState;
 pub use word::{AccessKind, Mark};

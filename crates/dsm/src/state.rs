@@ -4,7 +4,7 @@ use crate::word::{AccessKind, Version};
 
 /// What a node may do with its copy of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum CopyState {
     /// Acquired for writing. No other node has the variable.
     Wlock,
     /// Acquired for reading. Other nodes may read it too.
@@ -15,34 +15,34 @@ pub enum State {
     Dirty,
 }
 
-impl State {
+impl CopyState {
     /// The state of a node that acquired the variable as `acquired`, whose copy holds the version
     /// `held`, and to which the version `owner` was announced.
     ///
     /// What the node does itself and what others write to it are two words, so an invalidation
     /// cannot take away a lock (FG-21).
-    pub fn of(acquired: Option<AccessKind>, held: Version, owner: Version) -> State {
+    pub fn of(acquired: Option<AccessKind>, held: Version, owner: Version) -> CopyState {
         match acquired {
-            Some(AccessKind::Write) => State::Wlock,
-            Some(AccessKind::Read) => State::Rlock,
-            None if held.position >= owner.position => State::Clean,
-            None => State::Dirty,
+            Some(AccessKind::Write) => CopyState::Wlock,
+            Some(AccessKind::Read) => CopyState::Rlock,
+            None if held.position >= owner.position => CopyState::Clean,
+            None => CopyState::Dirty,
         }
     }
 
     /// Whether the copy may be read.
     pub fn may_read(self) -> bool {
-        matches!(self, State::Wlock | State::Rlock)
+        matches!(self, CopyState::Wlock | CopyState::Rlock)
     }
 
     /// Whether the copy may be written.
     pub fn may_write(self) -> bool {
-        self == State::Wlock
+        self == CopyState::Wlock
     }
 
     /// Whether acquiring the variable moves its contents.
     pub fn needs_data(self) -> bool {
-        self == State::Dirty
+        self == CopyState::Dirty
     }
 }
 
@@ -53,14 +53,14 @@ mod tests {
     #[test]
     fn fg_01_four_states_with_the_rights_of_the_paper() {
         let version = |position| Version { position, node: 0, shared: false };
-        let state = |acquired, held| State::of(acquired, version(held), version(5));
+        let state = |acquired, held| CopyState::of(acquired, version(held), version(5));
         let table = [
-            (Some(AccessKind::Write), 0, State::Wlock, true, true, false),
-            (Some(AccessKind::Read), 5, State::Rlock, true, false, false),
+            (Some(AccessKind::Write), 0, CopyState::Wlock, true, true, false),
+            (Some(AccessKind::Read), 5, CopyState::Rlock, true, false, false),
             // An invalidation arrives while it reads. It goes on reading (FG-21).
-            (Some(AccessKind::Read), 4, State::Rlock, true, false, false),
-            (None, 5, State::Clean, false, false, false),
-            (None, 4, State::Dirty, false, false, true),
+            (Some(AccessKind::Read), 4, CopyState::Rlock, true, false, false),
+            (None, 5, CopyState::Clean, false, false, false),
+            (None, 4, CopyState::Dirty, false, false, true),
         ];
         for (acquired, held, expected, read, write, data) in table {
             let found = state(acquired, held);

@@ -5,12 +5,12 @@
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 
-use hikyaku_mpi::{Call, Class, Dialect, Object, Out};
+use hikyaku_mpi::{CalledFunction, Class, Dialect, Object, Out};
 
 use crate::dialect::{File, Handle, Status, This};
 
 /// The function that Fortran's form of it is called as.
-static GET_ATTRIBUTE: Call = Call {
+static GET_ATTRIBUTE: CalledFunction = CalledFunction {
     name: "MPI_Comm_get_attr",
     arguments: &[("comm", Class::Comm), ("comm_keyval", Class::Keyval)],
     is_for_any_thread: false,

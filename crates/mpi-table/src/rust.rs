@@ -187,7 +187,7 @@ fn described(function: &Function, name: &str, arguments: &[Argument]) -> String 
     let listed = listed.collect::<Vec<_>>().join(", ");
     let is_for_any_thread = function.is_for_any_thread();
     format!(
-        "&hikyaku_mpi::Call {{ name: \"MPI_{name}\", arguments: &[{listed}], \
+        "&hikyaku_mpi::CalledFunction {{ name: \"MPI_{name}\", arguments: &[{listed}], \
          is_for_any_thread: {is_for_any_thread} }}"
     )
 }
@@ -500,7 +500,7 @@ mod tests {
         send.is_built = false;
         assert!(
             functions(&[send])
-                .contains("unsupported::<D>(&hikyaku_mpi::Call { name: \"MPI_Ssend\"")
+                .contains("unsupported::<D>(&hikyaku_mpi::CalledFunction { name: \"MPI_Ssend\"")
         );
     }
 }

@@ -16,7 +16,7 @@ use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
 use crate::messages::Outgoing;
 use crate::raw::{Buffer, HandleAt, NumberAt, Out};
-use crate::requests::{Request, Staged, State, wait_for_all};
+use crate::requests::{Request, RequestState, Staged, wait_for_all};
 use crate::runtime::Mpi;
 use crate::sessions::Session;
 use crate::types::Type;
@@ -87,7 +87,7 @@ impl<D: Dialect> Mpi<D> {
         let id = started.map_err(|error| comm.inner.explained(error))?;
         let staged = Some(Box::new(Staged { bytes, into: None }));
         let request =
-            Request::new(Rc::clone(comm), State::Message { id, is_receive: false, staged });
+            Request::new(Rc::clone(comm), RequestState::Message { id, is_receive: false, staged });
         if !request.is_complete() {
             let outbox = self.outbox_of(comm);
             let open = outbox.take_open();
@@ -124,7 +124,7 @@ impl<D: Dialect> Mpi<D> {
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         self.bsend(elements, dest, tag, Rc::clone(&comm))?;
-        self.add_request(Request::new(comm, State::Done(Status::EMPTY)), &request)
+        self.add_request(Request::new(comm, RequestState::Done(Status::EMPTY)), &request)
     }
 
     /// MPI_Bsend_init.
@@ -140,7 +140,7 @@ impl<D: Dialect> Mpi<D> {
         let (mpi, of) = (*self, Rc::clone(&comm));
         let start = Box::new(move || {
             mpi.send_copy(&message, &of)?;
-            Ok(State::Done(Status::EMPTY))
+            Ok(RequestState::Done(Status::EMPTY))
         });
         self.add_request(Request::persistent(comm, start), &request)
     }
@@ -149,7 +149,7 @@ impl<D: Dialect> Mpi<D> {
     fn iflush(&self, outbox: &Outbox, request: &HandleAt<D>) -> Result<(), Failure> {
         let open = outbox.take_open();
         outbox.open.replace(open.clone());
-        self.add_request(Request::of_none(State::All(open)), request)
+        self.add_request(Request::of_none(RequestState::All(open)), request)
     }
 
     /// MPI_Buffer_attach.

@@ -18,7 +18,7 @@ use crate::dialect::Dialect;
 use crate::failure::{Class, Failure};
 use crate::operations::{Reducing, choices_of};
 use crate::raw::{HandleAt, Handles, Numbers};
-use crate::requests::{Request, Start, State};
+use crate::requests::{Request, RequestState, Start};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
@@ -76,7 +76,7 @@ impl<D: Dialect> Mpi<D> {
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         let task = comm.inner.start_task(Box::pin(operation));
-        self.add_request(Request::new(Rc::clone(comm), State::Task(task)), &request)
+        self.add_request(Request::new(Rc::clone(comm), RequestState::Task(task)), &request)
     }
 
     /// Keeps what describes it, to be started. It has contexts of its own: ranks make such
@@ -102,7 +102,7 @@ impl<D: Dialect> Mpi<D> {
         let mpi = *self;
         Box::new(move || {
             let operation = describe(&mpi, Rc::clone(&apart))?;
-            Ok(State::Task(apart.local().start_task(Box::pin(operation))))
+            Ok(RequestState::Task(apart.local().start_task(Box::pin(operation))))
         })
     }
 

@@ -16,7 +16,7 @@ use crate::groups::{CONGRUENT, Group, IDENT, SIMILAR, UNEQUAL};
 use crate::info::Info;
 use crate::messages::no_tag;
 use crate::raw::{HandleAt, Out, TextAt};
-use crate::requests::{Request, State};
+use crate::requests::{Request, RequestState};
 use crate::runtime::Mpi;
 use crate::topology::Topology;
 
@@ -329,7 +329,7 @@ impl<D: Dialect> Mpi<D> {
             mpi.state.comms.replace(handle, Rc::new(first.completed(made)));
             Ok(())
         }));
-        self.add_request(Request::new(comm, State::Task(task)), &request)
+        self.add_request(Request::new(comm, RequestState::Task(task)), &request)
     }
 
     /// MPI_Comm_split.

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::errors::Handler;
-use crate::failure::{Call, Class, Failure};
+use crate::failure::{CalledFunction, Class, Failure};
 use crate::info::Info;
 use crate::raw::{Buffer, HandleAt, NumberAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase, call, lock};
@@ -251,7 +251,8 @@ pub fn wtime<D: Dialect>() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     let mut seconds = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9;
     if crate::runtime::is_in_virtual_time() {
-        const WTIME: Call = Call { name: "MPI_Wtime", arguments: &[], is_for_any_thread: true };
+        const WTIME: CalledFunction =
+            CalledFunction { name: "MPI_Wtime", arguments: &[], is_for_any_thread: true };
         call::<D>(&WTIME, None, |mpi| {
             if let Ok(rank) = mpi.rank() {
                 seconds = rank.now().nanoseconds() as f64 * 1e-9;

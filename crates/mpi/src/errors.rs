@@ -9,7 +9,7 @@ use hikyaku_rank::EndReason;
 use crate::callbacks;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status};
-use crate::failure::{Call, Class, Failure};
+use crate::failure::{CalledFunction, Class, Failure};
 use crate::raw::{HandleAt, Out, StatusesAt, TextAt};
 use crate::runtime::{Mpi, Scope, lock};
 use crate::sessions::Session;
@@ -82,7 +82,7 @@ impl fmt::Display for Scoped {
 impl<D: Dialect> Mpi<D> {
     /// A call has failed: its error handler is told.
     #[cold]
-    pub(crate) fn raise(&self, call: &Call, scope: Scope<D>, failure: &Failure) -> i32 {
+    pub(crate) fn raise(&self, call: &CalledFunction, scope: Scope<D>, failure: &Failure) -> i32 {
         let scoped = match scope {
             Some((Object::Comm, handle)) => self.comm(handle).ok().map(Scoped::Comm),
             Some((Object::Session, handle)) => self.session(handle).ok().map(Scoped::Session),
@@ -109,7 +109,7 @@ impl<D: Dialect> Mpi<D> {
     /// Another thread is in a call, where threads were to take turns: what the two have done to the
     /// state of this rank, nobody knows. The first thread that is noticed ends all.
     #[cold]
-    pub(crate) fn end_as_second(&self, call: &Call) -> ! {
+    pub(crate) fn end_as_second(&self, call: &CalledFunction) -> ! {
         static IS_NOTICED: AtomicBool = AtomicBool::new(false);
         while IS_NOTICED.swap(true, Ordering::Relaxed) {
             std::thread::park();
@@ -124,7 +124,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// Ends all, with one line that says why.
-    fn end(&self, call: &Call, scoped: Option<&Scoped>, failure: &Failure) -> ! {
+    fn end(&self, call: &CalledFunction, scoped: Option<&Scoped>, failure: &Failure) -> ! {
         let class = failure.class.text();
         let place = scoped.map_or(String::new(), ToString::to_string);
         let line = format!("{place}{}: {} ({class})", call.name, call.explain(failure));
@@ -191,7 +191,7 @@ impl<D: Dialect> Mpi<D> {
                     D::class(code).unwrap_or(Class::Other),
                     format!("the program called the error handler with code {code}"),
                 );
-                let call = Call { name, arguments: &[], is_for_any_thread: false };
+                let call = CalledFunction { name, arguments: &[], is_for_any_thread: false };
                 self.end(&call, Some(&scoped), &failure)
             }
         }

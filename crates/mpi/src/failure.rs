@@ -113,7 +113,7 @@ pub struct Reason {
     /// Why, in a line.
     pub text: String,
     /// What it is about, of a call that has two of a kind.
-    pub(crate) side: Option<Side>,
+    pub(crate) side: Option<CallSide>,
     /// The communicator that it is about, if no argument of the call says so: that of a request.
     pub(crate) comm: Option<Handle>,
     /// What is known of the message that was received nevertheless: it was too long.
@@ -128,19 +128,19 @@ pub struct Reason {
 
 /// One of the two sides of a call that sends and receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum CallSide {
     /// What goes out.
     Sent,
     /// What comes in.
     Received,
 }
 
-impl Side {
+impl CallSide {
     /// Whether an argument of this name is of this side.
     fn has(self, argument: &str) -> bool {
         match self {
-            Side::Sent => ["send", "sdispls", "dest"].iter().any(|it| argument.starts_with(it)),
-            Side::Received => {
+            CallSide::Sent => ["send", "sdispls", "dest"].iter().any(|it| argument.starts_with(it)),
+            CallSide::Received => {
                 ["recv", "rdispls", "source"].iter().any(|it| argument.starts_with(it))
             }
         }
@@ -149,7 +149,7 @@ impl Side {
 
 /// A function as programs call it.
 #[derive(Debug, Clone, Copy)]
-pub struct Call {
+pub struct CalledFunction {
     /// Its name.
     pub name: &'static str,
     /// Its arguments that a value can be wrong for, and the class of error that this is.
@@ -158,7 +158,7 @@ pub struct Call {
     pub is_for_any_thread: bool,
 }
 
-impl Call {
+impl CalledFunction {
     /// Why it has failed, by the name of the argument that is wrong, as far as that is known: it is
     /// looked up here, and not where the value is checked, so that right calls pay nothing for it.
     pub(crate) fn explain(&self, failure: &Failure) -> String {
@@ -270,14 +270,14 @@ impl Failure {
     /// The same, of what goes out.
     #[cold]
     pub(crate) fn sent(mut self) -> Failure {
-        self.side = Some(Side::Sent);
+        self.side = Some(CallSide::Sent);
         self
     }
 
     /// The same, of what comes in.
     #[cold]
     pub(crate) fn received(mut self) -> Failure {
-        self.side = Some(Side::Received);
+        self.side = Some(CallSide::Received);
         self
     }
 
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_failure_names_the_argument_that_is_wrong() {
-        let call = Call {
+        let call = CalledFunction {
             name: "MPI_Alltoallv",
             is_for_any_thread: false,
             arguments: &[

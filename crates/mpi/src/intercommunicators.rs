@@ -99,7 +99,7 @@ fn rank_in(rank: i32, size: u32, what: &str) -> Result<u32, Failure> {
 }
 
 /// A rank's part in an operation with a root.
-enum Part {
+enum RootedPart {
     /// It is the root.
     Root,
     /// It is of the root's group, and has nothing to do.
@@ -108,14 +108,14 @@ enum Part {
     With(u32),
 }
 
-impl Part {
-    fn of(comm: &Comm, root: i32) -> Result<Part, Failure> {
+impl RootedPart {
+    fn of(comm: &Comm, root: i32) -> Result<RootedPart, Failure> {
         match root {
-            ROOT => Ok(Part::Root),
-            PROC_NULL => Ok(Part::None),
+            ROOT => Ok(RootedPart::Root),
+            PROC_NULL => Ok(RootedPart::None),
             root => {
                 let found = rank_in(root, comm.inner.size(), "the root");
-                found.map(Part::With).map_err(|it| it.of_class(Class::Root))
+                found.map(RootedPart::With).map_err(|it| it.of_class(Class::Root))
             }
         }
     }
@@ -170,10 +170,10 @@ impl Parcels {
         all: impl FnOnce() -> Result<Vec<(u32, Area)>, Failure>,
         one: impl FnOnce() -> Result<Area, Failure>,
     ) -> Result<Parcels, Failure> {
-        Ok(match Part::of(comm, root)? {
-            Part::None => Parcels::default(),
-            Part::Root => Parcels { out: all()?, into: Vec::new() },
-            Part::With(root) => Parcels { out: Vec::new(), into: vec![(root, one()?)] },
+        Ok(match RootedPart::of(comm, root)? {
+            RootedPart::None => Parcels::default(),
+            RootedPart::Root => Parcels { out: all()?, into: Vec::new() },
+            RootedPart::With(root) => Parcels { out: Vec::new(), into: vec![(root, one()?)] },
         })
     }
 
@@ -336,12 +336,12 @@ impl<D: Dialect> Mpi<D> {
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let Operands { out, into, count, datatype, op } = operands;
-        let part = Part::of(&comm, root)?;
+        let part = RootedPart::of(&comm, root)?;
         let (mut from, mut parcels, mut reducing) = (None, Parcels::default(), None);
         match part {
-            Part::None => {}
-            Part::Root => parcels.into.push((0, Area::received(into, count, &*datatype?)?)),
-            Part::With(_) => {
+            RootedPart::None => {}
+            RootedPart::Root => parcels.into.push((0, Area::received(into, count, &*datatype?)?)),
+            RootedPart::With(_) => {
                 let datatype = datatype?;
                 from = Some(Area::sent(out, count, &datatype)?);
                 reducing = Some(Reducing::<D>::new(op, &datatype)?);
@@ -350,7 +350,8 @@ impl<D: Dialect> Mpi<D> {
         Ok(async move {
             let groups = comm.groups_of()?;
             let by = groups.exchange();
-            let (Some(from), Some(reducing), Part::With(root)) = (from, reducing, part) else {
+            let (Some(from), Some(reducing), RootedPart::With(root)) = (from, reducing, part)
+            else {
                 return parcels.exchange(by).await;
             };
             let _turn = groups.turn().await;

@@ -55,7 +55,7 @@ pub use dialect::{
 };
 pub use environment::{aint_add, aint_diff, wtick, wtime};
 pub use errors::Handling;
-pub use failure::{Call, Class, Failure, Side};
+pub use failure::{CallSide, CalledFunction, Class, Failure};
 pub use groups::Group;
 pub use info::Info;
 pub use operations::{Op, Predefined};

@@ -14,7 +14,7 @@ use crate::communicators::Comm;
 use crate::dialect::{ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, Status};
 use crate::failure::{Class, Failure};
 use crate::raw::{Buffer, HandleAt, NumberAt, Out, StatusesAt};
-use crate::requests::{OF_NOBODY, Request, Staged, State, status_of};
+use crate::requests::{OF_NOBODY, Request, RequestState, Staged, status_of};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
@@ -139,8 +139,8 @@ impl Outgoing {
     }
 
     /// Starts it.
-    pub(crate) fn start(&self, comm: &Comm, mode: SendMode) -> Result<State, Failure> {
-        let Some(to) = self.to else { return Ok(State::Done(Status::EMPTY)) };
+    pub(crate) fn start(&self, comm: &Comm, mode: SendMode) -> Result<RequestState, Failure> {
+        let Some(to) = self.to else { return Ok(RequestState::Done(Status::EMPTY)) };
         let (buffer, staged) = match self.area.memory() {
             Some(memory) => (memory.to_send(self.area.len()), None),
             None => {
@@ -148,7 +148,7 @@ impl Outgoing {
                     let mut engine = comm.inner.engine().borrow_mut();
                     let started = engine.start_send_scattered(data, to, mode);
                     let id = started.map_err(|error| comm.inner.explained(error))?;
-                    return Ok(State::Message { id, is_receive: false, staged: None });
+                    return Ok(RequestState::Message { id, is_receive: false, staged: None });
                 }
                 let mut bytes = self.area.data().into_owned().into_boxed_slice();
                 let start = Buffer::new(bytes.as_mut_ptr());
@@ -158,8 +158,8 @@ impl Outgoing {
         let started = comm.inner.engine().borrow_mut().try_send(buffer, to, mode);
         let started = started.map_err(|error| comm.inner.explained(error))?;
         Ok(match started {
-            Some(id) => State::Message { id, is_receive: false, staged },
-            None => State::Done(Status::EMPTY),
+            Some(id) => RequestState::Message { id, is_receive: false, staged },
+            None => RequestState::Done(Status::EMPTY),
         })
     }
 }
@@ -190,10 +190,10 @@ impl Incoming {
     }
 
     /// Starts it.
-    pub(crate) fn start(&self, comm: &Comm) -> Result<State, Failure> {
+    pub(crate) fn start(&self, comm: &Comm) -> Result<RequestState, Failure> {
         Ok(match self.post(comm)? {
-            Some((id, staged)) => State::Message { id, is_receive: true, staged },
-            None => State::Done(Status::OF_NOBODY),
+            Some((id, staged)) => RequestState::Message { id, is_receive: true, staged },
+            None => RequestState::Done(Status::OF_NOBODY),
         })
     }
 
@@ -225,10 +225,10 @@ fn gaps_of(area: &Area, room: usize) -> (RecvBuffer, Option<Box<Staged>>) {
 }
 
 /// Waits for a message that was started.
-fn wait_for(comm: &Comm, state: State) -> Result<Status, Failure> {
+fn wait_for(comm: &Comm, state: RequestState) -> Result<Status, Failure> {
     match state {
-        State::Done(status) => Ok(status),
-        State::Message { id, staged, .. } => {
+        RequestState::Done(status) => Ok(status),
+        RequestState::Message { id, staged, .. } => {
             let received = comm.inner.told(comm.inner.wait_for(id, 1));
             match staged {
                 Some(staged) => staged.land(received),
@@ -241,8 +241,8 @@ fn wait_for(comm: &Comm, state: State) -> Result<Status, Failure> {
 
 /// Abandons a message that was started: its memory is the program's again.
 #[cold]
-fn abandon(comm: &Comm, state: &State) {
-    if let State::Message { id, .. } = state {
+fn abandon(comm: &Comm, state: &RequestState) {
+    if let RequestState::Message { id, .. } = state {
         comm.inner.engine().borrow_mut().abandon(*id);
     }
 }
@@ -258,13 +258,13 @@ pub(crate) struct Matched {
 
 impl Matched {
     /// Goes on with its receive.
-    fn receive(&self, area: Area) -> State {
+    fn receive(&self, area: Area) -> RequestState {
         let (buffer, staged) = match area.memory() {
             Some(memory) if area.len() >= self.bytes => (memory.to_receive(self.bytes), None),
             _ => gaps_of(&area, self.bytes),
         };
         self.comm.inner.engine().borrow_mut().attach_receive(self.id, buffer);
-        State::Message { id: self.id, is_receive: true, staged }
+        RequestState::Message { id: self.id, is_receive: true, staged }
     }
 }
 
@@ -369,7 +369,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let message = Outgoing { area: elements.sent()?, to };
         match message.start(&comm, mode)? {
-            State::Done(_) => self.add_complete(request),
+            RequestState::Done(_) => self.add_complete(request),
             state => self.add_message(comm, state, request),
         }
     }
@@ -387,7 +387,7 @@ impl<D: Dialect> Mpi<D> {
         match message.post(&comm)? {
             Some((id, None)) => self.add_receive(comm, id, request),
             Some((id, staged)) => {
-                let state = State::Message { id, is_receive: true, staged };
+                let state = RequestState::Message { id, is_receive: true, staged };
                 self.add_request(Request::new(comm, state), request)
             }
             None => self.add_received(OF_NOBODY, request),

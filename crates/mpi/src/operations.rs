@@ -11,7 +11,7 @@ use hikyaku_rank::Communicator;
 
 use crate::arguments::Operands;
 use crate::callbacks;
-use crate::datatype::{Basic, Class as Kind};
+use crate::datatype::{Basic, Class as BasicClass};
 use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
 use crate::long_double::LongDouble;
@@ -328,31 +328,31 @@ pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     let bits = matches!(op, Predefined::BitAnd | Predefined::BitOr | Predefined::BitXor);
     let at = basic.size().trailing_zeros() as usize;
     match basic.class() {
-        Kind::Signed if op as i32 <= Predefined::Xor as i32 => {
+        BasicClass::Signed if op as i32 <= Predefined::Xor as i32 => {
             integers!(op, i8, i16, i32, i64, i128).get(at).copied().flatten()
         }
         // For the standard MPI_CHAR is text, which has no sum; programs have always had one.
-        Kind::Character if basic == Basic::Char => integers!(op, i8)[0],
+        BasicClass::Character if basic == Basic::Char => integers!(op, i8)[0],
         // The standard has no logical operations of addresses; MPICH and Open MPI have.
-        Kind::Address => integers!(op, i8, i16, i32, i64).get(at).copied().flatten(),
-        Kind::Unsigned => integers!(op, u8, u16, u32, u64, u128).get(at).copied().flatten(),
-        Kind::Byte if bits => integers!(op, u8)[0],
-        Kind::Logical if logical => {
+        BasicClass::Address => integers!(op, i8, i16, i32, i64).get(at).copied().flatten(),
+        BasicClass::Unsigned => integers!(op, u8, u16, u32, u64, u128).get(at).copied().flatten(),
+        BasicClass::Byte if bits => integers!(op, u8)[0],
+        BasicClass::Logical if logical => {
             integers!(op, u8, u16, u32, u64, u128).get(at).copied().flatten()
         }
-        Kind::Float => match basic.size() {
+        BasicClass::Float => match basic.size() {
             4 => floats!(op, f32),
             8 => floats!(op, f64),
             16 if basic == Basic::LongDouble => long_double(op),
             _ => None,
         },
-        Kind::Complex => match basic.size() {
+        BasicClass::Complex => match basic.size() {
             8 => complexes!(op, f32, 4),
             16 => complexes!(op, f64, 8),
             32 if basic != Basic::Complex32 => long_double_complex(op),
             _ => None,
         },
-        Kind::Pair => match basic {
+        BasicClass::Pair => match basic {
             Basic::FloatInt => pairs!(op, f32, i32, 8, 4),
             Basic::TwoInt | Basic::TwoInteger => pairs!(op, i32, i32, 8, 4),
             Basic::TwoReal => pairs!(op, f32, f32, 8, 4),
@@ -371,12 +371,12 @@ pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
 /// What elements of a type of the standard are, as far as ranks can compare it.
 pub(crate) fn element_of(basic: Basic) -> Element {
     match (basic.class(), basic.size()) {
-        (Kind::Float, 4) => Element::of::<f32>(),
-        (Kind::Float, 8) => Element::of::<f64>(),
-        (Kind::Signed, 4) => Element::of::<i32>(),
-        (Kind::Signed, 8) => Element::of::<i64>(),
-        (Kind::Unsigned, 4) => Element::of::<u32>(),
-        (Kind::Unsigned, 8) => Element::of::<u64>(),
+        (BasicClass::Float, 4) => Element::of::<f32>(),
+        (BasicClass::Float, 8) => Element::of::<f64>(),
+        (BasicClass::Signed, 4) => Element::of::<i32>(),
+        (BasicClass::Signed, 8) => Element::of::<i64>(),
+        (BasicClass::Unsigned, 4) => Element::of::<u32>(),
+        (BasicClass::Unsigned, 8) => Element::of::<u64>(),
         _ => Element::BYTE,
     }
 }
@@ -429,16 +429,18 @@ impl<D: Dialect> Reducing<D> {
     pub(crate) fn combining(&self) -> Option<Combining> {
         let (Op::Predefined(op), basic) = (self.op, self.datatype.basic()?) else { return None };
         let (number, is_float) = match (basic.class(), basic.size()) {
-            (Kind::Signed | Kind::Address, 1) | (Kind::Character, 1) => (NumberType::I8, false),
-            (Kind::Signed | Kind::Address, 2) => (NumberType::I16, false),
-            (Kind::Signed | Kind::Address, 4) => (NumberType::I32, false),
-            (Kind::Signed | Kind::Address, 8) => (NumberType::I64, false),
-            (Kind::Unsigned | Kind::Byte, 1) => (NumberType::U8, false),
-            (Kind::Unsigned, 2) => (NumberType::U16, false),
-            (Kind::Unsigned, 4) => (NumberType::U32, false),
-            (Kind::Unsigned, 8) => (NumberType::U64, false),
-            (Kind::Float, 4) => (NumberType::F32, true),
-            (Kind::Float, 8) => (NumberType::F64, true),
+            (BasicClass::Signed | BasicClass::Address, 1) | (BasicClass::Character, 1) => {
+                (NumberType::I8, false)
+            }
+            (BasicClass::Signed | BasicClass::Address, 2) => (NumberType::I16, false),
+            (BasicClass::Signed | BasicClass::Address, 4) => (NumberType::I32, false),
+            (BasicClass::Signed | BasicClass::Address, 8) => (NumberType::I64, false),
+            (BasicClass::Unsigned | BasicClass::Byte, 1) => (NumberType::U8, false),
+            (BasicClass::Unsigned, 2) => (NumberType::U16, false),
+            (BasicClass::Unsigned, 4) => (NumberType::U32, false),
+            (BasicClass::Unsigned, 8) => (NumberType::U64, false),
+            (BasicClass::Float, 4) => (NumberType::F32, true),
+            (BasicClass::Float, 8) => (NumberType::F64, true),
             _ => return None,
         };
         let operation = match op {

@@ -42,7 +42,7 @@ pub(crate) struct Message {
 pub(crate) struct Request {
     /// The communicator that it is of, if it is of one.
     comm: Option<Rc<Comm>>,
-    state: RefCell<State>,
+    state: RefCell<RequestState>,
     /// Starts it again.
     start: Option<Start>,
     is_cancelled: Cell<bool>,
@@ -53,10 +53,10 @@ pub(crate) struct Request {
 }
 
 /// What starts a persistent request.
-pub(crate) type Start = Box<dyn Fn() -> Result<State, Failure>>;
+pub(crate) type Start = Box<dyn Fn() -> Result<RequestState, Failure>>;
 
 /// How far a request is.
-pub(crate) enum State {
+pub(crate) enum RequestState {
     /// A message. Where its data have gaps, what came is put into its memory at the end.
     Message { id: RequestId, is_receive: bool, staged: Option<Box<Staged>> },
     /// An operation that moves when it is polled.
@@ -94,7 +94,7 @@ pub(crate) fn starts<R: Round + 'static>(
     Box::new(move || {
         start(&kept)?;
         let round = Rc::clone(&kept);
-        Ok(State::Round(round))
+        Ok(RequestState::Round(round))
     })
 }
 
@@ -182,40 +182,41 @@ impl Message {
 
 impl Request {
     /// An operation that is in flight.
-    pub(crate) fn new(comm: Rc<Comm>, state: State) -> Rc<Request> {
+    pub(crate) fn new(comm: Rc<Comm>, state: RequestState) -> Rc<Request> {
         Rc::new(Request { comm: Some(comm), ..Request::in_state(state) })
     }
 
     /// The same of no communicator.
-    pub(crate) fn of_none(state: State) -> Rc<Request> {
+    pub(crate) fn of_none(state: RequestState) -> Rc<Request> {
         Rc::new(Request::in_state(state))
     }
 
     /// An operation of the program's own.
     pub(crate) fn generalised(own: Generalised) -> Rc<Request> {
-        Rc::new(Request { own: Some(Box::new(own)), ..Request::in_state(State::Own) })
+        Rc::new(Request { own: Some(Box::new(own)), ..Request::in_state(RequestState::Own) })
     }
 
     /// One that can be started.
     pub(crate) fn persistent(comm: Rc<Comm>, start: Start) -> Rc<Request> {
-        let state = Request::in_state(State::Inactive);
+        let state = Request::in_state(RequestState::Inactive);
         Rc::new(Request { comm: Some(comm), start: Some(start), ..state })
     }
 
-    fn in_state(state: State) -> Request {
+    fn in_state(state: RequestState) -> Request {
         let (state, is_cancelled) = (RefCell::new(state), Cell::new(false));
         Request { comm: None, state, start: None, is_cancelled, is_shared: false, own: None }
     }
 
     fn is_active(&self) -> bool {
-        !matches!(*self.state.borrow(), State::Inactive)
+        !matches!(*self.state.borrow(), RequestState::Inactive)
     }
 
     /// What comes of it: takes the result of a message that is complete.
     fn settle(&self, result: Result<Received, MsgError>) -> Outcome {
         let cancelled = self.is_cancelled.get() && result == Err(MsgError::Cancelled);
-        let state = self.state.replace(State::Inactive);
-        let (State::Message { is_receive, staged, .. }, Some(comm)) = (state, &self.comm) else {
+        let state = self.state.replace(RequestState::Inactive);
+        let (RequestState::Message { is_receive, staged, .. }, Some(comm)) = (state, &self.comm)
+        else {
             return Ok(Status::EMPTY);
         };
         if cancelled {
@@ -257,26 +258,26 @@ impl Request {
         }
         let state = self.state.borrow();
         let found = match &*state {
-            State::Message { id, .. } => Found::Message(*id),
-            State::Task(id) => Found::Task(*id),
-            State::Round(round) => Found::Round(Rc::clone(round)),
-            State::All(all) => Found::All(all.clone()),
-            State::Own => Found::Own,
-            State::Done(status) => Found::Done(*status),
-            State::Failed(_) => Found::Failed,
-            State::Inactive => Found::Done(Status::EMPTY),
+            RequestState::Message { id, .. } => Found::Message(*id),
+            RequestState::Task(id) => Found::Task(*id),
+            RequestState::Round(round) => Found::Round(Rc::clone(round)),
+            RequestState::All(all) => Found::All(all.clone()),
+            RequestState::Own => Found::Own,
+            RequestState::Done(status) => Found::Done(*status),
+            RequestState::Failed(_) => Found::Failed,
+            RequestState::Inactive => Found::Done(Status::EMPTY),
         };
         drop(state);
         Some(match found {
             Found::Message(id) => self.settle(self.comm.as_ref()?.inner.test(id)?),
             Found::Task(id) => {
                 let result = self.comm.as_ref()?.inner.test_task(id)?;
-                self.state.replace(State::Inactive);
+                self.state.replace(RequestState::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
             }
             Found::Round(round) => {
                 let outcome = round.test(self.comm.as_ref()?)?;
-                self.state.replace(State::Inactive);
+                self.state.replace(RequestState::Inactive);
                 outcome
             }
             Found::All(all) => {
@@ -285,23 +286,23 @@ impl Request {
                 if open > 0 {
                     return None;
                 }
-                self.state.replace(State::Inactive);
+                self.state.replace(RequestState::Inactive);
                 let mut outcomes = all.iter().filter_map(|request| request.look());
                 outcomes.find(Result::is_err).unwrap_or(Ok(Status::EMPTY))
             }
             Found::Own => {
                 let status = self.own.as_ref()?.status()?;
-                self.state.replace(State::Inactive);
+                self.state.replace(RequestState::Inactive);
                 status
             }
             Found::Done(status) => {
                 if !self.is_shared {
-                    self.state.replace(State::Inactive);
+                    self.state.replace(RequestState::Inactive);
                 }
                 Ok(status)
             }
-            Found::Failed => match self.state.replace(State::Inactive) {
-                State::Failed(failure) => Err(failure),
+            Found::Failed => match self.state.replace(RequestState::Inactive) {
+                RequestState::Failed(failure) => Err(failure),
                 _ => Ok(Status::EMPTY),
             },
         })
@@ -311,8 +312,8 @@ impl Request {
     fn result(&self) -> Outcome {
         let state = self.state.borrow();
         match &*state {
-            State::Done(status) => Ok(*status),
-            State::Failed(failure) => Err(failure.clone()),
+            RequestState::Done(status) => Ok(*status),
+            RequestState::Failed(failure) => Err(failure.clone()),
             _ => Ok(Status::EMPTY),
         }
     }
@@ -323,7 +324,7 @@ impl Request {
             return true;
         }
         let Some(outcome) = self.look() else { return false };
-        self.state.replace(outcome.map_or_else(State::Failed, State::Done));
+        self.state.replace(outcome.map_or_else(RequestState::Failed, RequestState::Done));
         true
     }
 
@@ -342,28 +343,28 @@ impl Request {
         }
         let state = self.state.borrow();
         let waits = match &*state {
-            State::Message { id, .. } => Some(For::Message(*id)),
-            State::Task(id) => Some(For::Task(*id)),
-            State::Round(round) => Some(For::Round(Rc::clone(round))),
-            State::All(all) => Some(For::All(all.clone())),
-            State::Own => Some(For::Own),
-            State::Done(_) | State::Failed(_) | State::Inactive => None,
+            RequestState::Message { id, .. } => Some(For::Message(*id)),
+            RequestState::Task(id) => Some(For::Task(*id)),
+            RequestState::Round(round) => Some(For::Round(Rc::clone(round))),
+            RequestState::All(all) => Some(For::All(all.clone())),
+            RequestState::Own => Some(For::Own),
+            RequestState::Done(_) | RequestState::Failed(_) | RequestState::Inactive => None,
         };
         drop(state);
         match (waits, &self.comm) {
             (Some(For::Message(id)), Some(comm)) => self.settle(comm.inner.wait_for(id, open)),
             (Some(For::Task(id)), Some(comm)) => {
                 let result = comm.inner.wait_for_task(id, open);
-                self.state.replace(State::Inactive);
+                self.state.replace(RequestState::Inactive);
                 result.map(|()| Status::EMPTY).map_err(Failure::from)
             }
             (Some(For::Round(round)), _) => {
                 let outcome = round.wait();
-                self.state.replace(State::Inactive);
+                self.state.replace(RequestState::Inactive);
                 outcome
             }
             (Some(For::All(all)), _) => {
-                self.state.replace(State::Inactive);
+                self.state.replace(RequestState::Inactive);
                 wait_for_all(&all).map(|()| Status::EMPTY)
             }
             (Some(For::Own), _) => {
@@ -431,10 +432,10 @@ impl<D: Dialect> Mpi<D> {
     pub(crate) fn add_message(
         &self,
         comm: Rc<Comm>,
-        state: State,
+        state: RequestState,
         into: &HandleAt<D>,
     ) -> Result<(), Failure> {
-        let State::Message { id, is_receive, staged: None } = state else {
+        let RequestState::Message { id, is_receive, staged: None } = state else {
             return self.add_request(Request::new(comm, state), into);
         };
         self.add_entry(|| Entry::Message(Message { comm, id, is_receive }), into)
@@ -461,7 +462,7 @@ impl<D: Dialect> Mpi<D> {
 
     #[cold]
     fn make_complete(&self) -> Result<Handle, Failure> {
-        let request = Request::in_state(State::Done(Status::EMPTY));
+        let request = Request::in_state(RequestState::Done(Status::EMPTY));
         let shared = Rc::new(Request { is_shared: true, ..request });
         let handle = self.state.requests.add(Entry::Request(shared))?;
         self.state.complete.set(handle);
@@ -484,9 +485,11 @@ impl<D: Dialect> Mpi<D> {
             None => return Err(self.no_such(Object::Request, number)),
             Some(Entry::Request(request)) => return Ok(Some(request)),
             Some(Entry::Message(Message { comm, id, is_receive })) => {
-                Request::new(comm, State::Message { id, is_receive, staged: None })
+                Request::new(comm, RequestState::Message { id, is_receive, staged: None })
             }
-            Some(Entry::Received(received)) => Request::of_none(State::Done(status_of(received))),
+            Some(Entry::Received(received)) => {
+                Request::of_none(RequestState::Done(status_of(received)))
+            }
         };
         self.state.requests.replace(number, Entry::Request(Rc::clone(&request)));
         Ok(Some(request))
@@ -654,7 +657,7 @@ impl<D: Dialect> Mpi<D> {
         for (at, request) in requests.iter().enumerate() {
             let Some(request) = request.as_ref().filter(|it| it.is_active()) else { continue };
             let state = request.state.borrow();
-            if let State::Message { id, .. } = *state {
+            if let RequestState::Message { id, .. } = *state {
                 messages.push((at, request));
                 ids.push(id);
                 continue;
@@ -842,7 +845,7 @@ impl<D: Dialect> Mpi<D> {
     pub(crate) fn flush(&self) -> Result<(), Failure> {
         let freed = self.state.freed.take();
         let is_send = |request: &&Rc<Request>| {
-            matches!(*request.state.borrow(), State::Message { is_receive: false, .. })
+            matches!(*request.state.borrow(), RequestState::Message { is_receive: false, .. })
         };
         wait_for_all(freed.iter().filter(is_send))
     }
@@ -856,13 +859,15 @@ impl<D: Dialect> Mpi<D> {
             return own.cancel();
         }
         let state = request.state.borrow();
-        let State::Message { id, .. } = *state else { return Ok(()) };
+        let RequestState::Message { id, .. } = *state else { return Ok(()) };
         drop(state);
         let Some(comm) = &request.comm else { return Ok(()) };
         let outcome = comm.inner.engine().borrow_mut().cancel(id);
         match outcome {
             CancelOutcome::Cancelled => {
-                request.state.replace(State::Done(Status { cancelled: true, ..Status::EMPTY }));
+                request
+                    .state
+                    .replace(RequestState::Done(Status { cancelled: true, ..Status::EMPTY }));
             }
             CancelOutcome::Asked => request.is_cancelled.set(true),
             CancelOutcome::TooLate => {}

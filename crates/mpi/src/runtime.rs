@@ -31,7 +31,7 @@ use crate::buffered::Outbox;
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::errors::{Codes, Handler};
-use crate::failure::{Call, Class, Failure};
+use crate::failure::{CalledFunction, Class, Failure};
 use crate::groups::Group;
 use crate::info::Info;
 use crate::messages::Matched;
@@ -364,7 +364,7 @@ pub type Scope<D> = Option<(Object, <D as Dialect>::Handle)>;
 /// Does what a function is for; its error code.
 #[inline(always)]
 pub fn call<D: Dialect>(
-    call: &'static Call,
+    call: &'static CalledFunction,
     scope: Scope<D>,
     body: impl FnOnce(&Mpi<D>) -> Result<(), Failure>,
 ) -> i32 {
@@ -383,7 +383,7 @@ pub fn call<D: Dialect>(
 
 /// The error code of a function that is not built.
 #[cold]
-pub fn unsupported<D: Dialect>(of: &'static Call, scope: Scope<D>) -> i32 {
+pub fn unsupported<D: Dialect>(of: &'static CalledFunction, scope: Scope<D>) -> i32 {
     let text = format!("hikyaku does not have {} yet", of.name);
     call::<D>(of, scope, |_| Err(Failure::new(Class::UnsupportedOperation, text)))
 }

@@ -2,7 +2,7 @@
 
 use hikyaku_mpi::datatype::{
     Basic, Combiner, Cursor, Datatype, DatatypeError, DistributedDimension, Distribution, Envelope,
-    Integer, Kind, MAX_DEPTH, Order, Pair, TypeClass, Width,
+    Integer, LeafKind, MAX_DEPTH, Order, Pair, TypeClass, Width,
 };
 
 const BIG: i64 = i64::MAX;
@@ -180,7 +180,7 @@ fn pairs_are_two_elements() {
     assert_eq!(pair.elements_of(9), None);
     assert_eq!(pair.bytes_of(3), Some(20));
     let wanted = Pair { value: Basic::Double, index: Basic::Int };
-    assert_eq!(Datatype::contiguous(3, &pair).unwrap().kind(), Some(Kind::Pair(wanted)));
+    assert_eq!(Datatype::contiguous(3, &pair).unwrap().kind(), Some(LeafKind::Pair(wanted)));
     // long double ends at 16, the int at 20; the struct is padded to 32.
     assert_eq!(facts(&Basic::LongDoubleInt.into()), (20, 0, 32, 0, 20));
     assert_eq!(blocks(&Basic::ShortInt.into(), 1), [(0, 2), (4, 4)]);
@@ -188,13 +188,13 @@ fn pairs_are_two_elements() {
 
 #[test]
 fn the_kind_is_that_of_all_data() {
-    assert_eq!(Datatype::vector(2, 1, 3, &int()).unwrap().kind(), Some(Kind::One(Basic::Int)));
+    assert_eq!(Datatype::vector(2, 1, 3, &int()).unwrap().kind(), Some(LeafKind::One(Basic::Int)));
     assert_eq!(double_char().kind(), None);
     let types = [int(), Basic::Int32.into()];
     assert_eq!(Datatype::create_struct(&[1, 1], &[0, 4], &types).unwrap().kind(), None);
     let types = [int(), Datatype::contiguous(0, &double()).unwrap()];
     let one = Datatype::create_struct(&[1, 1], &[0, 8], &types).unwrap();
-    assert_eq!(one.kind(), Some(Kind::One(Basic::Int)));
+    assert_eq!(one.kind(), Some(LeafKind::One(Basic::Int)));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! types. It computes bounds from the list and packs value by value.
 
 use hikyaku_mpi::datatype::{
-    Basic, Cursor, Datatype, DistributedDimension, Distribution, Kind, Order, external_size,
+    Basic, Cursor, Datatype, DistributedDimension, Distribution, LeafKind, Order, external_size,
     packed_size,
 };
 use proptest::prelude::*;
@@ -408,7 +408,7 @@ proptest! {
         let is_contiguous =
             map.bytes(2).windows(2).all(|pair| pair[1] == pair[0] + 1);
         prop_assert_eq!(made.is_contiguous(), is_contiguous);
-        if let Some(Kind::One(basic)) = made.kind() {
+        if let Some(LeafKind::One(basic)) = made.kind() {
             prop_assert!(map.entries.iter().all(|entry| entry.basic == basic));
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hikyaku::Error;
-use hikyaku::shared::{Element, Part, Parts, SharedOptions, State};
+use hikyaku::shared::{CopyState, Element, Part, Parts, SharedOptions};
 
 use super::{Type, number};
 use crate::failure::{BUSY, CallFailure, OK, answer};
@@ -283,10 +283,10 @@ extern "C" fn hikyaku_shared_mark(
 extern "C" fn hikyaku_shared_state(shared: SharedName, part: u64) -> c_int {
     about(shared, |variable| {
         Ok(match variable.shared.part(part)?.state()? {
-            State::Wlock => WLOCK,
-            State::Rlock => RLOCK,
-            State::Clean => CLEAN,
-            State::Dirty => DIRTY,
+            CopyState::Wlock => WLOCK,
+            CopyState::Rlock => RLOCK,
+            CopyState::Clean => CLEAN,
+            CopyState::Dirty => DIRTY,
         })
     })
 }

@@ -169,12 +169,12 @@ struct Crossing {
     /// Who stands for the node that it comes to.
     to: Rank,
     /// In the order of the data: by destination.
-    parts: Vec<Part>,
+    parts: Vec<CrossingPart>,
 }
 
 /// The data of one of the program's edges in a crossing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct CrossingPart {
     /// Who sends it, and along which of its edges.
     source: (Rank, usize),
     /// Who gets it, and along which of its edges.
@@ -188,7 +188,7 @@ struct Part {
 
 impl Crossing {
     /// A crossing of parts in the order of their destinations, whose places are still to be given.
-    fn new(mut parts: Vec<Part>) -> Crossing {
+    fn new(mut parts: Vec<CrossingPart>) -> Crossing {
         let mut end = 0;
         for part in &mut parts {
             part.at = end;
@@ -204,7 +204,7 @@ impl Crossing {
 
     /// Who has a part in it: sources, or destinations.
     fn ranks(&self, sources: bool) -> Vec<Rank> {
-        let rank = |part: &Part| if sources { part.source.0 } else { part.destination.0 };
+        let rank = |part: &CrossingPart| if sources { part.source.0 } else { part.destination.0 };
         let mut ranks: Vec<Rank> = self.parts.iter().map(rank).collect();
         ranks.sort_unstable();
         ranks.dedup();
@@ -222,14 +222,14 @@ impl Crossing {
     }
 
     /// The parts of a destination.
-    fn parts_to(&self, destination: Rank) -> impl Iterator<Item = &Part> {
+    fn parts_to(&self, destination: Rank) -> impl Iterator<Item = &CrossingPart> {
         self.parts.iter().filter(move |part| part.destination.0 == destination)
     }
 
     /// The puts that bring a destination its data, by this relay: one for what lies together there.
     fn scatter(&self, destination: Rank, relay: usize) -> Vec<EdgePut> {
         let first = self.parts_to(destination).next().expect("a destination has parts");
-        let put = |part: &Part, into| EdgePut {
+        let put = |part: &CrossingPart, into| EdgePut {
             from: PutSource::Relay(relay, part.at),
             into,
             bytes: part.bytes,
@@ -304,7 +304,7 @@ pub fn combine(ranks: &[NodeRank]) -> Vec<CombinedRank> {
 
 /// Gives each rank the edges that stay as they are.
 fn add_direct(ranks: &[NodeRank], crossings: &[Crossing], all: &mut [CombinedRank]) {
-    let combined = |ends: fn(&Part) -> (Rank, usize)| {
+    let combined = |ends: fn(&CrossingPart) -> (Rank, usize)| {
         let parts = crossings.iter().flat_map(|crossing| &crossing.parts);
         let mut ends: Vec<(Rank, usize)> = parts.map(ends).collect();
         ends.sort_unstable();
@@ -388,7 +388,7 @@ fn crossings(ranks: &[NodeRank]) -> Vec<Crossing> {
             edges.entry((from, to)).or_default().push(edge);
         }
     }
-    let mut parts: BTreeMap<(u32, u32), Vec<Part>> = BTreeMap::new();
+    let mut parts: BTreeMap<(u32, u32), Vec<CrossingPart>> = BTreeMap::new();
     let mut met: BTreeMap<(Rank, Rank), usize> = BTreeMap::new();
     for (to, rank) in (0..).zip(ranks) {
         for (edge, end) in rank.ins.iter().enumerate().filter(|(_, end)| is_between(end.rank, to)) {
@@ -398,12 +398,12 @@ fn crossings(ranks: &[NodeRank]) -> Vec<Crossing> {
             let source = (end.rank, edges[&(end.rank, to)][*before]);
             *before += 1;
             let (destination, bytes, start) = ((to, edge), end.bytes, end.start);
-            let part = Part { source, destination, at: 0, bytes, start };
+            let part = CrossingPart { source, destination, at: 0, bytes, start };
             parts.entry((node(end.rank), node(to))).or_default().push(part);
         }
     }
     let slots = ranks.iter().map(|rank| rank.room.slots).filter(|slots| *slots > 0).min();
-    let crossing = |(nodes, parts): (_, Vec<Part>)| (nodes, Crossing::new(parts));
+    let crossing = |(nodes, parts): (_, Vec<CrossingPart>)| (nodes, Crossing::new(parts));
     let pays =
         |(_, it): &(_, Crossing)| it.parts.len() > 1 && it.slots() <= slots.unwrap_or(0) as usize;
     let crossings: BTreeMap<_, _> = parts.into_iter().map(crossing).filter(pays).collect();

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 
 use crate::word::{self, Head, READERS_A_WORD, READING, Version};
 use crate::{
-    AccessKind, Action, Departed, Direct, EntryResult, Free, Left, Patience, Refusal, State, Word,
-    WordOp,
+    AccessKind, Action, CopyState, Departed, Direct, EntryResult, Free, Left, Patience, Refusal,
+    Word, WordOp,
 };
 use hikyaku_nic::fabric::{PeerState, Port, PostError};
 use hikyaku_rank::{Communicator, ForkedProcess};
@@ -466,7 +466,7 @@ impl DirectDriver {
         &self,
         engine: &EngineCell,
         part: u64,
-    ) -> Result<Option<(u32, State)>, Error> {
+    ) -> Result<Option<(u32, CopyState)>, Error> {
         let parts = self.parts.borrow();
         let Some(state) = parts.get(part as usize) else { return Ok(None) };
         let node = self.memory.sizes().geometry.node();
@@ -477,7 +477,7 @@ impl DirectDriver {
         };
         let owner = Version::of(load(Word::Owner(node))?);
         let held = Version::of(load(Word::Held(node))?);
-        Ok(Some((owner.node, State::of(state.taken, held, owner))))
+        Ok(Some((owner.node, CopyState::of(state.taken, held, owner))))
     }
 
     /// The holder of a part that this rank waits for: the rank whose turn it is, or one that reads.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::{AccessKind, Division, EntryResult, Patience, State, Style};
+use crate::{AccessKind, CopyState, Division, EntryResult, Patience, Style};
 use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
 use hikyaku_nic::time::Time;
 use hikyaku_rank::{Communicator, MEMORY_SLEEP, PollingRest};
@@ -126,7 +126,7 @@ impl Variable {
     ///
     /// # Errors
     /// There is no such part.
-    pub fn control(&self, part: u64) -> Result<(u32, State), Error> {
+    pub fn control(&self, part: u64) -> Result<(u32, CopyState), Error> {
         let control = match &self.driver {
             Driver::Direct(direct) => direct.control(self.engine(), part)?,
             Driver::Mailbox(side) => {

@@ -6,7 +6,7 @@
 use super::contents::{Construction, DistributedDimension, Distribution, Order};
 use super::error::DatatypeError;
 use super::make::{not_negative, same_length};
-use super::tree::{Bounds, Datatype, Part, Shape, narrow};
+use super::tree::{Bounds, ChildRun, Datatype, Shape, narrow};
 
 impl Datatype {
     /// The box of an array that starts at `starts` and has `subsizes` elements a dimension
@@ -49,7 +49,7 @@ impl Datatype {
             order,
             old: old.clone(),
         };
-        let shape = Shape::Parts(vec![Part { displacement, length: 1, child: inner }]);
+        let shape = Shape::Parts(vec![ChildRun { displacement, length: 1, child: inner }]);
         Datatype::new(construction, shape, Some(Bounds { low: 0, high: stride }))
     }
 
@@ -206,11 +206,11 @@ fn distribute(
         let count = narrow(whole, "a block")?;
         let apart = if whole > 1 { bytes(period)? } else { 0 };
         let blocks = Shape::Loop { count, stride: apart, length: 1, child: row(block)? };
-        parts.push(Part { displacement: bytes(first)?, length: 1, child: private(blocks)? });
+        parts.push(ChildRun { displacement: bytes(first)?, length: 1, child: private(blocks)? });
     }
     if tail > 0 {
         let displacement = bytes(first + whole * period)?;
-        parts.push(Part { displacement, length: 1, child: row(tail)? });
+        parts.push(ChildRun { displacement, length: 1, child: row(tail)? });
     }
     private(Shape::Parts(parts))
 }

@@ -195,7 +195,7 @@ impl Basic {
     }
 
     /// What a buffer holds: one value, or a value and an index.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> LeafKind {
         let (value, index) = match self {
             Basic::FloatInt => (Basic::Float, Basic::Int),
             Basic::DoubleInt => (Basic::Double, Basic::Int),
@@ -206,18 +206,18 @@ impl Basic {
             Basic::TwoReal => (Basic::Real, Basic::Real),
             Basic::TwoDoublePrecision => (Basic::DoublePrecision, Basic::DoublePrecision),
             Basic::TwoInteger => (Basic::Integer, Basic::Integer),
-            _ => return Kind::One(self),
+            _ => return LeafKind::One(self),
         };
-        Kind::Pair(Pair { value, index })
+        LeafKind::Pair(Pair { value, index })
     }
 
     /// Bytes of an element in the representation `external32` (MPI 5.0 §14.5.2).
     pub const fn external_size(self) -> u32 {
         match self.kind() {
-            Kind::Pair(pair) => pair.value.external_size() + pair.index.external_size(),
-            Kind::One(Basic::Wchar) => 2,
-            Kind::One(Basic::Long | Basic::UnsignedLong) => 4,
-            Kind::One(basic) => basic.size(),
+            LeafKind::Pair(pair) => pair.value.external_size() + pair.index.external_size(),
+            LeafKind::One(Basic::Wchar) => 2,
+            LeafKind::One(Basic::Long | Basic::UnsignedLong) => 4,
+            LeafKind::One(basic) => basic.size(),
         }
     }
 
@@ -249,7 +249,7 @@ impl Basic {
     /// The type of a value and an index, if there is one (MPI 5.0 §6.9.4). All have names: the
     /// standard allows others, which neither MPICH nor Open MPI has.
     pub fn pair_of(value: Basic, index: Basic) -> Option<Basic> {
-        let wanted = Kind::Pair(Pair { value, index });
+        let wanted = LeafKind::Pair(Pair { value, index });
         Basic::ALL.iter().copied().find(|basic| basic.kind() == wanted)
     }
 }
@@ -289,19 +289,19 @@ impl Pair {
 
 /// What one leaf of a datatype is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum LeafKind {
     /// One value. Never one of the named pairs.
     One(Basic),
     /// A value and an index: two basic elements (MPI 5.0 §5.1.11).
     Pair(Pair),
 }
 
-impl Kind {
+impl LeafKind {
     /// The basic elements with their displacements.
     pub fn elements(self) -> impl Iterator<Item = (Basic, u32)> {
         let (first, second) = match self {
-            Kind::One(basic) => ((basic, 0), None),
-            Kind::Pair(pair) => ((pair.value, 0), Some((pair.index, pair.index_at()))),
+            LeafKind::One(basic) => ((basic, 0), None),
+            LeafKind::Pair(pair) => ((pair.value, 0), Some((pair.index, pair.index_at()))),
         };
         std::iter::once(first).chain(second)
     }
@@ -330,7 +330,7 @@ mod tests {
     struct LongDouble([u8; 16]);
 
     fn check<V, I>(named: Basic) {
-        let Kind::Pair(pair) = named.kind() else { panic!("{named} is no pair") };
+        let LeafKind::Pair(pair) = named.kind() else { panic!("{named} is no pair") };
         assert_eq!(pair.index_at() as usize, offset_of!(CPair<V, I>, 1), "{named}");
         assert_eq!(pair.extent() as usize, size_of::<CPair<V, I>>(), "{named}");
         assert_eq!(pair.alignment() as usize, align_of::<CPair<V, I>>(), "{named}");

@@ -7,7 +7,7 @@
 //! in 16 bytes here, becomes a number of 128 bits: every value has one, and back it is rounded to
 //! the nearest. `long` has 32 bits and `wchar_t` 16: values beyond are an error.
 
-use super::basic::{Basic, Class, Kind};
+use super::basic::{Basic, Class, LeafKind};
 use super::error::DatatypeError;
 use super::tree::{Datatype, Shape};
 
@@ -77,7 +77,7 @@ type Act<'a> = dyn FnMut(Basic, u64) -> Result<(), DatatypeError> + 'a;
 
 /// Names the basic elements of `count` elements in packed order, runs of one kind at once.
 fn each(datatype: &Datatype, count: u64, act: &mut Act<'_>) -> Result<(), DatatypeError> {
-    if let Some(Kind::One(basic)) = datatype.kind() {
+    if let Some(LeafKind::One(basic)) = datatype.kind() {
         return act(basic, datatype.elements() * count);
     }
     if datatype.size() == 0 {

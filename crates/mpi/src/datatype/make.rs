@@ -6,7 +6,7 @@
 use super::basic::{Basic, TypeClass};
 use super::contents::Construction;
 use super::error::DatatypeError;
-use super::tree::{Bounds, Datatype, Part, Shape, narrow};
+use super::tree::{Bounds, ChildRun, Datatype, Shape, narrow};
 
 impl Datatype {
     /// `count` elements, one after the other (MPI_Type_contiguous, MPI 5.0 §5.1.2).
@@ -70,7 +70,7 @@ impl Datatype {
         check_lengths(lengths, displacements)?;
         let parts = lengths.iter().zip(displacements).map(|(length, displacement)| {
             let displacement = in_bytes(*displacement, old)?;
-            Ok(Part { displacement, length: *length, child: old.clone() })
+            Ok(ChildRun { displacement, length: *length, child: old.clone() })
         });
         let shape = Shape::Parts(parts.collect::<Result<_, _>>()?);
         let (lengths, displacements) = (lengths.to_vec(), displacements.to_vec());
@@ -88,7 +88,7 @@ impl Datatype {
         old: &Datatype,
     ) -> Result<Datatype, DatatypeError> {
         check_lengths(lengths, displacements)?;
-        let parts = lengths.iter().zip(displacements).map(|(length, displacement)| Part {
+        let parts = lengths.iter().zip(displacements).map(|(length, displacement)| ChildRun {
             displacement: *displacement,
             length: *length,
             child: old.clone(),
@@ -112,7 +112,7 @@ impl Datatype {
         not_negative("blocklength", length)?;
         let parts = displacements.iter().map(|displacement| {
             let displacement = in_bytes(*displacement, old)?;
-            Ok(Part { displacement, length, child: old.clone() })
+            Ok(ChildRun { displacement, length, child: old.clone() })
         });
         let shape = Shape::Parts(parts.collect::<Result<_, _>>()?);
         let displacements = displacements.to_vec();
@@ -131,8 +131,11 @@ impl Datatype {
         old: &Datatype,
     ) -> Result<Datatype, DatatypeError> {
         not_negative("blocklength", length)?;
-        let part =
-            |displacement: &i64| Part { displacement: *displacement, length, child: old.clone() };
+        let part = |displacement: &i64| ChildRun {
+            displacement: *displacement,
+            length,
+            child: old.clone(),
+        };
         let shape = Shape::Parts(displacements.iter().map(part).collect());
         let displacements = displacements.to_vec();
         let construction = Construction::HindexedBlock { length, displacements, old: old.clone() };
@@ -153,7 +156,7 @@ impl Datatype {
         same_length("array_of_types", types.len(), lengths.len())?;
         let parts =
             lengths.iter().zip(displacements).zip(types).map(|((length, displacement), child)| {
-                Part { displacement: *displacement, length: *length, child: child.clone() }
+                ChildRun { displacement: *displacement, length: *length, child: child.clone() }
             });
         let shape = Shape::Parts(parts.collect());
         let (lengths, displacements) = (lengths.to_vec(), displacements.to_vec());

@@ -35,7 +35,7 @@ mod program;
 mod tree;
 mod walk;
 
-pub use basic::{Basic, Class, Kind, Pair, TypeClass};
+pub use basic::{Basic, Class, LeafKind, Pair, TypeClass};
 pub use contents::{
     Combiner, Contents, DistributedDimension, Distribution, Envelope, Integer, Order, Width,
 };

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use super::basic::Kind;
+use super::basic::LeafKind;
 use super::tree::{Datatype, Shape};
 
 /// Lists up to this long become part of the list above them, where their blocks may merge.
@@ -174,7 +174,7 @@ fn flatten(datatype: &Datatype) -> Arc<Body> {
     }
 }
 
-fn leaf(kind: Kind) -> Body {
+fn leaf(kind: LeafKind) -> Body {
     let mut list = ListBuilder::default();
     for (basic, at) in kind.elements() {
         list.push(Body::block(i64::from(at), u64::from(basic.size())));

@@ -21,7 +21,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use super::basic::{Basic, Kind};
+use super::basic::{Basic, LeafKind};
 use super::contents::{Construction, Width};
 use super::error::DatatypeError;
 use super::program::Program;
@@ -53,15 +53,15 @@ struct Node {
 /// How the data of a type is made of that of its children.
 #[derive(Debug)]
 pub(super) enum Shape {
-    Leaf(Kind),
+    Leaf(LeafKind),
     Same(Datatype),
     Loop { count: i64, stride: i64, length: i64, child: Datatype },
-    Parts(Vec<Part>),
+    Parts(Vec<ChildRun>),
 }
 
 /// `length` children, one extent apart, the first at `displacement`.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct ChildRun {
     pub(super) displacement: i64,
     pub(super) length: i64,
     pub(super) child: Datatype,
@@ -78,7 +78,7 @@ pub(super) struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinds {
     None,
-    One(Kind),
+    One(LeafKind),
     Mixed,
 }
 
@@ -157,7 +157,7 @@ impl Datatype {
 
     /// The one kind that all data is of, if it is of one: what predefined operations on derived
     /// types need (MPI 5.0 §12.3.4).
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<LeafKind> {
         match self.node.facts.kinds {
             Kinds::One(kind) => Some(kind),
             Kinds::None | Kinds::Mixed => None,
@@ -262,12 +262,12 @@ impl Datatype {
     }
 
     /// A type of one leaf, committed.
-    pub(super) fn leaf(construction: Construction, kind: Kind) -> Datatype {
+    pub(super) fn leaf(construction: Construction, kind: LeafKind) -> Datatype {
         let end = |(basic, at): (Basic, u32)| i64::from(at + basic.size());
         let high = kind.elements().map(end).max().unwrap_or_default();
         let (alignment, extent) = match kind {
-            Kind::One(basic) => (basic.alignment(), high),
-            Kind::Pair(pair) => (pair.alignment(), i64::from(pair.extent())),
+            LeafKind::One(basic) => (basic.alignment(), high),
+            LeafKind::Pair(pair) => (pair.alignment(), i64::from(pair.extent())),
         };
         let sum = |of: fn(Basic) -> u32| {
             kind.elements().map(|(basic, _)| i64::from(of(basic))).sum::<i64>()

@@ -18,7 +18,7 @@ use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
 use crate::messages::{Incoming, Outgoing};
 use crate::raw::{Buffer, Handles, count};
-use crate::requests::{Outcome, Round, Staged, State};
+use crate::requests::{Outcome, RequestState, Round, Staged};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
@@ -42,9 +42,9 @@ pub struct Exchange {
 }
 
 /// The edges of a side of a collective.
-struct Side<'c>(&'c [Link]);
+struct EdgeSide<'c>(&'c [Link]);
 
-impl Side<'_> {
+impl EdgeSide<'_> {
     /// The blocks of the edges that there are; `area` is told the place of each.
     fn blocks(&self, area: impl Fn(usize) -> Result<Area, Failure>) -> Result<Vec<Block>, Failure> {
         let mut blocks = Vec::with_capacity(self.0.len());
@@ -110,7 +110,7 @@ fn sides<D: Dialect>(
     comm: &Comm,
     out: Buffer,
     into: Buffer,
-) -> Result<(Side<'_>, Side<'_>), Failure> {
+) -> Result<(EdgeSide<'_>, EdgeSide<'_>), Failure> {
     let topology = comm.topology()?;
     topology.usable.clone()?;
     let text = "MPI_IN_PLACE is not for what neighbours exchange";
@@ -120,7 +120,7 @@ fn sides<D: Dialect>(
     if into.is_in_place::<D>() {
         return Err(Failure::new(Class::Buffer, text).received());
     }
-    Ok((Side(&topology.links.destinations), Side(&topology.links.sources)))
+    Ok((EdgeSide(&topology.links.destinations), EdgeSide(&topology.links.sources)))
 }
 
 impl Exchange {
@@ -144,14 +144,14 @@ impl Exchange {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     exchange: Rc<Exchange>,
-    open: RefCell<Vec<Part>>,
+    open: RefCell<Vec<ExchangeMessage>>,
     /// The first failure. It is told when all have ended.
     failed: RefCell<Option<Failure>>,
 }
 
 /// A message of an exchange.
 #[derive(Debug)]
-struct Part {
+struct ExchangeMessage {
     id: RequestId,
     staged: Option<Box<Staged>>,
     /// Which of what comes in it is; `None`: it goes out.
@@ -168,8 +168,10 @@ impl InFlight {
         let comm = &exchange.comm;
         let context = comm.inner.neighbour_context();
         let (mut open, mut failed) = (Vec::with_capacity(exchange.ins.len()), None);
-        let mut keep = |started: Result<State, Failure>, incoming| match started {
-            Ok(State::Message { id, staged, .. }) => open.push(Part { id, staged, incoming }),
+        let mut keep = |started: Result<RequestState, Failure>, incoming| match started {
+            Ok(RequestState::Message { id, staged, .. }) => {
+                open.push(ExchangeMessage { id, staged, incoming });
+            }
             Ok(_) => {}
             Err(failure) => drop(failed.get_or_insert(failure)),
         };
@@ -201,7 +203,7 @@ impl InFlight {
         let mut engine = self.exchange.comm.inner.engine().borrow_mut();
         let (gone, kept) = self.open.take().into_iter().partition(|part| which(part.incoming));
         self.open.replace(kept);
-        let gone: Vec<Part> = gone;
+        let gone: Vec<ExchangeMessage> = gone;
         gone.iter().for_each(|part| engine.abandon(part.id));
     }
 
@@ -213,8 +215,8 @@ impl InFlight {
         let (tag, context) = (Some(tags.of(channel)), comm.inner.neighbour_context());
         let from = Some(Selector { source: Some(source), tag, context });
         let started = Incoming { area: Area::NOTHING, from }.start(comm);
-        if let Ok(State::Message { id, .. }) = started {
-            self.open.borrow_mut().push(Part { id, staged: None, incoming: None });
+        if let Ok(RequestState::Message { id, .. }) = started {
+            self.open.borrow_mut().push(ExchangeMessage { id, staged: None, incoming: None });
         }
     }
 
@@ -223,13 +225,17 @@ impl InFlight {
     }
 
     /// A message has ended.
-    fn end(&self, part: &Part, result: Result<Received, MsgError>) {
+    fn end(&self, part: &ExchangeMessage, result: Result<Received, MsgError>) {
         if let Err(failure) = self.outcome(part, self.exchange.comm.inner.told(result)) {
             self.failed.borrow_mut().get_or_insert(failure);
         }
     }
 
-    fn outcome(&self, part: &Part, result: Result<Received, MsgError>) -> Result<(), Failure> {
+    fn outcome(
+        &self,
+        part: &ExchangeMessage,
+        result: Result<Received, MsgError>,
+    ) -> Result<(), Failure> {
         let Some(at) = part.incoming else { return Ok(result.map(drop)?) };
         let Block { edge, rank: source_rank, ref area, .. } = self.exchange.ins[at];
         let expected = area.len() as u64;

@@ -21,7 +21,7 @@ use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
 use crate::info::Info;
 use crate::raw::HandleAt;
-use crate::requests::{Outcome, Request, Round, Start, State, starts};
+use crate::requests::{Outcome, Request, RequestState, Round, Start, starts};
 use crate::runtime::Mpi;
 
 /// Bytes of an edge that goes otherwise than by messages, at most: what is larger they copy once,
@@ -40,14 +40,14 @@ pub(crate) struct Kept(RefCell<Inner>);
 #[derive(Debug)]
 struct Inner {
     rounds: StagedRounds,
-    outs: Side,
-    ins: Side,
+    outs: BlockSide,
+    ins: BlockSide,
 }
 
 /// The blocks of one direction, in the order in which both ends of edges have them, one after the
 /// other in a buffer that there is not.
 #[derive(Debug)]
-struct Side {
+struct BlockSide {
     blocks: Vec<Block>,
     /// Where each starts.
     starts: Vec<usize>,
@@ -55,8 +55,8 @@ struct Side {
     packed: Vec<Box<[u8]>>,
 }
 
-impl Side {
-    fn new(blocks: &[Block]) -> Side {
+impl BlockSide {
+    fn new(blocks: &[Block]) -> BlockSide {
         let mut blocks = blocks.to_vec();
         // Of several edges between two ranks, the first at one end meets the first at the other.
         blocks.sort_by_key(|block| block.channel);
@@ -72,7 +72,7 @@ impl Side {
             None => vec![0; block.area.len()].into(),
         });
         let packed = packed.collect();
-        Side { blocks, starts, packed }
+        BlockSide { blocks, starts, packed }
     }
 
     fn ends(&self) -> Vec<EdgeEnd> {
@@ -95,7 +95,7 @@ impl Side {
     }
 }
 
-impl ExchangeSource for Side {
+impl ExchangeSource for BlockSide {
     fn run(&self, run: &Range<usize>) -> &[u8] {
         if run.is_empty() {
             return &[];
@@ -108,7 +108,7 @@ impl ExchangeSource for Side {
     }
 }
 
-impl ExchangeSink for Side {
+impl ExchangeSink for BlockSide {
     fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8] {
         if run.is_empty() {
             return &mut [];
@@ -125,7 +125,7 @@ impl Kept {
     /// Sets an exchange up. `None`: it goes by messages, at every rank. All ranks call it.
     fn new(exchange: &Exchange, scheme: Option<Scheme>) -> Result<Option<Kept>, Error> {
         let comm = &exchange.comm.inner;
-        let (outs, ins) = (Side::new(&exchange.outs), Side::new(&exchange.ins));
+        let (outs, ins) = (BlockSide::new(&exchange.outs), BlockSide::new(&exchange.ins));
         let checked = Ok((outs.ends(), ins.ends()));
         let terms = Terms { scheme, ..Terms::ANY };
         let most = Some(MOST_BYTES).filter(|_| terms.scheme_in(comm).is_none());
@@ -179,7 +179,7 @@ impl<D: Dialect> Mpi<D> {
         let comm = Rc::clone(&exchange.comm);
         let tags = comm.topology()?.next_run();
         let round = Rc::new(InFlight::start(Rc::new(exchange), tags, |_| true));
-        self.add_request(Request::new(comm, State::Round(round)), &request)
+        self.add_request(Request::new(comm, RequestState::Round(round)), &request)
     }
 
     /// Keeps an exchange, to be started.
@@ -201,7 +201,7 @@ impl<D: Dialect> Mpi<D> {
                 let exchange = Rc::new(exchange);
                 Box::new(move || {
                     let started = InFlight::start(Rc::clone(&exchange), tags, |_| true);
-                    Ok(State::Round(Rc::new(started)))
+                    Ok(RequestState::Round(Rc::new(started)))
                 })
             }
         };

@@ -75,14 +75,14 @@ enum KernelEvent {
     Call(u32),
 }
 
-type Call = Box<dyn FnOnce(&Sim)>;
+type ScheduledCall = Box<dyn FnOnce(&Sim)>;
 
 struct Kernel {
     now: Cell<Time>,
     queue: RefCell<EventQueue<KernelEvent>>,
     tasks: RefCell<TaskTable>,
     components: RefCell<Vec<Rc<dyn Component>>>,
-    calls: RefCell<Slab<Call>>,
+    calls: RefCell<Slab<ScheduledCall>>,
     trace: RefCell<Trace>,
     events: Cell<u64>,
     stopped: Cell<bool>,

@@ -39,7 +39,7 @@ pub use guard::{ReadGuard, WriteGuard};
 pub use hikyaku_dsm::driver::{
     Element, Protocol, SharedError, SharedOptions, Traffic, UnknownProtocol,
 };
-pub use hikyaku_dsm::{Mark, Parts, PartsError, State};
+pub use hikyaku_dsm::{CopyState, Mark, Parts, PartsError};
 pub use hikyaku_rank::NotASeed;
 pub use turn::Turn;
 
@@ -355,7 +355,7 @@ macro_rules! acquire {
             ///
             /// # Errors
             /// None is expected.
-            pub fn state(&self) -> Result<State, Error> {
+            pub fn state(&self) -> Result<CopyState, Error> {
                 Ok(self.variable.control($part(self))?.1)
             }
         }

@@ -44,7 +44,7 @@ fn a_variable_that_is_held_is_not_acquired_again_by_its_rank() {
     let shared = world.shared::<u8>("held", &[2]).unwrap();
     let other = shared.clone();
     let guard = shared.write().unwrap();
-    assert_eq!(shared.state().unwrap(), State::Wlock);
+    assert_eq!(shared.state().unwrap(), CopyState::Wlock);
     for error in [other.write().unwrap_err(), other.read().unwrap_err()] {
         let Error::Shared(SharedError::Recursive { variable }) = &error else { panic!("{error}") };
         assert_eq!(variable, "the shared variable `held`");
@@ -52,10 +52,10 @@ fn a_variable_that_is_held_is_not_acquired_again_by_its_rank() {
     assert!(other.try_write().is_err());
     drop(guard);
     let guard = shared.try_read().unwrap().unwrap();
-    assert_eq!(shared.state().unwrap(), State::Rlock);
+    assert_eq!(shared.state().unwrap(), CopyState::Rlock);
     assert!(other.read().is_err());
     drop(guard);
-    assert_eq!(shared.state().unwrap(), State::Clean);
+    assert_eq!(shared.state().unwrap(), CopyState::Clean);
     assert!(other.try_write().unwrap().is_some());
 }
 
@@ -174,7 +174,7 @@ fn a_turn_is_waited_for_look_by_look() {
     // Cancelled before the first poll.
     drop(shared.ask_write().unwrap());
     drop(shared.ask_read().unwrap());
-    assert_eq!(shared.state().unwrap(), State::Clean);
+    assert_eq!(shared.state().unwrap(), CopyState::Clean);
     assert_eq!(shared.write_free().unwrap().unwrap().len(), 2);
 }
 

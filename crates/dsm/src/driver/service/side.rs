@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::word::Version;
 use crate::{
-    AccessKind, Copyset, Division, Effect, EntryResult, Geometry, Mailbox, Mark, Refusal, State,
-    Style, Want, Word, WordOp,
+    AccessKind, CopyState, Copyset, Division, Effect, EntryResult, Geometry, Mailbox, Mark,
+    Refusal, Style, Want, Word, WordOp,
 };
 
 use super::super::contents::CopyContents;
@@ -219,7 +219,7 @@ impl VariableSide {
     }
 
     /// Owner and state of a part as far as this rank knows, without a poll for messages.
-    pub(in super::super) fn control(&self, part: u64) -> Option<(u32, State)> {
+    pub(in super::super) fn control(&self, part: u64) -> Option<(u32, CopyState)> {
         let parts = self.parts.borrow();
         let state = parts.get(part as usize)?;
         let version = |position| Version { position, node: 0, shared: false };
@@ -234,7 +234,7 @@ impl VariableSide {
                 Version::of(self.word(part as u32, Word::Held, WordOp::Load)),
             ),
         };
-        Some((owner.node, State::of(state.taken, held, owner)))
+        Some((owner.node, CopyState::of(state.taken, held, owner)))
     }
 
     /// The holder of a part that this rank waits for, as far as this rank knows.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hikyaku::shared::{Parts, Protocol, SharedError, SharedOptions, State};
+use hikyaku::shared::{CopyState, Parts, Protocol, SharedError, SharedOptions};
 use hikyaku::{ANY_SOURCE, Error, Scalar, Shared, World};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
@@ -128,7 +128,7 @@ pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
         let is_counted = shared.protocol() != Protocol::Udp;
         assert!(!is_counted || shared.traffic().messages == asked, "it owns the variable");
         assert_eq!(shared.moved(), (0, 0), "the first copy is as good as any");
-        assert_eq!(shared.state()?, State::Clean);
+        assert_eq!(shared.state()?, CopyState::Clean);
     }
     world.barrier()?;
     if apart {
@@ -136,8 +136,8 @@ pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
         assert_eq!(shared.owner()?, node(last));
     }
     let expected = match node(world.rank()) == node(last) {
-        true => State::Clean,
-        false => State::Dirty,
+        true => CopyState::Clean,
+        false => CopyState::Dirty,
     };
     assert_eq!(shared.state()?, expected);
     world.barrier()?;
@@ -214,7 +214,7 @@ pub(super) fn fg_06_fg_07_fg_08_a_bystander_is_told_with_no_processor(
         shared.write()?.fill(2);
     } else if rank == 0 && !alone {
         // Neither call makes progress, and the barrier is not entered before.
-        while shared.owner()? != node(1) || shared.state()? != State::Dirty {
+        while shared.owner()? != node(1) || shared.state()? != CopyState::Dirty {
             std::thread::yield_now();
             if are_injected {
                 assert!(world.iprobe(ANY_SOURCE, 8)?.is_none());
