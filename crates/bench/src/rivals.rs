@@ -151,7 +151,7 @@ impl Rival {
 
     /// How it measures a point: not at all, if it is not a hand-off.
     pub(crate) fn forms(&self, point: &MeasuredPoint) -> Vec<MeasuredForm> {
-        if point.kind != FigureKind::HandOff {
+        if point.kind != FigureKind::HandOver {
             return Vec::new();
         }
         match self.kind {
@@ -248,10 +248,10 @@ mod tests {
         let point = |kind| MeasuredPoint::new(kind, 2, 4096, Bare::LINE);
         let python = rival(RivalKind::Python);
         let names: Vec<_> =
-            python.forms(&point(FigureKind::HandOff)).iter().map(|f| f.name).collect();
+            python.forms(&point(FigureKind::HandOver)).iter().map(|f| f.name).collect();
         assert_eq!(names, ["lock", "condition", "semaphore"]);
         assert!(python.forms(&point(FigureKind::Acquire)).is_empty());
-        assert_eq!(rival(RivalKind::Redis).forms(&point(FigureKind::HandOff)).len(), 1);
+        assert_eq!(rival(RivalKind::Redis).forms(&point(FigureKind::HandOver)).len(), 1);
         let launcher = python.launcher(Path::new("/s"));
         assert_eq!(launcher.get_args().collect::<Vec<_>>(), ["/s"]);
     }

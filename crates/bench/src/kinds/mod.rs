@@ -89,7 +89,7 @@ pub(crate) enum FigureKind {
     /// Acquiring a shared variable that is free, and letting it go.
     Acquire,
     /// Handing a shared variable over.
-    HandOff,
+    HandOver,
     /// The same where there is another node.
     Apart,
     /// Handing one over between two nodes.
@@ -173,7 +173,7 @@ const KINDS: [(FigureKind, &str, FigureUnit, &str); 32] = {
             "Start and wait of a persistent collective, without the 50 µs between",
         ),
         (Acquire, "acquire", Ns, "Shared variable: acquired and let go, free"),
-        (HandOff, "handover", Ns, "Two ranks that write an array in turns, every byte each time"),
+        (HandOver, "handover", Ns, "Two ranks that write an array in turns, every byte each time"),
         (Apart, "apart", Ns, "Shared variable, two nodes: acquired and let go, free"),
         (Travel, "travel", Us, "Two ranks on two nodes that write an array in turns, every byte"),
         (
@@ -273,7 +273,7 @@ impl FigureKind {
                  the end of rank 0's wait"
             }
             FigureKind::DenseWait => "rank 1 starts 10 µs late, both compute 50 µs: rank 0's wait",
-            FigureKind::HandOff => {
+            FigureKind::HandOver => {
                 "hikyaku: a shared variable; Python: shared_memory; pthread mutex: memory that \
                  both map; Redis: the array is an element of two lists; who is not at turn with \
                  a lock looks again"
@@ -454,7 +454,7 @@ impl MeasuredPoint {
     pub(crate) fn value(&self, nanoseconds: f64) -> f64 {
         let window = f64::from(self.window.max(1));
         match self.kind {
-            FigureKind::Latency | FigureKind::HandOff => nanoseconds / 2.0,
+            FigureKind::Latency | FigureKind::HandOver => nanoseconds / 2.0,
             FigureKind::Travel => nanoseconds / 2e3,
             FigureKind::Rate => window * 1e3 / nanoseconds,
             FigureKind::Bandwidth => window * self.bytes as f64 / nanoseconds,

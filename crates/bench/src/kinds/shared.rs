@@ -27,7 +27,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let turns = MeasuredForm::heap("", Verb::SharedTurns);
     let point = |bytes: &u64| MeasuredPoint {
         ours: vec![turns],
-        ..MeasuredPoint::new(FigureKind::HandOff, 2, *bytes, Bare::Turns)
+        ..MeasuredPoint::new(FigureKind::HandOver, 2, *bytes, Bare::Turns)
     };
     std::iter::once(free).chain(sizes.iter().map(point)).collect()
 }
