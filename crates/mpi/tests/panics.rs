@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::thread;
 
 use hikyaku_mpi::{
-    Call, Class, Comm, Failure, Handle, HandleAt, Mpi, Object, Out, Scope, TextAt, call,
+    CalledFunction, Class, Comm, Failure, Handle, HandleAt, Mpi, Object, Out, Scope, TextAt, call,
 };
 
 // The standard's binary interface, whose numbers are ours.
@@ -20,7 +20,8 @@ const RETURN: usize = Handle::ERRORS_RETURN.0 as usize;
 
 /// What a program gets from a call about this object.
 fn code_of(scope: Scope<This>, body: impl FnOnce(&Mpi<This>) -> Result<(), Failure>) -> i32 {
-    static CALL: Call = Call { name: "MPI_Barrier", arguments: &[], is_for_any_thread: false };
+    static CALL: CalledFunction =
+        CalledFunction { name: "MPI_Barrier", arguments: &[], is_for_any_thread: false };
     call::<This>(&CALL, scope, body)
 }
 
