@@ -278,8 +278,10 @@ impl<'t, G: Group> LineRounds<'t, G> {
             if !self.team.group().make_way() {
                 break;
             }
-            if let Some(found) = poll()? {
-                return Ok(Some(found));
+            // Others may have left meanwhile. Why, a notice may have said, which the future reads.
+            let Ok(found) = poll() else { break };
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
