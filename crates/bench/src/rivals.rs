@@ -19,6 +19,7 @@ use super::control::{TurnPrimitive, Verb};
 use super::hardware;
 use super::kinds::{FigureKind, MeasuredForm, MeasuredPoint};
 
+const PAIR_H: &str = include_str!("rival/pair.h");
 const TURNS_C: &str = include_str!("rival/turns.c");
 const TURNS_PY: &str = include_str!("rival/turns.py");
 const TURNS_HIKYAKU_PY: &str = include_str!("rival/turns_hikyaku.py");
@@ -195,6 +196,7 @@ fn import(kind: RivalKind, python: &Path) -> Result<(), RivalError> {
 
 fn compile(kind: RivalKind, compiler: &Path, scratch: &Path) -> Result<PathBuf, RivalError> {
     let (source, program) = (scratch.join("turns.c"), scratch.join("turns"));
+    fs::write(scratch.join("pair.h"), PAIR_H)?;
     fs::write(&source, TURNS_C)?;
     let mut process = Process::new(compiler);
     process.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source);

@@ -5,30 +5,18 @@
  *   turns mutex SOCKET                   a robust pthread mutex in shared memory, by polling
  *   turns redis SERVER FOLDER SOCKET     lists of a Redis server on loopback, by blocking pops
  *
- * Each process is pinned to a core, connects to the conductor's Unix socket and obeys the commands
- * of control.rs: "shared-turns BYTES 0 WINDOW BATCHES REPETITIONS", in which a repetition is one
- * turn of each. The server is started here, in FOLDER, and ends with this program.
+ * A repetition of the command "shared-turns" is one turn of each. The server is started here, in
+ * FOLDER, and ends with this program.
  */
-#define _GNU_SOURCE
-#include <errno.h>
+#include "pair.h"
+
 #include <gnu/libc-version.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { BATCH_LIMIT = 1000, BYTES_LIMIT = 1 << 24 };
+enum { BYTES_LIMIT = 1 << 24 };
 
 /* What both processes see. The array begins with a number: whose turn it is. */
 struct both {
@@ -37,20 +25,7 @@ struct both {
 };
 
 static struct both *both;
-static int rank;
 static unsigned long long own[BYTES_LIMIT / 8];
-static char library[64];
-
-static void fail(const char *what) {
-    fprintf(stderr, "turns: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static unsigned long long now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
-}
 
 /* ---- A mutex --------------------------------------------------------------------------------- */
 
@@ -219,81 +194,33 @@ static void ask_version(void) {
     snprintf(library, sizeof library, "Redis %s", version);
 }
 
-/* ---- The conductor --------------------------------------------------------------------------- */
+/* ---- The pair -------------------------------------------------------------------------------- */
 
-/* To a core of its own, if there are two. */
-static void pin(void) {
-    cpu_set_t all, one;
-    int found = 0;
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all) || found++ != rank) continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        sched_setaffinity(0, sizeof one, &one);
-        return;
-    }
+static in_port_t port;
+
+static void begin(void) {
+    if (port) connect_to_server(port, 0);
 }
 
-static void hello(FILE *answers) {
-    cpu_set_t set;
-    int listed = 0;
-    CPU_ZERO(&set);
-    sched_getaffinity(0, sizeof set, &set);
-    fprintf(answers, "{\"rank\":%d,\"size\":2,\"pid\":%d,\"library\":\"%s\",\"cpus\":[", rank,
-            (int)getpid(), library);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &set)) fprintf(answers, listed++ ? ",%d" : "%d", cpu);
-    fprintf(answers, "]}\n");
+static const char *prepare(const struct command *c) {
+    if (strcmp(c->verb, "shared-turns")) return "an unknown command";
+    if (c->bytes < 8 || c->bytes > BYTES_LIMIT)
+        return "the command asks for more than the program has";
+    if (port) begin_by_redis(c->bytes);
+    return NULL;
 }
 
-static void measure(FILE *answers, size_t bytes, unsigned batches, unsigned long long repetitions) {
-    static unsigned long long elapsed[BATCH_LIMIT];
-    if (server >= 0) begin_by_redis(bytes);
-    for (unsigned b = 0; b < batches; b++) {
-        unsigned long long start = now_ns();
-        for (unsigned long long r = 0; r < repetitions; r++)
-            if (server >= 0) turn_by_redis(bytes);
-            else turn_by_mutex(bytes);
-        elapsed[b] = now_ns() - start;
-    }
-    fprintf(answers, "{\"nanoseconds\":[");
-    for (unsigned b = 0; b < batches; b++) fprintf(answers, b ? ",%llu" : "%llu", elapsed[b]);
-    fprintf(answers, "]}\n");
+static void repeat(const struct command *c) {
+    if (port) turn_by_redis(c->bytes);
+    else turn_by_mutex(c->bytes);
 }
 
-/* Until "quit", or until the conductor has gone. */
-static void serve(const char *path) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || strlen(path) >= sizeof address.sun_path) fail(path);
-    strcpy(address.sun_path, path);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) fail(path);
-    FILE *commands = fdopen(fd, "r"), *answers = fdopen(dup(fd), "w");
-    char line[256], verb[16];
-    if (!commands || !answers) fail(path);
-    hello(answers);
-    fflush(answers);
-    while (fgets(line, sizeof line, commands)) {
-        unsigned long long bytes, repetitions;
-        unsigned batches;
-        if (sscanf(line, "%15s %llu %*u %*u %u %llu", verb, &bytes, &batches, &repetitions) != 4)
-            fprintf(answers, "{\"error\":\"a malformed command\"}\n");
-        else if (!strcmp(verb, "quit")) return;
-        else if (strcmp(verb, "shared-turns"))
-            fprintf(answers, "{\"error\":\"an unknown command\"}\n");
-        else if (bytes < 8 || bytes > BYTES_LIMIT || batches > BATCH_LIMIT)
-            fprintf(answers, "{\"error\":\"the command asks for more than the program has\"}\n");
-        else measure(answers, bytes, batches, repetitions);
-        fflush(answers);
-    }
-}
+static void finish(const struct command *c) { (void)c; }
 
 int main(int count, char **words) {
     int by_mutex = count == 3 && !strcmp(words[1], "mutex");
     int by_redis = count == 5 && !strcmp(words[1], "redis");
-    pid_t parent = getpid(), store = 0, children[2];
-    in_port_t port = 0;
+    pid_t store = 0;
     if (!by_mutex && !by_redis) {
         fprintf(stderr, "usage: turns mutex SOCKET | turns redis SERVER FOLDER SOCKET\n");
         return 2;
@@ -307,23 +234,10 @@ int main(int count, char **words) {
         connect_to_server(port, store);
         ask_version();
         close(server);
-        server = -1;
         first = last = 0;
     }
-    for (rank = 0; rank < 2; rank++) {
-        if ((children[rank] = fork()) != 0) continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) return 1;
-        pin();
-        if (by_redis) connect_to_server(port, 0);
-        serve(words[count - 1]);
-        return 0;
-    }
-    int result = 0, status = 0;
-    for (int child = 0; child < 2; child++)
-        if (children[child] < 0 || waitpid(children[child], &status, 0) < 0 || status != 0)
-            result = 1;
-    if (store > 0) {
+    int result = run_pair(words[count - 1]);
+    if (store > 0 && waitpid(store, NULL, WNOHANG) == 0) {
         kill(store, SIGTERM);
         waitpid(store, NULL, 0);
     }
