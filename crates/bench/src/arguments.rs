@@ -57,8 +57,8 @@ pub struct BenchArguments {
     #[arg(long, value_enum, value_name = "API", default_value = "rust")]
     pub(crate) api: Api,
 
-    /// What to compare with in the same run: libraries, built by their own mpicc, and other ways to
-    /// take turns, for shared
+    /// What to compare with in the same run: libraries, built by their own mpicc; other ways to
+    /// take turns, for shared; a C program that only moves messages, for latency and bidirectional
     #[arg(long, value_enum, value_name = "PEERS", value_delimiter = ',')]
     pub(crate) against: Vec<Other>,
 
@@ -173,6 +173,8 @@ pub(crate) enum Other {
     Mutex,
     /// Shared variables: a Redis server on loopback, by blocking pops
     Redis,
+    /// The hardware's limit: two C processes that only move a message, in five ways
+    Limit,
 }
 
 /// The libraries this tool knows how to build against and start.

@@ -16,7 +16,7 @@ use std::process::Command as Process;
 use hikyaku::shared::Protocol;
 
 use super::arguments::{BenchSettings, PeerKind, Selection};
-use super::control::BlockAnswer;
+use super::control::{BlockAnswer, Verb};
 use super::hardware::{self, Cores};
 use super::job::{self, ConnectedJob, ContestantError};
 use super::kinds::{FigureKind, MeasuredForm, MeasuredPoint};
@@ -41,7 +41,7 @@ pub(crate) enum Contestant {
     Hikyaku(PathBuf),
     /// Another one.
     Peer(ReadyPeer),
-    /// Something else that takes turns.
+    /// A program for one purpose.
     Rival(Rival),
 }
 
@@ -336,6 +336,10 @@ impl<'a> BenchRun<'a> {
         };
         let contestant = &self.contestants[seat.contestant];
         let turn = contestant.turn(form.name, Box::new(sample));
+        if matches!(form.verb, Verb::OneWay(_) | Verb::TwoWays(_)) {
+            // Each is a limit of its own, and compared with.
+            return SampledForm { name: form.name, form: "", ..turn };
+        }
         let Some(protocol) = form.protocol else { return turn };
         let beside = (form.name == nodes::COMPUTES).then_some(nodes::WAITS);
         let place = Protocol::ALL.iter().position(|other| *other == protocol);

@@ -116,6 +116,10 @@ pub(crate) enum Verb {
     SharedTurns,
     /// The same by something of Python's multiprocessing.
     TurnsBy(TurnPrimitive),
+    /// A message one way, by a program that does nothing else; a repetition is a round trip.
+    OneWay(BareWay),
+    /// A message each way at the same time, by that program.
+    TwoWays(BareWay),
     /// Acquisitions by two ranks on two nodes in turns, by one of the protocols.
     Travel(Protocol),
     /// Acquisitions of what a rank of another node owns, which waits in a call.
@@ -156,6 +160,38 @@ impl TurnPrimitive {
             TurnPrimitive::Lock => "lock",
             TurnPrimitive::Condition => "condition",
             TurnPrimitive::Semaphore => "semaphore",
+        }
+    }
+}
+
+/// How a message is moved by a program that does nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BareWay {
+    /// Through a shared ring, with two copies.
+    Ring,
+    /// By the kernel, from ordinary memory, by the receiver.
+    Kernel,
+    /// The same, one half by each end.
+    Both,
+    /// Out of memory that both map, by the receiver.
+    Shared,
+    /// The same, one half by each end.
+    SharedBoth,
+}
+
+impl BareWay {
+    /// All.
+    pub(crate) const ALL: [BareWay; 5] =
+        [BareWay::Ring, BareWay::Kernel, BareWay::Both, BareWay::Shared, BareWay::SharedBoth];
+
+    /// Its name in tables, where each is compared with.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            BareWay::Ring => "C ring",
+            BareWay::Kernel => "C kernel",
+            BareWay::Both => "C both",
+            BareWay::Shared => "C shared",
+            BareWay::SharedBoth => "C shared both",
         }
     }
 }
@@ -209,7 +245,7 @@ pub(crate) enum DenseWay {
 }
 
 /// The words of the protocol; peer.h has room for fifteen characters.
-const WORDS: [(Verb, &str); 69] = [
+const WORDS: [(Verb, &str); 79] = [
     (Verb::Latency, "latency"),
     (Verb::Send, "send"),
     (Verb::Isend, "isend"),
@@ -263,6 +299,16 @@ const WORDS: [(Verb, &str); 69] = [
     (Verb::TurnsBy(TurnPrimitive::Lock), "turns-lock"),
     (Verb::TurnsBy(TurnPrimitive::Condition), "turns-cond"),
     (Verb::TurnsBy(TurnPrimitive::Semaphore), "turns-sem"),
+    (Verb::OneWay(BareWay::Ring), "one-ring"),
+    (Verb::OneWay(BareWay::Kernel), "one-kernel"),
+    (Verb::OneWay(BareWay::Both), "one-both"),
+    (Verb::OneWay(BareWay::Shared), "one-shared"),
+    (Verb::OneWay(BareWay::SharedBoth), "one-shared-both"),
+    (Verb::TwoWays(BareWay::Ring), "two-ring"),
+    (Verb::TwoWays(BareWay::Kernel), "two-kernel"),
+    (Verb::TwoWays(BareWay::Both), "two-both"),
+    (Verb::TwoWays(BareWay::Shared), "two-shared"),
+    (Verb::TwoWays(BareWay::SharedBoth), "two-shared-both"),
     (Verb::Travel(Protocol::Direct), "travel-direct"),
     (Verb::Travel(Protocol::Fagus), "travel-fagus"),
     (Verb::Travel(Protocol::Udp), "travel-udp"),

@@ -213,6 +213,7 @@ fn contestants_of(
         Other::Python => vec![rival(RivalKind::Package), rival(RivalKind::Python)],
         Other::Mutex => vec![rival(RivalKind::Mutex)],
         Other::Redis => vec![rival(RivalKind::Redis)],
+        Other::Limit => vec![rival(RivalKind::Limit)],
     }
 }
 

@@ -2,9 +2,10 @@
 //! in [`super::kinds::shared`].
 //!
 //! Hikyaku's own package for Python is here too: what Python's own ways are to be compared with.
+//! So is the limit: a program that only moves messages between two processes.
 //!
 //! Each is a program that comes along in source, starts two processes, and obeys the same protocol
-//! as our ranks. They take part in the hand-off of shared variables alone.
+//! as our ranks. They take part in the hand-off of shared variables alone, the limit in messages.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,16 +16,21 @@ use std::process::{Command as Process, Stdio};
 
 use thiserror::Error;
 
-use super::control::{TurnPrimitive, Verb};
+use super::control::{BareWay, TurnPrimitive, Verb};
 use super::hardware;
 use super::kinds::{FigureKind, MeasuredForm, MeasuredPoint};
 
 const PAIR_H: &str = include_str!("rival/pair.h");
 const TURNS_C: &str = include_str!("rival/turns.c");
+const LIMIT_C: &str = include_str!("rival/limit.c");
 const TURNS_PY: &str = include_str!("rival/turns.py");
 const TURNS_HIKYAKU_PY: &str = include_str!("rival/turns_hikyaku.py");
 
-/// A way to take turns.
+/// Bytes of a line: so short a message moves with the flag that announces it, and no other way is
+/// as fast.
+const LINE_BYTES: u64 = 64;
+
+/// A way to take turns, or to move messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RivalKind {
     /// Python's multiprocessing with shared_memory: lock, condition and semaphore.
@@ -35,6 +41,8 @@ pub(crate) enum RivalKind {
     Mutex,
     /// Lists of a Redis server, by blocking pops.
     Redis,
+    /// No rival, but what the hardware gives: a C program that only moves a message.
+    Limit,
 }
 
 /// Why a rival cannot take part. Each is one line that says how to get there.
@@ -53,7 +61,7 @@ pub(crate) enum RivalError {
         package: &'static str,
     },
     /// Its program could not be compiled.
-    #[error("{}: {compiler} cannot build the program of its turns: {reason}", .kind.name())]
+    #[error("{}: {compiler} cannot build its program: {reason}", .kind.name())]
     Build {
         /// The rival.
         kind: RivalKind,
@@ -88,6 +96,7 @@ impl RivalKind {
             RivalKind::Package => "hikyaku in Python",
             RivalKind::Mutex => "pthread mutex",
             RivalKind::Redis => "Redis",
+            RivalKind::Limit => "bare C",
         }
     }
 }
@@ -109,6 +118,8 @@ impl Rival {
         scratch: &Path,
     ) -> Result<Rival, RivalError> {
         let find = |program, package| find(kind, program, package, directories);
+        let build =
+            |name, text| compile(kind, &find("cc", "gcc libc6-dev")?, scratch, (name, text));
         let (program, arguments) = match kind {
             RivalKind::Python => {
                 let script = scratch.join("turns.py");
@@ -126,13 +137,12 @@ impl Rival {
                 words.extend([python.into_os_string(), script.into_os_string()]);
                 (env::current_exe()?, words)
             }
-            RivalKind::Mutex => {
-                (compile(kind, &find("cc", "gcc libc6-dev")?, scratch)?, vec!["mutex".into()])
-            }
+            RivalKind::Mutex => (build("turns", TURNS_C)?, vec!["mutex".into()]),
+            RivalKind::Limit => (build("limit", LIMIT_C)?, Vec::new()),
             RivalKind::Redis => {
                 let server = find("redis-server", "redis-server")?;
-                let program = compile(kind, &find("cc", "gcc libc6-dev")?, scratch)?;
-                (program, vec!["redis".into(), server.into_os_string(), scratch.into()])
+                let words = vec!["redis".into(), server.into_os_string(), scratch.into()];
+                (build("turns", TURNS_C)?, words)
             }
         };
         Ok(Rival { kind, program, arguments })
@@ -150,18 +160,23 @@ impl Rival {
         command
     }
 
-    /// How it measures a point: not at all, if it is not a hand-off.
+    /// How it measures a point: not at all, if it is not one that its program is for.
     pub(crate) fn forms(&self, point: &MeasuredPoint) -> Vec<MeasuredForm> {
-        if point.kind != FigureKind::HandOver {
-            return Vec::new();
-        }
-        match self.kind {
-            RivalKind::Python => TurnPrimitive::ALL
+        let by_ways = |verb: fn(BareWay) -> Verb| {
+            let ways = BareWay::ALL.into_iter();
+            let ways = ways.filter(|way| *way == BareWay::Ring || point.bytes > LINE_BYTES);
+            ways.map(|way| MeasuredForm::heap(way.name(), verb(way))).collect()
+        };
+        match (self.kind, point.kind) {
+            (RivalKind::Limit, FigureKind::Latency) => by_ways(Verb::OneWay),
+            (RivalKind::Limit, FigureKind::Bidirectional) => by_ways(Verb::TwoWays),
+            (RivalKind::Python, FigureKind::HandOver) => TurnPrimitive::ALL
                 .map(|primitive| MeasuredForm::heap(primitive.name(), Verb::TurnsBy(primitive)))
                 .into(),
-            RivalKind::Package | RivalKind::Mutex | RivalKind::Redis => {
+            (RivalKind::Package | RivalKind::Mutex | RivalKind::Redis, FigureKind::HandOver) => {
                 vec![MeasuredForm::heap("", Verb::SharedTurns)]
             }
+            _ => Vec::new(),
         }
     }
 }
@@ -194,10 +209,15 @@ fn import(kind: RivalKind, python: &Path) -> Result<(), RivalError> {
     Err(RivalError::NoModule { kind, python: python.display().to_string(), reason })
 }
 
-fn compile(kind: RivalKind, compiler: &Path, scratch: &Path) -> Result<PathBuf, RivalError> {
-    let (source, program) = (scratch.join("turns.c"), scratch.join("turns"));
+fn compile(
+    kind: RivalKind,
+    compiler: &Path,
+    scratch: &Path,
+    (name, text): (&str, &str),
+) -> Result<PathBuf, RivalError> {
+    let (source, program) = (scratch.join(format!("{name}.c")), scratch.join(name));
     fs::write(scratch.join("pair.h"), PAIR_H)?;
-    fs::write(&source, TURNS_C)?;
+    fs::write(&source, text)?;
     let mut process = Process::new(compiler);
     process.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source);
     let reason = match process.stdin(Stdio::null()).output() {
@@ -245,6 +265,21 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_moves_a_line_by_its_flag_and_more_in_each_way() {
+        let limit = Rival { kind: RivalKind::Limit, program: "x".into(), arguments: Vec::new() };
+        let words = |kind, bytes| -> Vec<_> {
+            let forms = limit.forms(&MeasuredPoint::new(kind, 2, bytes, Bare::LINE));
+            forms.into_iter().map(|form| form.verb.word()).collect()
+        };
+        assert_eq!(words(FigureKind::Latency, 64), ["one-ring"]);
+        assert_eq!(
+            words(FigureKind::Bidirectional, 65),
+            ["two-ring", "two-kernel", "two-both", "two-shared", "two-shared-both"]
+        );
+        assert!(words(FigureKind::HandOver, 4096).is_empty());
+    }
+
+    #[test]
     fn rivals_take_part_in_the_hand_over_alone() {
         let rival = |kind| Rival { kind, program: "turns".into(), arguments: Vec::new() };
         let point = |kind| MeasuredPoint::new(kind, 2, 4096, Bare::LINE);
@@ -253,6 +288,7 @@ mod tests {
             python.forms(&point(FigureKind::HandOver)).iter().map(|f| f.name).collect();
         assert_eq!(names, ["lock", "condition", "semaphore"]);
         assert!(python.forms(&point(FigureKind::Acquire)).is_empty());
+        assert!(python.forms(&point(FigureKind::Latency)).is_empty());
         assert_eq!(rival(RivalKind::Redis).forms(&point(FigureKind::HandOver)).len(), 1);
         let launcher = python.launcher(Path::new("/s"));
         assert_eq!(launcher.get_args().collect::<Vec<_>>(), ["/s"]);
@@ -262,6 +298,14 @@ mod tests {
     fn their_programs_know_what_they_are_asked() {
         assert!(TURNS_C.contains(&format!("\"{}\"", Verb::SharedTurns.word())));
         assert!(TURNS_HIKYAKU_PY.contains(&format!("\"{}\"", Verb::SharedTurns.word())));
+        for way in BareWay::ALL {
+            let (one, two) = (Verb::OneWay(way).word(), Verb::TwoWays(way).word());
+            let (Some(one), Some(two)) = (one.strip_prefix("one-"), two.strip_prefix("two-"))
+            else {
+                panic!("{one} and {two} do not say in how many ways");
+            };
+            assert!(one == two && LIMIT_C.contains(&format!("\"{one}\"")), "{one} {two}");
+        }
         for primitive in TurnPrimitive::ALL {
             assert!(TURNS_PY.contains(&format!("\"{}\"", Verb::TurnsBy(primitive).word())));
         }

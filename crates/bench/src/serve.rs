@@ -84,7 +84,9 @@ fn obey(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError>
         Verb::OwnerWaits(by) => kinds::nodes::serve_owner(world, command, by, false),
         Verb::OwnerComputes(by) => kinds::nodes::serve_owner(world, command, by, true),
         Verb::Rows(by) => kinds::rows::serve(world, command, by),
-        Verb::TurnsBy(_) => Err(RankError::Command("no rank takes turns like that".into())),
+        Verb::TurnsBy(_) | Verb::OneWay(_) | Verb::TwoWays(_) => {
+            Err(RankError::Command("that is for the program of a rival".into()))
+        }
         Verb::Memory => kinds::start::resident().map_err(RankError::Control),
         Verb::Block => kinds::idle::block(world),
         Verb::Release => kinds::idle::release(world),

@@ -213,6 +213,39 @@ fn taking_turns_is_measured_beside_other_ways_to() {
     }
 }
 
+#[test]
+fn messages_are_measured_beside_the_limit() {
+    let ways = ["C ring", "C kernel", "C both", "C shared", "C shared both"];
+    for kind in ["latency", "bidirectional"] {
+        let document = document(&[kind, "--sizes", "8,20K", "--against", "limit"]);
+        assert_eq!(data(&document, kind), ["fresh", "warm", "fresh", "warm"]);
+        let figures = document["figures"].as_array().expect("there are figures");
+        for figure in figures {
+            let expected = if figure["bytes"] == 8 { &ways[..1] } else { &ways };
+            let series = figure["series"].as_array().expect("there are series");
+            let limits = series.iter().filter(|series| series["contestant"] != "hikyaku");
+            let limits: Vec<&Value> = limits.collect();
+            let names: Vec<_> =
+                limits.iter().filter_map(|one| one["contestant"].as_str()).collect();
+            assert_eq!(names, expected);
+            for limit in limits {
+                // Containers may refuse copies between processes; then that is said.
+                let refused = limit["unavailable"].as_str().unwrap_or_default();
+                let by_kernel = matches!(limit["contestant"].as_str(), Some("C kernel" | "C both"));
+                let excused = by_kernel && refused.contains("the kernel refuses copies between");
+                assert!(excused != is_positive(&limit["value"]["median"]), "{limit}");
+            }
+            let measured = series.iter().filter(|one| one["unavailable"].is_null());
+            let measured = measured.filter(|one| one["contestant"] != "hikyaku").count();
+            for own in series.iter().filter(|one| one["contestant"] == "hikyaku") {
+                let peers = own["to_peers"].as_array().expect("there are ratios");
+                assert_eq!(peers.len(), measured, "{own}");
+                assert!(peers.iter().all(|peer| is_positive(&peer["ratio"]["median"])), "{own}");
+            }
+        }
+    }
+}
+
 /// Series of `kind`, by contestant and form, with those that each is compared with.
 fn by_protocol(document: &Value, kind: &str) -> Vec<(String, Vec<String>)> {
     let figures = document["figures"].as_array().expect("there are figures");
