@@ -480,8 +480,8 @@ const POLLS: u32 = 4;
 impl<P: CopyPort> Engine<P> {
     /// Polls the port until `look` returns something; announces a long wait as `wait` says.
     ///
-    /// `look` must end by itself when a rank that it needs is gone, as the calls of [`Port`] about
-    /// groups do.
+    /// `look` must end by itself when a rank that it needs is gone, as the calls of
+    /// [`hikyaku_nic::fabric::GroupPort`] do.
     #[inline]
     pub fn watch<R>(
         &mut self,
