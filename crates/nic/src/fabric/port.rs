@@ -13,9 +13,9 @@ use crate::time::Time;
 /// This is what every fabric must have. Optional operations are capability traits beside it:
 /// [`RingPort`], [`CopyPort`](super::CopyPort), [`MemoryPort`](super::MemoryPort),
 /// [`QueuePort`](super::QueuePort), [`MailboxPort`](super::MailboxPort),
-/// [`GroupPort`](super::GroupPort). A fabric that implements
-/// one may still lack room for it in a job: its layout says how many queues and groups there are,
-/// and [`Capabilities::mailboxes`] whether mailboxes work.
+/// [`GroupPort`](super::GroupPort). A fabric that implements one may still lack room for it in a
+/// job: its layout says how many queues and groups there are, and [`Capabilities::mailboxes`]
+/// whether mailboxes work.
 pub trait Port {
     /// This rank.
     fn rank(&self) -> Rank;

@@ -133,7 +133,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Adds the ranks whose memory a command touches, as far as it can be executed at all.
+    /// Adds the ranks of this host whose memory a command touches.
     fn list_ranks(&mut self, command: &Command<'_>, ranks: &mut Vec<Rank>) {
         let mut list = |rank: Rank, is_inside: bool| {
             if rank >= self.size || !self.host.is_here(rank) {

@@ -187,7 +187,7 @@ impl PeerEntry {
         self.in_a_row = if self.heard == heard { self.in_a_row.saturating_add(1) } else { 0 };
         self.heard = heard;
         if self.in_a_row >= STREAM {
-            self.status.prefetch_after(index + records - 1, records);
+            self.status.prefetch_slots(index + records, records);
         }
     }
 

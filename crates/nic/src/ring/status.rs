@@ -229,10 +229,10 @@ impl<'m> StatusRing<'m> {
         }
     }
 
-    /// Prefetches the `slots` after `index`.
+    /// Prefetches so many `slots` from `index` on, for a sender.
     #[inline]
-    pub fn prefetch_after(&self, index: u64, slots: u64) {
-        for at in 1..=slots {
+    pub fn prefetch_slots(&self, index: u64, slots: u64) {
+        for at in 0..slots {
             prefetch_for_write(std::ptr::from_ref(self.slot(index.wrapping_add(at))));
         }
     }

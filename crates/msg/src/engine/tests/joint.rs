@@ -206,7 +206,7 @@ fn a_sender_that_dies_in_the_middle_is_an_error() {
 }
 
 #[test]
-fn a_receiver_that_dies_in_the_middle_is_an_error() {
+fn a_receiver_that_dies_before_its_sender_has_written_is_an_error() {
     let (mut a, message, mut b, mut into) = ends(Way::Both);
     b.port_mut().rules().late = u32::MAX;
     let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
@@ -218,6 +218,7 @@ fn a_receiver_that_dies_in_the_middle_is_an_error() {
         a.wait(send)
     });
     assert!(matches!(result, Err(MsgError::PeerFailed(_))), "{result:?}");
+    assert_eq!(a.statistics().joint_bytes, 0);
     assert_clean(&a);
 }
 
