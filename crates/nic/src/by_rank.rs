@@ -1,25 +1,25 @@
-//! Something for each rank of a job, which is made when it is first changed.
+//! A map from each rank of a job to a value, which is created when it is first changed.
 //!
-//! A rank of a job of hundreds of thousands has to do with few of them. What it keeps of the others
-//! is what all begin with: four bytes each say so.
+//! A rank of a job of hundreds of thousands communicates with few of them. For all others it needs
+//! only their common initial value, at four bytes each.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
-/// What is kept of each rank, by its number.
+/// A value for each rank, by its number.
 pub struct ByRank<T> {
     entries: Vec<T>,
     /// `None`: each rank has an entry, in order.
     few: Option<Few<T>>,
 }
 
-/// Where the entries of few ranks stand.
+/// The places of the entries, where only some ranks have one.
 struct Few<T> {
-    /// Where each rank's entry stands, plus one; 0: it has none.
+    /// The place of each rank's entry, plus one; 0: the rank has none.
     index: Vec<u32>,
     /// The ranks of the entries.
     ranks: Vec<u32>,
-    /// What all begin with.
+    /// The initial value, which a rank without an entry has.
     blank: T,
     make: Box<dyn Fn(u32) -> T + Send>,
 }
@@ -40,7 +40,7 @@ impl<T> Few<T> {
         if *place == 0 {
             entries.push((self.make)(rank as u32));
             self.ranks.push(rank as u32);
-            // There are fewer than 2^24 ranks.
+            // The cast is exact: there are fewer than 2^24 ranks.
             *place = entries.len() as u32;
         }
         entries.get_mut(*place as usize - 1)
@@ -55,14 +55,15 @@ impl<T> From<Vec<T>> for ByRank<T> {
 }
 
 impl<T> ByRank<T> {
-    /// For so many ranks, of which none has an entry yet. Until then it reads like that of rank 0.
+    /// A map for `ranks` ranks without entries. A rank without an entry reads as rank 0's initial
+    /// value.
     pub fn few(ranks: u32, make: impl Fn(u32) -> T + Send + 'static) -> ByRank<T> {
         let (index, blank) = (vec![0; ranks as usize], make(0));
         let few = Few { index, ranks: Vec::new(), blank, make: Box::new(make) };
         ByRank { entries: Vec::new(), few: Some(few) }
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn len(&self) -> usize {
         self.few.as_ref().map_or(self.entries.len(), |few| few.index.len())
     }
@@ -72,7 +73,7 @@ impl<T> ByRank<T> {
         self.len() == 0
     }
 
-    /// What is kept of a rank; `None`: there is no such rank.
+    /// The value of a rank; `None`: there is no such rank.
     #[inline(always)]
     pub fn get(&self, rank: usize) -> Option<&T> {
         match &self.few {
@@ -81,7 +82,7 @@ impl<T> ByRank<T> {
         }
     }
 
-    /// The same, to be changed: it has an entry from now on.
+    /// The value of a rank, to be changed: the rank has an entry from now on.
     #[inline(always)]
     pub fn get_mut(&mut self, rank: usize) -> Option<&mut T> {
         match &mut self.few {
@@ -99,20 +100,20 @@ impl<T> ByRank<T> {
         }
     }
 
-    /// How many ranks have entries.
+    /// The number of ranks that have entries.
     #[inline]
     pub fn known(&self) -> usize {
         self.entries.len()
     }
 
-    /// One of those ranks.
+    /// The rank of the entry at `place`.
     #[inline]
     pub fn rank_at(&self, place: usize) -> u32 {
         let rank = self.few.as_ref().and_then(|few| few.ranks.get(place));
         rank.copied().unwrap_or(place as u32)
     }
 
-    /// The ranks that have entries, and those, in no order.
+    /// The ranks that have entries, and their values, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().enumerate().map(|(place, entry)| (self.rank_at(place), entry))
     }
@@ -152,7 +153,7 @@ mod tests {
         for (rank, value) in [(3, 5), (8, 6), (3, 7)] {
             (all[rank], few[rank]) = (value, value);
         }
-        // What is made anew may depend on the rank.
+        // A new entry may depend on its rank.
         assert_eq!((few[7], all[7]), (1, 70));
         assert_eq!((few.get_mut(7).copied(), few[7]), (Some(70), 70));
         assert!((0..9).all(|rank| all[rank] == few[rank]));

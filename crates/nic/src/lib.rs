@@ -10,20 +10,21 @@
 //!   wire       the 64-byte status record and its stamp
 //!   ring       status ring, landing ring, ledger, command queue
 //!   table      contexts, segments, nodes, address registers: access control
-//!   doorbell   how a rank sleeps, and how it is woken
-//!   segment    how one rank's rings and tables lie in memory that peers can reach
+//!   doorbell   how a rank sleeps and is woken
+//!   segment    the layout of one rank's rings and tables in memory that peers can reach
 //!   hosted     a Port over such segments, given a Host (clock, waking, waiting)
 //!   region     memory of a rank that peers name by offset
 //!   loopback   the reference fabric: all ranks in one process
 //!   layer      fabrics that wrap a fabric: the fault injector
 //!   random     seeded random numbers, and the one mixer of words
-//!   plan       landing rings planned from who has sent how much to whom
+//!   plan       landing rings planned from the messages that each rank has sent to each other
 //! ```
 //!
-//! Shared memory may hold anything: a process with a stray pointer overwrites it. That may cost
-//! payload and never an end: each loop over shared words has a bound or a clock, each index and
-//! length from them is checked, and each wait for them can be named from outside
-//! ([`fabric::Port::announce_wait`]). `tests/hostile.rs` tries, and `tests/jobs` with whole jobs.
+//! Any process with a stray pointer may overwrite the shared memory. That may corrupt payload but
+//! never makes a wait endless: each loop over shared words is bounded by a count or a clock, each
+//! index and length read from them is checked, and each wait for them can be announced to an
+//! observer ([`fabric::Port::announce_wait`]). `tests/hostile.rs` tests this, and `tests/jobs` does
+//! so with whole jobs.
 //!
 //! Under `--cfg loom` only the rings, tables and doorbells are built, on loom's atomics, for the
 //! models in `tests/loom*.rs`.

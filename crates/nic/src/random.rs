@@ -1,13 +1,14 @@
 //! Random numbers from a seed, for simulations and fault injection.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, every seed is good, and hashing a key
-//! into the seed splits off a stream. Each part of a simulation takes a stream of its own, named by
-//! a key, so that the draws of one part do not shift what another part sees.
+//! SplitMix64 (Steele, Lea, Flood 2014): it has 64 bits of state, every seed is good, and hashing a
+//! key into the seed splits off a stream. Each part of a simulation takes its own stream, named by
+//! a key, so that the draws of one part do not change those of another.
 
 /// The golden ratio in 64 bits, SplitMix64's step: multiples of it are spread evenly.
 pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A word of a word, one to one, in which every bit depends on every bit (SplitMix64's end).
+/// A bijection of words in which every output bit depends on every input bit (SplitMix64's
+/// finaliser).
 pub fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,8 +1,8 @@
 //! A rank's region: memory that its peers can name by offset and reach by one copy.
 //!
-//! Two parts that every fabric with a region shares: the [`Arena`], the book of allocated bytes of
-//! the region (offsets only, no memory), and the [`RegionBuffer`], an allocation as its owner holds
-//! it.
+//! It has two parts that every fabric with a region shares: the [`Arena`], which records the
+//! allocated bytes of the region (offsets only, no memory), and the [`RegionBuffer`], an allocation
+//! as its owner holds it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why a region has no memory to give.
+/// Why an allocation in a region failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RegionError {
     /// The region has no run of free bytes that long.
@@ -44,7 +44,7 @@ pub enum RegionError {
     Unsupported,
 }
 
-/// Which bytes of a region are free: runs of whole units, first fit, neighbours joined.
+/// The free bytes of a region: runs of whole units, first fit, neighbours joined.
 ///
 /// First fit over an ordered map. Programs allocate few, large buffers and keep them, so search
 /// time does not matter and fragmentation hardly does.
@@ -57,7 +57,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// The book of an empty region of `size` bytes, allocated in multiples of `unit`.
+    /// An arena for an empty region of `size` bytes, allocated in multiples of `unit`.
     pub fn new(size: u64, unit: u64) -> Arena {
         let size = size - size % unit;
         let free = if size > 0 { BTreeMap::from([(0, size)]) } else { BTreeMap::new() };
@@ -136,7 +136,7 @@ impl RegionBuffer {
         RegionBuffer { start, length, offset, owner }
     }
 
-    /// Where it lies in its rank's region, bytes.
+    /// The buffer's offset in its rank's region, bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -1,4 +1,4 @@
-//! How one rank's rings and tables lie in memory that its peers can reach.
+//! The layout of one rank's rings and tables in memory that its peers can reach.
 //!
 //! ```text
 //!   offset 0    Doorbell            sleeping flag, attention flag          (rank, senders)
@@ -21,10 +21,10 @@
 //! ```
 //!
 //! The layout is the same for every rank of a job. It is computed from [`SegmentLayout`] and never
-//! read from a peer's memory: a broken peer can spoil its own messages but cannot send another
-//! outside a segment. All zero is a valid empty segment except for the tables. [`Segment::set_up`]
-//! fills those before any rank starts, so messages land even at a rank that has not opened its port
-//! yet.
+//! read from a peer's memory: a broken peer can corrupt its own messages but cannot direct another
+//! rank outside a segment. All zero is a valid empty segment, except for the tables.
+//! [`Segment::set_up`] fills those before any rank starts, so messages land even at a rank that has
+//! not opened its port yet.
 
 use std::marker::PhantomData;
 use std::mem::size_of;
@@ -51,28 +51,28 @@ const MAX_TABLE: u32 = 256;
 /// The sizes of a job's segments. The same at every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentLayout {
-    /// Ranks that may send here.
+    /// The number of ranks that may send here.
     pub ranks: u32,
-    /// How many processes post here at most: in a job of several hosts those of this one, of which
-    /// the rank itself posts for all sources elsewhere.
+    /// Limit of processes that post here. In a job of several hosts, these are the processes of
+    /// this host; the rank itself posts for all sources on other hosts.
     pub posters: u32,
-    /// Status rings. With at least as many as ranks each source has a private one; with fewer,
+    /// Status rings. With at least as many as ranks, each source has a private one. With fewer,
     /// source `s` starts in ring `s % status_rings`, which it shares, and there are
     /// [spare](SegmentLayout::spare_status) ones.
     pub status_rings: u32,
     /// Slots of each status ring; a power of two, more than twice as many as its sources.
     pub status_slots: u32,
-    /// What a status ring does when full.
+    /// The policy when a status ring is full.
     pub status_policy: FullPolicy,
     /// Landing rings.
     pub rings: u32,
     /// The rings in which sources land at first, source `s` in ring `s % first_rings`. With as many
-    /// as ranks each source has a private one; with fewer they are shared. Rings beyond them are
-    /// private, and unused until the rank gives them to a source.
+    /// as ranks, each source has a private one; with fewer, they are shared. Rings beyond them are
+    /// private, and unused until the rank assigns them to a source.
     pub first_rings: u32,
     /// Bytes of each landing ring; a power of two.
     pub ring_bytes: u32,
-    /// What landing rings do when full.
+    /// The policy when a landing ring is full.
     pub ring_policy: FullPolicy,
     /// Payload bytes of one packet.
     pub packet_bytes: u32,
@@ -86,22 +86,22 @@ pub struct SegmentLayout {
     pub contexts: u32,
     /// Segments that each context may have registered at once (paper 003: 4 per cid).
     pub segments: u32,
-    /// What each rank has for its groups.
+    /// The memory that each rank has for its groups.
     pub groups: GroupLayout,
 }
 
-/// What each rank has for its groups; see [`crate::fabric::RegisteredGroup`].
+/// The memory that each rank has for its groups; see [`crate::fabric::RegisteredGroup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupLayout {
-    /// How many groups a rank can be in at once; may be zero.
+    /// The number of groups that a rank can be in at once; may be zero.
     pub channels: u32,
-    /// Bytes of the multicast area of each channel, which it writes and the others read; a multiple
-    /// of 64. It takes memory from its first use on.
+    /// Bytes of each channel's multicast area, which the rank writes and the other members read; a
+    /// multiple of 64. It takes memory from its first use on.
     pub area_bytes: u32,
 }
 
 impl GroupLayout {
-    /// Channels for as many communicators as programs commonly use at a time, 2.5 KiB each a rank
+    /// Channels for as many communicators as programs commonly use at a time, 2.5 KiB each per rank
     /// without their areas, and room in each area for two broadcasts of 128 KiB in flight.
     pub const DEFAULT: GroupLayout = GroupLayout { channels: 16, area_bytes: 256 << 10 };
 }
@@ -109,59 +109,60 @@ impl GroupLayout {
 /// Payload bytes of a packet, unless a layout says otherwise.
 const PACKET_BYTES: u32 = 8 << 10;
 
-/// The ring of planned segments that sources without one of their own share.
+/// In planned segments: the ring that is shared by the sources without one of their own.
 const SHARED_RING: RingId = 0;
 
-/// Most private rings that a rank with shared ones has to give, unless a plan says otherwise. Those
-/// for payload take addresses; memory only when they are given. Status rings are short.
+/// Limit of private rings that a rank with shared rings can assign, unless a plan says otherwise.
+/// Those for payload take addresses, and memory only once they are assigned. Status rings are
+/// short.
 const SPARE_RINGS: u32 = 16;
 
-/// Slots of each status ring that a rank has to give: as many as each of 16 ranks has.
+/// Slots of each spare status ring: as many as each of 16 ranks has.
 const SPARE_STATUS_SLOTS: u32 = 32;
 
-/// So many ranks have a landing ring for each source at every rank; more share.
+/// Up to this many ranks, each rank has a landing ring for each source; with more, sources share.
 const FEW_RANKS: u32 = 16;
 
-/// In how many landing rings the sources of more ranks start.
+/// The number of landing rings in which the sources start in a larger job.
 const SHARED_RINGS: u32 = 8;
 
-/// More ranks have shorter landing rings.
+/// With more ranks than this, landing rings are shorter.
 const MANY_RANKS: u32 = 512;
 
 /// Most channels of a job.
 const MAX_CHANNELS: u32 = 256;
 
-/// Sync counts of one channel of one rank: one word each id, written by the rank only.
+/// Sync counts of one channel of one rank: one word per id, written by the rank only.
 pub type SyncCounts = [AtomicU64; SYNC_IDS as usize];
 
 /// A rank's counter on one channel: every member of the group adds to it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct MemberCounter {
-    /// What all members have added.
+    /// The sum of the additions of all members.
     pub count: Line<AtomicU64>,
-    /// What only the rank itself writes.
+    /// The words that only the rank itself writes.
     pub own: Line<CounterState>,
 }
 
-/// What a rank says of its own counter and of its additions.
+/// A rank's own words about its counter and its additions.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct CounterState {
     /// The count that the rank waits for: the sender that reaches it wakes the rank.
     pub wanted: AtomicU64,
-    /// Additions that it has made to all counters together, from the group's first round on.
+    /// Additions that the rank has made to all counters together, from the group's first round on.
     pub added: AtomicU64,
 }
 
-/// The longest queue, so that a lead of the scheduling pointer within its length can be counted.
+/// The longest queue: the lead of the scheduling pointer, up to the queue's length, can be counted.
 const MAX_QUEUE_SLOTS: u32 = 1 << 16;
 
 /// An invalid layout.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what} cannot be {value}: {rule}")]
 pub struct SegmentLayoutError {
-    /// Which size is invalid.
+    /// The name of the invalid size.
     pub what: &'static str,
     /// Its value.
     pub value: u64,
@@ -172,14 +173,14 @@ pub struct SegmentLayoutError {
 impl SegmentLayout {
     /// The default sizes for a job of `ranks`.
     ///
-    /// Private rings while they are few. From 17 ranks on, 8 shared ones and private ones to give
-    /// to frequent sources, so that memory grows with a rank's partners and neither with the ranks
-    /// nor with their square (paper 000 §4: infrequent partners share). Beyond 512 ranks rings are
-    /// shorter: the shared ones are committed before the job starts.
+    /// Rings are private while there are few ranks. From 17 ranks on, there are 8 shared rings and
+    /// private ones to assign to frequent sources, so memory grows with a rank's partners, not with
+    /// the number of ranks or its square (paper 000 §4: infrequent partners share). Beyond 512
+    /// ranks rings are shorter: the shared ones are committed before the job starts.
     ///
     /// A status ring is no longer than needed: one of 16 KiB stays in the first-level cache beside
-    /// the program's own data. At 1,024 slots the port moved 6.6 M messages/s between far cores
-    /// where 256 slots moved 7.6 M and 128 slots 8.7 M.
+    /// the program's own data. The port moved 6.6 M messages/s between far cores at 1,024 slots,
+    /// 7.6 M at 256 slots and 8.7 M at 128 slots.
     pub fn for_ranks(ranks: u32) -> SegmentLayout {
         let status_rings = ranks.clamp(1, FEW_RANKS);
         let rings = if ranks > FEW_RANKS { SHARED_RINGS } else { ranks.max(1) };
@@ -205,8 +206,8 @@ impl SegmentLayout {
         }
     }
 
-    /// The same for a rank of a job of several hosts, with so many ranks here. What comes from
-    /// ranks of others does not come at the same time.
+    /// The same layout for a rank of a job of several hosts, with `here` ranks on this host.
+    /// Messages from ranks of other hosts do not arrive at the same time.
     #[must_use]
     pub fn among_hosts(mut self, here: u32) -> SegmentLayout {
         self.posters = self.posters.min(here.saturating_add(1));
@@ -215,8 +216,8 @@ impl SegmentLayout {
         self
     }
 
-    /// The same with sources that land at first in so many rings: each in one of its own with as
-    /// many as ranks, in shared ones with fewer.
+    /// The same layout with sources that land at first in `rings` rings: private ones if there are
+    /// as many as ranks, shared ones if there are fewer.
     #[must_use]
     pub fn starting_in(mut self, rings: u32) -> SegmentLayout {
         self.rings = rings.saturating_add(spare_rings(rings, self.ranks));
@@ -302,51 +303,53 @@ impl SegmentLayout {
         source % self.status_rings
     }
 
-    /// Status rings beside the first ones: private, and nobody's until the rank gives them to a
-    /// source. There are none where each source has its own.
+    /// The number of status rings beside the first ones: private, and unassigned until the rank
+    /// gives them to a source. Zero where each source has its own ring.
     #[inline]
     pub fn spare_status(&self) -> u32 {
         spare_rings(self.status_rings, self.ranks)
     }
 
-    /// Slots of all status rings before one: those of the first ones, then those of the spare ones.
+    /// The number of slots of all status rings before `ring`: the first rings, then the spare ones.
     fn status_slots_before(&self, ring: u32) -> usize {
         let (first, spare) = (ring.min(self.status_rings), ring.saturating_sub(self.status_rings));
         let slots = |rings: u32, each: u32| rings as usize * each as usize;
         slots(first, self.status_slots) + slots(spare, SPARE_STATUS_SLOTS)
     }
 
-    /// Where the lines of sources start in a segment, and where they end.
+    /// The offsets in a segment where the lines of sources start and end.
     pub fn lines_at(&self) -> (usize, usize) {
         let at = Offsets::of(self);
         (at.sources, at.contexts)
     }
 
-    /// The lines of so many sources from one on: where the two parts start, and how long they are.
+    /// The start and the length of the two parts with the lines of `count` sources from `first` on.
     pub fn lines_of(&self, first: Rank, count: u32) -> [(usize, usize); 2] {
         let at = Offsets::of(self);
         [(at.sources, size_of::<SourceLine>()), (at.senders, size_of::<SenderLine>())]
             .map(|(start, size)| (start + first as usize * size, count as usize * size))
     }
 
-    /// Where the bytes of the landing rings start in a segment, and where the next part does.
+    /// The offsets in a segment where the bytes of the landing rings and the part after them start.
     pub fn rings_at(&self) -> (usize, usize) {
         let at = Offsets::of(self);
         (at.payload, at.awaited)
     }
 
-    /// How many rings are shared: the first ones. In the others one source lands at a time.
+    /// The number of shared rings: the first ones. In each of the others one source lands at a
+    /// time.
     pub fn shared_rings(&self) -> u32 {
         if self.first_rings < self.ranks { self.first_rings } else { 0 }
     }
 
-    /// Where the bytes of a landing ring start in a segment.
+    /// The offset in a segment where the bytes of a landing ring start.
     pub fn ring_at(&self, ring: RingId) -> usize {
         Offsets::of(self).payload + ring as usize * self.ring_bytes as usize
     }
 
-    /// Where a channel's multicast area starts in a segment, bytes. The areas are its last part and
-    /// have no memory before [`Host::commit_area`](crate::hosted::Host::commit_area).
+    /// The offset in a segment where a channel's multicast area starts, bytes. The areas are the
+    /// last part of the segment and have no memory before
+    /// [`Host::commit_area`](crate::hosted::Host::commit_area).
     pub fn area_at(&self, channel: u32) -> usize {
         Offsets::of(self).area + channel as usize * self.groups.area_bytes as usize
     }
@@ -357,18 +360,18 @@ impl SegmentLayout {
     }
 }
 
-/// Private rings to give beside those in which so many sources land at first.
+/// The number of private rings to assign, beside the `first` ones in which sources land at first.
 fn spare_rings(first: u32, ranks: u32) -> u32 {
     if first < ranks { ranks.min(SPARE_RINGS) } else { 0 }
 }
 
-/// Slots of each of so many status rings, to which so many post.
+/// Slots of each of `rings` status rings to which `senders` sources post.
 fn status_slots(senders: u32, rings: u32) -> u32 {
     let slots = senders.saturating_mul(4).next_power_of_two();
     slots.clamp(512 / rings.next_power_of_two(), 1 << 20)
 }
 
-/// Where the parts of a segment start, bytes from its base.
+/// The start of each part of a segment, bytes from its base.
 #[derive(Debug, Clone, Copy)]
 struct Offsets {
     sources: usize,
@@ -447,7 +450,8 @@ pub struct SourceLine {
     status: AtomicU64,
     /// Credited messages that the source may have sent in total.
     credit: AtomicU64,
-    /// What loads of its long payloads take, by class and by how they were stored; zero is unknown.
+    /// The cost of loading the source's long payloads, by class and by the way of storing; zero:
+    /// unknown.
     loads: [AtomicU64; LongStores::CLASSES],
 }
 
@@ -465,14 +469,14 @@ impl SourceLine {
         self.ring.store(ring.map_or(0, |id| u64::from(id) + 1), Ordering::Release);
     }
 
-    /// The spare status ring that this source is to post to; zero: that in which it starts.
+    /// The spare status ring that this source shall post to; zero: the ring in which it starts.
     #[inline]
     pub fn status(&self) -> u64 {
         // Acquire: the source sees how far that ring has been read.
         self.status.load(Ordering::Acquire)
     }
 
-    /// Directs this source to a spare status ring, or back by zero.
+    /// Directs this source to a spare status ring; zero directs it back to its first ring.
     pub fn set_status(&self, ring: u64) {
         self.status.store(ring, Ordering::Release);
     }
@@ -488,14 +492,14 @@ impl SourceLine {
         self.credit.store(messages, Ordering::Release);
     }
 
-    /// What loads of a class take, as last measured.
+    /// The cost of loads of a class, as last measured.
     #[inline]
     pub fn loads(&self, class: usize) -> u64 {
-        // Relaxed: a number that says nothing of other memory.
+        // Relaxed: the value does not order other memory.
         self.loads[class].load(Ordering::Relaxed)
     }
 
-    /// Says what loads of a class take.
+    /// Publishes the cost of loads of a class.
     pub fn set_loads(&self, class: usize, costs: u64) {
         self.loads[class].store(costs, Ordering::Relaxed);
     }
@@ -506,19 +510,19 @@ impl SourceLine {
 #[repr(C, align(128))]
 pub struct SenderLine {
     /// Odd while the source is between a claim and its publication, or accesses a registered
-    /// segment of this rank. After a peer's death, a receiver that has seen the epochs of all live
-    /// sources even, or changed, knows that nothing unpublished will be published any more. An
-    /// owner that takes a segment back waits for the same (`table/segment.rs`).
+    /// segment of this rank. After a peer's death, a receiver that has seen each live source's
+    /// epoch even or changed knows that nothing unpublished will be published any more. An owner
+    /// that deregisters a segment waits for the same (`table/segment.rs`).
     pub epoch: AtomicU64,
-    /// How many records the source has posted, as of its last long wait.
+    /// The number of records that the source had posted at its last long wait.
     pub posted: AtomicU64,
     /// How often the source found no room.
     pub held_up: AtomicU64,
-    /// Nonzero while the source waits for room or credit: a bit for each of its ports. In virtual
+    /// Nonzero while the source waits for room or credit: one bit for each of its ports. In virtual
     /// time it has two.
     pub waiting: AtomicU64,
-    /// The ring, plus one, in which it found no room last, if it has named that; zero if the table
-    /// of this rank said in which.
+    /// The ring in which the source last found no room, plus one, if the source named that ring;
+    /// zero if this rank's table chose it.
     pub named: AtomicU64,
 }
 
@@ -526,8 +530,8 @@ pub struct SenderLine {
 /// before it announces its sleep, so that the others need not wake it.
 pub type Awaited = Line<AtomicU64>;
 
-/// One rank's segment. A view: owns nothing. Made once for each peer and kept, since the offsets
-/// take some arithmetic.
+/// A view of one rank's segment; it owns nothing. It is made once for each peer and kept, because
+/// the offsets take some arithmetic.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'m> {
     base: NonNull<u8>,

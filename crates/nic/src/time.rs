@@ -1,8 +1,8 @@
 //! Points and spans of time on a fabric's clock.
 //!
 //! One integer type serves the real fabrics (monotonic clock) and the simulated one (virtual time),
-//! so traces of both read the same. The unit is the picosecond: a modelled clock of 240 MHz has no
-//! whole number of nanoseconds, and 2^64 ps are still 213 days.
+//! so traces of both have the same form. The unit is the picosecond: the cycle of a modelled clock
+//! of 240 MHz is not a whole number of nanoseconds, and 2^64 ps are still 213 days.
 
 use std::fmt;
 use std::ops::{Add, Sub};

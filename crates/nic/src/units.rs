@@ -1,15 +1,15 @@
 //! Values with units, as in command lines and machine files: `3.5 us`, `300 MB/s`, `64K`.
 //!
 //! Rates have decimal prefixes, as the papers print them (10^6 bytes to the MB); sizes have binary
-//! ones. A value becomes an integer in base units, picoseconds or bytes, without passing through
-//! floating point, so that a file says exactly one machine. A space before the unit is optional.
+//! ones. A value becomes an integer in base units (picoseconds or bytes) without floating point, so
+//! a file describes exactly one machine. A space before the unit is optional.
 
 use crate::time::Time;
 
 /// A time: a number with `ps`, `ns`, `us`, `ms` or `s`, or `0`.
 ///
 /// # Errors
-/// The text is no time. The error is one line that says why, with an example.
+/// The text is not a time. The error is one line that says why, with an example.
 pub fn time(text: &str) -> Result<Time, String> {
     if text.trim() == "0" {
         return Ok(Time::ZERO);
@@ -27,7 +27,7 @@ pub fn time(text: &str) -> Result<Time, String> {
 /// Bytes a second: a number with `kB/s`, `MB/s` or `GB/s`, or bits with `Mb/s`, `Gb/s`.
 ///
 /// # Errors
-/// The text is no rate. The error is one line that says why, with an example.
+/// The text is not a rate. The error is one line that says why, with an example.
 pub fn rate(text: &str) -> Result<u64, String> {
     let units = [
         ("B/s", 1),
@@ -44,7 +44,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
 /// or `iB`. Small letters are accepted.
 ///
 /// # Errors
-/// The text is no size. The error is one line that says why, with an example.
+/// The text is not a size. The error is one line that says why, with an example.
 pub fn size(text: &str) -> Result<u64, String> {
     let mut units = vec![("", 1), ("B", 1)];
     for (names, factor) in [
@@ -57,7 +57,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     with_unit(text, &text.to_ascii_uppercase(), &units, "a size such as `256`, `64K` or `1 MiB`")
 }
 
-/// A decimal number and one of `units`, as a whole number of the base unit. The error quotes
+/// Parses a decimal number and one of `units` into a whole number of base units. The error quotes
 /// `given`.
 fn with_unit(given: &str, text: &str, units: &[(&str, u64)], wanted: &str) -> Result<u64, String> {
     let refuse = |why: &str| Err(format!("`{given}` {why}; write {wanted}"));

@@ -15,14 +15,14 @@
 //!          [   lap    ][ length ][  kind  ][  protocol    ][     source     ]
 //! ```
 //!
-//! The length is that of an inline payload, or what of a short one is in the records after it: they
-//! are as long, and have seven words of payload each beside their stamps. Of a payload in a ring it
-//! says whether the receiver shall time its load: 0, or 1 plus how it was stored
-//! (`hosted/stores.rs`).
+//! The length is that of an inline payload, or of the part of a short payload that lies in the
+//! records after this one: they are as long as this one, and each has seven words of payload beside
+//! its stamp. For a payload in a ring, the length field says whether the receiver shall time its
+//! load: 0, or 1 plus the way in which it was stored (`hosted/stores.rs`).
 //!
-//! The lap says in which round of the ring the slot was written. So a reader needs no second flag
-//! and a writer need not read the slot it overwrites. Sixteen bits are enough: a slot is written
-//! once a lap, so a reader can find only this lap or the one before.
+//! The lap is the round of the ring in which the slot was written. So a reader needs no second flag
+//! and a writer need not read the slot that it overwrites. Sixteen bits are enough: a slot is
+//! written once a lap, so a reader can find only this lap or the one before.
 
 use crate::fabric::{INLINE_BYTES, Rank};
 
@@ -41,7 +41,7 @@ pub const TIME: usize = 2;
 /// The first word that depends on the kind.
 pub const DATA: usize = 3;
 
-/// Ranks a stamp can name.
+/// The number of ranks that a stamp can name.
 pub const MAX_RANKS: u32 = 1 << 24;
 
 /// What a status record announces.
@@ -54,12 +54,12 @@ pub enum StatusKind {
     Ring = 2,
     /// Payload written by a put.
     Put = 3,
-    /// Nothing: the command of this reserved slot failed.
+    /// No payload: the command of this reserved slot failed.
     Void = 4,
-    /// Nothing: the last record of its source in this status ring (`hosted/follow.rs`).
+    /// No payload: the last record of its source in this status ring (`hosted/follow.rs`).
     Moved = 5,
-    /// Payload in the record and those after it, which are void by themselves. Only in a private
-    /// ring.
+    /// Payload in this record and those after it, which are void records by themselves. Only in a
+    /// private ring.
     Short = 6,
 }
 
@@ -95,21 +95,21 @@ impl Stamp {
         )
     }
 
-    /// Whether it has this kind, protocol and source.
+    /// Whether the stamp has this kind, protocol and source.
     #[inline]
     pub fn is(self, kind: StatusKind, protocol: u8, source: Rank) -> bool {
         const FIELDS: u64 = 0x0000_00ff_ffff_ffff;
         self.0 & FIELDS == Stamp::new(0, kind, protocol, 0, source).0
     }
 
-    /// The lap in which it was written.
+    /// The lap in which the record was written.
     #[inline]
     pub fn lap(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
-    /// Inline payload length, bytes, or how a payload in a ring was stored; as claimed, not yet
-    /// checked.
+    /// The inline payload length in bytes, or how a payload in a ring was stored. It is the
+    /// sender's claim and not checked yet.
     #[inline]
     pub fn length(self) -> u8 {
         (self.0 >> 40) as u8
@@ -127,7 +127,7 @@ impl Stamp {
         (self.0 >> 24) as u8
     }
 
-    /// The sender, as claimed, not yet checked.
+    /// The sender, as the stamp claims; not checked yet.
     #[inline]
     pub fn source(self) -> Rank {
         (self.0 as u32) & (MAX_RANKS - 1)

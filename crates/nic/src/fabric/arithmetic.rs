@@ -1,10 +1,10 @@
-//! What a queue's command computes: elements of two places of its owner's region, combined.
+//! The computation of a queue's command: it combines elements of two places of its owner's region.
 //!
-//! Paper 002's queues only move bytes; its reductions are a barrier interface's beside them. Here a
-//! combination is a command among the others, so that a reduction goes on by itself as well
-//! (TF-10). Whoever runs the queue computes it: nobody else needs to.
+//! Paper 002's queues only move bytes; a barrier interface beside them makes its reductions. Here a
+//! combination is a command like the others, so that a reduction too proceeds without the program
+//! (TF-10). The rank that runs the queue computes it; no other rank is involved.
 
-/// How two elements are combined.
+/// The operation that combines two elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Arithmetic {
@@ -12,41 +12,41 @@ pub enum Arithmetic {
     Sum,
     /// The product; integers wrap around.
     Product,
-    /// The smaller; of a NaN and a number, the number.
+    /// The minimum; of a NaN and a number, the number.
     Min,
-    /// The larger; of a NaN and a number, the number.
+    /// The maximum; of a NaN and a number, the number.
     Max,
-    /// The bits that both have. Of integers, as the next two.
+    /// Bitwise and. For integers only, like the next two.
     And,
-    /// The bits that one of them has.
+    /// Bitwise or.
     Or,
-    /// The bits that they differ in.
+    /// Bitwise exclusive or.
     Xor,
-    /// The smaller; of a NaN and a number, the NaN. Of floats, as the next.
+    /// The minimum; of a NaN and a number, the NaN. For floats only, like the next one.
     MinOrNan,
-    /// The larger; of a NaN and a number, the NaN.
+    /// The maximum; of a NaN and a number, the NaN.
     MaxOrNan,
 }
 
-/// What the elements are.
+/// The type of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NumberType {
-    /// Of 8 bits, with a sign, as the next three.
+    /// A signed integer of 8 bits.
     I8,
-    /// Of 16 bits.
+    /// A signed integer of 16 bits.
     I16,
-    /// Of 32 bits.
+    /// A signed integer of 32 bits.
     I32,
-    /// Of 64 bits.
+    /// A signed integer of 64 bits.
     I64,
-    /// Of 8 bits, without a sign, as the next three.
+    /// An unsigned integer of 8 bits.
     U8,
-    /// Of 16 bits.
+    /// An unsigned integer of 16 bits.
     U16,
-    /// Of 32 bits.
+    /// An unsigned integer of 32 bits.
     U32,
-    /// Of 64 bits.
+    /// An unsigned integer of 64 bits.
     U64,
     /// A float of 32 bits.
     F32,
@@ -80,7 +80,7 @@ const NUMBERS: [NumberType; 10] = [
 ];
 
 impl NumberType {
-    /// The type of Rust, if it is one of them.
+    /// The number type of a Rust type, if it is one of them.
     pub fn of<T: 'static>() -> Option<NumberType> {
         use std::any::TypeId;
         let id = TypeId::of::<T>();
@@ -114,7 +114,8 @@ pub struct Combining {
 }
 
 impl Combining {
-    /// The operation on such elements; `None`: floats have no bits to combine, and integers no NaN.
+    /// The operation on elements of this type. `None`: floats have no bitwise operations, and
+    /// integers have no NaN.
     pub fn new(operation: Arithmetic, number: NumberType) -> Option<Combining> {
         let float = matches!(number, NumberType::F32 | NumberType::F64);
         let exists = match operation {
@@ -130,19 +131,19 @@ impl Combining {
         self.number.width()
     }
 
-    /// As a number: not zero, and the same only for the same.
+    /// The encoding as a number: unique, and never zero.
     pub fn code(self) -> u16 {
         (self.operation as u16) << 8 | (self.number as u16 + 1)
     }
 
-    /// The combination of a number that any process may have written.
+    /// Decodes a number that any process may have written; `None` if it is invalid.
     pub fn of_code(code: u16) -> Option<Combining> {
         let number = NUMBERS.get(usize::from(code & 0xff).checked_sub(1)?)?;
         Combining::new(*OPERATIONS.get(usize::from(code >> 8))?, *number)
     }
 
-    /// Puts `left ∘ right` into `right`, element by element. Both have the same whole number of
-    /// elements; what is beyond that stays.
+    /// Stores `left ∘ right` into `right`, element by element. Both should have the same whole
+    /// number of elements; bytes beyond them are unchanged.
     pub fn combine(self, left: &[u8], right: &mut [u8]) {
         macro_rules! integer {
             ($type:ty) => {
@@ -154,7 +155,7 @@ impl Combining {
                     Arithmetic::And => each!($type, |a, b| a & b),
                     Arithmetic::Or => each!($type, |a, b| a | b),
                     Arithmetic::Xor => each!($type, |a, b| a ^ b),
-                    // There is no such value.
+                    // `Combining::new` refuses these.
                     Arithmetic::MinOrNan | Arithmetic::MaxOrNan => {}
                 }
             };
@@ -172,12 +173,12 @@ impl Combining {
                     Arithmetic::MaxOrNan => {
                         each!($type, |a: $type, b| if a > b || a.is_nan() { a } else { b })
                     }
-                    // There is no such value.
+                    // `Combining::new` refuses these.
                     Arithmetic::And | Arithmetic::Or | Arithmetic::Xor => {}
                 }
             };
         }
-        // One loop for each, so that each is vectorised.
+        // One loop per operation and type, so that each is vectorised.
         macro_rules! each {
             ($type:ty, $act:expr) => {
                 on_each(left, right, |a, b| {

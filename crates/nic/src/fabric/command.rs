@@ -1,8 +1,8 @@
-//! Commands: what a program asks its interface to do.
+//! Commands: the requests of a program to its interface.
 
 use super::{Atomic, Get, Key, PostError, Rank, Reply, RingId};
 
-/// What a command asks the interfaces to do.
+/// The operation that a command requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Land the payload where the *receiving* interface decides (paper 000: IPUSH).
@@ -11,20 +11,21 @@ pub enum Operation {
     Put(RemoteAddress),
     /// Copy the target's bytes into the requester's own region (paper 003: remote read).
     Get(Get),
-    /// Change one integer of the target undivided (paper 003: atomic add, swap, comp&swap).
+    /// Change one integer of the target atomically (paper 003: atomic add, swap, comp&swap).
     Atomic(Atomic),
     /// Do nothing (paper 002: RDMA NOP).
     Nop,
 }
 
 impl Operation {
-    /// Whether the target's tables may refuse it: it accesses memory that the sender names.
+    /// Whether the target's tables may refuse the operation: it accesses memory that the sender
+    /// names.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Operation::Put(_) | Operation::Get(_) | Operation::Atomic(_))
     }
 }
 
-/// Whether a message of several packets leaves one status record a packet or one in all (paper 000
+/// Whether a message of several packets leaves one status record per packet or only one (paper 000
 /// §3.3, the one-bit flag of the packet header).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Granularity {
@@ -39,7 +40,7 @@ pub enum Granularity {
 /// How a [`Operation::Send`] finds its landing ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Route {
-    /// By the receiver's source table, indexed with the sender's rank (paper 000 Fig. 1).
+    /// The receiver's source table chooses it, indexed with the sender's rank (paper 000 Fig. 1).
     #[default]
     Table,
     /// The sender names the ring: the table-less variant (paper 000 Fig. 2, IP-14).
@@ -49,7 +50,7 @@ pub enum Route {
 /// How the target learns of a put, a get or an atomic operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Notification {
-    /// It does not: the receiver watches the data itself.
+    /// It does not learn of it: the receiver polls the data itself.
     #[default]
     None,
     /// A record in the target's status ring, yielded by `poll` as
@@ -57,7 +58,7 @@ pub enum Notification {
     Status,
     /// An 8-byte store of `value` at `address` (paper 003: the `ntf` word), after the payload.
     Word {
-        /// Where the word lies; 8-byte aligned.
+        /// The address of the word; 8-byte aligned.
         address: RemoteAddress,
         /// The value to store.
         value: u64,
@@ -67,7 +68,7 @@ pub enum Notification {
 /// Memory of a rank, as another rank names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RemoteAddress {
-    /// Whose memory it is.
+    /// The rank that owns the memory.
     pub rank: Rank,
     /// The address space of `offset`.
     pub space: Space,
@@ -94,7 +95,7 @@ pub enum Space {
 /// work request.
 #[derive(Debug, Clone, Copy)]
 pub struct Command<'a> {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// The target rank.
     pub destination: Rank,
@@ -106,19 +107,19 @@ pub struct Command<'a> {
     pub payload: &'a [u8],
     /// Length of the whole message, bytes. Equal to `payload.len()` unless sent in parts.
     pub total: u64,
-    /// Where in the message `payload` starts, bytes.
+    /// The offset of `payload` in the message, bytes.
     pub offset: u64,
-    /// One record for each packet or for the message.
+    /// Whether each packet or the whole message leaves a record.
     pub granularity: Granularity,
-    /// Which table or ring decides where it lands. A message inside its status record needs no
-    /// ring: it arrives whatever the table says.
+    /// How its landing ring is chosen. A message inside its status record needs no ring: it arrives
+    /// whatever the table says.
     pub route: Route,
     /// Whether this send consumes one of the receiver's credits
     /// ([`Port::grant`](super::Port::grant)).
     pub credited: bool,
-    /// Whether this send may overtake earlier posts to the same rank that wait for room. The sends
-    /// that may are whole messages inside their status records, and others wait for them. Only a
-    /// fabric that accepts sends before it knows whether there is room can use this.
+    /// Whether this send may overtake earlier posts to the same rank that wait for room. Only whole
+    /// messages inside their status records may, and other sends wait behind them. Only a fabric
+    /// that accepts sends before it knows whether there is room can use this.
     pub passes: bool,
     /// How the target learns of a put, a get or an atomic operation.
     pub notification: Notification,
@@ -127,7 +128,7 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// What is left of the command after `taken` bytes of its payload.
+    /// The rest of the command, after `taken` bytes of its payload.
     #[inline]
     #[must_use]
     pub fn rest(self, taken: usize) -> Command<'a> {
@@ -139,10 +140,10 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// Posts the whole command, in as many parts as `post` takes.
+    /// Posts the whole command, in as many parts as `post` requires.
     ///
     /// # Errors
-    /// How many bytes of the payload were taken, and why no more.
+    /// The number of payload bytes that were taken, and why no more were.
     pub fn post_whole(
         &self,
         mut post: impl FnMut(&Command<'_>) -> Result<usize, PostError>,

@@ -1,18 +1,18 @@
-//! Why an operation failed, and whose fault that is.
+//! The errors of operations: why one failed, and who is at fault.
 
 use thiserror::Error;
 
 use super::{Fault, Name, Rank, RingId};
 
-/// Why a post took nothing. The caller may post again: a failed post leaves no trace.
+/// Why a post took nothing. The caller may retry: a failed post has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PostError {
     /// There is no room at the moment. Retry after `poll` or `park`.
     #[error("no room at rank {destination} now ({cause:?}): try again after polling")]
     Full {
-        /// Where there is no room.
+        /// The rank without room.
         destination: Rank,
-        /// What is full and what its policy did.
+        /// The full resource, and its policy.
         cause: FullCause,
     },
     /// The destination is not a rank of this job.
@@ -67,25 +67,25 @@ pub enum PostError {
         .offset.saturating_add(*.length)
     )]
     OutOfBounds {
-        /// Whose memory.
+        /// The owner of the memory.
         rank: Rank,
         /// First byte asked for.
         offset: u64,
-        /// How many bytes.
+        /// The number of bytes.
         length: u64,
     },
-    /// The target's tables do not allow it. Nothing was read or written.
+    /// The target's tables do not allow the access. Nothing was read or written.
     #[error("rank {rank} does not allow that: {fault}")]
     Protection {
-        /// Whose tables.
+        /// The owner of the tables.
         rank: Rank,
-        /// What is wrong.
+        /// The reason for the refusal.
         fault: Fault,
     },
     /// An integer or a notification word that is not aligned to its size. Nothing was changed.
     #[error("offset {offset} at rank {rank} is not aligned to the {size} bytes of its word")]
     Misaligned {
-        /// Whose memory.
+        /// The owner of the memory.
         rank: Rank,
         /// The offset asked for.
         offset: u64,
@@ -103,7 +103,7 @@ pub enum PostError {
     /// The destination is gone.
     #[error("{0}")]
     PeerFailed(PeerFailure),
-    /// This fabric cannot do that; see its [`Capabilities`](super::Capabilities).
+    /// This fabric does not support the operation; see its [`Capabilities`](super::Capabilities).
     #[error("this fabric cannot {0}")]
     Unsupported(&'static str),
     /// The operating system refused.
@@ -116,10 +116,11 @@ pub enum PostError {
     },
 }
 
-/// What was full, and what the receiver's policy for it did.
+/// The resource that was full, and how its policy reacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FullCause {
-    /// The landing ring is full and stalls: the receiver was notified, the message waits here.
+    /// The landing ring is full and stalls: the receiver was notified, the message waits at the
+    /// sender.
     RingStalled,
     /// The landing ring is full and refused (a NACK): send again later.
     RingRefused,
@@ -129,9 +130,10 @@ pub enum FullCause {
     StatusRefused,
     /// The receiver granted no further messages.
     Credit,
-    /// The limit of commands whose completion events were not polled yet is reached (CJ-12).
+    /// The limit of commands with unpolled completion events is reached (CJ-12).
     Outstanding,
-    /// Other ranks kept moving the target's address register while this put reserved its place.
+    /// Other ranks moved the target's address register each time that this put tried to reserve its
+    /// place.
     Register,
 }
 
@@ -157,16 +159,16 @@ pub struct PeerFailure {
     pub pid: u32,
     /// The host it ran on, in a job of several.
     pub host: Name,
-    /// What ended it.
+    /// The cause of its end.
     pub cause: DeathCause,
 }
 
-/// A process in a sentence about its rank; nothing where it is not known, as that of another host.
+/// The process id in a sentence about its rank; empty if unknown, as for a rank of another host.
 fn process(pid: u32) -> String {
     if pid == 0 { String::new() } else { format!(" (pid {pid})") }
 }
 
-/// What ended a process.
+/// The cause of a process's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum DeathCause {
     /// A signal, by number.
@@ -178,24 +180,24 @@ pub enum DeathCause {
     /// The process is gone and the cause is unknown.
     #[error("it is gone, the reason is not known")]
     Unknown,
-    /// Its messages were overwritten. It may be alive, but nothing it sends can be trusted.
+    /// Its messages were overwritten. It may be alive, but its messages cannot be trusted.
     #[error("has sent a message that was overwritten in the job's shared memory")]
     Overwritten,
-    /// It has sent a packet from another host that no rank sends. It may be alive, but nothing
-    /// more is taken from it.
+    /// It has sent a packet from another host that no correct rank sends. It may be alive, but its
+    /// further packets are ignored.
     #[error("has sent a packet that cannot be: nothing more is taken from it")]
     Malformed,
-    /// It has dropped a send of this rank from another host, since its tables have no place for it.
-    /// It is alive, but nothing more is sent to it.
+    /// It runs on another host and has dropped a send of this rank, because its tables have no
+    /// landing ring for it. It is alive, but nothing more is sent to it.
     #[error("has no landing ring for what this rank sent it, which is lost")]
     Dropped,
-    /// It may be alive, but is of another host and cannot be reached any more. With the error
-    /// number of what carries the packets, or 0: libfabric has the system's up to 255.
+    /// It runs on another host and cannot be reached any more; it may be alive. The value is the
+    /// error number of the transport, or 0. Libfabric uses the system's error numbers up to 255.
     #[error("cannot be reached any more{}", reason(*.0))]
     Unreachable(i32),
 }
 
-/// What a number of [`DeathCause::Unreachable`] means.
+/// The text for the number in [`DeathCause::Unreachable`].
 fn reason(code: i32) -> String {
     match code {
         0 => String::new(),
@@ -244,8 +246,8 @@ pub enum TableError {
         /// The source it belongs to.
         owner: Rank,
     },
-    /// The ring was private to another source, which is perhaps within a post to it still. Retry:
-    /// a post takes microseconds, unless its process is stopped.
+    /// The ring was private to another source, which may still be within a post to it. Retry: a
+    /// post takes microseconds, unless its process is stopped.
     #[error(
         "landing ring {ring} was source {source_rank}'s, which may be landing in it: try again"
     )]
@@ -255,7 +257,7 @@ pub enum TableError {
         /// The source it belonged to.
         source_rank: Rank,
     },
-    /// The machine has no memory for the ring, which has not been used before.
+    /// The machine has no memory for the ring, which is used for the first time.
     #[error("there is no memory for landing ring {ring}")]
     NoMemory {
         /// The ring asked for.

@@ -3,7 +3,7 @@
 use super::{Completed, INLINE_BYTES, PeerFailure, Port, Rank, RingId};
 use crate::ring::LongStores;
 
-/// What `poll` yields.
+/// An event that `poll` yields.
 #[derive(Debug)]
 pub enum Event {
     /// A packet or message has landed.
@@ -12,7 +12,7 @@ pub enum Event {
     Notified(Notified),
     /// A command of this rank with [`Reply::Event`](super::Reply::Event) is complete or has failed.
     Completed(Completed),
-    /// A message found a landing ring full: read something out (IP-10).
+    /// A message found a landing ring full: read a payload out (IP-10).
     RingFull(RingId),
     /// A message found the status ring full.
     StatusFull,
@@ -25,7 +25,7 @@ pub enum Event {
     },
 }
 
-/// One status record of a send, and where its payload is.
+/// One status record of a send, and the place of its payload.
 #[derive(Debug)]
 pub struct Landed {
     /// The sender.
@@ -59,7 +59,7 @@ impl Landed {
     }
 }
 
-/// Where the payload of a record is.
+/// The place of a record's payload.
 #[derive(Debug)]
 pub enum Landing {
     /// In the record itself.
@@ -71,7 +71,7 @@ pub enum Landing {
 }
 
 impl Landing {
-    /// Copies as much as fits to `into` and gives the rest back. Returns the number of bytes
+    /// Copies as much as fits to `into` and releases the payload. Returns the number of bytes
     /// copied.
     #[inline]
     pub fn read_out<P: Port>(self, port: &mut P, into: &mut [u8]) -> usize {
@@ -87,12 +87,12 @@ impl Landing {
     }
 }
 
-/// Payload that rode in the status record.
+/// Payload inside the status record.
 #[derive(Debug, Clone, Copy)]
 pub struct Inline {
     /// The bytes, little-endian, followed by zeros or leftovers.
     pub(crate) words: [u64; INLINE_BYTES / 8],
-    /// How many of the bytes are payload.
+    /// The number of payload bytes.
     pub(crate) length: u8,
 }
 
@@ -153,26 +153,26 @@ fn pack(bytes: &[u8]) -> [u64; INLINE_BYTES / 8] {
     words
 }
 
-/// A claim on bytes in one of this rank's landing rings. Not `Clone`: releasing it once is what
-/// moves the ring's head.
+/// A claim on bytes in one of this rank's landing rings. Not `Clone`: a claim is released exactly
+/// once, because the release moves the ring's head.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "bytes stay in the landing ring until the slice is released"]
 pub struct RingSlice {
-    /// Which ring.
+    /// The ring.
     pub(crate) ring: RingId,
     /// Free-running position of the first byte.
     pub(crate) position: u64,
     /// Bytes of payload.
     pub(crate) length: u32,
-    /// Which source has stored them, and how, if their load is to be timed.
+    /// The source that stored the bytes, and how it did, if their load is to be timed.
     pub(crate) sample: Option<(Rank, LongStores)>,
 }
 
 impl RingSlice {
-    /// The ring of bytes that lie in no ring, but with a port above the rings.
+    /// The ring id of bytes that lie in no ring: a port above the rings keeps them.
     const NO_RING: RingId = RingId::MAX;
 
-    /// A claim on bytes that a port above the rings keeps, at a place that it knows.
+    /// A claim on bytes that a port above the rings keeps, at a place that this port chooses.
     pub fn beside(place: u64, length: u32) -> RingSlice {
         RingSlice { ring: RingSlice::NO_RING, position: place, length, sample: None }
     }
@@ -183,7 +183,7 @@ impl RingSlice {
         (self.ring == RingSlice::NO_RING).then_some(self.position)
     }
 
-    /// Which of the rank's rings it belongs to.
+    /// The ring of this rank that holds the bytes.
     pub fn ring(&self) -> RingId {
         self.ring
     }
@@ -211,6 +211,6 @@ pub struct Notified {
     pub header: u64,
     /// Bytes written.
     pub length: u64,
-    /// Where, as an offset in this rank's region.
+    /// The offset of the written bytes in this rank's region.
     pub offset: u64,
 }

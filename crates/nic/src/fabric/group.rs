@@ -12,8 +12,8 @@
 //!        ─► contribute ─► contribution × ─► finish_round       rounds          (one node)
 //! ```
 //!
-//! Every member goes through the same rounds in the same order, and contributes to those in which
-//! it has data.
+//! Every member goes through the same rounds in the same order, and contributes to a round if it
+//! has data for it.
 
 use thiserror::Error;
 
@@ -30,11 +30,11 @@ pub const SYNC_IDS: u32 = 128;
 /// bits. Larger sets synchronise by multicast and atomic add.
 pub const SYNC_MEMBERS: usize = 64;
 
-/// The last round that a group can start at. A control line counts to 2^54, far beyond it, so no
-/// group reaches that end.
+/// The last round at which a group can start. A control line counts to 2^54, far beyond it, so no
+/// group reaches that limit.
 pub const LAST_FIRST: u64 = 1 << 53;
 
-/// How many groups that are agreed on at once have different channels in their offers.
+/// The number of groups that can be negotiated at once with different channels in their offers.
 pub const OFFERS: u32 = 4;
 
 /// A joined group: its offset in the header tables.
@@ -58,7 +58,7 @@ pub struct RegisteredGroup {
 }
 
 impl RegisteredGroup {
-    /// Its ranks, in the order of the registration.
+    /// The group's ranks, in the order of the registration.
     #[inline]
     pub fn members(&self) -> &[Rank] {
         &self.members
@@ -112,7 +112,7 @@ impl RegisteredGroup {
             Operation::Send | Operation::Nop => command.operation,
         };
         let reply = match command.reply {
-            // Each receiver decides whether a put lands: the sender learns of those that refused.
+            // Each receiver decides whether a put lands; the sender gets a report of each refusal.
             Reply::None if operation.is_remote() => Reply::Failure,
             reply => reply,
         };
@@ -120,11 +120,11 @@ impl RegisteredGroup {
     }
 }
 
-/// Posts one command to every other member of a group, in order. Starts at index `done`, of whose
-/// payload `bytes` were taken already.
+/// Posts one command to every other member of a group, in order. Starts at index `done`; `bytes` of
+/// that member's payload were taken already.
 ///
 /// If a member's tables refuse a put or an atomic operation, `tell` reports that and the other
-/// members are served. `tell` returns whether it could.
+/// members are served. `tell` returns whether it was able to report.
 pub(crate) fn multicast_by<P: GroupPort>(
     port: &mut P,
     group: GroupId,
@@ -195,12 +195,12 @@ impl Contribution {
     }
 }
 
-/// Channels that a rank has for a group, while the members agree on one.
+/// The channels that a rank has free for a group, while the members agree on one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelOffer {
     /// A bit for each channel, from channel 0 on.
     pub channels: u64,
-    /// The least first round that is valid on all of them.
+    /// The smallest first round that is valid on all of them.
     pub first: u64,
 }
 
@@ -208,14 +208,15 @@ impl ChannelOffer {
     /// Bytes of an offer as it is sent.
     pub const BYTES: usize = 16;
 
-    /// What two offers have in common: the channels, and a first round that is valid for both.
+    /// The common part of two offers: their channels, and a first round that is valid for both.
     #[must_use]
     pub fn and(self, other: ChannelOffer) -> ChannelOffer {
         let channels = self.channels & other.channels;
         ChannelOffer { channels, first: self.first.max(other.first) }
     }
 
-    /// The channel to join if all members have made this offer; `None`: there is none.
+    /// The channel to join if all members have made this offer; `None`: they have no channel in
+    /// common.
     pub fn channel(self) -> Option<u32> {
         (self.channels != 0).then(|| self.channels.trailing_zeros())
     }
@@ -228,7 +229,7 @@ impl ChannelOffer {
         bytes
     }
 
-    /// An offer that was sent; one of another length offers nothing.
+    /// Decodes an offer that was received; bytes of another length offer nothing.
     pub fn of_bytes(bytes: &[u8]) -> ChannelOffer {
         let (words, _) = bytes.as_chunks();
         match *words {
@@ -278,14 +279,14 @@ pub enum GroupError {
         /// The rank that joins.
         rank: Rank,
     },
-    /// The first round is one that the channel has used already, or is no count of rounds.
+    /// The channel has used the first round already, or it exceeds [`LAST_FIRST`].
     #[error("rounds on channel {channel} cannot start at {first}: from {least} to {LAST_FIRST}")]
     FirstRound {
         /// The channel.
         channel: u32,
         /// The first round asked for.
         first: u64,
-        /// The least that is valid.
+        /// The smallest valid one.
         least: u64,
     },
     /// Rounds need shared memory.
@@ -341,7 +342,7 @@ pub enum GroupError {
         /// The operating system's error number.
         code: i32,
     },
-    /// No room now: members have yet to read earlier contributions. Retry after parking.
+    /// No room now: some members have not read earlier contributions yet. Retry after parking.
     #[error("members have not read earlier contributions yet: try again")]
     Full,
     /// A member died before it did its part.
@@ -363,9 +364,9 @@ pub enum GroupError {
 
 /// A port whose rank can join others to groups.
 pub trait GroupPort: Port {
-    /// Says that the posts until the next call are one chain, or are none again, for a caller that
-    /// does not have them side by side. Each is carried out like a single one. In virtual time they
-    /// cost what a chain costs; elsewhere nothing is saved and this does nothing.
+    /// Declares that the posts until the next call form one chain, or that they do not any more.
+    /// For a caller that does not have the commands side by side. Each command is executed like a
+    /// single one. In virtual time they cost as much as a chain; elsewhere this has no effect.
     fn set_chained(&mut self, is_open: bool) {
         let _ = is_open;
     }
@@ -373,31 +374,34 @@ pub trait GroupPort: Port {
     /// Registers a set of ranks that contains this one (paper 003 §4.9), on one of the job's
     /// channels: every member takes the same channel, the same list and the same `first`.
     ///
-    /// Rounds and barriers are counted from `first` on: 0 on an unused channel, else at least the
-    /// largest value that [`GroupPort::leave`] returned to a member.
+    /// Rounds and barriers are counted from `first` on. `first` is 0 on an unused channel, else at
+    /// least the largest value that [`GroupPort::leave`] returned to a member.
     ///
     /// # Errors
     /// [`GroupError`]; nothing was registered.
     fn join(&mut self, channel: u32, ranks: &[Rank], first: u64) -> Result<GroupId, GroupError>;
 
-    /// Channels that this rank could join now, and has not offered already: for members that do not
-    /// know which channels the others have. Each offers some; the least channel that all have
-    /// offered can be joined by all, from the largest of their first rounds on.
+    /// The channels that this rank could join now and has not offered already: for members that do
+    /// not know each other's free channels. Each member offers some. All can join the lowest
+    /// channel that all have offered, from the largest of their first rounds on.
     ///
-    /// Several groups may be agreed on at once, in another order at each rank, so no offer has all
-    /// channels: those with the same number modulo [`OFFERS`] as `like`, if one of them is free.
+    /// Several groups may be negotiated at once, in another order at each rank. So an offer does
+    /// not contain all free channels, but those with the same number modulo [`OFFERS`] as `like`,
+    /// if one of them is free.
     fn offer(&mut self, like: u32) -> ChannelOffer;
 
     /// Ends an offer: its channels can be offered again.
     fn withdraw(&mut self, offer: ChannelOffer);
 
-    /// Passes over the rounds that other ranks have begun on some channels, a bit each, and that
-    /// this rank does not know of, because what it did there has failed. It counts as having
-    /// finished them, and its lines never show one of them. To be called for channels on which this
-    /// rank is in no group: those of an offer before that is withdrawn, or of a group that it left.
+    /// Skips rounds that other ranks have begun on some channels (one bit each) and that this rank
+    /// does not know of, because its own operation there has failed. The rank counts as having
+    /// finished them, and its lines never show one of them. Call this for channels on which this
+    /// rank is in no group: those of an offer before it is withdrawn, or of a group that it has
+    /// left.
     fn pass_over(&mut self, channels: u64);
 
-    /// Leaves a group. Returns the least `first` of the channel's next group for this rank.
+    /// Leaves a group. Returns the smallest `first` that this rank accepts for the channel's next
+    /// group.
     ///
     /// # Errors
     /// The group was not joined.
@@ -408,20 +412,21 @@ pub trait GroupPort: Port {
 
     /// Posts one command to every other member of a group (CJ-14). The command's own destination is
     /// ignored. A send lands at each member as if posted to it alone. A put
-    /// ([`Command::put_through`]) lands where the member's own address register points, which moves
-    /// on if it advances (paper 003 §4.9: "DMA with address register"). An atomic operation is
-    /// executed at the same address of each member.
+    /// ([`Command::put_through`]) lands where the member's own address register points; the
+    /// register advances if it is set to do so (paper 003 §4.9: "DMA with address register"). An
+    /// atomic operation is executed at the same address of each member.
     ///
     /// A put or an atomic operation can fail at a member: outside the segment, a register unset or
-    /// stale, a member gone. Then nothing is written there, the sender gets an
-    /// [`Event::Completed`](super::Event::Completed) with the member and the error, whatever reply
-    /// it asked for, and the other members are served.
+    /// stale, a member gone. Then nothing is written at that member, and the other members are
+    /// served. The sender gets an [`Event::Completed`](super::Event::Completed) with the member and
+    /// the error, whatever reply it asked for.
     ///
-    /// Begins at index `done`, of whose payload `bytes` were taken already. Both are zero at first;
-    /// a retry passes what the error returned.
+    /// Begins at index `done`; `bytes` of that member's payload were taken already. Both are zero
+    /// at first; a retry passes what the error returned.
     ///
     /// # Errors
-    /// Returns how many members were reached, and how far the next one was.
+    /// Returns how many members were reached, and how many bytes of the next one's payload were
+    /// taken.
     fn multicast(
         &mut self,
         group: GroupId,
@@ -432,11 +437,11 @@ pub trait GroupPort: Port {
 
     /// Enters the group's next round with a word and a payload that all members can read: up to
     /// [`LINE_BYTES`](crate::ring::LINE_BYTES) in a control line, more in the multicast area. The
-    /// payload is these pieces, one after the other.
+    /// payload is the concatenation of the pieces.
     ///
     /// # Errors
-    /// [`GroupError::Full`] while members still read the bytes to overwrite; park and retry. Any
-    /// other error means that the group cannot do this.
+    /// [`GroupError::Full`] while members still read the bytes that this would overwrite; park and
+    /// retry. On any other error the group cannot do this.
     fn contribute(
         &mut self,
         group: GroupId,
@@ -448,16 +453,16 @@ pub trait GroupPort: Port {
     /// contributed yet; park and poll again.
     ///
     /// # Errors
-    /// The member is gone, or what it wrote is invalid.
+    /// The member is gone, or its contribution is invalid.
     fn contribution(
         &mut self,
         group: GroupId,
         place: usize,
     ) -> Result<Option<Contribution>, GroupError>;
 
-    /// When every member, this one included, has contributed to this rank's current round: whether
-    /// the others gave `word`. `None`: park and poll again, with the same word. A round to which
-    /// all contribute should end with this.
+    /// Returns, once every member including this one has contributed to this rank's current round,
+    /// whether all the others contributed `word`. `None`: park and poll again, with the same word.
+    /// A round to which all contribute should end with this.
     ///
     /// # Errors
     /// A member is gone and has not contributed.
@@ -474,7 +479,7 @@ pub trait GroupPort: Port {
         into: &mut [u8],
     ) -> usize;
 
-    /// Ends the round for this rank, which reads no more contributions to it. To be called once a
+    /// Ends the round for this rank, which reads no more of its contributions. Call it once a
     /// round, also after an error has ended the round.
     ///
     /// # Errors
@@ -483,7 +488,7 @@ pub trait GroupPort: Port {
     fn finish_round(&mut self, group: GroupId) -> Result<(), GroupError>;
 
     /// Enters the group's barrier of a sync id (paper 003: sends the sync packet). Does not wait.
-    /// Barriers of different ids, [`SYNC_IDS`] a group, may be in progress at once.
+    /// Barriers of different ids, [`SYNC_IDS`] per group, may be in progress at once.
     ///
     /// # Errors
     /// The id is in progress, or the group is too large.
@@ -492,19 +497,19 @@ pub trait GroupPort: Port {
     /// Whether all members have entered the barrier of a sync id; park and poll again if not.
     ///
     /// # Errors
-    /// A member is gone and has not entered.
+    /// A member is gone and has not entered the barrier.
     fn synced(&mut self, group: GroupId, id: u32) -> Result<bool, GroupError>;
 
     /// Adds one to the counter of the member at `place` (paper 003's atomic add), which may be this
-    /// rank itself. No processor of the member takes part. A round of counters is one addition of
-    /// every member to the counter of every member.
+    /// rank itself. No processor of the member is involved. In one round of counters, every member
+    /// adds once to the counter of every member.
     ///
     /// # Errors
     /// The group was not joined, or has no such member.
     fn add(&mut self, group: GroupId, place: usize) -> Result<(), GroupError>;
 
-    /// Adds one to the counters of all members by one command (CJ-15: what larger groups than
-    /// [`SYNC_MEMBERS`] synchronise by).
+    /// Adds one to the counters of all members by one command (CJ-15: groups larger than
+    /// [`SYNC_MEMBERS`] synchronise by this).
     ///
     /// # Errors
     /// The group was not joined.

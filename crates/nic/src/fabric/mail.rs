@@ -10,14 +10,14 @@
 //! ```
 //!
 //! In a command queue, each message costs a doorbell, a release and a count, and each of those is a
-//! line that moves between caches. Here it costs the letter's own line. The rounds replace a
+//! cache line that moves between caches. A letter costs only its own line. The rounds replace a
 //! queue's pointers: there are at least two slots, and two ranks write to each other in every
-//! round, if only an empty letter. A rank that has the other's letter of round `k` knows that the
-//! other has started `k`, hence finished `k - 1`. So it may overwrite that slot in round `k + 1`.
+//! round, even if only an empty letter. A rank that has the other's letter of round `k` knows that
+//! the other has started `k`, hence finished `k - 1`. So it may overwrite that slot in round `k +
+//! 1`.
 //!
 //! A writer ends a mailbox once, with a word that gives the reason. Then it writes no more, and the
-//! memory can be used for something else. The same word ends the wait of a reader who waits for a
-//! letter that will never come.
+//! memory can be reused. The same word ends the wait of a reader for a letter that will never come.
 
 use super::{Port, PostError, Rank};
 use crate::region::RegionError;
@@ -26,23 +26,23 @@ use crate::ring::MailSlots;
 /// Index of a mailbox of one rank.
 pub type MailboxId = u32;
 
-/// A mailbox as its writer names it.
+/// The address of a mailbox, for its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MailboxAddress {
-    /// Whose mailbox.
+    /// The rank that reads the mailbox.
     pub rank: Rank,
-    /// Where it is in that rank's region, bytes.
+    /// Its offset in that rank's region, bytes.
     pub at: u64,
-    /// How it is divided.
+    /// Its division into slots.
     pub slots: MailSlots,
 }
 
-/// Why a mailbox gets no more letters. Written by another process.
+/// Why a mailbox receives no more letters. The word is written by another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailEnd {
     /// Its writer has finished with it, after this many rounds.
     Retired {
-        /// How many, modulo 2^56.
+        /// The number of rounds, modulo 2^56.
         rounds: u64,
     },
     /// Its writer stopped because a rank is missing.
@@ -66,7 +66,7 @@ impl MailEnd {
         }
     }
 
-    /// The end that a word stands for; `None`: more letters may come. An invalid word counts as the
+    /// The end that a word encodes; `None`: more letters may come. An invalid word counts as the
     /// end of a writer that has completed no round.
     pub(crate) fn from_word(word: u64) -> Option<MailEnd> {
         match word >> 56 {
@@ -98,7 +98,7 @@ pub trait MailboxPort: Port {
     /// letter of the round before the last must have been read.
     ///
     /// # Errors
-    /// They do not fit the letter, or there is no such memory. Nothing was written.
+    /// The bytes do not fit the letter, or there is no such memory. Nothing was written.
     fn write_mail(
         &mut self,
         to: MailboxAddress,
@@ -128,10 +128,10 @@ pub trait MailboxPort: Port {
         into: &mut [u8],
     ) -> Result<(), PostError>;
 
-    /// Ends a mailbox of another rank: this rank writes no more. Once for each mailbox.
+    /// Ends a mailbox of another rank: this rank writes no more. Call it once for each mailbox.
     fn end_mail(&mut self, to: MailboxAddress, end: MailEnd);
 
-    /// Why a mailbox of this rank gets no more letters; `None` if it may.
+    /// Why a mailbox of this rank receives no more letters; `None` if more may come.
     fn mail_end(&self, mailbox: MailboxId) -> Option<MailEnd>;
 }
 

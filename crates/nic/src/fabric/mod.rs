@@ -1,4 +1,4 @@
-//! The boundary between a program's side of the interface and whatever carries its messages.
+//! The boundary between a program's side of the interface and the transport of its messages.
 //!
 //! A *fabric* is an implementation: loopback (one process), `shm` (one host), later `ofi` (a
 //! cluster) and `sim` (virtual time). Opening it gives each rank a [`Port`]. Everything above
@@ -10,7 +10,7 @@
 //!   post(Command::send) ──► source table ──► landing ring ──► status ring ──► poll() = Landed
 //!        "IPUSH": no remote address; the receiving interface chooses where it lands
 //!   post(Command::put)  ──► the address it names ─────────► (notification) ──► poll() = Notified
-//!        "PUSH": the sender names the address; with it go get and atomic operations (`remote`)
+//!        "PUSH": the sender names the address; get and atomic operations do so too (`remote`)
 //! ```
 //!
 //! Rules that hold for every fabric, and that the conformance suite (`tests/conformance`) checks:
@@ -68,10 +68,10 @@ pub type Rank = u32;
 /// Index of a landing ring of one rank (paper 000: the address of an AMT entry).
 pub type RingId = u32;
 
-/// Payload bytes that ride in the status record itself: a 64-byte line less the stamp, the header
-/// and the arrival time (design decision 2).
+/// Payload bytes that fit the status record itself: a 64-byte line less the stamp, the header and
+/// the arrival time (design decision 2).
 pub const INLINE_BYTES: usize = 40;
 
-/// Payload bytes that fit records alone: the first record's and those of four more, which hold a
-/// stamp and nothing else beside them.
+/// Payload bytes that fit status records alone: the first record's, and those of four more records,
+/// which hold a stamp and otherwise only payload.
 pub const SHORT_BYTES: usize = INLINE_BYTES + 4 * 56;

@@ -10,47 +10,48 @@ use crate::time::Time;
 ///
 /// A port belongs to one thread at a time. Not async: the layers above turn it into futures.
 ///
-/// This is what every fabric must have. Optional operations are capability traits beside it:
-/// [`RingPort`], [`CopyPort`](super::CopyPort), [`MemoryPort`](super::MemoryPort),
-/// [`QueuePort`](super::QueuePort), [`MailboxPort`](super::MailboxPort),
-/// [`GroupPort`](super::GroupPort). A fabric that implements one may still lack room for it in a
-/// job: its layout says how many queues and groups there are, and [`Capabilities::mailboxes`]
+/// This trait has the operations that every fabric must have. Optional operations are capability
+/// traits beside it: [`RingPort`], [`CopyPort`](super::CopyPort),
+/// [`MemoryPort`](super::MemoryPort), [`QueuePort`](super::QueuePort),
+/// [`MailboxPort`](super::MailboxPort), [`GroupPort`](super::GroupPort). A fabric that implements
+/// one may still lack room for it in a job: the layout gives the number of queues and groups, and
+/// [`Capabilities::mailboxes`] says whether mailboxes work.
 /// whether mailboxes work.
 pub trait Port {
     /// This rank.
     fn rank(&self) -> Rank;
 
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     fn size(&self) -> u32;
 
     /// The (possibly virtual) node a rank lives on. Ranks of different nodes reach each other
     /// only through commands, never by copies ([`CopyPort`](super::CopyPort)).
     fn node_of(&self, rank: Rank) -> u32;
 
-    /// The host of a rank by name, in a job of several.
+    /// The host name of a rank, in a job of several hosts.
     fn host_name(&self, rank: Rank) -> Name {
         let _ = rank;
         Name::NONE
     }
 
-    /// What this fabric can do.
+    /// The abilities of this fabric.
     fn capabilities(&self) -> Capabilities;
 
     /// Rings the doorbell for one command.
     ///
     /// Returns how many payload bytes were taken. That is all of them or, for a send with a record
-    /// per packet, as many as found room (at least one); the caller posts the rest later with
-    /// `offset` moved on. With [`Granularity::PerMessage`](super::Granularity::PerMessage) it is
+    /// per packet, as many as found room (at least one); the caller posts the rest later with an
+    /// advanced `offset`. With [`Granularity::PerMessage`](super::Granularity::PerMessage) it is
     /// all or nothing.
     ///
     /// # Errors
     /// [`PostError`]; nothing was taken.
     fn post(&mut self, command: &Command<'_>) -> Result<usize, PostError>;
 
-    /// Sends a whole message, which needs credit, in its record alone or, up to
-    /// [`SHORT_BYTES`](super::SHORT_BYTES), in a few: the fast path, which writes those and nothing
-    /// else. Returns whether that was possible now. If not, nothing was taken: [`Port::post`] sends
-    /// it, or says why not.
+    /// Sends a whole message, which needs credit, in its status record alone or, up to
+    /// [`SHORT_BYTES`](super::SHORT_BYTES), in a few records. This is the fast path: it writes only
+    /// those records. Returns whether that was possible now. If not, nothing was taken;
+    /// [`Port::post`] sends the message or returns the reason.
     fn post_short(&mut self, destination: Rank, protocol: u8, header: u64, payload: &[u8]) -> bool {
         let _ = (destination, protocol, header, payload);
         false
@@ -68,7 +69,7 @@ pub trait Port {
     /// Takes the next record of `source` and copies it to `into`, if it is a whole message with
     /// exactly this protocol and header and fits.
     ///
-    /// The fast path of a receive that names its source: it reads that source's line only and makes
+    /// The fast path of a receive that names its source: it reads only that source's line and makes
     /// no event. It may overtake other sources' records, never the same source's.
     fn receive_whole(&mut self, source: Rank, protocol: u8, header: u64, into: &mut [u8]) -> Short {
         let _ = (source, protocol, header, into);
@@ -79,10 +80,10 @@ pub trait Port {
     /// is full or the slice ends. Returns the number of bytes copied.
     fn copy_out(&self, slice: &RingSlice, offset: usize, into: &mut [u8]) -> usize;
 
-    /// Gives the bytes back to the ring (the host advances the head, IP-12).
+    /// Returns the bytes to the ring (the host advances the head, IP-12).
     fn release(&mut self, slice: RingSlice);
 
-    /// Copies out and gives back in one request; the interface advances the head on completion
+    /// Copies out and releases in one request; the interface advances the head on completion
     /// (IP-12's second form). Returns the number of bytes copied.
     fn read_out(&mut self, slice: RingSlice, into: &mut [u8]) -> usize {
         let copied = self.copy_out(&slice, 0, into);
@@ -94,15 +95,15 @@ pub trait Port {
     /// lowers an earlier grant. Every source starts with the credit of the fabric's set-up.
     fn grant(&mut self, source: Rank, messages: u64);
 
-    /// The next source that waited for credit or room since this last named it. Cheap when none
-    /// did, for any number of ranks.
+    /// The next source that has waited for credit or room since this call last returned it. Cheap
+    /// when none has, for any number of ranks.
     fn held_up(&mut self) -> Option<Rank>;
 
-    /// Where messages of `source` land.
+    /// The ring in which messages of `source` land.
     fn route_of(&self, source: Rank) -> Option<RingId>;
 
-    /// In which ring a source waits for room, if it waits: it may have named another than
-    /// [`Port::route_of`] says.
+    /// The ring in which a source waits for room, if it waits. The source may have named another
+    /// ring than [`Port::route_of`] returns.
     fn awaited_ring(&self, source: Rank) -> Option<RingId> {
         self.route_of(source)
     }
@@ -117,15 +118,15 @@ pub trait Port {
     }
 
     /// Whether this is a copy of the port in a forked child of the rank's process. The child is not
-    /// a rank and must not use it. Cheap enough for every message.
+    /// a rank and must not use the port. Cheap enough for every message.
     fn is_forked(&self) -> bool {
         false
     }
 
-    /// Whether this rank shares its processors with more ranks than there are processors: whoever
-    /// it waits for most likely cannot run before it parks, so it looks once and not again at once.
-    /// So it does if its last look was a call of the kernel, as one at a network is.
-    /// Cheap enough for every look in vain.
+    /// Whether more ranks share this rank's processors than there are processors. Then a peer that
+    /// it waits for most likely cannot run before this rank parks, so the rank polls once and
+    /// parks. Also true if the last poll was a system call, as polling a network is. Cheap enough
+    /// for every unsuccessful poll.
     fn is_crowded(&self) -> bool {
         false
     }
@@ -133,8 +134,8 @@ pub trait Port {
     /// The fabric's clock.
     fn now(&self) -> Time;
 
-    /// Announces what this rank is blocked in; `None` ends that. For waits that have become long:
-    /// it costs a cache line.
+    /// Announces the reason why this rank is blocked; `None` ends that. For waits that have become
+    /// long: it costs a cache line.
     fn announce_wait(&self, wait: Option<Wait>);
 
     /// Waits a little for an event: spins, yields or sleeps, longer the longer the caller has been
@@ -142,19 +143,20 @@ pub trait Port {
     fn park(&mut self, deadline: Option<Time>) -> Wake;
 }
 
-/// A port whose landing rings the program can direct (paper 000's AMT).
+/// A port that lets the program assign landing rings to sources (paper 000's AMT).
 pub trait RingPort: Port {
-    /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25). What has
-    /// landed stays where it is, and messages keep their order: that is of the records, whatever
-    /// ring their payloads are in. A private ring can go to another source as soon as its last one
-    /// is in no post that began before it was directed elsewhere.
+    /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25). Messages that
+    /// have landed stay where they are, and messages keep their order, which is the order of the
+    /// records, whatever ring their payloads are in. A private ring can be assigned to another
+    /// source once its last source has finished every post that began before it was directed
+    /// elsewhere.
     ///
     /// # Errors
     /// The source or ring does not exist, the ring is or was private to another source, or there is
     /// no memory for it. Nothing has changed then.
     fn route(&mut self, source: Rank, ring: Option<RingId>) -> Result<(), TableError>;
 
-    /// Says what a ring of this rank does from now on when it is full (IP-10, IP-11).
+    /// Sets the policy of a ring of this rank when it is full (IP-10, IP-11).
     ///
     /// # Errors
     /// The ring does not exist.

@@ -1,5 +1,5 @@
-//! Remote operations: what they read, write or change at another rank, by which key, and how both
-//! sides learn of their completion.
+//! Remote operations: puts, gets and atomic operations on another rank's memory, their keys, and
+//! the completion reports for both sides.
 //!
 //! ```text
 //!   requester                                   target
@@ -25,8 +25,8 @@ use thiserror::Error;
 use super::{Command, Operation, Port, PostError, Rank, RemoteAddress};
 use crate::region::{RegionBuffer, RegionError};
 
-/// A context of one rank: what paper 003 calls a cid. Segments and address registers belong to a
-/// context, and a key of one context is invalid in another (CJ-05).
+/// A context of one rank: paper 003's cid. Segments and address registers belong to a context, and
+/// a key of one context is invalid in another (CJ-05).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(pub u8);
 
@@ -36,18 +36,18 @@ impl fmt::Display for ContextId {
     }
 }
 
-/// The name of a segment, or of an address register, of some rank: what verbs calls an rkey.
+/// The name of a segment or of an address register of some rank: the rkey of verbs.
 ///
-/// It is a value, sent to the ranks that may use it. The target checks it at each use. A key
-/// outlives what it names but is then invalid, because the generation has moved on. A key is no
+/// It is a value, sent to the ranks that may use it. The target checks it at each use. A key may
+/// outlive its segment; then it is invalid, because the generation has advanced. A key is not
 /// secret: it protects against stale and wrong addresses, not against guessing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The table that it belongs to.
+    /// The context whose table it belongs to.
     pub context: ContextId,
-    /// Which entry of the table, or which address register.
+    /// The index of the table entry or of the address register.
     pub index: u8,
-    /// Which use of that entry, counted from 1. For a register: which use of the context.
+    /// The number of the use of that entry, counted from 1. For a register: of the context.
     pub generation: u32,
 }
 
@@ -57,7 +57,8 @@ impl Key {
         u64::from(self.generation) << 32 | u64::from(self.index) << 8 | u64::from(self.context.0)
     }
 
-    /// Decodes a key; `None` if invalid. Whether it opens anything is for the target's table.
+    /// Decodes a key; `None` if it is invalid. Only the target's table decides whether it grants
+    /// access.
     pub fn from_bits(bits: u64) -> Option<Key> {
         let context = ContextId(bits as u8);
         let key = Key { context, index: (bits >> 8) as u8, generation: (bits >> 32) as u32 };
@@ -72,16 +73,16 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a key allows.
+/// The accesses that a key allows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// To copy bytes out of the segment.
+    /// Copying bytes out of the segment.
     pub const READ: Rights = Rights(1);
-    /// To store bytes in it: puts, also through an address register, and notification words.
+    /// Storing bytes in it: puts, also through an address register, and notification words.
     pub const WRITE: Rights = Rights(2);
-    /// To change words in it by [`Atomic`] operations.
+    /// Changing words in it by [`Atomic`] operations.
     pub const ATOMIC: Rights = Rights(4);
     /// All rights.
     pub const ALL: Rights = Rights(7);
@@ -151,23 +152,23 @@ impl Integer {
         }
     }
 
-    /// The low bits of `value` that belong to it.
+    /// Keeps the low bits of `value` that the integer has.
     pub fn truncate(self, value: u64) -> u64 {
         if self.size() == 4 { u64::from(value as u32) } else { value }
     }
 }
 
-/// The change to one integer, undivided. Sums wrap around.
+/// The atomic change of one integer. Sums wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// None: the value is read as one (MPI_NO_OP).
+    /// No change: the integer is read atomically (MPI_NO_OP).
     Load,
     /// The operand is added (paper 003: atomic add).
     Add,
     /// The operand replaces the integer (paper 003: swap).
     Swap,
     /// The operand replaces the integer if that equals `expected` (paper 003: comp&swap). The old
-    /// value says whether it did.
+    /// value shows whether it did.
     CompareSwap {
         /// The value it must have.
         expected: u64,
@@ -187,7 +188,7 @@ pub enum AtomicOp {
 /// An atomic operation on an integer in another rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atomic {
-    /// Where the integer is; aligned to its size.
+    /// The address of the integer; aligned to its size.
     pub target: RemoteAddress,
     /// Its type.
     pub integer: Integer,
@@ -203,25 +204,24 @@ pub struct Atomic {
 /// A read of another rank's memory into the requester's own region (paper 003: remote read).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Get {
-    /// Where to read; the rank in it is the command's destination.
+    /// The source address; its rank is the command's destination.
     pub from: RemoteAddress,
-    /// Where to store it: an offset in the requester's own region, bytes.
+    /// The destination: an offset in the requester's own region, bytes.
     pub into: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub length: u64,
 }
 
-/// How the *requester* learns that its command is complete: a read or an atomic operation when the
-/// reply is in its memory, others when the payload is in the target's.
+/// How the *requester* learns that its command is complete. A read or an atomic operation is
+/// complete when the reply is in its memory, others when the payload is in the target's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reply {
-    /// It does not.
+    /// It does not learn of it.
     #[default]
     None,
     /// By [`Event::Completed`](super::Event::Completed), with the command's header. At most
     /// [`Capabilities::outstanding`](super::Capabilities::outstanding) such commands may have an
-    /// event that was not polled (paper 003's rrid and its counter, CJ-12). Beyond that `post`
-    /// returns full.
+    /// unpolled event (paper 003's rrid and its counter, CJ-12). Beyond that `post` returns full.
     Event,
     /// By [`Event::Completed`](super::Event::Completed) on failure, and no event on success. For
     /// commands whose [`post`](super::Port::post) does not return a result for each, as in a
@@ -243,7 +243,8 @@ impl Reply {
     }
 }
 
-/// A command with [`Reply::Event`] is complete, or one with that or [`Reply::Failure`] has failed.
+/// A command with [`Reply::Event`] is complete, or one with [`Reply::Event`] or [`Reply::Failure`]
+/// has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
     /// The rank it was posted to.
@@ -252,11 +253,12 @@ pub struct Completed {
     pub protocol: u8,
     /// [`Command::header`] as posted.
     pub header: u64,
-    /// The old value of an atomic operation, the bytes transferred of any other; or why it failed.
+    /// The old value of an atomic operation, or the number of bytes that another command
+    /// transferred; or the error.
     pub outcome: Result<u64, super::PostError>,
 }
 
-/// Whether an address register moves on with what lands through it.
+/// Whether an address register advances past the data that lands through it.
 ///
 /// Paper 003 does not say, so both variants are here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -264,9 +266,9 @@ pub enum Advance {
     /// It stays until its rank sets it: every put lands at the same place.
     #[default]
     Hold,
-    /// By the length of each put, in the same step that reserves the place. Puts of several ranks
-    /// lie side by side in the order of their reservations. One that does not fit the rest of the
-    /// segment is refused as out of bounds and moves nothing.
+    /// It advances by the length of each put, in the same step that reserves the place. Puts of
+    /// several ranks lie side by side in the order of their reservations. A put that does not fit
+    /// the rest of the segment is refused as out of bounds and does not advance it.
     ByLength,
 }
 
@@ -275,9 +277,9 @@ pub enum Advance {
 pub struct RegisterValue {
     /// A segment of the register's context.
     pub segment: Key,
-    /// Where in the segment the next put lands, bytes.
+    /// The offset in the segment where the next put lands, bytes.
     pub offset: u64,
-    /// Whether that place moves on.
+    /// Whether that offset advances.
     pub advance: Advance,
 }
 
@@ -286,14 +288,14 @@ pub struct RegisterValue {
 pub struct Member {
     /// The rank of the job: paper 003's physical node.
     pub rank: Rank,
-    /// Its context for this purpose; members may use different numbers.
+    /// Its context for this purpose; members may use different context numbers.
     pub context: ContextId,
 }
 
 /// Why a target's tables refused an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// There is no such entry, or nothing is registered in it.
+    /// There is no such entry, or it has no registered segment.
     #[error("its context {} has no segment {}: nothing is registered there", .0.context, .0.index)]
     NoSuchSegment(Key),
     /// The context is not open or has no such register.
@@ -305,12 +307,12 @@ pub enum Fault {
     /// The segment does not grant the access.
     #[error("the segment allows {granted}, not {wanted}")]
     Rights {
-        /// What the operation needs.
+        /// The access that the operation needs.
         wanted: Rights,
-        /// What the segment grants.
+        /// The access that the segment grants.
         granted: Rights,
     },
-    /// The address register points nowhere.
+    /// The address register is not set.
     #[error("its address register {} is not set", .0.index)]
     RegisterUnset(Key),
 }
@@ -343,23 +345,23 @@ pub enum ContextError {
         /// Entries of its table.
         segments: u32,
     },
-    /// The bytes are outside the memory that peers reach.
+    /// The bytes are outside the memory that peers can reach.
     #[error("{length} bytes at {offset} are not within this rank's region of {region} bytes")]
     NotInRegion {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         length: u64,
         /// Bytes of the region.
         region: u64,
     },
-    /// A segment without rights.
+    /// The segment would have no rights.
     #[error("a segment needs at least one right")]
     NoRights,
-    /// The key names nothing that is registered.
+    /// The key does not name a registered segment.
     #[error("the key {0} names nothing that is registered")]
     NoSuchSegment(Key),
-    /// A peer is in the middle of an access: the memory is not free yet. Retry.
+    /// A peer is within an access: the memory is not free yet. Retry.
     #[error("rank {rank} is in the middle of an access to the segment: ask again")]
     Busy {
         /// The peer.
@@ -385,7 +387,7 @@ pub enum ContextError {
     BadMember {
         /// Its logical number.
         index: usize,
-        /// What it would be.
+        /// The invalid member.
         member: Member,
     },
 }
@@ -420,7 +422,7 @@ impl Command<'static> {
 
 /// A port with memory that its peers name by keys, and with the commands that reach theirs.
 pub trait MemoryPort: Port {
-    /// Allocates `bytes` of this rank's region: memory that peers reach by one copy.
+    /// Allocates `bytes` of this rank's region, memory that peers reach by one copy.
     ///
     /// # Errors
     /// There is no region, or it has no room left.
@@ -456,7 +458,7 @@ pub trait MemoryPort: Port {
     /// may access as `rights` say.
     ///
     /// The bytes must stay allocated until [`MemoryPort::deregister`] succeeds: the fabric does not
-    /// know whose they are.
+    /// know their owner.
     ///
     /// # Errors
     /// The context is not open, its table is full, or the bytes are not within the region.
@@ -468,12 +470,12 @@ pub trait MemoryPort: Port {
         rights: Rights,
     ) -> Result<Key, ContextError>;
 
-    /// Takes a segment back. The first call bars new accesses; the memory is free once a call
+    /// Deregisters a segment. The first call bars new accesses; the memory is free once a call
     /// returns `Ok`.
     ///
     /// # Errors
     /// [`ContextError::Busy`] while an earlier access of a peer is still running: call again, with
-    /// [`Port::park`] in between. A peer known to be dead is not waited for.
+    /// [`Port::park`] in between. A peer known to be dead does not delay it.
     fn deregister(&mut self, key: Key) -> Result<(), ContextError>;
 
     /// [`Operation::Get`] into the caller's memory; complete on return. For fabrics on which the

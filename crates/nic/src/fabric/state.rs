@@ -5,7 +5,7 @@ use std::fmt;
 use super::{PeerFailure, Rank};
 use crate::time::Time;
 
-/// What a landing ring or the status ring does when a message finds no room.
+/// The policy of a landing ring or the status ring when a message finds no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum FullPolicy {
     /// The message waits and the receiver is notified (paper 000, DIMMnet-2).
@@ -28,7 +28,7 @@ pub struct RingState {
     pub stalls: u64,
     /// How many posts the ring refused.
     pub refusals: u64,
-    /// What the ring does when full.
+    /// The policy when the ring is full.
     pub policy: FullPolicy,
     /// Whether several sources may land in it.
     pub shared: bool,
@@ -48,12 +48,12 @@ pub struct Capabilities {
     /// Whether [`CopyPort::read`](super::CopyPort::read) and put reach
     /// [`Space::Region`](super::Space::Region) of every rank of the same node.
     pub region: bool,
-    /// From how many bytes on they pay for [`Space::Process`](super::Space::Process) too; `None`:
-    /// they do not reach it.
+    /// The length in bytes from which read and put to [`Space::Process`](super::Space::Process) are
+    /// worthwhile too. `None`: they do not reach it.
     pub process_from: Option<usize>,
     /// Whether ranks can open mailboxes now ([`MailboxPort`](super::MailboxPort)).
     pub mailboxes: bool,
-    /// Whether time is virtual: it passes for what a model knows of only.
+    /// Whether time is virtual: it passes only for operations that a model knows.
     pub virtual_time: bool,
     /// Limit of commands with [`Reply::Event`](super::Reply::Event) whose event was not polled
     /// (paper 003's rrid has six bits: 64).
@@ -73,31 +73,32 @@ pub enum PeerState {
     Failed(PeerFailure),
 }
 
-/// Between the object of a call and the communicator: no operation has it in its name.
+/// The separator between the object of a call and the communicator: no operation's name contains
+/// it.
 const WITHIN: char = '@';
 
-/// What a rank is blocked in, for users who ask why a job does not proceed.
+/// The reason why a rank is blocked, for users who ask why a job does not proceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     /// The kind of call.
     pub activity: Activity,
-    /// The object of the call, in words: the collective or window operation, the shared variable.
-    /// Once announced with the communicator, if there is one ([`Wait::within`]).
+    /// The object of the call, in words: the collective or window operation, or the shared
+    /// variable. Once announced, it includes the communicator, if there is one ([`Wait::within`]).
     pub name: Name,
     /// The rank it waits for; `None` for any.
     pub peer: Option<Rank>,
     /// The message tag; `None` for any.
     pub tag: Option<i32>,
-    /// The context of its messages, by which a rank knows its communicators. Not announced.
+    /// The context of its messages, which identifies the communicator within a rank. Not announced.
     pub context: Option<u32>,
-    /// How many operations it waits for. The other fields describe the first one.
+    /// The number of operations that it waits for. The other fields describe the first one.
     pub open: u32,
-    /// The unmatched messages, if they are so many that senders have to wait.
+    /// The unmatched messages, if there are so many that senders have to wait.
     pub unmatched: Option<Unmatched>,
     /// The start of the wait, on the fabric's clock. The caller of `announce_wait` fills it in.
     pub since: Time,
-    /// If it is no call that waits, but a loop of calls that poll: when one of them found nothing.
-    /// The loop's end is not announced.
+    /// Set if the program is not in a blocking call but in a loop of polling calls: the time of the
+    /// last poll that found nothing. The end of such a loop is not announced.
     pub polled: Option<Time>,
 }
 
@@ -135,7 +136,8 @@ impl Wait {
         Wait { context: Some(context), ..self }
     }
 
-    /// The same wait within a communicator, which a few letters name: as many as the object leaves.
+    /// The same wait within a communicator. The communicator's name is cut to the bytes that the
+    /// object's name leaves.
     #[must_use]
     pub fn within(self, communicator: Name) -> Wait {
         match communicator {
@@ -152,7 +154,8 @@ impl Wait {
         divided.unwrap_or((name, ""))
     }
 
-    /// Whether the object has a name of ours, or none, and perhaps a communicator.
+    /// Whether the activity concerns messages: then the library chose the object's name (it may be
+    /// empty), and a communicator may follow it.
     fn is_of_messages(&self) -> bool {
         use Activity::{Collective, Probe, Receive, Send};
         matches!(self.activity, Send | Receive | Probe | Collective)
@@ -177,11 +180,11 @@ pub enum Activity {
     AcquireToWrite = 6,
     /// Accessing a window.
     Window = 7,
-    /// Leaving the job: sends are still to be posted.
+    /// Leaving the job: some sends have not been posted yet.
     Leave = 8,
     /// Acquiring a shared variable to read.
     AcquireToRead = 9,
-    /// Reaching memory of a shared variable: a command to another rank finds no room.
+    /// Accessing memory of a shared variable: a command to another rank finds no room.
     Shared = 10,
 }
 
@@ -204,33 +207,34 @@ impl Activity {
 /// Messages that arrived at a rank before a matching receive was posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unmatched {
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
     /// Their size, bytes.
     pub bytes: u64,
 }
 
 /// Packets from other hosts that a rank has dropped, for users who ask why a job does not proceed:
-/// whoever waits for what was in them waits for ever.
+/// a rank that waits for the content of such a packet waits for ever.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DroppedPackets {
-    /// Without the job's key, or of another form; and what the provider could not receive, or was
-    /// not asked for. Of whom they are is not known.
+    /// Packets without the job's key or with another format, and packets that the provider could
+    /// not receive or did not expect. Their sources are unknown.
     pub strange: u32,
-    /// Of ranks of the job, as they say.
+    /// Packets that name a rank of the job as their source.
     pub wrong: u32,
-    /// The rank that the last of these named as its source, and why it was dropped.
+    /// The source that the last of these named, and why it was dropped.
     pub last: Option<(Rank, DropCause)>,
 }
 
 impl DroppedPackets {
-    /// Counts one of a rank of the job. `None`: it follows from one that was counted before.
+    /// Counts a packet that names a rank of the job. `None`: it is a consequence of one that was
+    /// counted before.
     pub fn note(&mut self, source: Rank, cause: Option<DropCause>) {
         self.wrong = self.wrong.saturating_add(1);
         self.last = cause.map(|cause| (source, cause)).or(self.last);
     }
 
-    /// Counts one of nobody knows whom.
+    /// Counts a packet whose source is unknown.
     pub fn note_strange(&mut self) {
         self.strange = self.strange.saturating_add(1);
     }
@@ -240,13 +244,13 @@ impl DroppedPackets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DropCause {
-    /// It names a source or a lane that there is not.
+    /// It names a source or a lane that does not exist.
     Source = 1,
     /// A number in it is impossible. The link to its source broke with it.
     Number = 2,
-    /// It is no message, no answer and no request.
+    /// It is neither a message nor a reply nor a request.
     Content = 3,
-    /// What it asks for the tables of its receiver refuse.
+    /// The tables of its receiver refuse its request.
     Refused = 4,
 }
 
@@ -278,7 +282,7 @@ impl Name {
     /// No text.
     pub const NONE: Name = Name([0; Name::BYTES]);
 
-    /// As much of a text as fits.
+    /// The start of a text, as much as fits.
     pub const fn new(text: &str) -> Name {
         let mut length = if text.len() < Name::BYTES { text.len() } else { Name::BYTES };
         while !text.is_char_boundary(length) {
@@ -338,26 +342,26 @@ impl fmt::Display for Name {
     }
 }
 
-/// What [`Port::receive_whole`](super::Port::receive_whole) found.
+/// The result of [`Port::receive_whole`](super::Port::receive_whole).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Short {
     /// The message was taken; its length, bytes.
     Taken(usize),
     /// Nothing has arrived from that source. Retry soon.
     Nothing,
-    /// The next record of that source has another header: this one.
+    /// The next record of that source has this other header.
     Differs(u64),
-    /// Another record, or unknown: call [`Port::poll`](super::Port::poll).
+    /// A record of another kind, or unknown: call [`Port::poll`](super::Port::poll).
     Other,
 }
 
 /// Why `park` returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// There may be an event, or it was only a short wait: poll again.
+    /// There may be an event, or the wait was only short: poll again.
     Look,
-    /// The rank was asleep, perhaps for long: poll again, including what is polled only rarely.
-    /// Counting waits does not show that: a hundred of them are a microsecond or ten seconds.
+    /// The rank was asleep, perhaps for long: poll again, including whatever is polled only rarely.
+    /// Counting waits does not show this: a hundred waits take a microsecond or ten seconds.
     Slept,
     /// The deadline has passed.
     Deadline,

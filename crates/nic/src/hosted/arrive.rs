@@ -1,4 +1,4 @@
-//! Arrival: records become events, released bytes become room.
+//! Arrival: records become events, and released bytes become room.
 //!
 //! Every field of a record was written by a peer and is checked before use: source, kind, ring,
 //! bytes. An invalid record becomes [`Event::Malformed`].
@@ -24,7 +24,7 @@ pub(super) const PUBLISH_PARTS: u64 = 8;
 /// and 870 ns. With 17, near cores, 1 KiB takes 150 ns as with 4, and 2 KiB 186 instead of 165.
 const LOOK_AHEAD_LINES: u64 = 4;
 
-/// Where one of so many messages lands in a ring, a receiver looks ahead there.
+/// If at least one of this many messages lands in a ring, the receiver prefetches there.
 const MIXED: u64 = 8;
 
 impl<H: Host> HostedPort<H> {
@@ -93,10 +93,10 @@ impl<H: Host> HostedPort<H> {
         Short::Taken(length)
     }
 
-    /// Prefetches for writing where the next message to a source goes: a reply may follow, and the
+    /// Prefetches for writing the slot of the next message to a source: a reply may follow, and the
     /// line has to come from the source, which polls it. Before a message with a payload elsewhere
-    /// it would be taken back meanwhile: 1 KiB one way took 660 ns with it, 575 without. In a ring
-    /// that others post to as well, nobody knows where the message goes.
+    /// the source would take the line back meanwhile: 1 KiB one way took 660 ns with the prefetch,
+    /// 575 without. In a ring that other ranks post to as well, the slot is not known in advance.
     #[inline(always)]
     fn prepare_reply(&self, source: Rank) {
         if let Some(peer) = self.peers.get(source as usize)
@@ -106,9 +106,10 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Prefetches the lines where a source's next payload will land, each time its status record
-    /// has not arrived, if the last ones had such lines. The payload is written before the record.
-    /// A load only after the record would wait for one cache-line transfer after the other.
+    /// Prefetches the lines where a source's next payload will land. Called each time that its
+    /// status record has not arrived, if its last messages had such lines. The payload is written
+    /// before the record. A load that starts only after the record would wait for one cache-line
+    /// transfer after the other.
     #[inline(never)]
     fn look_ahead(&self, source: Rank) {
         let lane = &self.lanes[self.lane_of(source)];
@@ -122,9 +123,9 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Copies a message out of its records, or one of one packet out of its landing ring, and gives
-    /// the bytes back. Its length, and how many records it has. `None`: the message is not whole,
-    /// too long, of another kind or invalid; nothing was taken.
+    /// Copies a message out of its records, or a message of one packet out of its landing ring, and
+    /// releases the bytes. Returns its length and its number of records. `None`: the message is not
+    /// whole, too long, of another kind or invalid; nothing was taken.
     #[inline(never)]
     fn copy_longer(
         &mut self,
@@ -185,7 +186,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Tells a source what loads of payloads of a class take, when each way has been measured.
+    /// Publishes to a source the load cost of payloads of a class, once each way has been measured.
     #[cold]
     pub(super) fn note_load(
         &mut self,
@@ -201,13 +202,13 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// The ring whose next record arrived first, and that record's stamp and time.
+    /// The ring whose next record arrived first, with that record's stamp and time.
     ///
-    /// A record sent because of another (by its receiver, or later by the same rank) has a later
-    /// time, and when it is visible so is the other. But the scan may have passed the other's ring
-    /// before that. So after a find the rings are scanned again until a scan changes nothing. Each
-    /// ring has one record at its head, which is found earlier once: more scans than rings would
-    /// follow a time that is being overwritten.
+    /// A record sent in response to another one (by its receiver, or later by the same rank) has a
+    /// later time, and when it is visible, so is the other. But the scan may have passed the
+    /// other's ring before that. So after a find the rings are scanned again until a scan changes
+    /// nothing. Each ring has one record at its head, so an earlier one is found at most once per
+    /// ring: more scans than rings would mean that a time is being overwritten.
     #[inline]
     fn oldest(&self) -> Option<(usize, Stamp, u64)> {
         let mut best = self.earlier_than(None)?;
@@ -233,7 +234,7 @@ impl<H: Host> HostedPort<H> {
         found
     }
 
-    /// The event a record announces; `None` for a void one.
+    /// The event that a record announces; `None` for a void record.
     #[inline]
     fn decode(&mut self, lane: usize, stamp: Stamp) -> Option<Event> {
         let source = stamp.source();
@@ -309,7 +310,8 @@ impl<H: Host> HostedPort<H> {
         })
     }
 
-    /// Counts what a source has landed in a shared ring. For private ones it is one comparison.
+    /// Counts the messages that a source has landed in a shared ring. For private rings it is one
+    /// comparison.
     #[inline]
     fn count_shared(&mut self, ring: RingId, source: Rank) {
         if ring < self.shared
@@ -319,8 +321,9 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Expects after a message of more than one line another one: of several records the next
-    /// message, with a payload in a landing ring one of the next [`MIXED`].
+    /// After a message of more than one line, expects another one: after a message of several
+    /// records, the next message; after one with a payload in a landing ring, one of the next
+    /// [`MIXED`].
     fn expect_longer(&mut self, lane: usize, stamp: Stamp) {
         let lane = &mut self.lanes[lane];
         let messages = match stamp.kind() {
@@ -391,7 +394,7 @@ impl<H: Host> HostedPort<H> {
         event
     }
 
-    /// What an event costs in virtual time.
+    /// Accounts for the cost of an event in virtual time.
     #[inline]
     fn account(&mut self, event: Option<&Event>) {
         let Some(conductor) = self.host.conductor() else { return };
@@ -415,7 +418,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Reports each sender that found no room, and publishes the room there is at once.
+    /// Reports each sender that found no room, and publishes all free room at once.
     fn attend(&mut self) {
         let own = self.own;
         if own.doorbell().attention.swap(0, Ordering::AcqRel) & ASKED_TO_FOLLOW != 0 {
@@ -473,23 +476,23 @@ impl<H: Host> HostedPort<H> {
     }
 
     fn wake_if_asleep(&self, rank: Rank) {
-        // Wakes it even if it does not say that it sleeps. It may be about to, and its last check
-        // before sleeping does not cover this segment.
+        // Wakes it even if its flag is not set. It may be about to sleep, and its last check before
+        // sleeping does not cover this segment.
         self.host.wake(rank);
     }
 
-    /// Looks at those that have left or died since the last time.
+    /// Handles the ranks that have left or died since the last call.
     fn note_departures(&mut self) {
         let now = self.host.registry().ends();
         let before = std::mem::replace(&mut self.seen_ends, now);
         match self.host.registry().ended_in(before..now) {
             Some(ranks) => ranks.into_iter().for_each(|rank| self.note_departure(rank)),
-            // A rank may have died before it could say so.
+            // A rank may have died before it could record its end.
             None => self.note_all_departures(),
         }
     }
 
-    /// Looks at all ranks: what says who has gone is not there, or may have been overwritten.
+    /// Handles all ranks: the list of departed ranks is incomplete, or may have been overwritten.
     pub(super) fn note_all_departures(&mut self) {
         (0..self.size).for_each(|rank| self.note_departure(rank));
     }

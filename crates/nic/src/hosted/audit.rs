@@ -4,29 +4,30 @@
 //! ```text
 //!   a word with a single writer     heads, credit, its announced wait: the writer stores its
 //!                                   remembered value again
-//!   a record that was overwritten   its sender publishes how many it has posted when it waits for
-//!                                   long itself; if its receiver has not found so many, one is
-//!                                   lost, and the sender counts as failed there
+//!   a record that was overwritten   its sender publishes its number of posted records when it has
+//!                                   itself waited long; if its receiver has not found as many, one
+//!                                   is lost, and the sender counts as failed there
 //! ```
 //!
-//! The second rule is for private status rings. There a sender's count follows its records, so a
-//! receiver that sees the count sees the records: a missing one was overwritten.
+//! The second rule applies to private status rings. There a sender publishes its count after its
+//! records, so a receiver that sees the count sees the records: a missing one was overwritten.
 
 use super::{Host, HostedPort};
 use crate::fabric::{DeathCause, Event, PeerFailure, Rank, Wake};
 use crate::sync::Ordering;
 
-/// Sleeps in a row that make a wait long: each may be a tenth of a second.
+/// The number of consecutive sleeps that make a wait long: each may be a tenth of a second.
 const LONG_SLEEPS: u32 = 3;
 
-/// An audit reads a line of each rank. So a rank sleeps once more between two audits for each so
-/// many ranks of the job, whose sleeps are longer than a tenth of a second too.
+/// An audit reads a line of each rank. So for each multiple of this many ranks of the job, a rank
+/// sleeps once more between two audits. In such a job each sleep is longer than a tenth of a second
+/// too.
 const RANKS_A_SLEEP: u32 = 512;
 
-/// Waits in a row that make a wait long if the rank never sleeps.
+/// The number of consecutive waits that make a wait long if the rank never sleeps.
 const LONG_WAITS: u32 = 1 << 14;
 
-/// Whether a rank of a job of `size` audits after so many sleeps in a row.
+/// Whether a rank of a job of `size` audits after this many consecutive sleeps.
 fn audits_after(sleeps: u32, size: u32) -> bool {
     sleeps >= LONG_SLEEPS && sleeps.is_multiple_of(1 + size / RANKS_A_SLEEP)
 }
@@ -122,8 +123,8 @@ mod tests {
         loopback::open(&config).unwrap().swap_remove(0)
     }
 
-    /// After which of the waits that begin with these numbers and end so the rank has audited: then
-    /// its announcement stands again that was overwritten before.
+    /// The waits (by their number and their result) after which the rank has audited: its
+    /// overwritten announcement is restored then.
     fn audits(port: &mut LoopbackPort, waits: impl Iterator<Item = (u32, Wake)>) -> Vec<u32> {
         let wait = Some(Wait::new(Activity::Receive));
         port.announce_wait(wait);

@@ -1,23 +1,24 @@
 //! Chains: commands behind one doorbell (paper 004's TCW chain, CP-06).
 //!
-//! Each command of a chain has the checks and the effects of a single one, in order. What a single
-//! one does once for itself, a chain does once for a stretch of commands:
+//! Each command of a chain has the checks and the effects of a single one, in order. The work that
+//! a single command does once for itself, a chain does once for a stretch of commands:
 //!
 //! ```text
 //!   prefetch  the lines that the puts write
 //!   enter     odd epoch at all ranks whose segments the stretch uses; one fence
 //!   execute   command by command: tables, room, credit, bytes, word or record
 //!   leave     even epochs
-//!   wake      each rank that has something to look at, if it sleeps
+//!   wake      each rank that has something to poll, if it sleeps
 //! ```
 //!
-//! The stores of a processor become visible in order, so each waits for the line of the one before.
-//! The prefetches bring these lines together; fences between the puts would end that.
+//! A processor's stores become visible in order, so each store waits for the line of the store
+//! before it. The prefetches fetch these lines in parallel; fences between the puts would prevent
+//! that.
 //!
-//! An owner that takes a segment back waits for an odd epoch to change (`table/segment.rs`), and so
-//! do those that move rings (`route.rs`) and that repair (`repair.rs`). So a stretch is bounded, in
-//! commands and in bytes. Credit needs no such care: a sender looks at it only when what it knows
-//! of is used up.
+//! An owner that deregisters a segment waits for an odd epoch to change (`table/segment.rs`); so do
+//! moving a ring (`route.rs`) and repair (`repair.rs`). So a stretch is bounded, in commands and in
+//! bytes. Credit needs no such bound: a sender reads it only when it has used up all credit that it
+//! knows of.
 
 use super::remote::{checked_by_table, length_of};
 use super::{Host, HostedPort};
@@ -25,37 +26,38 @@ use crate::fabric::{ChainError, Command, Notification, Operation, Rank, Rights, 
 use crate::sync::prefetch_for_write;
 use crate::table::segment;
 
-/// Commands of a stretch, at most.
+/// Limit of commands of a stretch.
 const STRETCH_COMMANDS: usize = 256;
 
-/// Bytes of a stretch of several commands, at most.
+/// Limit of bytes of a stretch of several commands.
 const STRETCH_BYTES: u64 = 1 << 16;
 
-/// Lines of a stretch that are asked for before its first command, at most.
+/// Limit of lines of a stretch that are prefetched before its first command.
 const PREFETCHED_LINES: usize = 64;
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 
-/// What a chain does at a peer once for a stretch of commands.
+/// A chain's state at a peer for one stretch of commands.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Stretch {
-    /// The peer is among those of the stretch: it is woken at the end.
+    /// The peer is among those of the stretch: it is woken at the end if necessary.
     is_open: bool,
-    /// Our epoch there stays odd.
+    /// This rank's epoch at the peer stays odd.
     is_inside: bool,
-    /// It has something to look at.
+    /// The peer has something to poll.
     must_wake: bool,
 }
 
 impl Stretch {
-    /// Whether our epoch at the peer is odd from the first to the last command.
+    /// Whether this rank's epoch at the peer is odd from the first to the last command.
     #[inline]
     pub(super) fn is_inside(self) -> bool {
         self.is_inside
     }
 
-    /// The peer has something to look at. Returns whether it is to be woken later, with the others.
+    /// Notes that the peer has something to poll. Returns whether it will be woken later, with the
+    /// others.
     #[inline]
     pub(super) fn delay_wake(&mut self) -> bool {
         self.must_wake = self.is_open;
@@ -64,7 +66,7 @@ impl Stretch {
 }
 
 impl<H: Host> HostedPort<H> {
-    /// Executes the commands of a chain from the one at `first` on, one after the other.
+    /// Executes the commands of a chain in order, from the one at `first` on.
     pub(super) fn execute_chain(
         &mut self,
         chain: &[Command<'_>],
@@ -92,10 +94,10 @@ impl<H: Host> HostedPort<H> {
         posted.map_err(|(bytes, error)| self.cut_chain(command, (done, bytes), error))
     }
 
-    /// Does what is to be done before these commands. Returns their ranks, each once.
+    /// Prepares a stretch of commands. Returns the ranks that they access, each once.
     fn enter_stretch(&mut self, commands: &[Command<'_>]) -> Vec<Rank> {
         let mut ranks = std::mem::take(&mut self.stretch);
-        // In virtual time others go on in the middle of a command.
+        // In virtual time other ranks may run in the middle of a command.
         if !self.is_conducted() && commands.len() > 1 {
             self.prefetch(commands);
             commands.iter().for_each(|command| self.list_ranks(command, &mut ranks));
@@ -106,7 +108,7 @@ impl<H: Host> HostedPort<H> {
         ranks
     }
 
-    /// Asks for the first lines that the puts will write, so that they come together.
+    /// Prefetches the first lines that the puts will write, so that they are fetched in parallel.
     fn prefetch(&self, commands: &[Command<'_>]) {
         let mut left = PREFETCHED_LINES;
         for command in commands {
@@ -133,7 +135,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Adds the ranks of this host whose memory a command touches.
+    /// Adds the ranks of this host whose memory a command accesses.
     fn list_ranks(&mut self, command: &Command<'_>, ranks: &mut Vec<Rank>) {
         let mut list = |rank: Rank, is_inside: bool| {
             if rank >= self.size || !self.host.is_here(rank) {
@@ -159,7 +161,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Does what is to be done after the commands of a stretch, however far they got.
+    /// Finishes a stretch, however many of its commands were executed.
     fn leave_stretch(&mut self, mut ranks: Vec<Rank>) {
         for rank in &ranks {
             let peer = &mut self.peers[*rank as usize];
@@ -176,7 +178,7 @@ impl<H: Host> HostedPort<H> {
     }
 }
 
-/// How many commands of a chain are its first stretch.
+/// The number of commands in the first stretch of a chain.
 fn stretch_of(chain: &[Command<'_>]) -> usize {
     let mut bytes = 0_u64;
     let fits = |command: &&Command<'_>| {
@@ -208,12 +210,12 @@ mod tests {
         RemoteAddress { rank, space: Space::Segment(keys[rank as usize]), offset }
     }
 
-    /// The epoch of rank 0 that a rank sees.
+    /// Rank 0's epoch at a rank.
     fn epoch(ports: &[LoopbackPort], rank: Rank) -> u64 {
         ports[rank as usize].own.sender(0).epoch.load(Ordering::Relaxed)
     }
 
-    /// How often a rank was woken, while it says that it sleeps.
+    /// The number of times that a rank was woken; marks it as sleeping.
     fn wakes(ports: &[LoopbackPort], rank: Rank) -> u64 {
         let doorbell = ports[rank as usize].own.doorbell();
         doorbell.sleeping.store(1, Ordering::Relaxed);
@@ -245,7 +247,7 @@ mod tests {
         let payload = [3; 1000];
         let send = |n: u64| Command::send(1 + n as u32 % 2, 0, n, &payload[..n as usize * 60]);
         let mut chain: Vec<_> = (0..16).map(send).collect();
-        // Between them what keeps the epoch odd, and what leaves a record.
+        // Between them a command that keeps the epoch odd, and one that leaves a record.
         chain.insert(5, Command::put(at(&keys, 1, 8), &payload));
         let notification = Notification::Status;
         chain.insert(9, Command { notification, ..Command::put(at(&keys, 1, 16), &payload) });

@@ -24,7 +24,7 @@ impl<H: Host> CopyPort for HostedPort<H> {
 
     fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
         if self.host.is_conducted() {
-            // Virtual time has no model of it.
+            // Virtual time has no model of such copies.
             return None;
         }
         let address = self.host.expose(into)?;
@@ -41,7 +41,7 @@ impl<H: Host> CopyPort for HostedPort<H> {
         copy: &JointCopy,
     ) -> Result<bool, PostError> {
         let (word, number, pages) = (self.own.joint(), copy.number, Pages::of(copy.length));
-        // Open again only if the sender has the rest.
+        // Set again only if the sender still copies its last part.
         self.joint.1 = false;
         loop {
             while let Some((start, length)) = word.claim_back(number, pages) {
@@ -61,7 +61,7 @@ impl<H: Host> CopyPort for HostedPort<H> {
                     self.joint.1 = true;
                     return Ok(false);
                 }
-                // The sender could not copy its part.
+                // The sender failed to copy its part.
                 CopyStage::Open => {}
                 CopyStage::Lost => {
                     return Err(PostError::Unsupported("divide a copy by an overwritten word"));
@@ -86,7 +86,7 @@ impl<H: Host> CopyPort for HostedPort<H> {
             copied?;
             written += length;
         }
-        // It may sleep until the last part is there.
+        // The receiver may sleep until the last part is copied.
         self.ring_doorbell_of(into.rank);
         Ok(written)
     }

@@ -1,14 +1,15 @@
-//! Counters of groups: every member adds one to the counter of every member (paper 003 §4.9: a
-//! barrier by atomic add, and by multicast of atomic add where a group has too many members for a
-//! sync id, CJ-15).
+//! Counters of groups: every member adds one to the counter of every member. Paper 003 §4.9: a
+//! barrier by atomic add, or by multicast of atomic add if a group has too many members for a sync
+//! id (CJ-15).
 //!
 //! An addition is one atomic operation of its sender on the member's counter, which only grows. A
-//! counter does not say who has added. So each rank also counts its own additions, where the others
-//! look when a member is gone.
+//! counter does not record who has added. So each rank also counts its own additions; the other
+//! members read that count when a member is gone.
 //!
-//! **Whom an addition wakes.** A rank that waits for its counter says up to which count, and that
-//! it waits for itself ([`crate::segment::Awaited`]). Only the addition that reaches the count
-//! wakes it. That nobody is left asleep is proved as for control lines (see `group.rs`).
+//! **Which rank an addition wakes.** A rank that waits for its counter publishes the count that it
+//! waits for, and that it waits for itself ([`crate::segment::Awaited`]). Only the addition that
+//! reaches the count wakes it. The proof that no rank is left asleep is that of control lines (see
+//! `group.rs`).
 
 use super::group::{AwaitedStep, GroupMember, MemberStep, gone};
 use super::{Host, HostedPort};
@@ -41,11 +42,11 @@ impl<H: Host> HostedPort<H> {
         self.doorbells += 1;
         // In virtual time the network copies the command: it travels once.
         self.reach_counters(foreign);
-        // From the next member on, so that not all begin with the same one.
+        // Starts with the next member, so that not all members start with the same one.
         (1..=members).try_for_each(|distance| self.raise(group, (own + distance) % members))
     }
 
-    /// In virtual time: an addition's travel to a rank of another node.
+    /// Spends the time of an addition's travel to a rank of another node, in virtual time.
     fn reach_counters(&mut self, foreign: Option<Rank>) {
         match foreign {
             Some(rank) => self.go(rank, ADDITION_BYTES),
@@ -58,7 +59,7 @@ impl<H: Host> HostedPort<H> {
         joined.added += 1;
         let own = &joined.members[joined.group.place()];
         let GroupMember { rank, counter, bell, awaited, .. } = joined.members[place];
-        // Release: a rank that sees the counter complete sees what this one did before it.
+        // Release: a rank that sees the counter complete sees this rank's earlier stores.
         let count = counter.count.fetch_add(1, Ordering::AcqRel) + 1;
         own.counter.own.added.store(joined.added, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
@@ -86,7 +87,7 @@ impl<H: Host> HostedPort<H> {
             return Ok(true);
         }
         own.counter.own.wanted.store(count, Ordering::Relaxed);
-        // Release: a rank that sees this one asleep sees this word.
+        // Release: a rank that sees this rank asleep sees this word.
         fence(Ordering::Release);
         self.missing::<()>(AwaitedStep { channel: group.channel(), place, step })?;
         if self.host.registry().ends() != 0 {

@@ -1,16 +1,17 @@
 //! Groups, hosted: registration, and rounds over shared control lines.
 //!
-//! [`crate::ring::ControlLines`] documents the lines and their reuse; this module decides who waits
-//! for whom. A poll that finds nothing leaves an [`AwaitedStep`]. The port keeps it until the rank
-//! parks, which checks all of them once more before it sleeps. The wait ends in an error when the
-//! member that it waits for is gone.
+//! [`crate::ring::ControlLines`] documents the lines and their reuse; this module decides which
+//! member a rank waits for. A poll that finds nothing leaves an [`AwaitedStep`]. The port keeps it
+//! until the rank parks, which checks all of them once more before it sleeps. The wait ends in an
+//! error when the awaited member is gone.
 //!
-//! **Whom a publication wakes.** The publisher stores its line and loads each member's `sleeping`
-//! without a barrier in between. The sleeper makes the barrier for both, as for records (see
-//! `Host::wait`: the proof needs only that the sleeper checks the line after its barrier). A rank
-//! that waits for a hundred others would be woken a hundred times. So before it announces its sleep
-//! it names in its segment ([`Awaited`]) the member that it polled last, and only that one wakes
-//! it. It finds the contributions of the others when it polls for them.
+//! **Which rank a publication wakes.** The publisher stores its line and loads each member's
+//! `sleeping` without a barrier in between. The sleeper executes the barrier for both, as for
+//! records (see `Host::wait`: the proof needs only that the sleeper checks the line after its
+//! barrier). A rank that waits for a hundred others would be woken a hundred times. So before it
+//! announces its sleep it names in its segment ([`Awaited`]) the only member that it has polled in
+//! vain, and only that one wakes it. It finds the contributions of the others when it polls for
+//! them.
 
 use super::{Host, HostedPort, PeerEntry};
 use crate::doorbell::Doorbell;
@@ -28,18 +29,19 @@ use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 /// In [`Awaited`]: no member of a group can end the wait.
 const NOBODY: u64 = u64::MAX;
 
-/// Rounds that a rank passes over on a channel where others may have begun some that it does not
-/// know of: more than they can have. So none of them is ever taken for one of the channel's next
-/// group, as long as that happens less than two million times.
+/// The number of rounds that a rank passes over on a channel where other ranks may have begun
+/// rounds that it does not know of. It is more than they can have begun, so none of those rounds is
+/// ever taken for a round of the channel's next group, unless this happens two million times.
 const PASSED_OVER: u64 = 1 << 32;
 
-/// Rounds of a member that goes ahead whose lines are fetched before they are looked at. Between
-/// far cores a reader is as fast as the lines come, one by one: broadcasts of 8 B take 160 ns,
-/// without that 270.
+/// If a member is ahead of this rank, its lines for this many further rounds are prefetched.
+/// Between far cores a reader is limited by the transfer of lines one by one: broadcasts of 8 B
+/// take 160 ns, without the prefetch 270.
 const LOOK_AHEAD: u64 = 2;
 
-/// Bytes of what says where the rest of a contribution is that a rank needs: it has that fetched
-/// while it reads this. Alltoallv of 128 B between far cores takes 430 ns, without that 550.
+/// If a contribution is a list of places, the bytes of the entry that a rank reads: while it reads
+/// this entry, it prefetches the next round's line. Alltoallv of 128 B between far cores takes 430
+/// ns, without that 550.
 const LIST_ENTRY: usize = 8;
 
 /// The groups of a rank.
@@ -47,13 +49,13 @@ const LIST_ENTRY: usize = 8;
 pub(super) struct Groups {
     /// By channel.
     joined: Vec<Option<Joined>>,
-    /// Channels in offers that have not ended: a bit each.
+    /// The channels of offers that have not ended, one bit each.
     offered: u64,
-    /// By channel: this rank's counter when it last left a group there.
+    /// By channel: this rank's counter when it last left a group on that channel.
     counts: Vec<u64>,
     /// The polls that found nothing since the rank last parked.
     asked: Vec<AwaitedStep>,
-    /// Names the rank that this one waits for.
+    /// The word that names the rank for which this one waits.
     awaited: &'static Awaited,
 }
 
@@ -62,20 +64,20 @@ pub(super) struct Groups {
 pub(super) struct Joined {
     pub(super) group: RegisteredGroup,
     pub(super) members: Vec<GroupMember>,
-    /// The last round this rank has finished.
+    /// The last round that this rank has finished.
     round: u64,
-    /// Whether it has contributed to the next round.
+    /// Whether this rank has contributed to the next round.
     contributed: bool,
     /// Members before this index were seen to have entered the next round.
     entered: usize,
-    /// Bytes of this rank's last contribution: the next one is as long, most likely.
+    /// Bytes of this rank's last contribution: the next one most likely has the same length.
     length: usize,
-    /// Whether the contribution that was last looked for was not there at once.
+    /// Whether the last poll for a contribution found nothing.
     waited: bool,
-    /// Whether one of those gave another word than this rank expects.
+    /// Whether a member contributed another word than this rank expects.
     differ: bool,
-    /// Whether to publish the end of the round although all have entered it: a payload of it lies
-    /// in an area and should make room before the next round.
+    /// Whether to publish the end of the round although all members have entered it: a payload of
+    /// the round lies in an area, and its room should be free before the next round.
     tell: bool,
     /// All members are known to have finished the rounds up to this one.
     pub(super) settled: u64,
@@ -83,12 +85,12 @@ pub(super) struct Joined {
     pub(super) foreign: Option<Rank>,
     left: bool,
     pub(super) stage: AreaBook,
-    /// Whether it has rounds: it was not left, and all members are on one node.
+    /// Whether the group has rounds: it was not left, and all members are on one node.
     rounds: bool,
     pub(super) syncs: Vec<SyncState>,
-    /// This rank's counter when it joined: nobody had added for this group.
+    /// This rank's counter when it joined: no member had added for this group yet.
     pub(super) counted: u64,
-    /// Additions that it has made, counted from the first round on.
+    /// The additions that this rank has made, counted from the first round on.
     pub(super) added: u64,
     /// The first round.
     pub(super) first: u64,
@@ -105,7 +107,7 @@ pub(super) struct GroupMember {
     pub(super) awaited: &'static Awaited,
 }
 
-/// A step of a member that this rank waits for.
+/// A step of a member for which this rank waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AwaitedStep {
     pub(super) channel: u32,
@@ -127,7 +129,7 @@ pub(super) enum MemberStep {
 }
 
 impl AwaitedStep {
-    /// Whether it is the same kind of step on the same channel, perhaps of another round.
+    /// Whether it is the same kind of step on the same channel, possibly of another round.
     fn replaces(&self, other: &AwaitedStep) -> bool {
         let same = match (self.step, other.step) {
             (MemberStep::Sync(id, _), MemberStep::Sync(other, _)) => id == other,
@@ -163,12 +165,12 @@ impl GroupMember {
 }
 
 impl Joined {
-    /// The member behind this rank.
+    /// The member after this rank.
     pub(super) fn next_member(&self) -> Rank {
         self.members[(self.group.place + 1) % self.members.len()].rank
     }
 
-    /// Whether this rank is the one behind the member at `place`.
+    /// Whether this rank is the one after the member at `place`.
     fn is_next_to(&self, place: usize) -> bool {
         (place + 1) % self.members.len() == self.group.place
     }
@@ -189,7 +191,7 @@ impl Joined {
                 None => {}
             }
         }
-        // Not beyond this rank's own round: later ones are never asked about.
+        // Not beyond this rank's own round: nothing asks about later ones.
         self.settled = least.min(self.round).max(round);
         None
     }
@@ -243,7 +245,7 @@ impl Groups {
         self.joined.get(want.channel as usize)?.as_ref()?.members.get(want.place)
     }
 
-    /// Whether a step has been taken that a poll missed.
+    /// Whether a step that a poll missed has been taken.
     #[inline]
     pub(super) fn pending(&self) -> bool {
         self.have_any(&self.asked)
@@ -255,12 +257,12 @@ impl Groups {
         steps.iter().any(done)
     }
 
-    /// Moves the polls that found nothing to who made them.
+    /// Moves the polls that found nothing to the caller that made them.
     pub(super) fn take_asked(&mut self, into: &mut Vec<AwaitedStep>) {
         into.append(&mut self.asked);
     }
 
-    /// Names the rank that this one waits for, before it may sleep.
+    /// Names the rank for which this one waits, before it may sleep.
     #[inline]
     pub(super) fn before_park(&self) {
         let rank = |want| self.member(want).map_or(0, |member| u64::from(member.rank) + 1);
@@ -271,12 +273,12 @@ impl Groups {
         };
         if self.awaited.load(Ordering::Relaxed) != awaited {
             self.awaited.store(awaited, Ordering::Relaxed);
-            // Release: a rank that sees this one asleep sees this word.
+            // Release: a rank that sees this rank asleep sees this word.
             fence(Ordering::Release);
         }
     }
 
-    /// Forgets the polls: they will be repeated, or do not matter any more.
+    /// Forgets the polls: they will be repeated, or are obsolete.
     #[inline]
     pub(super) fn after_park(&mut self) {
         self.asked.clear();
@@ -364,7 +366,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
             let own = self.own.lines(channel);
             // Another process may have overwritten it.
             own.finish(own.last().saturating_add(PASSED_OVER));
-            // Nobody is woken: those who wait for a contribution do so in vain.
+            // No rank is woken: those that wait for a contribution would wait in vain.
         }
     }
 
@@ -377,7 +379,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         own.lines.finish(joined.round);
         let next = joined.syncs.iter().map(|sync| sync.count).fold(joined.round, u64::max);
         let next = next.max(joined.added);
-        // A member leaves when all have added for its last round, and adds for no later one.
+        // A member leaves when all have added for its last round, and later adds nothing.
         let count = own.counter.count.load(Ordering::Acquire);
         self.groups.counts[id.0 as usize] = count;
         self.ring_members(id.0);
@@ -396,7 +398,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         bytes: usize,
     ) -> Result<(), ChainError> {
         self.doorbells += 1;
-        // The member before has taken the whole.
+        // Whether the member before has taken the whole payload.
         let mut whole = false;
         let post = |port: &mut Self, one: &Command<'_>| {
             let begins = one.offset == command.offset;
@@ -466,7 +468,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
             });
         };
         if !std::mem::replace(&mut joined.waited, false) {
-            // Its owner goes ahead.
+            // The member is ahead of this rank.
             let length = if said.place == PayloadPlace::Line { said.length as usize } else { 0 };
             (1..=LOOK_AHEAD).for_each(|next| member.lines.look_ahead(round + next, length));
         }
@@ -532,7 +534,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
                 }
                 member.lines.load(joined.round + 1, from, into);
             }
-            // Checked when it was found; the copy checks it again.
+            // The bounds were checked when the contribution was found; the copy checks them again.
             PayloadPlace::Area { at, sample } => {
                 let (rank, is_next) = (member.rank, joined.is_next_to(place));
                 let area = self.peers[rank as usize].target.area(id.0);
@@ -559,7 +561,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
         joined.round += 1;
         let all = joined.contributed && joined.entered == joined.members.len();
         if all {
-            // All members have entered this round, so have finished the one before.
+            // All members have entered this round, so all have finished the one before.
             joined.settled = joined.settled.max(joined.round - 1);
             joined.members[joined.group.place].lines.prepare(joined.round + 1, joined.length);
         }
@@ -601,7 +603,7 @@ impl<H: Host> GroupPort for HostedPort<H> {
 }
 
 impl<H: Host> HostedPort<H> {
-    /// This rank's index in a valid list of members.
+    /// Checks the list of members. Returns this rank's index in it.
     fn check_members(&self, ranks: &[Rank]) -> Result<usize, GroupError> {
         let size = self.size;
         if let Some(rank) = ranks.iter().copied().find(|rank| *rank >= size) {
@@ -615,7 +617,7 @@ impl<H: Host> HostedPort<H> {
         place.filter(|_| here && !twice).ok_or(GroupError::Members { rank: self.rank })
     }
 
-    /// The least first round that a group on a channel can have as this rank sees it.
+    /// The smallest first round of a group on a channel that this rank can accept.
     fn least_first(&self, channel: u32) -> u64 {
         let own = GroupMember::new(self.rank, &self.peers[self.rank as usize], channel);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -649,7 +651,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Remembers a poll that found nothing. Returns nothing, or why the step will never be taken.
+    /// Records a poll that found nothing. Returns `None`, or the reason why the step will never be
+    /// taken.
     #[cold]
     #[inline(never)]
     pub(super) fn missing<T>(&mut self, want: AwaitedStep) -> Result<Option<T>, GroupError> {
@@ -665,7 +668,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// An error if a departed member cannot have read this rank's last contribution.
+    /// Returns an error if a departed member cannot have read this rank's last contribution.
     #[cold]
     fn lost_readers(&mut self, id: GroupId) -> Result<(), GroupError> {
         let joined = self.groups.joined(id)?;
@@ -680,7 +683,8 @@ impl<H: Host> HostedPort<H> {
     /// Wakes the members that sleep and wait for this rank.
     #[inline]
     pub(super) fn ring_members(&self, channel: u32) {
-        // The processor needs no fence (see the module); the compiler must not move the load up.
+        // The processor needs no fence (see the module); the compiler must not move the load before
+        // the store.
         compiler_fence(Ordering::SeqCst);
         let Some(Some(joined)) = self.groups.joined.get(channel as usize) else { return };
         for member in &joined.members {

@@ -1,5 +1,5 @@
-//! What a hosted port needs from its machine: where segments are, the clock, waking and waiting,
-//! access to other memory.
+//! The services that a hosted port needs from its machine: addresses of segments, the clock, waking
+//! and waiting, access to other memory.
 
 use super::{Conductor, Registry};
 use crate::fabric::{
@@ -12,7 +12,7 @@ use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::time::Time;
 
-/// What a hosted port needs from its machine.
+/// The services that a hosted port needs from its machine.
 ///
 /// # Safety
 /// [`Host::segment`] returns the same memory for a rank as long as the host exists, even if the
@@ -21,8 +21,8 @@ pub unsafe trait Host {
     /// The fabric's name, for messages to the user.
     const NAME: &'static str;
 
-    /// The bit by which a port on this host says that its rank waits for room. There are two: a
-    /// rank in virtual time has a port of its own and one that plays its interface.
+    /// The bit by which a port on this host marks that its rank waits for room. There are two: a
+    /// rank in virtual time has its own port and one that plays its interface.
     const WAITS_AS: u64 = 1;
 
     /// This rank.
@@ -37,13 +37,13 @@ pub unsafe trait Host {
     /// The (virtual) node of a rank.
     fn node_of(&self, rank: Rank) -> u32;
 
-    /// The host of a rank by name, in a job of several.
+    /// The host name of a rank, in a job of several hosts.
     fn host_name(&self, rank: Rank) -> Name {
         let _ = rank;
         Name::NONE
     }
 
-    /// The state of a rank; of one that died also the host.
+    /// The state of a rank, with the host name if it died.
     fn state_of(&self, rank: Rank) -> PeerState {
         match self.registry().state(rank) {
             PeerState::Failed(failure) => {
@@ -53,27 +53,27 @@ pub unsafe trait Host {
         }
     }
 
-    /// Whether a rank's segment is in memory that this process reaches. The segments of others are
-    /// not to be touched: their ranks are on other hosts.
+    /// Whether a rank's segment is in memory that this process reaches. The other segments must not
+    /// be accessed: their ranks are on other hosts.
     #[inline]
     fn is_here(&self, rank: Rank) -> bool {
         let _ = rank;
         true
     }
 
-    /// Wakes a rank that says it sleeps. Not one of another host.
+    /// Wakes a rank whose flag says that it sleeps. The rank must be on this host.
     fn wake(&self, rank: Rank);
 
     /// Waits a little: spins, yields or sleeps, depending on `idle`, the number of waits since the
-    /// last event. Before it sleeps it says so in its doorbell and then calls `pending` once more.
-    /// Returns at the deadline at the latest.
+    /// last event. Before it sleeps it announces that in its doorbell and then calls `pending` once
+    /// more. Returns at the deadline at the latest.
     fn wait(&mut self, idle: u32, deadline: Option<Time>, pending: impl Fn(&Self) -> bool) -> Wake;
 
     /// The clock.
     fn now(&self) -> Time;
 
-    /// How this rank stores long payloads; `None`: in the way that is measured to be faster, for
-    /// each peer.
+    /// How this rank stores long payloads; `None`: for each peer, in the way that measurements show
+    /// to be faster.
     fn long_stores(&self) -> Option<LongStores> {
         None
     }
@@ -84,7 +84,7 @@ pub unsafe trait Host {
     /// There is no region, or it is exhausted.
     fn allocate(&mut self, bytes: usize) -> Result<RegionBuffer, RegionError>;
 
-    /// Gives this rank's multicast area of a channel its memory: before it first writes there.
+    /// Commits the memory of this rank's multicast area of a channel, before the first write there.
     ///
     /// # Errors
     /// [`GroupError::NoMemory`].
@@ -93,28 +93,28 @@ pub unsafe trait Host {
         Ok(())
     }
 
-    /// Has memory for the lines of a source of another host at this rank
-    /// ([`SegmentLayout::lines_of`](crate::segment::SegmentLayout::lines_of)). `false`: there is
-    /// none.
+    /// Commits memory for the lines of a source of another host at this rank
+    /// ([`SegmentLayout::lines_of`](crate::segment::SegmentLayout::lines_of)). `false`: no memory
+    /// is left.
     fn commit_source(&self, source: Rank) -> bool {
         let _ = source;
         true
     }
 
-    /// Has memory for a landing ring of this rank. `false`: there is none.
+    /// Commits memory for a landing ring of this rank. `false`: no memory is left.
     fn commit_ring(&self, ring: RingId) -> bool {
         let _ = ring;
         true
     }
 
-    /// Orders a post's odd epoch before its look at the target's tables, for
-    /// [`Host::barrier`] to rely on. Only for the compiler where that makes the barrier for both.
+    /// Orders a post's odd epoch before its read of the target's tables; [`Host::barrier`] relies
+    /// on it. It is only a compiler fence where the barrier serves both sides.
     #[inline]
     fn fence_post(&self) {
         fence(Ordering::SeqCst);
     }
 
-    /// Makes a full memory barrier on every processor that runs a rank. `false`: it cannot.
+    /// Executes a full memory barrier on every processor that runs a rank. `false`: not possible.
     fn barrier(&self) -> bool {
         fence(Ordering::SeqCst);
         true
@@ -129,7 +129,8 @@ pub unsafe trait Host {
     /// Out of bounds, refused by the system, or not possible on this host.
     fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
 
-    /// Copies `payload` to another rank's memory, in this way if it is long and the host stores it.
+    /// Copies `payload` to another rank's memory. `way` applies if it is long and the host stores
+    /// it.
     ///
     /// # Errors
     /// Out of bounds, refused by the system, or not possible on this host.
@@ -144,15 +145,15 @@ pub unsafe trait Host {
     /// Bytes of each rank's region.
     fn region_bytes(&self) -> u64;
 
-    /// Whether this process has so many bytes of a rank at an offset beyond its region: memory that
-    /// only some ranks have ([`HostBeyond`]). It may have them for reading only.
+    /// Whether this process maps `length` bytes of a rank at an offset beyond its region: memory
+    /// that only some ranks map ([`HostBeyond`]). The mapping may be read-only.
     #[cold]
     fn has_beyond(&self, rank: Rank, offset: u64, length: u64) -> bool {
         let _ = (rank, offset, length);
         false
     }
 
-    /// An aligned integer of so many bytes beyond a rank's region, which this process may only
+    /// Loads an aligned integer of `size` bytes beyond a rank's region, which this process may only
     /// read.
     #[cold]
     fn load_beyond(&self, rank: Rank, offset: u64, size: u64) -> Option<u64> {
@@ -161,10 +162,10 @@ pub unsafe trait Host {
     }
 
     /// Copies `length` bytes from one rank's region to another's; neither need be this rank's. For
-    /// running command queues. Nothing is copied unless both are inside.
+    /// running command queues. Nothing is copied unless both ranges are inside.
     ///
     /// # Errors
-    /// [`PostError::OutOfBounds`], naming the rank in whose region there are no such bytes.
+    /// [`PostError::OutOfBounds`], naming the rank whose region does not contain the bytes.
     fn copy_between(
         &self,
         from: RemoteAddress,
@@ -206,7 +207,7 @@ pub unsafe trait Host {
         false
     }
 
-    /// Takes away a put of a command queue, to land it on arrival
+    /// Takes a put of a command queue, to land it on arrival
     /// ([`HostedPort::land_put`](super::HostedPort::land_put)). `None`: the port executes the put
     /// itself, at once.
     ///
@@ -223,11 +224,11 @@ pub unsafe trait Host {
     }
 }
 
-/// A host with memory beyond the regions, which only some ranks have.
+/// A host with memory beyond the regions that only some ranks map.
 pub trait HostBeyond: Host {
-    /// The book of it.
+    /// The record of that memory.
     type Beyond;
 
-    /// What this process has of it.
+    /// The part of that memory that this process maps.
     fn beyond_mut(&mut self) -> &mut Self::Beyond;
 }

@@ -1,9 +1,10 @@
-//! Landing what comes from ranks of other hosts.
+//! Landing the messages from ranks of other hosts.
 //!
-//! A sender that reaches the segment of its target plays the target's interface. One on another
-//! host does not reach it: then the target plays that part itself, when it polls, for each source
-//! apart. Tables, rings, records, credit and both policies are the same; only who holds a message
-//! that finds no room is another: the channel that brought it, and not the sender.
+//! A sender that reaches the segment of its target plays the target's interface. A sender on
+//! another host does not reach it: then the target plays that part itself when it polls, separately
+//! for each source. Tables, rings, records, credit and both policies are the same. The only
+//! difference: a message that finds no room is kept by the channel that brought it, not by the
+//! sender.
 
 use super::send::elsewhere;
 use super::{Host, HostedPort};
@@ -17,7 +18,7 @@ impl<H: Host> HostedPort<H> {
     /// Lands a send of a rank of another host, as that source. Returns the number of payload bytes
     /// taken, as [`Port::post`](crate::fabric::Port::post) does.
     ///
-    /// # Errors
+    /// As [`Port::post`](crate::fabric::Port::post) at the source.
     /// As of `post` at the source.
     pub fn land_from(&mut self, source: Rank, command: &Command<'_>) -> Result<usize, PostError> {
         self.meet(source)?;
@@ -26,7 +27,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Checks that there is room for the record of a put, get or atomic operation of a rank of
-    /// another host: before it is carried out, so that it has its whole effect or none.
+    /// another host. Called before its execution, so that it has its whole effect or none.
     ///
     /// # Errors
     /// There is no room, or no such rank.
@@ -35,7 +36,7 @@ impl<H: Host> HostedPort<H> {
         self.room_for_record(&Command::send(source, 0, 0, &[]))
     }
 
-    /// Leaves that record, which has [room](HostedPort::room_for).
+    /// Leaves that record, for which [there is room](HostedPort::room_for).
     pub fn land_record(
         &mut self,
         source: Rank,
@@ -47,8 +48,8 @@ impl<H: Host> HostedPort<H> {
         self.announce(&Command { notification, ..command }, length, offset);
     }
 
-    /// A rank of another host waits for credit: [`Port::held_up`](crate::fabric::Port::held_up)
-    /// names it.
+    /// Notes that a rank of another host waits for credit:
+    /// [`Port::held_up`](crate::fabric::Port::held_up) will return it.
     pub fn waits_for_credit(&mut self, source: Rank) {
         if self.meet(source).is_ok() {
             let line = self.own.sender(source);
@@ -58,7 +59,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Reads memory that a rank of this host has given to the job: [`HostedPort::fetch_given`].
+    /// Reads memory that a rank of this host has given to the job; see [`HostedPort::fetch_given`].
     ///
     /// # Errors
     /// The rank is of another host, or the bytes are not in its region.
@@ -67,20 +68,21 @@ impl<H: Host> HostedPort<H> {
         self.host.read(from, into)
     }
 
-    /// Writes memory that a rank of this host has given to the job: [`HostedPort::fetch_given`].
+    /// Writes memory that a rank of this host has given to the job; see
+    /// [`HostedPort::fetch_given`].
     ///
     /// # Errors
-    /// As of [`HostedPort::get_given`].
+    /// As [`HostedPort::get_given`].
     pub fn put_given(&self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
         self.check_given(to, payload.len() as u64)?;
         self.host.write(to, payload, self.stores_for(to.rank, payload.len()))
     }
 
-    /// Changes an integer in memory that a rank of this host has given to the job, whether that
-    /// rank is still there or not: its region stays. Returns the old value.
+    /// Changes an integer in memory that a rank of this host has given to the job. The rank may
+    /// have ended: its region stays. Returns the old value.
     ///
     /// # Errors
-    /// As of [`HostedPort::get_given`]; or it is not aligned.
+    /// As [`HostedPort::get_given`]; or the integer is not aligned.
     pub fn fetch_given(&self, atomic: &Atomic) -> Result<u64, PostError> {
         self.check_given(atomic.target, atomic.integer.size())?;
         self.apply(atomic, None).map(|(_, old)| old)
@@ -97,7 +99,7 @@ impl<H: Host> HostedPort<H> {
         self.within_region(place, length)
     }
 
-    /// Checks that a source is of another host, and alive as far as is known. It has its lines at
+    /// Checks that a source is on another host, and alive as far as is known. It has its lines at
     /// this rank and an entry from now on.
     pub(super) fn meet(&mut self, source: Rank) -> Result<(), PostError> {
         if source >= self.size || self.host.is_here(source) {

@@ -1,11 +1,12 @@
-//! Mailboxes: what two ranks write into each other's region round by round.
+//! Mailboxes: data that two ranks write into each other's region, round by round.
 //!
-//! The writer of a closed mailbox may still write to it until it learns of the closing. The memory
-//! is kept until the writer has ended the mailbox, or is gone, and is freed when the next mailbox
-//! is opened.
+//! The writer of a closed mailbox may still write to it until it learns that it is closed. The
+//! memory is kept until the writer has ended the mailbox, or is gone. It is freed when the next
+//! mailbox is opened.
 //!
 //! A rank about to sleep checks once more for the letters that it has polled for. The writer loads
-//! the reader's doorbell after its stamp, without a barrier: the sleeper makes it, as for messages.
+//! the reader's doorbell after its stamp, without a barrier: the sleeper executes the barrier, as
+//! for messages.
 
 use super::send::elsewhere;
 use super::{Host, HostedPort};
@@ -163,7 +164,8 @@ impl<H: Host> MailboxPort for HostedPort<H> {
 }
 
 impl<H: Host> HostedPort<H> {
-    /// Memory for letters of `room` bytes, with the fewest slots that work if memory is short.
+    /// Allocates memory for letters of `room` bytes, with the fewest slots that work if memory is
+    /// short.
     fn room_for_mail(&mut self, room: u32) -> Result<(RegionBuffer, MailSlots), RegionError> {
         let best = MailSlots::best(room);
         if let Ok(memory) = self.host.allocate(best.mailbox_bytes() as usize) {
@@ -173,7 +175,7 @@ impl<H: Host> HostedPort<H> {
         Ok((self.host.allocate(least.mailbox_bytes() as usize)?, least))
     }
 
-    /// Frees the memory of closed mailboxes whose writers are finished.
+    /// Frees the memory of closed mailboxes whose writers have ended them.
     fn give_back_mailboxes(&mut self) {
         for at in 0..self.mailboxes.0.len() {
             let Some(mailbox) = &self.mailboxes.0[at] else { continue };

@@ -5,25 +5,25 @@
 //!   rest.rs     waiting while other threads of the rank use the port
 //!   send.rs     source table → room? → claim → store → commit → status record → wake
 //!   follow.rs   status rings that follow frequent sources
-//!   land.rs     what comes from other hosts, landed by its receiver
+//!   land.rs     messages from other hosts, landed by their receiver
 //!   arrive.rs   status ring → event; ledgers and heads; full and credit
 //!   remote.rs   put, get, atomics: tables → bytes → notification → completion
-//!   repair.rs   what a dead sender left unfinished
+//!   repair.rs   recovery from posts that a dead sender left unfinished
 //!   chain.rs    commands behind one doorbell
-//!   conduct.rs  the same in virtual time: what goes to a simulator
+//!   conduct/    the same in virtual time: commands that go to a simulator
 //!   queue.rs    command queues, run by the rank that makes them runnable
 //!   mail.rs     mailboxes: small data, round by round, into the reader's region
 //!   registry.rs the state of every rank
-//!   state.rs    what the port keeps about peers and rings
-//!   stores.rs   how long payloads are stored for each peer, as measured
-//!   host.rs     what it needs of the machine
+//!   state.rs    the port's records about peers and rings
+//!   stores.rs   the way of storing long payloads for each peer, as measured
+//!   host.rs     the services that it needs of the machine
 //!   group.rs    groups: rounds over shared control lines
 //!   sync.rs     the network barrier: sync ids
-//!   multicast.rs  payload written once and read by all
+//!   multicast.rs  payload written once and read by all members
 //! ```
 //!
-//! Loopback and shared memory differ in little, which is the [`Host`]: where segments are, the
-//! clock, waking and waiting, access to other memory.
+//! Loopback and shared memory differ only in the [`Host`]: addresses of segments, the clock, waking
+//! and waiting, access to other memory.
 
 mod arrive;
 mod audit;
@@ -78,7 +78,7 @@ use queue::Queues;
 use repair::Repair;
 use state::{OwnRing, PeerEntry, SpareStatus, StatusLane};
 
-/// A port over memory that all ranks reach.
+/// A port over memory that all ranks can reach.
 #[derive(Debug)]
 pub struct HostedPort<H: Host> {
     rank: Rank,
@@ -86,21 +86,22 @@ pub struct HostedPort<H: Host> {
     /// This rank's own segment.
     own: Segment<'static>,
     peers: ByRank<PeerEntry>,
-    /// The status rings that are read: the first ones, then those spare ones whose owners post.
+    /// The status rings that are polled: the first ones, then the spare ones whose owners post
+    /// there.
     lanes: Vec<StatusLane>,
     spare_status: Vec<SpareStatus>,
     /// The latest arrival time sent or received: a Lamport clock.
     clock: u64,
-    /// How many messages have been read from status rings.
+    /// The number of messages read from status rings.
     heard: u64,
     rings: Vec<OwnRing>,
-    /// How many of them are shared: the first ones.
+    /// The number of shared landing rings, which are the first ones.
     shared: RingId,
     /// A sender waits for room: publish every release at once.
     eager: bool,
-    /// Events that are not records.
+    /// Events that do not come from records.
     events: VecDeque<Event>,
-    /// Sources that had to wait and that [`Port::held_up`] has not yet named, each once.
+    /// Sources that had to wait and that [`Port::held_up`] has not returned yet, each once.
     held_up: VecDeque<Rank>,
     /// Departures seen so far.
     seen_ends: u64,
@@ -114,9 +115,9 @@ pub struct HostedPort<H: Host> {
     idle: u32,
     /// Sleeps since the last event.
     sleeps: u32,
-    /// The number of the last copy that was opened here for both ends, and whether it is open.
+    /// The number of the last joint copy that was opened here, and whether it is open.
     joint: (u32, bool),
-    /// Doorbells rung: one a post, one a chain.
+    /// Doorbells rung: one per post, one per chain.
     doorbells: u64,
     /// The ranks of a stretch of a chain. Empty between chains; kept for its memory.
     stretch: Vec<Rank>,
@@ -132,16 +133,16 @@ impl<H: Host> HostedPort<H> {
     pub fn new(host: H) -> HostedPort<H> {
         let this = host.rank();
         let segment = |rank| {
-            // SAFETY: the memory stays where it is as long as the host exists, by `Host`'s
-            // contract, and the port drops its views with the host.
+            // SAFETY: the memory stays in place as long as the host exists, by `Host`'s contract,
+            // and the port drops its views with the host.
             unsafe { host.segment(rank).detach() }
         };
         let own = segment(this);
         let layout = own.layout();
-        // What comes from a rank of another host is landed here, as that source. There may be very
-        // many of them: what is kept of each is made when something comes.
+        // Messages from a rank of another host are landed here, as that source. There may be very
+        // many such ranks: the entry of each is made when its first message comes.
         let entry = |rank| {
-            // Nobody else loads what a rank stores for itself.
+            // No other rank loads what a rank stores for itself.
             let own = (rank == this).then(LongStores::default);
             let stores = host.long_stores().or(own);
             PeerEntry::new(segment(rank), this, layout.first_status(rank), stores)
@@ -196,7 +197,7 @@ impl<H: Host> HostedPort<H> {
         &self.host
     }
 
-    /// The memory beyond the regions that this process has.
+    /// The memory beyond the regions that this process maps.
     pub fn beyond_mut(&mut self) -> &mut H::Beyond
     where
         H: HostBeyond,
@@ -204,13 +205,14 @@ impl<H: Host> HostedPort<H> {
         self.host.beyond_mut()
     }
 
-    /// Starts a wait for something that is no event, such as a word of memory. The wait spins
+    /// Starts a wait for something other than an event, such as a word of memory. The wait spins
     /// first, as after an event, no matter how long ago the last event was.
     pub fn begin_wait(&mut self) {
         self.idle = 0;
     }
 
-    /// Wakes all other ranks: they may wait for something that is no event and has just happened.
+    /// Wakes all other ranks: they may wait for something other than an event that has just
+    /// happened.
     pub fn wake_all(&self) {
         (0..self.size).filter(|rank| *rank != self.rank).for_each(|rank| self.host.wake(rank));
     }
@@ -223,7 +225,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// How long payloads were stored for peers.
+    /// Counts of the ways in which long payloads were stored for peers.
     pub fn store_counts(&self) -> StoreCounts {
         let mut sum = StoreCounts::default();
         self.peers.iter().for_each(|(_, peer)| peer.stores.add_to(&mut sum));
@@ -235,15 +237,16 @@ impl<H: Host> HostedPort<H> {
         self.peers.get(rank as usize).map(|peer| peer.stores.way(length)).unwrap_or_default()
     }
 
-    /// Says in which way a payload goes to the memory of a rank that exists. The rank does not say
-    /// what loads of that take: those of messages stand for them, if there are any.
+    /// Chooses the way of storing a payload in the memory of a rank, which must exist. The rank
+    /// does not publish the cost of loading such payloads; that of its messages is used instead, if
+    /// there are any.
     #[inline]
     fn begin_store(&mut self, to: Rank, length: usize) -> Storing {
         let (host, peer) = (&self.host, &mut self.peers[to as usize]);
         peer.stores.begin(length, peer.target.source(self.rank), || host.now())
     }
 
-    /// The payload is there.
+    /// Ends a store that [`HostedPort::begin_store`] began.
     #[inline]
     fn end_store(&mut self, to: Rank, length: usize, storing: Storing) {
         let (host, peer) = (&self.host, &mut self.peers[to as usize]);
@@ -251,7 +254,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// How often the doorbell was rung (CP-06: once for a chain). The fast path is not counted: the
-    /// number of stores a message limits how many messages are in flight.
+    /// number of stores per message limits how many messages are in flight.
     pub fn doorbells(&self) -> u64 {
         self.doorbells
     }

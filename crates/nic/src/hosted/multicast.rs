@@ -1,26 +1,27 @@
-//! Multicast: payload written once, in the sender's area, and read by all (paper 003 §4.9, CJ-14).
+//! Multicast: payload written once, in the sender's area, and read by all members (paper 003 §4.9,
+//! CJ-14).
 //!
 //! ```text
 //!   area   | free |##### round 7 #####|##### round 8 #####|   free   |
 //!          '------ head ---------------------------------- tail -----'
 //! ```
 //!
-//! That is for rounds. Each channel has an area of its own. Calls of several communicators are in
-//! flight at once, in another order at each rank: in a common area the payloads of one would wait
-//! for room that those of the other have, and the other way round at another rank.
+//! The area is for rounds. Each channel has its own area, because calls of several communicators
+//! are in flight at once, in another order at each rank. In a common area the payloads of one could
+//! wait for room that those of another hold, and the reverse at another rank: a deadlock.
 //!
-//! A multicast *command* has no area: it is posted to each member in turn, and lands in its rings
-//! or where its address register points. It costs what the posts cost, less the doorbells; in
-//! virtual time a send leaves once if the machine's network copies messages. A refusal by a
-//! member's tables is an event at the sender; the others are served.
+//! A multicast *command* uses no area: it is posted to each member in turn, and lands in the
+//! member's rings or where its address register points. It costs as much as the posts, less the
+//! doorbells; in virtual time a send leaves once if the machine's network copies messages. A
+//! refusal by a member's tables is an event at the sender; the other members are served.
 //!
 //! A slot is reused when all members have finished its round. Slots are freed in the order of their
-//! allocation. Departed members hold up nothing.
+//! allocation. Departed members delay nothing.
 //!
 //! Allocation goes round the area even if all of it is free. At the front the readers have the last
 //! payload in their caches, and the writer would have to take those lines back (as with letters,
-//! `ring/mail.rs`): 64 KiB between two ranks of a Xeon, from the front and round, allgather 2.0 to
-//! 2.3 and 1.5 to 1.8 x the bare copies, broadcast 1.4 to 1.6 and 1.05 to 1.2 x.
+//! `ring/mail.rs`). 64 KiB between two ranks of a Xeon, always from the front or going round:
+//! allgather 2.0 to 2.3 or 1.5 to 1.8 x the bare copies, broadcast 1.4 to 1.6 or 1.05 to 1.2 x.
 
 use std::collections::VecDeque;
 
@@ -31,14 +32,15 @@ use crate::fabric::{
 };
 use crate::ring::GRANULE;
 
-/// Allocation in a rank's area of a channel: free-running positions, place = position mod size.
+/// The allocations in a rank's area of a channel: positions are free-running, place = position mod
+/// size.
 #[derive(Debug)]
 pub(super) struct AreaBook {
     size: u64,
     head: u64,
     tail: u64,
     slots: VecDeque<AreaSlot>,
-    /// Whether the area has its memory. Most communicators never need it.
+    /// Whether the area's memory is committed. Most communicators never need it.
     has_memory: bool,
 }
 
@@ -54,7 +56,7 @@ impl AreaBook {
         AreaBook { size, head: 0, tail: 0, slots: VecDeque::new(), has_memory: false }
     }
 
-    /// Allocates `length` contiguous bytes; none of them wraps round the area's end.
+    /// Allocates `length` contiguous bytes that do not wrap round the area's end.
     fn take(&mut self, length: u64, round: u64) -> Option<u64> {
         let length = length.next_multiple_of(GRANULE);
         let at = self.tail % self.size;
@@ -87,8 +89,8 @@ impl AreaBook {
 }
 
 impl Joined {
-    /// Room in this rank's area, as far as is known. To ask the members which rounds they have
-    /// finished takes a line from each, and they have to take it back.
+    /// Allocates room in this rank's area, without asking the members. Asking which rounds they
+    /// have finished takes a line from each member, which it has to take back.
     fn take_room(&mut self, length: u64, round: u64) -> Option<u64> {
         self.stage.free(self.settled);
         self.stage.take(length, round)
@@ -98,7 +100,7 @@ impl Joined {
 impl<H: Host> HostedPort<H> {
     /// Sets, for each member of a group, the context in which multicast puts find its address
     /// registers, as the key of any of them ([`HostedPort::register_key`]). Paper 003's multicast
-    /// header knows its receivers the same way. Each member may point its registers elsewhere at
+    /// header identifies its receivers in the same way. Each member may redirect its registers at
     /// any time.
     ///
     /// # Errors
@@ -133,8 +135,8 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// Writes a payload of `length` bytes to this rank's area. Returns its place, and whether that
-    /// is a sample.
+    /// Writes a payload of `length` bytes to this rank's area. Returns its place, and whether its
+    /// load shall be timed.
     pub(super) fn stage(
         &mut self,
         group: GroupId,
@@ -154,7 +156,8 @@ impl<H: Host> HostedPort<H> {
             Some(at) => at,
             None => self.reclaim(group, length as u64, round)?,
         };
-        // As for the next member, which measures its loads: one area for all.
+        // Stored in the way for the next member, which times its loads: one area serves all
+        // members.
         let next = self.groups.joined(group)?.next_member();
         let storing = self.begin_store(next, length);
         let (area, mut end) = (self.own.area(group.0), at as usize);
@@ -166,7 +169,7 @@ impl<H: Host> HostedPort<H> {
         Ok((at, storing.sample()))
     }
 
-    /// The same once the members were asked which rounds they have finished.
+    /// Allocates after asking the members which rounds they have finished.
     #[cold]
     fn reclaim(&mut self, group: GroupId, length: u64, round: u64) -> Result<u64, GroupError> {
         let oldest = self.groups.joined(group)?.stage.slots.front().map(|slot| slot.round);

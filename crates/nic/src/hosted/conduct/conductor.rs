@@ -1,19 +1,19 @@
-//! What a rank in virtual time asks of its conductor.
+//! The interface between a rank in virtual time and its conductor.
 
 use crate::fabric::{Command, FullCause, QueueAddress, Rank};
 use crate::time::Time;
 
 /// The conductor of a job in virtual time, as one rank sees it.
 pub trait Conductor {
-    /// Takes a send away, to land it on arrival. Returns how many payload bytes were taken.
+    /// Takes a send, to land it on arrival. Returns how many payload bytes were taken.
     ///
     /// # Errors
     /// The limit of messages in flight to that rank is reached, or the last arrival there found no
     /// room. Never for a send that [passes](Command::passes).
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause>;
 
-    /// Takes away a send of a multicast: to another rank, the bytes of the send taken away before
-    /// under the same header. Where the network copies messages, one command sends both.
+    /// Takes a send of a multicast. It has the same bytes and header as the send taken before, but
+    /// another destination. Where the network copies messages, one command sends both.
     ///
     /// # Errors
     /// As [`Conductor::carry`].
@@ -21,29 +21,30 @@ pub trait Conductor {
         self.carry(command)
     }
 
-    /// A chain begins: the processor starts its first command, and for those behind it does what
-    /// the interface asks of it for a command of a chain (paper 004's TCW chain).
+    /// A chain begins: the processor starts its first command, and for each command behind it does
+    /// the work that the interface requires per command of a chain (paper 004's TCW chain).
     fn begin_chain(&mut self);
 
-    /// Takes a put of a chain away, to land on arrival. `is_last`: the chain has no other put to
-    /// that rank behind it, so that the answer to this one answers all. `false`: it does not take
-    /// so much.
+    /// Takes a put of a chain, to land on arrival. `is_last`: the chain has no later put to that
+    /// rank, so the answer to this one covers all of them. `false`: the conductor does not take so
+    /// many bytes.
     fn carry_put(&mut self, put: &Command<'_>, is_last: bool) -> bool;
 
-    /// Ends the chain: returns when its puts have landed and the last ones were answered. Answers
-    /// the first that its target has refused, by its number among those carried. Those behind it to
+    /// Ends the chain: returns when its puts have landed and the last ones were answered. Returns
+    /// the first put that its target has refused, by its number among those carried. Later puts to
     /// the same rank were not written either.
     fn end_chain(&mut self) -> Option<u32>;
 
-    /// Takes a datagram away for other ranks, each of which [finds](Conductor::find_datagram) it
-    /// once it has arrived. It needs no room there and no credit, overtakes no other to the same
-    /// rank, and wakes whom it arrives at. Where the network [copies](Conductor::network_copies)
-    /// messages one for several leaves this rank once.
+    /// Takes a datagram for other ranks, each of which [finds](Conductor::find_datagram) it once it
+    /// has arrived. It needs no room there and no credit, does not overtake another to the same
+    /// rank, and wakes each rank at which it arrives. Where the network
+    /// [copies](Conductor::network_copies) messages, a datagram to several ranks leaves this rank
+    /// once.
     fn carry_datagram(&mut self, to: &[Rank], datagram: &[u8]) {
         let _ = (to, datagram);
     }
 
-    /// The datagram that has waited longest here, and its sender.
+    /// The oldest unread datagram at this rank, and its sender.
     fn find_datagram(&mut self) -> Option<(Rank, Vec<u8>)> {
         None
     }
@@ -53,7 +54,7 @@ pub trait Conductor {
         false
     }
 
-    /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it has.
+    /// Whether a send to a rank has not landed there yet. If so, this rank is woken when it lands.
     fn awaits_landing(&mut self, to: Rank) -> bool;
 
     /// Leaves a notification's record at `to` for a command that was just executed there.
@@ -73,14 +74,14 @@ pub trait Conductor {
     /// `bytes` were read from the memory of a rank of the same node.
     fn near(&mut self, bytes: u64);
 
-    /// This rank is about to read or change memory of its own that others change too. What they
-    /// have done to it by now comes first.
+    /// This rank is about to read or change its own memory that others change too. Their changes up
+    /// to this time are made first.
     fn own(&mut self);
 
     /// The program computes for `span`.
     fn compute(&mut self, span: Time);
 
-    /// A poll found nothing. A program that only polls must not stop the clock.
+    /// A poll found nothing. The clock must advance even if a program only polls.
     fn look_in_vain(&mut self);
 
     /// Returns when all others have reached this rank's time: before actions they see at once.

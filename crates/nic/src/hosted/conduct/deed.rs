@@ -1,4 +1,4 @@
-//! What a rank in virtual time exchanges with the conductor of its job.
+//! The messages between a rank in virtual time and the conductor of its job.
 //!
 //! A rank's *deeds* leave its memory and are executed by others, later; each carries the rank's own
 //! time. A *request* hands the processor to the conductor: the rank continues with the answer.
@@ -11,7 +11,7 @@ use crate::fabric::{
 };
 use crate::time::Time;
 
-/// An action of a rank that others will see.
+/// An action of a rank that takes effect at other ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
     /// A send, to land on arrival.
@@ -20,22 +20,22 @@ pub enum Deed {
     Put(ChainedPut),
     /// A datagram, to be found on arrival.
     Datagram {
-        /// Whom it is for.
+        /// The ranks that receive it.
         to: Vec<Rank>,
         /// The bytes.
         payload: Vec<u8>,
     },
     /// The record of a command that was just executed at `to`.
     Announce {
-        /// The rank whose status ring gets it.
+        /// The rank whose status ring receives the record.
         to: Rank,
-        /// From the command.
+        /// The protocol of the command.
         protocol: u8,
-        /// From the command.
+        /// The header of the command.
         header: u64,
         /// The number of target bytes it accessed.
         length: u64,
-        /// Where in the target's region they are.
+        /// Their offset in the target's region.
         offset: u64,
     },
     /// A queue may have become runnable.
@@ -55,18 +55,18 @@ pub struct Posted {
     pub header: u64,
     /// Length of the whole message, bytes.
     pub total: u64,
-    /// Where in the message the payload starts, bytes.
+    /// The offset of the payload in the message, bytes.
     pub offset: u64,
-    /// One record for each packet or for the message.
+    /// Whether each packet or the whole message leaves a record.
     pub granularity: Granularity,
-    /// Which table or ring decides where it lands.
+    /// How its landing ring is chosen.
     pub route: Route,
     /// Whether it consumes one of the receiver's credits.
     pub credited: bool,
     /// Whether it may overtake sends that wait for room.
     pub passes: bool,
-    /// Whether it is of a multicast and a copy of the send before: one command of the rank sends
-    /// both.
+    /// Whether it belongs to a multicast and copies the send before it: one command of the rank
+    /// sends both.
     pub copy: bool,
     /// The bytes.
     pub payload: Vec<u8>,
@@ -88,14 +88,14 @@ impl Posted {
     }
 }
 
-/// A put of a chain with a copy of its payload. Its target's tables were asked when it was posted,
-/// and are asked again when it lands: a segment that was closed meanwhile stays as it is, and the
-/// answer says so.
+/// A put of a chain with a copy of its payload. Its target's tables were checked when it was
+/// posted, and are checked again when it lands. If its segment was closed meanwhile, nothing is
+/// written, and the answer reports that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainedPut {
-    /// Where it lands.
+    /// Its destination.
     pub to: RemoteAddress,
-    /// A word of the target that is set after the data, and its value.
+    /// A word of the target to store after the data, and its value.
     pub word: Option<(RemoteAddress, u64)>,
     /// Whether its rank waits for the answer.
     pub is_last: bool,
@@ -112,7 +112,7 @@ impl ChainedPut {
     }
 }
 
-/// What a rank waits for.
+/// The event for which a rank waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConductorRequest {
     /// To begin.
@@ -127,10 +127,10 @@ pub enum ConductorRequest {
         from: Rank,
         /// The destination.
         to: Rank,
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// Until so many puts of its chain have been answered.
+    /// Until this many puts of its chain have been answered.
     Answers(u32),
     /// The rank has left the job and waits for nothing.
     Leave,
@@ -141,10 +141,10 @@ pub enum ConductorRequest {
 pub enum ConductorAnswer {
     /// Continue. After a wait: something may have happened.
     GoOn,
-    /// Nothing is in flight to any rank: check everything, and say what you wait for.
+    /// Nothing is in flight to any rank: check everything, and report what you wait for.
     LookAround,
-    /// To [`ConductorRequest::Answers`]: the put of this number, counted in the chain from 0, is
-    /// the first that its target has refused. Those behind it to the same rank were not written.
+    /// To [`ConductorRequest::Answers`]: the first put that its target has refused, by its number
+    /// in the chain, counted from 0. Later puts to the same rank were not written.
     Refused(u32),
 }
 
@@ -158,7 +158,8 @@ impl ConductorAnswer {
     }
 }
 
-/// Actions that the interfaces played by a conductor ask for: shared by all of them.
+/// The actions requested by the interfaces that a conductor plays; one outbox is shared by all of
+/// them.
 #[derive(Debug, Clone, Default)]
 pub struct ActionOutbox(Rc<RefCell<OutboxContents>>);
 
@@ -185,7 +186,7 @@ pub struct Shipped {
 }
 
 impl ActionOutbox {
-    /// Asks for a rank to be woken.
+    /// Requests that a rank be woken.
     pub fn wake(&self, rank: Rank) {
         self.0.borrow_mut().woken.push(rank);
     }
@@ -195,7 +196,7 @@ impl ActionOutbox {
         self.0.borrow_mut().shipped.push(shipped);
     }
 
-    /// Takes all of them.
+    /// Takes all requested actions.
     pub fn take(&self) -> OutboxContents {
         self.0.take()
     }

@@ -1,6 +1,6 @@
-//! Ports in virtual time: what a rank does itself, and what its conductor does.
+//! Ports in virtual time: the work of a rank itself, and the work of its conductor.
 //!
-//! A simulator runs the same ports. A rank handles its own memory (its rings, its tables, its
+//! A simulator runs the same ports. A rank accesses its own memory (its rings, its tables, its
 //! queues' slots) itself, in no time or at the host's cost. Everything else takes time that only
 //! the simulator knows:
 //!
@@ -22,8 +22,8 @@
 //! One rank runs at a time, so there is no concurrency here. A rank's own time may run ahead of the
 //! others' until it needs to know what they have done: its posts carry its time.
 //!
-//! A carried send lands later, through a port of the conductor's that plays the source's interface.
-//! That port keeps the source's place in the target's rings; the rank's own port only counts.
+//! A carried send lands later, through a port of the conductor that plays the source's interface.
+//! That port keeps the source's position in the target's rings; the rank's own port only counts.
 
 mod conductor;
 mod deed;
@@ -44,8 +44,8 @@ use crate::fabric::{
 const FRAME_BYTES: u64 = 16;
 
 impl<H: Host> HostedPort<H> {
-    /// A send in virtual time: tables are checked now, room on arrival. `is_copy`: it is of the
-    /// multicast that the send before it is of.
+    /// Posts a send in virtual time: tables are checked now, room on arrival. `is_copy`: it belongs
+    /// to the same multicast as the send before it.
     pub(super) fn hand_off(
         &mut self,
         command: &Command<'_>,
@@ -90,14 +90,14 @@ impl<H: Host> HostedPort<H> {
         Ok(taken)
     }
 
-    /// A chain in virtual time: its puts are under way together.
+    /// Posts a chain in virtual time: its puts are in flight at the same time.
     pub(super) fn conduct_chain(&mut self, chain: &[Command<'_>]) -> Result<(), ChainError> {
         let mut carried = Vec::new();
         self.set_chained(true);
         let posted = self.hand_off_chain(chain, &mut carried);
         let refused = self.host.conductor().and_then(|conductor| conductor.end_chain());
         match refused.and_then(|number| carried.get(number as usize)) {
-            // What was refused on arrival is refused again, with the error of a single put.
+            // A put refused on arrival is refused again here, with the error of a single put.
             Some(place) => self.execute_chain(chain, *place),
             None => posted,
         }
@@ -120,8 +120,9 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// A put of a chain in virtual time, with the commands `rest` behind it: its tables are checked
-    /// now and when it lands. `None`: it is no such put, and is executed like a single command.
+    /// Hands off a put of a chain in virtual time, with the commands `rest` behind it. Its tables
+    /// are checked now and when it lands. `None`: it cannot be carried, and is executed like a
+    /// single command.
     fn hand_off_put(
         &mut self,
         put: &Command<'_>,
@@ -158,8 +159,8 @@ impl<H: Host> HostedPort<H> {
         self.remote(&put.command()).map(drop)
     }
 
-    /// Leaves, as its source, the record of a put, get or atomic operation that was
-    /// [announced](Conductor::announce).
+    /// Leaves the record of a put, get or atomic operation that was
+    /// [announced](Conductor::announce), as its source.
     ///
     /// # Errors
     /// There is no room, or no such rank.
@@ -178,7 +179,7 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// Counts each refused attempt, where a full ring refuses.
+    /// Counts each refused attempt, if a full ring's policy is to refuse.
     fn count_refusal(&mut self, command: &Command<'_>, cause: FullCause) {
         let mut post = self.as_post(command.destination);
         match cause {
@@ -198,8 +199,8 @@ impl<H: Host> HostedPort<H> {
         self.host.conductor().is_some()
     }
 
-    /// Whether a rank waits for room here after this one has polled everything. A rank in virtual
-    /// time does not poll repeatedly before it sleeps, so this triggers its periodic work.
+    /// Whether a sender waits for room here after this rank has polled everything. A rank in
+    /// virtual time does not poll repeatedly before it sleeps, so this triggers its periodic work.
     pub(super) fn holds_up_somebody(&self) -> bool {
         self.eager && self.host.is_conducted()
     }
@@ -215,7 +216,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Sends its reply back.
+    /// Sends the reply back.
     #[inline]
     pub(super) fn come_back(&mut self, from: Rank, bytes: u64) {
         let to = self.rank;
@@ -251,13 +252,13 @@ impl<H: Host> HostedPort<H> {
         self.host.conductor()?.find_datagram()
     }
 
-    /// Whether one datagram to several ranks leaves this one once, in virtual time.
+    /// Whether a datagram to several ranks leaves this rank once, in virtual time.
     pub fn network_copies(&mut self) -> bool {
         self.host.conductor().is_some_and(|conductor| conductor.network_copies())
     }
 
-    /// Orders what others have done to this rank's memory by now before this rank's next read, and
-    /// spends the time of a poll. Does nothing in real time.
+    /// Makes the changes of other ranks to this rank's memory up to now take effect before its next
+    /// read, and spends the time of a poll. Does nothing in real time.
     #[inline]
     pub fn look_at_own_memory(&mut self) {
         if let Some(conductor) = self.host.conductor() {
@@ -265,7 +266,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Lets the others catch up: they see this rank's next action at once.
+    /// Lets the other ranks catch up: they see this rank's next action at once.
     #[inline]
     pub(super) fn catch_up(&mut self) {
         if let Some(conductor) = self.host.conductor() {
@@ -273,7 +274,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Spends the time of reading what a neighbour left in shared memory.
+    /// Spends the time of reading a neighbour's data in shared memory.
     #[inline]
     pub(super) fn found_near(&mut self, bytes: u64) {
         if let Some(conductor) = self.host.conductor() {

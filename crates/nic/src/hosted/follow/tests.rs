@@ -16,7 +16,7 @@ fn send(ports: &mut [LoopbackPort], source: Rank, header: u64) {
     assert!(ports[source as usize].post_short(0, 0, header, &[]));
 }
 
-/// What rank 0 gets: source and header of each message, until it is granted as many more.
+/// The messages that rank 0 receives: source and header of each. Grants their sources as many more.
 fn arrivals(ports: &mut [LoopbackPort]) -> Vec<(Rank, u64)> {
     let mut all = Vec::new();
     while let Some(event) = ports[0].poll() {
@@ -73,7 +73,8 @@ fn ip_13_a_ring_of_a_quiet_source_goes_to_another() {
             assert!(ports[0].give_status(source) && !ports[0].shares_status(source));
             (0..round % 31).for_each(|number| send(&mut ports, source, number));
             assert_eq!(arrivals(&mut ports).len() as u64, round % 31);
-            // It posts nothing: it looks because it is asked to, when it next waits.
+            // The source posts nothing: it reads the table because it is asked to, when it next
+            // waits.
             assert_eq!(ports[0].take_status(source), round % 31 > 0);
             assert!(ports[source as usize].poll().is_none());
             assert_eq!(arrivals(&mut ports), []);
@@ -105,7 +106,7 @@ fn ip_13_each_spare_status_ring_has_one_owner() {
         let expected: Vec<_> = (1..4).map(|source| (source, round)).collect();
         assert_eq!(arrivals(&mut ports), expected);
     }
-    // The last but one of those that are read leaves its place to the last.
+    // The last but one of the polled rings leaves its place to the last.
     assert!(ports[0].take_status(2));
     (1..4).for_each(|source| send(&mut ports, source, 0));
     assert_eq!(arrivals(&mut ports), [(1, 0), (2, 0), (3, 0)]);
@@ -122,7 +123,7 @@ fn a_source_that_moves_unasked_is_malformed() {
     let index = shared.reserve(&mut Poster::default());
     shared.publish(index, StatusKind::Moved, 0, 0, 1, &[0, 1]);
     assert!(matches!(ports[0].poll(), Some(Event::Malformed { source: 1 })));
-    // A table that names no ring there is.
+    // The table names a ring that does not exist.
     for entry in [1_000, u64::MAX] {
         ports[0].own.source(1).set_status(entry);
         send(&mut ports, 1, 4);
