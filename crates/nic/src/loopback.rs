@@ -19,13 +19,13 @@ use crate::time::Time;
 /// A rank's port on the loopback fabric.
 pub type LoopbackPort = HostedPort<LoopbackHost>;
 
-/// Nanoseconds that a wait counts for.
+/// The nanoseconds by which a wait advances the clock.
 const WAIT_NANOSECONDS: u64 = 100;
 
-/// What segments are aligned to.
+/// The alignment of segments.
 const PAGE: usize = 4096;
 
-/// From how many bytes on messages are copied out of regions: little, so that tests do both.
+/// The length from which messages are copied out of regions: small, so that tests do both.
 const COPIES_FROM: usize = 256;
 
 /// The sizes of a loopback job.
@@ -69,7 +69,7 @@ pub fn open(config: &LoopbackConfig) -> Result<Vec<LoopbackPort>, SegmentLayoutE
 #[derive(Debug)]
 struct LoopbackJob {
     config: LoopbackConfig,
-    /// The first page of what was allocated.
+    /// The first page of the allocation.
     memory: NonNull<u8>,
     allocated: NonNull<u8>,
     allocation: Allocation,
@@ -90,8 +90,8 @@ impl LoopbackJob {
     fn new(config: &LoopbackConfig) -> LoopbackJob {
         let ranks = config.layout.ranks as usize;
         let stride = config.layout.segment_bytes() + config.region_bytes;
-        // Of what is aligned to pages every byte would be written: the system's zeroes, most of
-        // which no test touches, are for smaller alignments.
+        // With page alignment the allocator would write every byte. With a smaller alignment it
+        // uses the system's zero pages, most of which no test touches.
         let allocation = Allocation::from_size_align(stride * ranks + PAGE, 16)
             .expect("a job's memory is far below the address space");
         // SAFETY: the size is not zero: every layout has at least one rank and its segment.
@@ -134,7 +134,7 @@ impl LoopbackJob {
         unsafe { self.memory.add(at) }
     }
 
-    /// The address of `length` bytes of a region, checked.
+    /// The address of `length` bytes of a region, bounds-checked.
     fn region_bytes(&self, address: RemoteAddress, length: usize) -> Result<*mut u8, PostError> {
         let RemoteAddress { rank, space, offset } = address;
         if space != Space::Region {
@@ -177,8 +177,8 @@ impl LoopbackHost {
         self.job.registry().fail(rank, cause)
     }
 
-    /// Lets time pass for all ranks, beside what each wait counts for. For tests of what happens
-    /// after a while, in which nobody has anything to do until then.
+    /// Advances the time of all ranks, in addition to their waits. For tests of timeouts that no
+    /// rank's calls would reach.
     pub fn pass_time(&self, time: Time) {
         self.job.ticks.fetch_add(time.nanoseconds() / WAIT_NANOSECONDS, Ordering::Relaxed);
     }
@@ -190,7 +190,7 @@ impl Drop for LoopbackHost {
     }
 }
 
-/// Gives a region buffer back to its rank's arena.
+/// Returns a region buffer to its rank's arena.
 #[derive(Debug)]
 struct Owner {
     job: Arc<LoopbackJob>,
@@ -227,7 +227,7 @@ unsafe impl Host for LoopbackHost {
     }
 
     fn wake(&self, rank: Rank) {
-        // No rank sleeps here: for tests that say so.
+        // No rank sleeps here: only tests that set the flag observe this.
         self.segment(rank).doorbell().wakes.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -257,7 +257,7 @@ unsafe impl Host for LoopbackHost {
         // SAFETY: the arena gave the offset, so it is inside the region.
         let start = unsafe { self.job.region(self.rank).add(offset as usize) };
         // SAFETY: the region is allocated and zeroed as long as the job, which `owner` holds; the
-        // arena hands these bytes to nobody else until they are returned.
+        // arena gives these bytes to no other buffer until they are returned.
         Ok(unsafe { RegionBuffer::new(start, bytes, offset, owner) })
     }
 

@@ -6,12 +6,12 @@
 //!              SD  ◄─── waits for B's RTR       RTR, SD
 //!               └────── payload ──────────────► memory of B's region
 //!                       then notify ──────────► arrivals + 1
-//!                       then release
+//!                        then release
 //! ```
 //!
 //! A program writes a chain of [`QueueCommand`]s and then has nothing more to do. Each command runs
-//! when the ones before it have and, in session mode, when arrivals have released its slot. The
-//! fabric decides who runs it; over shared memory, the rank that made it runnable does.
+//! when the commands before it have run and, in session mode, when arrivals have released its slot.
+//! The fabric decides which rank runs it; over shared memory it is the rank that made it runnable.
 //!
 //! A command fails if its memory, rank or queue does not exist. It then changes nothing and stops
 //! its queue, whose completions end with the reason, [`QueueFault`].
@@ -24,23 +24,24 @@ use crate::ring::{Descriptor, QueueFull, ReleaseError};
 /// Index of a command queue of one rank.
 pub type QueueId = u32;
 
-/// A command queue of a rank, as others name it.
+/// The address of a rank's command queue, for other ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueueAddress {
-    /// Whose queue.
+    /// The rank that owns the queue.
     pub rank: Rank,
-    /// Which of its queues.
+    /// The queue's index.
     pub queue: QueueId,
-    /// Which use of that number: the old address of a destroyed queue finds nothing.
+    /// The number of times that index has been used: the old address of a destroyed queue is
+    /// invalid.
     pub generation: u16,
 }
 
-/// What makes a queue's commands run (TF-04).
+/// The condition under which a queue's commands run (TF-04).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueMode {
-    /// Writing them. Releases have no effect.
+    /// They run once written. Releases have no effect.
     Normal,
-    /// Writing and releasing them.
+    /// They run once written and released.
     Session {
         /// Slots that are released at the start (paper 002's session offset).
         offset: u32,
@@ -59,24 +60,24 @@ pub enum QueueCommand {
     Combine(QueueCombine),
 }
 
-/// Elements of the owner's region, by their offsets: `into` becomes `left ∘ right`. It may be the
-/// same place as one of the two; places overlap in no other way.
+/// A combination of elements of the owner's region, by their offsets: `into` becomes `left ∘
+/// right`. `into` may equal `left` or `right`; the ranges overlap in no other way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueCombine {
-    /// Where the left operands are.
+    /// Offset of the left operands.
     pub left: u64,
-    /// Where the right operands are.
+    /// Offset of the right operands.
     pub right: u64,
-    /// Where the results go.
+    /// Offset of the results.
     pub into: u64,
     /// Bytes of each: whole elements, at most [`QueueCombine::MOST`].
     pub length: u64,
-    /// What is computed.
+    /// The operation and the element type.
     pub combining: Combining,
 }
 
 impl QueueCombine {
-    /// The most bytes of one command: its runner has other things to do as well.
+    /// Limit of bytes of one command: the rank that runs it has other work too.
     pub const MOST: u64 = 16 << 20;
 }
 
@@ -88,13 +89,13 @@ pub struct QueuePut {
     pub from: u64,
     /// Destination of the bytes: an offset in the region of the destination's rank.
     pub at: u64,
-    /// How many bytes; may be zero.
+    /// The number of bytes; may be zero.
     pub length: u64,
     /// The queue to notify. It may belong to the owner, and may be the same queue (TF-22).
     pub to: QueueAddress,
     /// Whether the queue counts an arrival.
     pub notify: bool,
-    /// By how much the queue's scheduling pointer advances: paper 002's sps (TF-02).
+    /// By how much that queue's scheduling pointer advances: paper 002's sps (TF-02).
     pub release: u32,
 }
 
@@ -114,7 +115,7 @@ pub struct QueueState {
     pub executed: u64,
     /// How far the scheduling pointer is ahead of the read pointer; it may be ahead of the write
     /// pointer too (TF-03). Unused in normal mode. It is read after `executed` and counts from
-    /// there: a command between the two is released and may be running, one beyond is not.
+    /// there: a command within the lead is released and may be running, one beyond is not.
     pub ahead: i32,
     /// Notified puts that have arrived at this queue (TF-05).
     pub arrivals: u64,
@@ -122,14 +123,14 @@ pub struct QueueState {
     pub fault: Option<QueueFault>,
 }
 
-/// A command has run, or will not (TF-05).
+/// A command has run, or will never run (TF-05).
 ///
-/// Commands run in order, and none runs after a failed one. So the read pointer and the fault say
-/// all that a ring of records would. This is derived from them: it costs the interface nothing and
-/// cannot overflow.
+/// Commands run in order, and none runs after a failed one. So the read pointer and the fault
+/// contain all the information of a ring of records. Completions are derived from them: this costs
+/// the interface nothing and cannot overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
-    /// Which command: counted from 0 over the life of the queue.
+    /// The number of the command, counted from 0 over the life of the queue.
     pub index: u64,
     /// Success, or why the command did not run.
     pub outcome: Result<(), QueueFault>,
@@ -141,43 +142,43 @@ pub enum QueueFault {
     /// The words of a slot are not a valid command.
     #[error("command {index} of the queue is invalid")]
     Malformed {
-        /// Which command.
+        /// The command's index.
         index: u32,
     },
     /// The destination is not a rank of this job.
     #[error("command {index} of the queue names a rank that does not exist")]
     NoSuchRank {
-        /// Which command.
+        /// The command's index.
         index: u32,
     },
     /// The rank has no such queue open.
     #[error("command {index} of the queue names a queue of rank {rank} that is not open")]
     NoSuchQueue {
-        /// Which command.
+        /// The command's index.
         index: u32,
-        /// Whose queue.
+        /// The queue's owner.
         rank: Rank,
     },
     /// The bytes are outside the region of the owner or the destination.
     #[error("command {index} of the queue names bytes outside the memory of rank {rank}")]
     OutOfBounds {
-        /// Which command.
+        /// The command's index.
         index: u32,
-        /// Whose memory.
+        /// The memory's owner.
         rank: Rank,
     },
     /// The destination's scheduling pointer would lead by more than its limit.
     #[error("command {index} of the queue releases more than rank {rank} can count")]
     TooFarAhead {
-        /// Which command.
+        /// The command's index.
         index: u32,
-        /// Whose queue.
+        /// The queue's owner.
         rank: Rank,
     },
     /// The fabric could not copy.
     #[error("command {index} of the queue could not be copied to rank {rank}")]
     Refused {
-        /// Which command.
+        /// The command's index.
         index: u32,
         /// The destination.
         rank: Rank,
@@ -188,13 +189,13 @@ pub enum QueueFault {
         /// The missing rank.
         rank: Rank,
     },
-    /// Its owner has finished with it, after this many rounds.
+    /// The queue's owner has finished with it, after this many rounds.
     #[error("its owner is done with it, after {rounds} rounds")]
     Retired {
-        /// How many, modulo 2^32.
+        /// The number of rounds, modulo 2^32.
         rounds: u32,
     },
-    /// The rank that ran it died meanwhile; whether the command took effect is unknown.
+    /// The rank that ran the command died meanwhile; whether the command took effect is unknown.
     #[error("it was being run when {0}")]
     RunnerDied(PeerFailure),
 }
@@ -253,20 +254,20 @@ pub enum QueueError {
         /// How many there are.
         queues: u32,
     },
-    /// A queue cannot be that long.
+    /// The requested number of slots is not possible.
     #[error("a command queue of {wanted} slots cannot be: this job's have 1 to {limit}")]
     Slots {
         /// Slots asked for.
         wanted: u32,
-        /// Slots that fit the memory.
+        /// The limit, given by the queue's memory.
         limit: u32,
     },
-    /// There is no such queue open.
+    /// The queue is not open.
     #[error("rank {rank} has no command queue {queue} open")]
     NoSuchQueue {
-        /// Whose queue.
+        /// The queue's owner.
         rank: Rank,
-        /// Which.
+        /// The queue's index.
         queue: QueueId,
     },
     /// The chain does not fit now.
@@ -278,15 +279,15 @@ pub enum QueueError {
     /// Commands of the queue have not run yet, or are running.
     #[error("command queue {queue} still has commands to run: wait for them first")]
     Busy {
-        /// Which.
+        /// The queue's index.
         queue: QueueId,
     },
     /// The queue has stopped for good.
     #[error("command queue {queue} stands still: {fault}")]
     Failed {
-        /// Which.
+        /// The queue's index.
         queue: QueueId,
-        /// Why.
+        /// The reason.
         fault: QueueFault,
     },
 }
@@ -351,7 +352,7 @@ impl QueueCommand {
         }
     }
 
-    /// Bytes that it writes.
+    /// The number of bytes that the command writes.
     #[inline]
     pub(crate) fn length(&self) -> u64 {
         match self {
@@ -364,7 +365,8 @@ impl QueueCommand {
 
 /// A port with command queues.
 pub trait QueuePort: Port {
-    /// How many command queues this rank can still create, and how many slots each may have.
+    /// The number of command queues that this rank can still create, and the limit of slots of
+    /// each.
     fn free_queues(&self) -> (u32, u32);
 
     /// Takes one of this rank's command queues into use. It is empty.
@@ -379,7 +381,8 @@ pub trait QueuePort: Port {
     /// It is in use, or has failed. A failed queue stays taken, because puts may still arrive.
     fn destroy_queue(&mut self, queue: QueueId) -> Result<(), QueueError>;
 
-    /// Writes a chain of commands into a queue, rings its doorbell once, and runs what can run.
+    /// Writes a chain of commands into a queue, rings its doorbell once, and runs the commands that
+    /// are runnable.
     ///
     /// # Errors
     /// The chain does not fit, or the queue has stopped. Nothing was written.
@@ -392,14 +395,15 @@ pub trait QueuePort: Port {
     /// As [`QueuePort::post_queue`].
     fn repeat_queue(&mut self, queue: QueueId, count: u32) -> Result<(), QueueError>;
 
-    /// Releases slots of a queue, its own or another rank's, and runs what can run. It acts as a
-    /// put without payload that is in no queue itself.
+    /// Releases slots of a queue of this or another rank, and runs the commands that are runnable.
+    /// It acts as a put without payload that is not in a queue itself.
     ///
     /// # Errors
     /// There is no such queue, or its scheduling pointer would lead by more than its limit.
     fn release_queue(&mut self, queue: QueueAddress, slots: u32) -> Result<(), QueueError>;
 
-    /// Runs what can run in any rank's queue, unless another rank does already. For waiting ranks.
+    /// Runs the runnable commands of any rank's queue, unless another rank is running them. For
+    /// waiting ranks.
     fn help_queue(&mut self, queue: QueueAddress);
 
     /// The state of a queue of any rank.
@@ -409,7 +413,7 @@ pub trait QueuePort: Port {
     fn queue_state(&mut self, queue: QueueAddress) -> Result<QueueState, QueueError>;
 
     /// Frees a queue whose end other ranks may not have detected yet. It accepts releases until its
-    /// scheduling pointer is ahead by `lead`, which every session reaches, and meanwhile reports
+    /// scheduling pointer is ahead by `lead`, which every session reaches. Meanwhile it reports
     /// after how many `rounds` its owner finished. Then it is destroyed.
     fn retire_queue(&mut self, queue: QueueId, rounds: u64, lead: u32);
 

@@ -1,29 +1,28 @@
 //! Status rings that follow frequent sources (paper 000 §4: infrequent partners share).
 //!
-//! Beyond 16 ranks sources share status rings, and each record costs them an atomic addition and an
-//! epoch. A rank has some private ones beside them, to give to sources that send often. A source
-//! goes there, and back, by itself, when it has seen what the table says:
+//! In jobs of more than 16 ranks, sources share status rings, and each record costs them an atomic
+//! addition and an epoch. A rank also has some private status rings, to assign to sources that send
+//! often. A source moves there, and back, by itself, when it has read the change in the table:
 //!
 //! ```text
 //!   owner                                     source
 //!   -----                                     ------
-//!   head of the spare ring, entry = ring ──►  seen at a post that is not of the fast path
-//!                                             last record in the ring so far: `Moved`
-//!   `Moved` read: the new ring is read, too   further records in the new ring, from its head on
+//!   head of the spare ring, entry = ring ──►  read at a post that is not of the fast path
+//!                                             last record in the old ring: `Moved`
+//!   `Moved` read: poll the new ring too       further records in the new ring, from its head on
 //!
-//!   entry = 0, attention                 ──►  the same, the other way
-//!   `Moved` read: the ring is nobody's
-//! ```
+//!   entry = 0, attention                 ──►  the same, in the other direction
+//!   `Moved` read: the ring is unassigned
 //!
-//! Nothing is reordered. A record in the ring so far may stand behind one of another source that is
-//! not published yet; a rank that read the new ring by then would take the later record first. So
-//! it reads a ring from the `Moved` on that precedes all records there. A ring that has been left
-//! is empty, since its one source has said that nothing will follow: the next one begins where it
-//! ended. The fast path reads no table for all that. `tests/loom_follow.rs` explores it, and shows
-//! that a ring read at once is read too early.
+//! Nothing is reordered. A record in the old ring may lie behind an unpublished one of another
+//! source; a rank that polled the new ring at that time would take the later record first. So it
+//! polls a ring only from the `Moved` on that precedes all records there. A ring that its source
+//! has left is empty, since the source has declared that nothing will follow; the next source
+//! begins where it ended. The fast path reads no table for this. `tests/loom_follow.rs` explores
+//! it, and shows that a ring polled at once is polled too early.
 //!
-//! Sources on other hosts land by this rank's own hand, and in virtual time the conductor lands
-//! them: they stay where they are. So does the ring of a rank that has died.
+//! Sources that do not move: for a source on another host, this rank lands the messages itself, and
+//! in virtual time the conductor lands them. The ring of a rank that has died stays assigned too.
 
 use super::send::Post;
 use super::state::{SpareStatus, StatusLane};
@@ -35,7 +34,7 @@ use crate::sync::Ordering;
 use crate::wire::StatusKind;
 
 impl<H: Host> Post<'_, H> {
-    /// Posts from now on to the status ring that the target's table says.
+    /// Posts from now on to the status ring that the target's table names.
     #[inline]
     pub(super) fn follow(&mut self) {
         let entry = self.target.source(self.rank).status();
@@ -52,7 +51,7 @@ impl<H: Host> Post<'_, H> {
         let ring = match entry {
             0 => layout.first_status(self.rank),
             _ if spare.contains(&entry) => entry as u32,
-            // A broken peer's.
+            // The entry of a broken peer.
             _ => return,
         };
         let before = self.peer.status;
@@ -62,7 +61,7 @@ impl<H: Host> Post<'_, H> {
         let next = self.target.status(ring);
         let (sent, head) = (self.peer.sent(), next.head());
         if next.is_private() {
-            // For the audit, before the target reads the ring: where it begins nothing is missing.
+            // For the audit, before the target reads the ring: at its start no record is missing.
             self.target.sender(self.rank).posted.store(head, Ordering::Release);
         }
         self.begin();
@@ -86,8 +85,8 @@ impl<H: Host> HostedPort<H> {
             && self.spare_place(source).is_none()
     }
 
-    /// Gives a source that [shares](HostedPort::shares_status) a status ring of its own, if one is
-    /// nobody's. Whether there was one.
+    /// Assigns a status ring to a source that [shares](HostedPort::shares_status) one, if a spare
+    /// ring is unassigned. Returns whether one was.
     pub fn give_status(&mut self, source: Rank) -> bool {
         let mut spare = self.spare_status.iter_mut().enumerate();
         let Some((place, free)) = spare.find(|(_, spare)| spare.owner.is_none()) else {
@@ -101,8 +100,7 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// The sources to which spare status rings were given and that were not asked to share again,
-    /// but for those that will never leave theirs.
+    /// The running sources with an assigned spare status ring that were not asked to share again.
     pub fn status_owners(&self) -> impl Iterator<Item = Rank> {
         let asked = |rank| self.own.source(rank).status() == 0;
         let is_there = |rank| matches!(self.host.state_of(rank), PeerState::Running);
@@ -110,15 +108,16 @@ impl<H: Host> HostedPort<H> {
         owners.filter(move |owner| is_there(*owner) && !asked(*owner))
     }
 
-    /// Asks a source to share again; one that has not been seen in its ring yet, to go there first.
-    /// Its ring is nobody's when it has left. Whether it was asked that.
+    /// Asks a source to share a status ring again. A source that has not yet moved to its own ring
+    /// is asked to move there first. The ring is unassigned once the source has left it. Returns
+    /// whether the source was asked to leave.
     pub fn take_status(&mut self, source: Rank) -> bool {
         let Some(place) = self.spare_place(source) else { return false };
         let is_open = self.spare_status[place].is_open;
         if is_open {
             self.own.source(source).set_status(0);
         }
-        // Only what sends reads the table, and this source is quiet.
+        // A source reads the table only when it sends, and this one is quiet.
         let doorbell = self.peers[source as usize].target.doorbell();
         doorbell.attention.fetch_or(ASKED_TO_FOLLOW, Ordering::AcqRel);
         is_open
@@ -128,7 +127,7 @@ impl<H: Host> HostedPort<H> {
         self.spare_status.iter().position(|spare| spare.owner == Some(source))
     }
 
-    /// The place of a source's status ring among those that are read.
+    /// The index of a source's status ring in `lanes`.
     #[inline(always)]
     pub(super) fn lane_of(&self, source: Rank) -> usize {
         let source = source as usize;
@@ -138,7 +137,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Goes to the status rings that the tables of others say.
+    /// Moves to the status rings that the tables of other ranks name.
     #[cold]
     pub(super) fn follow_all(&mut self) {
         for rank in 0..self.size {
@@ -151,7 +150,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// A record of a status ring said that it is its source's last one there.
+    /// Handles a record that its source declared to be its last one in this status ring.
     #[cold]
     pub(super) fn source_moved(&mut self, lane: usize, source: Rank) {
         let moved = match self.lanes[lane].spare {
@@ -164,7 +163,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Reads a source's own ring from now on.
+    /// Polls a source's own ring from now on.
     fn open_spare(&mut self, lane: usize, source: Rank) -> Option<()> {
         let place = self.spare_place(source)?;
         let spare = &mut self.spare_status[place];
@@ -181,9 +180,9 @@ impl<H: Host> HostedPort<H> {
         Some(())
     }
 
-    /// A source shares again, and what was its own ring is nobody's.
+    /// Ends the assignment of a ring whose source shares again.
     fn close_spare(&mut self, lane: usize, place: usize, source: Rank) -> Option<()> {
-        // A broken peer leaves unasked.
+        // A broken peer leaves without being asked.
         if self.own.source(source).status() != 0 {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Command queues. The rank that advances a scheduling pointer runs the commands it released (a
-//! design decision).
+//! Command queues. The rank that advances a scheduling pointer runs the commands that it released
+//! (a design decision).
 //!
 //! ```text
 //!   rank A, first                  rank B, later
@@ -9,17 +9,17 @@
 //!   (computes, or sleeps)            SD: copy from B's region to A's, A's arrivals + 1
 //! ```
 //!
-//! It is plain copies and atomics in memory that every rank has mapped, so only the last rank to
-//! arrive spends processor time. A queue that becomes runnable meanwhile goes on a work list, never
-//! on the stack.
+//! A command consists of plain copies and atomics in memory that every rank has mapped, so only the
+//! last rank to arrive spends processor time. A queue that becomes runnable meanwhile is put on a
+//! work list, never on the stack.
 //!
-//! Order on the list: commands that move no bytes go first, since others wait for them. Of the
-//! large copies, those that bring bytes *here* go before those that take bytes away, which the
-//! receiver may meanwhile fetch itself. While a queue waits on the list no rank holds it.
+//! Order on the list: commands that move no bytes go first, since other ranks wait for them. Of the
+//! large copies, those that bring bytes to this rank go before those that take bytes away, which
+//! the receiver may meanwhile fetch itself. While a queue waits on the list no rank holds it.
 //!
 //! Everything in a queue was written by another process and is checked before use: ranks, queues,
 //! generations, offsets, lengths. The number of commands that one call runs is bounded. A queue
-//! whose runner died is not taken over: how far its command got is unknown.
+//! whose runner died is not taken over: it is unknown how far its command got.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ use crate::ring::{CommandQueue, GENERATION_MASK, LongStores, ReleaseError, Setup
 use crate::segment::Segment;
 use crate::sync::{Ordering, compiler_fence};
 
-/// Copies from this size on are deferred until all smaller work is done.
+/// Copies of at least this size are deferred until all smaller work is done.
 const LARGE: u64 = 2048;
 
 /// Limit of commands that one call runs, over all queues. Correct programs stay far below: each
@@ -43,16 +43,16 @@ const MAX_COMMANDS: u32 = 1 << 16;
 /// Bytes that are combined at a time: three pieces stay in the first-level cache.
 const PIECE: usize = 4096;
 
-/// Polls in a row that find nothing to run although a rank has asked for a run.
+/// Limit of consecutive polls that find nothing to run although a rank has requested a run.
 const MAX_POLLS: u32 = 1 << 10;
 
-/// The command queues of one rank, as it remembers them, and the work list.
+/// The command queues of one rank, with the owner's own records, and the work list.
 #[derive(Debug)]
 pub(super) struct Queues {
     own: Vec<OwnQueue>,
     /// The number of the owner's next wait, from 1.
     waits: u64,
-    /// Queues to run: those not polled yet, then those with a large copy next.
+    /// Queues to run: those not polled yet, then those whose next command is a large copy.
     fresh: VecDeque<QueueAddress>,
     large: VecDeque<QueueAddress>,
 }
@@ -73,13 +73,13 @@ enum QueueUse {
 struct OwnQueue {
     stage: QueueUse,
     generation: u16,
-    /// Completions reported.
+    /// The number of completions reported.
     told: u64,
     /// Whether the fault was reported.
     told_fault: bool,
-    /// What the owner last saw: commands run, arrivals, fault.
+    /// The values that the owner last saw: commands run, arrivals, fault.
     seen: [u64; 3],
-    /// The owner's wait in which it saw that.
+    /// The number of the owner's wait in which it saw them.
     seen_in: u64,
 }
 
@@ -90,12 +90,12 @@ impl Queues {
         Queues { own, waits: 1, fresh: VecDeque::new(), large: VecDeque::new() }
     }
 
-    /// How many queues can still be created.
+    /// The number of queues that can still be created.
     pub(super) fn free(&self, own: &Segment<'static>) -> u32 {
         (0..self.own.len()).filter(|id| self.is_free(*id, own)).count() as u32
     }
 
-    /// Whether a number is free. Closes a retired queue if that is possible.
+    /// Whether a queue number is free. Closes a retired queue if that is possible.
     fn is_free(&self, id: usize, own: &Segment<'static>) -> bool {
         match self.own[id].stage {
             QueueUse::Free => true,
@@ -106,9 +106,9 @@ impl Queues {
         }
     }
 
-    /// Whether a queue that its owner polls for has changed since: for a rank about to sleep. A
-    /// queue that this wait does not poll for may change as it likes: it would keep the rank awake
-    /// until the end of the wait.
+    /// Whether a queue that its owner polls has changed since: for a rank about to sleep. A queue
+    /// that this wait does not poll is ignored: its changes would keep the rank awake until the end
+    /// of the wait.
     pub(super) fn have_moved(&self, own: &Segment<'static>) -> bool {
         let awaited =
             |known: &OwnQueue| known.stage == QueueUse::Open && known.seen_in == self.waits;
@@ -118,12 +118,12 @@ impl Queues {
         })
     }
 
-    /// Forgets what was polled for: a rank that still waits polls again.
+    /// Forgets which queues were polled: a rank that still waits polls again.
     pub(super) fn after_park(&mut self) {
         self.waits += 1;
     }
 
-    /// The owner has polled a queue and found this.
+    /// Records the values that the owner found when it polled a queue.
     fn see(&mut self, id: QueueId, seen: [u64; 3]) {
         let known = &mut self.own[id as usize];
         (known.seen, known.seen_in) = (seen, self.waits);
@@ -245,9 +245,9 @@ impl<H: Host> QueuePort for HostedPort<H> {
     }
 }
 
-/// Paper 002's TCQ, for programs: no layer of hikyaku uses it.
+/// The completion queue of paper 002 (TCQ), for programs: no layer of hikyaku uses it.
 impl<H: Host> HostedPort<H> {
-    /// The next completion of a queue of this rank; `None`: no further one now.
+    /// The next completion of a queue of this rank; `None`: there is none now.
     pub fn completion(&mut self, id: QueueId) -> Option<Completion> {
         let queue = self.own_queue(id).ok()?;
         let seen = progress(&queue);
@@ -291,14 +291,14 @@ impl<H: Host> HostedPort<H> {
         (setup.generation == address.generation).then_some(queue)
     }
 
-    /// An error if the queue has stopped for good.
+    /// Returns an error if the queue has stopped for good.
     #[inline]
     fn check_standing(&self, id: QueueId, queue: &CommandQueue<'_>) -> Result<(), QueueError> {
         let failed = |fault| Err(QueueError::Failed { queue: id, fault });
         self.fault_of(queue).map_or(Ok(()), failed)
     }
 
-    /// Why a queue has stopped: its own fault word, or the death of its runner.
+    /// The reason why a queue has stopped: its own fault word, or the death of its runner.
     #[inline]
     fn fault_of(&self, queue: &CommandQueue<'_>) -> Option<QueueFault> {
         let word = queue.fault();
@@ -323,7 +323,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Runs a queue that may have become runnable, and all that follows from it.
+    /// Runs a queue that may have become runnable, and all queues that become runnable thereby.
     #[inline]
     fn run(&mut self, first: QueueAddress) {
         if let Some(conductor) = self.host.conductor() {
@@ -389,8 +389,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Defers a queue with a large copy next until the rest of the list is done, if there is a
-    /// rest. Returns whether it did.
+    /// Defers a queue whose next command is a large copy until the rest of the list is done, if
+    /// there is a rest. Returns whether it did.
     fn put_off(&mut self, run: &RunningQueue<'_>, command: Option<QueueCommand>) -> bool {
         let queues = &mut self.queues;
         let alone = queues.fresh.is_empty() && queues.large.is_empty();
@@ -434,8 +434,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Combines elements of a rank's region; `None`: they are not all inside, and nothing that is
-    /// outside was touched.
+    /// Combines elements of a rank's region. `None`: a range is not inside the region; nothing
+    /// outside was accessed.
     fn combine(&self, rank: Rank, combine: &QueueCombine) -> Option<()> {
         let QueueCombine { left, right, into, length, combining } = *combine;
         let address = |offset| RemoteAddress { rank, space: Space::Region, offset };
@@ -457,7 +457,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Lands a put of a command queue that was [shipped](Host::ship) and has arrived with its
-    /// payload. Then runs what it released; if it cannot land, its queue stops.
+    /// payload. Then runs the commands that it released. If it cannot land, its queue stops.
     pub fn land_put(&mut self, from: QueueAddress, index: u32, put: &QueuePut, payload: &[u8]) {
         match self.land(from.rank, index, put, Some(payload)) {
             Ok(()) => self.run_list(MAX_COMMANDS),
@@ -522,10 +522,10 @@ impl<H: Host> HostedPort<H> {
         Ok(())
     }
 
-    /// Wakes a sleeping rank: something it may wait for has happened.
+    /// Wakes a sleeping rank: an event that it may wait for has happened.
     #[inline]
     pub(super) fn alert(&self, rank: Rank) {
-        // As for a message: the sleeper makes the barrier (see `Host::wait`).
+        // As for a message: the sleeper executes the barrier (see `Host::wait`).
         compiler_fence(Ordering::SeqCst);
         let doorbell = self.peers[rank as usize].target.doorbell();
         if doorbell.sleeping.load(Ordering::Relaxed) != 0 {

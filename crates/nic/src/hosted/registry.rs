@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A rank moves itself to running and left; the process that watches it moves it to failed. The
-//! count of ends changes with every departure, so that an idle rank watches one word. Which rank
-//! each of them was stands in the lines as well, in order: nobody has to look at all.
+//! count of ends changes with every departure, so that an idle rank watches one word. The lines
+//! also store which rank each departure was, in order, so no rank has to check all others.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ const CAUSE_EXIT: u64 = 2 << 32;
 const NAME_AT: usize = 5;
 const POLLED_AT: usize = NAME_AT + Name::BYTES / 8;
 
-/// Bits of a tag and of whether there is one; the open operations are above them.
+/// Bits of a tag and of the flag that there is one; the number of open operations is above them.
 const TAG_BITS: u32 = 33;
 
 /// One rank's line. All zero: starting.
@@ -41,14 +41,15 @@ pub struct RankLine {
     state: AtomicU64,
     pid: AtomicU64,
     cause: AtomicU64,
-    /// Which rank was the one to leave or die whose number is this line's, plus one.
+    /// The rank of one departure, plus one. The number of the departure is the index of this line.
     ended: AtomicU64,
     /// Activity and peer; open operations and tag; since; unmatched messages and their bytes; name;
-    /// when it was polled, plus one. Written by the rank, read by the launcher. A reader may see it
-    /// half-written, which is good enough for a diagnosis.
+    /// the time of the last poll, plus one. Written by the rank, read by the launcher. A reader may
+    /// see it half-written, which is good enough for a diagnosis.
     wait: [AtomicU64; POLLED_AT + 1],
-    /// Packets that the rank has dropped, without the job's key and with it; the source of the last
-    /// of these plus one, and why. For the launcher, as the wait.
+    /// The numbers of packets that the rank has dropped, without the job's key and with it; the
+    /// source of the last one with the key, plus one, and the cause. Read by the launcher, like the
+    /// wait.
     dropped: [AtomicU64; 2],
 }
 
@@ -66,29 +67,30 @@ impl<'m> Registry<'m> {
         Registry { ends, ranks }
     }
 
-    /// Counts the ranks that have left or died: each once.
+    /// The number of ranks that have left or died, each counted once.
     #[inline]
     pub fn ends(&self) -> u64 {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// Which ranks left or died as those of these numbers. `None`: that is not known of all of
-    /// them, or they are more than there are ranks, as the count was overwritten.
+    /// The ranks of the departures with these numbers. `None`: a rank is unknown, or the count was
+    /// overwritten, as there are more numbers than ranks.
     pub fn ended_in(&self, numbers: Range<u64>) -> Option<Vec<Rank>> {
         let count = numbers.end.wrapping_sub(numbers.start);
         let is_possible = count <= self.ranks.len() as u64;
         is_possible.then(|| numbers.map(|number| self.ended(number)).collect())?
     }
 
-    /// Which rank left or died as the one of this number, from 0. `None`: nobody did, or whoever
-    /// counted that has not said yet whom, or the words were overwritten.
+    /// The rank of the departure with this number, counted from 0. `None`: there was no such
+    /// departure, the process that counted it has not stored the rank yet, or the words were
+    /// overwritten.
     fn ended(&self, number: u64) -> Option<Rank> {
         let line = self.ranks.get(usize::try_from(number).ok()?)?;
         let rank = line.ended.load(Ordering::Acquire).checked_sub(1)?;
         Rank::try_from(rank).ok().filter(|rank| (*rank as usize) < self.ranks.len())
     }
 
-    /// Counts a rank that has left or died, and says which.
+    /// Counts a rank that has left or died, and stores which rank it was.
     fn count_end(&self, rank: Rank) {
         let number = self.ends.fetch_add(1, Ordering::AcqRel);
         let line = usize::try_from(number).ok().and_then(|number| self.ranks.get(number));
@@ -107,10 +109,10 @@ impl<'m> Registry<'m> {
         self.ranks[rank as usize].pid.load(Ordering::Acquire) as u32
     }
 
-    /// Takes the rank's place for this process: starting → running.
+    /// Claims the rank's place for this process: starting → running.
     ///
     /// # Errors
-    /// The state it is in, if not starting.
+    /// The rank's state, if it is not starting.
     pub fn join(&self, rank: Rank, pid: u32) -> Result<(), PeerState> {
         let line = &self.ranks[rank as usize];
         line.state
@@ -120,7 +122,7 @@ impl<'m> Registry<'m> {
         Ok(())
     }
 
-    /// The rank leaves in order. All its messages are already published.
+    /// Marks the rank as having left in order. All its messages are already published.
     pub fn leave(&self, rank: Rank) {
         let line = &self.ranks[rank as usize];
         let left = line.state.compare_exchange(RUNNING, LEFT, Ordering::AcqRel, Ordering::Acquire);
@@ -129,7 +131,8 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// A rank of another host has left in order. All its messages are on their way here.
+    /// Marks a rank of another host as having left in order. All its messages are on their way to
+    /// this host.
     pub fn leave_elsewhere(&self, rank: Rank) {
         let line = &self.ranks[rank as usize];
         let left = line.state.compare_exchange(STARTING, LEFT, Ordering::AcqRel, Ordering::Acquire);
@@ -138,7 +141,7 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// The rank died. Returns whether that is new.
+    /// Marks the rank as dead. Returns whether that is new.
     pub fn fail(&self, rank: Rank, cause: DeathCause) -> bool {
         let line = &self.ranks[rank as usize];
         let is_over = |state| state == LEFT || state == FAILED;
@@ -148,7 +151,7 @@ impl<'m> Registry<'m> {
         let bits = match cause {
             DeathCause::Signal(number) => CAUSE_SIGNAL | u64::from(number as u32),
             DeathCause::Exit(code) => CAUSE_EXIT | u64::from(code as u32),
-            // What one rank says of another is no end that the launcher has seen.
+            // One rank's verdict on another is not an end that the launcher has seen.
             DeathCause::Unknown
             | DeathCause::Overwritten
             | DeathCause::Malformed
@@ -180,7 +183,7 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// Stores what a rank is blocked in.
+    /// Stores the reason why a rank is blocked.
     pub fn set_wait(&self, rank: Rank, wait: Option<Wait>) {
         let words = &self.ranks[rank as usize].wait;
         let Some(wait) = wait else {
@@ -212,7 +215,7 @@ impl<'m> Registry<'m> {
         words[0].store(counts, Ordering::Release);
     }
 
-    /// Which packets of other hosts a rank has dropped.
+    /// The packets of other hosts that a rank has dropped.
     pub fn dropped(&self, rank: Rank) -> DroppedPackets {
         let words = &self.ranks[rank as usize].dropped;
         let counts = words[0].load(Ordering::Acquire);
@@ -222,7 +225,7 @@ impl<'m> Registry<'m> {
         DroppedPackets { strange: counts as u32, wrong: (counts >> 32) as u32, last }
     }
 
-    /// What a rank is blocked in, if it has announced that.
+    /// The reason why a rank is blocked, if it has announced one.
     pub fn wait(&self, rank: Rank) -> Option<Wait> {
         let words = &self.ranks[rank as usize].wait;
         let head = words[0].load(Ordering::Acquire);
@@ -330,7 +333,7 @@ mod tests {
             registry.set_dropped(0, &dropped);
             assert_eq!(registry.dropped(0), dropped);
         }
-        // As another process may have written it.
+        // As another process may have overwritten it.
         lines[0].dropped[1].store(u64::MAX, Ordering::Relaxed);
         assert_eq!(registry.dropped(0).last, None);
     }

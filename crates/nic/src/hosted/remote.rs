@@ -8,7 +8,7 @@
 //! ```text
 //!   check      ranks, room for a record or completion, the requester's own addresses
 //!   enter      odd epoch at the ranks whose segments are used (table/segment.rs)
-//!   resolve    key or register → offset in the region, or an error and no effect
+//!   check      ranks, room for a record or completion, the requester's own addresses
 //!   touch      copy, or one atomic operation
 //!   notify     word at the target (release)
 //!   leave      even epoch
@@ -19,8 +19,8 @@
 //! **Data before word.** Plain stores write the payload, then a store with release order writes the
 //! word. So a rank that loads the word with acquire order, or by an atomic operation, sees the
 //! payload. No stronger fence is needed: there is no load in between whose order would matter. The
-//! same holds for the completion word, which is stored last of all. An atomic operation has acquire
-//! and release order: a rank that sees its effect sees all earlier puts.
+//! same holds for the completion word, which is stored last. An atomic operation has acquire and
+//! release order: a rank that sees its effect sees all earlier puts.
 
 use super::send::elsewhere;
 use super::{Host, HostedPort};
@@ -35,10 +35,10 @@ use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::table::{ContextBook, Extent, PutRefusal, SegmentEntry, SharedContexts, segment};
 
-/// Limit of completion events that were not polled: the six bits of paper 003's rrid.
+/// Limit of unpolled completion events: the six bits of paper 003's rrid.
 pub(super) const OUTSTANDING: usize = 64;
 
-/// Ranks whose memory a command uses: the target's, and that of its notification word.
+/// The ranks whose memory a command uses: the target, and the rank of its notification word.
 type UsedRanks = [Option<Rank>; 2];
 
 impl<H: Host> MemoryPort for HostedPort<H> {
@@ -114,8 +114,8 @@ impl<H: Host> MemoryPort for HostedPort<H> {
     }
 }
 
-/// Address registers (CJ-03): what paper 003's interface gives a program, and no layer of hikyaku
-/// uses.
+/// Address registers (CJ-03): paper 003's interface offers them to a program; no layer of hikyaku
+/// uses them.
 impl<H: Host> HostedPort<H> {
     /// The key by which peers name an address register of this rank.
     ///
@@ -125,7 +125,7 @@ impl<H: Host> HostedPort<H> {
         self.book.register_key(context, register)
     }
 
-    /// Points an address register of this rank somewhere, or unsets it. Puts in flight land by its
+    /// Sets the value of an address register of this rank, or unsets it. Puts in flight land by its
     /// earlier value.
     ///
     /// # Errors
@@ -140,8 +140,8 @@ impl<H: Host> HostedPort<H> {
         self.book.set_register(context, register, value, &self.own)
     }
 
-    /// The current value of an address register of this rank. One that advances counts places
-    /// reserved, not bytes landed.
+    /// The current value of an address register of this rank. A register that advances counts the
+    /// places reserved, not the bytes landed.
     ///
     /// # Errors
     /// The context is not open, or there is no such register.
@@ -188,7 +188,7 @@ impl<H: Host> HostedPort<H> {
         Ok(command.payload.len())
     }
 
-    /// Checks all that needs no table. Returns the ranks whose segments the command will use.
+    /// Makes all checks that need no table. Returns the ranks whose segments the command will use.
     fn admit(
         &mut self,
         command: &Command<'_>,
@@ -216,8 +216,8 @@ impl<H: Host> HostedPort<H> {
         Ok(inside)
     }
 
-    /// Checks that commands can reach an address. Unlike direct reads they go between nodes, as on
-    /// an interface; only a process's own memory is limited to its node.
+    /// Checks that commands can reach an address. Unlike direct reads, they work between nodes, as
+    /// on an interface; only a process's own memory is limited to its node.
     fn commandable(&self, address: RemoteAddress) -> Result<(), PostError> {
         if address.space == Space::Process {
             return self.reachable(address);
@@ -231,7 +231,7 @@ impl<H: Host> HostedPort<H> {
         if self.host.is_here(address.rank) { Ok(()) } else { Err(elsewhere()) }
     }
 
-    /// Whether another completion event has room.
+    /// Whether there is room for another completion event.
     pub(super) fn can_complete(&self) -> bool {
         let completions = self.events.iter().filter(|event| matches!(event, Event::Completed(_)));
         completions.count() < OUTSTANDING
@@ -245,7 +245,7 @@ impl<H: Host> HostedPort<H> {
         target: RemoteAddress,
         way: LongStores,
     ) -> Result<(u64, u64), PostError> {
-        // The word first: a reservation by a register cannot be undone.
+        // The word first: a reservation through a register cannot be undone.
         let word = match command.notification {
             Notification::Word { address, value } => {
                 Some((self.locate_word(address, 8, Rights::WRITE)?, value))
@@ -308,8 +308,8 @@ impl<H: Host> HostedPort<H> {
         Ok((place.offset, old))
     }
 
-    /// Resolves an address in its rank's region; reserves the place if it names a register that
-    /// advances. Addresses in a process stay as they are.
+    /// Resolves an address in its rank's region; reserves the place if the address names a register
+    /// that advances. Addresses in a process are returned unchanged.
     pub(super) fn locate(
         &self,
         address: RemoteAddress,
@@ -365,8 +365,9 @@ impl<H: Host> HostedPort<H> {
         })
     }
 
-    /// Checks that bytes of this rank may be written or read by others, as a put or get would, and
-    /// says where in its region they are. `None`: an address register says, when it is used.
+    /// Checks that other ranks may write or read these bytes of this rank, as a put or get would,
+    /// and returns their offset in its region. `None`: an address register determines it when it is
+    /// used.
     ///
     /// # Errors
     /// As [`Port::post`](crate::fabric::Port::post).
@@ -380,7 +381,7 @@ impl<H: Host> HostedPort<H> {
         match address.space {
             Space::Process => Err(PostError::Unsupported("reach a process on another host")),
             Space::Register(_) => Ok(None),
-            // What is beyond it is opened by keys only.
+            // Memory beyond the region is accessible by keys only.
             Space::Region if !self.is_in_region(address.offset, length) => {
                 Err(outside(address.rank, address.offset, length))
             }
@@ -457,8 +458,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Wakes a sleeping rank, because it may be watching the word just stored. A rank that is only
-    /// about to sleep may miss it, since nothing says which word it watches: a wait for a word
+    /// Wakes a sleeping rank, because it may be polling the word just stored. A rank that is only
+    /// about to sleep may miss it, since nothing records which word it polls: a wait for a word
     /// gives [`crate::fabric::Port::park`] a deadline. (Virtual time misses none: a rank woken
     /// before it sleeps does not sleep.)
     fn wake_watcher(&mut self, rank: Rank) {
@@ -489,7 +490,7 @@ impl<H: Host> HostedPort<H> {
         self.tell_completed(completed);
     }
 
-    /// A chain is cut at a command; if that is for good, its completion also reports it.
+    /// Cuts a chain at a command; if the error is final, the command's completion also reports it.
     pub(super) fn cut_chain(
         &mut self,
         command: &Command<'_>,
@@ -503,7 +504,7 @@ impl<H: Host> HostedPort<H> {
         ChainError { done, bytes, error }
     }
 
-    /// Checks all of a put but the room for what it reports, and reserves nothing.
+    /// Makes all checks of a put except for the room for its reports; reserves nothing.
     pub(super) fn check_put(
         &mut self,
         put: &Command<'_>,
@@ -519,7 +520,7 @@ impl<H: Host> HostedPort<H> {
     }
 }
 
-/// A book of contexts that fits a segment.
+/// An empty context book with a segment's sizes.
 pub(super) fn book(own: &Segment<'_>) -> ContextBook {
     ContextBook::new(own.layout().contexts, own.layout().segments)
 }
@@ -556,7 +557,7 @@ fn find(target: &Segment<'static>, context: ContextId, index: u8) -> Option<&'st
     exists.then(|| target.entry(context, index))
 }
 
-/// The rank whose tables check this address, if any.
+/// The rank whose tables check this address, if any do.
 pub(super) fn checked_by_table(address: RemoteAddress) -> Option<Rank> {
     matches!(address.space, Space::Segment(_) | Space::Register(_)).then_some(address.rank)
 }
@@ -609,9 +610,9 @@ fn pick<T: Ord>(one: T, other: T, smaller: bool) -> T {
     if smaller { one.min(other) } else { one.max(other) }
 }
 
-/// The operations on one width, all in one order: if two ranks each change a word and read the
-/// other's, one sees the other's change. A fetching operation that the processor lacks repeats only
-/// if another rank changed the word meanwhile, so some rank always makes progress.
+/// The operations on one width, all in one total order: if two ranks each change a word and read
+/// the other's, one sees the other's change. A fetching operation that the processor lacks is
+/// retried only if another rank changed the word meanwhile, so some rank always makes progress.
 macro_rules! change_width {
     ($name:ident, $atomic:ty, $integer:ty) => {
         fn $name(

@@ -1,24 +1,25 @@
-//! Repair: what a dead sender left unfinished.
+//! Repair after the death of a sender that left a post unfinished.
 //!
 //! A process can be killed between reserving and publishing a status record, or between claiming
-//! and announcing ring bytes. The hole would stop every later message. The receiver may skip it
+//! and announcing ring bytes. The hole would block every later message. The receiver may skip it
 //! only when it is sure that no live rank will still fill it:
 //!
 //! ```text
-//!   at the death   holes₀ = records reserved, claims₀ = bytes claimed, epochs of the living
+//!   at the death   holes₀ = records reserved, claims₀ = bytes claimed, epochs of live ranks
 //!                  (records and claims: of each ring)
-//!   wait           until each living source that was within a post (odd epoch) has moved on
-//!   then           an unpublished record before holes₀ is the dead one's: skip it
+//!   wait           until each live source that was within a post (odd epoch) has left it
+//!   then           an unpublished record before holes₀ is the dead rank's: skip it
 //!                  records₁ = records reserved; when all before it are read,
-//!                  an unannounced claim before claims₀ is the dead one's: abandon it
+//!                  an unannounced claim before claims₀ is the dead rank's: abandon it
 //! ```
 //!
-//! That is for shared rings. A private status ring has no reservations: when a rank is dead, or has
-//! finished the post it was in, all it published is visible. There is no hole, and an empty ring
-//! has been read to its end.
+//! This is for shared rings. A private status ring has no reservations: when a rank is dead, or has
+//! finished the post that it was in, all its published records are visible. There is no hole, and
+//! an empty ring has been read to its end.
 //!
 //! This is the grace period of read-copy-update, with posts as the readers. Live ranks need not
-//! act; one that is stopped in the middle of a post delays the repair until it continues or dies.
+//! act; a rank that is stopped in the middle of a post delays the repair until it continues or
+//! dies.
 //!
 //! The dead rank's whole messages are delivered first. Then its death is reported upwards.
 
@@ -32,14 +33,15 @@ pub(super) struct Repair {
     failure: PeerFailure,
     holes: Vec<u64>,
     claims: Vec<u64>,
-    /// Sources that were inside a post, and the epoch of that post.
+    /// The sources that were inside a post, and the epoch of that post.
     unsettled: Vec<(Rank, u64)>,
-    /// Records reserved in the shared rings when the last of them had left its post.
+    /// The number of records reserved in each shared ring when the last of these sources had left
+    /// its post.
     records: Option<Vec<u64>>,
 }
 
 impl<H: Host> HostedPort<H> {
-    /// Stores the counts at the time a death is detected.
+    /// Stores the counts at the time when a death is detected.
     pub(super) fn begin_repair(&self, failure: PeerFailure) -> Repair {
         let own = self.own;
         let registry = self.host.registry();
@@ -72,7 +74,7 @@ impl<H: Host> HostedPort<H> {
             marks.is_some_and(|marks| lanes.all(|(id, lane)| past(marks, id, lane)))
         };
         let Some(done) = self.repairs.iter().position(read) else {
-            // A record may have been published since, or a live source's is about to be.
+            // A record may have been published since, or a live source is about to publish one.
             return self.lanes.iter().any(|lane| lane.ring.peek(lane.head).is_some());
         };
         if let Some(repair) = self.repairs.remove(done) {
@@ -84,8 +86,8 @@ impl<H: Host> HostedPort<H> {
 
     /// A status ring whose next record will never be published.
     ///
-    /// All settled repairs are checked, not only the oldest: that one may wait for records behind a
-    /// hole of a rank that died later.
+    /// All settled repairs are checked, not only the oldest: the oldest may wait for records behind
+    /// a hole of a rank that died later.
     fn hole(&self) -> Option<usize> {
         let settled = || self.repairs.iter().filter(|repair| repair.records.is_some());
         let dead = |id: usize, head| settled().any(|repair| head < repair.holes[id]);
@@ -95,14 +97,14 @@ impl<H: Host> HostedPort<H> {
         })
     }
 
-    /// The status rings in which sources start. They have no other places meanwhile, and the spare
-    /// ones have no holes.
+    /// The status rings in which sources start. Their indices do not change, and the spare rings
+    /// have no holes.
     fn first_lanes(&self) -> impl Iterator<Item = &StatusLane> {
         self.lanes.iter().take(self.own.layout().status_rings as usize)
     }
 
-    /// Records reserved in each shared status ring. A count further than a ring's length from the
-    /// head was written by a broken peer: it counts as no reservation.
+    /// The number of records reserved in each shared status ring. A count that is further than a
+    /// ring's length from the head was written by a broken peer: it counts as no reservation.
     fn reserved(&self) -> Vec<u64> {
         let reserved = |lane: &StatusLane| {
             let ahead = lane.ring.reserved().wrapping_sub(lane.head);
@@ -111,7 +113,7 @@ impl<H: Host> HostedPort<H> {
         self.first_lanes().map(reserved).collect()
     }
 
-    /// Drops the ranks that have finished the post they were in, or died in it.
+    /// Removes the ranks that have finished the post that they were in, or died in it.
     fn settle(&self, repair: &mut Repair) {
         if repair.records.is_some() {
             return;
@@ -136,7 +138,7 @@ impl<H: Host> HostedPort<H> {
             }
         }
         if self.eager {
-            // The room that a rank waits for may be there now.
+            // The room that a sender waits for may be free now.
             self.wake_waiting();
         }
     }

@@ -1,8 +1,9 @@
 //! Waiting in two halves, between which other threads of the rank use its port.
 //!
-//! [`Port::park`](crate::fabric::Port::park) sleeps with the port in its hands. Here the first half
-//! says how to rest, and what it says needs neither port nor host. Threads that wait for steps of
-//! groups each keep their own ([`HostedPort::take_steps`]); who rests rests for all of them.
+//! [`Port::park`](crate::fabric::Port::park) sleeps while it holds the port. Here the first half
+//! returns how to rest, and the rest itself needs neither port nor host. Threads that wait for
+//! steps of groups each keep their own steps ([`HostedPort::take_steps`]); the thread that rests
+//! does so for all of them.
 
 use super::group::Groups;
 use super::mail::Mailboxes;
@@ -14,32 +15,32 @@ use crate::segment::Segment;
 use crate::sync::Ordering::Relaxed;
 use crate::time::Time;
 
-/// How a rank that has nothing to do is to rest.
+/// How a rank without work should rest.
 #[derive(Debug)]
 pub enum Rest<N> {
-    /// It has rested.
+    /// The rest is over.
     Over(Wake),
-    /// By letting others have the processor.
+    /// Yield the processor.
     Yield,
-    /// By a sleep, after which [`HostedPort::end_rest`] is to be called.
+    /// Sleep, then call [`HostedPort::end_rest`].
     Sleep(N),
 }
 
 /// How a rest begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestStart {
-    /// Awake, by spins and then by giving way: an early answer finds the rank awake.
+    /// Awake: it spins and then yields, so an early reply finds the rank awake.
     Awake,
-    /// Asleep at once: for a thread that is to take no processor from others.
+    /// Asleep at once: for a thread that should take no processor time from others.
     Asleep,
 }
 
-/// A host whose sleeps are apart from it.
+/// A host whose sleeps do not need the host itself.
 pub trait Sleeper: Host {
     /// A sleep that has been announced.
     type Nap;
 
-    /// [`Host::wait`] up to where it would yield or sleep.
+    /// [`Host::wait`] up to the point where it would yield or sleep.
     fn begin_wait(
         &mut self,
         idle: u32,
@@ -47,11 +48,12 @@ pub trait Sleeper: Host {
         pending: impl Fn(&Self) -> bool,
     ) -> Rest<Self::Nap>;
 
-    /// A sleep is over.
+    /// Ends a sleep.
     fn end_wait(&mut self, nap: Self::Nap) -> Wake;
 }
 
-/// What may have come that nobody has seen: what a rank that is about to sleep checks once more.
+/// The sources of events that may have arrived unseen; a rank checks them once more before it
+/// sleeps.
 pub(super) struct Unseen<'p> {
     pub(super) own: Segment<'static>,
     pub(super) lanes: &'p [StatusLane],
@@ -71,7 +73,7 @@ impl Unseen<'_> {
             || self.mailboxes.have_moved(host)
             || host.registry().ends() != self.ends
             || self.groups.pending()
-            // It is open, and so the sender had a part in its hands.
+            // The copy is open, so the sender was copying its last part.
             || self.joint.1 && !own.joint().is_copying(self.joint.0)
     }
 }
@@ -93,7 +95,8 @@ macro_rules! unseen {
 pub(super) use unseen;
 
 impl<H: Host> HostedPort<H> {
-    /// The number of a wait among those since the last event; `None`: a source is held up.
+    /// The number of this wait since the last event; `None`: a sender waits for room here, so poll
+    /// again first.
     #[inline]
     pub(super) fn begin_wait_number(&mut self) -> Option<u32> {
         let idle = self.idle;
@@ -101,7 +104,7 @@ impl<H: Host> HostedPort<H> {
         (idle != 1 || !self.holds_up_somebody()).then_some(idle)
     }
 
-    /// A wait of this number is over.
+    /// Ends the wait with this number.
     #[inline]
     pub(super) fn rested(&mut self, idle: u32, wake: Wake) {
         self.mailboxes.after_park();
@@ -109,8 +112,7 @@ impl<H: Host> HostedPort<H> {
         self.after_wait(idle, wake);
     }
 
-    /// Takes the steps of groups for which the polls since the last call or wait have looked in
-    /// vain.
+    /// Takes the steps of groups that the polls since the last call or wait did not find.
     pub fn take_steps(&mut self, into: &mut Vec<AwaitedStep>) {
         self.groups.take_asked(into);
     }
@@ -122,8 +124,8 @@ impl<H: Host> HostedPort<H> {
 }
 
 impl<H: Sleeper> HostedPort<H> {
-    /// The first half of [`Port::park`](crate::fabric::Port::park), for all threads of the rank:
-    /// they wait for these steps.
+    /// The first half of [`Port::park`](crate::fabric::Port::park), for all threads of the rank,
+    /// which wait for these steps.
     pub fn begin_rest(
         &mut self,
         (deadline, start): (Option<Time>, RestStart),

@@ -1,10 +1,11 @@
-//! The source table: in which ring of this rank which source lands (paper 000's AMT).
+//! The source table: the landing ring of this rank for each source (paper 000's AMT).
 //!
-//! A source reads its entry at each post, so a changed one holds from its next post on. Messages
-//! keep their order, which is that of the status records. Shared rings take any source at any time.
+//! A source reads its entry at each post, so a changed entry takes effect at its next post.
+//! Messages keep their order, which is that of the status records. Shared rings accept any source
+//! at any time.
 //!
-//! A private ring has one writer, which claims by a plain store. Before it goes to another source,
-//! its last one must be in no post that began before it was directed elsewhere:
+//! A private ring has one writer, which claims by a plain store. Before the ring is assigned to
+//! another source, its last source must have left every post that began before it was redirected:
 //!
 //! ```text
 //!   source                            owner
@@ -12,15 +13,15 @@
 //!   epoch = odd                       entry = another ring
 //!   Host::fence_post                  Host::barrier
 //!   entry ─► ring                     epoch odd? ─► the ring is unsettled until it has changed
-//!   claim, store, commit, record      (acquire) ─► the ring may be given to another source
+//!   claim, store, commit, record      (acquire) ─► the ring may be assigned to another source
 //!   epoch = even (release)
 //! ```
 //!
 //! Either the source sees the new entry, or the owner sees the odd epoch. A fence of the source
-//! would cost each message some 20 ns: where the system can, the owner makes the barrier for both
-//! (`membarrier(2)`, as for sleeping). Where it cannot, used private rings stay with their sources.
-//! `tests/loom_route.rs` explores it, and shows that without the barrier two sources claim the same
-//! bytes.
+//! would cost each message some 20 ns: where the system supports it, the owner executes the barrier
+//! for both (`membarrier(2)`, as for sleeping). Elsewhere, used private rings stay with their
+//! sources. `tests/loom_route.rs` explores this, and shows that without the barrier two sources
+//! claim the same bytes.
 
 use super::{Host, HostedPort};
 use crate::fabric::{FullPolicy, PeerState, Port, Rank, RingId, RingPort, RingState, TableError};
@@ -40,11 +41,11 @@ impl<H: Host> RingPort for HostedPort<H> {
         }
         let own = self.own;
         if !self.host.is_here(source) {
-            // What is known of a source that failed holds as well.
+            // Even if the source failed, the entry may be changed.
             let _ = self.meet(source);
         } else if source != self.rank
             && let Some(before) = before
-            // The entry is in memory that peers can write.
+            // Checked, because the entry is in memory that peers can write.
             && let Some(landing) = self.rings.get_mut(before as usize)
             && !own.ring(before).is_shared()
         {
@@ -77,7 +78,7 @@ impl<H: Host> RingPort for HostedPort<H> {
 }
 
 impl<H: Host> HostedPort<H> {
-    /// How many packets of a source have come out of shared rings, since this was last asked.
+    /// The number of packets of a source that have come out of shared rings since the last call.
     pub fn take_from_shared(&mut self, source: Rank) -> u32 {
         let peer = self.peers.get_mut(source as usize);
         peer.map_or(0, |peer| std::mem::take(&mut peer.from_shared))
@@ -88,7 +89,7 @@ impl<H: Host> HostedPort<H> {
         if ring < rings { Ok(()) } else { Err(TableError::NoSuchRing { ring, rings }) }
     }
 
-    /// Checks that a source may land in a ring from now on. The ring has memory then.
+    /// Checks that a source may land in a ring from now on. On success the ring has memory.
     fn free_for(&mut self, ring: RingId, source: Rank) -> Result<(), TableError> {
         self.exists(ring)?;
         if !self.own.ring(ring).is_shared() {
@@ -112,7 +113,7 @@ impl<H: Host> HostedPort<H> {
         mapped.or_else(|| unmet().then_some(ring))
     }
 
-    /// Checks that the last source of a private ring, unless it is this one, is in no post to it.
+    /// Checks that the last source of a private ring, unless it is `source`, is in no post to it.
     fn settle_ring(&mut self, ring: RingId, source: Rank) -> Result<(), TableError> {
         let Some((last, seen)) = self.rings[ring as usize].leaving else { return Ok(()) };
         let gone = matches!(self.host.registry().state(last), PeerState::Failed(_));
@@ -159,7 +160,7 @@ mod tests {
             assert_eq!(ports[0].route(2, Some(1)), Err(UNSETTLED));
             assert_eq!(ports[0].route_of(2), None, "nothing has changed");
         }
-        // The next post has begun: it has seen the new entry.
+        // The next post has begun: it has read the new entry.
         step(&ports, 1);
         step(&ports, 1);
         assert_eq!(ports[0].route(2, Some(1)), Ok(()));

@@ -18,7 +18,8 @@ impl<H: Host> HostedPort<H> {
         self.execute_as(command, false)
     }
 
-    /// The same; `is_copy`: of the multicast that the command before is of.
+    /// As [`HostedPort::execute`]. `is_copy`: it belongs to the same multicast as the command
+    /// before.
     #[inline]
     pub(super) fn execute_as(
         &mut self,
@@ -52,7 +53,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// A post to a rank that exists and is here, or of one that is elsewhere to this one.
+    /// A post to a rank of this host, or, for a rank of another host, a post of that rank to this
+    /// one.
     pub(super) fn as_post(&mut self, destination: Rank) -> Post<'_, H> {
         let (host, clock) = (&self.host, &mut self.clock);
         let rank = if host.is_here(destination) { self.rank } else { destination };
@@ -63,10 +65,10 @@ impl<H: Host> HostedPort<H> {
     /// Posts an inline message by the fast path, if `allowed` permits it and the message fits.
     /// Returns whether it did.
     ///
-    /// It makes as few stores as possible. The processor keeps them in order, so all of a message's
-    /// stores wait for the line of its record. Its store buffer holds some sixty, which limits the
-    /// messages in flight. Measured in a bare ring with far cores: 4 stores a message 50 M/s, 12 30
-    /// M/s, 20 17 M/s, 44 9 M/s, regardless of prefetching.
+    /// It makes as few stores as possible. The processor keeps stores in order, so all stores of a
+    /// message wait for the line of its record. Its store buffer holds some sixty, which limits the
+    /// number of messages in flight. Measured in a bare ring with far cores: 4 stores per message
+    /// 50 M/s, 12 30 M/s, 20 17 M/s, 44 9 M/s, regardless of prefetching.
     #[inline(always)]
     pub(super) fn post_fast(
         &mut self,
@@ -91,7 +93,8 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// [`Port::post_short`](crate::fabric::Port::post_short) of more than fits one record.
+    /// [`Port::post_short`](crate::fabric::Port::post_short) of a payload that does not fit one
+    /// record.
     #[inline(never)]
     pub(super) fn post_several(
         &mut self,
@@ -111,7 +114,7 @@ impl<H: Host> HostedPort<H> {
         let mut post = self.as_post(destination);
         let index = post.peer.poster.posted;
         post.peer.poster.posted = index + records;
-        // Credit pays for the first.
+        // The message takes one credit, for its first record.
         post.peer.uncredited = post.peer.uncredited.wrapping_add(records - 1);
         let (status, words) = (post.peer.status, [header, post.arrival_time()]);
         status.publish_short(index, protocol, post.rank, words, payload);
@@ -120,8 +123,8 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// The slow path of [`Port::post_short`](crate::fabric::Port::post_short), out of line: the
-    /// registers that it needs would be stores of every message.
+    /// The slow path of [`Port::post_short`](crate::fabric::Port::post_short), out of line: saving
+    /// the registers that it needs would add stores to every message.
     #[cold]
     #[inline(never)]
     pub(super) fn post_slow(
@@ -138,8 +141,8 @@ impl<H: Host> HostedPort<H> {
         self.execute(&Command { credited: true, ..command }).is_ok()
     }
 
-    /// Whether a message of so many records may go now. `allowed` counts each of them as credit,
-    /// of which the message needs one.
+    /// Whether a message of this many records may be posted now. `allowed` counts one credit for
+    /// each record, but the message needs only one.
     #[cold]
     fn allow_several(&mut self, destination: Rank, records: u64) -> bool {
         self.allow(destination) && {
@@ -148,7 +151,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Looks again how many records the fast path may post. Returns whether it may post one.
+    /// Recomputes how many records the fast path may post. Returns whether it may post one.
     #[cold]
     fn allow(&mut self, destination: Rank) -> bool {
         if destination >= self.size || self.is_conducted() || !self.host.is_here(destination) {
@@ -159,7 +162,7 @@ impl<H: Host> HostedPort<H> {
         post.peer.allow(post.rank)
     }
 
-    /// Checks that this rank may address that memory at all.
+    /// Checks that this rank can address that memory at all.
     pub(super) fn reachable(&self, address: RemoteAddress) -> Result<(), PostError> {
         if address.rank >= self.size {
             return Err(PostError::NoSuchRank { rank: address.rank, size: self.size });
@@ -184,7 +187,7 @@ impl<H: Host> HostedPort<H> {
     /// put has its whole effect or none.
     pub(super) fn room_for_record(&mut self, command: &Command<'_>) -> Result<(), PostError> {
         if self.is_conducted() {
-            // The conductor keeps it until there is room.
+            // The conductor keeps the record until there is room.
             return Ok(());
         }
         let mut post = self.as_post(command.destination);
@@ -223,7 +226,7 @@ pub(super) struct Post<'p, H: Host> {
     pub(super) target: Segment<'static>,
     /// The port's arrival clock.
     clock: &'p mut u64,
-    /// How many messages the port has read.
+    /// The number of messages that the port has read.
     heard: u64,
 }
 
@@ -247,7 +250,7 @@ impl<H: Host> Post<'_, H> {
         } else {
             self.send_ring(command, status)?
         };
-        // Credit pays for one of its records.
+        // Credit pays for one of the message's records.
         let records = self.peer.poster.posted - before;
         let uncredited = records.saturating_sub(u64::from(command.credited));
         self.peer.uncredited = self.peer.uncredited.wrapping_add(uncredited);
@@ -273,7 +276,7 @@ impl<H: Host> Post<'_, H> {
         self.peer.uncredited = uncredited;
     }
 
-    /// Counts an attempt that a full status ring refuses.
+    /// Counts an attempt that a full status ring refused.
     pub(super) fn count_status_refusal(&mut self) {
         self.peer.status.count_full();
     }
@@ -283,7 +286,7 @@ impl<H: Host> Post<'_, H> {
         self.target.layout().packet_bytes as usize
     }
 
-    /// There was room: clears the notice that this source waits.
+    /// There was room: clears the mark that this source waits.
     #[inline]
     pub(super) fn admitted(&mut self) {
         if self.peer.held_up {
@@ -293,11 +296,11 @@ impl<H: Host> Post<'_, H> {
         }
     }
 
-    /// The whole message rides in its status record: one cache line moves.
+    /// Publishes the whole message in its status record: one cache line moves.
     ///
-    /// It makes only the stores it must. Stores after a record wait for its line, so the stores of
-    /// a message limit how many are in flight. A private ring publishes without a reservation, so
-    /// no epoch is needed either.
+    /// It makes only the necessary stores. Stores after a record wait for its line, so the number
+    /// of stores per message limits how many are in flight. A private ring publishes without a
+    /// reservation, so no epoch is needed either.
     #[inline(always)]
     fn publish_inline(
         &mut self,
@@ -318,10 +321,10 @@ impl<H: Host> Post<'_, H> {
         self.peer.prefetch_next(index, 1, self.heard);
     }
 
-    /// The payload lands in a ring.
+    /// Lands the payload in a ring.
     ///
-    /// The whole post is one epoch, which begins before the look at the source table: the owner of
-    /// the rings relies on that where it gives a ring to another source (`hosted/route.rs`).
+    /// The whole post is one epoch, which begins before the read of the source table: the owner of
+    /// the rings relies on that when it assigns a ring to another source (`hosted/route.rs`).
     fn send_ring(
         &mut self,
         command: &Command<'_>,
@@ -334,7 +337,7 @@ impl<H: Host> Post<'_, H> {
         sent
     }
 
-    /// Packet by packet, or the message as one.
+    /// Lands the message packet by packet, or as a whole.
     #[inline]
     fn fill_ring(
         &mut self,
@@ -352,7 +355,7 @@ impl<H: Host> Post<'_, H> {
             };
         }
         if length == 0 {
-            // A part without bytes adds nothing to the whole.
+            // A part without bytes adds nothing to the message.
             return Ok(0);
         }
         let mut taken = 0;
@@ -370,7 +373,7 @@ impl<H: Host> Post<'_, H> {
         if taken == 0 { Err(self.ring_full(command, &ring)) } else { Ok(taken) }
     }
 
-    /// Claim, store, commit, record: one packet, in the only order that is safe for readers.
+    /// Lands one packet: claim, store, commit, record. Only this order is safe for readers.
     #[inline]
     fn land(
         &mut self,
@@ -400,7 +403,7 @@ impl<H: Host> Post<'_, H> {
         true
     }
 
-    /// The ring this message lands in, chosen by the receiver's table or by the sender.
+    /// The landing ring of this message, chosen by the receiver's table or by the sender.
     #[inline]
     pub(super) fn landing_ring(
         &mut self,
@@ -430,7 +433,7 @@ impl<H: Host> Post<'_, H> {
         Ok((ring, view))
     }
 
-    /// Whether a message may have one record for all its packets.
+    /// Checks that a message may have one record for all its packets.
     pub(super) fn check_one_record(
         &self,
         command: &Command<'_>,
@@ -472,8 +475,8 @@ impl<H: Host> Post<'_, H> {
             line.named.store(named, Ordering::Release);
         }
         let policy = ring.policy();
-        // A stalled message is one full post no matter how often it is retried. A refused one
-        // counts again at each retry.
+        // A stalled message counts as one full post, no matter how often it is retried. A refused
+        // message counts again at each retry.
         if !self.peer.held_up || policy == FullPolicy::Refuse {
             ring.count_full(policy);
         }
@@ -513,10 +516,10 @@ impl<H: Host> Post<'_, H> {
         arrival_time(self.target.doorbell(), self.clock)
     }
 
-    /// Between `begin` and `end` this source may hold a claim that nothing announces yet.
+    /// Between `begin` and `end` this source may hold a claim that no record announces yet.
     #[inline]
     pub(super) fn begin(&mut self) {
-        // Inside of a stretch it is odd.
+        // Inside a stretch the epoch is odd already.
         let (epoch, odd) = self.peer.next_epoch(self.rank);
         epoch.store(odd, Ordering::Relaxed);
     }
@@ -529,7 +532,7 @@ impl<H: Host> Post<'_, H> {
     }
 }
 
-/// Whoever has a far channel sends by that.
+/// The error for a rank of another host: such a message goes through a network channel.
 #[cold]
 pub(super) fn elsewhere() -> PostError {
     PostError::Unsupported("reach a rank of another host by memory")
@@ -537,11 +540,11 @@ pub(super) fn elsewhere() -> PostError {
 
 /// Whether a rank must be woken, after a record has been stored for it.
 ///
-/// There is no fence between the record's store and this load. A target that goes to sleep makes
-/// the barrier for both sides (see `Host::wait`): it has the time, and the sender has not.
+/// There is no fence between the record's store and this load. A target that goes to sleep executes
+/// the barrier for both sides (see `Host::wait`): it has time for it, unlike the sender.
 #[inline]
 fn sleeps(doorbell: &Doorbell) -> bool {
-    // The processor needs none; the compiler must not move the load above the record's store.
+    // The processor needs no fence; the compiler must not move the load above the record's store.
     compiler_fence(Ordering::SeqCst);
     doorbell.sleeping.load(Ordering::Relaxed) != 0
 }
@@ -553,13 +556,13 @@ fn wake<H: Host>(host: &H, rank: Rank) {
     host.wake(rank);
 }
 
-/// The arrival time of the next record: later than all that this rank has sent or received, and
-/// than all visible records that others have sent to the target.
+/// The arrival time of the next record: later than all records that this rank has sent or received,
+/// and than all visible records that others have sent to the target.
 ///
-/// The first always makes the order causal. The second makes it the order of the posts, even
-/// between ranks that know nothing of each other. Two that post at the very same time may overwrite
-/// each other's count, and either order is right for them. So a plain load and store suffice; a
-/// locked add would wait for the stores of the message before.
+/// The first condition always makes the order causal. The second makes it the order of the posts,
+/// even between ranks that have not communicated. Two ranks that post at the same time may
+/// overwrite each other's count, and either order is right for them. So a plain load and store
+/// suffice; a locked add would wait for the stores of the message before.
 #[inline]
 fn arrival_time(doorbell: &Doorbell, clock: &mut u64) -> u64 {
     let arrivals = &doorbell.arrivals;
@@ -590,7 +593,7 @@ mod tests {
 
     #[test]
     fn inline_messages_use_up_credit_on_either_path() {
-        // Private status rings have the fast path, a shared one has not.
+        // Private status rings have the fast path, a shared one does not.
         for status_rings in [2, 1] {
             let mut config = LoopbackConfig::for_ranks(2);
             (config.layout.credit, config.layout.status_rings) = (3, status_rings);
@@ -601,7 +604,7 @@ mod tests {
         }
     }
 
-    /// What was sent, by either way to receive: without an event and by one.
+    /// Sends short messages and receives them in both ways: without an event and by one.
     #[test]
     fn short_messages_are_records_alone_in_order_with_all_others() {
         let mut ports = open(&LoopbackConfig::for_ranks(2)).unwrap();
@@ -667,7 +670,8 @@ mod tests {
         assert!(!ports[1].post_short(0, 0, 0, &[0; 41]));
         assert!(ports[1].post_short(0, 0, 0, &[0; 40]));
         assert!(matches!(ports[0].poll(), Some(Event::Landed(_))));
-        // One that comes nevertheless is its sender's fault, and what follows is another's.
+        // A short message in a shared ring is its sender's fault; the next record is another
+        // sender's.
         let status = ports[1].peers[0].status;
         let index = status.reserve(&mut ports[1].peers[0].poster);
         status.publish_short(index, 0, 1, [0; 2], &[0; 41]);

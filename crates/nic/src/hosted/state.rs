@@ -1,4 +1,4 @@
-//! What a port keeps: about each peer, its own status rings and its own landing rings.
+//! The records of a port: about each peer, its own status rings and its own landing rings.
 
 use super::arrive::PUBLISH_PARTS;
 use super::chain::Stretch;
@@ -9,59 +9,60 @@ use crate::segment::Segment;
 use crate::sync::AtomicU64;
 use crate::table::segment;
 
-/// Posts to a peer without a message read in between, after which the next post is prepared. Two
-/// are an exchange with two neighbours that are one rank.
+/// After this many consecutive posts to a peer without a message read in between, the next post is
+/// prefetched. Two such posts also occur in an exchange with two neighbours that are the same rank.
 const STREAM: u32 = 2;
 
-/// What this port keeps about one peer, as sender to it and as receiver from it.
+/// This port's records about one peer, as sender to it and as receiver from it.
 ///
-/// For a rank of another host it is the sender's part for that rank as the source and this one as
-/// the target: this port lands what comes from there.
+/// For a rank of another host, it is the sender's state with that rank as the source and this rank
+/// as the target: this port lands the messages from there.
 #[derive(Debug)]
 pub(super) struct PeerEntry {
-    /// Its segment.
+    /// The peer's segment.
     pub(super) target: Segment<'static>,
-    /// The status ring of the peer that we post to.
+    /// The peer's status ring to which we post.
     pub(super) status: StatusRing<'static>,
-    /// What its table said when that was chosen.
+    /// The value of the peer's table entry when that ring was chosen.
     pub(super) status_entry: u64,
     pub(super) poster: Poster,
-    /// How many messages this port had read at its last post to the peer, and how many posts to it
-    /// had preceded that one since the port read any.
+    /// The number of messages that this port had read at its last post to the peer, and the number
+    /// of posts to the peer before that one without a message read in between.
     heard: u64,
     in_a_row: u32,
-    /// Limit of posted records for the fast path of inline messages. Up to it there is room and
-    /// credit, the status ring is private, and the peer is in order. Any fault sets it to zero.
+    /// Limit of posted records for the fast path of inline messages. Below it there is room and
+    /// credit, the status ring is private, and the peer has no fault. Any fault sets it to zero.
     pub(super) allowed: u64,
-    /// The ring of the peer that we land in, and its last seen head.
+    /// The peer's ring in which we land, and its last seen head.
     pub(super) ring: Option<RingId>,
     pub(super) ring_head: u64,
-    /// How many credited messages the peer allows in all, and how many posted records were not
-    /// credited. Credited messages are the difference, modulo 2^64: the rarer change is the one
-    /// counted. So is a move to another status ring, where records have other numbers.
+    /// The number of credited messages that the peer allows in all, and the number of posted
+    /// records that were not credited. The number of credited messages is the difference, modulo
+    /// 2^64: only the rarer change is counted. A move to another status ring, where records have
+    /// other numbers, adjusts it too.
     pub(super) credit: u64,
     pub(super) uncredited: u64,
     /// Our epoch at the peer between posts: even.
     pub(super) epoch: u64,
-    /// What the chain that is being executed does there once.
+    /// The state at the peer of the chain that is being executed.
     pub(super) stretch: Stretch,
-    /// Whether the peer knows that we wait.
+    /// Whether the peer has been notified that we wait.
     pub(super) held_up: bool,
     /// The peer died.
     pub(super) failed: Option<PeerFailure>,
-    /// How many credited messages the peer is allowed here.
+    /// The number of credited messages that the peer is allowed to send here.
     pub(super) granted: u64,
-    /// How often the peer had reported waiting when we last checked.
+    /// How often the peer had reported waiting at our last check.
     pub(super) seen_held_up: u64,
-    /// Whether it is queued in `held_up`.
+    /// Whether the peer is queued in `held_up`.
     pub(super) is_in_held_up: bool,
-    /// Which of our status rings it posts to: its place in `HostedPort::lanes`.
+    /// The index in `HostedPort::lanes` of our status ring to which it posts.
     pub(super) lane: usize,
-    /// Records of it in shared landing rings, since this was last asked.
+    /// Its records in shared landing rings, since the last query.
     pub(super) from_shared: u32,
-    /// How long payloads are stored for it.
+    /// The way of storing long payloads for it.
     pub(super) stores: PeerStores,
-    /// What loads of its long payloads take.
+    /// The measured costs of loading its long payloads.
     pub(super) loads: [SampleRound; LongStores::CLASSES],
 }
 
@@ -69,28 +70,28 @@ pub(super) struct PeerEntry {
 #[derive(Debug)]
 pub(super) struct StatusLane {
     pub(super) ring: StatusRing<'static>,
-    /// Next record to read.
+    /// The next record to read.
     pub(super) head: u64,
-    /// How many records the last message had.
+    /// The number of records of the last message.
     pub(super) last: u64,
-    /// The head up to which messages are expected that are more than one record.
+    /// The head up to which messages of more than one record are expected.
     pub(super) longer_until: u64,
     /// The head at which the next publication to senders is due.
     pub(super) publish_at: u64,
-    /// Full posts seen so far.
+    /// The number of full posts seen so far.
     pub(super) seen_full: u64,
-    /// Of a spare ring: which it is, and whose.
+    /// For a spare ring: its index and its source.
     pub(super) spare: Option<(usize, Rank)>,
 }
 
-/// A spare status ring of ours.
+/// One of our spare status rings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SpareStatus {
-    /// The source that it was given to, which posts there as soon as it has seen that.
+    /// The source to which it is assigned; the source posts there once it has read the assignment.
     pub(super) owner: Option<Rank>,
-    /// The source has been seen there.
+    /// Whether the source has moved there.
     pub(super) is_open: bool,
-    /// Its next record, while it is nobody's.
+    /// Its next record, while it is unassigned.
     pub(super) head: u64,
 }
 
@@ -100,17 +101,17 @@ pub(super) struct OwnRing {
     pub(super) ledger: Ledger,
     /// The head last published to senders.
     pub(super) published: u64,
-    /// Full posts seen so far.
+    /// The number of full posts seen so far.
     pub(super) seen_full: u64,
-    /// Whether it is known to have memory.
+    /// Whether its memory is known to be committed.
     pub(super) has_memory: bool,
-    /// Of a private ring: its last source, which may be in a post to it still, and the odd epoch in
-    /// which that was seen, once it was.
+    /// For a private ring: its last source, which may still be in a post to it, and the odd epoch
+    /// in which that was seen, once it was seen.
     pub(super) leaving: Option<(Rank, Option<u64>)>,
 }
 
 impl PeerEntry {
-    /// `stores`: how it is stored there, if not as measured.
+    /// `stores`: the fixed way of storing for this peer; `None`: as measured.
     pub(super) fn new(
         target: Segment<'static>,
         rank: Rank,
@@ -145,13 +146,13 @@ impl PeerEntry {
         }
     }
 
-    /// The word by which `rank` says that it is in a post to the peer, and its next odd value.
+    /// The word in which `rank` marks that it is in a post to the peer, and its next odd value.
     #[inline]
     pub(super) fn next_epoch(&self, rank: Rank) -> (&'static AtomicU64, u64) {
         (&self.target.sender(rank).epoch, self.epoch + 1)
     }
 
-    /// `rank` ends its post to the peer.
+    /// Ends a post of `rank` to the peer.
     #[inline]
     pub(super) fn leave(&mut self, rank: Rank) {
         self.epoch += 2;
@@ -174,14 +175,14 @@ impl PeerEntry {
         self.poster.posted < self.allowed
     }
 
-    /// After a post of so many `records` at `index`: prefetches the place behind them for writing,
-    /// if the next message is likely to follow at once. `heard` is how many messages this port has
-    /// read.
+    /// After a post of `records` records at `index`: prefetches the slots behind them for writing,
+    /// if the next message is likely to follow at once. `heard` is the number of messages that this
+    /// port has read.
     ///
-    /// Where messages go back and forth, a prefetch costs a transfer: the peer polls that place
-    /// before the next message is written, and so takes the line back. Between far cores 8 B one
+    /// Where messages go back and forth, a prefetch costs a transfer: the peer polls that slot
+    /// before the next message is written, and so takes the line back. Between far cores, 8 B one
     /// way took 246 ns when each post prefetched, and takes 180; an exchange of 2 x 8 B by requests
-    /// 490, and takes 430.
+    /// took 490, and takes 430.
     #[inline(always)]
     pub(super) fn prefetch_next(&mut self, index: u64, records: u64, heard: u64) {
         self.in_a_row = if self.heard == heard { self.in_a_row.saturating_add(1) } else { 0 };
@@ -191,7 +192,7 @@ impl PeerEntry {
         }
     }
 
-    /// Credited messages sent to it.
+    /// The number of credited messages sent to the peer.
     #[inline]
     pub(super) fn sent(&self) -> u64 {
         self.poster.posted.wrapping_sub(self.uncredited)
@@ -212,8 +213,8 @@ impl StatusLane {
         }
     }
 
-    /// Publishes to the senders how far the ring has been read. If they are `eager` for room, does
-    /// so again after the next record.
+    /// Publishes to the senders how far the ring has been read. If they are `eager` for room,
+    /// publishes again after the next record.
     pub(super) fn publish(&mut self, eager: bool) {
         self.ring.free(self.head);
         let part = self.ring.capacity() as u64 / PUBLISH_PARTS;

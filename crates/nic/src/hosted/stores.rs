@@ -1,11 +1,13 @@
-//! How long payloads are stored for each peer: through the caches or past them ([`LongStores`]).
+//! The way of storing long payloads for each peer: through the caches or past them
+//! ([`LongStores`]).
 //!
-//! No table has the answer: it depends on the distance of the two cores, on how many lines a core
-//! fetches at once for its stores, and on the distance of the memory; and it changes while a job
-//! runs, where cores are virtual. So both ends measure what each of them does, now and then. The
-//! sender times some of its stores, in both ways by turns, and says so in their records. The
-//! receiver times its loads of these, and leaves what they take in its table, in the line that the
-//! sender reads for each payload anyway. The way whose store and load take less together is taken.
+//! No fixed table can decide this. The answer depends on the distance of the two cores, on how many
+//! lines a core fetches at once for its stores, and on the distance of the memory; and it changes
+//! while a job runs, where cores are virtual. So both ends measure now and then. The sender times
+//! some of its stores, alternating between both ways, and marks them in their records. The receiver
+//! times its loads of these payloads, and publishes the costs in its table, in the line that the
+//! sender reads for each payload anyway. The sender uses the way whose store and load together take
+//! less time.
 //!
 //! ```text
 //!   sender                                        receiver
@@ -14,12 +16,12 @@
 //!        └─────────── source table: loads ◄─────────┘
 //! ```
 //!
-//! A contribution to a round has such a sample in its control line, for the member behind the
-//! writer. Without it a program that sends no messages never learns: a reduction of 16 KiB between
-//! two cores of an EPYC, 490 ns a line, took 10.9 us and takes 3.3.
+//! A contribution to a round has such a sample in its control line, for the member after the
+//! writer. Without it a program that sends no messages would never measure: a reduction of 16 KiB
+//! between two cores of an EPYC, 490 ns a line, took 10.9 us and takes 3.3.
 //!
-//! Only the copies are timed, so neither what the programs compute nor who waits for whom counts,
-//! and a single payload says something. All other payloads read no clock.
+//! Only the copies are timed, so neither the programs' computation nor the waiting between ranks
+//! matters, and a single payload is enough for a sample. All other payloads read no clock.
 
 use std::fmt;
 
@@ -28,20 +30,20 @@ use crate::segment::SourceLine;
 use crate::sync::{Ordering, fence};
 use crate::time::Time;
 
-/// Samples of each way in a round. The least counts: interruptions and page faults only add.
+/// Samples of each way in a round. The minimum counts: interruptions and page faults only add.
 const SAMPLES: u8 = 4;
 
-/// Long payloads between two rounds, at first and at most, and how much it grows. The first rounds
-/// come soon: the ring has no lines yet that the receiver has read, and what the loads take may
-/// not be known. Later the samples of the way that is not taken are 4 in a thousand, and cost a
-/// hundredth even where it takes four times as long.
+/// The number of long payloads between two rounds, at first and at most, and its growth factor. The
+/// first rounds come soon: the ring has no lines yet that the receiver has read, and the cost of
+/// the loads may not be known. Later the samples of the unused way are 4 in a thousand, and cost a
+/// hundredth even where that way takes four times as long.
 const PAUSE: u32 = 16;
 const MOST_PAUSE: u32 = 1024;
 const GROWTH: u32 = 4;
 
-/// The other way is taken when it costs at most this many sixteenths of the one in use: no change
-/// for what chance explains. While loads are unknown it must cost half: what stores past the
-/// caches save, loads may have to pay.
+/// The other way is used when it costs at most this many sixteenths of the one in use, so chance
+/// differences cause no change. While loads are unknown it must cost half: loads may have to pay
+/// for what stores past the caches save.
 const BETTER: u64 = 15;
 const FAR_BETTER: u64 = 8;
 
@@ -53,7 +55,7 @@ type Costs = [u32; 2];
 pub(super) struct PeerStores([StoreChoice; LongStores::CLASSES]);
 
 impl PeerStores {
-    /// For a peer to which nothing was stored yet; `fixed`: always in this way.
+    /// The state for a peer to which nothing was stored yet. `fixed`: always store in this way.
     pub(super) fn new(fixed: Option<LongStores>) -> PeerStores {
         PeerStores(std::array::from_fn(|_| StoreChoice::new(fixed)))
     }
@@ -79,7 +81,7 @@ impl PeerStores {
         self.0[class].begin(source.loads(class), now)
     }
 
-    /// The payload is stored.
+    /// Ends a store.
     #[inline]
     pub(super) fn end(&mut self, storing: Storing, length: usize, now: impl FnOnce() -> Time) {
         if let Storing { way, began: Some(began) } = storing {
@@ -87,7 +89,7 @@ impl PeerStores {
         }
     }
 
-    /// Adds up what was stored how.
+    /// Adds the counts of stores to `sum`.
     pub(super) fn add_to(&self, sum: &mut StoreCounts) {
         for (sum, choice) in sum.classes.iter_mut().zip(&self.0) {
             sum.add(choice.counts);
@@ -95,18 +97,18 @@ impl PeerStores {
     }
 }
 
-/// The way of storing payloads of one class for one peer, and what is known of both.
+/// The way of storing payloads of one class for one peer, and the measurements of both ways.
 #[derive(Debug)]
 struct StoreChoice {
     way: LongStores,
-    /// Nothing is measured: the job says how to store, or no other core will load it.
+    /// Nothing is measured: the job fixes the way, or no other core will load the payloads.
     is_fixed: bool,
     /// Long stores until the next sample, and those between the next two rounds.
     rest: u32,
     pause: u32,
     round: SampleRound,
     stored: Costs,
-    /// What the peer's table says that loads take; 0: it has not measured.
+    /// The load costs in the peer's table; 0: it has not measured them.
     loads: u64,
     counts: ClassCounts,
 }
@@ -115,7 +117,7 @@ struct StoreChoice {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Storing {
     pub(super) way: LongStores,
-    /// When, if it is a sample.
+    /// Its start, if it is a sample.
     began: Option<Time>,
 }
 
@@ -140,7 +142,7 @@ impl StoreChoice {
         }
     }
 
-    /// `loads`: what the peer's table says.
+    /// `loads`: the word in the peer's table.
     #[inline]
     fn begin(&mut self, loads: u64, now: impl FnOnce() -> Time) -> Storing {
         if self.loads != loads {
@@ -164,7 +166,7 @@ impl StoreChoice {
 
     #[cold]
     fn begin_sample(&mut self, now: impl FnOnce() -> Time) -> Storing {
-        // Earlier stores are not this one's.
+        // Excludes earlier stores from the measurement.
         fence(Ordering::SeqCst);
         Storing { way: self.round.next(), began: Some(now()) }
     }
@@ -177,7 +179,7 @@ impl StoreChoice {
         length: usize,
         now: impl FnOnce() -> Time,
     ) {
-        // A store takes as long as its lines do.
+        // The time of a store includes the transfer of its lines.
         fence(Ordering::SeqCst);
         if let Some(costs) = self.round.note(way, now() - began, length) {
             self.stored = costs;
@@ -187,7 +189,7 @@ impl StoreChoice {
         }
     }
 
-    /// Takes the other way if that is better.
+    /// Switches to the other way if that is better.
     fn decide(&mut self) {
         if self.is_fixed || self.stored == [0; 2] {
             return;
@@ -206,7 +208,7 @@ impl StoreChoice {
 }
 
 impl Storing {
-    /// For the record: whether it is a sample, and of what.
+    /// The sample mark for the record: 0 if it is no sample, else the way plus one.
     #[inline]
     pub(super) fn sample(&self) -> u8 {
         self.began.map_or(0, |_| self.way as u8 + 1)
@@ -220,13 +222,13 @@ pub(super) fn sampled_way(sample: u8) -> Option<LongStores> {
 }
 
 impl SampleRound {
-    /// The way of the next sample: by turns.
+    /// The way of the next sample; the ways alternate.
     fn next(&self) -> LongStores {
         LongStores::ALL[usize::from(self.samples[0] > self.samples[1])]
     }
 
-    /// Notes what a copy of `length` bytes took. Returns what each way takes when the round is
-    /// whole.
+    /// Records the cost of a copy of `length` bytes. Returns the cost of each way when the round is
+    /// complete.
     pub(super) fn note(&mut self, way: LongStores, took: Time, length: usize) -> Option<Costs> {
         let cost = took.nanoseconds().saturating_mul(8 << 10) / length.max(1) as u64;
         let cost = u32::try_from(cost).unwrap_or(u32::MAX).max(1);
@@ -251,7 +253,7 @@ fn unpack(word: u64) -> Costs {
     [word as u32, (word >> 32) as u32]
 }
 
-/// How long payloads were stored, by class of lengths: what `hikyaku run --stats` prints of it.
+/// How long payloads were stored, by class of lengths; `hikyaku run --stats` prints it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreCounts {
     classes: [ClassCounts; LongStores::CLASSES],
@@ -261,7 +263,7 @@ pub struct StoreCounts {
 struct ClassCounts {
     /// Through the caches, and past them.
     stores: [u64; 2],
-    /// How often a rank has changed its mind for a peer.
+    /// How often a rank has changed the way for a peer.
     changes: u64,
 }
 
@@ -278,10 +280,10 @@ impl ClassCounts {
 }
 
 impl StoreCounts {
-    /// Words that hold it.
+    /// The number of words that hold it.
     pub const WORDS: usize = LongStores::CLASSES * CLASS_WORDS;
 
-    /// The counts, which may be added to those of another rank.
+    /// The counts, which can be added to those of another rank.
     pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
         self.classes.iter().flat_map(|class| [class.stores[0], class.stores[1], class.changes])
     }
@@ -349,8 +351,8 @@ mod tests {
             Pair { sender, receiver: SampleRound::default(), table, now: 0 }
         }
 
-        /// Sends `packets`, which take the machine's time and what `chance` adds to a copy. Returns
-        /// how many went past the caches, and the nanoseconds of all.
+        /// Sends `packets`, each of which takes the machine's time and the addition of `chance`.
+        /// Returns how many went past the caches, and the nanoseconds of all.
         fn send(
             &mut self,
             packets: u64,
@@ -414,7 +416,8 @@ mod tests {
 
     #[test]
     fn a_choice_follows_cores_that_become_near_or_far() {
-        // As far, but through the caches: near cores whose lines are not fought over.
+        // As fast as far cores past the caches, but through the caches: near cores that do not
+        // contend for lines.
         let near: Machine = [[300, 200], [500, 700]];
         let mut pair = Pair::new();
         for (machine, faster) in [
@@ -424,7 +427,7 @@ mod tests {
             (XEON, LongStores::Cached),
             (FAR, LongStores::PastCaches),
         ] {
-            // The loads of a round may be known after it.
+            // The loads of a round may be published only after it.
             pair.send(u64::from(2 * (MOST_PAUSE + 2 * u32::from(SAMPLES))), machine, no_chance);
             assert_eq!(pair.prefers(), faster, "{machine:?}");
         }
@@ -458,7 +461,7 @@ mod tests {
                 sender.end(storing, LENGTH, || time(now));
             }
             assert_eq!(sender.way(LENGTH), first, "{machine:?}");
-            // What is said of loads counts at once, for its class; and anything may be said.
+            // Published load costs count at once, for their class; and any value may be published.
             let other = LongStores::ALL[1 - first as usize];
             let mut loads = [9000; 2];
             loads[other as usize] = 1;
@@ -518,7 +521,8 @@ mod tests {
         }
     }
 
-    /// Sends so many messages of a packet from the first port to the second, which `take` takes.
+    /// Sends `messages` messages of one packet from the first port to the second, which receives
+    /// them by `take`.
     fn exchange(
         ports: &mut [LoopbackPort],
         messages: u8,
@@ -553,7 +557,7 @@ mod tests {
             // The clock of this fabric stands still.
             assert_eq!(ports[1].own.source(0).loads(CLASS), pack([1, 1]));
             assert_eq!(ports[0].store_counts().classes[CLASS].stores, [4, 4]);
-            // Of itself a rank measures nothing.
+            // For messages to itself a rank measures nothing.
             for message in 1..3 {
                 assert_eq!(ports[0].post(&Command::send(0, 3, 5, &[1; LENGTH])), Ok(LENGTH));
                 assert_eq!(ports[0].receive_whole(0, 3, 5, &mut [0; LENGTH]), Short::Taken(LENGTH));
@@ -575,7 +579,7 @@ mod tests {
             for reader in [2, 1] {
                 let found = ports[reader].contribution(id, 0).unwrap().unwrap();
                 let mut into = [0; LENGTH];
-                // A short load says nothing.
+                // A short load is no sample.
                 assert_eq!(ports[reader].load_contribution(id, 0, &found, 1, &mut into[..9]), 9);
                 assert_eq!(ports[reader].load_contribution(id, 0, &found, 0, last), last.len());
             }

@@ -1,9 +1,9 @@
 //! The network barrier: sync ids, several in progress at once (paper 003 §4.9, CJ-15).
 //!
 //! In Cenju-4 each member sends one sync packet and the switches count them in a table by sync id.
-//! Here the table is spread over the members: each has a count for each id, which only its own
-//! interface raises, and a barrier is complete when all counts are equal. So no rank's packet waits
-//! for another's, and the count of a departed member says whether it entered.
+//! Here the table is distributed over the members: each has a count for each id, which only its own
+//! interface increments, and a barrier is complete when all counts are equal. So no rank's packet
+//! waits for another's, and the count of a departed member shows whether it entered.
 
 use super::group::{AwaitedStep, MemberStep};
 use super::{Host, HostedPort};
@@ -15,9 +15,9 @@ use crate::sync::Ordering;
 pub(super) struct SyncState {
     /// Barriers that this rank has entered.
     pub(super) count: u64,
-    /// Members seen to have entered the last of them.
+    /// The number of members seen to have entered the last of them.
     seen: usize,
-    /// Whether this rank has yet to see the last one complete.
+    /// Whether this rank has not yet seen the last one complete.
     running: bool,
 }
 
@@ -45,7 +45,7 @@ impl<H: Host> HostedPort<H> {
         }
         *state = SyncState { count: state.count + 1, seen: 0, running: true };
         let own = &joined.members[joined.group.place];
-        // Release: a rank that sees the barrier complete sees what this one did before it.
+        // Release: a rank that sees the barrier complete sees this rank's earlier stores.
         own.counts[id as usize].store(state.count, Ordering::Release);
         self.ring_members(group.0);
         Ok(())
@@ -72,7 +72,8 @@ impl<H: Host> HostedPort<H> {
         let foreign = joined.foreign;
         self.idle = 0;
         if let Some(rank) = foreign {
-            // In virtual time: the last packet's travel, from when its arrival was detected.
+            // In virtual time: the last packet's travel, from the time when its arrival was
+            // detected.
             self.come_back(rank, 0);
         }
         Ok(true)

@@ -1,5 +1,5 @@
-//! A layer that injects faults between sender and landing. They come from a seeded generator: the
-//! same seed and the same calls give the same faults.
+//! A layer that injects faults between sender and landing. A seeded generator draws them: the same
+//! seed and the same calls give the same faults.
 //!
 //! Between this port and each destination lies a *link*. A command in it is a packet with a
 //! sequence number and a copy of its payload:
@@ -11,27 +11,28 @@
 //!                                           else ──► post on the port underneath
 //! ```
 //!
-//! The rules of a fabric still hold: each destination gets its messages in order, none is lost or
-//! doubled, and full is a normal answer (a link holds a bounded number of packets). Two things are
-//! as on any fabric that accepts a command before it knows the outcome:
+//! The rules of a fabric still hold: each destination receives its messages in order, none is lost
+//! or duplicated, and full is a normal answer (a link holds a bounded number of packets). Two
+//! things are as on any fabric that accepts a command before it knows the outcome:
 //!
 //! - If the port underneath refuses a held command, its completion event reports that, if it asked
 //!   for one. Otherwise the next post to that destination returns the error and is not tried.
-//! - A dropped port sends what it holds before it leaves, for a bounded time. A killed rank's
-//!   packets are gone ([`FaultInjector::discard`]).
+//! - A dropped port sends the packets that it holds before it leaves, for a bounded time. A killed
+//!   rank's packets are gone ([`FaultInjector::discard`]).
 //!
 //! A command that needs credit is never held. Only the port underneath knows whether there is
-//! credit, and a command that waited for it in the link would delay those that need none. Where it
-//! would have been held it is refused, for as long. So are `get` and `fetch`, which complete on
-//! return: earlier posts take effect before them. Only what found no room at the receiver is
-//! passed by operations that need none: a port without this layer would have refused it, and the
-//! receiver may wait for just that operation before it makes room.
+//! credit, and a command that waited for it in the link would delay those that need none. Such a
+//! command is refused for the time for which it would have been held. So are `get` and `fetch`,
+//! which complete on return: earlier posts take effect before them. Operations that need no room
+//! may pass only packets that found no room at the receiver: a port without this layer would have
+//! refused those packets, and the receiver may wait for just that operation before it frees room.
 //!
 //! Time is counted in calls of `post`, `poll` and `park`, so that a test can step it.
 //!
-//! A job's port always has this layer, mostly without faults ([`FaultInjector::absent`]). Each call
-//! that the layer changes then takes one well-predicted branch, and the others none. So whole jobs
-//! run with faults without a second copy of all code above the boundary for another port type.
+//! A job's port always has this layer, usually without faults ([`FaultInjector::absent`]). Then
+//! each call that the layer changes takes one well-predicted branch, and the others none. So whole
+//! jobs can run with faults without a second copy, for another port type, of all code above the
+//! boundary.
 
 mod plan;
 
@@ -51,7 +52,7 @@ use crate::time::Time;
 
 pub use plan::{FaultCounts, Faults};
 
-/// Longer payloads are not held: they pass straight on or wait with the caller.
+/// Longer payloads are not held: they are posted at once or wait with the caller.
 const LONGEST_HELD: usize = 256 << 10;
 
 /// How long a dropped port keeps sending the packets that it holds.
@@ -61,17 +62,17 @@ const LEAVE_NANOSECONDS: u64 = 100_000_000;
 #[derive(Debug)]
 pub struct FaultInjector<P: Port> {
     port: P,
-    /// Whether there are links with faults.
+    /// Whether faults are enabled.
     present: bool,
     faults: Faults,
     random: Random,
-    /// Calls so far.
+    /// The number of calls so far.
     now: u64,
     links: Vec<FaultyLink>,
     counts: FaultCounts,
     /// Failures of held commands whose senders asked for an event.
     told: VecDeque<Event>,
-    /// This layer refused the last post: no event will wake the caller.
+    /// Whether this layer refused the last post: then no event will wake the caller.
     restless: bool,
 }
 
@@ -147,7 +148,7 @@ impl<P: Port> FaultInjector<P> {
     }
 
     /// Sends all held packets now, without further faults, as far as there is room. Returns whether
-    /// none is left.
+    /// no packet is left.
     pub fn flush(&mut self) -> bool {
         let now = self.now;
         for destination in 0..self.links.len() {
@@ -159,7 +160,7 @@ impl<P: Port> FaultInjector<P> {
         self.held() == 0
     }
 
-    /// Discards all held packets, as the death of the process does.
+    /// Discards all held packets, like the death of the process.
     pub fn discard(&mut self) {
         for link in &mut self.links {
             self.counts.abandoned += link.packets.len() as u64;
@@ -209,7 +210,7 @@ impl<P: Port> FaultInjector<P> {
                     break;
                 }
                 Err(error @ PostError::PeerFailed(_)) => {
-                    // The port underneath reports it to the next post.
+                    // The port underneath reports the failure to the next post.
                     link.abandon(counts, told, error);
                     break;
                 }
@@ -226,7 +227,7 @@ impl<P: Port> FaultInjector<P> {
         }
     }
 
-    /// A post, after time has advanced.
+    /// Executes a post, after time has advanced.
     fn submit(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
         let destination = command.destination;
         let Some(link) = self.links.get_mut(destination as usize) else {
@@ -267,7 +268,8 @@ impl<P: Port> FaultInjector<P> {
         Ok(bytes)
     }
 
-    /// How many bytes of a command the link takes into a packet; `None` if it does not hold it.
+    /// The number of bytes of a command that the link holds as a packet; `None` if it does not hold
+    /// it.
     fn bytes_to_hold(&self, command: &Command<'_>) -> Option<usize> {
         let packet = self.port.capabilities().packet_bytes.clamp(INLINE_BYTES, LONGEST_HELD);
         let length = command.payload.len();
@@ -289,8 +291,8 @@ impl<P: Port> FaultInjector<P> {
         self.port.post(command)
     }
 
-    /// Whether a command that cannot be held may go to `destination` now: its own delay is over,
-    /// and the link is empty, or holds only what found no room while this needs none (`remote`).
+    /// Checks that a command that cannot be held may go to `destination` now: its own delay is over,
+    /// and the link is empty, or its first packet found no room and this command needs none (`remote`).
     fn bar(&mut self, destination: Rank, fate: Fate, remote: bool) -> Result<(), PostError> {
         let link = &mut self.links[destination as usize];
         if self.now >= link.barred && fate.late() {
@@ -358,8 +360,8 @@ impl<P: Port> FaultInjector<P> {
 }
 
 impl FaultyLink {
-    /// Whether a command that may pass goes straight on. It does where the first packet found no
-    /// room: the receiver may need the command before it makes room. Those that may pass stay in
+    /// Whether a command that may pass is posted at once. It is if the first packet found no room:
+    /// the receiver may need the command before it frees room. Commands that may pass keep their
     /// order.
     fn may_be_passed(&self) -> bool {
         self.cause.is_some() && !self.packets.iter().any(|packet| packet.command.frame.passes)
@@ -383,7 +385,7 @@ impl FaultyLink {
         });
     }
 
-    /// Abandons all held packets: the destination will take none.
+    /// Abandons all held packets: the destination will accept none.
     fn abandon(&mut self, counts: &mut FaultCounts, told: &mut VecDeque<Event>, error: PostError) {
         counts.abandoned += self.packets.len() as u64;
         // The second copy of a packet is not another command.
@@ -498,7 +500,7 @@ impl<P: Port> Port for FaultInjector<P> {
 
     #[inline(always)]
     fn post_short(&mut self, destination: Rank, protocol: u8, header: u64, payload: &[u8]) -> bool {
-        // With faults it goes as a command, like all others.
+        // With faults the message is posted as a command, like all others.
         !self.present && self.port.post_short(destination, protocol, header, payload)
     }
 
@@ -571,8 +573,8 @@ impl<P: Port> Port for FaultInjector<P> {
         if !restless && self.held() == 0 {
             return self.port.park(deadline);
         }
-        // The links' time is counted in calls, so the caller must not sleep. But the rank it waits
-        // for may need the processor.
+        // The links' time is counted in calls, so the caller must not sleep. But the rank that it
+        // waits for may need the processor.
         let now = self.port.now();
         self.port.park(Some(now));
         yield_now();
@@ -601,8 +603,8 @@ impl<H: Sleeper> FaultInjector<HostedPort<H>> {
     }
 }
 
-/// For what only the port underneath has, such as its host. It does not bypass the links: every
-/// call of [`Port`] goes through the layer.
+/// Access to methods that only the port underneath has, such as its host. It does not bypass the
+/// links: every call of [`Port`] goes through the layer.
 impl<P: Port> Deref for FaultInjector<P> {
     type Target = P;
 

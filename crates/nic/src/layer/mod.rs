@@ -8,7 +8,7 @@
 //! runs on each of them as on any fabric.
 //!
 //! A layer has the capabilities of the port underneath, through the blanket implementations here.
-//! It changes commands and events, and passes the rest through: tables belong to the rank itself;
+//! It changes commands and events, and forwards all other calls: tables belong to the rank itself;
 //! rounds of groups, letters and command queues go through shared memory, where a fault between a
 //! store and a load is impossible.
 

@@ -1,18 +1,19 @@
-//! How partners grow with the ranks of a job: a law through what traces of several sizes have
-//! counted.
+//! How the number of partners grows with the ranks of a job: a law fitted to the counts of traces
+//! of several sizes.
 
 use std::fmt;
 
-/// Functions of the number of ranks, the slower first: of laws that fit alike the first is taken.
+/// Functions of the number of ranks, the slowest first: of laws that fit equally well the first is
+/// taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Law {
-    /// As many at any size: neighbours of a grid.
+    /// The same at any size: neighbours in a grid.
     Constant,
-    /// By the logarithm to the base two: butterflies, trees.
+    /// Proportional to the logarithm to base two: butterflies, trees.
     Logarithm,
-    /// By the square root: rows of a square of ranks.
+    /// Proportional to the square root: rows of a square of ranks.
     Root,
-    /// By the ranks: everyone with everyone.
+    /// Proportional to the ranks: all to all.
     Linear,
 }
 
@@ -27,7 +28,7 @@ impl Law {
     }
 }
 
-/// Partners as a function of the ranks: `base + slope * law(ranks)`.
+/// The number of partners as a function of the ranks: `base + slope * law(ranks)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
     law: Law,
@@ -35,12 +36,12 @@ pub struct Growth {
     slope: f64,
 }
 
-/// Residuals closer than this are the same: partners are whole numbers.
+/// Residuals that differ by less than this count as equal: partners are whole numbers.
 const ALIKE: f64 = 1e-6;
 
 impl Growth {
-    /// The law that fits these numbers of ranks and of partners best, by least squares. With one
-    /// number of ranks partners are taken as constant; none give none.
+    /// The law that fits these numbers of ranks and partners best, by least squares. With one
+    /// number of ranks, the partners are taken as constant; with none, there are no partners.
     pub fn through(counted: &[(u32, u32)]) -> Growth {
         let points: Vec<(f64, f64)> = counted
             .iter()
@@ -54,7 +55,7 @@ impl Growth {
         best.unwrap_or(Growth { law: Law::Constant, base: 0.0, slope: 0.0 })
     }
 
-    /// The best line of one law. `None`: the points do not tell its slope, or it falls.
+    /// The best line of one law. `None`: the points do not determine its slope, or it is negative.
     fn by(law: Law, points: &[(f64, f64)]) -> Option<Growth> {
         if points.is_empty() {
             return None;
@@ -74,7 +75,7 @@ impl Growth {
         (slope > 0.0).then_some(Growth { law, base: mean_y - slope * mean_x, slope })
     }
 
-    /// The sum of the squares of what it misses.
+    /// The sum of the squared residuals.
     fn residual(&self, points: &[(f64, f64)]) -> f64 {
         points.iter().map(|(ranks, partners)| (self.value(*ranks) - partners).powi(2)).sum()
     }
@@ -83,7 +84,7 @@ impl Growth {
         self.base + self.slope * self.law.of(ranks)
     }
 
-    /// Partners at so many ranks: whole, and no more than there are others.
+    /// The number of partners at `ranks` ranks: a whole number, and no more than the other ranks.
     pub fn partners(&self, ranks: u64) -> u64 {
         let value = (self.value(ranks as f64) - ALIKE).ceil().max(0.0);
         (value as u64).min(ranks.saturating_sub(1))
@@ -105,7 +106,7 @@ impl fmt::Display for Growth {
     }
 }
 
-/// At most two places, none that are zero.
+/// Rounds to two places, so that no zeros are printed at the end.
 fn two_places(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
@@ -146,7 +147,7 @@ mod tests {
     fn nobody_has_more_partners_than_there_are_others() {
         assert_eq!(Growth::through(&[(64, 6)]).partners(4), 3);
         assert_eq!(Growth::through(&[(64, 6)]).partners(0), 0);
-        // Partners that become fewer are taken as constant.
+        // A falling number of partners is taken as constant.
         assert_eq!(Growth::through(&[(16, 8), (64, 4)]).partners(1 << 20), 6);
     }
 }

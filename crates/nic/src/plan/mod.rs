@@ -3,13 +3,13 @@
 //! ```text
 //!   hikyaku run --trace ──► TrafficTrace ──► LandingPlan ──► hikyaku run --plan
 //!                                └─────────► Growth          the same at other numbers of ranks
-//! ```
+//!                                └─────────► Growth          the same for other numbers of ranks
 //!
-//! A rank's plan gives its busiest sources a landing ring each; all others share one. With `k` of
-//! them that is `k + 1` rings, where a ring a pair is one for every rank. The paper gives each
-//! partner a ring. With less memory than that some partners share, and may hold each other up.
+//! A rank's plan gives each of its busiest sources a landing ring of its own; all others share one.
+//! With `k` private rings a rank has `k + 1` rings, instead of one for every rank. The paper gives
+//! each partner a ring. With less memory, some partners share a ring, and may delay each other.
 //!
-//! Values only: reading and writing the files is done elsewhere.
+//! This module has values only: reading and writing the files is done elsewhere.
 
 mod growth;
 mod trace;
@@ -29,15 +29,15 @@ use crate::fabric::Rank;
 /// The first line of a plan.
 const TITLE: &str = "hikyaku plan 1";
 
-/// What a plan may cost.
+/// The limit for a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
     /// A ring for each source that used a ring, as paper 000 plans.
     Partners,
-    /// So many bytes of landing rings a rank.
+    /// This many bytes of landing rings per rank.
     Memory(u64),
-    /// At most this part, 0 to 1, of the packets that land at a rank may find the ring filled by
-    /// another source.
+    /// At most this fraction, 0 to 1, of the packets that land at a rank may find the ring filled
+    /// by another source.
     Shared(f64),
 }
 
@@ -45,22 +45,22 @@ pub enum Budget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LandingPlan {
     ring_bytes: u32,
-    /// By rank the sources with a ring of their own: the first has ring 1.
+    /// By rank, the sources with a ring of their own: the first has ring 1.
     private: Vec<Vec<Rank>>,
 }
 
-/// Why there is no such plan.
+/// Why a plan is impossible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// Less memory than one ring.
+    /// The memory is less than one ring.
     #[error("{bytes} bytes a rank hold no ring of {ring_bytes}: allow more, or plan shorter rings")]
     TooLittle {
-        /// What is allowed.
+        /// The allowed number of bytes.
         bytes: u64,
         /// The size of a ring.
         ring_bytes: u32,
     },
-    /// Rings of that size cannot be.
+    /// The ring size is invalid.
     #[error("a landing ring cannot have {bytes} bytes: a power of two from 16 KiB to 1 GiB")]
     RingBytes {
         /// The size.
@@ -68,23 +68,22 @@ pub enum PlanError {
     },
 }
 
-/// What a plan takes, and what it costs a program that does again what the trace has seen.
+/// The size of a plan, and its cost for a program that repeats the traffic of the trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// Rings of the rank with the most.
+    /// The number of rings of the rank with the most.
     pub rings: u32,
-    /// Rings of all ranks.
+    /// The number of rings of all ranks.
     pub all_rings: u64,
-    /// The part, 0 to 1, of all packets that land in a ring which other sources may have filled. No
-    /// other packet waits for the sake of sharing.
+    /// The fraction, 0 to 1, of all packets that land in a ring which other sources may have
+    /// filled. No other packet is delayed by sharing.
     pub shared: f64,
 }
 
 impl LandingPlan {
     /// Plans the rings of every rank, busy sources first.
     ///
-    /// # Errors
-    /// [`PlanError`]: such rings cannot be, or the budget has no room for one.
+    /// [`PlanError`]: the ring size is invalid, or the budget has no room for one ring.
     pub fn of(
         trace: &TrafficTrace,
         ring_bytes: u64,
@@ -119,7 +118,7 @@ impl LandingPlan {
         Ok(LandingPlan { ring_bytes, private: private.collect() })
     }
 
-    /// How many ranks it is for.
+    /// The number of ranks of the plan.
     pub fn ranks(&self) -> u32 {
         self.private.len() as u32
     }
@@ -134,17 +133,17 @@ impl LandingPlan {
         self.private.get(rank as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Rings of a rank, the shared one among them.
+    /// The number of rings of a rank, including the shared one.
     pub fn rings(&self, rank: Rank) -> u32 {
         self.private(rank).len() as u32 + 1
     }
 
-    /// Rings of the rank with the most.
+    /// The number of rings of the rank with the most.
     pub fn most_rings(&self) -> u32 {
         (0..self.ranks()).map(|rank| self.rings(rank)).max().unwrap_or(1)
     }
 
-    /// What it takes and costs, if the program does again what the trace has seen.
+    /// The size and cost of the plan, if the program repeats the traffic of the trace.
     pub fn estimate(&self, trace: &TrafficTrace) -> Estimate {
         let (mut shared, mut all) = (0, 0);
         for rank in 0..trace.ranks() {
@@ -170,13 +169,14 @@ fn by_use(trace: &TrafficTrace, rank: Rank) -> Vec<(Rank, RankFlow)> {
     sources
 }
 
-/// Packets of so many sources that share a ring and may find it filled by another, of what they
-/// have sent together. None may if there is one source only, or if all that has room in it.
+/// The number of packets, of all that these sources have sent, that may find their shared ring
+/// filled by another source. Zero if there is only one source, or if the ring has room for all
+/// packets.
 fn at_risk(sources: usize, sum: &RankFlow, ring_bytes: u32) -> u64 {
     if sources > 1 && sum.ring_bytes > u64::from(ring_bytes) { sum.packets } else { 0 }
 }
 
-/// What the last of them have sent together: none of them, one, and so on to all.
+/// The total traffic of the last `n` sources, for `n` from zero to all.
 fn sums_of_last(sources: &[(Rank, RankFlow)]) -> Vec<RankFlow> {
     let mut sum = RankFlow::default();
     let longer = sources.iter().rev().map(|(_, flow)| {
@@ -186,7 +186,7 @@ fn sums_of_last(sources: &[(Rank, RankFlow)]) -> Vec<RankFlow> {
     std::iter::once(RankFlow::default()).chain(longer).collect()
 }
 
-/// What sources have sent together. A file may say anything, so sums end at the largest number.
+/// The total traffic of these sources. A file may contain any number, so sums saturate.
 fn sum_of(sources: &[(Rank, RankFlow)]) -> RankFlow {
     let mut sum = RankFlow::default();
     sources.iter().for_each(|(_, flow)| sum.add(flow));
@@ -199,7 +199,8 @@ fn checked_ring(bytes: u64) -> Result<u32, PlanError> {
     size.ok_or(PlanError::RingBytes { bytes })
 }
 
-/// The plan as a file: a line for each rank with rings of its own sources, the rank first.
+/// The plan as a file: one line for each rank whose sources have rings of their own, the rank
+/// first.
 impl fmt::Display for LandingPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{TITLE}\nranks {}\nring-bytes {}", self.ranks(), self.ring_bytes)?;
@@ -264,7 +265,7 @@ mod tests {
 
     const RING: u64 = 64 << 10;
 
-    /// Rank 0 gets these packets of a kibibyte from ranks 1, 2, ...
+    /// Rank 0 receives these numbers of packets, of one kibibyte each, from ranks 1, 2, ...
     fn trace(packets: &[u64]) -> TrafficTrace {
         let mut trace = TrafficTrace::new(packets.len() as u32 + 1);
         for (source, packets) in (1..).zip(packets) {
@@ -310,7 +311,7 @@ mod tests {
             assert_eq!(plan.private(0), private, "{part}");
             assert!(plan.estimate(&busy).shared <= part);
         }
-        // What has room in one ring all together holds nobody up.
+        // Sources delay each other in no way if all their packets fit one ring.
         let rare = trace(&[16, 16, 16, 16]);
         let plan = LandingPlan::of(&rare, RING, Budget::Shared(0.0)).unwrap();
         assert_eq!((plan.most_rings(), plan.estimate(&rare).shared), (1, 0.0));

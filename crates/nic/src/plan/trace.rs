@@ -1,16 +1,16 @@
-//! A trace: how much each rank has sent to each other rank in a run.
+//! A trace: the traffic from each rank to each other rank in a run.
 //!
 //! ```text
 //!   hikyaku trace 1
 //!   ranks 64
 //!   0 1 p 100 409600 100 409600 3        source, destination, kind: messages, bytes,
 //!   0 8 c 4 32 0 0 0                     packets in the landing ring, their room, held up
-//!   0 * 7 280 0 0 0                      what rank 0 has sent to ranks that are left out
-//!   end 0                                all that rank 0 has to say
+//!   0 * 7 280 0 0 0                      traffic of rank 0 to ranks that are left out
+//!   end 0                                the rows of rank 0 are complete
 //! ```
 //!
-//! Ranks append their rows as they leave, so rows of several ranks may stand in any order, and a
-//! rank that was killed has none. Rows of the same pair and kind add up. A rank writes no more than
+//! Ranks append their rows as they leave, so rows of several ranks may be in any order, and a rank
+//! that was killed has none. Rows of the same pair and kind are added. A rank writes at most
 //! [`MOST_PARTNERS`] pairs of a kind, the busiest, and the sum of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,27 +21,27 @@ use thiserror::Error;
 
 use crate::fabric::Rank;
 
-/// Pairs that a rank writes for each kind of message: a trace has a bound whatever the program.
+/// Limit of pairs that a rank writes for each kind of message: it bounds a trace for any program.
 pub const MOST_PARTNERS: usize = 1024;
 
-/// Ranks of a trace or plan, at most: what is read has a bound.
+/// Limit of ranks of a trace or plan: it bounds the input.
 const MOST_RANKS: u32 = 1 << 20;
 
 /// The first line of a trace.
 const TITLE: &str = "hikyaku trace 1";
 
-/// Whose messages a row counts.
+/// The origin of the messages that a row counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TrafficKind {
-    /// Messages that the program has sent to a rank it named, those to neighbours among them.
+    /// Messages that the program has sent to a rank it named, including those to neighbours.
     Point,
-    /// Messages of collective operations and of the library itself, whose partners the library
-    /// has chosen.
+    /// Messages of collective operations and of the library itself, whose partners the library has
+    /// chosen.
     Collective,
 }
 
 impl TrafficKind {
-    /// Both, in the order of a trace.
+    /// Both kinds, in the order of a trace.
     pub const ALL: [TrafficKind; 2] = [TrafficKind::Point, TrafficKind::Collective];
 
     fn letter(self) -> &'static str {
@@ -52,12 +52,12 @@ impl TrafficKind {
     }
 }
 
-/// What one rank has sent another.
+/// The traffic from one rank to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RankFlow {
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Their bytes, whichever way those went.
+    /// Their bytes, by whichever path they were sent.
     pub bytes: u64,
     /// Packets that took room in the destination's landing ring. Messages inside their status
     /// record take none, nor do bytes that the receiver has copied out of the sender's memory.
@@ -69,7 +69,7 @@ pub struct RankFlow {
 }
 
 impl RankFlow {
-    /// Adds what another has counted.
+    /// Adds the counts of another flow.
     pub fn add(&mut self, other: &RankFlow) {
         for (sum, more) in self.words_mut().into_iter().zip(other.words()) {
             *sum = sum.saturating_add(more);
@@ -85,7 +85,7 @@ impl RankFlow {
         [messages, bytes, packets, ring_bytes, held_up]
     }
 
-    /// What comes first when not all can be kept.
+    /// The sort key that decides which flows are kept when there are too many.
     fn weight(&self) -> (u64, u64) {
         (self.ring_bytes, self.messages)
     }
@@ -98,19 +98,19 @@ impl fmt::Display for RankFlow {
     }
 }
 
-/// The rows of one rank, with which a trace is written as its ranks leave.
+/// The rows of one rank; a trace is written from them as its ranks leave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentRows {
     flows: BTreeMap<(TrafficKind, Rank), RankFlow>,
 }
 
 impl SentRows {
-    /// What went to a rank.
+    /// The flow to a rank.
     pub fn to(&mut self, destination: Rank, kind: TrafficKind) -> &mut RankFlow {
         self.flows.entry((kind, destination)).or_default()
     }
 
-    /// All that there is, by kind and destination.
+    /// All flows, by kind and destination.
     pub fn flows(&self) -> impl Iterator<Item = (TrafficKind, Rank, &RankFlow)> {
         self.flows.iter().map(|((kind, destination), flow)| (*kind, *destination, flow))
     }
@@ -140,49 +140,49 @@ impl SentRows {
     }
 }
 
-/// How much each rank has sent to each other rank.
+/// The traffic from each rank to each other rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficTrace {
     ranks: u32,
     /// By destination, source and kind.
     flows: BTreeMap<(Rank, Rank, TrafficKind), RankFlow>,
-    /// What went to ranks that their sources have left out.
+    /// The traffic to ranks that their sources have left out.
     beyond: RankFlow,
-    /// The ranks that have said all.
+    /// The ranks whose rows are complete.
     ended: BTreeSet<Rank>,
 }
 
-/// Why a text is no trace.
+/// Why a text is not a valid trace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
 pub struct TraceError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error in that line.
     pub what: String,
 }
 
 impl TrafficTrace {
-    /// The variable of the ranks' environment that names the file to which they append their rows.
+    /// The environment variable of the ranks that names the file to which they append their rows.
     pub const VARIABLE: &str = "HIKYAKU_TRACE";
 
-    /// A trace of so many ranks that have sent nothing.
+    /// A trace of `ranks` ranks without traffic.
     pub fn new(ranks: u32) -> TrafficTrace {
         let (flows, ended) = Default::default();
         TrafficTrace { ranks, flows, beyond: RankFlow::default(), ended }
     }
 
-    /// The lines before those of the ranks.
+    /// The lines before the rows of the ranks.
     pub fn head(ranks: u32) -> String {
         format!("{TITLE}\nranks {ranks}\n")
     }
 
-    /// How many ranks the job had.
+    /// The number of ranks of the job.
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
 
-    /// Adds what one rank has sent another.
+    /// Adds traffic from one rank to another.
     pub fn add(&mut self, source: Rank, destination: Rank, kind: TrafficKind, flow: &RankFlow) {
         self.flows.entry((destination, source, kind)).or_default().add(flow);
     }
@@ -192,7 +192,7 @@ impl TrafficTrace {
         self.flows.iter().map(|((to, from, kind), flow)| (*to, *from, *kind, flow))
     }
 
-    /// What the sources of a rank have sent it, of both kinds together, without what it has sent
+    /// The traffic of each source of a rank, of both kinds together, without the rank's messages to
     /// itself.
     pub fn sources(&self, destination: Rank) -> Vec<(Rank, RankFlow)> {
         let mut sources: Vec<(Rank, RankFlow)> = Vec::new();
@@ -208,8 +208,8 @@ impl TrafficTrace {
         sources
     }
 
-    /// From how many others each rank has got messages of its program's own choice: the partners
-    /// that table 1 of paper 000 counts.
+    /// For each rank, the number of other ranks from which it has received messages that their
+    /// programs addressed to it: the partners that table 1 of paper 000 counts.
     pub fn partners(&self) -> Vec<u32> {
         let mut partners = vec![0; self.ranks as usize];
         for (to, from, kind, flow) in self.flows() {
@@ -219,24 +219,24 @@ impl TrafficTrace {
         partners
     }
 
-    /// All together.
+    /// The total traffic.
     pub fn total(&self) -> RankFlow {
         let mut total = self.beyond;
         self.flows.values().for_each(|flow| total.add(flow));
         total
     }
 
-    /// What went to ranks that their sources have left out.
+    /// The traffic to ranks that their sources have left out.
     pub fn beyond(&self) -> &RankFlow {
         &self.beyond
     }
 
-    /// Ranks of which rows are missing: they were killed, or the job still runs.
+    /// Ranks whose rows are missing: they were killed, or the job still runs.
     pub fn missing(&self) -> impl Iterator<Item = Rank> {
         (0..self.ranks).filter(|rank| !self.ended.contains(rank))
     }
 
-    /// Reads a row after the head.
+    /// Parses a row after the head.
     fn read(&mut self, row: &str) -> Result<(), String> {
         let words: Vec<&str> = row.split_whitespace().collect();
         let rank = |word| rank_of(word, self.ranks);
@@ -273,7 +273,7 @@ fn flow(counts: &[&str]) -> Result<RankFlow, String> {
     Ok(flow)
 }
 
-/// A rank of so many in a line of a trace or plan.
+/// Parses a rank in a line of a trace or plan; it must be less than `ranks`.
 pub(super) fn rank_of(word: &str, ranks: u32) -> Result<Rank, String> {
     let rank: Option<Rank> = word.parse().ok().filter(|rank| *rank < ranks);
     rank.ok_or_else(|| format!("`{word}` is none of the {ranks} ranks"))

@@ -1,9 +1,9 @@
-//! Raw bytes that several processes reach: the payload area of a landing ring.
+//! Raw bytes that several processes can access: the payload area of a landing ring.
 //!
 //! Copies go through raw pointers, never through references. Another process may write at any time,
 //! and only the ring's protocol (a claim before the store, a published record before the load)
-//! keeps accesses apart. Under loom each byte is a checked cell, so a breach of the protocol fails
-//! the model instead of tearing a message.
+//! keeps accesses apart. Under loom each byte is a checked cell, so a violation of the protocol
+//! fails the model instead of tearing a message.
 
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use std::arch::x86_64 as arch;
@@ -16,18 +16,18 @@ use crate::sync::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 const LINE: usize = 64;
 
-/// How long stores go into shared memory. Which way is faster depends on the machine, and on the
+/// The way of long stores into shared memory. Which way is faster depends on the machine and on the
 /// distance of the two cores, so a port measures both for each peer (`hosted/stores.rs`).
 ///
 /// Before a core can write a line that another core has read, it must fetch it, and a processor
-/// fetches few lines at once for its stores. Whole lines that bypass the caches are not fetched at
-/// all, but their reader has to fetch them from further away. Through a landing ring one way,
-/// through and past the caches, on an AMD EPYC: 16 KiB 2.4 and 2.2 us between near cores, 8.5 and
-/// 2.4 us between far ones; 64 KiB 8.4 and 6.3, 31 and 6.2 us. On an Intel Xeon of 2023: 64 KiB
-/// 10.1 and 13.2 us, 1 MiB 113 and 184 us.
+/// fetches only few lines at once for its stores. Whole lines that bypass the caches are not
+/// fetched at all, but their reader has to fetch them from further away. Latency one way by a
+/// landing ring, through the caches and past them, on an AMD EPYC: 16 KiB 2.4 and 2.2 us between
+/// near cores, 8.5 and 2.4 us between far ones; 64 KiB 8.4 and 6.3 us near, 31 and 6.2 us far. On
+/// an Intel Xeon of 2023: 64 KiB 10.1 and 13.2 us, 1 MiB 113 and 184 us.
 ///
-/// Below 4 KiB cached stores lose nothing on any machine: 4 KiB 0.72 and 0.82 us on the EPYC's near
-/// cores, 1 KiB 0.28 and 0.53.
+/// Below 4 KiB cached stores are at least as fast on any machine: 4 KiB 0.72 and 0.82 us on the
+/// EPYC's near cores, 1 KiB 0.28 and 0.53.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LongStores {
     /// Through the caches, like short stores.
@@ -38,14 +38,14 @@ pub enum LongStores {
 }
 
 impl LongStores {
-    /// From how many bytes on a store is long.
+    /// The length from which a store is long, bytes.
     pub const FROM: usize = 4096;
 
     /// Both ways.
     pub const ALL: [LongStores; 2] = [LongStores::Cached, LongStores::PastCaches];
 
-    /// Classes of lengths: up to a whole packet of the default layout, of packets, and of what goes
-    /// in one piece beside the rings.
+    /// The number of length classes: less than a whole packet of the default layout, packets, and
+    /// payloads stored in one piece outside the rings.
     pub const CLASSES: usize = 3;
 
     /// The class of a long payload.
@@ -73,18 +73,18 @@ impl<'m> Bytes<'m> {
     /// An area of `length` bytes from `start`.
     ///
     /// # Safety
-    /// They stay mapped and readable for `'m`, and writable if anything is stored in the area.
+    /// The bytes stay mapped and readable for `'m`, and writable if anything is stored in the area.
     pub unsafe fn new(start: NonNull<u8>, length: usize) -> Bytes<'m> {
         Bytes { start, length, memory: PhantomData }
     }
 
-    /// Bytes in the area.
+    /// The size of the area, bytes.
     #[inline]
     pub fn size(&self) -> usize {
         self.length
     }
 
-    /// Copies `from` into the area at byte `at`, if it is long in this way.
+    /// Copies `from` into the area at byte `at`. `way` applies if `from` is long.
     #[inline]
     pub fn store(&self, at: usize, from: &[u8], way: LongStores) {
         if from.len() >= LongStores::FROM && way == LongStores::PastCaches {
@@ -127,7 +127,7 @@ impl<'m> Bytes<'m> {
         unsafe { target.copy_from(from.start.as_ptr(), length) };
     }
 
-    /// Stores whole lines past the caches. `from` is elsewhere.
+    /// Stores whole lines past the caches. `from` does not overlap the target.
     #[inline(never)]
     fn stream(&self, at: usize, from: Bytes<'_>) {
         assert!(at <= self.length && from.length <= self.length - at);
@@ -138,7 +138,7 @@ impl<'m> Bytes<'m> {
         for (part, length) in ends {
             let source = from.start.as_ptr().wrapping_add(part);
             // SAFETY: both ranges are within their areas, the target's by the assertion, and the
-            // caller says that the areas are apart.
+            // caller guarantees that they do not overlap.
             unsafe { target.wrapping_add(part).copy_from_nonoverlapping(source, length) };
         }
         let (target, source) = (target.wrapping_add(head), from.start.as_ptr().wrapping_add(head));
@@ -165,8 +165,8 @@ impl<'m> Bytes<'m> {
 }
 
 /// Stores bytes into words that have room for them: `W` words, or `B` bytes, by few wide stores,
-/// the rest word by word. Of some tens of bytes wide stores are slower: 48 B one way between near
-/// cores took 85 ns with wide ones of 32 bytes and 71 without.
+/// the rest word by word. For some tens of bytes wide stores are slower: 48 B one way between near
+/// cores took 85 ns with wide stores of 32 bytes and 71 without.
 #[inline(always)]
 pub(super) fn store_bytes<const W: usize, const B: usize>(words: &[AtomicU64], bytes: &[u8]) {
     if let (Some(bytes), [place, ..]) = (bytes.as_array::<8>(), words) {
@@ -188,7 +188,7 @@ pub(super) fn store_bytes<const W: usize, const B: usize>(words: &[AtomicU64], b
     }
 }
 
-/// Loads bytes from byte `from` of words on, as many as these have. As [`store_bytes`].
+/// Loads bytes from words, from byte `from` on, as many as the words have. See [`store_bytes`].
 #[inline(always)]
 pub(super) fn load_bytes<const W: usize, const B: usize>(
     words: &[AtomicU64],
@@ -231,29 +231,29 @@ fn load_apart<const W: usize, const B: usize>(words: &[AtomicU64], from: usize, 
     load_bytes::<W, B>(rest, 0, tail);
 }
 
-/// Stores bytes into as many words.
+/// Stores bytes into words of the same size.
 #[cfg(not(loom))]
 #[inline(always)]
 fn store_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &[u8; B]) {
     const { assert!(B == 8 * W) };
     let target = words.as_ptr().cast_mut().cast::<u8>();
-    // SAFETY: the words are as many bytes, by the assertion, and may be written through a shared
-    // reference, as atomics may; nobody reads them before the stamp that follows.
+    // SAFETY: the words have as many bytes, by the assertion, and may be written through a shared
+    // reference, as atomics may; no process reads them before the stamp that follows.
     unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), B) };
 }
 
-/// Loads words as so many bytes.
+/// Loads words as bytes of the same size.
 #[cfg(not(loom))]
 #[inline(always)]
 fn load_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &mut [u8; B]) {
     const { assert!(B == 8 * W) };
     let origin = words.as_ptr().cast::<u8>();
-    // SAFETY: the words are as many bytes, by the assertion; nobody writes them between their stamp
-    // and the reader's word that it has read them.
+    // SAFETY: the words have as many bytes, by the assertion; no process writes them between their
+    // stamp and the reader's word that it has read them.
     unsafe { origin.copy_to_nonoverlapping(bytes.as_mut_ptr(), B) };
 }
 
-/// [`store_words`] word by word: loom follows each.
+/// [`store_words`] word by word: loom tracks each.
 #[cfg(loom)]
 fn store_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &[u8; B]) {
     const { assert!(B == 8 * W) };
@@ -262,7 +262,7 @@ fn store_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &[
     }
 }
 
-/// [`load_words`] word by word: loom follows each.
+/// [`load_words`] word by word: loom tracks each.
 #[cfg(loom)]
 fn load_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &mut [u8; B]) {
     const { assert!(B == 8 * W) };
@@ -279,7 +279,8 @@ fn load_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &mu
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
     for at in (0..length).step_by(16) {
-        // SAFETY: 16 bytes may be read there, as the caller says; the load needs no alignment.
+        // SAFETY: 16 bytes may be read there, as the caller guarantees; the load needs no
+        // alignment.
         let value = unsafe { arch::_mm_loadu_si128(source.wrapping_add(at).cast()) };
         // SAFETY: 16 bytes may be written there, aligned as the line is; the fence below orders the
         // store before all that follows.
@@ -295,7 +296,7 @@ unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
 /// As above.
 #[cfg(all(not(target_arch = "x86_64"), not(loom)))]
 unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     unsafe { target.copy_from_nonoverlapping(source, length) };
 }
 
@@ -306,7 +307,7 @@ impl<'m> Bytes<'m> {
         Bytes { cells }
     }
 
-    /// Bytes in the area.
+    /// The size of the area, bytes.
     pub fn size(&self) -> usize {
         self.cells.len()
     }

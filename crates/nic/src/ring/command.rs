@@ -10,23 +10,24 @@
 //! pointer may lead the write pointer (TF-03). Writing several descriptors and moving the write
 //! pointer once is paper 004's TCW chain: one doorbell, one start-up cost (CP-06).
 //!
-//! One host writes. The interface is the process that has just made something runnable: the host
+//! One host writes. The interface is the process that has just made a command runnable: the host
 //! that moved the write pointer, or the process whose arrival moved the scheduling pointer. Only
-//! one may run the queue at a time, and no command may be left behind. So both go through one word:
+//! one process may run the queue at a time, and no command may be left behind. So both go through
+//! one word:
 //!
 //! ```text
 //!   control   | use (6) | closed (1) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
 //!
-//!   make something runnable, then enter      free → taken        : run, then leave
+//!   make runnable, then enter                free → taken        : run, then leave
 //!                                            held → again is set : the runner polls once more
 //!   leave     clears the runner only if the word is as it was before the last poll
 //! ```
 //!
 //! Release, enter and leave are read-modify-writes of one word, so they have one order, and each
-//! sees what came before the others. Either the leave that follows an enter sees what the enter
+//! sees the effects of those before it. Either the leave that follows an enter sees what the enter
 //! announced, or the enter found the queue free. No fence and no second word are needed. The word
 //! holds the runner's rank, to detect its death, and the low bits of the generation, so that a
-//! process that found the queue before it was closed and reopened leaves the new one alone.
+//! process that found the queue before it was closed and reopened does not change the new one.
 //!
 //! All words of a queue are in one line: the last rank of an exchange needs most of them, and each
 //! further line is a further transfer between caches.
@@ -38,7 +39,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// Words of a descriptor.
 pub(crate) const WORDS: usize = 8;
 
-/// An encoded command, as it lies in memory: a cache line of words. `fabric::queue` encodes and
+/// An encoded command as stored in memory: a cache line of words. `fabric::queue` encodes and
 /// decodes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Descriptor(pub [u64; WORDS]);
@@ -52,16 +53,16 @@ pub struct CommandSlot([AtomicU64; WORDS]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the command queue has {free} free slots, the chain needs {wanted}")]
 pub struct QueueFull {
-    /// Slots that are free.
+    /// The number of free slots.
     pub free: u64,
-    /// Commands in the chain.
+    /// The number of commands in the chain.
     pub wanted: u64,
 }
 
 /// Why no slots were released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReleaseError {
-    /// The scheduling pointer would lead so far that it would look as if it were behind.
+    /// The scheduling pointer would lead so far that the difference would appear negative.
     #[error("the scheduling pointer cannot lead by more than {} slots", MAX_LEAD)]
     TooFarAhead,
     /// The queue has been closed.
@@ -69,39 +70,40 @@ pub enum ReleaseError {
     Closed,
 }
 
-/// How often a queue's control word is changed from what it was before. Each failure is another
-/// rank's success: so many in a row mean a process that overwrites it all the time.
+/// Limit of attempts to change a queue's control word. Each failure is another rank's success, so
+/// this many consecutive failures mean a process that overwrites the word all the time.
 const TRIES: u32 = 1 << 16;
 
 /// Limit of the scheduling pointer's lead over the read pointer: far below half of its range.
 pub const MAX_LEAD: u32 = 1 << 24;
 
-/// The words of a queue as they lie in memory. All zero is a closed, empty queue.
+/// The words of a queue as stored in memory. All zero is a closed, empty queue.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct QueuePointers {
-    /// See the head of this file.
+    /// See the description of the control word at the head of this file.
     control: AtomicU64,
-    /// Descriptors ever written; the doorbell. Written by the host.
+    /// The number of descriptors ever written; the doorbell. Written by the host.
     write: AtomicU64,
-    /// Descriptors ever run. Written by the runner.
+    /// The number of descriptors ever run. Written by the runner.
     read: AtomicU64,
-    /// Notified puts that have arrived here; paper 002's MRQ would have a record for each.
+    /// The number of notified puts that have arrived here; paper 002's MRQ would have a record for
+    /// each.
     arrivals: AtomicU64,
     /// See [`Setup`]. Written by the host.
     setup: AtomicU64,
-    /// Why the queue has stopped, as encoded by `fabric::queue`; 0: it has not.
+    /// Why the queue has stopped, as encoded by `fabric::queue`; 0: it runs.
     fault: AtomicU64,
 }
 
-/// How a queue was opened.
+/// The parameters with which a queue was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setup {
     /// Whether the scheduling pointer counts (TF-04).
     pub session: bool,
-    /// Tells this use of the queue's number from earlier ones: 14 bits.
+    /// Distinguishes this use of the queue's number from earlier ones: 14 bits.
     pub generation: u16,
-    /// Its number of slots.
+    /// The number of slots.
     pub slots: u32,
 }
 
@@ -118,14 +120,14 @@ const RUNNER_MASK: u64 = 0xff_ffff << RUNNER_SHIFT;
 const USE_SHIFT: u32 = 58;
 const USE_MASK: u64 = 0x3f << USE_SHIFT;
 
-/// The low bits of a generation, at their place in the control word.
+/// The low bits of a generation, shifted to their place in the control word.
 #[inline]
 fn use_bits(generation: u16) -> u64 {
     u64::from(generation) << USE_SHIFT
 }
 
 impl QueuePointers {
-    /// How the queue was opened; `None` if it is closed.
+    /// The parameters with which the queue was opened; `None` if it is closed.
     #[inline]
     pub fn setup(&self) -> Option<Setup> {
         // Acquire: a process that sees the queue open sees its set-up.
@@ -175,14 +177,14 @@ impl<'m> CommandQueue<'m> {
         CommandQueue { pointers, slots, session, in_use: 0 }
     }
 
-    /// The same queue, for this generation only: operations on a later one do nothing.
+    /// The same queue, for this generation only: operations on a later generation do nothing.
     #[inline]
     #[must_use]
     pub fn of_generation(self, generation: u16) -> CommandQueue<'m> {
         CommandQueue { in_use: use_bits(generation), ..self }
     }
 
-    /// Whether a control word says that the queue is closed, or open for another generation.
+    /// Whether a control word is that of a closed queue, or of another generation.
     #[inline]
     fn is_over(&self, control: u64) -> bool {
         control & (CLOSED | USE_MASK) != self.in_use
@@ -197,7 +199,7 @@ impl<'m> CommandQueue<'m> {
         self.write_each(chain.iter().copied())
     }
 
-    /// [`CommandQueue::write`] for a chain that is made while it is written.
+    /// [`CommandQueue::write`] for a chain that is generated while it is written.
     ///
     /// # Errors
     /// As [`CommandQueue::write`].
@@ -217,8 +219,8 @@ impl<'m> CommandQueue<'m> {
         Ok(())
     }
 
-    /// Rings the doorbell for the next `count` slots as they are: runs the commands of one lap ago
-    /// again, without moving a slot's line between caches.
+    /// Rings the doorbell for the next `count` slots without writing them: runs the commands of the
+    /// previous lap again, without moving a slot's line between caches.
     ///
     /// # Errors
     /// [`QueueFull`], as for [`CommandQueue::write`].
@@ -229,7 +231,7 @@ impl<'m> CommandQueue<'m> {
         Ok(())
     }
 
-    /// The write pointer and `wanted`, if there are so many free slots.
+    /// The write pointer and `wanted`, if that many slots are free.
     #[inline]
     fn room_for(&self, wanted: u64) -> Result<(u64, u64), QueueFull> {
         let write = self.pointers.write.load(Ordering::Relaxed);
@@ -257,7 +259,7 @@ impl<'m> CommandQueue<'m> {
                 return Err(ReleaseError::TooFarAhead);
             }
             let next = seen & !0xffff_ffff | u64::from((seen as u32).wrapping_add(slots));
-            // Release: the runner of the released slots sees what the arrival brought.
+            // Release: the runner of the released slots sees the data of the arrival.
             match control.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(other) => seen = other,
@@ -266,7 +268,7 @@ impl<'m> CommandQueue<'m> {
         Err(ReleaseError::Closed)
     }
 
-    /// Takes the queue to run it, as `runner`. If another rank runs it, tells that one to poll once
+    /// Takes the queue to run it, as `runner`. If another rank runs it, asks that rank to poll once
     /// more. Returns whether the queue was taken.
     #[inline]
     pub fn enter(&self, runner: u32) -> bool {
@@ -278,7 +280,7 @@ impl<'m> CommandQueue<'m> {
             }
             let free = seen & RUNNER_MASK == 0;
             let next = if free { seen | runner_bits(runner) } else { seen | AGAIN };
-            // Even if `again` is already set: the runner must see what we have done.
+            // Even if `again` is already set: the runner must see our earlier stores.
             match control.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return free,
                 Err(other) => seen = other,
@@ -287,8 +289,8 @@ impl<'m> CommandQueue<'m> {
         false
     }
 
-    /// Takes the queue if it is free and something can run. For ranks that help without having made
-    /// anything runnable.
+    /// Takes the queue if it is free and has a runnable command. For ranks that help without having
+    /// made anything runnable.
     #[inline]
     pub fn enter_to_help(&self, runner: u32) -> bool {
         let control = &self.pointers.control;
@@ -300,7 +302,8 @@ impl<'m> CommandQueue<'m> {
         control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Leaves the queue if nothing more can run; else keeps it: poll again. Runner only.
+    /// Leaves the queue if no command is runnable; otherwise keeps it, and the runner polls again.
+    /// Runner only.
     #[inline]
     pub fn leave(&self) -> bool {
         let control = &self.pointers.control;
@@ -335,7 +338,7 @@ impl<'m> CommandQueue<'m> {
         closed.is_ok()
     }
 
-    /// Leaves the queue even if something can run: the runner enters again later. Runner only.
+    /// Leaves the queue even if a command is runnable: the runner enters again later. Runner only.
     pub fn put_off(&self) {
         self.pointers.control.fetch_and(!(RUNNER_MASK | AGAIN), Ordering::AcqRel);
     }
@@ -347,7 +350,7 @@ impl<'m> CommandQueue<'m> {
         (((control & RUNNER_MASK) >> RUNNER_SHIFT) as u32).checked_sub(1)
     }
 
-    /// The next command that can run. Runner only; call [`CommandQueue::complete`] after it.
+    /// The next runnable command. Runner only; call [`CommandQueue::complete`] after it.
     #[inline]
     pub fn next(&self) -> Option<Descriptor> {
         if !self.is_runnable(self.pointers.control.load(Ordering::Acquire)) {
@@ -375,7 +378,7 @@ impl<'m> CommandQueue<'m> {
         self.pointers.arrivals.fetch_add(1, Ordering::Release);
     }
 
-    /// Notified puts that have arrived.
+    /// The number of notified puts that have arrived.
     #[inline]
     pub fn arrivals(&self) -> u64 {
         self.pointers.arrivals.load(Ordering::Acquire)
@@ -393,26 +396,27 @@ impl<'m> CommandQueue<'m> {
         self.pointers.fault.load(Ordering::Acquire)
     }
 
-    /// Commands ever written: the write pointer.
+    /// The number of commands ever written: the write pointer.
     #[inline]
     pub fn written(&self) -> u64 {
         self.pointers.write.load(Ordering::Acquire)
     }
 
-    /// Commands ever run: the read pointer.
+    /// The number of commands ever run: the read pointer.
     #[inline]
     pub fn executed(&self) -> u64 {
         self.pointers.read.load(Ordering::Acquire)
     }
 
-    /// How far the scheduling pointer is ahead of the read pointer; less than 0 in normal mode.
+    /// How far the scheduling pointer is ahead of the read pointer; negative in normal mode.
     #[inline]
     pub fn ahead(&self) -> i32 {
         self.ahead_of(self.executed())
     }
 
-    /// How far it is ahead of `executed`, an earlier value of the read pointer. The two together
-    /// say where the scheduling pointer was at one moment, however far others have moved it since.
+    /// How far the scheduling pointer is ahead of `executed`, an earlier value of the read pointer.
+    /// The two together give the scheduling pointer at one moment, however far other processes have
+    /// moved it since.
     #[inline]
     pub fn ahead_of(&self, executed: u64) -> i32 {
         let control = self.pointers.control.load(Ordering::Acquire);
@@ -424,8 +428,8 @@ impl<'m> CommandQueue<'m> {
         (control as u32).wrapping_sub(self.executed() as u32).cast_signed()
     }
 
-    /// Whether the slot at the read pointer can run. A write pointer further than the queue's
-    /// length from the read pointer is invalid: nothing can run.
+    /// Whether the command at the read pointer is runnable. A write pointer that is further than
+    /// the queue's length from the read pointer is invalid: then nothing is runnable.
     #[inline]
     fn is_runnable(&self, control: u64) -> bool {
         // Acquire: pairs with the doorbell.
@@ -459,7 +463,7 @@ mod tests {
         Descriptor([number; WORDS])
     }
 
-    /// Runs all that can run, as rank 0.
+    /// Runs all runnable commands, as rank 0.
     fn run(queue: &CommandQueue<'_>) -> Vec<u64> {
         assert!(queue.enter(0));
         let mut done = Vec::new();

@@ -7,31 +7,31 @@
 //! ```
 //!
 //! The receiver opens the copy in the one word that each rank has for this. Each end claims a part
-//! by a compare-and-swap before it copies: half of what is free, between two limits, so that a long
-//! message takes few system calls and both ends finish at the same time. The sender has at most one
-//! part in its hands, and says so by a bit, so the receiver knows when the message is whole: all is
-//! claimed and the bit is clear. A sender that comes late or never costs nothing: the receiver
-//! claims everything.
+//! by a compare-and-swap before it copies: half of the unclaimed pages, between two limits, so that
+//! a long message takes few system calls and both ends finish at about the same time. The sender
+//! copies at most one part at a time, and marks that by a bit, so the receiver knows when the
+//! message is complete: all is claimed and the bit is clear. A sender that comes late or never
+//! costs nothing: the receiver claims everything.
 //!
 //! ```text
 //!   bits  0..16   pages claimed by the sender, from the front
 //!   bits 16..32   pages claimed by the receiver, from the back
 //!   bit  32       the sender is copying
 //!   bit  33       closed to the sender
-//!   bits 40..64   which copy: an invitation that comes late finds another number
+//!   bits 40..64   number of the copy: a late invitation finds another number
 //! ```
 //!
-//! Words of peers are checked at each use: whatever they hold, nothing outside the message is
-//! claimed, and no loop is without a bound.
+//! Words of peers are checked at each use: whatever their value, nothing outside the message is
+//! claimed, and every loop is bounded.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Parts begin and end at multiples of this, counted from the first byte; more in very long
-/// messages.
+/// Parts begin and end at multiples of this, counted from the first byte; in very long messages the
+/// unit is larger.
 const PAGE: u64 = 4096;
 
-/// Sizes of parts, bytes. A system call costs a microsecond, whatever it copies: 64 KiB in parts of
-/// 16 took as long by both ends as in one part by one (AMD EPYC, Linux 6.18).
+/// The sizes of parts, bytes. A system call costs a microsecond, independent of its size: 64 KiB in
+/// parts of 16 KiB by both ends took as long as in one part by one end (AMD EPYC, Linux 6.18).
 const LEAST: u64 = 32 << 10;
 const MOST: u64 = 256 << 10;
 
@@ -41,27 +41,27 @@ const COPYING: u64 = 1 << 32;
 const CLOSED: u64 = 1 << 33;
 const NUMBER: u32 = 40;
 
-/// The largest number of a copy; the first follows it.
+/// The largest number of a copy; the numbers then start again.
 pub const MOST_COPIES: u32 = 0xff_ffff;
 
-/// Attempts to change a word. Two ends change it, so it fails a few times only, unless something
-/// else overwrites it.
+/// Limit of attempts to change a word. Two ends change it, so an attempt fails only a few times,
+/// unless another process overwrites the word.
 const ATTEMPTS: u32 = 1000;
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyStage {
-    /// There is something to claim.
+    /// Some pages are unclaimed.
     Open,
     /// The sender is copying the last part.
     Copying,
-    /// All is copied: the sender does not touch the memory any more.
+    /// All is copied: the sender does not access the memory any more.
     Over,
-    /// The word has another number, which its rank did not store.
+    /// The word has another number: it was overwritten.
     Lost,
 }
 
-/// A message of `length` bytes in pages.
+/// A message of `length` bytes, divided into pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pages {
     length: u64,
@@ -78,13 +78,13 @@ impl Pages {
         self.length.div_ceil(self.size)
     }
 
-    /// How many pages to claim of those that are free.
+    /// The number of unclaimed pages to claim next.
     fn part(self, free: u64) -> u64 {
         let (least, most) = (LEAST.div_ceil(self.size), MOST.div_ceil(self.size));
         free.div_ceil(2).clamp(least, most).min(free)
     }
 
-    /// First byte and length of some pages.
+    /// The first byte and the length of some pages.
     fn range(self, first: u64, pages: u64) -> (u64, u64) {
         let start = first * self.size;
         (start, (pages * self.size).min(self.length - start))
@@ -98,11 +98,11 @@ pub struct JointWord<'m>(pub &'m AtomicU64);
 impl JointWord<'_> {
     /// Opens a copy. Receiver only.
     pub fn open(self, number: u32) {
-        // Release: the sender writes only after what the receiver did to its memory before.
+        // Release: the sender's writes come after the receiver's earlier accesses to its memory.
         self.0.store(u64::from(number) << NUMBER, Ordering::Release);
     }
 
-    /// Claims a part at the end of what is free: its first byte and length. Receiver only.
+    /// Claims a part at the end of the unclaimed pages: its first byte and length. Receiver only.
     pub fn claim_back(self, number: u32, pages: Pages) -> Option<(u64, u64)> {
         let before = self.change(number, |word| {
             let part = pages.part(free(word, pages)?);
@@ -112,8 +112,8 @@ impl JointWord<'_> {
         Some(pages.range(pages.count() - (before >> BACK & COUNT) - part, part))
     }
 
-    /// Claims a part at the front of what is free and announces a copy into it, which
-    /// [`JointWord::copied_front`] ends. Sender only.
+    /// Claims a part at the front of the unclaimed pages and marks that the sender copies it, until
+    /// [`JointWord::copied_front`]. Sender only.
     pub fn claim_front(self, number: u32, pages: Pages) -> Option<(u64, u64)> {
         let before = self.change(number, |word| {
             let part = pages.part(free(word, pages)?);
@@ -122,8 +122,8 @@ impl JointWord<'_> {
         Some(pages.range(before & COUNT, pages.part(free(before, pages)?)))
     }
 
-    /// The sender's part, of so many bytes, is copied; `false`: it could not be, and the receiver
-    /// has to copy it and all else that is free.
+    /// Ends the copy of the sender's part of `length` bytes. `copied` is `false` if it failed: then
+    /// the receiver has to copy the part and all other unclaimed pages.
     pub fn copied_front(self, number: u32, pages: Pages, length: u64, copied: bool) {
         let part = if copied { 0 } else { length.div_ceil(pages.size) };
         self.change(number, |word| {
@@ -133,12 +133,12 @@ impl JointWord<'_> {
         });
     }
 
-    /// Lets the sender claim no more. Receiver only.
+    /// Bars the sender from further claims. Receiver only.
     pub fn close(self, number: u32) {
         self.change(number, |word| Some(word | CLOSED));
     }
 
-    /// How far the copy is. Receiver only.
+    /// The progress of the copy. Receiver only.
     pub fn stage(self, number: u32, pages: Pages) -> CopyStage {
         // Acquire: pairs with the sender's change after its copy.
         let word = self.0.load(Ordering::Acquire);
@@ -158,8 +158,8 @@ impl JointWord<'_> {
         word >> NUMBER == u64::from(number) && word & COPYING != 0
     }
 
-    /// Changes the word of this copy. Returns what it was; `None`: it is another's, or `to` says
-    /// that there is nothing to change.
+    /// Changes the word of this copy. Returns its old value. `None`: the word belongs to another
+    /// copy, or `to` returned `None`.
     fn change(self, number: u32, to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let mut word = self.0.load(Ordering::Acquire);
         for _ in 0..ATTEMPTS {
@@ -167,8 +167,8 @@ impl JointWord<'_> {
                 return None;
             }
             let next = to(word)?;
-            // Release: what was copied before is visible to whoever sees the change. Acquire: the
-            // sender sees what the receiver did to its memory before it opened the copy.
+            // Release: earlier copies are visible to a process that sees the change. Acquire: the
+            // sender sees the receiver's accesses to its memory before it opened the copy.
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             match self.0.compare_exchange(word, next, success, failure) {
                 Ok(_) => return Some(word),
@@ -179,7 +179,7 @@ impl JointWord<'_> {
     }
 }
 
-/// How many pages are unclaimed; `None`: none.
+/// The number of unclaimed pages; `None` instead of zero.
 fn free(word: u64, pages: Pages) -> Option<u64> {
     let claimed = (word & COUNT) + (word >> BACK & COUNT);
     pages.count().checked_sub(claimed).filter(|free| *free > 0)

@@ -6,8 +6,8 @@
 //!               ◄──────────── at most `size` ───────────────►
 //! ```
 //!
-//! An AMT entry manages one such ring. A *private* ring takes the messages of one source, which
-//! reserves by a plain store; a *shared* ring takes those of several, which reserve by
+//! An AMT entry manages one such ring. A *private* ring accepts the messages of one source, which
+//! reserves by a plain store; a *shared* ring accepts those of several, which reserve by
 //! compare-and-swap. Either way the tail that the owner can read moves only after the payload is
 //! written (IP-05). The paper's interface is one engine with one pointer; here several senders play
 //! it at once, so "claimed up to" and "landed" are two words. While several land at once the tail
@@ -19,7 +19,7 @@ use crate::fabric::FullPolicy;
 use crate::ring::{Bytes, GRANULE, LongStores};
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read};
 
-/// What the owner says of a ring, which senders may trust.
+/// The owner's settings of a ring, which senders may trust.
 #[derive(Debug, Default)]
 struct RingSetup {
     /// Bit 0: shared; set before the job starts. Bit 1: refuses when full.
@@ -53,8 +53,9 @@ struct FullCounters {
     refusals: AtomicU64,
 }
 
-/// How often a claim in a shared ring is tried. Each failure is another sender's success: so many
-/// in a row mean a process that overwrites the pointer all the time, and the ring counts as full.
+/// Limit of attempts to claim in a shared ring. Each failure is another sender's success, so this
+/// many consecutive failures mean a process that overwrites the pointer all the time. Then the ring
+/// counts as full.
 const TRIES: u32 = 1 << 16;
 
 const SHARED: u64 = 1;
@@ -79,14 +80,14 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Bytes that it takes up: the payload rounded up to whole granules.
+    /// The bytes that it occupies: the payload rounded up to whole granules.
     #[inline]
     pub fn span(&self) -> u64 {
         span_of(u64::from(self.length))
     }
 }
 
-/// Ring space that `length` payload bytes take.
+/// The ring space for `length` payload bytes.
 #[inline]
 pub fn span_of(length: u64) -> u64 {
     length.next_multiple_of(GRANULE)
@@ -119,7 +120,7 @@ impl<'m> LandingRing<'m> {
         self.control.setup.flags.load(Ordering::Relaxed) & SHARED != 0
     }
 
-    /// What it does when full.
+    /// The policy when the ring is full.
     pub fn policy(&self) -> FullPolicy {
         match self.control.setup.flags.load(Ordering::Relaxed) & REFUSES {
             0 => FullPolicy::Stall,
@@ -127,13 +128,13 @@ impl<'m> LandingRing<'m> {
         }
     }
 
-    /// Says what it does from now on when full. For its owner, once the job has started.
+    /// Sets the policy when the ring is full. For its owner, once the job has started.
     pub fn set_policy(&self, policy: FullPolicy) {
         self.control.set_up(self.is_shared(), policy);
     }
 
-    /// Claims room for between `least` and `most` payload bytes, as many as fit. `cached_head` is
-    /// the caller's last view of the head. `None`: not even `least` fit now.
+    /// Claims room for `least` to `most` payload bytes, as many as fit. `cached_head` is the
+    /// caller's last view of the head. `None`: not even `least` bytes fit now.
     #[inline]
     pub fn claim(&self, least: u32, most: u32, cached_head: &mut u64) -> Option<Claim> {
         let pointers = &self.control.sender;
@@ -146,8 +147,8 @@ impl<'m> LandingRing<'m> {
                 room = self.room(reserved, *cached_head);
             }
             if room < span_of(u64::from(least)) {
-                // The head may be ahead of claims not seen yet. Compared with the newest claims the
-                // ring may have room after all.
+                // The head may be ahead of claims not seen yet. Compared with the newest claims,
+                // the ring may have room after all.
                 let now = pointers.reserved.load(Ordering::Relaxed);
                 if now == reserved {
                     return None;
@@ -163,8 +164,8 @@ impl<'m> LandingRing<'m> {
                 pointers.reserved.store(end, Ordering::Release);
                 return Some(claim);
             }
-            // Release: the source's epoch (see `segment::SenderLine`) is odd before the claim can
-            // be seen, so that a repair never mistakes a live source's claim for a dead one's.
+            // Release: the source's epoch (see `segment::SenderLine`) is odd before the claim is
+            // visible, so a repair never takes a live source's claim for a dead one's.
             match pointers.reserved.compare_exchange_weak(
                 reserved,
                 end,
@@ -190,7 +191,7 @@ impl<'m> LandingRing<'m> {
         }
     }
 
-    /// Moves the tail over a claim whose payload is stored.
+    /// Advances the tail past a claim whose payload is stored.
     #[inline]
     pub fn commit(&self, claim: Claim) {
         let tail = &self.control.sender.tail;
@@ -254,7 +255,7 @@ impl<'m> LandingRing<'m> {
         };
     }
 
-    /// Posts that waited and posts that were refused, so far.
+    /// The numbers of posts that waited and of posts that were refused, so far.
     pub fn full(&self) -> (u64, u64) {
         let counters = &self.control.full;
         (counters.stalls.load(Ordering::Relaxed), counters.refusals.load(Ordering::Relaxed))
@@ -263,7 +264,7 @@ impl<'m> LandingRing<'m> {
     #[inline]
     fn room(&self, reserved: u64, head: u64) -> u64 {
         // A head ahead of the claims, or further behind than the ring's length, was written by a
-        // broken peer: no room.
+        // broken peer: then there is no room.
         self.size().saturating_sub(reserved.wrapping_sub(head))
     }
 

@@ -1,9 +1,9 @@
-//! The ledger of a landing ring's owner: which bytes were announced by a record, and which of those
+//! The ledger of a landing ring's owner: the bytes that records have announced, and which of them
 //! have been released.
 //!
 //! Slices are announced in arrival order, which on a shared ring is not ring order, and released in
 //! the order in which receives match them. The ring is a FIFO (paper 000 §3), so the head moves
-//! over a slice when that slice and all before it are released. A sender that dies between claiming
+//! past a slice when that slice and all before it are released. A sender that dies between claiming
 //! and publishing leaves a slice that no record announces. Once the owner knows that no live sender
 //! can fill it, it [abandons](Ledger::abandon) the slice.
 //!
@@ -43,22 +43,23 @@ impl Ledger {
         Ledger { head, size, entries: VecDeque::new(), abandoned: head }
     }
 
-    /// Everything before this has been freed.
+    /// The position before which everything has been freed.
     #[inline]
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Where the next slice of a private ring will start.
+    /// The start of the next slice of a private ring.
     #[inline]
     pub fn end(&self) -> u64 {
         self.entries.back().map_or(self.head, |last| last.end)
     }
 
-    /// Enters a slice that a record has announced.
+    /// Adds a slice that a record has announced.
     ///
     /// # Errors
-    /// [`Overlap`] if it is empty, further than a ring's length from the head, or overlaps another.
+    /// [`Overlap`] if the slice is empty, further than a ring's length from the head, or overlaps
+    /// another.
     #[inline]
     pub fn announce(&mut self, start: u64, span: u64) -> Result<(), Overlap> {
         let from_head = start.wrapping_sub(self.head);
@@ -75,7 +76,8 @@ impl Ledger {
         }
     }
 
-    /// A slice announced out of ring order: only on shared rings, and seldom far from the end.
+    /// Inserts a slice announced out of ring order: only on shared rings, and seldom far from the
+    /// end.
     fn insert(&mut self, entry: LedgerEntry) -> Result<(), Overlap> {
         let head = self.head;
         let offset = |position: u64| position.wrapping_sub(head);
@@ -115,7 +117,7 @@ impl Ledger {
         self.advance()
     }
 
-    /// Moves the head over released slices, and over gaps left by dead senders.
+    /// Advances the head past released slices, and past gaps left by dead senders.
     fn advance(&mut self) -> bool {
         let before = self.head;
         while let Some(first) = self.entries.front() {
@@ -137,7 +139,7 @@ impl Ledger {
     /// Whether the range from the head to `position` was abandoned.
     fn dead_until(&self, position: u64) -> bool {
         let dead = self.abandoned.wrapping_sub(self.head);
-        // Further than a ring's length: the head is past it already.
+        // If it is further than a ring's length, the head is past it already.
         dead <= self.size && position.wrapping_sub(self.head) <= dead
     }
 }

@@ -1,7 +1,7 @@
 //! Shared control lines: the contributions of a group's members to a round, one line each.
 //!
-//! Collectives among ranks that reach each other's memory need no messages. Each member has lines
-//! of its own that only it writes; the others read them:
+//! Collectives among ranks that reach each other's memory need no messages. Each member has its own
+//! lines that only it writes; the others read them:
 //!
 //! ```text
 //!              member 0          member 1          member 2
@@ -13,32 +13,32 @@
 //!
 //! A member *enters* round `k` by writing its line of `k` modulo [`LINES`], stamp last. It
 //! *finishes* the round when it will read no more lines of it. In a round it may contribute, or
-//! only read the contributions and publish that in `finished`.
+//! only read the contributions and publish in `finished` that it has.
 //!
 //! **When a line is reused.** Round `k + LINES` overwrites the line of round `k`. Its owner may do
 //! so once all members have finished `k`. A member has finished `k` if its `finished` is `k` or
-//! more, or if it has entered a later round, since rounds come one after the other. The line of
-//! `k + 1` shows the latter: a member that has done anything after `k` has either written that line
-//! or, having only read in `k + 1`, published that it finished it. Where all members contribute and
-//! read all lines, as in a barrier, nothing need be checked. A member that has seen all lines of
-//! `k + 1` knows that all entered it, hence that all have finished `k`, and `k + 2` may follow at
-//! once. So a barrier is one store and one read of each other line, and `finished` stays unused.
+//! more, or if it has entered a later round, since rounds are sequential. The line of `k + 1` shows
+//! the latter: a member that has done anything after `k` has either written that line or, if it
+//! only read in `k + 1`, published that it finished `k + 1`. Where all members contribute and read
+//! all lines, as in a barrier, no check is needed. A member that has seen all lines of `k + 1`
+//! knows that all entered it, hence that all have finished `k`, and `k + 2` may follow at once. So
+//! a barrier is one store and one read of each other line, and `finished` stays unused.
 //!
 //! It follows that a reader that waits for round `k` finds `k`, or `k - LINES` and before, and
-//! never `k + LINES`. Stamps only grow, even from one group to the next that uses the same lines.
-//! So a slow reader never mistakes an earlier group's round for its own.
+//! never `k + LINES`. Stamps only grow, even from one group to the next that uses the same lines,
+//! so a slow reader never takes an earlier group's round for its own.
 //!
-//! **How many.** Two are enough, and explored by loom. With more, a member that only writes, as the
-//! root of a broadcast, can run ahead of the members that only read. That counts where ranks share
-//! cores: there the readers take several rounds each time they run.
+//! **The number of lines.** Two are enough, and explored by loom. With more, a member that only
+//! writes, like the root of a broadcast, can run ahead of the members that only read. This matters
+//! where ranks share cores: there the readers read several rounds each time they run.
 
 use super::bytes::{load_bytes, store_bytes};
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read, prefetch_for_write};
 
 /// Payload bytes that fit a control line: 48 in its first cache line, the rest in nine more. All
-/// are on their way at once; a payload in an area is looked for when its line has come. Allgather
-/// of 256 B between far cores of an EPYC takes 350 ns, from areas 570; between near ones 168 and
-/// 173, allreduce 149 and 204.
+/// these lines are fetched in parallel; a payload in an area is fetched only after its control
+/// line. Allgather of 256 B between far cores of an EPYC takes 350 ns, from areas 570; between near
+/// ones 168 and 173, allreduce 149 and 204.
 pub const LINE_BYTES: usize = 624;
 
 /// Lines of a member: a power of two.
@@ -50,7 +50,7 @@ const LINE_SIZE: usize = 64;
 /// Bits of a stamp that hold the length.
 const LENGTH_BITS: u32 = 10;
 
-/// In place of the length: the payload is not in the line.
+/// The length value of a payload that is not in the line.
 const ELSEWHERE: u64 = (1 << LENGTH_BITS) - 1;
 
 /// One member's line of a round: whole pairs of cache lines, because the adjacent-line prefetcher
@@ -58,8 +58,8 @@ const ELSEWHERE: u64 = (1 << LENGTH_BITS) - 1;
 ///
 /// ```text
 ///   stamp   round (54 bits) | length or 0x3ff (10)
-///   word    the writer's, not read here
-///   body    payload, or where it is
+///   word    the writer's word, not read here
+///   body    payload, or its place
 /// ```
 #[derive(Debug)]
 #[repr(C, align(128))]
@@ -85,16 +85,17 @@ pub struct ControlLines {
     finished: Line<AtomicU64>,
 }
 
-/// Where the payload of a line is.
+/// The place of a line's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PayloadPlace {
     /// In the line.
     Line,
     /// In the writer's multicast area. Written by a peer: check before use.
     Area {
-        /// The byte of the area.
+        /// The offset in the area, bytes.
         at: u64,
-        /// As of a record, for the member behind the writer: how it was stored, if that was timed.
+        /// As in a record, for the member after the writer: how the payload was stored, if that was
+        /// timed.
         sample: u8,
     },
 }
@@ -106,7 +107,7 @@ pub struct Said {
     pub word: u64,
     /// Bytes of payload. At most [`LINE_BYTES`] if in the line; otherwise check before use.
     pub length: u64,
-    /// Where the payload is.
+    /// The place of the payload.
     pub place: PayloadPlace,
 }
 
@@ -122,15 +123,15 @@ impl ControlLines {
         self.stamp(round, payload.len() as u64);
     }
 
-    /// Prefetches the line of a round that may be entered now, for writing, as far as so many bytes
-    /// of payload go. An earlier prefetch would take the line from its readers.
+    /// Prefetches for writing the line of a round that may be entered now, for `length` bytes of
+    /// payload. An earlier prefetch would take the line from its readers.
     #[inline]
     pub fn prepare(&self, round: u64, length: usize) {
         self.prefetch(round, length, prefetch_for_write);
     }
 
-    /// Prefetches the line of a round that the owner has most likely entered, for reading, as far
-    /// as so many bytes of payload go.
+    /// Prefetches for reading the line of a round that the owner has most likely entered, for
+    /// `length` bytes of payload.
     #[inline]
     pub fn look_ahead(&self, round: u64, length: usize) {
         self.prefetch(round, length, prefetch_for_read);
@@ -152,7 +153,8 @@ impl ControlLines {
         self.line(round).stamp.store(round << LENGTH_BITS | length, Ordering::Release);
     }
 
-    /// The owner's contribution to a round; `None`: it has not entered it, or not with a line.
+    /// The owner's contribution to a round; `None`: it has not entered the round, or without a
+    /// line.
     #[inline]
     pub fn look(&self, round: u64) -> Option<Said> {
         let line = self.line(round);
@@ -186,8 +188,9 @@ impl ControlLines {
         is_entered.then(|| line.word.load(Ordering::Relaxed))
     }
 
-    /// Copies a payload in the line, from its byte `from` on, to `into`; bytes beyond the line's
-    /// end stay as they are. To be called after `look` found it and before the round is finished.
+    /// Copies a payload in the line, from its byte `from` on, to `into`; bytes of `into` beyond the
+    /// line's end are unchanged. Call it after `look` found the payload and before the round is
+    /// finished.
     #[inline]
     pub fn load(&self, round: u64, from: usize, into: &mut [u8]) {
         load_bytes::<8, LINE_SIZE>(&self.line(round).body, from, into);
@@ -209,7 +212,7 @@ impl ControlLines {
     /// The last round that the owner is known to have finished, if not before `round`.
     #[inline]
     pub fn finished_from(&self, round: u64) -> Option<u64> {
-        // Acquire: pairs with `finish` and, as to the rounds before an entered one, with `stamp`.
+        // Acquire: pairs with `finish` and, for the rounds before an entered one, with `stamp`.
         let finished = self.finished.load(Ordering::Acquire);
         if finished >= round {
             return Some(finished);
@@ -218,7 +221,7 @@ impl ControlLines {
         (entered > round).then_some(round)
     }
 
-    /// The last round with any contribution. For the next group that uses the lines.
+    /// The last round with any contribution, for the next group that uses the lines.
     pub fn last(&self) -> u64 {
         let entered =
             self.lines.iter().map(|line| line.stamp.load(Ordering::Acquire) >> LENGTH_BITS);
@@ -230,7 +233,7 @@ impl ControlLines {
         &self.lines[round as usize % LINES]
     }
 
-    /// Fetches the line of a round, as far as so many bytes of payload go.
+    /// Fetches the line of a round, for `length` bytes of payload.
     #[inline(always)]
     fn prefetch(&self, round: u64, length: usize, fetch: fn(*const u8)) {
         let start = std::ptr::from_ref(self.line(round)).cast::<u8>();

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The stamp is the round of the letter and is stored last. If the letter fits behind it, a single
-//! line brings both. A letter of a kibibyte or more begins with a line of its own. `fabric::mail`
-//! says why two slots are enough; loom explores it.
+//! cache line holds both. A letter of a kibibyte or more begins with its own line. `fabric::mail`
+//! explains why two slots are enough; loom explores it.
 //!
-//! Larger letters have more slots nevertheless. Overwriting lines that are in the reader's
+//! Larger letters nevertheless have more slots. Overwriting lines that are in the reader's
 //! first-level cache takes twice as long as lines that it has evicted. Two ranks of a Xeon (48 KiB
 //! of that cache each, a line 90 ns apart) that write each other a letter in every round:
 //!
@@ -24,7 +24,7 @@
 //!    64 KiB         12.0  12.2   12.1   11.7   11.7   11.4
 //! ```
 //!
-//! The gain comes as soon as the slots together are 128 KiB.
+//! The gain comes as soon as the slots have 128 KiB together.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -34,18 +34,18 @@ const ALIGN: u64 = 128;
 /// Bytes of a stamp.
 const STAMP: u64 = 8;
 
-/// Least size of all slots together, bytes, for letters of [`CYCLED_FROM`] or more.
+/// The smallest total size of all slots, bytes, for letters of [`CYCLED_FROM`] or more.
 const CYCLE: u64 = 128 << 10;
 
-/// Smaller letters cost little more than their stamp: they have two slots.
+/// Smaller letters cost little more than their stamp, so they have two slots.
 const CYCLED_FROM: u32 = 1 << 10;
 
-/// How a mailbox is divided. Both ends use the same values.
+/// The division of a mailbox. Both ends use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MailSlots {
-    /// Bytes that a letter may have.
+    /// Limit of a letter's bytes.
     pub room: u32,
-    /// How many slots: a power of two. Written by another process.
+    /// The number of slots: a power of two. Written by another process.
     pub count: u32,
 }
 
@@ -70,15 +70,14 @@ impl MailSlots {
         ALIGN + self.count as u64 * self.slot_bytes()
     }
 
-    /// Where the stamp of a round is, from the start of the mailbox. Outside the mailbox if the
-    /// count is invalid.
+    /// The offset of a round's stamp in the mailbox. Outside the mailbox if the count is invalid.
     #[inline]
     pub const fn stamp_at(self, round: u64) -> u64 {
         let slot = round & (self.count as u64).wrapping_sub(1);
         ALIGN.saturating_add(slot.saturating_mul(self.slot_bytes()))
     }
 
-    /// Where byte `at` of a round's letter is.
+    /// The offset of byte `at` of a round's letter.
     #[inline]
     pub const fn letter_at(self, round: u64, at: u64) -> u64 {
         self.stamp_at(round).saturating_add(self.ahead() + at)
@@ -102,7 +101,7 @@ impl SlotStamp<'_> {
     /// Publishes the letter of a round. Writer only.
     #[inline]
     pub fn post(self, round: u64) {
-        // Release: the letter is visible before its stamp. The writer's reads of the other's
+        // Release: the letter is visible before its stamp. The writer's reads of the other rank's
         // letters come before, too: a rank that sees this stamp may overwrite them.
         self.0.store(round, Ordering::Release);
     }

@@ -1,7 +1,7 @@
-//! The rings: where messages land, in which order they arrived, and which commands may run.
+//! The rings: landing of messages, their order of arrival, and the queues of runnable commands.
 //!
-//! All of them have free-running 64-bit positions (index = position mod size), so full and empty
-//! need no spare element, and a position is used only once.
+//! All of them have free-running 64-bit positions (index = position mod size). So full and empty
+//! are distinct without a spare element, and each position is used only once.
 
 mod bytes;
 mod command;

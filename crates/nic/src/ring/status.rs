@@ -1,5 +1,5 @@
-//! The status ring: where a rank learns what has arrived (paper 000 §3.1; the log buffer of
-//! paper 003, the MRQ of paper 002).
+//! The status ring: it records what has arrived at a rank (paper 000 §3.1; the log buffer of paper
+//! 003, the MRQ of paper 002).
 //!
 //! In the paper one status ring common to all sources gives the order of arrival. Here a rank has a
 //! few, by source like the landing rings, and the single *order* comes from the arrival time in
@@ -7,8 +7,8 @@
 //! a locked add, which waits until the earlier message's stores have got their cache line. On the
 //! reference machine (near cores, 8-byte messages, window 64) that is 11.5 M messages/s in a bare
 //! ring against 38 M without the lock. With the processor's clock as the arrival time it is 17 M,
-//! so the arrival time is a plain count (`hosted::send`). Sources beyond the private rings share,
-//! and pay the add.
+//! so the arrival time is a plain count (`hosted::send`). Sources beyond the private rings share a
+//! ring, and pay for the add.
 //!
 //! ```text
 //!   senders                                        the receiver
@@ -20,20 +20,20 @@
 //! On a shared ring the reservation is one atomic add without a compare-and-swap loop. A sender
 //! checks for room *before* it reserves, and has at most one reservation between its check and its
 //! publication. The `senders` slots kept free therefore cover all senders that check at the same
-//! moment, and no reservation is ever taken back. A private ring has one sender, which counts for
+//! moment, and no reservation is ever revoked. A private ring has one sender, which counts by
 //! itself: its tail is not in shared memory, and no unpublished reservation can precede a published
 //! record.
 //!
-//! Who writes what: `tail` the senders of a shared ring, `head` the receiver (lazily: a sender that
-//! last saw enough room does not read it at all), a slot its reserving sender. The receiver never
-//! writes a slot, so the line travels one way.
+//! The writers: of `tail` the senders of a shared ring, of `head` the receiver (lazily: a sender
+//! that last saw enough room does not read it at all), of a slot its reserving sender. The receiver
+//! never writes a slot, so the line travels one way.
 
 use super::bytes::{load_bytes, store_bytes};
 use crate::fabric::INLINE_BYTES;
 use crate::sync::{AtomicU64, Line, Ordering, prefetch_for_read, prefetch_for_write};
 use crate::wire::{BODY_BYTES, BODY_WORDS, Stamp, StatusKind, StatusRecord};
 
-/// One record's place: a cache line.
+/// The slot of one record: a cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
@@ -41,22 +41,23 @@ pub struct Slot {
     body: [AtomicU64; BODY_WORDS],
 }
 
-/// The pointers and counters of a status ring, as they lie in shared memory. All zero is empty.
+/// The pointers and counters of a status ring, as stored in shared memory. All zero is empty.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct StatusControl {
-    /// Records ever reserved in a shared ring. Written by senders.
+    /// The number of records ever reserved in a shared ring. Written by senders.
     tail: Line<AtomicU64>,
-    /// Records ever consumed. Written by the receiver.
+    /// The number of records ever consumed. Written by the receiver.
     head: Line<AtomicU64>,
-    /// Posts that found the ring full, and waited or were refused. Written by senders.
+    /// The number of posts that found the ring full, and waited or were refused. Written by
+    /// senders.
     full: Line<AtomicU64>,
 }
 
-/// What one sender remembers of a status ring that it posts to.
+/// One sender's view of a status ring to which it posts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Poster {
-    /// Records it has posted; in a private ring these are all records.
+    /// The number of records it has posted; in a private ring these are all records.
     pub posted: u64,
     /// The head as last seen.
     pub head: u64,
@@ -79,7 +80,7 @@ impl<'m> StatusRing<'m> {
         StatusRing { control, slots, senders: u64::from(senders) }
     }
 
-    /// How many records fit.
+    /// The number of records that fit.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -90,16 +91,16 @@ impl<'m> StatusRing<'m> {
         self.senders == 1
     }
 
-    /// Whether a record may be reserved now. Reads the shared head only when the poster's cached
-    /// head says full.
+    /// Whether a record may be reserved now. Reads the shared head only if the ring is full
+    /// according to the poster's cached head.
     ///
-    /// Each port may make one reservation after a `true`, and must ask again before the next.
+    /// After each `true`, a port may make one reservation; it must ask again before the next.
     #[inline]
     pub fn has_room(&self, poster: &mut Poster) -> bool {
         self.has_room_for(1, poster)
     }
 
-    /// Whether so many records, up to [`records_of`] the longest short message, may be posted now.
+    /// Whether this many records may be posted now, up to [`records_of`] the longest short message.
     #[inline]
     pub fn has_room_for(&self, records: u64, poster: &mut Poster) -> bool {
         let limit = (self.slots.len() as u64 - self.senders).saturating_sub(records - 1);
@@ -114,13 +115,13 @@ impl<'m> StatusRing<'m> {
         tail.wrapping_sub(poster.head) < limit
     }
 
-    /// How many records the one sender of a private ring can have posted before it must check for
-    /// room again.
+    /// The number of records up to which the one sender of a private ring may post before it must
+    /// check for room again.
     pub fn limit(&self, poster: &Poster) -> u64 {
         poster.head.wrapping_add(self.slots.len() as u64 - self.senders)
     }
 
-    /// Reserves the next record's place. Only after [`StatusRing::has_room`] returned true.
+    /// Reserves the next slot. Only after [`StatusRing::has_room`] returned true.
     #[inline]
     pub fn reserve(&self, poster: &mut Poster) -> u64 {
         let own = poster.posted;
@@ -128,8 +129,8 @@ impl<'m> StatusRing<'m> {
         if self.is_private() {
             return own;
         }
-        // Release: the source's epoch (see `segment::SenderLine`) is odd before the reservation can
-        // be seen, so that a receiver can tell a dead sender's hole from a slow one's.
+        // Release: the source's epoch (see `segment::SenderLine`) is odd before the reservation is
+        // visible, so that a receiver can tell a dead sender's hole from a slow one's.
         self.control.tail.fetch_add(1, Ordering::AcqRel)
     }
 
@@ -152,8 +153,8 @@ impl<'m> StatusRing<'m> {
         slot.stamp.store(stamp.0, Ordering::Release);
     }
 
-    /// Fills and publishes the record of an inline message: header and time, the payload word by
-    /// word, the stamp.
+    /// Fills and publishes the record of an inline message: header and time, then the payload word
+    /// by word, then the stamp.
     #[inline]
     pub fn publish_inline(
         &self,
@@ -168,7 +169,7 @@ impl<'m> StatusRing<'m> {
         self.publish_payload(index, stamp, words, payload);
     }
 
-    /// The words before the payload of a record, the payload, the stamp.
+    /// Stores the words before the payload of a record, then the payload, then the stamp.
     #[inline(always)]
     fn publish_payload(&self, index: u64, stamp: Stamp, words: [u64; 2], payload: &[u8]) {
         let slot = self.slot(index);
@@ -178,8 +179,8 @@ impl<'m> StatusRing<'m> {
         slot.stamp.store(stamp.0, Ordering::Release);
     }
 
-    /// Fills and publishes the records of a short message, of [`records_of`] its length, from
-    /// `index` on: the first one last.
+    /// Fills and publishes the records of a short message from `index` on, [`records_of`] its
+    /// length, the first one last.
     #[inline]
     pub fn publish_short(
         &self,
@@ -195,7 +196,8 @@ impl<'m> StatusRing<'m> {
             at = at.wrapping_add(1);
             let slot = self.slot(at);
             store_bytes::<BODY_WORDS, BODY_BYTES>(&slot.body, part);
-            // Whoever looks for the record of a later lap here must not find bytes of a message.
+            // A reader that polls this slot for a later lap must not take bytes of a message for a
+            // stamp.
             let stamp = Stamp::new(self.lap(at), StatusKind::Void, 0, 0, source);
             slot.stamp.store(stamp.0, Ordering::Relaxed);
         }
@@ -204,8 +206,8 @@ impl<'m> StatusRing<'m> {
         self.publish_payload(index, stamp, words, first);
     }
 
-    /// Copies the payload of the short message at `head` to `into`, which is as long. Its records
-    /// are within the ring, whatever their sender says.
+    /// Copies the payload of the short message at `head` to `into`, which has the same length. Its
+    /// records are read within the ring, whatever length their sender claims.
     #[inline]
     pub fn load_short(&self, head: u64, into: &mut [u8]) {
         let (first, rest) = into.split_at_mut(into.len().min(INLINE_BYTES));
@@ -218,7 +220,8 @@ impl<'m> StatusRing<'m> {
         }
     }
 
-    /// Records of the message that a stamp begins: one where what follows is another source's.
+    /// The number of records of the message that a stamp begins; one if the next record is another
+    /// source's.
     #[inline(always)]
     pub fn records_at(&self, stamp: Stamp) -> u64 {
         match stamp.kind() {
@@ -229,7 +232,7 @@ impl<'m> StatusRing<'m> {
         }
     }
 
-    /// Prefetches so many `slots` from `index` on, for a sender.
+    /// Prefetches `slots` slots from `index` on, for a sender.
     #[inline]
     pub fn prefetch_slots(&self, index: u64, slots: u64) {
         for at in 0..slots {
@@ -237,7 +240,7 @@ impl<'m> StatusRing<'m> {
         }
     }
 
-    /// Prefetches so many records from `index` on, for the receiver.
+    /// Prefetches `records` records from `index` on, for the receiver.
     #[inline]
     pub fn prefetch_records(&self, index: u64, records: u64) {
         for at in 0..records {
@@ -277,14 +280,15 @@ impl<'m> StatusRing<'m> {
         self.control.head.store(head, Ordering::Release);
     }
 
-    /// How far the ring has been read, as the receiver has published it.
+    /// The position up to which the ring has been read, as published by the receiver.
     pub fn head(&self) -> u64 {
         // Acquire: the receiver's reads of freed slots come before our stores.
         self.control.head.load(Ordering::Acquire)
     }
 
-    /// Records ever reserved in a shared ring; 0 in a private one, where only the sender knows. A
-    /// reservation seen here comes with its sender's epoch, or a later one.
+    /// The number of records ever reserved in a shared ring; 0 in a private one, where only the
+    /// sender knows it. With a reservation seen here, its sender's epoch of that time, or a later
+    /// one, is visible.
     pub fn reserved(&self) -> u64 {
         self.control.tail.load(Ordering::Acquire)
     }
@@ -294,7 +298,7 @@ impl<'m> StatusRing<'m> {
         self.control.full.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many posts found the ring full.
+    /// The number of posts that found the ring full.
     pub fn full(&self) -> u64 {
         self.control.full.load(Ordering::Relaxed)
     }
@@ -311,7 +315,7 @@ impl<'m> StatusRing<'m> {
     }
 }
 
-/// Records of a short message of so many bytes.
+/// The number of records of a short message of `length` bytes.
 #[inline]
 pub fn records_of(length: usize) -> u64 {
     1 + length.saturating_sub(INLINE_BYTES).div_ceil(BODY_BYTES) as u64
@@ -376,7 +380,7 @@ mod tests {
 
     #[test]
     fn payload_is_never_taken_for_a_record() {
-        // Each word of it is the stamp of a record of the next lap.
+        // Each word of the payload equals the stamp of a record of the next lap.
         let (control, slots) = (StatusControl::default(), slots(8));
         let ring = ring_of(&control, &slots);
         let stamp = Stamp::new(2, StatusKind::Inline, 0, 0, 0).0;

@@ -1,4 +1,4 @@
-//! Faults that only other processes cause: dead runners, invalid words; and the bound on a call.
+//! Faults that only other processes cause (dead runners, invalid words), and the bound on a call.
 
 use super::*;
 use crate::fabric::{DeathCause, Port};
@@ -133,7 +133,7 @@ fn a_queue_that_nobody_polls_for_keeps_no_rank_awake() {
     assert!(ports[0].queues.have_moved(&ports[0].own), "it polls for completions");
 }
 
-/// Rank 0 runs all copies. They have the least length that is put off.
+/// Rank 0 runs all copies. They have the smallest length that is deferred.
 #[test]
 fn large_copies_to_here_go_first_in_turns() {
     let mut ports = job(3);

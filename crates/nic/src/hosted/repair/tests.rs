@@ -1,5 +1,5 @@
-//! Senders that die between any two steps of a post. Rank 1 dies; the tests take its steps by hand,
-//! in rank 0's segment.
+//! Senders that die between any two steps of a post. Rank 1 dies; the tests execute its steps one
+//! by one, in rank 0's segment.
 
 use super::*;
 use crate::fabric::{Command, DeathCause, FullCause, Landing, Port, PostError, RingPort};
@@ -59,7 +59,7 @@ fn send(ports: &mut [LoopbackPort], from: usize, header: u64, length: usize) {
     assert_eq!(ports[from].post(&Command::send(0, 0, header, &payload)), Ok(length));
 }
 
-/// All that rank 0 polls: headers of messages, and dead ranks as negative numbers.
+/// The results of all polls of rank 0: headers of messages, and dead ranks as negative numbers.
 fn told(ports: &mut [LoopbackPort]) -> Vec<i64> {
     let mut told = Vec::new();
     while let Some(event) = ports[0].poll() {
@@ -185,7 +185,7 @@ fn a_death_during_a_repair_is_repaired_too() {
     begin(&ports, 2);
     kill(&ports, 1);
     assert!(told(&mut ports).is_empty());
-    // Behind the records that the first repair knows, and never published either.
+    // These lie behind the records that the first repair covers, and are never published either.
     claim(&ports, 2, 64);
     reserve(&ports, 2);
     send(&mut ports, 3, 30, 100);

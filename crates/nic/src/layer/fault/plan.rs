@@ -1,6 +1,6 @@
-//! Which faults to inject, and how many there were.
+//! The faults to inject, and the counts of injected faults.
 
-/// Which faults, and how often. Rates are in thousandths of the commands.
+/// The kinds of faults and their rates, in thousandths of the commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
     /// The seed of the generator.
@@ -10,18 +10,18 @@ pub struct Faults {
     pub refuse: u32,
     /// Commands that land later.
     pub delay: u32,
-    /// How much later at most, in calls.
+    /// The longest delay, in calls.
     pub delay_polls: u32,
     /// Packets lost in the link, each time they are sent.
     pub drop: u32,
-    /// After how many calls a lost packet is sent again.
+    /// The number of calls after which a lost packet is sent again.
     pub retransmit_polls: u32,
     /// Packets that arrive twice.
     pub duplicate: u32,
-    /// Packets that a link holds.
+    /// Limit of packets in a link.
     pub window: usize,
     /// Whether puts and atomic operations without a reply are held too. Otherwise they are refused
-    /// for as long, so that they have taken effect when `post` returns.
+    /// for the same time, so that they have taken effect when `post` returns.
     pub hold_remote: bool,
 }
 
@@ -54,7 +54,7 @@ impl Faults {
         }
     }
 
-    /// Faults for a whole job: fewer, so that it progresses, and puts are never held.
+    /// Faults for a whole job: fewer, so that it makes progress, and puts are never held.
     /// `Window::put` is complete on return because a hosted port's put is.
     pub const fn of_a_job(seed: u64) -> Faults {
         Faults {
@@ -72,7 +72,7 @@ impl Faults {
     }
 }
 
-/// How many faults there were.
+/// The numbers of injected faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Commands refused.

@@ -16,7 +16,7 @@ fn job(faults: Faults) -> (Faulty, Faulty) {
     (next(), next())
 }
 
-/// The headers of all that has landed at a port.
+/// The headers of all messages that have landed at a port.
 fn headers(port: &mut Faulty) -> Vec<u64> {
     let mut found = Vec::new();
     while let Some(event) = port.inner_mut().poll() {
@@ -303,7 +303,7 @@ fn the_same_seed_makes_the_same_faults() {
             log.push((a.post(&message(header)).is_ok(), headers(&mut b)));
         }
         let counts = a.counts();
-        // Nobody takes what is still held, and the port would try for long to send it.
+        // No rank receives the packets still held, and the port would try for long to send them.
         a.discard();
         (log, counts)
     };
