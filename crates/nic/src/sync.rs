@@ -1,7 +1,7 @@
 //! The only source of atomics and threads: the standard library, or loom when a model is checked.
 //!
 //! Everything in this crate that accesses shared memory takes its atomics from here, so the rings
-//! in production are, line for line, the ones loom explores.
+//! in production are, line for line, the rings that loom explores.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

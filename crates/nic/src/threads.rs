@@ -1,52 +1,55 @@
-//! Threads of one rank: one is inside, one attends, the others sleep.
+//! Threads of one rank: one holds the gate, one attends, the others sleep.
 //!
-//! A rank's state is for one thread at a time. [`Gate`] is the lock around it. A thread that waits
-//! gives the lock up, and then either attends or sleeps:
+//! Only one thread at a time may use a rank's state. [`Gate`] is the lock around it. A thread that
+//! waits releases the lock, and then either attends or sleeps:
 //!
 //! ```text
-//!   nobody attends    it attends: polls for the whole rank, and sleeps on the rank's doorbell
-//!   somebody does     it notes its want in the ThreadCrew and sleeps on its own word, its Berth
+//!   no thread attends   it attends: polls for the whole rank, and sleeps on the rank's doorbell
+//!   one attends         it records what it awaits in the ThreadCrew and sleeps on its own word,
+//!                       its Berth
 //! ```
 //!
-//! Who finds, under the gate, that what another wants has come calls it. Whoever ends a wait hands
-//! over: if nobody attends then, one of those who sleep is called, and attends.
+//! A thread that finds, under the gate, that the event which another one awaits has arrived, calls
+//! that thread. A thread that ends a wait hands over: if no thread attends then, one of the
+//! sleepers is called, and attends.
 //!
-//! **No call is lost**: the word of a berth is cleared under the gate before the thread leaves it,
-//! and set under the gate by its caller, so the kernel's comparison of the word finds it. **No rank
-//! is unattended** while the gate is free: somebody attends, nobody sleeps, or one that slept has
-//! been called and is on its way. It attends, or ends its wait and so hands over in turn.
+//! **No call is lost**: the word of a berth is cleared under the gate before the thread leaves the
+//! gate, and set under the gate by its caller, so the kernel's comparison of the word detects it.
+//! **No rank is unattended** while the gate is free: a thread attends, or no thread sleeps, or one
+//! that slept has been called and is about to run. It attends, or ends its wait and so hands over
+//! in turn.
 //!
-//! A *spare* thread, which waits for nothing, attends while no other one does:
+//! A *spare* thread, which waits for nothing, attends while no other thread does:
 //!
 //! ```text
-//!   spare attends ── a wait begins: claims ──► the spare is woken, and steps down
+//!   spare attends ── a wait begins: claims ──► the spare is woken, and stops attending
 //!        ▲                                             │
-//!        '── nobody attends, nobody sleeps ◄── lies down until the last wait hands over
+//!        '── none attends, none sleeps ◄── it sleeps until the last wait hands over
 //! ```
 //!
-//! While it attends nobody else sleeps: a thread that waits then polls until it has stepped down.
-//! So whoever sleeps is called by a thread that knows of all wants.
+//! While the spare attends no other thread sleeps: a thread that waits then polls until the spare
+//! has stopped. So a sleeper is called by a thread that knows what all others await.
 //!
-//! The attendant's sleep on the doorbell is announced there, for one thread. A thread that sleeps
-//! on the same doorbell *inside* of the gate, as a call does that waits for another host, takes
-//! that announcement away when it gets up. Before it leaves it therefore calls the attendant, which
-//! sleeps anew ([`ThreadCrew::call_from_bell`]).
+//! The attendant's sleep on the doorbell is announced there, for one thread. Another thread may
+//! sleep on the same doorbell while it holds the gate, as in a call that waits for another host. It
+//! removes that announcement when it wakes. So before it leaves the gate it calls the attendant,
+//! which sleeps anew ([`ThreadCrew::call_from_bell`]).
 //!
-//! `tests/loom_threads.rs` models it, and shows that threads sleep for ever if the last step, the
-//! hand-off, is left out, or that call.
+//! `tests/loom_threads.rs` models it, and shows that threads sleep for ever without the hand-off,
+//! or without that call.
 
 use std::sync::Arc;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Nobody is inside.
+/// No thread holds the gate.
 const FREE: u32 = 0;
-/// Somebody is.
+/// A thread holds it.
 const TAKEN: u32 = 1;
-/// Somebody is, and others may sleep until the word changes.
+/// A thread holds it, and others may sleep until the word changes.
 const WANTED: u32 = 2;
 
-/// Looks at a gate that is taken before the sleep: calls are short.
+/// Polls of a taken gate before the sleep: calls are short.
 #[cfg(not(loom))]
 const LOOKS: u32 = 100;
 
@@ -55,13 +58,13 @@ const LOOKS: u32 = 100;
 pub struct Gate(AtomicU32);
 
 impl Gate {
-    /// A gate with nobody inside.
+    /// A free gate.
     #[cfg(not(loom))]
     pub const fn new() -> Gate {
         Gate(AtomicU32::new(FREE))
     }
 
-    /// Goes in, when nobody is. `sleep` sleeps while a word has a value.
+    /// Takes the gate once it is free. `sleep` sleeps while a word has a value.
     #[inline]
     pub fn enter(&self, sleep: impl Fn(&AtomicU32, u32)) {
         let free = self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
@@ -72,7 +75,7 @@ impl Gate {
 
     #[cold]
     fn enter_later(&self, sleep: impl Fn(&AtomicU32, u32)) {
-        // A thread that has slept cannot know whether it was the only one.
+        // A thread that has slept cannot know whether it was the only sleeper.
         while self.0.swap(WANTED, Ordering::Acquire) != FREE {
             if !self.is_free_soon() {
                 sleep(&self.0, WANTED);
@@ -93,7 +96,7 @@ impl Gate {
         false
     }
 
-    /// Goes out. `wake` ends one sleep on a word.
+    /// Releases the gate. `wake` ends one sleep on a word.
     #[inline]
     pub fn leave(&self, wake: impl FnOnce(&AtomicU32)) {
         if self.0.swap(FREE, Ordering::Release) == WANTED {
@@ -101,19 +104,19 @@ impl Gate {
         }
     }
 
-    /// Whether others want to go in. For callers inside.
+    /// Whether other threads wait for the gate. For its holder.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed) == WANTED
     }
 }
 
-/// Where a thread sleeps until it is called.
+/// The word on which a thread sleeps until it is called.
 #[derive(Debug, Default)]
 pub struct Berth(AtomicU32);
 
 impl Berth {
-    /// Whether the thread has been called since it lay down.
+    /// Whether the thread has been called since its last [`Berth::make`].
     #[inline]
     pub fn is_called(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
@@ -132,31 +135,31 @@ impl Berth {
         wake(&self.0);
     }
 
-    /// The next sleep is for the next call. For the thread that sleeps here, under the gate.
+    /// Prepares the next sleep, for the next call. For the thread that sleeps here, under the gate.
     pub fn make(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// Who attends.
+/// The thread that attends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attendant {
-    /// The wait of this number.
+    /// The thread of the wait with this number.
     Wait(u64),
     /// The spare thread.
     Spare,
 }
 
-/// The threads of a rank that wait: to be used under the [`Gate`] alone. `W` is what they want.
+/// The waiting threads of a rank: use it only under the [`Gate`]. `W` is what a thread awaits.
 #[derive(Debug)]
 pub struct ThreadCrew<W> {
     asleep: Vec<(Arc<Berth>, W)>,
     attendant: Option<Attendant>,
-    /// The attendant sleeps on the doorbell, and has not been called: what it wants.
+    /// What the attendant awaits, if it sleeps on the doorbell and has not been called.
     on_bell: Option<W>,
-    /// The wait that wants to attend in place of the spare thread.
+    /// The wait that claims to attend in place of the spare thread.
     claim: Option<u64>,
-    /// Where the spare thread sleeps until nobody attends.
+    /// The berth where the spare thread sleeps until no thread attends.
     spare: Option<Arc<Berth>>,
 }
 
@@ -168,18 +171,19 @@ impl<W> Default for ThreadCrew<W> {
 }
 
 impl<W> ThreadCrew<W> {
-    /// Whether wait number `me` attends from here on: it did, or nobody does.
+    /// Whether the thread of wait `me` attends from now on: it did already, or no thread does.
     pub fn attend(&mut self, me: u64) -> bool {
         *self.attendant.get_or_insert(Attendant::Wait(me)) == Attendant::Wait(me)
     }
 
-    /// Who attends.
+    /// The thread that attends.
     pub fn attendant(&self) -> Option<Attendant> {
         self.attendant
     }
 
-    /// Wait number `me` wants to attend in place of the spare thread, if that does. Whether it
-    /// does: then it is to be woken, if this is the `first` such claim, and `me` is not to sleep.
+    /// Claims, for wait `me`, to attend in place of the spare thread. `None`: the spare thread does
+    /// not attend. Otherwise `me` must not sleep; and if this is the first such claim, the caller
+    /// must wake the spare thread.
     pub fn claim(&mut self, me: u64) -> Option<ClaimOrder> {
         let order = self.claim.map_or(ClaimOrder::First, |_| ClaimOrder::Later);
         (self.attendant == Some(Attendant::Spare)).then(|| {
@@ -188,8 +192,8 @@ impl<W> ThreadCrew<W> {
         })
     }
 
-    /// Whether the spare thread attends from here on: nobody else waits, as far as is known here.
-    /// If it did, and a wait has claimed that, it does no more.
+    /// Whether the spare thread attends from now on: no other thread attends or sleeps here. If it
+    /// attended and a wait has claimed that, it stops.
     pub fn attend_as_spare(&mut self) -> bool {
         let is_free = matches!(self.attendant, None | Some(Attendant::Spare));
         let attends = is_free && self.claim.is_none() && self.asleep.is_empty();
@@ -200,29 +204,31 @@ impl<W> ThreadCrew<W> {
         attends
     }
 
-    /// The spare thread, which does not attend, is about to sleep until nobody else does.
+    /// Records that the spare thread, which does not attend, is about to sleep until no thread
+    /// attends.
     pub fn lie_down_as_spare(&mut self, berth: &Arc<Berth>) {
         berth.make();
         self.spare = Some(Arc::clone(berth));
     }
 
-    /// It sleeps no more, whether or not it was called.
+    /// Records that the spare thread no longer sleeps, whether or not it was called.
     pub fn get_up_as_spare(&mut self) {
         self.spare = None;
     }
 
-    /// There is no spare thread any more. Nobody need be called: while it attends nobody sleeps.
+    /// Records that there is no spare thread any more. No call is needed: no thread sleeps while it
+    /// attends.
     pub fn end_spare(&mut self) {
         self.attendant.take_if(|attendant| *attendant == Attendant::Spare);
         self.spare = None;
     }
 
-    /// The attendant is about to sleep on the doorbell.
+    /// Records that the attendant is about to sleep on the doorbell.
     pub fn sleep_on_bell(&mut self, wants: W) {
         self.on_bell = Some(wants);
     }
 
-    /// It sleeps there no more, whether or not it was called.
+    /// Records that the attendant no longer sleeps there, whether or not it was called.
     pub fn get_up_from_bell(&mut self) {
         self.on_bell = None;
     }
@@ -233,29 +239,29 @@ impl<W> ThreadCrew<W> {
         self.on_bell.is_some()
     }
 
-    /// Whether the attendant sleeps on the doorbell and `is_due`, given what it wants. Then the
-    /// caller is to end that sleep, whatever the doorbell says of it.
+    /// Whether the attendant sleeps on the doorbell and `is_due` returns true for what it awaits.
+    /// Then the caller must end that sleep, whatever the doorbell's words are.
     pub fn call_from_bell(&mut self, is_due: impl FnOnce(&W) -> bool) -> bool {
         self.on_bell.take_if(|wants| is_due(wants)).is_some()
     }
 
-    /// What those who sleep in their berths want.
+    /// What the threads that sleep in their berths await.
     pub fn wants(&self) -> impl Iterator<Item = &W> {
         self.asleep.iter().map(|(_, wants)| wants)
     }
 
-    /// A thread is about to sleep until it is called.
+    /// Records that a thread is about to sleep until it is called.
     pub fn lie_down(&mut self, berth: &Arc<Berth>, wants: W) {
         berth.make();
         self.asleep.push((Arc::clone(berth), wants));
     }
 
-    /// A thread sleeps no more, whether or not it was called.
+    /// Records that a thread no longer sleeps, whether or not it was called.
     pub fn get_up(&mut self, berth: &Arc<Berth>) {
         self.asleep.retain(|(other, _)| !Arc::ptr_eq(other, berth));
     }
 
-    /// Calls those whose wants are met. `wake` ends the sleeps on a word.
+    /// Calls the threads whose awaited event has arrived. `wake` ends the sleeps on a word.
     pub fn call(&mut self, is_met: impl Fn(&W) -> bool, wake: impl Fn(&AtomicU32)) {
         self.asleep.retain(|(berth, wants)| {
             let stays = !is_met(wants);
@@ -266,8 +272,8 @@ impl<W> ThreadCrew<W> {
         });
     }
 
-    /// Wait number `me` is over: if nobody attends now, one of those who sleep is called to, or
-    /// else the spare thread.
+    /// Ends wait `me`: if no thread attends then, calls one of the sleepers, or else the spare
+    /// thread.
     pub fn hand_over(&mut self, me: u64, wake: impl FnOnce(&AtomicU32)) {
         self.claim.take_if(|claim| *claim == me);
         self.attendant.take_if(|attendant| *attendant == Attendant::Wait(me));
@@ -283,12 +289,12 @@ impl<W> ThreadCrew<W> {
     }
 }
 
-/// Whether somebody has claimed before.
+/// Whether another wait has claimed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimOrder {
-    /// Nobody has.
+    /// None has.
     First,
-    /// Somebody has.
+    /// Another one has.
     Later,
 }
 
@@ -358,7 +364,7 @@ mod tests {
             [crew.claim(1), crew.claim(2)],
             [Some(ClaimOrder::First), Some(ClaimOrder::Later)]
         );
-        // The other claim is over before the spare thread comes: it steps down all the same.
+        // The other claim ends before the spare thread runs: it stops attending all the same.
         crew.hand_over(2, |_| panic!("the spare thread attends"));
         assert!(!crew.attend_as_spare());
         assert_eq!((crew.attendant(), crew.claim(1)), (None, None));
@@ -368,11 +374,11 @@ mod tests {
         crew.hand_over(1, |_| {});
         assert!(berth.is_called() && crew.attend_as_spare());
         crew.get_up_as_spare();
-        // A claim that is over before the spare thread comes is none.
+        // A claim that ends before the spare thread runs has no effect.
         assert_eq!(crew.claim(3), Some(ClaimOrder::First));
         crew.hand_over(3, |_| {});
         assert!(crew.attend_as_spare());
-        // Of two waits that sleep the last one calls it.
+        // Of two sleeping waits, the last one calls the spare thread.
         assert!(crew.claim(4).is_some() && !crew.attend_as_spare() && crew.attend(4));
         let other = Arc::new(Berth::default());
         crew.lie_down(&other, ());

@@ -1,8 +1,8 @@
 //! A broken or hostile peer: random words in the memory that it can write.
 //!
-//! Two ports over memory of the test, which a third party overwrites between calls. The ports may
-//! answer invalid words with `Malformed`, full or nothing. They must not panic, and must not touch
-//! anything outside their segments, which lie between walls of known bytes.
+//! Two ports over the test's memory, which a third party overwrites between calls. The ports may
+//! respond to invalid words with `Malformed`, full or nothing. They must not panic, and must not
+//! access anything outside their segments, which lie between walls of known bytes.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -38,7 +38,7 @@ struct Memory {
     ends: Line<AtomicU64>,
     lines: Vec<RankLine>,
     ticks: Cell<u64>,
-    /// Ranks whose state was asked for.
+    /// The ranks whose state was queried.
     asked: RefCell<Vec<Rank>>,
 }
 
@@ -95,7 +95,7 @@ impl Memory {
         WALL + rank as usize * (WALL + self.layout.segment_bytes())
     }
 
-    /// Byte offsets of the walls' words.
+    /// The byte offsets of the walls' words.
     fn walls(&self) -> impl Iterator<Item = usize> {
         let stride = WALL + self.layout.segment_bytes();
         (0..3).flat_map(move |wall| (0..WALL / 8).map(move |word| wall * stride + word * 8))
@@ -111,7 +111,7 @@ impl Memory {
         unsafe { Segment::new(base, &self.layout) }
     }
 
-    /// The offset of the slots: found by publishing a record, since the layout is private.
+    /// The offset of the slots. It is found by publishing a record, since the layout is private.
     fn find_slots(&self) -> usize {
         self.segment(0).status(0).publish(0, StatusKind::Void, 0, 0, 1, &[]);
         let mut words = (0..self.layout.segment_bytes()).step_by(8);
@@ -121,7 +121,7 @@ impl Memory {
         found
     }
 
-    /// Bytes of a segment before the payload: a broken peer can write all of them.
+    /// The bytes of a segment before the payload: a broken peer can write all of them.
     fn control_bytes(&self) -> usize {
         let slots = self.layout.status_rings as usize * self.layout.status_slots as usize * 64;
         self.slots + slots + self.layout.rings as usize * size_of::<RingControl>()
@@ -221,7 +221,7 @@ unsafe impl Host for TestHost {
         _length: u64,
         _way: LongStores,
     ) -> Result<(), PostError> {
-        // Checking bounds is the host's task; the test needs the code after a copy to run.
+        // Checking bounds is the host's task; the test only needs the code after a copy to run.
         Ok(())
     }
 
@@ -243,11 +243,11 @@ unsafe impl Host for TestHost {
 enum Step {
     /// A word of its segment is overwritten.
     Scribble { at: prop::sample::Index, value: u64 },
-    /// A word for groups is overwritten, in either segment: mostly one that is read.
+    /// A word for groups is overwritten, in either segment: usually one that is read.
     ScribbleGroups { rank: Rank, at: prop::sample::Index, near: bool, value: u64 },
     /// It takes part in rounds and barriers, with or without the peer.
     Round { peer: bool, length: usize },
-    /// A record is forged whole, in the ring and slot that it reads next or in others.
+    /// A record is forged as a whole, in the ring and slot that rank 0 reads next or in others.
     Forge { ring: u32, index: u64, stamp: u64, body: [u64; 7] },
     /// A valid message arrives.
     Send(usize),
@@ -279,7 +279,7 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Numbers like these, and stamps of nearby rounds.
+/// Such numbers, and stamps of nearby rounds.
 fn group_word() -> impl Strategy<Value = u64> {
     let stamp = (0..6u64, prop_oneof![0..8u64, 100..120u64, 616..630u64, 1018..1024u64]);
     prop_oneof![word(), stamp.prop_map(|(round, length)| round << 10 | length)]
@@ -310,7 +310,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Every call on a group once, regardless of the results.
+/// Makes every call on a group once, regardless of the results.
 fn round(port: &mut HostedPort<TestHost>, length: usize) {
     let Ok(group) = port.join(0, &[0, 1], 0).or_else(|error| match error {
         GroupError::ChannelInUse { .. } => Ok(GROUP.with(|known| known.get().unwrap())),
@@ -341,7 +341,7 @@ fn round(port: &mut HostedPort<TestHost>, length: usize) {
     }
 }
 
-/// What a machine without memory says.
+/// The error of a machine without memory.
 const NO_MEMORY: GroupError = GroupError::NoMemory { wanted: 1024, code: 12 };
 
 thread_local! {
@@ -419,13 +419,13 @@ fn run(step: Step, memory: &Memory, ports: &mut [HostedPort<TestHost>], kept: &m
     }
 }
 
-/// As a command and, if it is short, by the fast path.
+/// Sends as a command and, if the payload is short, also by the fast path.
 fn send(port: &mut HostedPort<TestHost>, to: Rank, payload: &[u8]) {
     let _ = port.post(&Command::send(to, 0, 0, payload));
     port.post_short(to, 0, 0, payload);
 }
 
-/// Every call on queues, regardless of their words.
+/// Makes every call on queues, regardless of their words.
 fn use_queues(ports: &mut [HostedPort<TestHost>], notify: bool, release: u32) {
     let to = QueueAddress { rank: 0, queue: 0, generation: 1 };
     let put = QueuePut { from: 0, at: 0, length: 8, to, notify, release };
@@ -467,7 +467,7 @@ proptest! {
 enum StreamEnd {
     /// As many records arrived as were sent, including malformed ones.
     All,
-    /// The receiver learned that the sender failed.
+    /// The receiver was notified that the sender failed.
     Told(DeathCause),
     /// Neither: a rank waits for ever.
     Never,
@@ -499,7 +499,7 @@ fn scribbled_stream(seed: u64) -> StreamEnd {
         if sent < MESSAGES && sender.post(&message).is_ok() {
             sent += 1;
         }
-        // Let several be in flight now and then.
+        // Now and then several are in flight.
         if turn % 7 > 2 || sent == MESSAGES {
             match receiver.poll() {
                 Some(Event::Landed(_) | Event::Malformed { .. }) => came += 1,
@@ -536,7 +536,8 @@ fn an_overwritten_word_stops_no_rank() {
     assert!(told > 0, "no record was lost: the test meets nothing");
 }
 
-/// Who has gone is known from what counts that, or if that was overwritten, by a look at all.
+/// Departed ranks are known from the count and the list of ends or, if these were overwritten, by
+/// checking all ranks.
 #[test]
 fn a_death_is_told_without_a_look_at_others() {
     let ended = |line: &RankLine| {

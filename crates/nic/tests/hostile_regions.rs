@@ -7,12 +7,12 @@
 //! ```
 //!
 //! The honest ranks may get invalid data or errors. They must not panic, must return from every
-//! call, and must not touch a wall, the memory between the shared parts. The host checks regions
-//! exactly and answers out of bounds; the vector's index would catch reads beyond it. `hostile.rs`
+//! call, and must not access a wall, the memory between the shared parts. The host checks regions
+//! exactly and returns out of bounds; the vector's index would catch reads beyond it. `hostile.rs`
 //! tests records and queues of one rank in more depth.
 //!
-//! The host also records who is woken and, in virtual time, what takes time: the last tests are of
-//! these.
+//! The host also records which ranks are woken and, in virtual time, which actions take time; the
+//! last tests check these records.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -38,7 +38,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Ranks 0 and 1 are honest; rank 2 is not, and has no port.
+/// Ranks 0 and 1 are honest; rank 2 is hostile, and has no port.
 const RANKS: u32 = 3;
 const HONEST: usize = 2;
 const WALL: usize = 4096;
@@ -53,9 +53,9 @@ struct WalledRegions {
     pages: Vec<Page>,
     layout: SegmentLayout,
     clock: Cell<u64>,
-    /// Who was woken.
+    /// The ranks that were woken.
     woken: RefCell<Vec<Rank>>,
-    /// Whether the ranks are in virtual time, and what they then asked of their conductor.
+    /// Whether the ranks are in virtual time, and their requests to the conductor.
     conducted: Cell<bool>,
     spent: RefCell<Vec<(&'static str, Rank, u64)>>,
 }
@@ -108,7 +108,7 @@ impl WalledRegions {
         &self.pages[at / Page::BYTES].0[at % Page::BYTES / 8]
     }
 
-    /// Byte offsets of all shared words, which the hostile rank may write.
+    /// The byte offsets of all shared words, which the hostile rank may write.
     fn shared(&self) -> impl Iterator<Item = usize> {
         let segments = (0..RANKS).map(|rank| (self.segment_at(rank), self.layout.segment_bytes()));
         let regions = (0..RANKS).map(|rank| (self.region_at(rank), REGION));
@@ -116,7 +116,7 @@ impl WalledRegions {
         parts.flat_map(|(start, length)| (start..start + length).step_by(8))
     }
 
-    /// The address of a byte, with the whole vector behind it.
+    /// The address of a byte, valid to the end of the vector.
     fn address(&self, at: usize) -> NonNull<u8> {
         assert!(at < self.pages.len() * Page::BYTES);
         let base = self.pages.as_ptr().cast::<u8>().cast_mut();
@@ -277,7 +277,7 @@ unsafe impl Host for RegionHost {
     }
 }
 
-/// Says what takes time.
+/// Records the actions that take time.
 impl Conductor for RegionHost {
     fn carry(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
         Ok(command.payload.len())
@@ -327,17 +327,17 @@ impl Conductor for RegionHost {
 /// One step of the test.
 #[derive(Debug, Clone)]
 enum RegionStep {
-    /// A shared word is overwritten; `near`: among the first so many.
+    /// A shared word is overwritten, one of the first `near`.
     Scribble { at: prop::sample::Index, near: usize, value: u64 },
-    /// A table entry or register is overwritten with words that name something.
+    /// A table entry or register is overwritten with words that name existing things.
     Forge { rank: Rank, generation: u32, index: u8, words: [u64; 3] },
     /// An honest rank posts to the other.
     Post { by: usize, what: u8, numbers: [u64; 4] },
-    /// One of its tables is changed.
+    /// One of an honest rank's tables is changed.
     Table { by: usize, what: u8, numbers: [u64; 2] },
-    /// It polls and takes what has arrived.
+    /// An honest rank polls and takes what has arrived.
     Poll { by: usize },
-    /// It uses its queues.
+    /// An honest rank uses its queues.
     Queue { by: usize, numbers: [u64; 4] },
     /// The hostile rank is declared dead.
     Die,
@@ -376,7 +376,7 @@ fn step() -> impl Strategy<Value = RegionStep> {
     ]
 }
 
-/// The job: memory, honest ports, and what they allocated.
+/// The job: memory, honest ports, and their keys and groups.
 struct RegionJob {
     memory: Rc<WalledRegions>,
     shared: Vec<usize>,
@@ -484,7 +484,7 @@ impl RegionJob {
         self.multicast(by, &command, numbers);
     }
 
-    /// The same to both others, and a put through their registers, by any keys.
+    /// Multicasts the command to both other ranks, and a put through their registers, by any keys.
     fn multicast(&mut self, by: usize, command: &Command<'_>, numbers: [u64; 4]) {
         let [which, offset, length, value] = numbers;
         let key = |number: u64| self.keys[number as usize % self.keys.len()].1;
@@ -501,7 +501,7 @@ impl RegionJob {
             Command { notification: command.notification, reply: command.reply, ..through };
         for command in [command, &through] {
             let mut reached = (0, 0);
-            // Continues after a member that refused.
+            // Continues after a member that refused the command.
             for _ in 0..RANKS {
                 let Err(cut) = port.multicast(group, command, reached.0, reached.1) else { break };
                 reached = (cut.done + 1, 0);
@@ -596,7 +596,7 @@ proptest! {
     }
 }
 
-/// One job for thousands of steps: invalid words of earlier steps meet later ones.
+/// One job for thousands of steps, so that invalid words of earlier steps meet later ones.
 #[test]
 fn a_long_life_among_invalid_words_is_survived() {
     for seed in 0..8u8 {
@@ -611,7 +611,7 @@ fn a_long_life_among_invalid_words_is_survived() {
     }
 }
 
-/// A wake-up is a system call, so nobody else is woken.
+/// A wake-up is a system call, so only ranks that announced a sleep are woken.
 #[test]
 fn whoever_says_that_it_sleeps_is_woken() {
     let memory = WalledRegions::new();
@@ -656,7 +656,7 @@ fn a_joint_copy_wakes_its_receiver_if_asleep() {
     }
 }
 
-/// Of several that it waits for, anyone may be the one that it needs.
+/// If a rank waits for several members, any contribution may be the one that it needs.
 #[test]
 fn only_the_awaited_contribution_wakes_a_rank() {
     for (polled, synced, woken) in [
@@ -684,8 +684,8 @@ fn only_the_awaited_contribution_wakes_a_rank() {
     }
 }
 
-/// Of those that add to the counter of a rank that waits for it, the last one wakes the rank; if it
-/// waits for more, anyone does.
+/// If a rank waits for its counter only, the last addition wakes it; if it waits for more, any
+/// addition does.
 #[test]
 fn cj_15_only_the_last_addition_wakes_a_rank() {
     for (synced, first) in [(false, vec![]), (true, vec![0])] {
@@ -726,7 +726,7 @@ fn in_virtual_time_requests_and_replies_take_time() {
         let atomic = Atomic { target: at(rank), operation, integer, operand: 1, result: None };
         Command { operation: Operation::Atomic(atomic), ..Command::nop(rank) }
     };
-    // A frame has 16 bytes beside its payload.
+    // A frame has 16 bytes in addition to its payload.
     for (command, spent) in [
         (put(1), vec![("go", 1, 24 + 16), ("come back", 1, 16)]),
         (get(1), vec![("go", 1, 16), ("come back", 1, 40 + 16)]),
@@ -742,7 +742,7 @@ fn in_virtual_time_requests_and_replies_take_time() {
     }
 }
 
-/// In virtual time its second wait counts as a sleep, so its periodic work is done.
+/// In virtual time the second wait counts as a sleep, so the periodic work is done.
 #[test]
 fn who_holds_up_another_does_not_wait_twice() {
     for (conducted, waits, second) in

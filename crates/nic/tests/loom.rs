@@ -1,13 +1,13 @@
 //! The rings under every interleaving that loom can make.
 //!
 //! `make loom` runs it. The code is, line for line, the production code. `sync` exchanges the
-//! atomics, and `Bytes` makes each payload byte a checked cell. So a read of a byte that is not
-//! yet, or no longer, the reader's fails the model instead of tearing a message. Models that break
-//! the protocol show that loom detects it.
+//! atomics, and `Bytes` makes each payload byte a checked cell. So a read of a byte that does not
+//! yet, or no longer, belong to the reader fails the model instead of tearing a message. Models
+//! that break the protocol show that loom detects it.
 //!
 //! Rings have two to four places, so that they wrap and fill within a few messages. Interleavings
-//! are limited to few preemptions (`PREEMPTIONS`), which nearly all faults of such code need;
-//! without a limit, the models with three threads would run for days.
+//! are limited to a few preemptions (`PREEMPTIONS`), which are enough for nearly all faults of such
+//! code; without a limit, the models with three threads would run for days.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -33,14 +33,14 @@ pub(crate) fn model(body: impl Fn() + Send + Sync + 'static) {
     bounded_model(PREEMPTIONS, body);
 }
 
-/// The same with a limit of the model's own; loom's variable for it overrules both.
+/// As [`model`], with a limit of the model's own; loom's environment variable overrides both.
 pub(crate) fn bounded_model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(body);
 }
 
-/// One rank's landing ring and status ring, in memory that all threads reach.
+/// One rank's landing ring and status ring, in memory that all threads can access.
 struct SharedRings {
     control: RingControl,
     cells: Vec<UnsafeCell<u8>>,
@@ -105,7 +105,7 @@ impl SharedRings {
 struct Receiver<'m> {
     memory: &'m SharedRings,
     ledger: Ledger,
-    /// What was received: source and byte.
+    /// The received messages: source and byte.
     received: Vec<(u32, u8)>,
 }
 
@@ -183,8 +183,8 @@ fn waiting_sender(memory: &Arc<SharedRings>, messages: &'static [u8]) -> thread:
     })
 }
 
-/// Two senders and the receiver at the same time on a shared ring of `places`. No thread waits for
-/// another (two threads that wait for a third can yield to each other for ever). Messages that
+/// Two senders and the receiver run at the same time on a shared ring of `places`. No thread waits
+/// for another (two threads that wait for a third can yield to each other for ever). Messages that
 /// found no room are sent again at the end.
 fn shared_ring(places: u64, policy: FullPolicy, polls: usize) {
     const FIRST: &[u8] = &[11, 12];
@@ -339,13 +339,13 @@ fn a_release_before_the_read_is_detected() {
     });
 }
 
-/// Two senders at the edge of a full status ring: both may find room at once, and the places kept
+/// Two senders at the limit of a full status ring: both may find room at once, and the places kept
 /// free for that must be enough.
 #[test]
 fn two_senders_fit_a_nearly_full_status_ring() {
     model(|| {
         let memory = SharedRings::new(2, 1, 8, FullPolicy::Stall);
-        // Five of six: room for one more, or for one more of each sender.
+        // Five of six are used: room for one more, or for one more of each sender.
         for number in 0..5 {
             let status = memory.status();
             let index = status.reserve(&mut Poster::default());
@@ -392,8 +392,8 @@ fn two_senders_fit_a_nearly_full_status_ring() {
     });
 }
 
-/// Six records of one sender in a ring of four, so many for each number: `post` fills them, `check`
-/// finds them.
+/// Six records of one sender in a ring of four, `records` for each number: `post` fills them,
+/// `check` reads them.
 fn laps(records: u64, post: fn(StatusRing<'_>, u64, u64), check: fn(StatusRing<'_>, u64, u64)) {
     model(move || {
         let memory = SharedRings::new(1, 1, 4, FullPolicy::Stall);
@@ -426,8 +426,8 @@ fn laps(records: u64, post: fn(StatusRing<'_>, u64, u64), check: fn(StatusRing<'
     });
 }
 
-/// A message of two records is whole when the first one's stamp is seen, in the second lap of the
-/// ring too, and its second record is no message.
+/// A message of two records is complete when the first one's stamp is visible, in the second lap of
+/// the ring too, and its second record is not taken for a message.
 #[test]
 fn a_message_of_two_records_is_whole_in_every_lap() {
     const LENGTH: usize = 48;
@@ -442,7 +442,7 @@ fn a_message_of_two_records_is_whole_in_every_lap() {
     });
 }
 
-/// A record is whole when its stamp is seen, in the second lap of the ring too.
+/// A record is complete when its stamp is visible, in the second lap of the ring too.
 #[test]
 fn a_status_record_is_whole_in_every_lap() {
     let post = |status: StatusRing<'_>, index, number: u64| {

@@ -1,6 +1,6 @@
 //! Sleeping and waking under every interleaving that loom can make.
 //!
-//! Run and bounded as `loom.rs` describes. A rank left asleep is a deadlock, which loom finds:
+//! Run and bounded as `loom.rs` describes. A rank left asleep is a deadlock, which loom detects:
 //! sleeps have no timeout here. The kernel's sleep on a word is modelled after Linux: the sleeper
 //! joins the queue, then compares the word; the waker changes the word, then checks the queue.
 
@@ -43,7 +43,7 @@ impl ModelRank {
         let mut seen = self.bell.seen();
         while !done(self) {
             if self.bell.seen() == seen {
-                // Loom has no barrier on all processors: the sender makes its half.
+                // Loom has no barrier on all processors: the sender executes its half.
                 let barrier = || {
                     fence(Ordering::SeqCst);
                     true
@@ -105,7 +105,7 @@ fn wake_with_one_increment(rank: &ModelRank) {
     }
 }
 
-/// Increments only if the rank sleeps, which would do for a record.
+/// Increments only if the rank sleeps, which would be enough for a record.
 fn wake_only_if_asleep(rank: &ModelRank) {
     fence(Ordering::SeqCst);
     if rank.bell.sleeping.swap(0, Ordering::SeqCst) != 0 {
@@ -122,7 +122,7 @@ fn has_records(count: u64) -> impl Fn(&ModelRank) -> bool {
     move |rank| rank.records.load(Ordering::Acquire) == count
 }
 
-/// Room and then a record, by two wakers: the first may be late and meet the second sleep.
+/// Room and then a record, by two wakers: the first may be late, in the rank's second sleep.
 fn room_then_a_record(wake: fn(&ModelRank)) {
     let rank = ModelRank::new();
     let wakers = [

@@ -1,9 +1,9 @@
-//! A source that goes from a shared status ring to a private one and back, under every interleaving
-//! that loom can make.
+//! A source that moves from a shared status ring to a private one and back, under every
+//! interleaving that loom can make.
 //!
-//! Run with `make loom`. As in `loom.rs` the code of the rings is the production code; the steps
-//! are those of `hosted/follow.rs`. A model whose owner reads the private ring at once shows what
-//! the last record is for.
+//! Run with `make loom`. As in `loom.rs`, the code of the rings is the production code; the steps
+//! are those of `hosted/follow.rs`. A model whose owner polls the private ring at once shows why
+//! the last record is needed.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -16,14 +16,15 @@ use loom::thread;
 
 use crate::loom::model;
 
-/// What sources see of a rank: a shared status ring and a private one, and their entries.
+/// The parts of a rank that sources can access: a shared status ring, a private one, and their
+/// entries.
 struct TwoRings {
     shared: (StatusControl, Vec<Slot>),
     private: (StatusControl, Vec<Slot>),
     entries: [AtomicU64; 2],
 }
 
-/// Where a source posts.
+/// A source's state: the ring to which it posts.
 #[derive(Default)]
 struct Source {
     is_private: bool,
@@ -51,7 +52,7 @@ impl TwoRings {
         ring.publish(index, kind, 0, 0, rank, &[number, source.time]);
     }
 
-    /// One post, where the table says.
+    /// One post, to the ring that the table names.
     fn post(&self, rank: u32, source: &mut Source, number: u64) {
         let is_private = self.entries[rank as usize].load(Ordering::Acquire) != 0;
         if is_private != source.is_private {
@@ -72,7 +73,7 @@ impl TwoRings {
 struct Owner<'m> {
     memory: &'m TwoRings,
     heads: [u64; 2],
-    /// Whose the private ring is.
+    /// The source to which the private ring is assigned.
     owner: Option<u32>,
     is_open: bool,
     last: [u64; 2],
@@ -85,14 +86,14 @@ impl<'m> Owner<'m> {
         Owner { memory, heads: [0; 2], owner: Some(0), is_open: false, last: [0; 2], got: 0 }
     }
 
-    /// Takes a record out of one of the rings, of two that of the earlier time. Each source's come
-    /// in order.
+    /// Takes the next record of the shared ring or, if `both`, the earlier one of the two rings'
+    /// records. Each source's records come in order.
     fn take(&mut self, both: bool) -> bool {
         let time = |is_private: bool| {
             let (ring, head) = (self.memory.ring(is_private), self.heads[usize::from(is_private)]);
             ring.peek(head).map(|stamp| (ring.word(head, 2), is_private, stamp))
         };
-        // In this order: what precedes a record of the shared ring is seen then.
+        // In this order, so that records that precede one of the shared ring are seen.
         let shared = time(false);
         let private = if both { time(true) } else { None };
         let first = shared.into_iter().chain(private).min_by_key(|(time, _, _)| *time);
@@ -120,8 +121,8 @@ impl<'m> Owner<'m> {
         self.got += 1;
     }
 
-    /// Reads what there is until so many messages have come. `at_once`: both rings, whatever the
-    /// records say.
+    /// Reads records until `count` messages have come. `at_once`: polls both rings, regardless of
+    /// the records.
     fn take_all(&mut self, count: u64, at_once: bool) {
         while self.got < count {
             if !self.take(at_once || self.is_open) {
@@ -131,7 +132,8 @@ impl<'m> Owner<'m> {
     }
 }
 
-/// Source 0 posts twice while it is given the private ring, source 1 once beside it.
+/// Source 0 posts twice while the private ring is assigned to it; source 1 posts once at the same
+/// time.
 fn follow_beside_another(at_once: bool) {
     model(move || {
         let memory = TwoRings::new();
@@ -143,7 +145,8 @@ fn follow_beside_another(at_once: bool) {
                 thread::spawn(move || {
                     let mut source = Source::default();
                     if rank == 0 {
-                        // Its first record is in the shared ring, whenever the other's is.
+                        // Source 0's first record is in the shared ring, at any time relative to
+                        // the other source's.
                         memory.publish(0, &mut source, StatusKind::Inline, 1);
                     }
                     (1 + u64::from(rank == 0)..=count)

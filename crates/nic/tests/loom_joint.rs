@@ -1,7 +1,7 @@
 //! A copy that both ends make, under every interleaving that loom can make.
 //!
 //! Run and bounded as `loom.rs` describes. Each page of the message is a checked cell, so a page
-//! that both ends copy, or that is read before its copy is whole, fails the model.
+//! that both ends copy, or that is read before its copy is complete, fails the model.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -13,7 +13,7 @@ use loom::thread;
 
 use crate::loom::model;
 
-/// Three parts: 32 KiB at least.
+/// Three parts, of at least 32 KiB.
 const PAGES: usize = 17;
 const LENGTH: u64 = PAGES as u64 * 4096;
 
@@ -81,7 +81,7 @@ impl Message {
     }
 }
 
-/// A message whose sender copies, or cannot, beside `receive`.
+/// A message whose sender copies, or fails to, while `receive` runs.
 fn beside_a_sender(works: bool, receive: impl Fn(&Message) + Send + Sync + 'static) {
     model(move || {
         let message = Message::new();
@@ -113,7 +113,7 @@ fn memory_that_is_taken_back_is_not_written() {
         while message.joint().is_copying(NUMBER) {
             thread::yield_now();
         }
-        // Another use of the memory: a late store of the sender would race with it.
+        // The memory is reused: a late store of the sender would race with this one.
         message.pages.iter().for_each(|page| {
             // SAFETY: as above.
             page.with_mut(|place| unsafe { *place = 0 });

@@ -39,7 +39,7 @@ impl Pair {
         self.lines[member].enter_area(round, u64::from(byte), at, 1, 0);
     }
 
-    /// The contribution of a member to a round, once it is there.
+    /// The contribution of a member to a round, once it has arrived.
     fn wait(&self, member: usize, round: u64) -> u8 {
         loop {
             if let Some(said) = self.lines[member].look(round) {
@@ -60,7 +60,8 @@ impl Pair {
     }
 }
 
-/// Rounds that both contribute to and read: two lines are enough, and `finished` stays unused.
+/// Rounds to which both contribute and which both read: two lines are enough, and `finished` stays
+/// unused.
 #[test]
 fn barrier_rounds_need_two_lines_only() {
     model(|| {
@@ -80,7 +81,7 @@ fn barrier_rounds_need_two_lines_only() {
     });
 }
 
-/// Rounds in which one writes, and the other reads and publishes that.
+/// Rounds in which one member writes, and the other reads and publishes that it has.
 #[test]
 fn a_writer_waits_for_unfinished_readers() {
     model(|| {
@@ -125,7 +126,7 @@ fn a_writer_that_overtakes_its_readers_is_detected() {
     });
 }
 
-/// A reader that goes on to write has finished the round before, without publishing that.
+/// A reader that then writes has finished the round before, without publishing that.
 #[test]
 fn entering_a_round_finishes_the_one_before() {
     model(|| {
@@ -139,7 +140,7 @@ fn entering_a_round_finishes_the_one_before() {
             })
         };
         pair.contribute(0, 1, 1);
-        // Round 2 is the other's; this one does not read it.
+        // Round 2 is the other member's; this one does not read it.
         pair.await_finished(1, 1);
         pair.contribute(0, 3, 3);
         other.join().unwrap();
@@ -158,7 +159,7 @@ unsafe impl Sync for Mail {}
 // SAFETY: as for Sync.
 unsafe impl Send for Mail {}
 
-/// Two ranks that write to each other for three rounds, each round into the slot `slot(round)`.
+/// Two ranks that write to each other for three rounds, in each round to the slot `slot(round)`.
 fn correspond(slot: fn(u64) -> usize) {
     model(move || {
         let stamps = || [AtomicU64::new(0), AtomicU64::new(0)];
@@ -191,7 +192,7 @@ fn correspond(slot: fn(u64) -> usize) {
     });
 }
 
-/// A rank that has the other's letter of a round may write the next one, without other signals.
+/// A rank that has the other's letter of a round may write its next letter, without other signals.
 #[test]
 fn two_slots_are_enough_for_an_exchange() {
     correspond(|round| (round & 1) as usize);

@@ -15,11 +15,11 @@ use loom::thread::{self, JoinHandle};
 
 use crate::loom::{bounded_model, model};
 
-/// The limit with three threads: one more would take minutes.
+/// The preemption limit with three threads: one more would take minutes.
 const THREE_THREADS: usize = 2;
 
-/// A command queue that all threads reach. Each command appends its number to a log, without any
-/// atomic of its own.
+/// A command queue that all threads can access. Each command appends its number to a log, without
+/// an atomic of its own.
 struct LoggedQueue {
     pointers: QueuePointers,
     slots: Vec<CommandSlot>,
@@ -44,7 +44,7 @@ impl LoggedQueue {
         CommandQueue::new(&self.pointers, &self.slots, self.session)
     }
 
-    /// Runs the queue after making something runnable, as `hosted::queue` does.
+    /// Runs the queue after making a command runnable, as `hosted::queue` does.
     fn run(&self, runner: u32) {
         if self.view().enter(runner) {
             self.run_entered();
@@ -144,8 +144,8 @@ fn two_arrivals_race_the_start() {
 
 #[test]
 fn a_release_during_leave_is_not_lost() {
-    // The runner has the queue and is about to leave. Two slots are released, one after the other,
-    // by a thread that finds it taken.
+    // The runner holds the queue and is about to leave. Two slots are released, one after the
+    // other, by a thread that finds the queue held.
     model(|| {
         let queue = LoggedQueue::new(2, true);
         queue.write(0..2);
@@ -202,7 +202,7 @@ fn a_queue_at_capacity_wraps() {
             let queue = Arc::clone(&queue);
             thread::spawn(move || {
                 queue.write(0..2);
-                // Only commands that have run make room; otherwise the other runner runs them.
+                // Only commands that have run free slots; otherwise the other runner runs them.
                 for number in 2..4 {
                     queue.run(0);
                     while queue.view().write(&[descriptor(number)]).is_err() {
@@ -219,9 +219,9 @@ fn a_queue_at_capacity_wraps() {
     });
 }
 
-/// A command brings data to a neighbour, which closes its own queue as soon as the data is there,
-/// while another thread has yet to count the command. Returns how many commands count by `look` at
-/// our queue, when the neighbour's is seen closed.
+/// A command brings data to a neighbour, which closes its own queue as soon as the data has
+/// arrived, while another thread has yet to count the command. `look` returns how many commands
+/// count at our queue when the neighbour's is seen closed.
 fn neighbour_closes(look: fn(&CommandQueue<'_>) -> u64) {
     model(move || {
         let (ours, his) = (LoggedQueue::new(1, true), Arc::new(QueuePointers::default()));
@@ -265,14 +265,14 @@ fn data_that_arrived_was_released_before() {
     });
 }
 
-/// The number of counted commands does not show it.
+/// The number of counted commands does not include it.
 #[test]
 #[should_panic(expected = "what has arrived is owed")]
 fn counted_commands_do_not_show_owed_data() {
     neighbour_closes(|ours| ours.executed());
 }
 
-/// Nor does the scheduling pointer relative to a later read pointer.
+/// Nor does the scheduling pointer relative to a later read pointer include it.
 #[test]
 #[should_panic(expected = "what has arrived is owed")]
 fn two_pointer_reads_do_not_show_owed_data() {
@@ -282,7 +282,7 @@ fn two_pointer_reads_do_not_show_owed_data() {
     });
 }
 
-/// The order in `leave` is needed: clearing the mark after the poll loses a release.
+/// The order in `leave` is necessary: clearing the mark after the poll loses a release.
 #[test]
 #[should_panic(expected = "left behind")]
 fn leaving_without_a_last_poll_is_detected() {
@@ -292,7 +292,7 @@ fn leaving_without_a_last_poll_is_detected() {
         assert!(queue.view().enter(0));
         let arrival = arrival(&queue, 1, 1);
         if queue.view().next().is_none() {
-            // Unlike `leave`: leaves the queue whatever has happened since.
+            // Unlike `leave`, it leaves the queue regardless of what has happened since.
             queue.view().put_off();
         } else {
             queue.run_entered();

@@ -1,9 +1,9 @@
-//! A private landing ring that goes from one source to another, under every interleaving that loom
-//! can make.
+//! A private landing ring that is reassigned from one source to another, under every interleaving
+//! that loom can make.
 //!
 //! Run with `make loom`. As in `loom.rs` the code is the production code and each payload byte is a
 //! checked cell; the steps are those of `hosted/route.rs` and `hosted/send.rs`. A model without the
-//! barrier shows what it is for.
+//! barrier shows why it is needed.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -16,7 +16,7 @@ use loom::thread;
 
 use crate::loom::model;
 
-/// The ring that goes from source 0 to source 1, and another.
+/// The ring that is reassigned from source 0 to source 1, and another.
 const GIVEN: u64 = 0;
 const OTHER: u64 = 1;
 
@@ -27,7 +27,7 @@ struct GivenRing {
     cells: Vec<UnsafeCell<u8>>,
     entries: [AtomicU64; 2],
     epochs: [AtomicU64; 2],
-    /// Whether source and owner make their barrier.
+    /// Whether source and owner execute their barrier.
     has_barrier: bool,
 }
 
@@ -60,7 +60,7 @@ impl GivenRing {
         }
     }
 
-    /// One post; where in the given ring it has landed, if it has.
+    /// Makes one post. Returns its position in the reassigned ring, if it has landed there.
     fn post(&self, source: usize, number: u64) -> Option<u64> {
         self.epochs[source].store(2 * number + 1, Ordering::Relaxed);
         self.barrier();
@@ -75,7 +75,7 @@ impl GivenRing {
         landed
     }
 
-    /// Directs source 0 elsewhere, and gives its ring to source 1 when that has settled.
+    /// Redirects source 0, and assigns its ring to source 1 once that has settled.
     fn give(&self) {
         self.entries[0].store(OTHER, Ordering::Release);
         self.barrier();
@@ -88,7 +88,7 @@ impl GivenRing {
     }
 }
 
-/// Two posts of the old source beside the giving, and one of the new source, which comes into it.
+/// The old source posts twice during the reassignment, and the new source once, into the ring.
 fn give_while_both_post(has_barrier: bool) {
     model(move || {
         let memory = GivenRing::new(has_barrier);

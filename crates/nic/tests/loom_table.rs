@@ -1,8 +1,8 @@
-//! The tables under every interleaving that loom can make: a segment taken back, a registration
-//! exchanged, places reserved through an address register.
+//! The tables under every interleaving that loom can make: a segment deregistered, a registration
+//! replaced, places reserved through an address register.
 //!
 //! Run with `make loom`. As in `loom.rs` the code is the production code, the memory of a segment
-//! is a checked cell, and a model without the fences shows what they are for.
+//! is a checked cell, and a model without the fences shows why they are needed.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -43,7 +43,8 @@ impl SharedTables {
         })
     }
 
-    /// Writes the byte as `rank` so often, if the key still opens it. Returns how often it did.
+    /// Writes the byte as `rank`, `times` times, each time if the key still grants access. Returns
+    /// the number of writes.
     fn put(&self, rank: usize, key: Key, times: usize) -> usize {
         segment::enter([(&self.epochs[rank], 1)]);
         let opens = |_: &usize| self.entries[0].check(key, Rights::WRITE).is_ok();
@@ -57,7 +58,7 @@ impl SharedTables {
         self.byte.with_mut(|place| unsafe { *place = value });
     }
 
-    /// Takes the segment back as the owner does, and uses its memory.
+    /// Deregisters the segment as the owner does, and uses its memory.
     fn take_back(&self) {
         self.entries[0].retract(1);
         let mut leaving = Leaving::after_retract(self.ranks(), |rank| self.epoch(rank));
@@ -199,8 +200,8 @@ fn cj_03_two_senders_reserve_different_places() {
     });
 }
 
-// One sender only: two that retry, with the owner in the middle, are an endless schedule that only
-// a fair scheduler rules out.
+// Only one sender: two senders that retry while the owner is in the middle of a setting form an
+// endless schedule that only a fair scheduler excludes.
 #[test]
 fn cj_03_a_place_belongs_to_one_setting() {
     model(|| {

@@ -1,9 +1,10 @@
 //! Threads of one rank under every interleaving that loom can make.
 //!
-//! Run and bounded as `loom.rs` describes. A thread left asleep is a deadlock, which loom finds:
+//! Run and bounded as `loom.rs` describes. A thread left asleep is a deadlock, which loom detects:
 //! sleeps have no timeout here. The kernel's sleep on a word is modelled as in `loom_doorbell.rs`.
-//! The rank is modelled by what the real one has: messages land in words that any thread under the
-//! gate can read, and a bell wakes who attends, if a flag says that somebody sleeps there.
+//! The model of the rank has the essentials of a real one: messages land in words that any thread
+//! under the gate can read, and a bell wakes the attendant, if a flag says that a thread sleeps
+//! there.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -46,40 +47,41 @@ impl Kernel {
     }
 }
 
-/// What is under the gate: who waits, and the messages that were taken in.
+/// The state under the gate: the waiting threads, and the messages that were taken in.
 struct Inside {
     crew: ThreadCrew<usize>,
     here: [bool; 2],
     waits: u64,
 }
 
-/// A message, in the word that counts them.
+/// The amount by which a message increments the counting word.
 const MESSAGE: u32 = 1 << 16;
 
-/// A ring of the bell, there.
+/// The amount by which a ring of the bell increments it.
 const RING: u32 = 1;
 
-/// What the spare thread wants.
+/// The spare thread awaits no message.
 const NOTHING: usize = usize::MAX;
 
 struct ModelRank {
     gate: Gate,
     kernel: Kernel,
     inside: UnsafeCell<Inside>,
-    /// Counts what has landed, by [`MESSAGE`], and rings of the bell: the doorbell, too.
+    /// Counts landed messages, by [`MESSAGE`], and rings of the bell. It is also the doorbell.
     landed: AtomicU32,
-    /// Somebody sleeps on the bell, or is about to.
+    /// Whether a thread sleeps on the bell, or is about to.
     sleeping: AtomicU32,
-    /// Whether a wait that ends hands over, and wakes to whom it does.
+    /// Whether a wait that ends hands over, and whether the hand-over wakes the chosen thread.
     hands_over: bool,
     wakes: bool,
-    /// Whether who has slept on the bell inside of the gate calls who sleeps there outside.
+    /// Whether a thread that has slept on the bell under the gate calls the one that sleeps there
+    /// outside.
     calls_back: bool,
-    /// How often more than one was inside, to be sure.
+    /// A lock that detects more than one thread under the gate.
     entered: Plain<()>,
 }
 
-// SAFETY: `inside` is touched between `enter` and `leave` only, and loom checks that.
+// SAFETY: `inside` is accessed between `enter` and `leave` only, and loom checks that.
 unsafe impl Sync for ModelRank {}
 
 // SAFETY: as above.
@@ -115,33 +117,33 @@ impl ModelRank {
     fn under_gate<R>(&self, act: impl FnOnce(&mut Inside) -> R) -> R {
         let _one = self.entered.try_lock().expect("one is inside");
         self.inside.with_mut(|inside| {
-            // SAFETY: the caller is inside.
+            // SAFETY: the caller holds the gate.
             act(unsafe { &mut *inside })
         })
     }
 
-    /// A message lands, from outside of the rank.
+    /// Lands a message, from outside the rank.
     fn land(&self) {
         self.landed.fetch_add(MESSAGE, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.sleeping.swap(0, Ordering::SeqCst) != 0 {
-            // Counted once more, as a doorbell does: it may be the announcement of a later sleep.
+            // Counted once more, as a doorbell does: the flag may announce a later sleep.
             self.ring();
         }
     }
 
-    /// Announces a sleep on the bell, inside of the gate.
+    /// Announces a sleep on the bell, under the gate.
     fn set_bell(&self) {
         self.sleeping.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// The end of such a sleep.
+    /// Ends such an announcement.
     fn clear_bell(&self) {
         self.sleeping.store(0, Ordering::Relaxed);
     }
 
-    /// The attendant's sleep on the bell, which it has announced, outside of the gate.
+    /// The attendant's announced sleep on the bell, outside the gate.
     fn sleep_on_bell(&self, wanted: usize, seen: u32) {
         self.set_bell();
         self.under_gate(|inside| inside.crew.sleep_on_bell(wanted));
@@ -152,7 +154,8 @@ impl ModelRank {
         self.clear_bell();
     }
 
-    /// A call that sleeps on the bell inside of the gate. That sleep has a limit, here at once.
+    /// A call that sleeps on the bell under the gate. That sleep has a limit, which ends at once
+    /// here.
     fn call_that_waits_inside(&self) {
         self.enter();
         self.set_bell();
@@ -165,13 +168,14 @@ impl ModelRank {
         self.leave();
     }
 
-    /// The bell alone, whatever the flag says.
+    /// Rings the bell, whatever the flag's value.
     fn ring(&self) {
         self.landed.fetch_add(RING, Ordering::Release);
         self.kernel.wake();
     }
 
-    /// Attends while nobody waits, until both messages are there: nobody else takes them in then.
+    /// Attends while no other thread does, until both messages have been taken in: then no other
+    /// thread takes them in.
     fn attend_as_spare(&self) {
         let berth = Arc::new(Berth::default());
         self.enter();
@@ -195,7 +199,7 @@ impl ModelRank {
                 self.enter();
                 self.under_gate(|inside| inside.crew.get_up_as_spare());
             } else {
-                // The real one naps for a while.
+                // The real spare thread sleeps for a while.
                 self.leave();
                 thread::yield_now();
                 self.enter();
@@ -205,7 +209,8 @@ impl ModelRank {
         self.leave();
     }
 
-    /// Takes in what has landed: message `n` is for thread `n`. Calls those who wait for it.
+    /// Takes in the landed messages: message `n` is for thread `n`. Calls the threads that wait for
+    /// them.
     fn progress(&self) -> u32 {
         let landed = self.landed.load(Ordering::Acquire);
         self.under_gate(|inside| {
@@ -232,7 +237,7 @@ impl ModelRank {
             if self.under_gate(|inside| inside.crew.attend(me)) {
                 self.sleep_on_bell(wanted, seen);
             } else if self.under_gate(|inside| inside.crew.claim(me)).is_some() {
-                // The spare thread is woken, and steps down; meanwhile this one polls.
+                // The spare thread is woken, and stops attending; meanwhile this one polls.
                 self.ring();
                 self.leave();
                 thread::yield_now();
@@ -257,7 +262,7 @@ impl ModelRank {
     }
 }
 
-/// Two threads wait for a message each, which land in any order relative to their sleeps.
+/// Two threads wait for a message each; the messages land in any order relative to their sleeps.
 fn two_waits(hands_over: bool) {
     let rank = ModelRank::new(hands_over);
     let waits = [0, 1].map(|wanted| {
@@ -282,8 +287,8 @@ fn a_missing_hand_over_is_detected() {
     model(|| two_waits(false));
 }
 
-/// A thread waits for the first message, and the second one comes when nobody waits, or while it
-/// does: the spare thread takes it in.
+/// A thread waits for the first message. The second one lands during that wait, or when no thread
+/// waits; then the spare thread takes it in.
 fn a_wait_and_a_spare(wakes: bool) {
     let mut rank = ModelRank::new(true);
     Arc::get_mut(&mut rank).unwrap().wakes = wakes;
@@ -312,7 +317,7 @@ fn a_spare_thread_that_is_not_called_is_detected() {
     model(|| a_wait_and_a_spare(false));
 }
 
-/// A thread waits for a message, and another one's call sleeps on the same bell meanwhile.
+/// A thread waits for a message, while another one's call sleeps on the same bell.
 fn a_wait_and_a_call_that_waits_inside(calls_back: bool) {
     let mut rank = ModelRank::new(true);
     Arc::get_mut(&mut rank).unwrap().calls_back = calls_back;
@@ -336,7 +341,7 @@ fn an_attendant_that_is_not_called_back_is_detected() {
     model(|| a_wait_and_a_call_that_waits_inside(false));
 }
 
-/// A gate whose third state is lost: who leaves wakes nobody.
+/// A gate that loses its third state: a thread that leaves wakes no other.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_gate_that_wakes_nobody_is_detected() {

@@ -1,6 +1,6 @@
-//! The tests of the crate's public face, in one program: a link less for each file.
+//! The tests of the crate's public interface, in one program: this saves a link per file.
 //!
-//! With `--cfg loom` (`make loom`) there are the models, without it the others.
+//! With `--cfg loom` (`make loom`) the models are built, otherwise the other tests.
 
 mod conformance;
 mod hostile;

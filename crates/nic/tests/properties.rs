@@ -152,7 +152,7 @@ impl Oracle {
         }
     }
 
-    /// Enters the records that a post must leave when `taken` bytes were taken.
+    /// Records the expected records of a post of which `taken` bytes were taken.
     fn expect(&mut self, source: Rank, header: u64, payload: &[u8], taken: usize) {
         let total = payload.len() as u64;
         let mut enter = |offset: usize, end: usize, ring| {
@@ -203,7 +203,7 @@ impl Oracle {
         true
     }
 
-    /// Claimed and unreleased bytes fit each ring, by the port's own account and by ours.
+    /// Checks that claimed and unreleased bytes fit each ring, by the port's own count and by ours.
     fn check(&self, rings: u32) {
         for id in 0..rings {
             let state = self.ports[0].ring(id).unwrap();
@@ -216,7 +216,7 @@ impl Oracle {
         }
     }
 
-    /// When all is read and released, every source can fill its ring again.
+    /// Checks that after all is read and released, every source can fill its ring again.
     fn finish(&mut self, rings: u32) {
         while self.poll() {}
         self.held.drain(..).for_each(|(slice, _)| self.ports[0].release(slice));

@@ -1,4 +1,5 @@
-//! Says of which source text the shared memory is: processes share it only if they are of the same.
+//! Computes the identity of the shared memory's source text: processes share memory only if theirs
+//! is equal.
 
 mod sources;
 

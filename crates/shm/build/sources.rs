@@ -1,4 +1,4 @@
-//! A number for the source text of crates, for build scripts.
+//! A hash of the source text of crates, for build scripts.
 
 use std::fs;
 use std::io::Error;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Sum(pub(crate) u64);
 
 impl Sum {
-    /// Of the source files of these folders in `crates`. Cargo runs the build script again when one
-    /// changes.
+    /// The hash of the source files of these folders in `crates`. Cargo runs the build script again
+    /// when one changes.
     pub(crate) fn of_sources(crates: &Path, names: &[&str]) -> Result<Sum, Error> {
         let mut sum = Sum(0xCBF2_9CE4_8422_2325);
         for name in names {
@@ -30,7 +30,7 @@ impl Sum {
     }
 }
 
-/// The files of a folder and of those within, in one order everywhere.
+/// The files of a folder and of its subfolders, in the same order on every machine.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries: Result<Vec<PathBuf>, Error> =
         fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();

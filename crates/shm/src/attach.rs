@@ -2,9 +2,9 @@
 //!
 //! `HIKYAKU_JOB` is `<launcher's pid>:<its descriptor>:<inode>` and `HIKYAKU_RANK` the rank. The
 //! descriptor is inherited and must stay open until here, because a shell script may run between
-//! the launcher and the program. If something has closed it, the launcher's own is opened through
-//! `/proc`. Either is accepted only if inode, seals and header identify this job. From then on it
-//! is closed on exec, so that child programs do not inherit it.
+//! the launcher and the program. If some program has closed it, the launcher's own descriptor is
+//! opened through `/proc`. Either is accepted only if inode, seals and header identify this job.
+//! From then on it is closed on exec, so that child programs do not inherit it.
 
 use std::fmt;
 use std::hint::black_box;
@@ -33,17 +33,17 @@ use crate::plan::MemoryPlan;
 use crate::region::JobRegion;
 use crate::wait::{self, WaitTimes};
 
-/// Names the job.
+/// The environment variable that names the job.
 pub(crate) const JOB_VARIABLE: &str = "HIKYAKU_JOB";
 
-/// Names the rank.
+/// The environment variable that names the rank.
 pub(crate) const RANK_VARIABLE: &str = "HIKYAKU_RANK";
 
-/// Joins the job in the environment, as the rank in the environment. `None`: there is no job,
+/// Joins the job that the environment names, as the rank that it names. `None`: there is no job,
 /// because the program was started on its own; see [`crate::single`].
 ///
 /// # Errors
-/// [`AttachError`], naming the variable and what to do.
+/// [`AttachError`], which names the variable and the remedy.
 pub fn attach() -> Result<Option<ShmPort>, AttachError> {
     let Some(job) = variable(JOB_VARIABLE) else { return Ok(None) };
     let rank = variable(RANK_VARIABLE);
@@ -73,8 +73,8 @@ pub fn attach_to(name: &str, rank: Rank) -> Result<ShmPort, AttachError> {
     join(memory, &facts, rank, WaitTimes::DEFAULT)
 }
 
-/// Takes over a socket that another program has left open for this one. `None`: it is no socket, or
-/// has an owner in this process, which closes it on exec.
+/// Takes over a socket that another program has left open for this one. `None`: it is not a socket,
+/// or it has an owner in this process, which closes it on exec.
 pub fn take_inherited_socket(fd: i32) -> Option<OwnedFd> {
     let _alone = KEEPING.lock().unwrap_or_else(PoisonError::into_inner);
     let found = mapping::peek_inherited(fd)?;
@@ -141,7 +141,7 @@ fn find(name: JobName) -> Result<(OwnedFd, JobFacts), AttachError> {
     let JobName { launcher, fd, .. } = name;
     let path = format!("/proc/{launcher}/fd/{fd}");
     let unreachable = |errno| AttachError::Unreachable { launcher, fd, errno };
-    // Check before opening: opening a stranger's device or pipe may have effects.
+    // Checked before opening: opening another program's device or pipe may have side effects.
     let target = rustix::fs::readlink(path.as_str(), Vec::new()).map_err(unreachable)?;
     if !target.as_bytes().starts_with(b"/memfd:hikyaku") {
         return Err(AttachError::Foreign { launcher, fd });
@@ -158,8 +158,8 @@ fn find(name: JobName) -> Result<(OwnedFd, JobFacts), AttachError> {
 /// Serialises [`keep`], so that two threads do not take the same descriptor.
 static KEEPING: Mutex<()> = Mutex::new(());
 
-/// Takes over the inherited descriptor. Duplicates it if it has an owner in this process already,
-/// the launcher's handle or an earlier port: then it is marked as closed on exec.
+/// Takes over the inherited descriptor, and marks it as closed on exec. Duplicates it if it already
+/// has an owner in this process: the launcher's handle or an earlier port.
 fn keep(found: BorrowedFd<'_>, name: &JobName) -> Result<OwnedFd, Errno> {
     let _alone = KEEPING.lock().unwrap_or_else(PoisonError::into_inner);
     let owned = rustix::io::fcntl_getfd(found)?.contains(FdFlags::CLOEXEC);
@@ -171,7 +171,7 @@ fn keep(found: BorrowedFd<'_>, name: &JobName) -> Result<OwnedFd, Errno> {
     Ok(memory)
 }
 
-/// Whether a file is the memory of the named job; returns what its header says.
+/// Checks whether a file is the memory of the named job. Returns the facts in its header.
 fn recognise(file: BorrowedFd<'_>, name: &JobName) -> Result<JobFacts, NotAJob> {
     let status = rustix::fs::fstat(file).map_err(|_| NotAJob::Foreign)?;
     let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| NotAJob::Foreign)?;
@@ -192,8 +192,8 @@ fn system(what: &'static str) -> impl Fn(Errno) -> AttachError {
     move |errno| AttachError::System { what, errno }
 }
 
-/// Address space that a process needs beside the job's memory: without it the next allocation ends
-/// the process.
+/// Address space that a process needs in addition to the job's memory: without it the next
+/// allocation ends the process.
 const ROOM_FOR_THE_REST: usize = 16 << 20;
 
 /// Maps a job's memory. The error names the limit that prevents it.
@@ -213,7 +213,7 @@ pub(crate) fn map(memory: &OwnedFd, plan: MemoryPlan) -> Result<Mapping, AttachE
 fn has_room_for_the_rest() -> bool {
     let mut rest = Vec::<u8>::new();
     let found = rest.try_reserve_exact(ROOM_FOR_THE_REST).is_ok();
-    // The compiler could leave out an allocation that nobody uses.
+    // The compiler could remove an unused allocation.
     black_box(&rest);
     found
 }
@@ -243,7 +243,7 @@ pub(crate) fn join(
         }
     })?;
     if !barrier::register() {
-        // A rank that sleeps already relies on a barrier that does not reach us: wake it.
+        // A rank that sleeps already relies on a barrier that does not reach this process: wake it.
         mapping.header().unsure.fetch_add(1, Ordering::SeqCst);
         let here = (0..ranks).filter(|other| facts.config.is_here(*other));
         here.for_each(|other| mapping.segment(other).doorbell().wake(wait::end_sleep));
@@ -283,7 +283,7 @@ mod tests {
     fn a_socket_is_taken_over_once() {
         use std::os::fd::{AsRawFd, IntoRawFd};
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        // It has an owner here.
+        // It has an owner in this process.
         assert!(take_inherited_socket(ours.as_raw_fd()).is_none());
         rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).unwrap();
         let number = theirs.into_raw_fd();

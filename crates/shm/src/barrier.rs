@@ -1,12 +1,14 @@
-//! A memory barrier on every processor that runs a rank, made by one process for all.
+//! A memory barrier on every processor that runs a rank, executed by one process for all.
 //!
 //! A sender publishes a record and then checks whether the receiver sleeps. Without a barrier in
-//! between, the processor may check first, and the message and the sleep miss each other. A barrier
-//! there would cost every message some 20 ns. The receiver that goes to sleep has the time and
-//! makes it on the senders' behalf: `membarrier(2)`, global expedited.
+//! between, the processor may check first, so that the sender misses the sleep and the receiver the
+//! message. A barrier there would cost every message some 20 ns. The receiver that is about to
+//! sleep has time for it, and executes it on behalf of the senders: `membarrier(2)`, global
+//! expedited.
 //!
-//! The call reaches only registered processes, so every rank registers before it sends. One that
-//! cannot marks the job's header: then no rank relies on the barrier, and sleeps are short.
+//! The call reaches only registered processes, so every rank registers before it sends. A rank that
+//! cannot register marks this in the job's header: then no rank relies on the barrier, and sleeps
+//! are short.
 
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
@@ -16,8 +18,8 @@ pub(crate) fn register() -> bool {
         && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
 }
 
-/// Makes the barrier on all processors that run a registered process, this one included. Returns
-/// whether that was possible.
+/// Executes the barrier on all processors that run a registered process, including this one.
+/// Returns whether that was possible.
 pub(crate) fn everywhere() -> bool {
     membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }

@@ -86,7 +86,7 @@ impl Cgroup {
         unified.chain(first).min()
     }
 
-    /// Version 2 alone is mounted at the root; beside version 1, under `unified`.
+    /// Version 2 alone is mounted at the root; if version 1 is used too, under `unified`.
     fn unified_folders(&self) -> impl Iterator<Item = PathBuf> {
         let group = self.unified.as_deref();
         folders(&self.root, group).into_iter().chain(folders(&self.root.join("unified"), group))
@@ -96,7 +96,7 @@ impl Cgroup {
 /// Version 1 writes "no limit" as the largest multiple of a page; no real limit is that large.
 const UNLIMITED: u64 = 1 << 60;
 
-/// A group's folder and those of the groups above it.
+/// The folders of a group and of the groups above it.
 fn folders(mount: &Path, group: Option<&str>) -> Vec<PathBuf> {
     let group = group.map(|group| Path::new(group.trim_start_matches('/')));
     let groups = group.iter().flat_map(|group| group.ancestors());
@@ -107,12 +107,12 @@ fn read(folder: &Path, file: &str) -> Option<String> {
     Some(fs::read_to_string(folder.join(file)).ok()?.trim().to_owned())
 }
 
-/// Quota by period. Version 1 writes "no quota" as -1.
+/// The quota divided by the period. Version 1 writes "no quota" as -1.
 fn processors(quota: i64, period: i64) -> Option<f64> {
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// The rest of a limit, counting the file cache as free: the kernel drops it on demand.
+/// The unused part of a limit. The file cache counts as free: the kernel drops it on demand.
 fn left(limit: u64, used: u64, stat: &str) -> u64 {
     let cached: u64 = stat
         .lines()

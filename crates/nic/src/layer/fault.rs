@@ -291,8 +291,9 @@ impl<P: Port> FaultInjector<P> {
         self.port.post(command)
     }
 
-    /// Checks that a command that cannot be held may go to `destination` now: its own delay is over,
-    /// and the link is empty, or its first packet found no room and this command needs none (`remote`).
+    /// Checks that a command that cannot be held may go to `destination` now: its own delay is
+    /// over, and the link is empty, or its first packet found no room and the command needs none
+    /// (`remote`).
     fn bar(&mut self, destination: Rank, fate: Fate, remote: bool) -> Result<(), PostError> {
         let link = &mut self.links[destination as usize];
         if self.now >= link.barred && fate.late() {

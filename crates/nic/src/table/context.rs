@@ -1,6 +1,6 @@
-//! Contexts: the part of a rank's tables that peers see, and the owner's book of them.
+//! Contexts: the part of a rank's tables that peers can read, and the owner's book of them.
 //!
-//! A context is paper 003's cid: a segment table and three address registers of its own (§4.5,
+//! A context is paper 003's cid: it has its own segment table and three address registers (§4.5,
 //! §4.7). Peers see these words in the rank's segment of shared memory:
 //!
 //! ```text
@@ -12,12 +12,12 @@
 //!
 //! The rank writes them, with one exception. A sender moves the cursor of a register that advances,
 //! by compare-and-swap, so that several senders reserve places side by side. Binding and cursor are
-//! two words. The serial number of the setting is in both, so that no sender reserves a place by
-//! half of one setting and half of the next.
+//! two words. Both contain the serial number of the setting, so no sender reserves a place by half
+//! of one setting and half of the next.
 //!
-//! The *book* is the owner's, in its own memory: what is open, registered, being taken back. A peer
-//! that scribbles over the tables spoils its own and others' accesses, but never makes the owner
-//! allocate a place twice.
+//! The *book* belongs to the owner, in its own memory: it records what is open, registered, or
+//! being deregistered. A peer that overwrites the tables corrupts its own and others' accesses, but
+//! never makes the owner allocate a place twice.
 
 use super::NodeTable;
 use super::segment::{Extent, Leaving, SegmentEntry};
@@ -33,12 +33,12 @@ const CHANGING: u64 = 4;
 const OFFSET_BITS: u32 = 48;
 const OFFSETS: u64 = (1 << OFFSET_BITS) - 1;
 
-/// How often a sender tries to reserve a place. Each failure is another sender's success or the
-/// owner's setting. This many in a row mean a scribbler, or an owner that was stopped in the
-/// middle; the result is "full".
+/// Limit of a sender's attempts to reserve a place. Each failure is another sender's success or the
+/// owner's setting. This many consecutive failures mean a process that overwrites the words, or an
+/// owner that was stopped during a setting; the result is "full".
 const TRIES: u32 = 1000;
 
-/// The words of a context that peers see, besides its segment table. All zero: never opened.
+/// The words of a context that peers can read, besides its segment table. All zero: never opened.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct ContextLine {
@@ -57,9 +57,9 @@ struct AddressRegister {
 pub enum PutRefusal {
     /// The tables do not allow it.
     Fault(Fault),
-    /// It does not fit; the offset in the segment where it would have been.
+    /// The payload does not fit; the value is the offset in the segment where it would have landed.
     OutOfBounds(u64),
-    /// Other senders were always quicker.
+    /// Other senders reserved places first at each attempt.
     Contended,
     /// A nonzero offset with a register that advances.
     Displaced,
@@ -84,7 +84,7 @@ impl ContextLine {
         self.state.load(Ordering::Acquire) == u64::from(generation) << 32 | OPEN
     }
 
-    /// Points a register. Owner only.
+    /// Sets a register. Owner only.
     pub fn set(&self, register: u8, value: Option<RegisterValue>) {
         let AddressRegister { binding, cursor } = &self.registers[usize::from(register)];
         let serial = ((binding.load(Ordering::Relaxed) >> OFFSET_BITS) + 1) << OFFSET_BITS;
@@ -95,8 +95,8 @@ impl ContextLine {
         // While the two words belong to different settings, senders retry.
         binding.store(serial | CHANGING << 32, Ordering::Release);
         // An exchange, like the senders' own: all changes of the cursor are in one order, and a
-        // reservation comes before this or not at all. (The language's memory model would allow a
-        // store. Loom's does not: it lets a racing exchange slip in between.)
+        // reservation comes before this one or not at all. (The language's memory model would allow
+        // a store. Loom's does not: it lets a racing exchange come in between.)
         cursor.swap(serial | offset & OFFSETS, Ordering::AcqRel);
         let flags = SET | if advance == Advance::ByLength { ADVANCES } else { 0 };
         let entry = u64::from(segment.index) << 40 | flags << 32 | u64::from(segment.generation);
@@ -111,8 +111,9 @@ impl ContextLine {
         Some(RegisterValue { segment, offset, advance })
     }
 
-    /// Where `length` bytes put through a register land in the target's region. Reserves the place
-    /// if the register advances. `entry` finds an entry of the same context's segment table.
+    /// The offset in the target's region where `length` bytes put through a register land. Reserves
+    /// the place if the register advances. `entry` finds an entry of the same context's segment
+    /// table.
     ///
     /// # Errors
     /// [`PutRefusal`]; nothing was moved.
@@ -131,7 +132,7 @@ impl ContextLine {
             let bound = binding.load(Ordering::Acquire);
             let changing = bound >> 32 & CHANGING != 0;
             if changing || bound >> OFFSET_BITS != at >> OFFSET_BITS && bound >> 32 & SET != 0 {
-                // The owner is a few stores away from the end, unless it has been stopped.
+                // The owner needs only a few more stores, unless it has been stopped.
                 yield_now();
                 at = cursor.load(Ordering::Acquire);
                 continue;
@@ -163,7 +164,7 @@ impl ContextLine {
     }
 }
 
-/// The segment that a binding names and whether it advances; `None` if unset.
+/// The segment that a binding names and whether the register advances; `None` if it is unset.
 fn decode(binding: u64, context: ContextId) -> Option<(Key, Advance)> {
     let flags = binding >> 32;
     let segment = Key { context, index: (binding >> 40) as u8, generation: binding as u32 };
@@ -171,7 +172,7 @@ fn decode(binding: u64, context: ContextId) -> Option<(Key, Advance)> {
     (flags & SET != 0).then_some((segment, advance))
 }
 
-/// The part of one rank's contexts that peers see: where the lines and entries are.
+/// Access to the lines and entries of one rank's contexts, which peers can read.
 pub trait SharedContexts {
     /// A context's line. The context must exist.
     fn line(&self, context: ContextId) -> &ContextLine;
@@ -179,10 +180,10 @@ pub trait SharedContexts {
     /// An entry of its segment table. The entry must exist.
     fn entry(&self, context: ContextId, index: u8) -> &SegmentEntry;
 
-    /// The epoch that a rank shows at this one, loaded with acquire order.
+    /// The epoch that a rank publishes at this one, loaded with acquire order.
     fn epoch(&self, rank: Rank) -> u64;
 
-    /// How many ranks there are.
+    /// The number of ranks.
     fn ranks(&self) -> u32;
 }
 
@@ -195,7 +196,7 @@ pub struct ContextBook {
 #[derive(Debug, Default)]
 struct OwnContext {
     open: bool,
-    /// How often the context was opened.
+    /// The number of times that the context was opened.
     generation: u32,
     nodes: NodeTable,
     segments: Vec<OwnEntry>,
@@ -203,7 +204,7 @@ struct OwnContext {
 
 #[derive(Debug, Default)]
 struct OwnEntry {
-    /// How often the entry was registered.
+    /// The number of times that the entry was registered.
     generation: u32,
     use_: EntryUse,
 }
@@ -309,10 +310,10 @@ impl ContextBook {
         Ok(key)
     }
 
-    /// Takes a registration back, as far as possible now.
+    /// Deregisters a segment, as far as that is possible now.
     ///
     /// # Errors
-    /// The key names no registration, or an access is still running.
+    /// The key names no registered segment, or an access is still running.
     pub fn deregister(
         &mut self,
         key: Key,
@@ -346,7 +347,7 @@ impl ContextBook {
         Ok(Key { context: id, index: register, generation })
     }
 
-    /// Points a register.
+    /// Sets a register.
     ///
     /// # Errors
     /// The context is not open, there is no such register, or the value points outside a segment of
@@ -381,7 +382,7 @@ impl ContextBook {
         context.filter(|context| context.open).ok_or(ContextError::NotOpen(id))
     }
 
-    /// The entry that the key names, registered or being taken back.
+    /// The entry that the key names, registered or being deregistered.
     fn segment_mut(&mut self, key: Key) -> Result<&mut OwnEntry, ContextError> {
         let context = self.context_mut(key.context)?;
         let segment = context.segments.get_mut(usize::from(key.index));

@@ -1,15 +1,16 @@
-//! Tables: which ranks may be named, and which of their memory accessed (paper 003 §4.7).
+//! Tables: they determine which ranks may be addressed, and which of their memory accessed (paper
+//! 003 §4.7).
 //!
 //! ```text
 //!   sender                                  target
 //!   ------                                  ------
-//!   node     logical number → rank, cid     context   which contexts are open; address registers
+//!   node     logical number → rank, cid     context   open contexts; address registers
 //!                                           segment   key → bytes of the region, rights
 //! ```
 //!
 //! The sender's tables are in its own memory. The target's are in its segment of shared memory,
-//! where the process that executes a command reads them; behind them is the owner's book, which no
-//! other rank reaches. Everything here is plain data over atomics: only the tables themselves are
+//! where the process that executes a command reads them; the owner's book behind them is out of
+//! reach of other ranks. Everything here is plain data over atomics: only the tables themselves are
 //! accessed. The source table of paper 000 and the credits are with the rings, in
 //! [`crate::segment`].
 
@@ -25,8 +26,8 @@ pub use segment::{Extent, Leaving, SegmentEntry};
 ///
 /// The node table: logical number → (rank, context), with its bound (paper 003 §4.7, CJ-04).
 ///
-/// It belongs to the sender: a task names partners by their number in the task, and reaches only
-/// those in its table. It is in ordinary memory that no other rank reads.
+/// It belongs to the sender: a task addresses partners by their number in the task, and reaches
+/// only those in its table. It is in ordinary memory that no other rank reads.
 #[derive(Debug, Default)]
 pub struct NodeTable {
     members: Vec<Member>,

@@ -1,7 +1,8 @@
-//! The segment table: which bytes of a rank's region a key opens (paper 003 §4.7, CJ-06).
+//! The segment table: the bytes of a rank's region to which a key grants access (paper 003 §4.7,
+//! CJ-06).
 //!
 //! An entry is in the target's segment of shared memory, because the process that plays the
-//! target's interface checks it there. Its rank alone writes it:
+//! target's interface checks it there. Only its rank writes it:
 //!
 //! ```text
 //!   state    generation (32) | 0 (24) | rights (8)     rights 0: nothing is registered
@@ -9,15 +10,15 @@
 //!   length   bytes
 //! ```
 //!
-//! Two races must be ruled out.
+//! Two races must be excluded.
 //!
-//! *Half of one, half of another.* A reader loads `state`, then `base` and `length`, then `state`
-//! again, with an acquire fence before. If it saw a word of a later registration, it would also see
-//! the state before that one. So an unchanged state means words of one registration. A generation
-//! is used once (2³² of them), so the same state is the same registration.
+//! *Words of two registrations.* A reader loads `state`, then `base` and `length`, then `state`
+//! again, after an acquire fence. If it saw a word of a later registration, it would also see the
+//! closed state that precedes it. So an unchanged state means words of one registration. Each
+//! generation is used once (there are 2³²), so the same state is the same registration.
 //!
-//! *Taken back in the middle of an access.* A rank announces each access by an odd epoch, and the
-//! owner waits for the accesses that it may have missed:
+//! *Deregistration during an access.* A rank announces each access by an odd epoch, and the owner
+//! waits for the accesses that may not have seen the closed state:
 //!
 //! ```text
 //!   accessor                          owner
@@ -30,9 +31,9 @@
 //! ```
 //!
 //! One of the two fences comes first: either the accessor sees the closed state or the owner sees
-//! the odd epoch. So it is for each access, if an accessor makes several in one odd epoch, as for a
-//! chain. `tests/loom_table.rs` explores it, and shows that without the fence it detects a copy
-//! into memory that was taken back.
+//! the odd epoch. This also holds for each access if an accessor makes several in one odd epoch, as
+//! for a chain. `tests/loom_table.rs` explores it, and shows that without the fence it detects a
+//! copy into memory that was deregistered.
 
 use crate::fabric::{Fault, Key, Rank, Rights};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -51,12 +52,12 @@ pub struct SegmentEntry {
 pub struct Extent {
     /// Offset of the first byte, in the region.
     pub base: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub length: u64,
 }
 
 impl Extent {
-    /// Where `length` bytes at `offset` of the extent are in the region; `None` unless all are
+    /// The offset in the region of `length` bytes at `offset` of the extent; `None` unless all are
     /// inside.
     #[inline]
     pub fn locate(&self, offset: u64, length: u64) -> Option<u64> {
@@ -64,7 +65,7 @@ impl Extent {
         if end > self.length {
             return None;
         }
-        // The extent comes from shared memory: all of it may be invalid.
+        // The extent comes from shared memory, so any of its words may be invalid.
         self.base.checked_add(offset).filter(|at| at.checked_add(length).is_some())
     }
 }
@@ -76,7 +77,7 @@ impl SegmentEntry {
         fence(Ordering::Release);
         self.base.store(extent.base, Ordering::Relaxed);
         self.length.store(extent.length, Ordering::Relaxed);
-        // Release: a reader that finds the entry open finds its words.
+        // Release: a reader that finds the entry open sees its words.
         self.state.store(state(generation, rights.bits()), Ordering::Release);
     }
 
@@ -85,10 +86,10 @@ impl SegmentEntry {
         self.state.store(state(generation, 0), Ordering::Release);
     }
 
-    /// The bytes that the key opens, if this entry grants all of `wanted`.
+    /// The bytes to which the key grants access, if this entry grants all of `wanted`.
     ///
     /// # Errors
-    /// Nothing is registered here, something else is, or it does not grant that.
+    /// Nothing is registered here, another segment is, or it does not grant these rights.
     #[inline]
     pub fn check(&self, key: Key, wanted: Rights) -> Result<Extent, Fault> {
         let before = self.state.load(Ordering::Acquire);
@@ -116,8 +117,8 @@ fn state(generation: u32, rights: u8) -> u64 {
     u64::from(generation) << 32 | u64::from(rights)
 }
 
-/// Announces that this rank is about to access the memory of others: of each its own word there,
-/// and the odd value that comes next. The state of their tables counts from here on.
+/// Announces that this rank is about to access the memory of others: stores in its word at each of
+/// them the next odd value. The state of their tables counts from here on.
 #[inline]
 pub fn enter<'m>(epochs: impl IntoIterator<Item = (&'m AtomicU64, u64)>) {
     let mut are_none = true;
@@ -126,7 +127,7 @@ pub fn enter<'m>(epochs: impl IntoIterator<Item = (&'m AtomicU64, u64)>) {
         are_none = false;
     }
     if !are_none {
-        // The stores above before the loads of the tables: see the head of the file.
+        // Orders the stores above before the loads of the tables: see the head of the file.
         fence(Ordering::SeqCst);
     }
 }
@@ -145,17 +146,17 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// Lists the ranks in the middle of an access to this rank's memory, just after an entry was
-    /// closed. `epoch` returns the epoch that a rank shows here.
+    /// Lists the ranks that are within an access to this rank's memory, just after an entry was
+    /// closed. `epoch` returns the epoch that a rank publishes here.
     pub fn after_retract(ranks: u32, epoch: impl Fn(Rank) -> u64) -> Leaving {
-        // The closed state before the loads of the epochs: see the head of the file.
+        // Orders the closed state before the loads of the epochs: see the head of the file.
         fence(Ordering::SeqCst);
         let epochs = (0..ranks).map(|rank| (rank, epoch(rank)));
         Leaving { inside: epochs.filter(|(_, epoch)| epoch % 2 == 1).collect() }
     }
 
-    /// Drops the ranks that have moved on or are dead. Returns one that has not. `epoch` loads with
-    /// acquire order.
+    /// Removes the ranks that have finished that access or are dead. Returns one that has not.
+    /// `epoch` loads with acquire order.
     pub fn wait_for(
         &mut self,
         epoch: impl Fn(Rank) -> u64,

@@ -1,7 +1,7 @@
 //! nic's host for the ports through which a conductor plays the ranks' interfaces.
 //!
 //! Such a port only posts and runs queues: it lands data where a rank's own posts would land. It
-//! never waits; it puts wake-ups and shipped puts into an [`ActionOutbox`].
+//! never waits; it puts wake-ups and carried puts into an [`ActionOutbox`].
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use hikyaku_nic::time::Time;
 use super::stage::CopyBounds;
 use crate::mapping::Mapping;
 
-/// Bytes that are copied between two checks whether the job is over.
+/// The number of bytes that are copied between two checks of whether the job is over.
 const PIECE: usize = 16 << 20;
 
 /// The interface of one rank.
@@ -32,7 +32,8 @@ pub struct InterfaceHost {
 
 impl InterfaceHost {
     /// Takes a put off a queue: copies its payload now, since the owner may change it as soon as
-    /// the command is complete. Visible errors are returned now, errors on arrival later.
+    /// the command is complete. Errors that are visible now are returned now, errors on arrival
+    /// later.
     fn take(&self, from: QueueAddress, index: u32, put: &QueuePut) -> Result<(), QueueFault> {
         let absent = QueueFault::OutOfBounds { index, rank: from.rank };
         if put.length > self.bounds.committed() {
@@ -177,7 +178,7 @@ unsafe impl Host for InterfaceHost {
     }
 }
 
-/// The error of operations that ranks do themselves, not through an interface of ours.
+/// The error of operations that ranks execute themselves, not through a conductor's interface.
 fn not_an_interfaces() -> PostError {
     PostError::Unsupported("use memory other than regions as an interface in virtual time")
 }
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
     use crate::{Job, JobConfig};
 
-    /// The region is as long as the machine's memory, and nearly all of it is not there.
+    /// The region is as long as the machine's memory, but only a small part of it is committed.
     #[test]
     fn no_more_is_taken_off_a_queue_than_there_is() {
         let job = Job::create(&JobConfig::new(2, 1).in_virtual_time()).unwrap();

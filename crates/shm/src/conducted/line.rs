@@ -1,7 +1,7 @@
 //! One rank's control words in a job in virtual time.
 //!
-//! The turn says who may access the rest: the rank or the conductor. So everything else is plain
-//! stores and loads, ordered by those of the turn.
+//! The turn decides which side may access the other words: the rank or the conductor. So those are
+//! plain stores and loads, ordered by the accesses to the turn.
 
 use std::mem::size_of;
 
@@ -11,12 +11,13 @@ use hikyaku_nic::sync::{AtomicU32, AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
 use rustix::thread::futex::{self, Flags, Timespec};
 
-/// Whose turn it is. It is the rank's in a new line, and the conductor's in one that another
-/// process has overwritten: neither side polls nonsense for ever.
+/// The values of the turn. It is the rank's in a new line, and the conductor's if another process
+/// has overwritten it with an invalid value: then neither side polls for ever.
 pub(crate) const RANKS: u32 = 0;
 const CONDUCTORS: u32 = 1;
 
-/// Longest sleep of a rank before it polls for its turn: a word that was overwritten wakes no rank.
+/// Longest sleep of a rank before it polls for its turn: no rank is woken if the word was
+/// overwritten.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Sizes at which costs are stored: zero, and powers of two from 8 B to 32 MiB.
@@ -33,7 +34,7 @@ impl CostBySize {
         CostBySize(std::array::from_fn(|place| cost(size(place))))
     }
 
-    /// The cost of so many bytes.
+    /// The cost of `bytes` bytes.
     pub fn at(&self, bytes: u64) -> Time {
         let above = (1..SIZES).find(|place| size(*place) >= bytes).unwrap_or(SIZES - 1);
         let [from, to] = [above - 1, above].map(|place| i128::from(self.0[place].picoseconds()));
@@ -50,37 +51,37 @@ fn size(place: usize) -> u64 {
 /// The costs that a job in virtual time charges a rank, in the rank's own time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineCosts {
-    /// Passing a message, or another command, for another node to the interface.
+    /// The cost of passing a message, or another command, for another node to the interface.
     pub send: CostBySize,
-    /// The same for a command behind the first of a chain.
+    /// The same for each command of a chain after the first.
     pub chained: CostBySize,
-    /// Taking a message of another node from the interface.
+    /// The cost of taking a message of another node from the interface.
     pub receive: CostBySize,
-    /// A poll.
+    /// The cost of a poll.
     pub look: Time,
-    /// Copying 1 KiB.
+    /// The cost of copying 1 KiB.
     pub copy: Time,
-    /// Reading what another rank of the same node has just written.
+    /// The cost of reading data that another rank of the same node has just written.
     pub near: Time,
-    /// Factor for processor time between calls, in thousandths; 0: only what the program declares
-    /// with [`hikyaku_nic::hosted::HostedPort::compute`] is charged.
+    /// Factor for processor time between calls, in thousandths; 0: only the time that the program
+    /// declares with [`hikyaku_nic::hosted::HostedPort::compute`] is charged.
     pub measured: u32,
-    /// Whether to give the turn away after every deed, for ranks that one thread steps.
+    /// Whether to yield the turn after every deed, for ranks that one thread steps.
     pub at_once: bool,
     /// Whether the network copies a message to several nodes.
     pub copies: bool,
 }
 
-/// How a rank has spent its time so far, and its number of calls.
+/// The time that a rank has spent so far, by kind, and its number of calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Computing, declared or measured.
     pub computing: Time,
     /// Waiting for others.
     pub waiting: Time,
-    /// Calls that were served: commands, successful polls, waits.
+    /// The number of calls that were served: commands, successful polls, waits.
     pub calls: u64,
-    /// Its own time at its last call.
+    /// The rank's own time at its last call.
     pub now: Time,
 }
 
@@ -89,19 +90,19 @@ pub struct Tally {
 #[repr(C, align(128))]
 pub(crate) struct TurnLine {
     turn: AtomicU32,
-    /// Counts requests of all ranks, in the first rank's line: for a conductor that serves them in
-    /// any order.
+    /// The number of requests of all ranks, in the first rank's line: for a conductor that serves
+    /// them in any order.
     bell: AtomicU32,
     begun: AtomicU32,
     request: AtomicU64,
     words: [AtomicU64; 3],
     time: AtomicU64,
     answer: AtomicU64,
-    /// Bytes of the log.
+    /// The number of bytes in the log.
     pub(crate) used: AtomicU64,
     /// Nonzero if a send was refused since the rank last parked.
     pub(crate) refused: AtomicU64,
-    /// Bytes of the inbox.
+    /// The number of bytes in the inbox.
     pub(crate) arrived: AtomicU64,
     send: [AtomicU64; SIZES],
     chained: [AtomicU64; SIZES],
@@ -110,8 +111,8 @@ pub(crate) struct TurnLine {
     tally: [AtomicU64; 3],
 }
 
-/// The progress of a rank's sends to another, beside the line: how many have landed or failed, and
-/// why the next cannot land.
+/// The progress of a rank's sends to another, stored after the line: how many have landed or
+/// failed, and why the next one cannot land.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct SendProgress {
@@ -119,7 +120,8 @@ pub(crate) struct SendProgress {
     blocked: AtomicU32,
 }
 
-/// Bytes of a rank's line, its send progress, its log and an inbox as large; `None` on overflow.
+/// The size of a rank's line, its send progress, its log and an inbox of the log's size; `None` on
+/// overflow.
 pub(crate) fn line_bytes(ranks: u32, log_bytes: u32) -> Option<usize> {
     if log_bytes == 0 {
         return Some(0);
@@ -157,7 +159,7 @@ impl SendProgress {
 }
 
 impl TurnLine {
-    /// The rank's side: makes a request and gives the turn away.
+    /// The rank's side: makes a request and yields the turn.
     pub(crate) fn ask(&self, request: ConductorRequest, now: Time, first: &TurnLine) {
         let (kind, words) = encode(request);
         self.begun.store(1, Ordering::Release);
@@ -208,7 +210,7 @@ impl TurnLine {
         wake(&self.turn);
     }
 
-    /// The conductor's side: the rank's request, if it has given its turn away.
+    /// The conductor's side: the rank's request, if it has yielded its turn.
     pub(crate) fn asked(&self) -> Option<(Time, ConductorRequest)> {
         if self.turn.load(Ordering::Acquire) == RANKS {
             return None;
@@ -218,17 +220,17 @@ impl TurnLine {
         Some((Time::from_picoseconds(self.time.load(Ordering::Relaxed)), request))
     }
 
-    /// The conductor's side: sleeps a little, until the rank has given its turn away.
+    /// The conductor's side: sleeps for at most `limit`, until the rank has yielded its turn.
     pub(crate) fn await_request(&self, limit: Timespec) {
         wait(&self.turn, RANKS, Some(&limit));
     }
 
-    /// The count of requests of all ranks. For the first rank's line.
+    /// The number of requests of all ranks. For the first rank's line.
     pub(crate) fn bell(&self) -> u32 {
         self.bell.load(Ordering::Acquire)
     }
 
-    /// Sleeps a little, until there are more requests.
+    /// Sleeps for at most `limit`, until there are more requests.
     pub(crate) fn await_bell(&self, seen: u32, limit: Timespec) {
         wait(&self.bell, seen, Some(&limit));
     }
@@ -273,7 +275,7 @@ impl TurnLine {
     }
 }
 
-/// Index of `at_once` among the costs.
+/// The index of `at_once` among the costs.
 const AT_ONCE: usize = 4;
 
 const NEVER: u64 = u64::MAX;
@@ -309,7 +311,7 @@ fn wake(word: &AtomicU32) {
 }
 
 fn wait(word: &AtomicU32, while_it_is: u32, limit: Option<&Timespec>) {
-    // Woken, changed before, a signal, or the limit: the caller polls in every case.
+    // A wake-up, an earlier change, a signal, or the limit: the caller polls in every case.
     let _ = futex::wait(word, Flags::empty(), while_it_is, limit);
 }
 
@@ -376,7 +378,7 @@ mod tests {
         while !status().contains("State:\tS") {
             thread::yield_now();
         }
-        // Nobody wakes it.
+        // No process wakes it.
         line.turn.store(RANKS, Ordering::Relaxed);
         told.recv_timeout(Duration::from_secs(60)).expect("the rank sleeps for ever");
     }

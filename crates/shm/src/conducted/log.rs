@@ -1,10 +1,10 @@
 //! Deeds as bytes in a rank's log: eight words each, followed by the payload of a send.
 //!
-//! Written by the rank from the front, and taken out whole at each turn of the conductor. Another
-//! process wrote it: an invalid deed ends the reading.
+//! The rank appends deeds, and the conductor takes the whole log at each of its turns. The log was
+//! written by another process: an invalid deed ends the reading.
 //!
-//! Datagrams that have arrived are in an inbox behind the log, written by the conductor from the
-//! front and taken out whole by the rank: sender, length and bytes of each.
+//! Datagrams that have arrived are in an inbox after the log. The conductor appends them, and the
+//! rank takes the whole inbox: sender, length and bytes of each.
 
 use hikyaku_nic::fabric::{
     Command, Granularity, Key, Notification, Operation, QueueAddress, Rank, RemoteAddress, Route,
@@ -13,7 +13,7 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::hosted::{ChainedPut, Deed, Posted};
 use hikyaku_nic::time::Time;
 
-/// Bytes before the payload.
+/// The number of bytes before the payload.
 pub(crate) const HEAD: usize = 64;
 
 const SEND: u8 = 1;
@@ -23,7 +23,7 @@ const WAKE: u8 = 4;
 const PUT: u8 = 5;
 const DATAGRAM: u8 = 6;
 
-// What a put's flags say.
+// The flags of a put.
 const IS_LAST: u8 = 1;
 const HAS_WORD: u8 = 2;
 const TO_SEGMENT: u8 = 4;
@@ -48,7 +48,7 @@ pub(crate) fn send(command: &Command<'_>, taken: usize, now: Time) -> DeedHead {
     send_as(command, taken, now, false)
 }
 
-/// The head of a send of all the bytes that the last send before it in the log has, and no bytes.
+/// The head of a send that has no bytes in the log: its bytes are those of the last send before it.
 pub(crate) fn copy(command: &Command<'_>, now: Time) -> DeedHead {
     send_as(command, command.payload.len(), now, true)
 }
@@ -66,8 +66,8 @@ fn send_as(command: &Command<'_>, taken: usize, now: Time, copy: bool) -> DeedHe
     head(SEND, flags, destination, [time, header, total, offset, route, taken as u64, 0])
 }
 
-/// The head of a put of a chain, followed by its payload; `None`: it is no put into memory that
-/// keys or offsets name.
+/// The head of a put of a chain, followed by its payload; `None`: it is not a put into memory
+/// addressed by keys or offsets.
 pub(crate) fn put(put: &Command<'_>, is_last: bool, now: Time) -> Option<DeedHead> {
     let Operation::Put(to) = put.operation else { return None };
     let (to_key, to_segment) = key_of(to)?;
@@ -98,7 +98,7 @@ fn address(rank: Rank, offset: u64, key: u64, in_segment: bool) -> Option<Remote
     Some(RemoteAddress { rank, space, offset })
 }
 
-/// The head of a record, for a command that was executed.
+/// The head of the record of an executed command.
 pub(crate) fn announce(
     to: Rank,
     (protocol, header): (u8, u64),
@@ -121,7 +121,8 @@ pub(crate) fn wake(rank: Rank, now: Time) -> DeedHead {
     head(WAKE, [0; 3], rank, [now.picoseconds(), 0, 0, 0, 0, 0, 0])
 }
 
-/// The head of a datagram of `length` bytes for so many ranks. Their numbers follow, and the bytes.
+/// The head of a datagram of `length` bytes for `to` ranks. The ranks' numbers follow, then the
+/// bytes.
 pub(crate) fn datagram(to: usize, length: usize, now: Time) -> DeedHead {
     let whole = (RANK_BYTES * to + length) as u64;
     head(DATAGRAM, [0; 3], to as Rank, [now.picoseconds(), 0, 0, 0, 0, whole, 0])
@@ -133,7 +134,7 @@ pub(crate) const RANK_BYTES: usize = 4;
 /// Bytes before a datagram in an inbox.
 const ARRIVED_HEAD: usize = 8;
 
-/// A datagram as it is in an inbox.
+/// A datagram in the format of an inbox.
 pub(crate) fn arrived(from: Rank, datagram: &[u8]) -> Vec<u8> {
     let head = u64::from(from) | (datagram.len() as u64) << 32;
     [&head.to_le_bytes()[..], datagram].concat()
@@ -147,7 +148,7 @@ pub(crate) fn first_arrived(inbox: &[u8]) -> Option<(Rank, &[u8], &[u8])> {
     Some((head as Rank, datagram, rest))
 }
 
-/// Bytes that a deed takes with `payload` bytes of payload.
+/// The size of a deed with `payload` bytes of payload.
 pub(crate) fn room(payload: usize) -> usize {
     HEAD + payload.next_multiple_of(8)
 }
@@ -317,7 +318,7 @@ mod tests {
         let mut deeds = Vec::new();
         read(&log, &mut deeds);
         assert_eq!(deeds, [(now, Deed::Datagram { to, payload })]);
-        // More ranks than there are numbers of.
+        // More ranks than numbers in the log.
         log[4..8].copy_from_slice(&4_u32.to_le_bytes());
         deeds.clear();
         read(&log, &mut deeds);
@@ -354,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Its interface counts on from the offset.
+    /// The source's interface counts from the offset on.
     #[test]
     fn a_part_beyond_the_end_of_its_message_is_no_deed() {
         for (offset, total, is_one) in [(92, 100, true), (93, 100, false), (u64::MAX, 100, false)] {

@@ -1,7 +1,7 @@
 //! Jobs in virtual time: ranks that run one at a time, and their conductor.
 //!
-//! The job's memory, the rings and the ports are those of any job. Two things differ: a rank gives
-//! its turn away where it would wait, and the conductor carries its sends, in its own process:
+//! The job's memory, the rings and the ports are those of any job. Two things differ: a rank yields
+//! its turn where it would wait, and the conductor carries its sends, in its own process:
 //!
 //! ```text
 //!   rank's process                      memory                     conductor's process
@@ -10,14 +10,14 @@
 //!   park ── turn = conductor's ───────► line ── futex ───────────► takes the deeds out of the log,
 //!     sleeps                                                       lets time pass; at an arrival
 //!                                       segments ◄──────────────── posts as the source
-//!     goes on ◄──────────── futex ───── line ◄──────────────────── turn = the rank's
+//!     continues ◄────────── futex ───── line ◄──────────────────── turn = the rank's
 //! ```
 //!
-//! Nothing here knows simulated time except to carry it: the conductor decides when anything
-//! happens ([`Stage`]).
+//! This code only carries simulated time: the conductor decides when each event happens
+//! ([`Stage`]).
 //!
 //! ```text
-//!   line       one rank's control words: whose turn, requests, times, costs
+//!   line       one rank's control words: the turn, requests, times, costs
 //!   log        deeds as bytes
 //!   rank       the rank's side: nic's Conductor
 //!   stage      the conductor's side: gives turns, takes deeds

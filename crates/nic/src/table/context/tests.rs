@@ -1,4 +1,4 @@
-//! The book and the lines without a fabric, and what a scribbler can do to them.
+//! The book and the lines without a fabric, and the effects of a peer that overwrites them.
 
 use super::*;
 use crate::table::Extent;
@@ -160,7 +160,7 @@ fn half_of_a_setting_reserves_no_place() {
         book.set_register(id, 0, Some(value), &tables).unwrap();
         binding.load(Ordering::Acquire)
     };
-    // The serial number comes round once.
+    // The serial number wraps round once.
     for _ in 0..=1 << 16 {
         let old = set(0);
         let new = set(50);
