@@ -2,8 +2,9 @@
 //!
 //! Counting ranks and processors is not enough. A rank bound to one core has one processor and no
 //! competitor; two ranks that a script put on the same core have one each and starve each other. So
-//! every rank announces its affinity mask. A rank is *crowded* when more ranks than processors are
-//! confined to its own mask, or when the job has more ranks than the cgroup's quota allows.
+//! every rank announces its affinity mask. A rank is *crowded* when more ranks than its mask has
+//! processors are confined to that mask, or when the job has more ranks than the cgroup's quota
+//! allows.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -15,8 +16,8 @@ pub(crate) const MASK_WORDS: usize = CpuSet::MAX_CPU / 64;
 pub(crate) struct Mask([u64; MASK_WORDS]);
 
 impl Mask {
-    /// The processors that this thread may run on. A machine with more processors than a mask holds
-    /// counts as one whose processors are all ours.
+    /// The processors that this thread may run on. A machine with more processors than a mask can
+    /// hold counts as if all its processors were this thread's.
     pub(crate) fn of_this_thread() -> Mask {
         let Ok(set) = sched_getaffinity(None) else { return Mask([u64::MAX; MASK_WORDS]) };
         let mut words = [0; MASK_WORDS];
@@ -57,15 +58,16 @@ impl Mask {
 /// The ranks that compete for a rank's processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Company {
-    /// Processors this rank may run on.
+    /// The number of processors on which this rank may run.
     pub(crate) cpus: u32,
-    /// Ranks confined to those processors, this one included; counted until they are too many.
+    /// The number of ranks confined to those processors, including this one; counted until there
+    /// are too many.
     pub(crate) confined: u32,
-    /// Processors that the cgroup allows, if it has a quota.
+    /// The number of processors that the cgroup allows, if it has a quota.
     pub(crate) quota: Option<u32>,
-    /// Ranks that have announced their mask, among those counted.
+    /// The number of counted ranks that have announced their mask.
     pub(crate) known: u32,
-    /// Ranks on this host.
+    /// The number of ranks on this host.
     pub(crate) ranks: u32,
 }
 
@@ -96,13 +98,13 @@ impl Company {
         self.known == self.ranks || self.is_crowded()
     }
 
-    /// Whether no other rank is confined to this one's processors, as when each is bound to its
-    /// own. Other ranks may find themselves on one processor while others are idle.
+    /// Whether no other rank is confined to this one's processors, as when each rank is bound to
+    /// its own. Otherwise several ranks may run on one processor while other processors are idle.
     pub(crate) fn is_alone(&self) -> bool {
         self.confined <= 1
     }
 
-    /// Whether a rank that spins may keep another one from running.
+    /// Whether a rank that spins may prevent another one from running.
     pub(crate) fn is_crowded(&self) -> bool {
         self.confined > self.cpus || self.quota.is_some_and(|quota| self.ranks > quota)
     }

@@ -1,4 +1,4 @@
-//! Errors of creating and joining a job. One clear line each.
+//! Errors of creating and joining a job, each in one clear line.
 
 use hikyaku_nic::fabric::Rank;
 use hikyaku_nic::segment::SegmentLayoutError;
@@ -14,7 +14,7 @@ pub enum JobError {
     /// Another size is invalid.
     #[error("{what} must be {rule}")]
     Sizes {
-        /// Which size.
+        /// The name of the size.
         what: &'static str,
         /// The rule that it breaks.
         rule: &'static str,
@@ -31,7 +31,7 @@ pub enum JobError {
         wanted: u64,
         /// Bytes available.
         available: u64,
-        /// How many ranks would fit.
+        /// The number of ranks that would fit.
         fitting: u32,
     },
     /// A resource limit of this process is too low.
@@ -71,9 +71,9 @@ pub enum AttachError {
     Variable {
         /// The variable.
         name: &'static str,
-        /// What is wrong with it.
+        /// The error in it.
         problem: String,
-        /// What it should hold.
+        /// The expected content.
         expected: &'static str,
     },
     /// The job's memory cannot be opened.
@@ -90,7 +90,7 @@ pub enum AttachError {
         /// Why it could not be opened.
         errno: Errno,
     },
-    /// The descriptor does not lead to the memory of that job.
+    /// The descriptor does not refer to the memory of that job.
     #[error(
         "HIKYAKU_JOB does not name the memory of a job (fd {fd} of process {launcher}): \
              it is left over from another run; unset it, or start the program with `hikyaku run`"
@@ -101,7 +101,7 @@ pub enum AttachError {
         /// Its file descriptor.
         fd: i32,
     },
-    /// The launcher is built of other source text.
+    /// The launcher was built from other source text.
     #[error(
         "this program's hikyaku is build {ours:016x} and that of `hikyaku run` build \
              {theirs:016x}: build both from the same source"
@@ -117,10 +117,10 @@ pub enum AttachError {
     NoSuchRank {
         /// The rank asked for.
         rank: Rank,
-        /// How many there are.
+        /// The number of ranks.
         ranks: u32,
     },
-    /// The rank is one of another host.
+    /// The rank belongs to another host.
     #[error("HIKYAKU_RANK is {rank}, which is a rank of another host of this job")]
     Elsewhere {
         /// The rank asked for.
@@ -169,7 +169,7 @@ pub enum AttachError {
     },
 }
 
-/// Why protected memory did not get from one rank to another.
+/// Why protected memory was not handed from one rank to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum HandError {
     /// The operating system refused a step.
@@ -186,15 +186,15 @@ pub enum HandError {
              ranks of one host have to be in one PID namespace for that"
     )]
     Stranger {
-        /// The process there, 0 if it cannot be seen from here.
+        /// The process at the other end; 0 if it is not visible here.
         found: u32,
-        /// The rank's.
+        /// The rank's process.
         expected: u32,
     },
-    /// What came is no file of the size that was said, or not sealed.
+    /// The received file does not have the announced size, or is not sealed.
     #[error("what came is not the memory that was said")]
     Malformed,
-    /// Nothing came.
+    /// Nothing was received.
     #[error("it was not handed over")]
     Missing,
 }

@@ -1,12 +1,12 @@
-//! The first page of a job's memory, and each rank's note to its peers with what only this fabric
-//! needs.
+//! The first page of a job's memory, and each rank's note to its peers with data that only this
+//! fabric needs.
 //!
-//! Header: written once by the creator, the magic last; afterwards only `unsure` and `end` change.
-//! An attaching process reads it with `pread` before it maps anything, so that a foreign file is
-//! refused untouched.
+//! Header: written once by the creator, the magic last; afterwards only `unsure`, `end` and
+//! `counts` change. An attaching process reads it with `pread` before it maps anything, so a
+//! foreign file is refused without access to its contents.
 //!
 //! Note: written by its rank when it attaches, `announced` last; read by every rank. Later the rank
-//! announces its sleeps there, so that a rank that leaves need not read every segment.
+//! announces its sleeps there, so a rank that leaves need not read every segment.
 
 use std::mem::size_of;
 use std::os::fd::BorrowedFd;
@@ -21,8 +21,9 @@ use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig, names_at};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
 /// The version of the layout: a checksum of the source text of this crate and of nic, which all
-/// processes of a job must have in common (`build/main.rs`). A number that had to be raised by hand
-/// was forgotten once, and a launcher reported that ranks built an hour earlier waited for nothing.
+/// processes of a job must have in common (`build/main.rs`). A version number that had to be raised
+/// by hand was forgotten once, and a launcher reported that ranks built an hour earlier waited for
+/// nothing.
 pub(crate) const VERSION: u64 = match u64::from_str_radix(env!("HIKYAKU_SHARED_MEMORY"), 10) {
     Ok(version) => version,
     Err(_) => panic!("the build script writes a number"),
@@ -37,9 +38,9 @@ pub(crate) struct JobHeader {
     launcher: AtomicU64,
     origin: AtomicU64,
     config: [AtomicU64; CONFIG_WORDS],
-    /// Number of processes that could not register for the barrier of `barrier.rs`.
+    /// The number of processes that could not register for the barrier of `barrier.rs`.
     pub(crate) unsure: AtomicU64,
-    /// Whether a rank has said why the job ends, and how it ends it: a [`JobEnd`], or 0.
+    /// How the job ends, if a rank has reported the reason: a [`JobEnd`], or 0.
     end: AtomicU64,
     counts: Counts,
 }
@@ -49,17 +50,17 @@ pub(crate) struct JobHeader {
 #[repr(C)]
 struct Counts([[AtomicU64; 32]; COUNTS / 32]);
 
-/// How many words that is.
+/// The number of these words.
 pub const COUNTS: usize = 544;
 
-/// How a rank ends the job that has said why.
+/// How a rank that has reported the reason ends the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
-    /// It has failed.
+    /// The rank has failed.
     Failed,
-    /// It was told that another has, which may still say why.
+    /// The rank was notified that another has failed, which may still report the reason.
     Followed,
-    /// This rank was told to abort. Its exit code is the job's, even if it is 0.
+    /// This rank was asked to abort. Its exit code is the job's, even if it is 0.
     Aborted(Rank),
 }
 
@@ -91,7 +92,7 @@ impl JobEnd {
 pub(crate) struct JobFacts {
     /// Process id of the creator.
     pub(crate) launcher: u32,
-    /// When the job was created, nanoseconds of the monotonic clock: zero of the job's time.
+    /// The time of the job's creation, nanoseconds of the monotonic clock: zero of the job's time.
     pub(crate) origin: u64,
     pub(crate) config: JobConfig,
 }
@@ -99,9 +100,9 @@ pub(crate) struct JobFacts {
 /// Why a file is not a job's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAJob {
-    /// It is too short, has another magic, or is invalid.
+    /// The file is too short, has another magic, or is invalid.
     Foreign,
-    /// It was written by a build of other source text, whose [`VERSION`] this is.
+    /// The file was written by a build of other source text, with this [`VERSION`].
     Version(u64),
 }
 
@@ -118,8 +119,8 @@ impl JobHeader {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Says how the job ends, unless a rank has before that did not merely follow another. Whether
-    /// it was the first.
+    /// Records how the job ends, unless a rank has done so before that did not merely follow
+    /// another. Returns whether this call recorded it.
     pub(crate) fn end_job(&self, end: JobEnd) -> bool {
         let instead = |word| {
             let is_open = word == 0 || word == FOLLOWED && end != JobEnd::Followed;
@@ -128,19 +129,19 @@ impl JobHeader {
         self.end.fetch_update(Ordering::Relaxed, Ordering::Relaxed, instead).is_ok()
     }
 
-    /// What a rank has said of the job's end.
+    /// How the job ends, as a rank has recorded it.
     pub(crate) fn end(&self) -> Option<JobEnd> {
         JobEnd::of_word(self.end.load(Ordering::Relaxed))
     }
 
-    /// Adds what a rank has counted. Words beyond [`COUNTS`] are not kept.
+    /// Adds a rank's counts. Words beyond [`COUNTS`] are discarded.
     pub(crate) fn add_counts(&self, counts: impl IntoIterator<Item = u64>) {
         for (word, count) in self.counts.0.iter().flatten().zip(counts) {
             word.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    /// What the ranks that have ended have counted.
+    /// The counts of the ranks that have ended.
     pub(crate) fn counts(&self) -> Vec<u64> {
         self.counts.0.iter().flatten().map(|word| word.load(Ordering::Relaxed)).collect()
     }
@@ -164,7 +165,7 @@ impl JobHeader {
     }
 }
 
-/// The host of each of so many ranks, and the names of hosts.
+/// The host of each of `ranks` ranks, and the names of the hosts.
 fn read_hosts(file: BorrowedFd<'_>, ranks: u64) -> Result<(Vec<u32>, Vec<Name>), NotAJob> {
     let status = rustix::fs::fstat(file).map_err(|_| NotAJob::Foreign)?;
     let room = u64::try_from(status.st_size).unwrap_or(0) / size_of::<u32>() as u64;
@@ -189,7 +190,7 @@ fn read_hosts(file: BorrowedFd<'_>, ranks: u64) -> Result<(Vec<u32>, Vec<Name>),
     Ok((of, names))
 }
 
-/// The first word of the sizes.
+/// The index of the first word of the sizes.
 const CONFIG_AT: usize = 4;
 
 const HEADER_WORDS: usize = CONFIG_AT + CONFIG_WORDS;
@@ -213,7 +214,7 @@ fn parse(words: &[u64; HEADER_WORDS], hosts: (Vec<u32>, Vec<Name>)) -> Result<Jo
 pub(crate) struct RankNote {
     announced: AtomicU64,
     /// Address and contents of a word in the rank's own memory. A peer that wants the kernel to
-    /// copy reads it to check that it reaches the right process.
+    /// copy reads it, to check that it reaches the right process.
     beacon_at: AtomicU64,
     beacon: AtomicU64,
     /// Nonzero while the rank sleeps or is about to.
@@ -243,8 +244,8 @@ impl RankNote {
     /// Announces that the rank is about to sleep, before its last check.
     pub(crate) fn fall_asleep(&self) {
         self.asleep.store(1, Ordering::Relaxed);
-        // The fence comes before the last check, as the other side's comes between its store and
-        // its load here: at least one of the two sees the other's store.
+        // The fence comes before the last check, and the other side's comes between its store and
+        // its load of this word: at least one of the two sees the other's store.
         fence(Ordering::SeqCst);
     }
 
@@ -253,7 +254,7 @@ impl RankNote {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the rank sleeps. To be called after a store and a sequentially consistent fence.
+    /// Whether the rank sleeps. Call it after a store and a sequentially consistent fence.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
@@ -267,7 +268,7 @@ impl RankNote {
         })
     }
 
-    /// The processors of the rank, once announced.
+    /// The processors of the rank, once it has announced them.
     pub(crate) fn mask(&self) -> Option<Mask> {
         let announced = self.announced.load(Ordering::Acquire) != 0;
         announced.then(|| {
@@ -276,7 +277,7 @@ impl RankNote {
     }
 }
 
-/// Where a rank is reached from other hosts: an address of its far channel, or nothing yet.
+/// The address of a rank's far channel, for ranks of other hosts; empty until it is known.
 ///
 /// Written once, by the rank or by the host's daemon, the length last.
 #[derive(Debug, Default)]
@@ -286,11 +287,11 @@ pub(crate) struct Card {
     words: [AtomicU64; CARD_BYTES / 8],
 }
 
-/// The longest address.
+/// Limit of an address's bytes.
 pub(crate) const CARD_BYTES: usize = 240;
 
 impl Card {
-    /// Publishes an address. `false`: it is empty or too long, or there is another already.
+    /// Publishes an address. `false`: it is empty or too long, or another one is published already.
     pub(crate) fn publish(&self, address: &[u8]) -> bool {
         if address.is_empty() || address.len() > CARD_BYTES {
             return false;
@@ -307,7 +308,7 @@ impl Card {
         true
     }
 
-    /// The address, once there is one.
+    /// The address, once one is published.
     pub(crate) fn read(&self) -> Option<Vec<u8>> {
         let length = self.length.load(Ordering::Acquire) as usize;
         if length == 0 || length > CARD_BYTES {

@@ -1,8 +1,8 @@
 //! The shared heap: large allocations of a program, made in its rank's region.
 //!
-//! Peers copy messages out of and into a region without the kernel, once and by both ends. Buffers
-//! of `World::alloc` are there; the heap brings ordinary buffers there, of programs that know
-//! nothing of it. Two fronts lead here:
+//! Peers copy messages out of and into a region without the kernel, with one copy that both ends
+//! can share. Buffers of `World::alloc` are in the region; the heap also puts ordinary buffers
+//! there, of programs that are unaware of it. Two front ends lead here:
 //!
 //! ```text
 //!   C, numpy    malloc ── libhikyaku_heap.so, preloaded ──┐  from FROM bytes on,
@@ -10,14 +10,14 @@
 //!                  all else, and what does not fit: the C library's heap
 //! ```
 //!
-//! - Memory is committed when it is allocated, so a lack of it is an error and not a signal. What
-//!   does not fit is allocated in the C library's heap.
-//! - Freed buffers are kept for the next ones of their size, up to [`KEPT_MOST`] bytes: to commit a
+//! - Memory is committed when it is allocated, so a lack of memory is an error and not a signal. An
+//!   allocation that does not fit is made in the C library's heap.
+//! - Freed buffers are kept for later ones of their size, up to [`KEPT_MOST`] bytes: committing a
 //!   page takes a quarter of a microsecond.
-//! - A forked child must not write into what its parent and the parent's peers share. It gets a
-//!   copy of every buffer, at the same address, before `fork` returns on either side; its own large
-//!   allocations are the C library's. `vfork` and `posix_spawn`, and so most ways to start another
-//!   program, copy nothing.
+//! - A forked child must not write into memory that its parent and the parent's peers share. It
+//!   gets a copy of every buffer, at the same address, before `fork` returns on either side; its
+//!   own large allocations are the C library's. `vfork` and `posix_spawn`, and so most ways to
+//!   start another program, copy nothing.
 //! - The heap lasts as long as the process: the program may free a buffer after its rank has left.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -38,13 +38,13 @@ use crate::fork::at_forks;
 use crate::region::JobRegion;
 use crate::wait::{sleep_while, wake_one};
 
-/// Allocations of at least so many bytes are made here: messages that are shorter gain little.
+/// The smallest allocation made here, bytes: shorter messages gain little.
 const FROM: usize = 64 << 10;
 
-/// What all buffers are aligned to, and a multiple of which they are long.
+/// The alignment of all buffers; their lengths are multiples of it.
 const PAGE: usize = 4096;
 
-/// Freed buffers that are kept: bytes in all, and of one.
+/// Limits of kept free buffers: total bytes, and bytes of one buffer.
 const KEPT_MOST: usize = 64 << 20;
 const KEPT_EACH: usize = 32 << 20;
 
@@ -52,14 +52,14 @@ const KEPT_EACH: usize = 32 << 20;
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the program allocates by [`SharedHeap`].
+/// Whether the program uses [`SharedHeap`] as its allocator.
 static IS_ALLOCATOR: AtomicBool = AtomicBool::new(false);
 
 /// The heap of the first rank that this process has joined as.
 static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
-/// The lock of [`HEAP`], which is also held across a fork, as a mutex of Rust cannot be: 0
-/// unlocked, 1 locked, 2 locked with waiters.
+/// The lock of [`HEAP`]. It is also held across a fork, which a Rust mutex does not allow. 0:
+/// unlocked, 1: locked, 2: locked with waiters.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -75,8 +75,8 @@ thread_local! {
 /// ```
 ///
 /// Allocations of 64 KiB and more, made after the program has joined its job, are in memory that
-/// the ranks of a node share. All others, and those that do not fit, are the system's. A program
-/// that is started on its own, or in virtual time, allocates as it always does.
+/// the ranks of a node share. All others, and those that do not fit, are made by the system's
+/// allocator. A program that is started on its own, or in virtual time, allocates as without it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SharedHeap;
 
@@ -104,7 +104,7 @@ unsafe impl GlobalAlloc for SharedHeap {
         // SAFETY: the caller's promise.
         let start = unsafe { self.alloc(layout) };
         if !start.is_null() {
-            // SAFETY: so many bytes were allocated.
+            // SAFETY: that many bytes were allocated.
             unsafe { start.write_bytes(0, layout.size()) };
         }
         start
@@ -127,12 +127,12 @@ unsafe impl GlobalAlloc for SharedHeap {
         if is_inside(start) && (FROM..=size_of(start)).contains(&size) {
             return start;
         }
-        // SAFETY: the caller's promise: a size that is not 0, with the alignment of before.
+        // SAFETY: the caller's promise: the size is not 0, and the alignment is that of before.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: not of size 0.
+        // SAFETY: the size is not 0.
         let other = unsafe { self.alloc(wanted) };
         if !other.is_null() {
-            // SAFETY: both are so long, and one is new.
+            // SAFETY: both are at least that long, and one is new.
             unsafe { other.copy_from_nonoverlapping(start, size.min(layout.size())) };
             // SAFETY: the caller's promise.
             unsafe { self.dealloc(start, layout) };
@@ -141,8 +141,8 @@ unsafe impl GlobalAlloc for SharedHeap {
     }
 }
 
-/// What the preloaded library gets: the bounds of the heap, the least bytes of an allocation in it,
-/// and the functions to call.
+/// The type of the preloaded library's function. Its arguments: the bounds of the heap, the
+/// smallest allocation in it, and the functions to call.
 type Use = unsafe extern "C" fn(
     start: usize,
     end: usize,
@@ -152,10 +152,10 @@ type Use = unsafe extern "C" fn(
     free: extern "C" fn(*mut u8),
 );
 
-/// The function of the preloaded library that takes these. Its number is the version of the list.
+/// The preloaded library's function of that type. Its number is the version of the argument list.
 const USE: &CStr = c"hikyaku_heap_use_1";
 
-/// Has the program's large allocations made in this region from here on, if it has a front of the
+/// Makes the program's large allocations in this region from now on, if it has a front end of the
 /// heap and this is the first rank that the process joins as.
 pub(crate) fn begin(region: &Arc<JobRegion>) {
     static HANDLERS: Once = Once::new();
@@ -183,9 +183,9 @@ pub(crate) fn begin(region: &Arc<JobRegion>) {
 
 fn preloaded() -> Option<Use> {
     const { assert!(size_of_use() == size_of_pointer()) };
-    // SAFETY: a text.
+    // SAFETY: the argument is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, USE.as_ptr()) };
-    // SAFETY: a function pointer is as large as `found`, and the name says which type it has.
+    // SAFETY: a function pointer is as large as `found`, and the name determines its type.
     (!found.is_null()).then(|| unsafe { ptr::from_ref(&found).cast::<Use>().read() })
 }
 
@@ -197,7 +197,7 @@ const fn size_of_pointer() -> usize {
     std::mem::size_of::<*mut libc::c_void>()
 }
 
-/// Whether a pointer is one of the heap's.
+/// Whether a pointer lies in the heap.
 fn is_inside(start: *mut u8) -> bool {
     let (from, to) = (START.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
     (from..to).contains(&start.addr())
@@ -219,7 +219,8 @@ extern "C" fn size_of(start: *mut u8) -> usize {
 /// Frees a buffer of the heap. Any other pointer ends the process, as with the C library.
 extern "C" fn free(start: *mut u8) {
     if INSIDE.get() {
-        // In another handler of this fork: it stays, since the buffers are being copied.
+        // Called in another handler of this fork: the buffer stays, since the buffers are being
+        // copied.
         return;
     }
     if with_heap(|heap| heap.free(start.addr())) != Some(true) {
@@ -236,7 +237,7 @@ fn with_heap<R>(act: impl FnOnce(&mut Heap) -> R) -> Option<R> {
     HEAP.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act)
 }
 
-/// This thread holds the lock of the heap.
+/// Proof that this thread holds the lock of the heap.
 struct HeapGuard;
 
 impl HeapGuard {
@@ -263,9 +264,9 @@ impl Drop for HeapGuard {
 #[derive(Debug)]
 struct Heap {
     region: Arc<JobRegion>,
-    /// The buffers that the program has, by their addresses.
+    /// The buffers in use by the program, by their addresses.
     taken: BTreeMap<usize, RegionBuffer>,
-    /// Buffers that were freed, and their bytes.
+    /// Freed buffers that are kept, and their total bytes.
     kept: Vec<RegionBuffer>,
     kept_bytes: usize,
     /// Whether the process that owns the buffers is forking.
@@ -300,7 +301,7 @@ impl Heap {
         Some(start)
     }
 
-    /// Frees the buffer that begins there; `false`: none does.
+    /// Frees the buffer that begins at `start`; `false`: no buffer does.
     fn free(&mut self, start: usize) -> bool {
         let Some(buffer) = self.taken.remove(&start) else { return false };
         let kept = self.kept_bytes + buffer.len();
@@ -313,13 +314,13 @@ impl Heap {
 }
 
 extern "C" fn before_fork() {
-    // It ends after the fork, in both processes.
+    // The lock is released after the fork, in both processes.
     let _turn = ManuallyDrop::new(HeapGuard::take());
     let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(heap) = &mut *heap else { return };
     heap.forks = heap.region.is_of_this_process();
     if heap.forks && !heap.taken.is_empty() {
-        // Without them the parent goes on while the child copies.
+        // Without this pair the parent continues while the child copies.
         heap.ends = UnixStream::pair().ok();
     }
 }
@@ -333,7 +334,7 @@ extern "C" fn after_in_parent() {
     }
 }
 
-/// Copies what the program has, into memory of this process at the same place.
+/// Copies the program's buffers into memory of this process at the same addresses.
 extern "C" fn after_in_child() {
     let ends = end_of_fork(|heap| {
         let lost = heap.taken.values().find(|it| heap.region.make_private(it).is_err());
@@ -349,7 +350,7 @@ extern "C" fn after_in_child() {
     drop(ends);
 }
 
-/// The end of a fork in either process. Gives the turn back that [`before_fork`] has taken.
+/// Ends a fork in either process. Releases the lock that [`before_fork`] has taken.
 fn end_of_fork(act: impl FnOnce(&mut Heap)) -> Option<(UnixStream, UnixStream)> {
     let _turn = HeapGuard;
     let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);

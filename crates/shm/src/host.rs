@@ -30,17 +30,17 @@ use crate::region::JobRegion;
 use crate::wait::{self, Sleep, WaitStage, WaitTimes, Waiter};
 use crate::watch::{Watch, WatchError};
 
-/// From how many bytes on a message may be copied out of its sender's memory: below, two copies
-/// take no longer than to ask for one.
+/// The length from which a message may be copied out of its sender's memory: below it, two copies
+/// take no longer than asking for one.
 const READ_FROM: usize = 16 << 10;
 
-/// The same out of a region, if ranks share processors: the receiver finds the bytes in its own
+/// The same limit for a region, if ranks share processors: the receiver finds the bytes in its own
 /// caches.
 const CROWDED_REGION_FROM: usize = 4 << 10;
 
-/// The same by the kernel: until the receiver has read a message its sender cannot go on, and each
-/// rank that waits costs a change of processes. Eight ranks on two cores exchanged 16 KiB in 14 us
-/// by rings and in 22 by the kernel.
+/// The same limit for a copy by the kernel, if ranks share processors: the sender must wait until
+/// the receiver has read a message, and each waiting rank costs a context switch. Eight ranks on
+/// two cores exchanged 16 KiB in 14 us by rings and in 22 us by the kernel.
 const CROWDED_PROCESS_FROM: usize = 64 << 10;
 
 /// Whether the kernel copies between this process and a peer's.
@@ -48,13 +48,13 @@ const CROWDED_PROCESS_FROM: usize = 64 << 10;
 enum KernelReach {
     /// Not tried yet.
     Unknown,
-    /// It does; the peer's process id as seen from here.
+    /// It does; the value is the peer's process id as seen from here.
     Yes(u32),
     /// It does not, with this error.
     No(Errno),
 }
 
-/// Wakes a rank of this process that sleeps, or is about to.
+/// Wakes one rank of this process if it sleeps or is about to.
 #[derive(Debug)]
 pub struct RankWaker {
     region: Arc<JobRegion>,
@@ -62,14 +62,14 @@ pub struct RankWaker {
 }
 
 impl RankWaker {
-    /// Wakes it.
+    /// Wakes the rank.
     pub fn wake(&self) {
         self.region.mapping.segment(self.rank).doorbell().wake(wait::end_sleep);
     }
 }
 
 /// While some ranks have not announced themselves yet, the answer to "does another rank share my
-/// processors?" is counted anew only every so many questions.
+/// processors?" is recomputed only once in this many queries.
 const QUESTIONS: u32 = 64;
 
 /// A rank's place in a job.
@@ -77,28 +77,28 @@ const QUESTIONS: u32 = 64;
 pub struct ShmHost {
     region: Arc<JobRegion>,
     rank: Rank,
-    /// The process that is the rank.
+    /// The process that joined as the rank.
     process: ForkedProcess,
     origin: u64,
-    /// The wakes counted before the caller last polled.
+    /// The wake count, sampled before the caller last polled.
     seen: u64,
     waiting: Waiter,
     company: Cell<Company>,
-    /// Questions about the company before it was settled.
+    /// Queries about the company before it was settled.
     asked: Cell<u32>,
     quota: Option<u32>,
     mask: Mask,
-    /// Waits that became long, sleeps, and sleeps that timed out.
+    /// The numbers of waits that became long, of sleeps, and of sleeps that timed out.
     long_waits: u64,
     sleeps: u64,
     timeouts: u64,
-    /// A word that peers find at the address this rank announces.
+    /// The word at the address that this rank announces to its peers.
     beacon: Box<AtomicU64>,
     reach: Vec<Cell<KernelReach>>,
     process_from: Option<usize>,
-    /// Its state for virtual time.
+    /// The rank's state for virtual time.
     conducted: Option<Box<Conducted>>,
-    /// The other ranks here, if no launcher of ours watches them.
+    /// The watch on the other ranks of this host, if no launcher of ours watches them.
     others: RefCell<Option<Watch>>,
     protected: ProtectedMemory,
 }
@@ -135,7 +135,7 @@ impl ShmHost {
             long_waits: 0,
             sleeps: 0,
             timeouts: 0,
-            // The system's permissions must not show in virtual time.
+            // In virtual time the result must not depend on the system's permissions.
             process_from: (!conducted && kernel_copies(&beacon)).then_some(READ_FROM),
             beacon,
             reach: (0..ranks).map(|_| Cell::new(KernelReach::Unknown)).collect(),
@@ -150,7 +150,7 @@ impl ShmHost {
         host
     }
 
-    /// How often this rank has slept, and how many of those sleeps timed out.
+    /// The number of sleeps of this rank, and of those that timed out.
     pub fn sleeps(&self) -> (u64, u64) {
         (self.sleeps, self.timeouts)
     }
@@ -161,15 +161,15 @@ impl ShmHost {
         self.mapping().fail(rank, cause)
     }
 
-    /// Leaves the job in order, before the port is dropped: others see it as gone, and their use of
-    /// its memory goes on.
+    /// Leaves the job in order, before the port is dropped: the other ranks see this rank as gone,
+    /// and their accesses to its memory continue.
     pub fn leave(&self) {
         self.mapping().leave(self.rank);
     }
 
     /// Watches the other ranks of this host, all of which have joined: for jobs without a launcher
-    /// of ours. While this rank waits, it polls every tenth of a second whether one has died;
-    /// beyond 256 ranks it polls less often, in proportion. Each watched rank takes a descriptor.
+    /// of ours. While this rank waits, it checks every tenth of a second whether one has died;
+    /// beyond 256 ranks it checks less often, in proportion. Each watched rank takes a descriptor.
     ///
     /// # Errors
     /// The system has no pidfds, or no descriptors left.
@@ -181,7 +181,7 @@ impl ShmHost {
         Ok(())
     }
 
-    /// The hosts of the job. `None`: all ranks are here.
+    /// The hosts of the job. `None`: all ranks are on this host.
     pub fn hosts(&self) -> Option<&Hosts> {
         self.mapping().plan().config.hosts.as_ref()
     }
@@ -191,28 +191,28 @@ impl ShmHost {
         self.hosts().and_then(|hosts| hosts.of.get(rank as usize).copied()).unwrap_or(0)
     }
 
-    /// Sizes of every rank's rings.
+    /// The sizes of every rank's rings.
     pub fn layout(&self) -> &SegmentLayout {
         &self.mapping().plan().config.layout
     }
 
-    /// Whether ranks give spare landing rings to frequent sources by themselves.
+    /// Whether ranks assign spare landing rings to frequent sources by themselves.
     pub fn moves_rings(&self) -> bool {
         self.mapping().plan().config.moves_rings
     }
 
-    /// Says where this rank is reached from other hosts; once. `false`: the address is empty or
-    /// longer than 240 bytes, another one was said, or the job has one host.
+    /// Publishes the address of this rank for other hosts; once. `false`: the address is empty or
+    /// longer than 240 bytes, another one is published, or the job has one host.
     pub fn publish_card(&self, address: &[u8]) -> bool {
         self.mapping().card(self.rank).is_some_and(|card| card.publish(address))
     }
 
-    /// Where a rank is reached from other hosts, once that is known.
+    /// The address of a rank for other hosts, once it is known.
     pub fn card(&self, rank: Rank) -> Option<Vec<u8>> {
         self.mapping().card(rank)?.read()
     }
 
-    /// This rank's region, which keeps the job's memory.
+    /// This rank's region, which keeps the job's memory alive.
     pub(crate) fn region(&self) -> &Arc<JobRegion> {
         &self.region
     }
@@ -240,7 +240,7 @@ impl ShmHost {
         self.count_announced();
     }
 
-    /// Counts the ranks that have announced themselves until now.
+    /// Counts the ranks that have announced themselves so far.
     fn count_announced(&self) {
         let config = &self.mapping().plan().config;
         let here = (0..config.ranks).filter(|rank| config.is_here(*rank));
@@ -259,7 +259,7 @@ impl ShmHost {
         }
     }
 
-    /// Announces a sleep; `None`: something was pending.
+    /// Announces a sleep; `None`: an event was pending.
     fn begin_sleep(
         &mut self,
         deadline: Option<Time>,
@@ -281,7 +281,7 @@ impl ShmHost {
         Some(Nap { region, rank: self.rank, seen: self.seen, limit, ended: Sleep::Refused })
     }
 
-    /// The end of a sleep that was announced.
+    /// Ends a sleep that was announced.
     fn end_sleep(&mut self, nap: &Nap) -> Wake {
         self.mapping().segment(self.rank).doorbell().end_sleep();
         self.awake(nap.ended);
@@ -297,24 +297,24 @@ impl ShmHost {
         }
     }
 
-    /// Whether the doorbell would call a thread that sleeps on it: not if it has been called, nor
-    /// if another one has slept there since.
+    /// Whether a wake-up of the doorbell would call a thread that sleeps on it: not if one has been
+    /// made already, nor if another thread has slept there since.
     pub fn is_bell_set(&self) -> bool {
         let bell = self.mapping().segment(self.rank).doorbell();
         bell.sleeping.load(Ordering::Relaxed) != 0
     }
 
-    /// Calls all threads that sleep on the own doorbell.
+    /// Wakes all threads that sleep on this rank's doorbell.
     pub fn call_sleepers(&self) {
         self.mapping().segment(self.rank).doorbell().wake_unasked(wait::end_sleep);
     }
 
-    /// The process id of a peer whose memory the kernel copies for us.
+    /// The process id of a peer, if the kernel can copy its memory.
     fn reach(&self, rank: Rank) -> Result<u32, PostError> {
         let known = &self.reach[rank as usize];
         if known.get() == KernelReach::Unknown {
             let Some(beacon) = self.mapping().note(rank).beacon() else {
-                // It has not started, so no rank can have an address of it yet.
+                // It has not started, so no rank can have an address of its memory yet.
                 return Err(refused(rank, Errno::SRCH));
             };
             known.set(self.probe_peer(rank, beacon));
@@ -326,8 +326,8 @@ impl ShmHost {
         }
     }
 
-    /// Reads the peer's beacon. Checks that the system allows it, and that the process with this id
-    /// is the peer, which need not be so in another container.
+    /// Reads the peer's beacon. This checks that the system allows it, and that the process with
+    /// this id is the peer, which may be false in another container.
     fn probe_peer(&self, rank: Rank, beacon: Beacon) -> KernelReach {
         let pid = self.mapping().registry().pid(rank);
         let mut found = [0; 8];
@@ -338,7 +338,7 @@ impl ShmHost {
         }
     }
 
-    /// These bytes, of a region or beyond.
+    /// The bytes at an address, in a region or beyond the regions.
     #[inline]
     fn bytes(&self, at: RemoteAddress, length: usize, to_write: bool) -> Option<Bytes<'_>> {
         let region = self.mapping().bytes(at.rank, at.offset, length);
@@ -361,12 +361,12 @@ impl ShmHost {
     }
 }
 
-/// A sleep on this rank's doorbell that was announced, apart from the host.
+/// An announced sleep on this rank's doorbell, which does not need the host.
 #[derive(Debug)]
 pub struct Nap {
     region: Arc<JobRegion>,
     rank: Rank,
-    /// The wakes counted before the rank last polled.
+    /// The wake count, sampled before the rank last polled.
     seen: u64,
     limit: Duration,
     ended: Sleep,
@@ -388,7 +388,8 @@ impl Drop for ShmHost {
         }
         if std::thread::panicking() {
             // A rank that panics has not left in order. The launcher reports its end to its peers
-            // when the process has ended; where ranks are threads of one process, nobody does.
+            // once the process has ended; where ranks are threads of one process, no process
+            // reports it.
             if self.shares_process() {
                 self.fail(self.rank, DeathCause::Unknown);
             }
@@ -411,7 +412,7 @@ fn beacon_value(pid: u32, rank: Rank) -> u64 {
 }
 
 /// Whether the kernel copies between processes at all. Success within this process does not prove
-/// that it will with others, but failure rules it out.
+/// success with others, but failure excludes it.
 fn kernel_copies(beacon: &AtomicU64) -> bool {
     let address = beacon.as_ptr().expose_provenance() as u64;
     let mut found = [0; 8];
@@ -419,7 +420,7 @@ fn kernel_copies(beacon: &AtomicU64) -> bool {
     done.is_ok() && u64::from_ne_bytes(found) == beacon.load(Ordering::Relaxed)
 }
 
-/// The port resolves keys before it calls its host.
+/// The error for an unresolved key: the port resolves keys before it calls its host.
 fn unresolved() -> PostError {
     PostError::Unsupported("reach a segment or register without looking into its table")
 }
@@ -428,9 +429,9 @@ fn refused(rank: Rank, errno: Errno) -> PostError {
     PostError::Refused { rank, code: errno.raw_os_error() }
 }
 
-/// Waiting, and what is said of the whole job.
+/// Waiting, and the records about the whole job.
 impl ShmHost {
-    /// How to wait now, unless it is by a spin or nothing is to be waited for.
+    /// The next stage of a wait. `Err`: the wait is over, or was a spin.
     #[inline]
     fn next_stage(
         &mut self,
@@ -484,7 +485,7 @@ impl ShmHost {
         }
     }
 
-    /// A rank that polls, and so never waits for long, learns of others by its questions.
+    /// A rank that only polls never waits for long: it counts the others at its queries.
     #[cold]
     fn count_as_asked(&self) {
         let asked = self.asked.get();
@@ -494,7 +495,7 @@ impl ShmHost {
         }
     }
 
-    /// The process that is the rank.
+    /// The process that joined as the rank.
     pub fn process(&self) -> ForkedProcess {
         self.process
     }
@@ -507,12 +508,12 @@ impl ShmHost {
         here.any(|rank| rank != self.rank && registry.pid(rank) == own)
     }
 
-    /// What wakes this rank from any thread of its process.
+    /// A handle that wakes this rank from any thread of its process.
     pub fn waker(&self) -> RankWaker {
         RankWaker { region: Arc::clone(&self.region), rank: self.rank }
     }
 
-    /// Declares those dead whose process has ended. A rank that has left in order cannot die.
+    /// Declares those ranks dead whose process has ended. A rank that has left in order cannot die.
     fn look_after_others(&mut self) {
         let Some(watch) = self.others.get_mut() else { return };
         for rank in watch.look(wait::monotonic()) {
@@ -520,14 +521,14 @@ impl ShmHost {
         }
     }
 
-    /// Adds what this rank has counted to what all ranks here have, for the launcher: word by word,
-    /// the first [`COUNTS`](crate::COUNTS).
+    /// Adds this rank's counts to the sums of all ranks of this host, for the launcher: word by
+    /// word, the first [`COUNTS`](crate::COUNTS).
     pub fn add_counts(&self, counts: impl IntoIterator<Item = u64>) {
         self.mapping().header().add_counts(counts);
     }
 
-    /// Says how the job ends, as this rank ends it and gives the reason; `false`: a rank has said
-    /// so before, and its reason is the one that counts.
+    /// Records how the job ends, before this rank ends it and reports the reason. `false`: another
+    /// rank has recorded it before, and only that rank's reason counts.
     pub fn end_job(&self, end: JobEnd) -> bool {
         self.mapping().header().end_job(end)
     }
@@ -624,12 +625,12 @@ unsafe impl Host for ShmHost {
 
     #[inline]
     fn fence_post(&self) {
-        // The owner of the tables makes the barrier for both sides.
+        // The owner of the tables executes the barrier for both sides.
         compiler_fence(Ordering::SeqCst);
     }
 
     fn barrier(&self) -> bool {
-        // A rank that the barrier does not reach says so before its first post.
+        // A rank that the barrier does not reach marks this in the header before its first post.
         barrier::everywhere() && self.mapping().header().unsure.load(Ordering::Acquire) == 0
     }
 
@@ -842,7 +843,7 @@ mod tests {
         let heap = vec![7; READ_FROM];
         assert_eq!(alone.copies_from(Space::Region), Some(READ_FROM));
         let mut ports = open_all(&JobConfig::new(cpus + 1, 1)).unwrap();
-        // It was the first, and has not waited since.
+        // It was the first rank, and has not waited since.
         assert!((0..=QUESTIONS).any(|_| ports[0].is_crowded()));
         let mut port = ports.pop().unwrap();
         assert_eq!(port.copies_from(Space::Region), Some(CROWDED_REGION_FROM));
@@ -870,15 +871,15 @@ mod tests {
         host.mapping().header().unsure.fetch_add(1, Ordering::SeqCst);
         assert_eq!(host.wait(0, None, |_| false), Wake::Slept);
         assert_eq!(host.sleeps(), (1, 1));
-        // Nor does it sleep past a deadline, nor when something is pending.
+        // It sleeps neither past a deadline nor when an event is pending.
         let late = host.now() + Time::from_nanoseconds(3_600_000_000_000);
         assert_eq!(host.wait(1, Some(late), |_| true), Wake::Look);
         let soon = host.now() + Time::from_nanoseconds(1000);
         while host.wait(2, Some(soon), |_| false) != Wake::Deadline {}
     }
 
-    /// Ranks that sleep whenever there is nothing, for up to an hour: a missed wake-up would hang
-    /// this.
+    /// Ranks that sleep, for up to an hour, whenever there is no event: a missed wake-up would hang
+    /// this test.
     #[test]
     fn no_rank_sleeps_through_a_contribution() {
         const ROUNDS: u64 = 2000;
@@ -898,7 +899,8 @@ mod tests {
                 }
             };
             for round in 0..ROUNDS {
-                // All members; one, for which room is made; and a barrier.
+                // Three rounds: all members contribute; one contributes, after waiting for room;
+                // and a barrier.
                 port.contribute(group, round, &[]).unwrap();
                 wait(&mut port, &mut |port| port.all_contributed(group, round).unwrap().is_some());
                 port.finish_round(group).unwrap();
@@ -927,7 +929,7 @@ mod tests {
         assert!(slept > 0, "this is about sleeping");
     }
 
-    /// The host of a job of one rank, with its own wait times.
+    /// The host of a job of one rank, with the given wait times.
     fn open_host(patience: WaitTimes) -> ShmHost {
         let plan = crate::plan::MemoryPlan::new(&JobConfig::new(1, 1)).unwrap();
         let memory = crate::memory::create(&plan).unwrap();

@@ -1,4 +1,4 @@
-//! A job as its launcher holds it: creates the memory, tells children how to find it, reports
+//! The launcher's handle of a job: it creates the memory, passes its name to children, and reports
 //! deaths and waits.
 
 use std::fmt;
@@ -21,11 +21,11 @@ use crate::memory;
 use crate::plan::{Hosts, JobConfig, MemoryPlan};
 use crate::wait::{WaitTimes, monotonic};
 
-/// How long ago a rank has polled last that still does.
+/// A rank's polling loop counts as a wait until this long after its last poll.
 const POLL_LASTS: Time = Time::from_nanoseconds(2_000_000_000);
 
-/// A job's memory as its launcher holds it. The memory has no name: it is freed when the launcher
-/// has dropped this and every rank has ended, in any way.
+/// A job's memory, as held by its launcher. The memory has no file name: it is freed when the
+/// launcher has dropped this and every rank has ended, in any way.
 #[derive(Debug)]
 pub struct Job {
     memory: OwnedFd,
@@ -35,8 +35,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Creates the memory of a job and fills its tables: from here on messages to ranks that have
-    /// not started yet land.
+    /// Creates the memory of a job and fills its tables: from then on messages land even at ranks
+    /// that have not started yet.
     ///
     /// # Errors
     /// The sizes are invalid, there is not enough memory, or the system refuses.
@@ -47,8 +47,8 @@ impl Job {
         Ok(job)
     }
 
-    /// A job whose ranks have another launcher: the first rank of a host makes the memory, and the
-    /// others open it by its [`name`](Job::name). Child programs do not inherit it.
+    /// A job whose ranks have another launcher: the first rank of a host creates the memory, and
+    /// the others open it by its [`name`](Job::name). Child programs do not inherit it.
     ///
     /// # Errors
     /// As [`Job::create`].
@@ -82,7 +82,7 @@ impl Job {
         vec![(JOB_VARIABLE.into(), self.name()), (RANK_VARIABLE.into(), rank.to_string())]
     }
 
-    /// Where processes of this host find the memory, as long as this handle is there.
+    /// The name by which processes of this host find the memory, as long as this handle exists.
     pub fn name(&self) -> String {
         let JobFacts { launcher, .. } = self.facts;
         JobName { launcher, fd: self.memory.as_raw_fd(), inode: self.inode }.to_string()
@@ -93,7 +93,7 @@ impl Job {
         self.memory.as_fd()
     }
 
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     pub fn ranks(&self) -> u32 {
         self.facts.config.ranks
     }
@@ -104,9 +104,9 @@ impl Job {
         self.mapping.registry().set_pid(rank, pid);
     }
 
-    /// Declares a rank dead and wakes all others here: each gets `PeerFailed` from its port. The
-    /// rank may be of another host. Returns whether that is new; a rank that has left in order
-    /// cannot fail.
+    /// Declares a rank dead and wakes all others of this host: each gets `PeerFailed` from its
+    /// port. The rank may be on another host. Returns whether that is new; a rank that has left in
+    /// order cannot fail.
     pub fn mark_dead(&self, rank: Rank, cause: DeathCause) -> bool {
         self.mapping.fail(rank, cause)
     }
@@ -116,15 +116,15 @@ impl Job {
         rank < self.ranks() && self.facts.config.is_here(rank)
     }
 
-    /// Where a rank is reached from other hosts, once that is known: for a rank that is here, what
-    /// it has published itself. At most 240 bytes.
+    /// The address of a rank for other hosts, once it is known; a rank of this host publishes its
+    /// own. At most 240 bytes.
     pub fn card(&self, rank: Rank) -> Option<Vec<u8>> {
         self.mapping.card(rank)?.read()
     }
 
-    /// Tells the ranks here where one of another host is reached, and wakes those that sleep.
-    /// `false`: the address is empty or longer than 240 bytes, another one is known, or the job has
-    /// one host.
+    /// Publishes the address of a rank of another host to the ranks of this host, and wakes those
+    /// that sleep. `false`: the address is empty or longer than 240 bytes, another one is known, or
+    /// the job has one host.
     pub fn set_card(&self, rank: Rank, address: &[u8]) -> bool {
         let done = self.mapping.card(rank).is_some_and(|card| card.publish(address));
         if done {
@@ -134,7 +134,7 @@ impl Job {
     }
 
     /// Records that a rank of another host has left in order, and wakes all sleeping ranks. The
-    /// rank also tells the ranks here itself, by the far channel, which may not reach them all.
+    /// rank also notifies the ranks here itself, by the far channel, which may not reach them all.
     pub fn mark_left(&self, rank: Rank) {
         if rank < self.ranks() && !self.is_here(rank) {
             self.mapping.registry().leave_elsewhere(rank);
@@ -147,12 +147,12 @@ impl Job {
         self.state(rank) == PeerState::Left
     }
 
-    /// How the job ends, if a rank has said why.
+    /// How the job ends, if a rank has recorded it.
     pub fn end(&self) -> Option<JobEnd> {
         self.mapping.header().end()
     }
 
-    /// What the ranks here that have ended have counted ([`ShmHost::add_counts`]).
+    /// The counts of the ranks of this host that have ended ([`ShmHost::add_counts`]).
     ///
     /// [`ShmHost::add_counts`]: crate::ShmHost::add_counts
     pub fn counts(&self) -> Vec<u64> {
@@ -164,8 +164,8 @@ impl Job {
         self.mapping.registry().state(rank)
     }
 
-    /// The current wait of a rank, if it has lasted long enough to be announced. A loop of polls
-    /// counts as one as long as the last of them is not long ago.
+    /// The current wait of a rank, if it has lasted long enough to be announced. A polling loop
+    /// counts as a wait as long as its last poll is recent.
     pub fn waiting(&self, rank: Rank) -> Option<WaitingRank> {
         let wait = self.mapping.registry().wait(rank)?;
         let origin = self.facts.origin;
@@ -173,8 +173,8 @@ impl Job {
         WaitingRank::at(wait, now)
     }
 
-    /// Which packets of other hosts a rank has dropped, in words: whoever waits for what was in
-    /// them waits for ever. `None`: it has dropped none.
+    /// A description of the packets of other hosts that a rank has dropped: a rank that waits for
+    /// their content waits for ever. `None`: it has dropped none.
     pub fn dropped(&self, rank: Rank) -> Option<String> {
         let dropped = self.mapping.registry().dropped(rank);
         told_of(&dropped, |rank| {
@@ -183,7 +183,7 @@ impl Job {
         })
     }
 
-    /// The ranks as the conductor of a job in virtual time sees them. `None`: this job runs in real
+    /// The conductor's view of the ranks of a job in virtual time. `None`: this job runs in real
     /// time.
     ///
     /// # Errors
@@ -218,8 +218,8 @@ fn system(what: &'static str) -> impl Fn(Errno) -> JobError {
     move |errno| JobError::System { what, errno }
 }
 
-/// Opens all ranks of a new job in this process, each with a mapping of its own: for tests of
-/// the fabric, and for programs whose ranks are threads.
+/// Opens all ranks of a new job in this process, each with its own mapping: for tests of the
+/// fabric, and for programs whose ranks are threads.
 ///
 /// # Errors
 /// As [`Job::create`].
@@ -227,9 +227,9 @@ pub fn open_all(config: &JobConfig) -> Result<Vec<ShmPort>, JobError> {
     open_all_with(config, WaitTimes::DEFAULT)
 }
 
-/// Opens all ranks of a new job in virtual time in this process, each with a mapping of its own.
-/// `conduct` gets the stage before any rank begins. It must have their requests served from another
-/// thread, since a rank begins only when its first request is served.
+/// Opens all ranks of a new job in virtual time in this process, each with its own mapping.
+/// `conduct` receives the stage before any rank begins. It must have their requests served from
+/// another thread, since a rank begins only when its first request is served.
 ///
 /// # Errors
 /// As [`Job::create`]; or the sizes are of a job in real time.
@@ -243,10 +243,10 @@ pub fn open_conducted(
     (0..config.ranks).map(|rank| job.join(rank, WaitTimes::DEFAULT)).collect()
 }
 
-/// Opens all ranks of a job of several hosts in this process, each with a mapping of its own: for
-/// tests of what goes between hosts. `of` says the host of each rank, and `config.hosts` at most
-/// whether their ends are told. Returns the handles of the
-/// hosts, which know each other's cards once [`exchange_cards`] was called, and the ports by rank.
+/// Opens all ranks of a job of several hosts in this process, each with its own mapping: for tests
+/// of the traffic between hosts. `of` gives the host of each rank; of `config.hosts` at most
+/// `tells_ends` is used. Returns the handles of the hosts, which know each other's cards once
+/// [`exchange_cards`] was called, and the ports by rank.
 ///
 /// # Errors
 /// As [`Job::create`].
@@ -268,7 +268,7 @@ pub fn open_hosts(
     Ok((jobs, ports))
 }
 
-/// Tells each host where the ranks of the others are reached, as far as they have said so.
+/// Publishes to each host the addresses of the other hosts' ranks, as far as they are known.
 pub fn exchange_cards(jobs: &[Job]) {
     let ranks = jobs.first().map_or(0, Job::ranks);
     for rank in 0..ranks {
@@ -297,7 +297,7 @@ pub fn single() -> Result<ShmPort, JobError> {
     Job::create_private(&JobConfig::new(1, 1))?.join(0, WaitTimes::DEFAULT)
 }
 
-/// What a rank has dropped, in words. `host` knows the names of ranks' hosts.
+/// A description of the packets that a rank has dropped. `host` returns the host name of a rank.
 fn told_of(
     &DroppedPackets { strange, wrong, last }: &DroppedPackets,
     host: impl Fn(Rank) -> Option<Name>,
@@ -319,7 +319,7 @@ fn told_of(
 /// A rank's wait, and how long it has lasted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitingRank {
-    /// What it waits for.
+    /// The event for which it waits.
     pub wait: Wait,
     /// How long it has waited.
     pub lasted: Duration,
@@ -382,7 +382,7 @@ impl fmt::Display for Doing<'_> {
             None => {}
         }
         match communicator.strip_prefix('\'') {
-            // Perhaps cut off.
+            // The name may have been cut off.
             Some(name) => write!(f, ", on communicator '{}'", name.trim_end_matches('\''))?,
             None if communicator.is_empty() => {}
             None => write!(f, ", on communicator {communicator}")?,
@@ -411,7 +411,7 @@ mod tests {
     use hikyaku_nic::layer::Layer;
     use std::thread;
 
-    /// Sleeps at once, and for so long that a lost wake-up shows.
+    /// Sleeps at once, and long enough for a lost wake-up to show.
     const SLEEPY: WaitTimes = WaitTimes {
         untimed: 0,
         spin: Duration::ZERO,
@@ -425,7 +425,7 @@ mod tests {
         (job.join(0, SLEEPY).unwrap(), job.join(1, SLEEPY).unwrap())
     }
 
-    /// Posts all of a message, sleeping while there is no room.
+    /// Posts the whole message, sleeping while there is no room.
     fn send(port: &mut ShmPort, to: Rank, header: u64, payload: &[u8]) {
         loop {
             match port.post(&Command::send(to, 0, header, payload)) {
@@ -436,7 +436,7 @@ mod tests {
         }
     }
 
-    /// The next message, sleeping until there is one.
+    /// Receives the next message, sleeping until there is one.
     fn receive(port: &mut ShmPort) -> (u64, Option<RingSlice>) {
         loop {
             match port.poll() {
@@ -526,7 +526,7 @@ mod tests {
         });
     }
 
-    /// No launcher tells of the end of a rank that is a thread.
+    /// No launcher reports the end of a rank that is a thread.
     #[test]
     fn a_thread_that_panics_is_a_rank_that_died() {
         let (mut alive, dying) = sleepy_pair(&JobConfig::new(2, 2));
@@ -665,7 +665,7 @@ mod tests {
         let mut there = [0; 13];
         hosted.get_given(place, &mut there).unwrap();
         assert_eq!(there[1..], [0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 7]);
-        // Of another host, of no rank, beyond the region, not aligned.
+        // A rank of another host, no rank, beyond the region, not aligned.
         assert!(hosted.fetch_given(&swap(at(0, place.offset))).is_err());
         assert!(hosted.get_given(at(9, 0), &mut there).is_err());
         assert!(hosted.put_given(at(1, u64::MAX - 3), &[1; 8]).is_err());

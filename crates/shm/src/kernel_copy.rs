@@ -3,13 +3,14 @@
 //! `process_vm_readv` and `process_vm_writev` reach any address of another process of the same
 //! user, in one copy, if the system allows it. Containers, Yama and seccomp filters often do not,
 //! and only a trial with that very process shows it. The caller must know what is at the peer's
-//! address: the kernel checks only that it is mapped. A write, like every remote write, is a matter
-//! between the two programs.
+//! address: the kernel checks only that it is mapped. As with every remote write, the two programs
+//! must agree on the use of the memory.
 
 use libc::{c_ulong, c_void, iovec, pid_t};
 use rustix::io::Errno;
 
-/// Linux copies at most this many bytes a call; a smaller request keeps the count positive.
+/// Linux copies at most this many bytes per call; a smaller request keeps the returned count
+/// positive.
 const MOST_PER_CALL: usize = 1 << 30;
 
 /// Copies `into.len()` bytes from address `from` of a process.
@@ -19,7 +20,7 @@ const MOST_PER_CALL: usize = 1 << 30;
 pub(crate) fn read(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
     let length = into.len();
     let start = into.as_mut_ptr();
-    // SAFETY: `copy` hands over addresses inside `into`, which is ours to write.
+    // SAFETY: `copy` passes addresses inside `into`, which may be written.
     let call = |pid, local: &iovec, remote: &iovec| unsafe {
         libc::process_vm_readv(pid, local, ONE, remote, ONE, 0)
     };
@@ -32,7 +33,7 @@ pub(crate) fn read(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
 /// The system's error. A part may have been copied.
 pub(crate) fn write(pid: u32, to: u64, payload: &[u8]) -> Result<(), Errno> {
     let start = payload.as_ptr().cast_mut();
-    // SAFETY: `copy` hands over addresses inside `payload`, which the call only reads.
+    // SAFETY: `copy` passes addresses inside `payload`, which the call only reads.
     let call = |pid, local: &iovec, remote: &iovec| unsafe {
         libc::process_vm_writev(pid, local, ONE, remote, ONE, 0)
     };
@@ -99,15 +100,15 @@ mod tests {
         assert_eq!(read(own, 8, &mut []), Ok(()));
     }
 
-    /// Three pages: two that can be used and one that is gone.
+    /// Three pages: two that are mapped and one that is not.
     fn pages() -> NonNull<u8> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new memory, wherever the system puts it.
+        // SAFETY: new memory, at an address of the system's choice.
         let start = unsafe { mmap_anonymous(null_mut(), 3 * PAGE, access, MapFlags::PRIVATE) };
         let start: NonNull<u8> = NonNull::new(start.unwrap().cast()).unwrap();
         // SAFETY: within the three pages.
         let last = unsafe { start.add(2 * PAGE) };
-        // SAFETY: nobody knows of the page.
+        // SAFETY: no code refers to the page.
         unsafe { munmap(last.as_ptr().cast(), PAGE) }.unwrap();
         start
     }
@@ -120,7 +121,7 @@ mod tests {
         let at = start.as_ptr().expose_provenance() as u64 + 100;
         let payload: Vec<u8> = (0..3 * PAGE).map(|at| at as u8 | 1).collect();
         assert_eq!(write(own, at, &payload), Err(Errno::FAULT));
-        // SAFETY: the two pages are mapped until the end of the test, and nobody writes them now.
+        // SAFETY: the two pages are mapped until the end of the test, and no code writes them now.
         let pages = unsafe { std::slice::from_raw_parts(start.as_ptr(), 2 * PAGE) };
         assert_eq!(pages[..100], [0; 100]);
         assert_eq!(pages[100..], payload[..2 * PAGE - 100], "all before what is missing");
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(read(own, at, &mut into), Err(Errno::FAULT));
         assert_eq!(into[..2 * PAGE - 100], payload[..2 * PAGE - 100]);
         assert_eq!(into[2 * PAGE - 100..], [0; PAGE + 100]);
-        // SAFETY: nobody has the pages any more.
+        // SAFETY: no code refers to the pages any more.
         unsafe { munmap(start.as_ptr().cast(), 2 * PAGE) }.unwrap();
     }
 
@@ -137,9 +138,9 @@ mod tests {
         let (own, start) = (std::process::id(), pages());
         let address = start.as_ptr().expose_provenance() as u64;
         write(own, address, &[3; 2 * PAGE]).unwrap();
-        // SAFETY: within the pages, which nobody refers to.
+        // SAFETY: within the pages, to which no code refers.
         let second = unsafe { start.add(PAGE) };
-        // SAFETY: the page is ours, and nobody refers to it.
+        // SAFETY: the page was mapped here, and no code refers to it.
         unsafe { mprotect(second.as_ptr().cast(), PAGE, MprotectFlags::READ) }.unwrap();
         assert_eq!(write(own, address + PAGE as u64, &[7]), Err(Errno::FAULT));
         assert_eq!(write(own, address, &[7; 2 * PAGE]), Err(Errno::FAULT));
@@ -147,7 +148,7 @@ mod tests {
         read(own, address, &mut into).unwrap();
         assert_eq!(into[..PAGE], [7; PAGE], "what may be written is, in part");
         assert_eq!(into[PAGE..], [3; PAGE]);
-        // SAFETY: nobody has the pages any more.
+        // SAFETY: no code refers to the pages any more.
         unsafe { munmap(start.as_ptr().cast(), 2 * PAGE) }.unwrap();
     }
 

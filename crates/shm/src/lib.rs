@@ -1,20 +1,20 @@
 //! The fabric between processes of one host.
 //!
-//! A job's memory is one anonymous file (memfd), besides that of protected windows. The launcher
-//! makes it, the ranks inherit it or open it through `/proc`, and each maps it once. Nothing is
-//! named under `/dev/shm`, and nothing stays when the last process has ended, in any way. The rings
-//! in it and the rules of their use are nic's; this crate is the machine under them.
+//! A job's memory is one anonymous file (memfd), apart from the files of protected windows. The
+//! launcher creates it, the ranks inherit it or open it through `/proc`, and each maps it once.
+//! Nothing has a name under `/dev/shm`, and nothing remains when the last process has ended, in any
+//! way. The rings in it and the rules of their use are nic's; this crate is the machine under them.
 //!
 //! ```text
 //!   job        the launcher's handle: create, environment, deaths, waits
 //!   attach     the rank's side: find the memory, become the rank
-//!   host       nic's Host: what a port needs from this machine
+//!   host       nic's Host: the services that a port needs from this machine
 //!   wait       the clock; spinning, yielding, sleeping; why no wake-up is lost
-//!   cpus       which ranks share processors
-//!   cgroup     what the control group allows
-//!   barrier    a memory barrier on all processors, made by the sleeper
+//!   cpus       the ranks that share processors
+//!   cgroup     the limits of the control group
+//!   barrier    a memory barrier on all processors, executed by the sleeper
 //!   region     buffers that peers reach by one copy
-//!   protected  memory that only some ranks have, in files of its own
+//!   protected  memory that only some ranks map, in separate files
 //!   heap       the program's large allocations, in its region
 //!   view       another rank's region bytes, in place
 //!   kernel_copy  one copy from and to any address of a peer, if the system allows it
@@ -72,5 +72,5 @@ pub use wait::{sleep_while, wake_one};
 pub use watch::{Watch, WatchError};
 
 /// A rank's port on the shared-memory fabric. Its links have no faults until
-/// [`meet`](FaultInjector::meet) sets some.
+/// [`meet`](FaultInjector::meet) enables some.
 pub type ShmPort = FaultInjector<hikyaku_nic::hosted::HostedPort<ShmHost>>;

@@ -1,13 +1,13 @@
 //! The resource limits of this process, from `/proc`.
 //!
-//! Not by `getrlimit`: where a filter refuses it (it is `prlimit64` by now), the safe wrapper
-//! cannot report that, and panics or returns uninitialised memory.
+//! `getrlimit` is not used: where a filter refuses it (it is implemented by `prlimit64`), the safe
+//! wrapper cannot report that, and panics or returns uninitialised memory.
 
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit};
 
-/// The limits of a resource: address space, file sizes or open files. `None` inside: unlimited.
+/// The limits of a resource: address space, file sizes or open files. A `None` in them: unlimited.
 pub fn limits_on(which: Resource) -> Rlimit {
     let name = match which {
         Resource::As => "Max address space",
@@ -19,7 +19,7 @@ pub fn limits_on(which: Resource) -> Rlimit {
     told.and_then(|text| parse(&text, name)).unwrap_or_else(|| getrlimit(which))
 }
 
-/// A line such as `Max open files    1024    524288    files`.
+/// Parses a line such as `Max open files    1024    524288    files`.
 fn parse(text: &str, name: &str) -> Option<Rlimit> {
     let mut words = text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace();
     let mut limit = || match words.next()? {

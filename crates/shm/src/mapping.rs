@@ -1,6 +1,5 @@
-//! A job's memory as this process sees it: one mapping of the whole memfd, and typed views of its
-//! parts. The crate's only access to raw memory; other files have offsets and references.
-//!
+//! A job's memory as mapped by this process: one mapping of the whole memfd, and typed views of its
+//! parts. This is the crate's only access to raw memory; other files have offsets and references.
 //! The views are sound for these reasons. Offsets come from [`MemoryPlan`], which every process
 //! computes from the same checked sizes. The file is sealed against shrinking and growing before
 //! any process maps it, so a mapped byte stays mapped. Every typed part consists of atomics, for
@@ -65,7 +64,8 @@ impl Mapping {
     fn leave_out_of_core_dumps(&self) {
         let regions = self.plan.regions_at..self.plan.total;
         let start = self.at(regions.start).as_ptr().cast();
-        // SAFETY: the range is ours, and the advice changes neither contents nor protection.
+        // SAFETY: the range is part of this mapping, and the advice changes neither contents nor
+        // protection.
         let advised = unsafe { madvise(start, regions.len(), Advice::LinuxDontDump) };
         // Only advice: if it fails, a core dump takes longer.
         let _ = advised;
@@ -112,13 +112,13 @@ impl Mapping {
         unsafe { self.at(at).cast().as_ref() }
     }
 
-    /// Says which host each rank is on. By the creator, before the header.
+    /// Writes the host of each rank. Called by the creator, before the header is written.
     pub(crate) fn write_hosts(&self) {
         let Some(hosts) = &self.plan.config.hosts else { return };
         for (rank, host) in hosts.of.iter().enumerate() {
             let at = self.at(HOSTS_AT + rank * size_of::<u32>()).cast::<u32>();
-            // SAFETY: the plan has room for one to every rank, aligned and mapped as long as
-            // `self`; processes read it from the file, after the header is there.
+            // SAFETY: the plan has room for one word per rank, aligned and mapped as long as
+            // `self`; processes read it from the file, after the header is written.
             unsafe { AtomicU32::from_ptr(at.as_ptr()) }.store(*host, Ordering::Relaxed);
         }
         let Some(names_at) = names_at(hosts.of.len()) else { return };
@@ -130,7 +130,7 @@ impl Mapping {
         }
     }
 
-    /// Where a rank is reached from other hosts, in a job of several.
+    /// The address card of a rank for other hosts, in a job of several hosts.
     pub(crate) fn card(&self, rank: Rank) -> Option<&Card> {
         if self.plan.config.hosts.is_none() || rank >= self.plan.config.ranks {
             return None;
@@ -160,9 +160,9 @@ impl Mapping {
         let config = &self.plan.config;
         assert!(rank < config.ranks);
         let base = self.at(self.plan.segment_at(rank));
-        // SAFETY: the plan has room for the segment of every rank of this host, which this one is,
-        // aligned and mapped as long as `self`; a memfd starts zeroed; only segments touch it; the
-        // plan checked the layout.
+        // SAFETY: the rank is on this host, and the plan has room for the segment of each such
+        // rank, aligned and mapped as long as `self`; a memfd starts zeroed; only segments touch
+        // it; the plan checked the layout.
         unsafe { Segment::new(base, &config.layout) }
     }
 
@@ -183,8 +183,8 @@ impl Mapping {
         assert!(to < self.plan.config.ranks);
         let at =
             self.line_at(from) + size_of::<TurnLine>() + to as usize * size_of::<SendProgress>();
-        // SAFETY: the line has room for one to every rank, aligned since both sizes are multiples
-        // of its alignment; mapped as long as `self`, and made of atomics.
+        // SAFETY: the line has room for one such entry per rank, aligned since both sizes are
+        // multiples of its alignment; mapped as long as `self`, and made of atomics.
         unsafe { self.at(at).cast().as_ref() }
     }
 
@@ -193,7 +193,7 @@ impl Mapping {
         self.plan.conducted_at + rank as usize * self.plan.line_bytes
     }
 
-    /// Bytes of each rank's log.
+    /// The size of each rank's log, bytes.
     pub(crate) fn log_bytes(&self) -> usize {
         self.plan.config.log_bytes as usize
     }
@@ -203,14 +203,14 @@ impl Mapping {
         self.at(self.line_at(rank) + log_at(self.plan.config.ranks) + at)
     }
 
-    /// Writes to a rank's log. By the rank, during its turn.
+    /// Writes to a rank's log. Called by the rank, during its turn.
     pub(crate) fn write_log(&self, rank: Rank, at: usize, bytes: &[u8]) {
         let target = self.log(rank, at, bytes.len());
-        // SAFETY: inside the log, as was checked; `bytes` may be anywhere but there.
+        // SAFETY: inside the log, as was checked; `bytes` may be anywhere else.
         unsafe { target.as_ptr().copy_from(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// Reads the front of a rank's log. By the conductor, during its turn.
+    /// Reads the front of a rank's log. Called by the conductor, during its turn.
     pub(crate) fn read_log(&self, rank: Rank, into: &mut [u8]) {
         let origin = self.log(rank, 0, into.len());
         // SAFETY: inside the log, as was checked.
@@ -223,14 +223,14 @@ impl Mapping {
         self.at(self.line_at(rank) + log_at(self.plan.config.ranks) + end + at)
     }
 
-    /// Writes to a rank's inbox. By the conductor, during its turn.
+    /// Writes to a rank's inbox. Called by the conductor, during its turn.
     pub(crate) fn write_inbox(&self, rank: Rank, at: usize, bytes: &[u8]) {
         let target = self.inbox(rank, at, bytes.len());
-        // SAFETY: inside the inbox, as was checked; `bytes` may be anywhere but there.
+        // SAFETY: inside the inbox, as was checked; `bytes` may be anywhere else.
         unsafe { target.as_ptr().copy_from(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// Reads the front of a rank's inbox. By the rank, during its turn.
+    /// Reads the front of a rank's inbox. Called by the rank, during its turn.
     pub(crate) fn read_inbox(&self, rank: Rank, into: &mut [u8]) {
         let origin = self.inbox(rank, 0, into.len());
         // SAFETY: inside the inbox, as was checked.
@@ -253,9 +253,10 @@ impl Mapping {
         self.wake_sleepers();
     }
 
-    /// The doorbells of the ranks that sleep, or may sleep before they see the last store.
+    /// The doorbells of the ranks that sleep, or may begin to sleep before they see the last store.
     ///
-    /// Only theirs: reading all segments costs each rank a page of page tables for each.
+    /// Other segments are not read: reading all of them costs each rank a page of page tables per
+    /// segment.
     fn sleepers(&self) -> impl Iterator<Item = &Doorbell> {
         fence(Ordering::SeqCst);
         let config = &self.plan.config;
@@ -327,24 +328,25 @@ impl Mapping {
         unsafe { RegionBuffer::new(start, length, offset, owner) }
     }
 
-    /// First address of a rank's region, and the one past its end.
+    /// The first address of a rank's region, and the address past its end.
     pub(crate) fn region_range(&self, rank: Rank) -> (usize, usize) {
         let Some(start) = self.plan.region_at(rank) else { return (0, 0) };
         let start = self.at(start).as_ptr().expose_provenance();
         (start, start + self.plan.region_bytes)
     }
 
-    /// Puts a copy that is this process's alone in place of whole pages of a region.
+    /// Replaces whole pages of a region by a copy that is private to this process.
     pub(crate) fn make_private(&self, rank: Rank, offset: u64, length: usize) -> Result<(), Errno> {
         let start = self.region(rank, offset, length).ok_or(Errno::INVAL)?.as_ptr();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let copy = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, flags) }?;
-        // SAFETY: both are so long, and one is new. Peers may write meanwhile: they are bytes.
+        // SAFETY: both ranges have that length, and one is new. Peers may write meanwhile: any
+        // bytes are valid.
         unsafe { copy.cast::<u8>().copy_from_nonoverlapping(start, length) };
-        // SAFETY: the range is inside the mapping. Its bytes stay mapped and what they were, and
-        // `Drop` unmaps what has taken their place.
+        // SAFETY: the range is inside the mapping. Its bytes stay mapped with the same contents,
+        // and `Drop` unmaps the pages that replace them.
         unsafe { mremap_fixed(copy, length, length, MremapFlags::MAYMOVE, start.cast()) }?;
         Ok(())
     }
@@ -353,8 +355,8 @@ impl Mapping {
     pub(crate) fn discard(&self, rank: Rank, offset: u64, length: usize) -> Result<(), Errno> {
         let start = self.region(rank, offset, length).ok_or(Errno::INVAL)?;
         // SAFETY: the range is inside the mapping, and its bytes have no owner: they are back in
-        // the arena. Not `fallocate` on the descriptor: if the program closed all of its
-        // descriptors, that number may be another file by now.
+        // the arena. `fallocate` on the descriptor is not used: if the program closed all of its
+        // descriptors, that number may refer to another file by now.
         unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxRemove) }
     }
 }
@@ -368,13 +370,13 @@ impl Drop for Mapping {
     }
 }
 
-/// A file of its own, whole, as this process has mapped it. Unmapped when dropped.
+/// A separate file, mapped as a whole by this process. Unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct FileMapping {
     start: NonNull<u8>,
     length: usize,
     writable: bool,
-    /// The process that mapped it. A forked child does not have it.
+    /// The process that mapped it. A forked child does not have the mapping.
     process: ForkedProcess,
 }
 
@@ -397,12 +399,13 @@ impl FileMapping {
             unsafe { mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast()).expect("mmap answers an address or an error");
         let mapping = FileMapping { start, length, writable, process: ForkedProcess::this() };
-        // SAFETY: the range is ours, and the advice changes neither contents nor protection.
+        // SAFETY: the range is part of this mapping, and the advice changes neither contents nor
+        // protection.
         unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxDontFork) }?;
         Ok(mapping)
     }
 
-    /// Whether so many bytes at an offset are inside.
+    /// Whether `length` bytes at an offset are inside.
     pub(crate) fn is_inside(&self, offset: u64, length: u64) -> bool {
         offset.checked_add(length).is_some_and(|end| end <= self.length as u64)
     }
@@ -413,7 +416,7 @@ impl FileMapping {
         inside.then(|| unsafe { self.start.add(offset as usize) })
     }
 
-    /// These bytes, if all are inside and, should `to_write` ask for that, may be written.
+    /// These bytes, if all are inside and, if `to_write` is set, writable.
     pub(crate) fn bytes(&self, offset: u64, length: usize, to_write: bool) -> Option<Bytes<'_>> {
         let start = self.place(offset, length).filter(|_| self.writable || !to_write)?;
         // SAFETY: the range is inside the mapping, which stays as long as `self`. A caller that
@@ -421,7 +424,7 @@ impl FileMapping {
         Some(unsafe { Bytes::new(start, length) })
     }
 
-    /// Four bytes that may be written; `None` if they may not, are outside or misaligned.
+    /// Four bytes that may be written; `None` if they are read-only, outside or misaligned.
     pub(crate) fn word32(&self, offset: u64) -> Option<&AtomicU32> {
         let place = self.aligned(offset, 4).filter(|_| self.writable)?;
         // SAFETY: four aligned bytes inside the mapping, which stays as long as `self`; peers
@@ -429,18 +432,19 @@ impl FileMapping {
         Some(unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) })
     }
 
-    /// Eight bytes that may be written; `None` if they may not, are outside or misaligned.
+    /// Eight bytes that may be written; `None` if they are read-only, outside or misaligned.
     pub(crate) fn word64(&self, offset: u64) -> Option<&AtomicU64> {
         let place = self.aligned(offset, 8).filter(|_| self.writable)?;
         // SAFETY: as for `word32`, with eight bytes.
         Some(unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) })
     }
 
-    /// An integer of so many bytes, which need not be writable. An atomic's load may write.
+    /// Loads an integer of `size` bytes, which need not be writable. Not by an atomic: its load may
+    /// write.
     pub(crate) fn load(&self, offset: u64, size: u64) -> Option<u64> {
         let place = self.aligned(offset, size)?;
         let value = match size {
-            // SAFETY: four aligned bytes inside the mapping, of which any are a number.
+            // SAFETY: four aligned bytes inside the mapping; any bytes are a valid number.
             4 => u64::from(unsafe { place.cast::<u32>().read_volatile() }),
             // SAFETY: as above, with eight.
             8 => unsafe { place.cast::<u64>().read_volatile() },
@@ -454,11 +458,11 @@ impl FileMapping {
         self.place(offset, size as usize).filter(|_| offset.is_multiple_of(size))
     }
 
-    /// Asks the kernel for the right to write.
+    /// Asks the kernel for write access.
     #[cfg(test)]
     pub(crate) fn make_writable(&self) -> Result<(), Errno> {
         let access = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
-        // SAFETY: the range is ours, and stays readable.
+        // SAFETY: the range is part of this mapping, and stays readable.
         unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.length, access) }
     }
 }
@@ -466,7 +470,7 @@ impl FileMapping {
 impl Drop for FileMapping {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // Something else may be there in a forked child.
+            // In a forked child another mapping may be there.
             return;
         }
         // SAFETY: mapped in `new` with this length; every reference into it borrows from `self`.
@@ -475,14 +479,15 @@ impl Drop for FileMapping {
     }
 }
 
-/// The process at the other end of a connection, as it was when it connected or began to listen;
-/// 0 if it cannot be seen from here.
+/// The process at the other end of a connection, as of the time when it connected or began to
+/// listen; 0 if it is not visible here.
 pub(crate) fn peer_process(socket: impl AsFd) -> Result<u32, Errno> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     let into = std::ptr::from_mut(&mut found).cast();
     let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `length` bytes into `found`, which is so long and plain.
+    // SAFETY: the kernel writes at most `length` bytes into `found`, which has that size and is
+    // plain data.
     let done = unsafe {
         libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut length)
     };
@@ -492,7 +497,7 @@ pub(crate) fn peer_process(socket: impl AsFd) -> Result<u32, Errno> {
     Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// The half of a counter that a futex compares: the low one, which changes with each increment.
+/// The half of a counter that a futex compares: the low half, which changes with each increment.
 ///
 /// Only the kernel reads through it. Exactly 2^32 increments between two reads would be missed.
 pub(crate) fn futex_word(counter: &AtomicU64) -> &AtomicU32 {
@@ -506,18 +511,18 @@ pub(crate) fn futex_word(counter: &AtomicU64) -> &AtomicU32 {
 
 /// An inherited file descriptor, to examine.
 pub(crate) fn peek_inherited(fd: RawFd) -> Option<BorrowedFd<'static>> {
-    // SAFETY: the caller tells a closed or foreign descriptor apart: until it has been recognised,
+    // SAFETY: the caller recognises a closed or foreign descriptor: until it has been recognised,
     // only `fstat` and `pread` are called on it.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Takes over a file descriptor that [`peek_inherited`] showed to be the job's memory or a
-/// launcher's socket, and that has no owner in this process.
+/// Takes over a file descriptor that was recognised as the job's memory or a launcher's socket (see
+/// [`peek_inherited`]), and that has no owner in this process.
 pub(crate) fn take_inherited(fd: RawFd) -> OwnedFd {
-    // SAFETY: another process left it open for this: inode and header identify it as the memory of
-    // this job, or a variable of the launcher's and its kind as the socket. It has no owner in this
-    // process: `attach.rs`, whose two functions are the only callers, takes none that is closed on
-    // exec, as all are that this crate or the standard library own.
+    // SAFETY: another process left it open for this process: inode and header identify it as the
+    // memory of this job, or a variable of the launcher and its kind as the socket. It has no owner
+    // in this process: `attach.rs`, whose two functions are the only callers, takes no descriptor
+    // that is closed on exec, and all descriptors owned by this crate or the standard library are.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 

@@ -1,9 +1,9 @@
 //! Checking and committing memory.
 //!
-//! Linux allocates memory on first touch and kills a process when it runs out. So this crate
-//! first checks what the machine, the cgroup and the limits of the process allow. Then it commits
-//! pages by `fallocate`: lack of memory is an error at the request and never a SIGBUS or a killed
-//! rank later.
+//! Linux allocates memory on first touch and kills a process when it runs out. So this crate first
+//! checks the free memory of the machine, of the cgroup and within the process's limits. Then it
+//! commits pages by `fallocate`, so that lack of memory is an error of the request and never a
+//! SIGBUS or a killed rank later.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,17 +46,17 @@ fn meminfo(name: &str) -> Option<u64> {
     field(&fs::read_to_string("/proc/meminfo").ok()?, name)
 }
 
-/// A line such as `MemTotal:  24659664 kB`, in bytes.
+/// Parses a line such as `MemTotal:  24659664 kB`, into bytes.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     kilobytes.checked_mul(1024)
 }
 
-/// Creates the memory of a job, an anonymous file. [`check`] has run before: without memory the
-/// kernel kills a process instead of refusing.
+/// Creates the memory of a job, an anonymous file. [`check`] must have passed before: without
+/// memory the kernel kills a process instead of refusing.
 ///
-/// Programs that this process executes inherit it; so ranks reach it.
+/// Programs that this process executes inherit it; this is how ranks get it.
 pub(crate) fn create(plan: &MemoryPlan) -> Result<OwnedFd, JobError> {
     let total = plan.total as u64;
     let system = |what| move |errno| JobError::System { what, errno };
@@ -77,34 +77,35 @@ pub(crate) fn create(plan: &MemoryPlan) -> Result<OwnedFd, JobError> {
     Ok(memory)
 }
 
-/// Memory of a rank's process with nothing but a world: its own pages, page tables and kernel
-/// memory, without the two below. Measured, of one rank of two: 0.36 MiB of a program in C by MPI
-/// and 0.51 MiB of one in Rust, both without what the kernel keeps of a process.
+/// The memory of a rank's process that only has a world: its own pages, page tables and kernel
+/// memory, without the two terms below. Measured, for one rank of two: 0.36 MiB for a program in C
+/// by MPI and 0.51 MiB for one in Rust, both without the kernel's memory for a process.
 const PROCESS: u64 = 560 << 10;
 
 /// A rank's memory for each other rank of its host. Measured: 690 to 770 bytes from 2 to 1,024
 /// ranks.
 const PEER: u64 = 768;
 
-/// The same for a rank of another host with which it has had nothing to do. Measured: 30 bytes of
+/// The same for a rank of another host with which it has not communicated. Measured: 30 bytes at
 /// 640,000 ranks.
 const FAR_PEER: u64 = 32;
 
-/// About how many sizes are tried to say how many ranks would fit, from the largest down.
+/// The approximate number of sizes that are tried, from the largest down, to report how many ranks
+/// would fit.
 const TRIES: usize = 1024;
 
-/// A page of page tables, and how much memory it covers.
+/// The size of a page of page tables, and of the memory that it covers.
 const PAGE_TABLE: u64 = 4 << 10;
 const COVERED: u64 = 2 << 20;
 
-/// Segments that a rank reads if the program does not communicate with more itself: those of the
-/// ranks it shares lines with and of their leaders, as `coll::mates` says.
+/// The number of segments that a rank reads if the program itself does not communicate with more:
+/// those of the ranks it shares lines with and of their leaders, as `coll::mates` chooses them.
 fn segments_read(ranks: u64) -> u64 {
     if ranks <= 256 { ranks } else { ranks.div_ceil(16).max(64) + 16 }
 }
 
-/// Page tables of a rank for the segments that it reads: of each the first page and the last before
-/// the areas, which may lie under two.
+/// Page tables of a rank for the segments that it reads: for each, the first page and the last
+/// before the areas, which two pages of page tables may cover.
 fn tables(config: &JobConfig) -> u64 {
     let apart = (config.layout.area_at(0) as u64).min(COVERED);
     let each = PAGE_TABLE + PAGE_TABLE * apart / COVERED;
@@ -113,20 +114,20 @@ fn tables(config: &JobConfig) -> u64 {
 
 /// Bytes that a job takes before its programs allocate anything; `None` on overflow.
 ///
-/// Jobs of 1,024 and 2,048 ranks of a Rust program weighed 2,549 and 8,845 MiB after a barrier and
-/// an allreduce, where this says 2,950 and 9,486: the areas were not used, and processes were
-/// weighed without what the kernel keeps of them.
+/// Jobs of 1,024 and 2,048 ranks of a Rust program took 2,549 and 8,845 MiB after a barrier and an
+/// allreduce, where this function returns 2,950 and 9,486: the areas were not used, and the
+/// kernel's memory for processes was not measured.
 pub(crate) fn needed(config: &JobConfig) -> Option<u64> {
     let ranks = u64::from(config.ranks);
     let here = u64::from(config.ranks_here());
     let peers = here * PEER + (ranks - here) * FAR_PEER;
     let rings: u64 = MemoryPlan::new(config).ok()?.committed().map(|(_, length)| length).sum();
-    // One communicator of each rank has its area; more are for the program to count.
+    // One communicator of each rank has its area; the program has to account for more.
     let area = u64::from(config.layout.groups.area_bytes);
     rings.checked_add(here.checked_mul(area + PROCESS + tables(config) + peers)?)
 }
 
-/// The same job with fewer ranks, in the order of their numbers. Default rings are those of so few.
+/// The same job with only the first `ranks` ranks. Default rings become those of the smaller job.
 fn of_size(config: &JobConfig, ranks: u32) -> JobConfig {
     let hosts = config.hosts.clone().map(|mut hosts| {
         hosts.of.truncate(ranks as usize);
@@ -136,14 +137,14 @@ fn of_size(config: &JobConfig, ranks: u32) -> JobConfig {
         true => SegmentLayout::for_ranks(ranks),
         false => SegmentLayout { ranks, ..config.layout },
     };
-    // A plan is for its number of ranks: fewer have the rings of its busiest rank.
+    // A plan is for its own number of ranks: with fewer, each has the rings of its busiest rank.
     let landing = config.landing.clone().filter(|plan| plan.ranks() == ranks);
     let fewer = JobConfig { ranks, layout, hosts, landing, ..config.clone() };
     if config.log_bytes > 0 { fewer.in_virtual_time() } else { fewer }
 }
 
-/// The most ranks of such a job that fit into `available` bytes. Fewer ranks may take more, as they
-/// have longer rings: what fits is not searched by halves.
+/// The largest number of ranks of such a job that fits `available` bytes. Fewer ranks may take more
+/// memory, as they have longer rings, so a binary search would be wrong.
 fn fitting(config: &JobConfig, available: u64) -> u32 {
     let fits =
         |ranks: &u32| needed(&of_size(config, *ranks)).is_some_and(|bytes| bytes <= available);
@@ -163,7 +164,7 @@ pub(crate) fn check(config: &JobConfig) -> Result<(), JobError> {
     Err(JobError::NoMemory { ranks, wanted, available, fitting: fitting(config, available) })
 }
 
-/// Makes memory apart from a job's: an anonymous file of whole pages, committed, of fixed size.
+/// Creates memory apart from a job's: an anonymous file of whole pages, committed, of fixed size.
 pub(crate) fn create_own(bytes: u64) -> Result<OwnedFd, Errno> {
     if available().is_some_and(|free| free < bytes) {
         return Err(Errno::NOMEM);
@@ -187,7 +188,7 @@ fn anonymous_file(name: &str) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Commits a range of the file: from then on touching it cannot fail.
+/// Commits a range of the file: from then on an access to it cannot fail.
 pub(crate) fn commit(memory: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
     loop {
         match rustix::fs::fallocate(&memory, FallocateFlags::empty(), offset, length) {
@@ -213,12 +214,12 @@ mod tests {
     #[test]
     fn too_large_a_job_reports_what_fits() {
         let whole = |ranks: u32| needed(&JobConfig::new(ranks, ranks)).unwrap();
-        // Not every number of ranks is tried from the largest down where they are more than 1,024.
+        // With more than 1,024 ranks, only some numbers of ranks are tried from the largest down.
         for ranks in [1000, 4096] {
             let config = JobConfig::new(ranks, ranks);
             let fit = |bytes| fitting(&config, bytes);
             assert_eq!((fit(whole(ranks)), fit(0)), (ranks, 0));
-            // A job of the reported number of ranks fits, and one of one more does not.
+            // A job of the reported number of ranks fits, and one with one rank more does not.
             for share in [2, 4, 7, 16, 100] {
                 let (room, some) = (whole(ranks) / share, fit(whole(ranks) / share));
                 assert!(some > 0 && whole(some) <= room && whole(some + 1) > room, "{some}");
@@ -244,7 +245,7 @@ mod tests {
             let area = u64::from(config.layout.groups.area_bytes);
             (needed(&config).unwrap() - rings) / u64::from(ranks) - area
         };
-        // Page tables of all others' segments up to 256 ranks, of fewer where there are more.
+        // Page tables of all others' segments up to 256 ranks, of fewer segments beyond.
         for (ranks, read) in [(1, 1), (17, 17), (256, 256), (257, 80), (1024, 80), (4096, 272)] {
             let tables = beside(ranks) - PROCESS - u64::from(ranks) * PEER;
             let each = read * PAGE_TABLE..=read * 2 * PAGE_TABLE;
@@ -261,7 +262,7 @@ mod tests {
         let committed = rustix::fs::fstat(&memory).unwrap().st_blocks as u64 * 512;
         let areas = 3 * u64::from(groups.channels) * u64::from(groups.area_bytes);
         let before_regions = plan.regions_at as u64;
-        // All but the areas, and less than a page each that parts are rounded by.
+        // All except the areas, and less than a page for the rounding of each part.
         assert!(committed <= before_regions - areas, "{committed} of {before_regions}");
         assert!(committed + areas + (1 << 18) > before_regions, "{committed} of {before_regions}");
         assert_eq!(rustix::fs::ftruncate(&memory, 0), Err(Errno::PERM));

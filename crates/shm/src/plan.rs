@@ -5,19 +5,19 @@
 //!               u32 × ranks        the host of each rank, if the job has several
 //!               ends, RankLine ×   the state of every rank (nic's registry)
 //!               RankNote × ranks   the ranks' notes to each other, for this crate
-//!               Card × ranks       where ranks are reached from other hosts, if there are any
+//!               Card × ranks       the ranks' addresses for other hosts, if there are any
 //!               segment × ranks    rings and tables (nic's SegmentLayout)
 //!               line × ranks       turns and deeds, in virtual time only (conducted/line.rs)
-//!   ----------- all above is committed when the job is created, but multicast areas ---------
+//!   ----------- all above is committed when the job is created, except multicast areas -----
 //!               region × ranks     sparse; pages are committed as buffers are allocated
 //! ```
 //!
 //! Every process computes the same plan from the same sizes. It reads them once from the header,
 //! checks them, and never reads them again.
 //!
-//! In a job of several hosts each host has such a memory. Lines, notes and cards are there for all
-//! ranks of the job, segments and regions for those of the host. The lines of sources elsewhere, in
-//! a segment, have memory once something has come from them.
+//! In a job of several hosts each host has such a memory. Lines, notes and cards exist for all
+//! ranks of the job, segments and regions only for those of the host. In a segment, the lines of
+//! sources on other hosts are committed once a message has come from them.
 
 use std::mem::size_of;
 
@@ -36,7 +36,7 @@ use crate::memory;
 /// Every part starts at a multiple of this: the largest page size of any machine we know.
 const ALIGN: u64 = 64 << 10;
 
-/// Bytes of a log beyond the largest message of one record.
+/// The size of a log beyond the largest message of one record.
 const LOG_BESIDE: u32 = 64 << 10;
 
 /// No rank's region is larger than this.
@@ -48,28 +48,28 @@ const MAX_REGIONS: u64 = 8 << 40;
 /// The sizes of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobConfig {
-    /// How many ranks.
+    /// The number of ranks.
     pub ranks: u32,
     /// Ranks on each virtual node; at least 1.
     pub ranks_per_node: u32,
     /// Sizes of every rank's rings; `layout.ranks` equals `ranks`.
     pub layout: SegmentLayout,
-    /// Bytes of each rank's region. That is address space: memory is used only where buffers are
+    /// Bytes of each rank's region. This is address space: memory is used only where buffers are
     /// allocated.
     pub region_bytes: u64,
     /// Bytes of each rank's log of deeds if the job runs in virtual time, a multiple of 8 larger
     /// than any ring; 0: it runs in real time.
     pub log_bytes: u32,
-    /// How ranks store long payloads for each other. `None`: in the way that is faster for each
-    /// peer, as they measure.
+    /// How ranks store long payloads for each other. `None`: for each peer in the way that
+    /// measurements show to be faster.
     pub long_stores: Option<LongStores>,
-    /// The hosts of the job. `None`: all ranks are here.
+    /// The hosts of the job. `None`: all ranks are on this host.
     pub hosts: Option<Hosts>,
-    /// Which sources have a landing ring of their own at which rank. `None`: as the layout says.
-    /// For the creator only: ranks read the tables that it has filled.
+    /// The sources that have a landing ring of their own, by rank. `None`: as the layout says. For
+    /// the creator only: ranks read the tables that it has filled.
     pub landing: Option<LandingPlan>,
-    /// Whether ranks give spare landing rings to frequent sources by themselves. Not where rings
-    /// are planned.
+    /// Whether ranks assign spare landing rings to frequent sources by themselves. `false` where
+    /// rings are planned.
     pub moves_rings: bool,
 }
 
@@ -78,15 +78,15 @@ pub struct JobConfig {
 pub struct Hosts {
     /// The number of this host.
     pub own: u32,
-    /// The host of each rank of the job. Hosts are numbered from 0 and each has a rank; ranks of
-    /// one host need not follow each other.
+    /// The host of each rank of the job. Hosts are numbered from 0 and each has a rank; the ranks
+    /// of a host need not be consecutive.
     pub of: Vec<u32>,
     /// The name of each host, for errors.
     pub names: Vec<Name>,
-    /// A secret of the job: a packet without it is a stranger's.
+    /// A secret of the job: a packet without it does not belong to the job.
     pub key: [u8; 16],
-    /// Whether the launcher says on each host which ranks of others have ended, so that a rank that
-    /// leaves need not tell those with which it has had nothing to do.
+    /// Whether the launcher reports on each host which ranks of others have ended, so that a rank
+    /// that leaves need not notify those with which it has not communicated.
     pub tells_ends: bool,
 }
 
@@ -96,12 +96,12 @@ impl Hosts {
         self.of.get(rank as usize) == Some(&self.own)
     }
 
-    /// How many ranks are on this host.
+    /// The number of ranks on this host.
     fn here(&self) -> u32 {
         self.of.iter().filter(|host| **host == self.own).count() as u32
     }
 
-    /// How many ranks the host with most has.
+    /// The largest number of ranks on one host.
     fn most_on_one(&self) -> u32 {
         let mut ranks = vec![0; self.names.len()];
         for host in &self.of {
@@ -112,7 +112,7 @@ impl Hosts {
         ranks.into_iter().max().unwrap_or(1)
     }
 
-    /// Where each rank's segment is among those of this host.
+    /// The index of each rank's segment among those of this host.
     fn slots(&self) -> Vec<u32> {
         let mut next = 0;
         let slot = |host: &u32| match *host == self.own {
@@ -125,7 +125,7 @@ impl Hosts {
         self.of.iter().map(slot).collect()
     }
 
-    /// Checks that there is one for each rank, and a rank for each.
+    /// Checks that each rank has a host, and each host a rank.
     fn check(&self, ranks: u32) -> Result<(), JobError> {
         let rule = |what, rule| Err(JobError::Sizes { what, rule });
         if self.of.len() != ranks as usize {
@@ -149,7 +149,8 @@ impl Hosts {
         Ok(())
     }
 
-    /// The node of each rank: those of the first host come first, so many ranks on each.
+    /// The node of each rank: the nodes of the first host come first, with `ranks_per_node` ranks
+    /// each.
     fn nodes(&self, ranks_per_node: u32) -> Vec<u32> {
         let hosts = self.of.iter().max().map_or(0, |last| *last as usize + 1);
         let mut ranks = vec![0_u32; hosts];
@@ -196,8 +197,8 @@ impl JobConfig {
         }
     }
 
-    /// Bytes that such a job takes on a host before its programs allocate anything, without what
-    /// ranks have for those of other hosts.
+    /// Bytes that such a job takes on a host before its programs allocate anything, without the
+    /// ranks' memory for those of other hosts.
     ///
     /// # Errors
     /// The sizes are invalid, or too large to be addressed.
@@ -206,7 +207,7 @@ impl JobConfig {
         Ok(memory::needed(self).unwrap_or(u64::MAX))
     }
 
-    /// The same with landing rings as planned. Each rank has memory for those of its plan.
+    /// The same job with landing rings as planned. Each rank has memory for those of its plan.
     #[must_use]
     pub fn planned(mut self, plan: LandingPlan) -> JobConfig {
         (self.layout.rings, self.layout.ring_bytes) = (plan.most_rings(), plan.ring_bytes());
@@ -216,7 +217,7 @@ impl JobConfig {
         self
     }
 
-    /// The same with sources that land at first in so many rings:
+    /// The same job with sources that land at first in `rings` rings:
     /// [`SegmentLayout::starting_in`].
     #[must_use]
     pub fn starting_in(mut self, rings: u32) -> JobConfig {
@@ -224,15 +225,15 @@ impl JobConfig {
         self
     }
 
-    /// The same with sources that stay in the ring that they start in, unless a program directs
-    /// them elsewhere.
+    /// The same job with sources that stay in their first ring, unless a program directs them
+    /// elsewhere.
     #[must_use]
     pub fn keeping_rings(mut self) -> JobConfig {
         self.moves_rings = false;
         self
     }
 
-    /// The same for one host of a job of several: with segments and regions for its ranks only.
+    /// The same job for one host of several: with segments and regions for its ranks only.
     #[must_use]
     pub fn across(mut self, hosts: Hosts) -> JobConfig {
         let most = hosts.most_on_one();
@@ -247,7 +248,7 @@ impl JobConfig {
         self.hosts.as_ref().is_none_or(|hosts| hosts.is_here(rank))
     }
 
-    /// How many ranks are on this host.
+    /// The number of ranks on this host.
     pub(crate) fn ranks_here(&self) -> u32 {
         self.hosts.as_ref().map_or(self.ranks, Hosts::here)
     }
@@ -257,14 +258,14 @@ impl JobConfig {
         self.hosts.as_ref().map(|hosts| hosts.nodes(self.ranks_per_node))
     }
 
-    /// The same with another answer of full rings.
+    /// The same job with another policy of full rings.
     #[must_use]
     pub fn when_full(mut self, policy: FullPolicy) -> JobConfig {
         (self.layout.ring_policy, self.layout.status_policy) = (policy, policy);
         self
     }
 
-    /// The same sizes in virtual time, for a job conducted through a [`Stage`](crate::Stage).
+    /// The same job in virtual time, conducted through a [`Stage`](crate::Stage).
     #[must_use]
     pub fn in_virtual_time(mut self) -> JobConfig {
         self.log_bytes = self.layout.ring_bytes.saturating_add(LOG_BESIDE);
@@ -303,7 +304,7 @@ impl JobConfig {
         sizes == (self.ranks, rings, first_rings, ring_bytes)
     }
 
-    /// The sizes as the header holds them.
+    /// The sizes in the format of the header.
     pub(crate) fn to_words(&self) -> [u64; CONFIG_WORDS] {
         let layout = &self.layout;
         [
@@ -342,8 +343,8 @@ impl JobConfig {
         u64::from_le_bytes(std::array::from_fn(|byte| key[at + byte]))
     }
 
-    /// The sizes in a header, and the hosts of the ranks, which follow it if there are several;
-    /// `None` if invalid.
+    /// The sizes in a header, and the hosts of the ranks, which follow it if there are several
+    /// hosts; `None` if they are invalid.
     pub(crate) fn from_words(
         words: &[u64; CONFIG_WORDS],
         (of, names): (Vec<u32>, Vec<Name>),
@@ -391,16 +392,16 @@ impl JobConfig {
     }
 }
 
-/// Words of the header that [`JobConfig`] takes.
+/// The number of the header's words that [`JobConfig`] takes.
 pub(crate) const CONFIG_WORDS: usize = 26;
 
-/// The word that is 0 if all ranks are on one host.
+/// The index of the word that is 0 if all ranks are on one host.
 pub(crate) const HOSTS_WORD: usize = 19;
 
-/// Where the host of each rank stands.
+/// The offset of the hosts of the ranks.
 pub(crate) const HOSTS_AT: usize = size_of::<JobHeader>().next_multiple_of(128);
 
-/// Where the names of hosts stand, behind the hosts of so many ranks.
+/// The offset of the names of the hosts, after the hosts of `ranks` ranks.
 pub(crate) fn names_at(ranks: usize) -> Option<usize> {
     HOSTS_AT.checked_add(ranks.checked_mul(size_of::<u32>())?)?.checked_next_multiple_of(8)
 }
@@ -439,7 +440,8 @@ const ELSEWHERE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryPlan {
     pub(crate) config: JobConfig,
-    /// Where each rank's segment and region are among those that there are, if not all are here.
+    /// The index of each rank's segment and region among those of this host, if there are several
+    /// hosts.
     slots: Option<Vec<u32>>,
     pub(crate) ends_at: usize,
     pub(crate) lines_at: usize,
@@ -458,7 +460,7 @@ pub(crate) struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// The plan of a job of these sizes.
+    /// The plan of a job with these sizes.
     pub(crate) fn new(config: &JobConfig) -> Result<MemoryPlan, JobError> {
         config.check()?;
         MemoryPlan::compute(config).ok_or(JobError::Sizes {
@@ -534,7 +536,7 @@ impl MemoryPlan {
         ranges.filter(|(_, length)| *length > 0).map(|(at, length)| (at as u64, length as u64))
     }
 
-    /// Ranks of this host that follow each other: the first, and how many.
+    /// Runs of consecutive ranks of this host: the first rank, and their number.
     fn sources_here(&self) -> Vec<(Rank, u32)> {
         let mut runs: Vec<(Rank, u32)> = Vec::new();
         for rank in (0..self.config.ranks).filter(|rank| self.config.is_here(*rank)) {
@@ -567,7 +569,7 @@ impl MemoryPlan {
         (at as u64, layout.groups.area_bytes.into())
     }
 
-    /// Where a rank of this host has its segment and region among the others.
+    /// The index of a rank's segment and region among those of this host.
     #[inline]
     fn slot(&self, rank: Rank) -> Option<usize> {
         let slot = match &self.slots {
@@ -577,14 +579,14 @@ impl MemoryPlan {
         slot.map(|slot| slot as usize)
     }
 
-    /// Where a rank's segment starts. It is of this host.
+    /// The offset of a rank's segment. The rank must be on this host.
     #[inline]
     pub(crate) fn segment_at(&self, rank: Rank) -> usize {
         let slot = self.slot(rank).expect("a segment of a rank of this host");
         self.segments_at + slot * self.segment_bytes
     }
 
-    /// Where a rank's region starts; `None`: it is of another host.
+    /// The offset of a rank's region; `None`: the rank is on another host.
     #[inline]
     pub(crate) fn region_at(&self, rank: Rank) -> Option<usize> {
         assert!(rank < self.config.ranks);
@@ -636,7 +638,7 @@ mod tests {
         Some(Hosts { own, of: of.to_vec(), names: names(of), key, tells_ends: own > 0 })
     }
 
-    /// Names of as many hosts as there can be.
+    /// The names of the hosts, of which there are at most four.
     fn names(of: &[u32]) -> Vec<Name> {
         let hosts = of.iter().max().map_or(0, |last| last.saturating_add(1)).min(4);
         (0..hosts).map(|host| format_args!("host{host}").into()).collect()
@@ -692,7 +694,7 @@ mod tests {
         let some = JobConfig::new(32, 32).planned(plan("0: 1 2 3\n1: 0\n"));
         assert_eq!((some.layout.rings, some.layout.ring_bytes), (4, 65536));
         let all = JobConfig { landing: None, ..some.clone() };
-        // 4 rings of rank 0, 2 of rank 1, one of each other.
+        // Rank 0 has 4 rings, rank 1 has 2, each other rank has one.
         assert_eq!(bytes(&some) - bytes(&all), (3 + 1) * 65536);
         let other = JobConfig { ranks: 31, ..some.clone() };
         assert!(MemoryPlan::new(&other).is_err());

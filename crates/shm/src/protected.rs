@@ -1,9 +1,9 @@
-//! Protected memory: a file of its own, which only those ranks have that may use it.
+//! Protected memory: a separate file that only the ranks that may use it can map.
 //!
 //! All processes of a job map its memory for writing. A rank that uses the library is checked
 //! against the tables of the rank to which it writes; one that bypasses the library can write
-//! anywhere. So memory that must be safe from such a rank is an anonymous file of its own, and the
-//! kernel checks what each process may do with it:
+//! anywhere. So memory that must be safe from such a rank is a separate anonymous file, and the
+//! kernel checks the accesses of each process to it:
 //!
 //! ```text
 //!   owner                                 writers              readers           others
@@ -11,19 +11,21 @@
 //!   hand over the descriptor  ──────────► map for both
 //!   ... all writers have mapped it
 //!   seal against further writers
-//!   hand over one opened for reading  ──────────────────────► map for reading    nothing
+//!   hand over one opened for reading  ──────────────────────► map for reading    no access
 //!   close                                 close                close
 //! ```
 //!
-//! After the seal no process can make a writable mapping, with any descriptor. Only mappings stay,
-//! and no descriptors, so that their limit does not count for how many such windows a process has.
+//! After the seal no process can make a writable mapping, with any descriptor. Only mappings
+//! remain, and no descriptors, so the limit of descriptors does not limit the number of such
+//! windows.
 //!
-//! A descriptor goes by a connection of a Unix domain socket (`SCM_RIGHTS`), whose address is
-//! abstract: that needs no file, no privilege and no set-up. If it could be opened through `/proc`,
-//! any process of the user could open it, and `pidfd_getfd` needs the right to trace the peer,
-//! which Yama and containers refuse. The kernel tells each end which process the other is, and only
-//! the process that is the rank is accepted. The sender connects and writes without waiting for the
-//! receiver, since the queue has room: the callers hand over, synchronise, and take.
+//! A descriptor is sent by a connection of a Unix domain socket (`SCM_RIGHTS`) with an abstract
+//! address: this needs no file, no privilege and no set-up. If it could be opened through `/proc`,
+//! any process of the user could open it; and `pidfd_getfd` needs the right to trace the peer,
+//! which Yama and containers refuse. The kernel reports to each end the process of the other, and
+//! only the process that joined as the rank is accepted. The sender connects and writes without
+//! waiting for the receiver, since the queue has room: the callers hand over, synchronise, and
+//! take.
 //!
 //! A part is addressed by its owner's rank and an offset beyond every region.
 
@@ -50,26 +52,26 @@ use crate::memory::{self, SEALS};
 use crate::region::JobRegion;
 use crate::wait;
 
-/// The bit of an offset that says that it is beyond the regions; below it are a part's number and
-/// the offset in the part.
+/// The bit of an offset that marks it as beyond the regions; below it are a part's number and the
+/// offset in the part.
 const BEYOND: u64 = 1 << 63;
 
-/// Where the number of a part starts in an offset.
+/// The first bit of a part's number in an offset.
 const NUMBER_AT: u32 = 40;
 
-/// The most bytes of a part, and the most parts that a rank makes.
+/// Limits of a part's bytes, and of the parts that a rank makes.
 const MOST_BYTES: u64 = 1 << NUMBER_AT;
 const MOST_PARTS: u64 = BEYOND >> NUMBER_AT;
 
-/// Connections of other processes that are examined besides those that are expected.
+/// Limit of connections of other processes that are examined in addition to the expected ones.
 const STRANGERS: usize = 64;
 
-/// The protected memory that a process has, its own rank's and that of others.
+/// The protected memory that a process has mapped, its own rank's and that of others.
 #[derive(Debug)]
 pub struct ProtectedMemory {
     region: Arc<JobRegion>,
     rank: Rank,
-    /// How many parts this rank has made.
+    /// The number of parts that this rank has made.
     made: u64,
     parts: BTreeMap<(Rank, u64), FileMapping>,
 }
@@ -81,37 +83,37 @@ pub struct ProtectedFile {
     offset: u64,
 }
 
-/// Where others hand their parts to this rank.
+/// The socket by which other ranks hand their parts to this rank.
 #[derive(Debug)]
 pub struct Inbox {
     socket: OwnedFd,
     number: u64,
-    /// Connections by which nothing has come yet.
+    /// Connections by which no message has come yet.
     early: RefCell<Vec<OwnedFd>>,
 }
 
-/// A part that another rank is to have handed over.
+/// A part that another rank shall hand over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedPart {
-    /// Whose it is.
+    /// The part's owner.
     pub owner: Rank,
-    /// Its offset.
+    /// The part's offset.
     pub offset: u64,
-    /// Bytes of it.
+    /// The part's length, bytes.
     pub length: u64,
     /// Whether this rank may write it.
     pub writable: bool,
 }
 
 impl ProtectedFile {
-    /// The offset by which ranks name its first byte.
+    /// The offset of its first byte, as used by all ranks.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 }
 
 impl Inbox {
-    /// The number by which other ranks find it.
+    /// The number by which other ranks find the inbox.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -123,7 +125,7 @@ impl ProtectedMemory {
         ProtectedMemory { region, rank, made: 0, parts: BTreeMap::new() }
     }
 
-    /// Makes a part of zeros that only this process has.
+    /// Makes a part of zeros that only this process has mapped.
     ///
     /// # Errors
     /// There is no memory for it, or no descriptor.
@@ -142,10 +144,10 @@ impl ProtectedMemory {
         Ok(ProtectedFile { file, offset })
     }
 
-    /// Opens a place where others hand over to this rank, so many at a time.
+    /// Opens an inbox, by which up to `room` ranks at a time hand parts to this rank.
     ///
     /// # Errors
-    /// The system's.
+    /// The system refused.
     pub fn open_inbox(&self, room: usize) -> Result<Inbox, HandError> {
         let socket = new_socket()?;
         let number = wait::monotonic();
@@ -155,10 +157,10 @@ impl ProtectedMemory {
         Ok(Inbox { socket, number, early: RefCell::default() })
     }
 
-    /// Hands a part of this rank's to another, which has an inbox of this number.
+    /// Hands a part of this rank to another rank, which has an inbox with this number.
     ///
     /// # Errors
-    /// The system's, or the inbox is not that rank's.
+    /// The system refused, or the inbox does not belong to that rank.
     pub fn hand(
         &self,
         file: &ProtectedFile,
@@ -187,10 +189,10 @@ impl ProtectedMemory {
     }
 
     /// Takes the parts that others have handed over. Those that are `due` have arrived; others of
-    /// those expected may have.
+    /// the expected ones may have.
     ///
     /// # Errors
-    /// Of the first rank whose part is not as it must be, or due and not there.
+    /// The error of the first rank whose part is invalid, or is due and missing.
     pub fn take(
         &mut self,
         inbox: &Inbox,
@@ -206,7 +208,7 @@ impl ProtectedMemory {
             };
             let Ok(process) = peer_process(&socket) else { continue };
             let received = match receive(&socket) {
-                // Its sender, a round ahead, has connected and sends now.
+                // Its sender, which is a round ahead, has connected and is about to send.
                 Err(Errno::AGAIN) => {
                     waiting.push(socket);
                     continue;
@@ -227,14 +229,15 @@ impl ProtectedMemory {
         missing.map_or(Ok(()), |part| Err((part.owner, HandError::Missing)))
     }
 
-    /// Bars further mappings of a part for writing. All writers have mapped it.
+    /// Bars further mappings of a part for writing. All writers must have mapped it.
     ///
     /// # Errors
-    /// The system's.
+    /// The system refused.
     pub fn seal(&self, file: &ProtectedFile) -> Result<(), HandError> {
         let last = SealFlags::SEAL;
         match rustix::fs::fcntl_add_seals(&file.file, SealFlags::FUTURE_WRITE | last) {
-            // Linux before 5.1 has no such seal; there a reader could open the file once more.
+            // Linux before 5.1 has no such seal; there a reader could open the file for writing
+            // again.
             Err(Errno::INVAL) => rustix::fs::fcntl_add_seals(&file.file, last),
             done => done,
         }
@@ -246,17 +249,17 @@ impl ProtectedMemory {
         self.parts.remove(&(owner, offset));
     }
 
-    /// How many parts this process has.
+    /// The number of parts that this process has mapped.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Whether this process has these bytes.
+    /// Whether this process has mapped these bytes.
     pub(crate) fn has(&self, rank: Rank, offset: u64, length: u64) -> bool {
         self.find(rank, offset).is_some_and(|(part, at)| part.is_inside(at, length))
     }
 
-    /// The part in which an offset is, and where in it.
+    /// The part that contains an offset, and the offset in the part.
     #[inline]
     pub(crate) fn find(&self, rank: Rank, offset: u64) -> Option<(&FileMapping, u64)> {
         let at = offset % MOST_BYTES;
@@ -275,7 +278,7 @@ impl ProtectedMemory {
     }
 }
 
-/// Bytes of the file of a part of `length` bytes.
+/// The size of the file of a part of `length` bytes.
 fn file_bytes(length: u64) -> Option<u64> {
     let page = rustix::param::page_size() as u64;
     length.max(1).checked_next_multiple_of(page).filter(|bytes| *bytes <= MOST_BYTES)
@@ -293,7 +296,7 @@ fn open_for_reading(file: &OwnedFd) -> Result<OwnedFd, HandError> {
     rustix::fs::open(path, flags, Mode::empty()).map_err(system("open for reading what goes by"))
 }
 
-/// What came by a connection: owner and offset of a part, and its file.
+/// Receives a message of a connection: owner and offset of a part, and its file.
 fn receive(socket: &OwnedFd) -> Result<Option<([u64; 2], OwnedFd)>, Errno> {
     let mut name = [[0; 8]; 2];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -309,7 +312,7 @@ fn receive(socket: &OwnedFd) -> Result<Option<([u64; 2], OwnedFd)>, Errno> {
     Ok(file.filter(|_| is_whole).map(|file| (name.map(u64::from_ne_bytes), file)))
 }
 
-/// Maps a part that came. Its owner can no longer make it shorter.
+/// Maps a received part. Its owner can no longer truncate it.
 fn map(file: &OwnedFd, part: &ExpectedPart) -> Result<FileMapping, HandError> {
     let bytes = file_bytes(part.length).ok_or(HandError::Malformed)?;
     let found = rustix::fs::fstat(file).map_err(system("examine what came by"))?.st_size;
@@ -330,7 +333,7 @@ mod tests {
     use crate::job::open_all;
     use crate::plan::JobConfig;
 
-    /// The books of two ranks of this process.
+    /// The records of two ranks of this process.
     fn two() -> (Vec<crate::ShmPort>, [ProtectedMemory; 2]) {
         let ports = open_all(&JobConfig::new(2, 2)).unwrap();
         let book = |rank: usize| {
@@ -376,7 +379,7 @@ mod tests {
         assert_eq!((owner.parts(), other.parts()), (0, 1));
     }
 
-    /// Not even by a descriptor that may write, or one that is opened again.
+    /// Not even by a writable descriptor, or by opening the file again.
     #[test]
     fn after_the_seal_nobody_becomes_a_writer() {
         let (_ports, [mut owner, mut other]) = two();
@@ -417,7 +420,7 @@ mod tests {
         assert_eq!(gone, HandError::System { what: "connect to", errno: Errno::CONNREFUSED });
     }
 
-    /// A file that could be made shorter would kill its readers.
+    /// Truncating such a file would kill its readers.
     #[test]
     fn a_file_whose_size_is_not_sealed_is_refused() {
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;

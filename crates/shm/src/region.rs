@@ -1,7 +1,7 @@
-//! A rank's own region: which bytes are allocated, and the memory behind them.
+//! A rank's own region: the record of allocated bytes, and the memory behind them.
 //!
 //! The region is address space. Pages are committed when a buffer is allocated and returned to the
-//! machine when a large buffer is dropped. Pages of small buffers stay committed for the next.
+//! machine when a large buffer is dropped. Pages of small buffers stay committed for the next ones.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,20 +14,20 @@ use crate::fork::ForkedProcess;
 use crate::mapping::Mapping;
 use crate::memory;
 
-/// Buffers from this size on return their pages at once. Below it, committing pages again (about a
-/// quarter of a microsecond a page) would cost more than the memory is worth.
+/// Buffers of at least this size return their pages at once. Below it, committing pages again
+/// (about a quarter of a microsecond a page) would cost more than the memory is worth.
 const GIVE_BACK_FROM: u64 = 256 << 10;
 
-/// Buffers from this size on are checked against the machine's free memory. Below it, reading that
-/// from /proc costs more than the buffer.
+/// Buffers of at least this size are checked against the machine's free memory. Below it, reading
+/// that from /proc costs more than the buffer.
 const CHECK_FROM: u64 = 1 << 20;
 
-/// A job's memory as one of its ranks holds it.
+/// A job's memory as held by one of its ranks.
 #[derive(Debug)]
 pub(crate) struct JobRegion {
     pub(crate) mapping: Mapping,
     rank: Rank,
-    /// The process whose memory it is.
+    /// The process that owns the memory.
     process: ForkedProcess,
     memory: OwnedFd,
     inode: u64,
@@ -57,7 +57,7 @@ impl JobRegion {
         JobRegion { mapping, rank, process: ForkedProcess::this(), memory, inode, arena }
     }
 
-    /// A buffer of `length` bytes. Its contents are zeros or what an earlier buffer left.
+    /// A buffer of `length` bytes. Its contents are zeros or those of an earlier buffer.
     pub(crate) fn allocate(
         self: &Arc<JobRegion>,
         length: usize,
@@ -86,12 +86,12 @@ impl JobRegion {
         self.inode
     }
 
-    /// Whether this is not a forked child of the process that made it.
+    /// Whether this process is the one that made it, and not a forked child.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process.is_this()
     }
 
-    /// In a forked child: has a buffer of the parent's be a copy of its own, at the same address.
+    /// In a forked child: replaces a buffer of the parent by a private copy, at the same address.
     pub(crate) fn make_private(&self, buffer: &RegionBuffer) -> Result<(), Errno> {
         self.mapping.make_private(self.rank, buffer.offset(), buffer.len())
     }
@@ -124,7 +124,7 @@ impl JobRegion {
         if length >= CHECK_FROM && memory::available().is_some_and(|free| free < length) {
             return Err(Errno::NOMEM);
         }
-        // If the program closed all of its descriptors, this number may be another file.
+        // If the program closed all of its descriptors, this number may refer to another file.
         if rustix::fs::fstat(&self.memory)?.st_ino != self.inode {
             return Err(Errno::BADF);
         }
@@ -135,14 +135,14 @@ impl JobRegion {
 impl RegionOwner for JobRegion {
     fn give_back(&self, offset: u64, bytes: u64) {
         if !self.process.is_this() {
-            // In a forked child: the buffer is its parent's still.
+            // In a forked child: the buffer still belongs to its parent.
             return;
         }
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let rounded = arena.rounded(bytes);
         if rounded >= GIVE_BACK_FROM {
-            // Before the arena has them back: later they may belong to another buffer. If the
-            // system refuses, the pages stay committed for the next buffer.
+            // Before the arena gets the bytes back: after that they may belong to another buffer.
+            // If the system refuses, the pages stay committed for the next buffer.
             let _ = self.mapping.discard(self.rank, offset, rounded as usize);
         }
         arena.give(offset, bytes);
@@ -195,7 +195,7 @@ pub(crate) mod tests {
         region.commit_area(7).unwrap();
         region.commit_area(0).unwrap();
         assert_eq!(committed(&region), before + 2 * area);
-        // What is committed is the area, and not its neighbour.
+        // Only the area is committed, and not its neighbour.
         region.mapping.segment(1).area(7).store(area as usize - 1, &[1], LongStores::Cached);
         region.mapping.segment(1).area(0).store(0, &[1], LongStores::Cached);
         assert_eq!(committed(&region), before + 2 * area);

@@ -1,7 +1,8 @@
-//! Memory of any rank's region, as this process sees it: ranks of a node share it in place.
+//! Memory of any rank's region, as mapped by this process: ranks of a node share it in place.
 //!
-//! A view keeps the job's memory mapped, and does not govern who may access the bytes when: its
-//! users must arrange that, by the words in it. The bytes stay in place when their rank dies.
+//! A view keeps the job's memory mapped, but does not control which rank may access the bytes at
+//! which time: its users must arrange that, by the words in it. The bytes stay in place when their
+//! rank dies.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -24,7 +25,7 @@ pub struct View {
 
 impl ShmHost {
     /// A view of `length` bytes at `offset` of a rank's region; `None` unless all are inside, and
-    /// the rank is of this host.
+    /// the rank is on this host.
     pub fn view(&self, rank: Rank, offset: u64, length: usize) -> Option<View> {
         if !self.mapping().plan().config.is_here(rank) {
             return None;

@@ -4,8 +4,8 @@
 //! the same core run; a sleep costs nothing but takes some microseconds to end. The policy is the
 //! pure function [`stage`]; its constants are in [`WaitTimes::DEFAULT`].
 //!
-//! **No wake-up is lost**: `hikyaku_nic::doorbell` says why. It leaves two parts to its host, which
-//! are here: the kernel's sleep on a word and the limits of sleeps.
+//! **No wake-up is lost**: `hikyaku_nic::doorbell` explains why. It leaves two parts to its host,
+//! which are here: the kernel's sleep on a word and the limits of sleeps.
 //!
 //! Where the barrier is not available (an old kernel, a filter), sleeps are bounded by
 //! [`WaitTimes::unsure`] instead: a lost wake-up then costs that long.
@@ -30,11 +30,11 @@ pub(crate) fn monotonic() -> u64 {
 /// How long a rank spins, yields and sleeps while nothing arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WaitTimes {
-    /// Waits that spin without reading the clock, which costs as much as a message.
+    /// The number of waits that spin without reading the clock, which costs as much as a message.
     pub(crate) untimed: u32,
-    /// Spins until then, unless another rank needs the processor.
+    /// The end of the spins, unless another rank needs the processor.
     pub(crate) spin: Duration,
-    /// Yields until then.
+    /// The end of the yields.
     pub(crate) give_way: Duration,
     /// Longest single sleep.
     pub(crate) sleep: Duration,
@@ -43,12 +43,12 @@ pub(crate) struct WaitTimes {
 }
 
 impl WaitTimes {
-    /// Spin: three to four times what a wake-up between cores takes (14 µs). So an early answer
-    /// finds the rank awake, and a late one costs at most a few times the best.
-    /// Give way: yields are almost free while others work on the core, but not while it is idle;
-    /// half a millisecond keeps a blocked rank far below 1 % of a processor.
-    /// Sleep: bounded for improbable faults only; ten polls a second cost 0.01 %.
-    /// Unsure: a thousand polls a second cost about 0.5 %.
+    /// - `spin`: three to four times the time of a wake-up between cores (14 µs). So an early reply
+    ///   finds the rank awake, and a late one costs at most a few times the minimum.
+    /// - `give_way`: yields are almost free while others work on the core, but not while it is idle;
+    ///   half a millisecond keeps a blocked rank far below 1 % of a processor.
+    /// - `sleep`: bounded only for improbable faults; ten polls a second cost 0.01 %.
+    /// - `unsure`: a thousand polls a second cost about 0.5 %.
     pub(crate) const DEFAULT: WaitTimes = WaitTimes {
         untimed: 64,
         spin: Duration::from_micros(50),
@@ -57,19 +57,19 @@ impl WaitTimes {
         unsure: Duration::from_millis(1),
     };
 
-    /// The times of a rank that is one of so many on its host. All together poll no more often
-    /// than [`SLEEPERS`] do: 2,048 ranks with ten polls a second each keep one processor busy with
-    /// nothing, and those that have work wait for it.
+    /// The times of a rank that is one of `ranks` on its host. All together poll no more often than
+    /// [`SLEEPERS`] ranks do: 2,048 ranks with ten polls a second each keep one processor busy with
+    /// nothing, and ranks that have work wait for it.
     pub(crate) fn among(self, ranks: u32) -> WaitTimes {
         let times = ranks.div_ceil(SLEEPERS).max(1);
         WaitTimes { sleep: self.sleep * times, unsure: self.unsure * times, ..self }
     }
 }
 
-/// Ranks of a host whose sleeps are as long as [`WaitTimes::DEFAULT`] says.
+/// The number of ranks of a host up to which sleeps are as long as [`WaitTimes::DEFAULT`] says.
 const SLEEPERS: u32 = 256;
 
-/// What to do next.
+/// The next step of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitStage {
     /// Keep the processor and poll again.
@@ -98,7 +98,7 @@ pub(crate) fn stage(
 }
 
 /// While spinning, reads of the clock (and yields, see [`Waiter::next`]) are this many spins apart:
-/// some two microseconds, so that an earlier event is found without either.
+/// some two microseconds, so that an event before that is found without either.
 const CLOCK_EVERY: u32 = 64;
 
 /// One rank's waiting: counts and times for [`stage`].
@@ -162,22 +162,22 @@ impl Waiter {
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sleep {
-    /// It did not begin: something was pending.
+    /// It did not begin: an event was pending.
     Refused,
-    /// A rank woke us, or incremented the count before we slept.
+    /// A rank woke us, or incremented the count before the sleep.
     Woken,
     /// It timed out.
     TimedOut,
 }
 
 /// Sleeps on a doorbell's word, which was `seen` before the caller last polled. The order: announce
-/// the sleep, make the barrier, check once more ([`Doorbell::begin_sleep`]), then this.
+/// the sleep, execute the barrier, check once more ([`Doorbell::begin_sleep`]), then this.
 ///
 /// [`Doorbell::begin_sleep`]: hikyaku_nic::doorbell::Doorbell::begin_sleep
 pub(crate) fn sleep_on(wakes: &AtomicU64, seen: u64, limit: Duration) -> Sleep {
     match futex::wait(futex_word(wakes), Flags::empty(), seen as u32, Some(&timespec(limit))) {
         Err(rustix::io::Errno::TIMEDOUT) => Sleep::TimedOut,
-        // Woken, incremented before (EAGAIN), or a signal (EINTR): poll in every case.
+        // Woken, incremented before (EAGAIN), or a signal (EINTR): the caller polls in every case.
         _ => Sleep::Woken,
     }
 }
@@ -191,13 +191,13 @@ pub fn sleep_while(word: &AtomicU32, value: u32, limit: Option<Duration>) {
 
 /// Ends one sleep on a word of this process.
 pub fn wake_one(word: &AtomicU32) {
-    // It can fail only for an invalid address, which no word has.
+    // It can fail only for an invalid address; a word's address is valid.
     let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
 /// Ends the sleeps on a doorbell's word.
 pub(crate) fn end_sleep(wakes: &AtomicU64) {
-    // It can fail only for an invalid address, which a doorbell's is not.
+    // It can fail only for an invalid address; a doorbell's address is valid.
     let _ = futex::wake(futex_word(wakes), Flags::empty(), i32::MAX as u32);
 }
 
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Over a spin of ten reads of the clock: the number of reads, and of yields.
+    /// The number of reads of the clock and of yields, over a spin of ten reads.
     fn reads_and_yields(company: &Company) -> (u32, u32) {
         let mut waiting = Waiter::new(WaitTimes::DEFAULT);
         let (looks, mut yields) = (Cell::new(0), 0);
@@ -311,7 +311,7 @@ mod tests {
         bell.wake(end_sleep);
         assert_eq!(sleep(&bell, seen, forever, || false), Sleep::Woken);
         assert_eq!(sleep(&bell, bell.seen(), forever, || true), Sleep::Refused);
-        // A wake between the last check and the sleep.
+        // A wake-up between the last check and the sleep.
         let last_look = || {
             bell.wake(end_sleep);
             false
@@ -325,7 +325,7 @@ mod tests {
         let bell = Doorbell::default();
         let soon = Duration::from_nanos(1);
         assert_eq!(sleep(&bell, 0, soon, || false), Sleep::TimedOut);
-        // A host takes a shorter limit where the barrier was none.
+        // A host takes a shorter limit if the barrier failed.
         assert_eq!(bell.begin_sleep(|| false, || false), Some(false));
         bell.end_sleep();
         sleep_while(&AtomicU32::new(7), 7, Some(soon));

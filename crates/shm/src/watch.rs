@@ -31,7 +31,7 @@ pub struct Watch {
     alive: Vec<(Rank, OwnedFd)>,
     /// Ranks that ended before they could be watched.
     gone: Vec<Rank>,
-    /// When to poll next, for [`Watch::look`].
+    /// The time of the next poll by [`Watch::look`].
     look_at: u64,
 }
 
@@ -53,8 +53,8 @@ impl Watch {
     }
 
     /// The ranks that have ended since the last call, each returned once; waits for one until
-    /// `timeout`, or for ever. How it ended is for its parent to find out. Empty at the timeout, on
-    /// a signal, and when no rank is left to watch.
+    /// `timeout`, or for ever. Only the parent of a process can find out how it ended. Empty at the
+    /// timeout, on a signal, and when no rank is left to watch.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Vec<Rank> {
         if !self.gone.is_empty() || self.alive.is_empty() {
             return std::mem::take(&mut self.gone);
@@ -65,7 +65,7 @@ impl Watch {
             .iter()
             .map(|(_, fd)| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))
             .collect();
-        // An error, such as a signal, is a wait without result.
+        // An error, such as a signal, counts as a wait without result.
         let _ = poll(&mut polled, timeout.as_ref());
         let ended: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut ended = ended.into_iter();
@@ -77,8 +77,8 @@ impl Watch {
         gone.into_iter().map(|(rank, _)| rank).collect()
     }
 
-    /// The same without waiting, for callers that have other work. `now` is in nanoseconds. Most
-    /// calls come too soon after the last poll and return at once.
+    /// As [`Watch::wait`], but without waiting, for callers that have other work. `now` is in
+    /// nanoseconds. Most calls come too soon after the last poll and return at once.
     pub(crate) fn look(&mut self, now: u64) -> Vec<Rank> {
         if now < self.look_at || self.is_empty() {
             return Vec::new();
@@ -97,7 +97,7 @@ impl Watch {
 pub(crate) fn await_end(pid: u32, most: Duration) {
     let Ok(process) = open(pid) else { return };
     let most = Timespec::try_from(most).ok();
-    // A signal ends the wait early: nothing depends on it.
+    // A signal ends the wait early: nothing depends on its length.
     let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], most.as_ref());
 }
 

@@ -1,5 +1,5 @@
-//! The rules of a fabric, checked on shared memory: all ranks in one process, each with a mapping
-//! of its own.
+//! The rules of a fabric, checked on shared memory: all ranks in one process, each with its own
+//! mapping.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ impl Harness for Shm {
             layout,
             region_bytes,
             log_bytes: 0,
-            // Both ways, by what chance makes faster.
+            // Both ways occur, whichever is measured to be faster.
             long_stores: None,
             hosts: None,
             landing: None,

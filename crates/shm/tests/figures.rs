@@ -1,7 +1,7 @@
-//! What is behind rates that the papers print, in the memory of a job: which bytes of it a transfer
-//! writes beside its own, and which poll finds what has arrived. Nothing is timed.
+//! The mechanisms behind rates that the papers print, tested in the memory of a job: which bytes a
+//! transfer writes in addition to its own, and which poll finds an arrival. Nothing is timed.
 //!
-//! The memory is read as a file, past the library: whatever a transfer stored, wherever, shows as a
+//! The memory is read as a file, bypassing the library: every store of a transfer shows as a
 //! difference.
 
 #![allow(clippy::unwrap_used)]
@@ -20,10 +20,10 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_shm::{Job, JobConfig, ShmPort};
 
-/// The longest transfers here, and the size of a landing ring.
+/// The longest transfer here, and the size of a landing ring.
 const LONGEST: usize = 64 << 10;
 
-/// Bytes that move together between the caches of processors.
+/// The unit that moves between the caches of processors, bytes.
 const LINE: usize = 64;
 
 /// A job of two ranks in this process, and its memory.
@@ -31,11 +31,11 @@ struct Watched {
     ports: [ShmPort; 2],
     file: File,
     seen: Vec<u8>,
-    /// Kept, since the memory's file is its.
+    /// Kept, since it owns the memory's file.
     _job: Job,
 }
 
-/// What was written since the last look.
+/// The bytes and lines that were written since the last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Written {
     bytes: usize,
@@ -55,7 +55,7 @@ impl Watched {
         Watched { ports, file, seen: vec![0; length], _job: job }
     }
 
-    /// Memory of a rank, all zero, and how others name it.
+    /// Memory of a rank, all zero, and its address for others.
     fn area(&mut self, rank: usize, length: usize) -> (RegionBuffer, RemoteAddress) {
         let mut buffer = self.ports[rank].allocate(length + LINE).unwrap();
         buffer.fill(0);
@@ -85,13 +85,13 @@ impl Watched {
     }
 }
 
-/// A payload without zeros, so that each byte of it shows in memory that was zero.
+/// A payload without zeros, so that each of its bytes shows in memory that was zero.
 fn visible(seed: u64, length: usize) -> Vec<u8> {
     pattern(seed, length).into_iter().map(|byte| byte | 1).collect()
 }
 
-/// IP-18: a long message by ring writes what one by address does, within half a percent; its
-/// read-out into the reader's own memory no more than the pointers.
+/// IP-18: a long message by ring writes as many bytes as one by address, within half a percent; its
+/// read-out into the reader's own memory writes no more than the pointers.
 #[test]
 fn ip_18_a_long_message_by_ring_writes_within_half_a_percent_of_one_by_address() {
     let mut job = Watched::new();
@@ -117,9 +117,9 @@ fn ip_18_a_long_message_by_ring_writes_within_half_a_percent_of_one_by_address()
     assert!(read_out <= LONGEST / 200, "{read_out}");
 }
 
-/// CP-07: a ping-pong by address writes its bytes and a constant, whatever the length. From as many
-/// bytes on as that constant has, half of what moves is the program's: that is below 1 KB; at long
-/// lengths all but a tenth is.
+/// CP-07: a ping-pong by address writes its bytes and a constant, whatever the length. At a length
+/// equal to that constant, half of the moved bytes are the program's: the constant is below 1 KB.
+/// At long lengths all but a tenth are.
 #[test]
 fn cp_07_a_ping_pong_writes_its_bytes_and_a_constant_below_1_kb() {
     let lengths = [64, 256, 1024, 4096, LONGEST];
@@ -142,9 +142,9 @@ fn cp_07_a_ping_pong_writes_its_bytes_and_a_constant_below_1_kb() {
     assert!(constants[0] <= LONGEST / 10, "{constants:?}");
 }
 
-/// CJ-20: between places any number of words apart, as of paper 003's Fig. 8, a put writes the
-/// lines of its target alone, one more where these are not whole. Copied to whole lines first, as
-/// software would, it writes twice as many.
+/// CJ-20: between places any number of words apart, as in paper 003's Fig. 8, a put writes only the
+/// lines of its target, and one more where these are not whole. If the bytes are first copied to
+/// whole lines, as software would, twice as many lines are written.
 #[test]
 fn cj_20_a_put_of_any_distance_writes_its_lines_once_and_by_a_copy_twice() {
     const LENGTH: usize = 4096;
@@ -163,7 +163,7 @@ fn cj_20_a_put_of_any_distance_writes_its_lines_once_and_by_a_copy_twice() {
         let aligned = job.written().lines;
         assert_eq!(aligned, LENGTH / LINE, "{word} words apart");
 
-        // Other bytes than those that are there.
+        // Other bytes than those in place.
         let changed: Vec<u8> = moved.iter().map(|byte| byte ^ 2).collect();
         between[..LENGTH].copy_from_slice(&changed);
         job.post(1, &Command::put(put(0), &between[..LENGTH]));
@@ -187,8 +187,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// IP-20: what arrives while a poll reads may be missed by it, and the next one finds it: a poll
-/// that began after an arrival is never in vain.
+/// IP-20: a poll may miss a message that arrives while it reads, and the next poll finds it: a poll
+/// that began after an arrival always finds it.
 #[test]
 fn ip_20_a_poll_that_begins_after_an_arrival_finds_it() {
     const MESSAGES: u64 = 20_000;

@@ -1,5 +1,6 @@
-//! Ranks as real processes. This test binary starts itself again, once a rank, in the role that the
-//! variable `SHM_TEST_ROLE` names. A role asserts what it sees; its exit code is the verdict.
+//! Ranks as real processes. This test binary starts itself again, once per rank, in the role that
+//! the variable `SHM_TEST_ROLE` names. A role asserts what it observes; its exit code is the
+//! verdict.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const ROLE: &str = "SHM_TEST_ROLE";
 
-/// Not a test of its own: the body of the processes that the tests below start.
+/// Not a test by itself: the body of the processes that the tests below start.
 #[test]
 fn role() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -78,7 +79,7 @@ fn say(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// The next event; a test that waits this long has failed.
+/// The next event; fails the test if none comes for this long.
 fn next(port: &mut ShmPort) -> Event {
     let deadline = port.now() + Time::from_nanoseconds(60_000_000_000);
     loop {
@@ -220,7 +221,7 @@ fn a_killed_rank_is_an_event_elsewhere() {
     assert_done(survivor);
 }
 
-/// Nobody tells it: it looks itself.
+/// A rank that no launcher notifies: it watches the others itself.
 fn companion() {
     let mut port = attach().unwrap().unwrap();
     assert_eq!(receive(&mut port).2, b"farewell");
@@ -238,7 +239,7 @@ fn ranks_without_a_launcher_watch_each_other() {
     await_line(&mut victim, "ready");
     await_line(&mut companion, "watches");
     victim.kill().unwrap();
-    // Also while nobody has buried it.
+    // Also while its parent has not waited for it.
     assert_done(companion);
     victim.wait().unwrap();
 }
@@ -334,7 +335,7 @@ fn the_launcher_sees_what_a_rank_waits_for() {
     assert_eq!(job.waiting(1), None);
 }
 
-/// Under limits on addresses, and on file sizes, above which the kernel would kill the process.
+/// Runs under limits on address space and on file sizes; above the latter the kernel would kill it.
 fn limited() {
     let fits = JobConfig::new(2, 2);
     let maximum = getrlimit(Resource::As).maximum;
@@ -346,7 +347,7 @@ fn limited() {
         Job::create(&fits)
     };
     let Err(JobError::Limit { wanted, .. }) = create(used) else { panic!() };
-    // Room for the job's memory, but for next to nothing else.
+    // Room for the job's memory, but for almost nothing else.
     let error = create(used + wanted + (8 << 20)).unwrap_err();
     assert!(matches!(error, JobError::Attach(AttachError::AddressSpace { .. })), "{error}");
     // Room for everything.
@@ -365,7 +366,7 @@ fn limited() {
 #[test]
 fn a_limit_on_addresses_or_file_sizes_is_an_error() {
     let mut program = Program::new(std::env::current_exe().unwrap());
-    // A thread's own arena would have room that counts as taken.
+    // A thread's own arena would have room that counts as used.
     dress(&mut program, "limited").env("MALLOC_ARENA_MAX", "1");
     assert_done(program.spawn().unwrap());
 }

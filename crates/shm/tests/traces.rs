@@ -1,4 +1,4 @@
-//! A job leaves nothing behind, even when every rank is killed. One test alone in its binary, since
+//! A job leaves nothing behind, even when every rank is killed. This test has its own binary, since
 //! it checks all descriptors and mappings of this process.
 
 #![allow(clippy::unwrap_used)]
@@ -30,7 +30,7 @@ fn a_killed_job_leaves_nothing() {
     let before = named();
     let job = Job::create(&JobConfig::new(4, 4)).unwrap();
     assert!(holds_memory());
-    // Processes that have inherited the memory and never release it themselves.
+    // These processes have inherited the memory and never release it themselves.
     let start = |rank| {
         let mut program = Command::new("cat");
         program.stdin(Stdio::piped()).envs(job.environment(rank)).spawn().unwrap()

@@ -1,12 +1,13 @@
 //! A rank's side of a job in virtual time.
 //!
-//! The rank has a time of its own, which runs ahead of the others' while it does work that concerns
-//! only itself. It joins them where it waits, or needs to know what they have done by then. A first
-//! "nothing has arrived" is accepted without asking, since nearly always the rank parks next.
+//! The rank has its own time, which runs ahead of the others' while it does work that concerns only
+//! itself. It joins the common time where it waits, or needs to know what the others have done by
+//! then. A first "nothing has arrived" is accepted without asking, since nearly always the rank
+//! parks next.
 //!
 //! **Spinning.** A program that polls repeatedly without waiting would stop the clock. So each
-//! further unsuccessful poll, and each read of the clock beyond a few, takes a little time: more
-//! the longer it goes on, up to [`LONGEST_POLL`].
+//! further unsuccessful poll, and each read of the clock beyond a few, takes a little time: the
+//! more polls, the more time each takes, up to [`LONGEST_POLL`].
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,40 +25,41 @@ use super::line::{LineCosts, SendProgress, Tally, TurnLine};
 use super::log::{self, DeedHead};
 use crate::region::JobRegion;
 
-/// Sends that may be in flight to one rank: the length of an interface's queue.
+/// Limit of sends in flight to one rank: the length of an interface's queue.
 const MAX_IN_FLIGHT: u32 = 64;
 
-/// Bytes of a message that leave at once: a receiver can begin with them before the rest arrives.
+/// Limit of bytes of a message that leave at once: a receiver can start with them before the rest
+/// arrives.
 const MAX_POST: usize = 64 << 10;
 
-/// Unsuccessful polls that cost no more than a poll.
+/// The number of unsuccessful polls that take no extra time.
 const FREE_POLLS: u32 = 1;
 
-/// Waits that return at once after the rank has done or found something: an event handled while it
-/// polled one operation may complete another, and that one a third. Ranks that spin before they
-/// sleep have such rounds too, so callers rely on them.
+/// The number of waits that return at once after the rank has done or found something: an event
+/// handled while it polled one operation may complete another, and that one a third. Ranks that
+/// spin before they sleep have such rounds too, so callers rely on them.
 const SETTLING: u32 = 2;
 
-/// Reads of the clock in a row that take no time.
+/// The number of consecutive reads of the clock that take no time.
 const FREE_CLOCKS: u32 = 64;
 
-/// Time of a read of the clock after those; least time of an unsuccessful poll.
+/// The time of each further read of the clock, and the shortest time of an unsuccessful poll.
 const CLOCK: Time = Time::from_nanoseconds(20);
 
-/// Polls for the landing of a leaving rank's sends: they span some tens of milliseconds.
+/// Limit of polls for the landing of a leaving rank's sends: they span some tens of milliseconds.
 const MAX_LANDING_POLLS: u32 = 100;
 
-/// Longest time of an unsuccessful poll.
+/// The longest time of an unsuccessful poll.
 const LONGEST_POLL: Time = Time::from_nanoseconds(10_000);
 
 /// A chain that a rank posts.
 #[derive(Debug, Default)]
 struct OpenChain {
-    /// The processor has started a command of it.
+    /// Whether the processor has started one of its commands.
     started: bool,
-    /// Ranks to which it has puts whose answer none has asked for.
+    /// The targets of puts whose answers have not been requested, one per rank.
     unanswered: Vec<RemoteAddress>,
-    /// Puts whose answers it waits for.
+    /// The number of puts whose answers the chain waits for.
     answers: u32,
 }
 
@@ -70,25 +72,25 @@ pub(crate) struct Conducted {
     /// This rank's own time, and the common time at its last turn.
     own: Cell<Time>,
     joined: Cell<Time>,
-    /// Bytes in the log.
+    /// The number of bytes in the log.
     used: Cell<usize>,
-    /// Sends to each rank.
+    /// The number of sends to each rank.
     sent: Vec<u32>,
-    /// The other node that the last send in the log, or the last copy of it, went to. The bytes of
-    /// that send are still in the log for a further copy.
+    /// The other node to which the last send in the log, or its last copy, went. The bytes of that
+    /// send are still in the log for a further copy.
     copied: Cell<Option<u32>>,
-    /// Datagrams out of the inbox that nobody has taken yet.
+    /// Datagrams taken from the inbox that the rank has not received yet.
     arrived: VecDeque<(Rank, Vec<u8>)>,
-    /// The chain that is being posted, if one is.
+    /// The chain that is being posted, if any.
     chain: Option<OpenChain>,
-    /// Unsuccessful polls in this round, how many of them cost nothing, and reads of the clock,
+    /// Unsuccessful polls in this round, how many of them take no time, and reads of the clock,
     /// since the last other action.
     polls: Cell<u32>,
     free_polls: Cell<u32>,
     clocks: Cell<u32>,
-    /// Waits in a row that returned at once although nothing was pending.
+    /// Consecutive waits that returned at once although nothing was pending.
     settled: Cell<u32>,
-    /// Waits in a row with something pending.
+    /// Consecutive waits with a pending event.
     pended: Cell<u32>,
     tally: Cell<Tally>,
     /// The processor time at the end of the last call, nanoseconds.
@@ -96,7 +98,7 @@ pub(crate) struct Conducted {
 }
 
 impl Conducted {
-    /// Joins the conducted job: returns at this rank's first turn.
+    /// Joins the conducted job; returns at this rank's first turn.
     pub(crate) fn begin(region: Arc<JobRegion>, rank: Rank) -> Conducted {
         let ranks = region.mapping.plan().config.ranks as usize;
         let mut conducted = Conducted {
@@ -133,7 +135,7 @@ impl Conducted {
         self.region.mapping.way(self.rank, to)
     }
 
-    /// Begins a call: the program's computation since the last one takes its time.
+    /// Begins a call: the program's computation since the last call takes time.
     fn enter_call(&self) {
         self.clocks.set(0);
         if self.costs.measured > 0 {
@@ -150,7 +152,8 @@ impl Conducted {
         }
     }
 
-    /// The rank has done or found something: its other operations may progress because of it.
+    /// Notes that the rank has done or found something: its other operations may progress because
+    /// of it.
     fn stir(&self) {
         self.polls.set(0);
         self.free_polls.set(FREE_POLLS);
@@ -171,14 +174,14 @@ impl Conducted {
         rank / self.region.mapping.plan().config.ranks_per_node
     }
 
-    /// Charges the description of a command with so many bytes.
+    /// Charges the description of a command with `bytes` bytes.
     fn command(&mut self, to: Rank, bytes: u64) {
         if !self.is_near(to) || to == self.rank {
             self.start(bytes);
         }
     }
 
-    /// Charges the start of a command for the interface, by itself or in a chain.
+    /// Charges the start of a command for the interface, alone or in a chain.
     fn start(&mut self, bytes: u64) {
         let behind =
             self.chain.as_mut().is_some_and(|chain| std::mem::replace(&mut chain.started, true));
@@ -196,7 +199,7 @@ impl Conducted {
         }
     }
 
-    /// Whether a send could land at its rank, as far as this rank knows.
+    /// Checks whether a send could land at its rank, as far as this rank knows.
     fn check_way(&mut self, command: &Command<'_>) -> Result<(), FullCause> {
         let to = command.destination;
         let way = self.way(to);
@@ -243,7 +246,7 @@ impl Conducted {
         self.ask(ConductorRequest::CatchUp);
     }
 
-    /// Makes room in the log for a payload; `None`: it can never hold that much.
+    /// Makes room in the log for a payload; `None`: the payload is larger than the log.
     fn make_room(&self, payload: usize) -> Option<usize> {
         let log = self.region.mapping.log_bytes();
         let needed = log::room(payload);
@@ -275,7 +278,7 @@ impl Conducted {
         }
     }
 
-    /// See [`hikyaku_nic::hosted::Host::now`]: a program that only reads the clock lets time pass.
+    /// See [`hikyaku_nic::hosted::Host::now`]: a program that only reads the clock makes time pass.
     pub(crate) fn now(&self) -> Time {
         let clocks = self.clocks.get();
         self.clocks.set(clocks.saturating_add(1));
@@ -294,7 +297,7 @@ impl Conducted {
         let pended = self.pended.replace(0);
         let settled = self.settled.get();
         let wake = if pending() {
-            // The pending event may be one that nothing waits for: time must pass nevertheless.
+            // No operation may wait for the pending event: time must pass nevertheless.
             self.pended.set(pended.saturating_add(1));
             if pended >= FREE_POLLS {
                 self.spend(self.costs.look.max(CLOCK));
@@ -302,13 +305,13 @@ impl Conducted {
             }
             Wake::Look
         } else if over(self.own.get()) {
-            // Time must pass nevertheless: the caller may use deadlines of no length.
+            // Time must pass nevertheless: the caller may use deadlines that have already passed.
             self.spend(self.costs.look.max(CLOCK));
             self.join_time();
             Wake::Deadline
         } else if settled < SETTLING {
             self.settled.set(settled + 1);
-            // The same polls again; no other rank has run meanwhile.
+            // The same polls are repeated; no other rank has run meanwhile.
             self.free_polls.set(FREE_POLLS.saturating_add(polls));
             Wake::Look
         } else {
@@ -324,7 +327,7 @@ impl Conducted {
         wake
     }
 
-    /// Lets time pass until this rank's sends have landed: a rank that sees that it has left
+    /// Lets time pass until this rank's sends have landed: a rank that sees that this one has left
     /// assumes that nothing of it is in flight. Bounded, since a send without room never lands.
     pub(crate) fn await_landing(&self) {
         let mut span = CLOCK;
@@ -379,7 +382,7 @@ impl Conductor for Conducted {
     fn carry_copy(&mut self, command: &Command<'_>) -> Result<usize, FullCause> {
         let (to, copied) = (command.destination, self.copied.get());
         if self.is_near(to) {
-            // Through memory, while the others are copies still.
+            // Through memory, while the other sends may still be copies.
             let taken = self.carry(command)?;
             self.copied.set(copied.filter(|_| self.used.get() > log::room(taken)));
             return Ok(taken);
@@ -426,7 +429,8 @@ impl Conductor for Conducted {
     }
 
     fn end_chain(&mut self) -> Option<u32> {
-        // Where it was cut, the last put to a rank is still to come: none of its bytes ask.
+        // If the chain was cut, the last put to a rank is missing: an empty put requests the
+        // answer.
         let unanswered = self.chain.as_mut().map(|chain| std::mem::take(&mut chain.unanswered));
         for target in unanswered.into_iter().flatten() {
             self.log_put(&Command::put(target, &[]), true);
@@ -476,7 +480,7 @@ impl Conductor for Conducted {
             }
         }
         let Some((from, datagram)) = self.arrived.pop_front() else {
-            // A rank that only reads its own copies polls here alone.
+            // A rank that only reads its own copies polls only here.
             self.look_in_vain();
             return None;
         };
@@ -612,10 +616,10 @@ mod tests {
     use crate::plan::MemoryPlan;
     use crate::{Job, JobConfig, attach};
 
-    /// What the conductor gets at one turn: the rank's time, its request, what it did before.
+    /// The conductor's view of one turn: the rank's time, its request, its deeds before.
     type Turn = (u64, ConductorRequest, Vec<Deed>);
 
-    /// Ends the job with a test that fails: its conductor waits for no rank then.
+    /// Ends the job with a failing test: then its conductor waits for no rank.
     struct Ending<'s>(&'s Stage);
 
     impl Drop for Ending<'_> {
@@ -624,7 +628,7 @@ mod tests {
         }
     }
 
-    /// Runs `program` as rank 0 of a job of three, each on its own node; returns its turns from the
+    /// Runs `program` as rank 0 of a job of three, each on its own node. Returns its turns from the
     /// first. Each request is answered at once.
     fn turns(program: impl FnOnce(&mut Conducted, &Stage)) -> Vec<Turn> {
         let config = JobConfig::new(3, 1).in_virtual_time();
@@ -685,8 +689,8 @@ mod tests {
         assert_eq!(turns.len(), 1);
     }
 
-    /// A multicast of five bytes to ranks 1 and 2, at 50 ns a command: the time it takes, and which
-    /// of its sends are copies.
+    /// A multicast of five bytes to ranks 1 and 2, at 50 ns per command: its time, and which of its
+    /// sends are copies.
     fn multicast(copies: bool, before: impl Fn(&mut Conducted)) -> (u64, Vec<bool>) {
         let turns = turns(|rank, _| {
             rank.costs.copies = copies;
@@ -711,7 +715,7 @@ mod tests {
     fn cj_14_a_copy_costs_its_rank_nothing_where_the_network_copies() {
         assert_eq!(multicast(true, |_| {}), (50, vec![false, true]));
         assert_eq!(multicast(false, |_| {}), (100, vec![false, false]));
-        // A send that does not fit into the log beside the first is not logged as its copy.
+        // A send that does not fit the log beside the first is not logged as its copy.
         let fill = |rank: &mut Conducted| {
             let room = rank.region.mapping.log_bytes() - log::room(5);
             while rank.used.get() + log::HEAD <= room {
@@ -721,7 +725,7 @@ mod tests {
         assert_eq!(multicast(true, fill), (100, vec![false]));
     }
 
-    /// A rank of which a start costs 50 ns, and a command behind the first of a chain 3 ns.
+    /// A rank for which a start costs 50 ns, and each further command of a chain 3 ns.
     fn chaining(program: impl Fn(&mut Conducted)) -> Vec<Turn> {
         turns(|rank, _| {
             rank.costs.send = CostBySize::of(|_| Time::from_nanoseconds(50));
@@ -760,7 +764,7 @@ mod tests {
             rank.end_chain();
         });
         assert_eq!(requests(&whole)[0], (56, ConductorRequest::Answers(2)));
-        // Without the last put to it, a rank answers one of no bytes.
+        // Without the last put to it, a rank answers an empty one.
         let cut = chaining(|rank| {
             rank.begin_chain();
             put(rank, 1, false);
@@ -901,7 +905,7 @@ mod tests {
     #[test]
     fn only_the_computation_since_the_last_call_is_charged() {
         turns(|rank, _| {
-            // A picosecond of virtual time for each nanosecond of the processor.
+            // Charges a picosecond of virtual time for each nanosecond of the processor.
             rank.costs.measured = 1;
             while processor_time() < 1_000_000 {}
             let (since, charged) = (processor_time(), rank.own.get().picoseconds());

@@ -1,4 +1,5 @@
-//! The conductor's side of a job in virtual time: which rank runs, and what it has done.
+//! The conductor's side of a job in virtual time: it chooses the rank that runs, and takes its
+//! deeds.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,17 +21,17 @@ use super::log;
 use crate::mapping::Mapping;
 use crate::watch;
 
-/// Longest sleep between checks whether the running rank has died, or all is over.
+/// Longest sleep between checks of whether the running rank has died, or the job is over.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Timeout for the end of a process that has left the job. An interpreter takes some hundredths of
 /// a second.
 const END_SOON: Duration = Duration::from_millis(100);
 
-/// A rank has given its turn away.
+/// A rank that has yielded its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handed {
-    /// Its own time.
+    /// The rank's own time.
     pub now: Time,
     /// Its request. A dead rank that has made none counts as leaving.
     pub request: ConductorRequest,
@@ -43,7 +44,7 @@ pub struct Stage {
     bounds: Arc<CopyBounds>,
 }
 
-/// Limits the copies of interfaces: an invalid command may name as many bytes as a region has.
+/// Limits the copies of interfaces: an invalid command may contain a length up to that of a region.
 #[derive(Debug)]
 pub(crate) struct CopyBounds {
     over: AtomicBool,
@@ -51,7 +52,7 @@ pub(crate) struct CopyBounds {
 }
 
 impl CopyBounds {
-    /// Committed bytes of the job's memory, of all ranks together. No payload is longer.
+    /// Committed bytes of the job's memory, of all ranks together: the limit of a payload.
     pub(crate) fn committed(&self) -> u64 {
         const BLOCK: u64 = 512;
         fstat(&self.memory).map_or(u64::MAX, |file| file.st_blocks.unsigned_abs() * BLOCK)
@@ -68,7 +69,7 @@ impl Stage {
         Stage { mapping: Arc::new(mapping), bounds }
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn ranks(&self) -> u32 {
         self.mapping.plan().config.ranks
     }
@@ -88,7 +89,7 @@ impl Stage {
         self.mapping.registry()
     }
 
-    /// Sets what ranks are charged. Before any of them starts.
+    /// Sets the costs that ranks are charged. Call it before any rank starts.
     pub fn set_costs(&self, costs: &LineCosts) {
         (0..self.ranks()).for_each(|rank| self.mapping.line(rank).set_costs(costs));
     }
@@ -99,12 +100,12 @@ impl Stage {
         HostedPort::new(InterfaceHost { mapping, bounds, rank, outbox: outbox.clone() })
     }
 
-    /// Gives the turn to a rank, at a time.
+    /// Gives the turn to a rank, at time `now`.
     pub fn give(&self, rank: Rank, now: Time, answer: ConductorAnswer) {
         self.mapping.line(rank).give(now, answer);
     }
 
-    /// Sleeps until a rank has given its turn away, or died.
+    /// Sleeps until a rank has yielded its turn, or died.
     pub fn await_rank(&self, rank: Rank) -> Handed {
         let line = self.mapping.line(rank);
         loop {
@@ -112,7 +113,7 @@ impl Stage {
                 return Handed { now, request };
             }
             if self.is_over() || !self.is_there(rank) {
-                // Returns its last request if it made one; otherwise it ended without.
+                // Returns its last request if it made one; otherwise it ended without a request.
                 let gone = Handed { now: line.tally().now, request: ConductorRequest::Leave };
                 return line.asked().map_or(gone, |(now, request)| Handed { now, request });
             }
@@ -127,8 +128,8 @@ impl Stage {
         handed.filter(|handed| handed.request != ConductorRequest::Leave)
     }
 
-    /// Waits for the end of a rank's process that has left the job, up to a timeout. While it runs
-    /// it may still exit with an error code of its own. That error must be reported before those of
+    /// Waits, up to a timeout, for the end of the process of a rank that has left the job. While it
+    /// runs it may still exit with its own error code. That error must be reported before those of
     /// the other ranks, which its leaving ends.
     pub fn see_end(&self, rank: Rank) {
         let pid = self.registry().pid(rank);
@@ -137,7 +138,7 @@ impl Stage {
         }
     }
 
-    /// Sleeps until any rank has given its turn away. `None` when all is over.
+    /// Sleeps until any rank has yielded its turn. `None` when the job is over.
     pub fn await_any(&self, running: impl Fn(Rank) -> bool) -> Option<(Rank, Handed)> {
         loop {
             let seen = self.mapping.line(0).bell();
@@ -153,7 +154,7 @@ impl Stage {
         }
     }
 
-    /// How many ranks have ever begun.
+    /// The number of ranks that have ever begun.
     pub fn ever_joined(&self) -> u32 {
         (0..self.ranks()).filter(|rank| self.mapping.line(*rank).has_begun()).count() as u32
     }
@@ -163,7 +164,7 @@ impl Stage {
         matches!(self.registry().state(rank), PeerState::Starting | PeerState::Running)
     }
 
-    /// Takes what a rank has done since its last turn.
+    /// Takes the deeds of a rank since its last turn.
     pub fn take_deeds(&self, rank: Rank, into: &mut Vec<(Time, Deed)>) {
         let line = self.mapping.line(rank);
         let used = line.used.swap(0, Ordering::Relaxed);
@@ -176,7 +177,8 @@ impl Stage {
         log::read(&bytes, into);
     }
 
-    /// Leaves a datagram in the inbox of a rank that waits for its turn; `false`: it has no room.
+    /// Leaves a datagram in the inbox of a rank that waits for its turn; `false`: the inbox has no
+    /// room.
     pub fn leave_datagram(&self, from: Rank, to: Rank, datagram: &[u8]) -> bool {
         let line = self.mapping.line(to);
         let used = line.arrived.load(Ordering::Relaxed) as usize;
@@ -190,12 +192,12 @@ impl Stage {
         true
     }
 
-    /// A send of `from` to `to` has landed, or failed.
+    /// Records that a send of `from` to `to` has landed, or failed.
     pub fn landed(&self, from: Rank, to: Rank) {
         self.mapping.way(from, to).landed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sets why nothing of `from` can land at `to` now; `None`: it can again.
+    /// Sets the reason why nothing of `from` can land at `to` now; `None`: it can again.
     pub fn set_blocked(&self, from: Rank, to: Rank, cause: Option<FullCause>) {
         self.mapping.way(from, to).set_blocked(cause);
     }
@@ -205,17 +207,17 @@ impl Stage {
         self.mapping.line(rank).refused.load(Ordering::Relaxed) != 0
     }
 
-    /// How a rank has spent its time, up to when it last gave its turn away.
+    /// The time that a rank has spent, by kind, up to the last time that it yielded its turn.
     pub fn tally(&self, rank: Rank) -> Tally {
         self.mapping.line(rank).tally()
     }
 
-    /// Ends the job: no rank is waited for any more.
+    /// Ends the job: the conductor waits for no rank any more.
     pub fn end(&self) {
         self.bounds.over.store(true, Ordering::Release);
     }
 
-    /// Whether it was ended.
+    /// Whether the job was ended.
     pub fn is_over(&self) -> bool {
         self.bounds.is_over()
     }
