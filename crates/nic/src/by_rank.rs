@@ -55,8 +55,7 @@ impl<T> From<Vec<T>> for ByRank<T> {
 }
 
 impl<T> ByRank<T> {
-    /// A map for `ranks` ranks without entries. A rank without an entry reads as rank 0's initial
-    /// value.
+    /// A map for `ranks` ranks without entries, which all read as rank 0's initial value.
     pub fn few(ranks: u32, make: impl Fn(u32) -> T + Send + 'static) -> ByRank<T> {
         let (index, blank) = (vec![0; ranks as usize], make(0));
         let few = Few { index, ranks: Vec::new(), blank, make: Box::new(make) };

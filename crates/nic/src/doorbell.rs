@@ -16,23 +16,21 @@
 //! B takes effect somewhere in the sender's program order. If it is after P, R sees the record and
 //! the rank stays awake. If it is before P, hence before L, L sees S and the sender wakes the rank.
 //! A sender that is not running has passed a full barrier in the context switch, which is a B
-//! before or after P. (The compiler must leave L after P as well; no current compiler reorders
-//! atomic accesses.)
+//! before or after P. (The compiler must leave L after P too; no current compiler reorders
+//! atomics.)
 //!
 //! *A word in another rank's segment*, such as room in a ring, or an end in the registry. Here the
 //! waker always increments `wakes`, whether or not the target sleeps. The sleeper sampled `seen`
 //! before its caller polled. An increment before the sample is followed by that poll; one after it
-//! is detected at the start of the next wait, or by F. The waker increments, executes a fence and
-//! loads `sleeping`; the sleeper stores `sleeping`, executes a fence and does F; one of the two
-//! sees the other.
+//! is detected at the start of the next wait, or by F. Waker: increment, fence, load `sleeping`;
+//! sleeper: store `sleeping`, fence, F; one sees the other.
 //!
 //! *A waker that clears `sleeping` increments `wakes` once more*, and only then calls the kernel.
 //! It clears the flag so that a burst of messages costs one system call. But it may be late: its
 //! first increment may belong to an event that the rank saw long ago, and the rank may be about to
 //! sleep again. If that sleep began with the flag cleared and the count as sampled, no later waker
-//! would detect it. The flag that was cleared had been set after the sample, and so the second
-//! increment is after the sample too: either F detects it, or the rank is in the kernel's queue and
-//! the call wakes it.
+//! would detect it. The cleared flag was set after the sample, so the second increment is after it
+//! too: either F detects it, or the rank is in the kernel's queue and the call wakes it.
 //!
 //! A waker may die between the clearing and the call. The sleeper then wakes when its bounded sleep
 //! ends, or when the death is announced, which wakes every rank unconditionally.
@@ -58,8 +56,7 @@ pub struct Doorbell {
     pub wakes: Line<AtomicU64>,
     /// The latest arrival time used; see `hosted::send`. Written by senders.
     pub arrivals: Line<AtomicU64>,
-    /// The reasons for the rank's attention: [`HELD_UP`], [`ASKED_TO_FOLLOW`]. Set by others,
-    /// cleared by the rank.
+    /// Why the rank must act: [`HELD_UP`], [`ASKED_TO_FOLLOW`]. Set by others, cleared by the rank.
     pub attention: Line<AtomicU64>,
 }
 

@@ -23,8 +23,8 @@
 //! Any process with a stray pointer may overwrite the shared memory. That may corrupt payload but
 //! never makes a wait endless: each loop over shared words is bounded by a count or a clock, each
 //! index and length read from them is checked, and each wait for them can be announced to an
-//! observer ([`fabric::Port::announce_wait`]). `tests/hostile.rs` tests this, and `tests/jobs` does
-//! so with whole jobs.
+//! observer ([`fabric::Port::announce_wait`]). `tests/hostile.rs` tests this, `tests/jobs` whole
+//! jobs.
 //!
 //! Under `--cfg loom` only the rings, tables and doorbells are built, on loom's atomics, for the
 //! models in `tests/loom*.rs`.

@@ -7,8 +7,7 @@
 /// The golden ratio in 64 bits, SplitMix64's step: multiples of it are spread evenly.
 pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A bijection of words in which every output bit depends on every input bit (SplitMix64's
-/// finaliser).
+/// A bijection in which every output bit depends on every input bit (SplitMix64's finaliser).
 pub fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

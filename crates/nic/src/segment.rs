@@ -112,9 +112,8 @@ const PACKET_BYTES: u32 = 8 << 10;
 /// In planned segments: the ring that is shared by the sources without one of their own.
 const SHARED_RING: RingId = 0;
 
-/// Limit of private rings that a rank with shared rings can assign, unless a plan says otherwise.
-/// Those for payload take addresses, and memory only once they are assigned. Status rings are
-/// short.
+/// Limit of private rings that a rank with shared ones can assign, unless a plan says otherwise.
+/// Those for payload take addresses, and memory only once assigned. Status rings are short.
 const SPARE_RINGS: u32 = 16;
 
 /// Slots of each spare status ring: as many as each of 16 ranks has.
@@ -336,8 +335,7 @@ impl SegmentLayout {
         (at.payload, at.awaited)
     }
 
-    /// The number of shared rings: the first ones. In each of the others one source lands at a
-    /// time.
+    /// The number of shared rings: the first ones. In the others one source lands at a time.
     pub fn shared_rings(&self) -> u32 {
         if self.first_rings < self.ranks { self.first_rings } else { 0 }
     }
@@ -347,8 +345,8 @@ impl SegmentLayout {
         Offsets::of(self).payload + ring as usize * self.ring_bytes as usize
     }
 
-    /// The offset in a segment where a channel's multicast area starts, bytes. The areas are the
-    /// last part of the segment and have no memory before
+    /// The offset where a channel's multicast area starts, bytes. The areas are the last part of
+    /// the segment and have no memory before
     /// [`Host::commit_area`](crate::hosted::Host::commit_area).
     pub fn area_at(&self, channel: u32) -> usize {
         Offsets::of(self).area + channel as usize * self.groups.area_bytes as usize
@@ -450,8 +448,7 @@ pub struct SourceLine {
     status: AtomicU64,
     /// Credited messages that the source may have sent in total.
     credit: AtomicU64,
-    /// The cost of loading the source's long payloads, by class and by the way of storing; zero:
-    /// unknown.
+    /// The cost of loading its long payloads, by class and way of storing; zero: unknown.
     loads: [AtomicU64; LongStores::CLASSES],
 }
 

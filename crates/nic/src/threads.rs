@@ -9,15 +9,13 @@
 //!                       its Berth
 //! ```
 //!
-//! A thread that finds, under the gate, that the event which another one awaits has arrived, calls
-//! that thread. A thread that ends a wait hands over: if no thread attends then, one of the
-//! sleepers is called, and attends.
+//! A thread that finds, under the gate, what another one awaits, calls that thread. A thread that
+//! ends a wait hands over: if none attends then, a sleeper is called, and attends.
 //!
 //! **No call is lost**: the word of a berth is cleared under the gate before the thread leaves the
 //! gate, and set under the gate by its caller, so the kernel's comparison of the word detects it.
 //! **No rank is unattended** while the gate is free: a thread attends, or no thread sleeps, or one
-//! that slept has been called and is about to run. It attends, or ends its wait and so hands over
-//! in turn.
+//! that slept has been called and is about to run. It attends, or ends its wait and hands over.
 //!
 //! A *spare* thread, which waits for nothing, attends while no other thread does:
 //!
@@ -182,8 +180,7 @@ impl<W> ThreadCrew<W> {
     }
 
     /// Claims, for wait `me`, to attend in place of the spare thread. `None`: the spare thread does
-    /// not attend. Otherwise `me` must not sleep; and if this is the first such claim, the caller
-    /// must wake the spare thread.
+    /// not attend. Otherwise `me` must not sleep, and the first claimer must wake the spare thread.
     pub fn claim(&mut self, me: u64) -> Option<ClaimOrder> {
         let order = self.claim.map_or(ClaimOrder::First, |_| ClaimOrder::Later);
         (self.attendant == Some(Attendant::Spare)).then(|| {
@@ -204,8 +201,7 @@ impl<W> ThreadCrew<W> {
         attends
     }
 
-    /// Records that the spare thread, which does not attend, is about to sleep until no thread
-    /// attends.
+    /// Records that the spare thread is about to sleep until no thread attends. It must not attend.
     pub fn lie_down_as_spare(&mut self, berth: &Arc<Berth>) {
         berth.make();
         self.spare = Some(Arc::clone(berth));
@@ -216,8 +212,7 @@ impl<W> ThreadCrew<W> {
         self.spare = None;
     }
 
-    /// Records that there is no spare thread any more. No call is needed: no thread sleeps while it
-    /// attends.
+    /// Records that the spare thread has ended. No call is needed: none sleeps while it attends.
     pub fn end_spare(&mut self) {
         self.attendant.take_if(|attendant| *attendant == Attendant::Spare);
         self.spare = None;

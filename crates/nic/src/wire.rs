@@ -44,7 +44,7 @@ pub const DATA: usize = 3;
 /// The number of ranks that a stamp can name.
 pub const MAX_RANKS: u32 = 1 << 24;
 
-/// What a status record announces.
+/// The content of a status record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StatusKind {

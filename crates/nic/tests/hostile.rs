@@ -536,8 +536,7 @@ fn an_overwritten_word_stops_no_rank() {
     assert!(told > 0, "no record was lost: the test meets nothing");
 }
 
-/// Departed ranks are known from the count and the list of ends or, if these were overwritten, by
-/// checking all ranks.
+/// Departed ranks are known from the list of ends or, if it was overwritten, by checking all.
 #[test]
 fn a_death_is_told_without_a_look_at_others() {
     let ended = |line: &RankLine| {

@@ -16,8 +16,7 @@ use loom::thread;
 
 use crate::loom::model;
 
-/// The parts of a rank that sources can access: a shared status ring, a private one, and their
-/// entries.
+/// A rank's memory that sources access: a shared status ring, a private one, and their entries.
 struct TwoRings {
     shared: (StatusControl, Vec<Slot>),
     private: (StatusControl, Vec<Slot>),
@@ -132,8 +131,7 @@ impl<'m> Owner<'m> {
     }
 }
 
-/// Source 0 posts twice while the private ring is assigned to it; source 1 posts once at the same
-/// time.
+/// Source 0 posts twice while it is assigned the private ring; source 1 posts once meanwhile.
 fn follow_beside_another(at_once: bool) {
     model(move || {
         let memory = TwoRings::new();
@@ -145,8 +143,7 @@ fn follow_beside_another(at_once: bool) {
                 thread::spawn(move || {
                     let mut source = Source::default();
                     if rank == 0 {
-                        // Source 0's first record is in the shared ring, at any time relative to
-                        // the other source's.
+                        // Its first record is in the shared ring, before or after the other's.
                         memory.publish(0, &mut source, StatusKind::Inline, 1);
                     }
                     (1 + u64::from(rank == 0)..=count)

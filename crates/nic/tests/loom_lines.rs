@@ -60,8 +60,7 @@ impl Pair {
     }
 }
 
-/// Rounds to which both contribute and which both read: two lines are enough, and `finished` stays
-/// unused.
+/// Both contribute to and read each round: two lines are enough, and `finished` stays unused.
 #[test]
 fn barrier_rounds_need_two_lines_only() {
     model(|| {

@@ -43,8 +43,7 @@ impl SharedTables {
         })
     }
 
-    /// Writes the byte as `rank`, `times` times, each time if the key still grants access. Returns
-    /// the number of writes.
+    /// Writes the byte as `rank`, `times` times, if the key still grants access. Returns how often.
     fn put(&self, rank: usize, key: Key, times: usize) -> usize {
         segment::enter([(&self.epochs[rank], 1)]);
         let opens = |_: &usize| self.entries[0].check(key, Rights::WRITE).is_ok();

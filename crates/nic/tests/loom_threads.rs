@@ -3,8 +3,7 @@
 //! Run and bounded as `loom.rs` describes. A thread left asleep is a deadlock, which loom detects:
 //! sleeps have no timeout here. The kernel's sleep on a word is modelled as in `loom_doorbell.rs`.
 //! The model of the rank has the essentials of a real one: messages land in words that any thread
-//! under the gate can read, and a bell wakes the attendant, if a flag says that a thread sleeps
-//! there.
+//! under the gate can read, and a bell wakes the attendant, if a flag is set.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -74,8 +73,7 @@ struct ModelRank {
     /// Whether a wait that ends hands over, and whether the hand-over wakes the chosen thread.
     hands_over: bool,
     wakes: bool,
-    /// Whether a thread that has slept on the bell under the gate calls the one that sleeps there
-    /// outside.
+    /// Whether a thread that slept on the bell under the gate calls the sleeper outside.
     calls_back: bool,
     /// A lock that detects more than one thread under the gate.
     entered: Plain<()>,
@@ -154,8 +152,7 @@ impl ModelRank {
         self.clear_bell();
     }
 
-    /// A call that sleeps on the bell under the gate. That sleep has a limit, which ends at once
-    /// here.
+    /// A call that sleeps on the bell under the gate. The sleep times out at once here.
     fn call_that_waits_inside(&self) {
         self.enter();
         self.set_bell();
@@ -174,8 +171,7 @@ impl ModelRank {
         self.kernel.wake();
     }
 
-    /// Attends while no other thread does, until both messages have been taken in: then no other
-    /// thread takes them in.
+    /// Attends while no other thread does, until both messages have been taken in.
     fn attend_as_spare(&self) {
         let berth = Arc::new(Berth::default());
         self.enter();
@@ -209,7 +205,7 @@ impl ModelRank {
         self.leave();
     }
 
-    /// Takes in the landed messages: message `n` is for thread `n`. Calls the threads that wait for
+    /// Takes in landed messages: message `n` is for thread `n`. Calls the threads that wait for
     /// them.
     fn progress(&self) -> u32 {
         let landed = self.landed.load(Ordering::Acquire);

@@ -1,5 +1,4 @@
-//! Computes the identity of the shared memory's source text: processes share memory only if theirs
-//! is equal.
+//! Hashes the source text of the shared memory: only processes with the same hash share memory.
 
 mod sources;
 

@@ -2,11 +2,10 @@
 //!
 //! A sender publishes a record and then checks whether the receiver sleeps. Without a barrier in
 //! between, the processor may check first, so that the sender misses the sleep and the receiver the
-//! message. A barrier there would cost every message some 20 ns. The receiver that is about to
-//! sleep has time for it, and executes it on behalf of the senders: `membarrier(2)`, global
-//! expedited.
+//! message. A barrier there would cost every message some 20 ns. The receiver about to sleep has
+//! time for it, and executes it for the senders: `membarrier(2)`, global expedited.
 //!
-//! The call reaches only registered processes, so every rank registers before it sends. A rank that
+//! The call reaches only registered processes, so every rank registers before it sends. One that
 //! cannot register marks this in the job's header: then no rank relies on the barrier, and sleeps
 //! are short.
 

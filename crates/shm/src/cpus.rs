@@ -2,9 +2,8 @@
 //!
 //! Counting ranks and processors is not enough. A rank bound to one core has one processor and no
 //! competitor; two ranks that a script put on the same core have one each and starve each other. So
-//! every rank announces its affinity mask. A rank is *crowded* when more ranks than its mask has
-//! processors are confined to that mask, or when the job has more ranks than the cgroup's quota
-//! allows.
+//! every rank announces its affinity mask. A rank is *crowded* when more ranks are confined to its
+//! mask than this has processors, or when the job has more ranks than the cgroup's quota.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -60,8 +59,7 @@ impl Mask {
 pub(crate) struct Company {
     /// The number of processors on which this rank may run.
     pub(crate) cpus: u32,
-    /// The number of ranks confined to those processors, including this one; counted until there
-    /// are too many.
+    /// The number of ranks confined to those processors, with this one; counted until too many.
     pub(crate) confined: u32,
     /// The number of processors that the cgroup allows, if it has a quota.
     pub(crate) quota: Option<u32>,

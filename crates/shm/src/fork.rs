@@ -14,8 +14,7 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Registers functions that are called at every fork from now on: `before` in the parent, `after`
-/// in both processes.
+/// Registers functions for every fork from now on: `before` in the parent, `after` in both.
 pub fn around_forks(before: extern "C" fn(), after: extern "C" fn()) {
     at_forks(before, after, after);
 }

@@ -21,9 +21,8 @@ use crate::plan::{CONFIG_WORDS, HOSTS_AT, HOSTS_WORD, JobConfig, names_at};
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hikyaku\0");
 
 /// The version of the layout: a checksum of the source text of this crate and of nic, which all
-/// processes of a job must have in common (`build/main.rs`). A version number that had to be raised
-/// by hand was forgotten once, and a launcher reported that ranks built an hour earlier waited for
-/// nothing.
+/// processes of a job must have in common (`build/main.rs`). A number that had to be raised by hand
+/// was forgotten once, and a launcher reported that ranks built an hour earlier waited for nothing.
 pub(crate) const VERSION: u64 = match u64::from_str_radix(env!("HIKYAKU_SHARED_MEMORY"), 10) {
     Ok(version) => version,
     Err(_) => panic!("the build script writes a number"),

@@ -219,8 +219,7 @@ extern "C" fn size_of(start: *mut u8) -> usize {
 /// Frees a buffer of the heap. Any other pointer ends the process, as with the C library.
 extern "C" fn free(start: *mut u8) {
     if INSIDE.get() {
-        // Called in another handler of this fork: the buffer stays, since the buffers are being
-        // copied.
+        // In another handler of this fork: the buffer stays, since the buffers are being copied.
         return;
     }
     if with_heap(|heap| heap.free(start.addr())) != Some(true) {

@@ -388,8 +388,7 @@ impl Drop for ShmHost {
         }
         if std::thread::panicking() {
             // A rank that panics has not left in order. The launcher reports its end to its peers
-            // once the process has ended; where ranks are threads of one process, no process
-            // reports it.
+            // once the process has ended; where ranks are threads of one process, none reports it.
             if self.shares_process() {
                 self.fail(self.rank, DeathCause::Unknown);
             }
@@ -899,8 +898,7 @@ mod tests {
                 }
             };
             for round in 0..ROUNDS {
-                // Three rounds: all members contribute; one contributes, after waiting for room;
-                // and a barrier.
+                // All members contribute; one does, after waiting for room; and a barrier.
                 port.contribute(group, round, &[]).unwrap();
                 wait(&mut port, &mut |port| port.all_contributed(group, round).unwrap().is_some());
                 port.finish_round(group).unwrap();

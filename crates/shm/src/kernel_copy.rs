@@ -9,8 +9,7 @@
 use libc::{c_ulong, c_void, iovec, pid_t};
 use rustix::io::Errno;
 
-/// Linux copies at most this many bytes per call; a smaller request keeps the returned count
-/// positive.
+/// Linux copies at most this many bytes a call; a smaller request keeps the count positive.
 const MOST_PER_CALL: usize = 1 << 30;
 
 /// Copies `into.len()` bytes from address `from` of a process.

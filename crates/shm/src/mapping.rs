@@ -255,8 +255,7 @@ impl Mapping {
 
     /// The doorbells of the ranks that sleep, or may begin to sleep before they see the last store.
     ///
-    /// Other segments are not read: reading all of them costs each rank a page of page tables per
-    /// segment.
+    /// Only these: reading all segments costs each rank a page of page tables per segment.
     fn sleepers(&self) -> impl Iterator<Item = &Doorbell> {
         fence(Ordering::SeqCst);
         let config = &self.plan.config;
@@ -342,8 +341,7 @@ impl Mapping {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let copy = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, flags) }?;
-        // SAFETY: both ranges have that length, and one is new. Peers may write meanwhile: any
-        // bytes are valid.
+        // SAFETY: both have that length, and one is new. Peers may write: any bytes are valid.
         unsafe { copy.cast::<u8>().copy_from_nonoverlapping(start, length) };
         // SAFETY: the range is inside the mapping. Its bytes stay mapped with the same contents,
         // and `Drop` unmaps the pages that replace them.
@@ -439,8 +437,7 @@ impl FileMapping {
         Some(unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) })
     }
 
-    /// Loads an integer of `size` bytes, which need not be writable. Not by an atomic: its load may
-    /// write.
+    /// Loads an integer of `size` bytes, perhaps read-only. Not by an atomic: its load may write.
     pub(crate) fn load(&self, offset: u64, size: u64) -> Option<u64> {
         let place = self.aligned(offset, size)?;
         let value = match size {
@@ -486,8 +483,7 @@ pub(crate) fn peer_process(socket: impl AsFd) -> Result<u32, Errno> {
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     let into = std::ptr::from_mut(&mut found).cast();
     let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `length` bytes into `found`, which has that size and is
-    // plain data.
+    // SAFETY: the kernel writes at most `length` bytes into `found`, plain data of that size.
     let done = unsafe {
         libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut length)
     };

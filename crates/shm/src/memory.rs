@@ -90,8 +90,7 @@ const PEER: u64 = 768;
 /// 640,000 ranks.
 const FAR_PEER: u64 = 32;
 
-/// The approximate number of sizes that are tried, from the largest down, to report how many ranks
-/// would fit.
+/// About how many sizes are tried, from the largest down, to find how many ranks would fit.
 const TRIES: usize = 1024;
 
 /// The size of a page of page tables, and of the memory that it covers.

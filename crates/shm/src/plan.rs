@@ -149,8 +149,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// The node of each rank: the nodes of the first host come first, with `ranks_per_node` ranks
-    /// each.
+    /// The node of each rank: those of the first host come first, with `ranks_per_node` each.
     fn nodes(&self, ranks_per_node: u32) -> Vec<u32> {
         let hosts = self.of.iter().max().map_or(0, |last| *last as usize + 1);
         let mut ranks = vec![0_u32; hosts];
@@ -440,8 +439,7 @@ const ELSEWHERE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryPlan {
     pub(crate) config: JobConfig,
-    /// The index of each rank's segment and region among those of this host, if there are several
-    /// hosts.
+    /// The index of each rank's segment and region on this host, if there are several hosts.
     slots: Option<Vec<u32>>,
     pub(crate) ends_at: usize,
     pub(crate) lines_at: usize,

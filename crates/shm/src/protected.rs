@@ -16,16 +16,14 @@
 //! ```
 //!
 //! After the seal no process can make a writable mapping, with any descriptor. Only mappings
-//! remain, and no descriptors, so the limit of descriptors does not limit the number of such
-//! windows.
+//! remain, and no descriptors, so their limit does not limit such windows.
 //!
 //! A descriptor is sent by a connection of a Unix domain socket (`SCM_RIGHTS`) with an abstract
 //! address: this needs no file, no privilege and no set-up. If it could be opened through `/proc`,
 //! any process of the user could open it; and `pidfd_getfd` needs the right to trace the peer,
 //! which Yama and containers refuse. The kernel reports to each end the process of the other, and
 //! only the process that joined as the rank is accepted. The sender connects and writes without
-//! waiting for the receiver, since the queue has room: the callers hand over, synchronise, and
-//! take.
+//! waiting for the receiver, since the queue has room: callers hand over, synchronise, take.
 //!
 //! A part is addressed by its owner's rank and an offset beyond every region.
 
@@ -236,8 +234,7 @@ impl ProtectedMemory {
     pub fn seal(&self, file: &ProtectedFile) -> Result<(), HandError> {
         let last = SealFlags::SEAL;
         match rustix::fs::fcntl_add_seals(&file.file, SealFlags::FUTURE_WRITE | last) {
-            // Linux before 5.1 has no such seal; there a reader could open the file for writing
-            // again.
+            // Linux before 5.1 has no such seal; there a reader could reopen the file for writing.
             Err(Errno::INVAL) => rustix::fs::fcntl_add_seals(&file.file, last),
             done => done,
         }

@@ -1,8 +1,7 @@
 //! Memory of any rank's region, as mapped by this process: ranks of a node share it in place.
 //!
-//! A view keeps the job's memory mapped, but does not control which rank may access the bytes at
-//! which time: its users must arrange that, by the words in it. The bytes stay in place when their
-//! rank dies.
+//! A view keeps the job's memory mapped, but does not control which rank may access the bytes when:
+//! its users arrange that, by the words in it. The bytes stay in place when their rank dies.
 
 use std::fmt;
 use std::ptr::NonNull;

@@ -45,7 +45,7 @@ pub(crate) struct WaitTimes {
 impl WaitTimes {
     /// - `spin`: three to four times the time of a wake-up between cores (14 µs). So an early reply
     ///   finds the rank awake, and a late one costs at most a few times the minimum.
-    /// - `give_way`: yields are almost free while others work on the core, but not while it is idle;
+    /// - `give_way`: yields are almost free while others work on the core, but not if it is idle;
     ///   half a millisecond keeps a blocked rank far below 1 % of a processor.
     /// - `sleep`: bounded only for improbable faults; ten polls a second cost 0.01 %.
     /// - `unsure`: a thousand polls a second cost about 0.5 %.

@@ -1,6 +1,5 @@
 //! Ranks as real processes. This test binary starts itself again, once per rank, in the role that
-//! the variable `SHM_TEST_ROLE` names. A role asserts what it observes; its exit code is the
-//! verdict.
+//! the variable `SHM_TEST_ROLE` names. A role makes assertions; its exit code is the verdict.
 
 #![allow(clippy::unwrap_used)]
 

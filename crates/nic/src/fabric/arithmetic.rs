@@ -114,8 +114,7 @@ pub struct Combining {
 }
 
 impl Combining {
-    /// The operation on elements of this type. `None`: floats have no bitwise operations, and
-    /// integers have no NaN.
+    /// The operation on this type. `None`: floats have no bitwise operations, integers no NaN.
     pub fn new(operation: Arithmetic, number: NumberType) -> Option<Combining> {
         let float = matches!(number, NumberType::F32 | NumberType::F64);
         let exists = match operation {

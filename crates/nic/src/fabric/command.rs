@@ -18,8 +18,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether the target's tables may refuse the operation: it accesses memory that the sender
-    /// names.
+    /// Whether it accesses memory that the sender names, which the target's tables may refuse.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Operation::Put(_) | Operation::Get(_) | Operation::Atomic(_))
     }

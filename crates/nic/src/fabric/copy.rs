@@ -55,8 +55,7 @@ pub trait CopyPort: Port {
     /// Lends these bytes of this process to a rank of another host, under a name. Until they are
     /// taken back, that rank may fetch them from the returned address, without this rank's program
     /// where the fabric's hardware or the kernel reads them. The caller gives the same promise
-    /// about the bytes as for [`CopyPort::expose`]. `None`: lending is not possible, or not
-    /// worthwhile.
+    /// about the bytes as for [`CopyPort::expose`]. `None`: not possible, or not worthwhile.
     fn lend(&mut self, to: Rank, name: u64, bytes: &[u8]) -> Option<LentAddress> {
         let _ = (to, name, bytes);
         None
@@ -74,8 +73,8 @@ pub trait CopyPort: Port {
         false
     }
 
-    /// Starts to fetch the first `length` bytes that a rank of another host lends. They arrive as
-    /// parts of a message of that rank, in order, with this protocol and header. `false`: not
+    /// Starts to fetch the first `length` bytes that a rank of another host lends. They arrive in
+    /// order, as parts of a message of that rank with this protocol and header. `false`: not
     /// possible now.
     fn fetch_lent(
         &mut self,
@@ -95,8 +94,7 @@ pub trait CopyPort: Port {
     }
 
     /// Copies the parts that the sender has not copied. Returns whether all has arrived. `false`:
-    /// the sender is copying the last part; call again. `into` is the buffer that the copy was
-    /// opened for.
+    /// the sender is copying the last part; call again. `into` is the opened buffer.
     ///
     /// # Errors
     /// As [`CopyPort::read`]; also if the word that divides the copy was overwritten. Then the copy

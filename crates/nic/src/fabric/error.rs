@@ -20,7 +20,7 @@ pub enum PostError {
     NoSuchRank {
         /// The rank asked for.
         rank: Rank,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
     /// The receiver has no ring for this source (IP-25): use put, or have it set its table.
@@ -97,7 +97,7 @@ pub enum PostError {
     NoSuchMember {
         /// The number asked for.
         logical: u32,
-        /// How many members there are.
+        /// The number of members.
         members: u32,
     },
     /// The destination is gone.
@@ -119,8 +119,7 @@ pub enum PostError {
 /// The resource that was full, and how its policy reacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FullCause {
-    /// The landing ring is full and stalls: the receiver was notified, the message waits at the
-    /// sender.
+    /// The landing ring is full and stalls: the receiver was notified, the sender waits.
     RingStalled,
     /// The landing ring is full and refused (a NACK): send again later.
     RingRefused,
@@ -132,8 +131,7 @@ pub enum FullCause {
     Credit,
     /// The limit of commands with unpolled completion events is reached (CJ-12).
     Outstanding,
-    /// Other ranks moved the target's address register each time that this put tried to reserve its
-    /// place.
+    /// Other ranks moved the target's address register at each attempt to reserve a place.
     Register,
 }
 
@@ -227,7 +225,7 @@ pub enum TableError {
     NoSuchSource {
         /// The source asked for.
         source_rank: Rank,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
     /// The ring does not exist.
@@ -235,7 +233,7 @@ pub enum TableError {
     NoSuchRing {
         /// The ring asked for.
         ring: RingId,
-        /// How many rings there are.
+        /// The number of rings.
         rings: u32,
     },
     /// The ring is private and belongs to another source.

@@ -215,8 +215,7 @@ impl ChannelOffer {
         ChannelOffer { channels, first: self.first.max(other.first) }
     }
 
-    /// The channel to join if all members have made this offer; `None`: they have no channel in
-    /// common.
+    /// The channel to join if all members have made this offer; `None`: it has no channel.
     pub fn channel(self) -> Option<u32> {
         (self.channels != 0).then(|| self.channels.trailing_zeros())
     }
@@ -256,7 +255,7 @@ pub enum GroupError {
     NoSuchChannel {
         /// The channel asked for.
         channel: u32,
-        /// How many there are.
+        /// The number of channels.
         channels: u32,
     },
     /// The channel has a group, or its last group has members that have not finished.
@@ -270,7 +269,7 @@ pub enum GroupError {
     NoSuchRank {
         /// The rank asked for.
         rank: Rank,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
     /// The list of members repeats a rank, or lacks this one.
@@ -298,7 +297,7 @@ pub enum GroupError {
     /// Sync ids are for small groups.
     #[error("{members} ranks cannot share a sync id (at most {limit}): use multicast and atomics")]
     TooMany {
-        /// How many members.
+        /// The number of members.
         members: usize,
         /// The limit.
         limit: usize,
@@ -320,7 +319,7 @@ pub enum GroupError {
     NoSuchMember {
         /// The index asked for.
         place: usize,
-        /// How many members there are.
+        /// The number of members.
         members: usize,
     },
     /// A member contributes to a round once.
@@ -385,9 +384,9 @@ pub trait GroupPort: Port {
     /// not know each other's free channels. Each member offers some. All can join the lowest
     /// channel that all have offered, from the largest of their first rounds on.
     ///
-    /// Several groups may be negotiated at once, in another order at each rank. So an offer does
-    /// not contain all free channels, but those with the same number modulo [`OFFERS`] as `like`,
-    /// if one of them is free.
+    /// Several groups may be negotiated at once, in another order at each rank. So an offer has
+    /// only the free channels whose number modulo [`OFFERS`] equals that of `like`, if there are
+    /// any.
     fn offer(&mut self, like: u32) -> ChannelOffer;
 
     /// Ends an offer: its channels can be offered again.
@@ -396,12 +395,10 @@ pub trait GroupPort: Port {
     /// Skips rounds that other ranks have begun on some channels (one bit each) and that this rank
     /// does not know of, because its own operation there has failed. The rank counts as having
     /// finished them, and its lines never show one of them. Call this for channels on which this
-    /// rank is in no group: those of an offer before it is withdrawn, or of a group that it has
-    /// left.
+    /// rank is in no group: those of an offer before it is withdrawn, or of a group it left.
     fn pass_over(&mut self, channels: u64);
 
-    /// Leaves a group. Returns the smallest `first` that this rank accepts for the channel's next
-    /// group.
+    /// Leaves a group. Returns this rank's smallest valid `first` of the channel's next group.
     ///
     /// # Errors
     /// The group was not joined.
@@ -424,9 +421,7 @@ pub trait GroupPort: Port {
     /// Begins at index `done`; `bytes` of that member's payload were taken already. Both are zero
     /// at first; a retry passes what the error returned.
     ///
-    /// # Errors
-    /// Returns how many members were reached, and how many bytes of the next one's payload were
-    /// taken.
+    /// # Errors Returns how many members were reached, and how many bytes the next one has taken.
     fn multicast(
         &mut self,
         group: GroupId,

@@ -13,8 +13,7 @@
 //! cache line that moves between caches. A letter costs only its own line. The rounds replace a
 //! queue's pointers: there are at least two slots, and two ranks write to each other in every
 //! round, even if only an empty letter. A rank that has the other's letter of round `k` knows that
-//! the other has started `k`, hence finished `k - 1`. So it may overwrite that slot in round `k +
-//! 1`.
+//! the other has started `k`, hence finished `k - 1`: it may overwrite that slot in `k + 1`.
 //!
 //! A writer ends a mailbox once, with a word that gives the reason. Then it writes no more, and the
 //! memory can be reused. The same word ends the wait of a reader for a letter that will never come.

@@ -10,13 +10,12 @@ use crate::time::Time;
 ///
 /// A port belongs to one thread at a time. Not async: the layers above turn it into futures.
 ///
-/// This trait has the operations that every fabric must have. Optional operations are capability
-/// traits beside it: [`RingPort`], [`CopyPort`](super::CopyPort),
-/// [`MemoryPort`](super::MemoryPort), [`QueuePort`](super::QueuePort),
-/// [`MailboxPort`](super::MailboxPort), [`GroupPort`](super::GroupPort). A fabric that implements
-/// one may still lack room for it in a job: the layout gives the number of queues and groups, and
-/// [`Capabilities::mailboxes`] says whether mailboxes work.
-/// whether mailboxes work.
+/// Every fabric must have these operations. Optional ones are capability traits beside it:
+/// [`RingPort`], [`CopyPort`](super::CopyPort), [`MemoryPort`](super::MemoryPort),
+/// [`QueuePort`](super::QueuePort), [`MailboxPort`](super::MailboxPort),
+/// [`GroupPort`](super::GroupPort). A fabric that implements one may still lack room for it in a
+/// job: the layout gives the number of queues and groups, and [`Capabilities::mailboxes`] says
+/// whether mailboxes work. whether mailboxes work.
 pub trait Port {
     /// This rank.
     fn rank(&self) -> Rank;
@@ -147,9 +146,8 @@ pub trait Port {
 pub trait RingPort: Port {
     /// Directs later messages of `source` to `ring`; `None` unmaps it (IP-13, IP-25). Messages that
     /// have landed stay where they are, and messages keep their order, which is the order of the
-    /// records, whatever ring their payloads are in. A private ring can be assigned to another
-    /// source once its last source has finished every post that began before it was directed
-    /// elsewhere.
+    /// records, whatever ring their payloads are in. A private ring can be reassigned once its last
+    /// source has finished every post that began before it was directed elsewhere.
     ///
     /// # Errors
     /// The source or ring does not exist, the ring is or was private to another source, or there is

@@ -31,8 +31,7 @@ pub struct QueueAddress {
     pub rank: Rank,
     /// The queue's index.
     pub queue: QueueId,
-    /// The number of times that index has been used: the old address of a destroyed queue is
-    /// invalid.
+    /// The use of that index: the old address of a destroyed queue is invalid.
     pub generation: u16,
 }
 
@@ -251,7 +250,7 @@ pub enum QueueError {
     /// All queues of this rank are in use (TF-19).
     #[error("all {queues} command queues of this rank are in use: destroy one, or use fewer")]
     NoneFree {
-        /// How many there are.
+        /// The number of queues.
         queues: u32,
     },
     /// The requested number of slots is not possible.
@@ -365,8 +364,7 @@ impl QueueCommand {
 
 /// A port with command queues.
 pub trait QueuePort: Port {
-    /// The number of command queues that this rank can still create, and the limit of slots of
-    /// each.
+    /// The number of queues that this rank can still create, and the limit of slots of each.
     fn free_queues(&self) -> (u32, u32);
 
     /// Takes one of this rank's command queues into use. It is empty.
@@ -381,8 +379,7 @@ pub trait QueuePort: Port {
     /// It is in use, or has failed. A failed queue stays taken, because puts may still arrive.
     fn destroy_queue(&mut self, queue: QueueId) -> Result<(), QueueError>;
 
-    /// Writes a chain of commands into a queue, rings its doorbell once, and runs the commands that
-    /// are runnable.
+    /// Writes a chain of commands into a queue, rings its doorbell once, and runs runnable ones.
     ///
     /// # Errors
     /// The chain does not fit, or the queue has stopped. Nothing was written.
@@ -402,8 +399,7 @@ pub trait QueuePort: Port {
     /// There is no such queue, or its scheduling pointer would lead by more than its limit.
     fn release_queue(&mut self, queue: QueueAddress, slots: u32) -> Result<(), QueueError>;
 
-    /// Runs the runnable commands of any rank's queue, unless another rank is running them. For
-    /// waiting ranks.
+    /// Runs the runnable commands of any rank's queue, unless another rank does. For waiting ranks.
     fn help_queue(&mut self, queue: QueueAddress);
 
     /// The state of a queue of any rank.

@@ -57,8 +57,7 @@ impl Key {
         u64::from(self.generation) << 32 | u64::from(self.index) << 8 | u64::from(self.context.0)
     }
 
-    /// Decodes a key; `None` if it is invalid. Only the target's table decides whether it grants
-    /// access.
+    /// Decodes a key; `None` if invalid. Only the target's table decides whether it grants access.
     pub fn from_bits(bits: u64) -> Option<Key> {
         let context = ContextId(bits as u8);
         let key = Key { context, index: (bits >> 8) as u8, generation: (bits >> 32) as u32 };
@@ -243,8 +242,8 @@ impl Reply {
     }
 }
 
-/// A command with [`Reply::Event`] is complete, or one with [`Reply::Event`] or [`Reply::Failure`]
-/// has failed.
+/// A command with [`Reply::Event`] is complete or has failed, or one with [`Reply::Failure`]
+/// failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
     /// The rank it was posted to.
@@ -253,8 +252,7 @@ pub struct Completed {
     pub protocol: u8,
     /// [`Command::header`] as posted.
     pub header: u64,
-    /// The old value of an atomic operation, or the number of bytes that another command
-    /// transferred; or the error.
+    /// The old value of an atomic operation, the bytes transferred by any other; or the error.
     pub outcome: Result<u64, super::PostError>,
 }
 
@@ -323,7 +321,7 @@ pub enum ContextError {
     /// All contexts are open.
     #[error("all {contexts} contexts of this rank are open: close one first")]
     NoContextFree {
-        /// How many there are.
+        /// The number of contexts.
         contexts: u32,
     },
     /// The context is not open.

@@ -24,9 +24,9 @@ pub struct RingState {
     pub head: u64,
     /// Free-running count of bytes landed.
     pub tail: u64,
-    /// How many posts found the ring full and waited.
+    /// The number of posts that found the ring full and waited.
     pub stalls: u64,
-    /// How many posts the ring refused.
+    /// The number of posts that the ring refused.
     pub refusals: u64,
     /// The policy when the ring is full.
     pub policy: FullPolicy,
@@ -34,7 +34,7 @@ pub struct RingState {
     pub shared: bool,
 }
 
-/// What a fabric can do, so that the layers above need not know its name.
+/// The abilities of a fabric, so that the layers above need not know its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// The fabric's name, for messages to the user.
@@ -73,8 +73,7 @@ pub enum PeerState {
     Failed(PeerFailure),
 }
 
-/// The separator between the object of a call and the communicator: no operation's name contains
-/// it.
+/// Separates the object of a call from the communicator: no operation's name contains it.
 const WITHIN: char = '@';
 
 /// The reason why a rank is blocked, for users who ask why a job does not proceed.
@@ -136,8 +135,7 @@ impl Wait {
         Wait { context: Some(context), ..self }
     }
 
-    /// The same wait within a communicator. The communicator's name is cut to the bytes that the
-    /// object's name leaves.
+    /// The same wait within a communicator, whose name is cut to the bytes that the object leaves.
     #[must_use]
     pub fn within(self, communicator: Name) -> Wait {
         match communicator {
@@ -227,8 +225,7 @@ pub struct DroppedPackets {
 }
 
 impl DroppedPackets {
-    /// Counts a packet that names a rank of the job. `None`: it is a consequence of one that was
-    /// counted before.
+    /// Counts a packet that names a rank of the job. `None`: it follows from one counted before.
     pub fn note(&mut self, source: Rank, cause: Option<DropCause>) {
         self.wrong = self.wrong.saturating_add(1);
         self.last = cause.map(|cause| (source, cause)).or(self.last);

@@ -106,10 +106,9 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Prefetches the lines where a source's next payload will land. Called each time that its
-    /// status record has not arrived, if its last messages had such lines. The payload is written
-    /// before the record. A load that starts only after the record would wait for one cache-line
-    /// transfer after the other.
+    /// Prefetches the lines where a source's next payload will land. Called while its status record
+    /// has not arrived, if its last messages had such lines. The payload is written before the
+    /// record. A load after the record would wait for one transfer after the other.
     #[inline(never)]
     fn look_ahead(&self, source: Rank) {
         let lane = &self.lanes[self.lane_of(source)];
@@ -310,8 +309,7 @@ impl<H: Host> HostedPort<H> {
         })
     }
 
-    /// Counts the messages that a source has landed in a shared ring. For private rings it is one
-    /// comparison.
+    /// Counts a source's messages in a shared ring. For private rings it is one comparison.
     #[inline]
     fn count_shared(&mut self, ring: RingId, source: Rank) {
         if ring < self.shared
@@ -321,9 +319,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// After a message of more than one line, expects another one: after a message of several
-    /// records, the next message; after one with a payload in a landing ring, one of the next
-    /// [`MIXED`].
+    /// After a message of more than one line, expects another one: after one of several records at
+    /// once, after one with a payload in a landing ring among the next [`MIXED`].
     fn expect_longer(&mut self, lane: usize, stamp: Stamp) {
         let lane = &mut self.lanes[lane];
         let messages = match stamp.kind() {

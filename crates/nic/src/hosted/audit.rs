@@ -20,8 +20,7 @@ use crate::sync::Ordering;
 const LONG_SLEEPS: u32 = 3;
 
 /// An audit reads a line of each rank. So for each multiple of this many ranks of the job, a rank
-/// sleeps once more between two audits. In such a job each sleep is longer than a tenth of a second
-/// too.
+/// sleeps once more between two audits. In such a job each sleep is longer, too.
 const RANKS_A_SLEEP: u32 = 512;
 
 /// The number of consecutive waits that make a wait long if the rank never sleeps.

@@ -12,8 +12,7 @@
 //! ```
 //!
 //! A processor's stores become visible in order, so each store waits for the line of the store
-//! before it. The prefetches fetch these lines in parallel; fences between the puts would prevent
-//! that.
+//! before it. The prefetches fetch these lines in parallel, which fences would prevent.
 //!
 //! An owner that deregisters a segment waits for an odd epoch to change (`table/segment.rs`); so do
 //! moving a ring (`route.rs`) and repair (`repair.rs`). So a stretch is bounded, in commands and in
@@ -56,8 +55,7 @@ impl Stretch {
         self.is_inside
     }
 
-    /// Notes that the peer has something to poll. Returns whether it will be woken later, with the
-    /// others.
+    /// Notes that the peer has something to poll. Returns whether it will be woken later.
     #[inline]
     pub(super) fn delay_wake(&mut self) -> bool {
         self.must_wake = self.is_open;

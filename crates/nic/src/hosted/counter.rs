@@ -8,8 +8,7 @@
 //!
 //! **Which rank an addition wakes.** A rank that waits for its counter publishes the count that it
 //! waits for, and that it waits for itself ([`crate::segment::Awaited`]). Only the addition that
-//! reaches the count wakes it. The proof that no rank is left asleep is that of control lines (see
-//! `group.rs`).
+//! reaches the count wakes it. For the proof that no rank is left asleep see `group.rs`.
 
 use super::group::{AwaitedStep, GroupMember, MemberStep, gone};
 use super::{Host, HostedPort};

@@ -108,9 +108,9 @@ impl<H: Host> HostedPort<H> {
         owners.filter(move |owner| is_there(*owner) && !asked(*owner))
     }
 
-    /// Asks a source to share a status ring again. A source that has not yet moved to its own ring
-    /// is asked to move there first. The ring is unassigned once the source has left it. Returns
-    /// whether the source was asked to leave.
+    /// Asks a source to share a status ring again. One that has not moved to its own ring yet is
+    /// asked to move there first. The ring is unassigned once the source has left it. Returns
+    /// whether it was asked to leave.
     pub fn take_status(&mut self, source: Rank) -> bool {
         let Some(place) = self.spare_place(source) else { return false };
         let is_open = self.spare_status[place].is_open;

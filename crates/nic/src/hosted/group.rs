@@ -10,8 +10,7 @@
 //! records (see `Host::wait`: the proof needs only that the sleeper checks the line after its
 //! barrier). A rank that waits for a hundred others would be woken a hundred times. So before it
 //! announces its sleep it names in its segment ([`Awaited`]) the only member that it has polled in
-//! vain, and only that one wakes it. It finds the contributions of the others when it polls for
-//! them.
+//! vain, and only that one wakes it. It finds the other contributions by polls.
 
 use super::{Host, HostedPort, PeerEntry};
 use crate::doorbell::Doorbell;
@@ -40,8 +39,8 @@ const PASSED_OVER: u64 = 1 << 32;
 const LOOK_AHEAD: u64 = 2;
 
 /// Bytes of a list entry that locates a rank's part of a contribution: while the rank reads the
-/// entry, it prefetches the contribution. Alltoallv of 128 B between far cores takes 430 ns,
-/// without that 550.
+/// entry, it prefetches the contribution. Alltoallv of 128 B between far cores: 430 ns, without
+/// 550.
 const LIST_ENTRY: usize = 8;
 
 /// The groups of a rank.
@@ -651,8 +650,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Records a poll that found nothing. Returns `None`, or the reason why the step will never be
-    /// taken.
+    /// Records a poll that found nothing. Returns `None`, or why the step will never be taken.
     #[cold]
     #[inline(never)]
     pub(super) fn missing<T>(&mut self, want: AwaitedStep) -> Result<Option<T>, GroupError> {
@@ -683,8 +681,7 @@ impl<H: Host> HostedPort<H> {
     /// Wakes the members that sleep and wait for this rank.
     #[inline]
     pub(super) fn ring_members(&self, channel: u32) {
-        // The processor needs no fence (see the module); the compiler must not move the load before
-        // the store.
+        // The processor needs no fence (see the module); the compiler must not move the load up.
         compiler_fence(Ordering::SeqCst);
         let Some(Some(joined)) = self.groups.joined.get(channel as usize) else { return };
         for member in &joined.members {

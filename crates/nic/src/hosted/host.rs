@@ -129,7 +129,7 @@ pub unsafe trait Host {
     /// Out of bounds, refused by the system, or not possible on this host.
     fn read(&self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
 
-    /// Copies `payload` to another rank's memory. `way` applies if it is long and the host stores
+    /// Copies `payload` to another rank's memory, in this `way` if it is long and the host stores
     /// it.
     ///
     /// # Errors

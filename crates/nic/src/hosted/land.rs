@@ -2,9 +2,8 @@
 //!
 //! A sender that reaches the segment of its target plays the target's interface. A sender on
 //! another host does not reach it: then the target plays that part itself when it polls, separately
-//! for each source. Tables, rings, records, credit and both policies are the same. The only
-//! difference: a message that finds no room is kept by the channel that brought it, not by the
-//! sender.
+//! for each source. Tables, rings, records, credit and both policies are the same. But a message
+//! without room is kept by the channel that brought it, not by the sender.
 
 use super::send::elsewhere;
 use super::{Host, HostedPort};
@@ -59,7 +58,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// Reads memory that a rank of this host has given to the job; see [`HostedPort::fetch_given`].
+    /// Reads memory that a rank of this host has given to the job ([`HostedPort::fetch_given`]).
     ///
     /// # Errors
     /// The rank is of another host, or the bytes are not in its region.
@@ -68,8 +67,7 @@ impl<H: Host> HostedPort<H> {
         self.host.read(from, into)
     }
 
-    /// Writes memory that a rank of this host has given to the job; see
-    /// [`HostedPort::fetch_given`].
+    /// Writes memory that a rank of this host has given to the job ([`HostedPort::fetch_given`]).
     ///
     /// # Errors
     /// As [`HostedPort::get_given`].

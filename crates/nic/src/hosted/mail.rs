@@ -5,8 +5,7 @@
 //! mailbox is opened.
 //!
 //! A rank about to sleep checks once more for the letters that it has polled for. The writer loads
-//! the reader's doorbell after its stamp, without a barrier: the sleeper executes the barrier, as
-//! for messages.
+//! the reader's doorbell after its stamp, without a barrier: the sleeper has it, as for messages.
 
 use super::send::elsewhere;
 use super::{Host, HostedPort};
@@ -164,8 +163,7 @@ impl<H: Host> MailboxPort for HostedPort<H> {
 }
 
 impl<H: Host> HostedPort<H> {
-    /// Allocates memory for letters of `room` bytes, with the fewest slots that work if memory is
-    /// short.
+    /// Allocates memory for letters of `room` bytes, with the fewest slots if memory is short.
     fn room_for_mail(&mut self, room: u32) -> Result<(RegionBuffer, MailSlots), RegionError> {
         let best = MailSlots::best(room);
         if let Ok(memory) = self.host.allocate(best.mailbox_bytes() as usize) {

@@ -86,8 +86,7 @@ pub struct HostedPort<H: Host> {
     /// This rank's own segment.
     own: Segment<'static>,
     peers: ByRank<PeerEntry>,
-    /// The status rings that are polled: the first ones, then the spare ones whose owners post
-    /// there.
+    /// The polled status rings: the first ones, then the spare ones whose owners post there.
     lanes: Vec<StatusLane>,
     spare_status: Vec<SpareStatus>,
     /// The latest arrival time sent or received: a Lamport clock.
@@ -211,8 +210,7 @@ impl<H: Host> HostedPort<H> {
         self.idle = 0;
     }
 
-    /// Wakes all other ranks: they may wait for something other than an event that has just
-    /// happened.
+    /// Wakes all other ranks: they may wait for something other than an event.
     pub fn wake_all(&self) {
         (0..self.size).filter(|rank| *rank != self.rank).for_each(|rank| self.host.wake(rank));
     }
@@ -238,8 +236,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Chooses the way of storing a payload in the memory of a rank, which must exist. The rank
-    /// does not publish the cost of loading such payloads; that of its messages is used instead, if
-    /// there are any.
+    /// does not publish their load cost; that of its messages is used, if there are any.
     #[inline]
     fn begin_store(&mut self, to: Rank, length: usize) -> Storing {
         let (host, peer) = (&self.host, &mut self.peers[to as usize]);

@@ -1,5 +1,4 @@
-//! Multicast: payload written once, in the sender's area, and read by all members (paper 003 §4.9,
-//! CJ-14).
+//! Multicast: payload written once, in the sender's area, and read by all (paper 003 §4.9, CJ-14).
 //!
 //! ```text
 //!   area   | free |##### round 7 #####|##### round 8 #####|   free   |
@@ -32,8 +31,7 @@ use crate::fabric::{
 };
 use crate::ring::GRANULE;
 
-/// The allocations in a rank's area of a channel: positions are free-running, place = position mod
-/// size.
+/// Allocation in a rank's area of a channel: free-running positions, place = position mod size.
 #[derive(Debug)]
 pub(super) struct AreaBook {
     size: u64,
@@ -156,8 +154,7 @@ impl<H: Host> HostedPort<H> {
             Some(at) => at,
             None => self.reclaim(group, length as u64, round)?,
         };
-        // Stored in the way for the next member, which times its loads: one area serves all
-        // members.
+        // Stored in the way for the next member, which times its loads: all share one area.
         let next = self.groups.joined(group)?.next_member();
         let storing = self.begin_store(next, length);
         let (area, mut end) = (self.own.area(group.0), at as usize);

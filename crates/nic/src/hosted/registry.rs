@@ -47,9 +47,8 @@ pub struct RankLine {
     /// the time of the last poll, plus one. Written by the rank, read by the launcher. A reader may
     /// see it half-written, which is good enough for a diagnosis.
     wait: [AtomicU64; POLLED_AT + 1],
-    /// The numbers of packets that the rank has dropped, without the job's key and with it; the
-    /// source of the last one with the key, plus one, and the cause. Read by the launcher, like the
-    /// wait.
+    /// The number of dropped packets, without the job's key and with it; the source of the last one
+    /// with it, plus one, and the cause. Read by the launcher, like the wait.
     dropped: [AtomicU64; 2],
 }
 
@@ -81,9 +80,8 @@ impl<'m> Registry<'m> {
         is_possible.then(|| numbers.map(|number| self.ended(number)).collect())?
     }
 
-    /// The rank of the departure with this number, counted from 0. `None`: there was no such
-    /// departure, the process that counted it has not stored the rank yet, or the words were
-    /// overwritten.
+    /// The rank of the departure with this number, counted from 0. `None`: there was none, its rank
+    /// is not stored yet, or the words were overwritten.
     fn ended(&self, number: u64) -> Option<Rank> {
         let line = self.ranks.get(usize::try_from(number).ok()?)?;
         let rank = line.ended.load(Ordering::Acquire).checked_sub(1)?;
@@ -131,8 +129,8 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// Marks a rank of another host as having left in order. All its messages are on their way to
-    /// this host.
+    /// Marks a rank of another host as having left in order. All its messages are on their way
+    /// here.
     pub fn leave_elsewhere(&self, rank: Rank) {
         let line = &self.ranks[rank as usize];
         let left = line.state.compare_exchange(STARTING, LEFT, Ordering::AcqRel, Ordering::Acquire);

@@ -366,8 +366,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Checks that other ranks may write or read these bytes of this rank, as a put or get would,
-    /// and returns their offset in its region. `None`: an address register determines it when it is
-    /// used.
+    /// and returns their offset in its region. `None`: an address register determines it later.
     ///
     /// # Errors
     /// As [`Port::post`](crate::fabric::Port::post).

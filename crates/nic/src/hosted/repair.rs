@@ -18,8 +18,7 @@
 //! an empty ring has been read to its end.
 //!
 //! This is the grace period of read-copy-update, with posts as the readers. Live ranks need not
-//! act; a rank that is stopped in the middle of a post delays the repair until it continues or
-//! dies.
+//! act; a rank stopped within a post delays the repair until it continues or dies.
 //!
 //! The dead rank's whole messages are delivered first. Then its death is reported upwards.
 
@@ -35,8 +34,7 @@ pub(super) struct Repair {
     claims: Vec<u64>,
     /// The sources that were inside a post, and the epoch of that post.
     unsettled: Vec<(Rank, u64)>,
-    /// The number of records reserved in each shared ring when the last of these sources had left
-    /// its post.
+    /// Records reserved in the shared rings when the last of these sources had left its post.
     records: Option<Vec<u64>>,
 }
 

@@ -2,8 +2,7 @@
 //!
 //! [`Port::park`](crate::fabric::Port::park) sleeps while it holds the port. Here the first half
 //! returns how to rest, and the rest itself needs neither port nor host. Threads that wait for
-//! steps of groups each keep their own steps ([`HostedPort::take_steps`]); the thread that rests
-//! does so for all of them.
+//! steps of groups keep their own ([`HostedPort::take_steps`]); one thread rests for all.
 
 use super::group::Groups;
 use super::mail::Mailboxes;
@@ -52,8 +51,7 @@ pub trait Sleeper: Host {
     fn end_wait(&mut self, nap: Self::Nap) -> Wake;
 }
 
-/// The sources of events that may have arrived unseen; a rank checks them once more before it
-/// sleeps.
+/// Sources of events that may have arrived unseen; a rank checks them before it sleeps.
 pub(super) struct Unseen<'p> {
     pub(super) own: Segment<'static>,
     pub(super) lanes: &'p [StatusLane],
@@ -95,8 +93,8 @@ macro_rules! unseen {
 pub(super) use unseen;
 
 impl<H: Host> HostedPort<H> {
-    /// The number of this wait since the last event; `None`: a sender waits for room here, so poll
-    /// again first.
+    /// The number of this wait since the last event; `None`: a sender waits for room here: poll
+    /// again.
     #[inline]
     pub(super) fn begin_wait_number(&mut self) -> Option<u32> {
         let idle = self.idle;

@@ -1,8 +1,7 @@
 //! The source table: the landing ring of this rank for each source (paper 000's AMT).
 //!
 //! A source reads its entry at each post, so a changed entry takes effect at its next post.
-//! Messages keep their order, which is that of the status records. Shared rings accept any source
-//! at any time.
+//! Messages keep their order, which is that of the status records. Shared rings accept any source.
 //!
 //! A private ring has one writer, which claims by a plain store. Before the ring is assigned to
 //! another source, its last source must have left every post that began before it was redirected:

@@ -18,8 +18,7 @@ impl<H: Host> HostedPort<H> {
         self.execute_as(command, false)
     }
 
-    /// As [`HostedPort::execute`]. `is_copy`: it belongs to the same multicast as the command
-    /// before.
+    /// As [`HostedPort::execute`]. `is_copy`: it is of the same multicast as the command before.
     #[inline]
     pub(super) fn execute_as(
         &mut self,
@@ -53,8 +52,7 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// A post to a rank of this host, or, for a rank of another host, a post of that rank to this
-    /// one.
+    /// A post to a rank of this host, or a post of a rank of another host to this one.
     pub(super) fn as_post(&mut self, destination: Rank) -> Post<'_, H> {
         let (host, clock) = (&self.host, &mut self.clock);
         let rank = if host.is_here(destination) { self.rank } else { destination };
@@ -93,8 +91,7 @@ impl<H: Host> HostedPort<H> {
         true
     }
 
-    /// [`Port::post_short`](crate::fabric::Port::post_short) of a payload that does not fit one
-    /// record.
+    /// [`Port::post_short`](crate::fabric::Port::post_short) of a payload longer than one record.
     #[inline(never)]
     pub(super) fn post_several(
         &mut self,
@@ -670,8 +667,7 @@ mod tests {
         assert!(!ports[1].post_short(0, 0, 0, &[0; 41]));
         assert!(ports[1].post_short(0, 0, 0, &[0; 40]));
         assert!(matches!(ports[0].poll(), Some(Event::Landed(_))));
-        // A short message in a shared ring is its sender's fault; the next record is another
-        // sender's.
+        // A short message in a shared ring is its sender's fault; the next record is another's.
         let status = ports[1].peers[0].status;
         let index = status.reserve(&mut ports[1].peers[0].poster);
         status.publish_short(index, 0, 1, [0; 2], &[0; 41]);

@@ -36,10 +36,9 @@ pub(super) struct PeerEntry {
     /// The peer's ring in which we land, and its last seen head.
     pub(super) ring: Option<RingId>,
     pub(super) ring_head: u64,
-    /// The number of credited messages that the peer allows in all, and the number of posted
-    /// records that were not credited. The number of credited messages is the difference, modulo
-    /// 2^64: only the rarer change is counted. A move to another status ring, where records have
-    /// other numbers, adjusts it too.
+    /// The limit of credited messages to the peer, and the number of posted records without credit.
+    /// The credited messages are the difference, modulo 2^64: the rarer change is counted. A move
+    /// to another status ring, where records have other numbers, adjusts it.
     pub(super) credit: u64,
     pub(super) uncredited: u64,
     /// Our epoch at the peer between posts: even.

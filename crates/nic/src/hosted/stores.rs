@@ -1,13 +1,11 @@
-//! The way of storing long payloads for each peer: through the caches or past them
-//! ([`LongStores`]).
+//! The way to store long payloads for each peer: through the caches or past them ([`LongStores`]).
 //!
 //! No fixed table can decide this. The answer depends on the distance of the two cores, on how many
 //! lines a core fetches at once for its stores, and on the distance of the memory; and it changes
 //! while a job runs, where cores are virtual. So both ends measure now and then. The sender times
 //! some of its stores, alternating between both ways, and marks them in their records. The receiver
 //! times its loads of these payloads, and publishes the costs in its table, in the line that the
-//! sender reads for each payload anyway. The sender uses the way whose store and load together take
-//! less time.
+//! sender reads for each payload anyway. The sender uses the way with the smaller sum.
 //!
 //! ```text
 //!   sender                                        receiver
@@ -416,8 +414,7 @@ mod tests {
 
     #[test]
     fn a_choice_follows_cores_that_become_near_or_far() {
-        // As fast as far cores past the caches, but through the caches: near cores that do not
-        // contend for lines.
+        // As fast as FAR's better way, but through the caches: near cores without contention.
         let near: Machine = [[300, 200], [500, 700]];
         let mut pair = Pair::new();
         for (machine, faster) in [
@@ -521,8 +518,7 @@ mod tests {
         }
     }
 
-    /// Sends `messages` messages of one packet from the first port to the second, which receives
-    /// them by `take`.
+    /// Sends `messages` of one packet from the first port to the second, which receives by `take`.
     fn exchange(
         ports: &mut [LoopbackPort],
         messages: u8,

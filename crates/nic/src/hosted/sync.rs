@@ -72,8 +72,7 @@ impl<H: Host> HostedPort<H> {
         let foreign = joined.foreign;
         self.idle = 0;
         if let Some(rank) = foreign {
-            // In virtual time: the last packet's travel, from the time when its arrival was
-            // detected.
+            // In virtual time: the last packet's travel, from the detection of its arrival.
             self.come_back(rank, 0);
         }
         Ok(true)

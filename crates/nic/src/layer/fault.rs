@@ -31,8 +31,7 @@
 //!
 //! A job's port always has this layer, usually without faults ([`FaultInjector::absent`]). Then
 //! each call that the layer changes takes one well-predicted branch, and the others none. So whole
-//! jobs can run with faults without a second copy, for another port type, of all code above the
-//! boundary.
+//! jobs can run with faults without a second port type above the boundary.
 
 mod plan;
 
@@ -268,8 +267,7 @@ impl<P: Port> FaultInjector<P> {
         Ok(bytes)
     }
 
-    /// The number of bytes of a command that the link holds as a packet; `None` if it does not hold
-    /// it.
+    /// The bytes of a command that the link holds as a packet; `None` if it does not hold it.
     fn bytes_to_hold(&self, command: &Command<'_>) -> Option<usize> {
         let packet = self.port.capabilities().packet_bytes.clamp(INLINE_BYTES, LONGEST_HELD);
         let length = command.payload.len();
@@ -291,9 +289,8 @@ impl<P: Port> FaultInjector<P> {
         self.port.post(command)
     }
 
-    /// Checks that a command that cannot be held may go to `destination` now: its own delay is
-    /// over, and the link is empty, or its first packet found no room and the command needs none
-    /// (`remote`).
+    /// Checks that a command that is never held may go to `destination` now: its delay is over, and
+    /// the link is empty, or its first packet found no room and the command needs none (`remote`).
     fn bar(&mut self, destination: Rank, fate: Fate, remote: bool) -> Result<(), PostError> {
         let link = &mut self.links[destination as usize];
         if self.now >= link.barred && fate.late() {

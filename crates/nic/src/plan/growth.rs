@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-/// Functions of the number of ranks, the slowest first: of laws that fit equally well the first is
-/// taken.
+/// Functions of the number of ranks, the slowest first: of equally good fits the first is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Law {
     /// The same at any size: neighbours in a grid.

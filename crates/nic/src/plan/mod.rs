@@ -169,9 +169,8 @@ fn by_use(trace: &TrafficTrace, rank: Rank) -> Vec<(Rank, RankFlow)> {
     sources
 }
 
-/// The number of packets, of all that these sources have sent, that may find their shared ring
-/// filled by another source. Zero if there is only one source, or if the ring has room for all
-/// packets.
+/// The number of these sources' packets that may find their shared ring filled by another source.
+/// Zero if there is only one source, or if all packets fit the ring.
 fn at_risk(sources: usize, sum: &RankFlow, ring_bytes: u32) -> u64 {
     if sources > 1 && sum.ring_bytes > u64::from(ring_bytes) { sum.packets } else { 0 }
 }
@@ -199,8 +198,7 @@ fn checked_ring(bytes: u64) -> Result<u32, PlanError> {
     size.ok_or(PlanError::RingBytes { bytes })
 }
 
-/// The plan as a file: one line for each rank whose sources have rings of their own, the rank
-/// first.
+/// The plan as a file: a line for each rank whose sources have their own rings, the rank first.
 impl fmt::Display for LandingPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{TITLE}\nranks {}\nring-bytes {}", self.ranks(), self.ring_bytes)?;

@@ -279,8 +279,7 @@ fn load_words<const W: usize, const B: usize>(words: &[AtomicU64; W], bytes: &mu
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 unsafe fn stream_lines(target: *mut u8, source: *const u8, length: usize) {
     for at in (0..length).step_by(16) {
-        // SAFETY: 16 bytes may be read there, as the caller guarantees; the load needs no
-        // alignment.
+        // SAFETY: 16 bytes may be read there, by the caller's promise; the load needs no alignment.
         let value = unsafe { arch::_mm_loadu_si128(source.wrapping_add(at).cast()) };
         // SAFETY: 16 bytes may be written there, aligned as the line is; the fence below orders the
         // store before all that follows.

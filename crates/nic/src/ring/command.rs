@@ -12,8 +12,7 @@
 //!
 //! One host writes. The interface is the process that has just made a command runnable: the host
 //! that moved the write pointer, or the process whose arrival moved the scheduling pointer. Only
-//! one process may run the queue at a time, and no command may be left behind. So both go through
-//! one word:
+//! one may run the queue at a time, and no command may be left behind. So both use one word:
 //!
 //! ```text
 //!   control   | use (6) | closed (1) | again (1) | runner: rank + 1, or 0 (24) | scheduling (32) |
@@ -87,8 +86,7 @@ pub struct QueuePointers {
     write: AtomicU64,
     /// The number of descriptors ever run. Written by the runner.
     read: AtomicU64,
-    /// The number of notified puts that have arrived here; paper 002's MRQ would have a record for
-    /// each.
+    /// The number of notified puts that arrived here; paper 002's MRQ would have a record for each.
     arrivals: AtomicU64,
     /// See [`Setup`]. Written by the host.
     setup: AtomicU64,
@@ -302,8 +300,7 @@ impl<'m> CommandQueue<'m> {
         control.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Leaves the queue if no command is runnable; otherwise keeps it, and the runner polls again.
-    /// Runner only.
+    /// Leaves the queue if nothing is runnable; otherwise keeps it: poll again. Runner only.
     #[inline]
     pub fn leave(&self) -> bool {
         let control = &self.pointers.control;
@@ -415,8 +412,8 @@ impl<'m> CommandQueue<'m> {
     }
 
     /// How far the scheduling pointer is ahead of `executed`, an earlier value of the read pointer.
-    /// The two together give the scheduling pointer at one moment, however far other processes have
-    /// moved it since.
+    /// Together they give the scheduling pointer at one moment, however far others have moved it
+    /// since.
     #[inline]
     pub fn ahead_of(&self, executed: u64) -> i32 {
         let control = self.pointers.control.load(Ordering::Acquire);

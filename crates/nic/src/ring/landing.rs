@@ -53,9 +53,8 @@ struct FullCounters {
     refusals: AtomicU64,
 }
 
-/// Limit of attempts to claim in a shared ring. Each failure is another sender's success, so this
-/// many consecutive failures mean a process that overwrites the pointer all the time. Then the ring
-/// counts as full.
+/// Limit of attempts to claim in a shared ring. Each failure is another sender's success: this many
+/// mean that a process overwrites the pointer all the time. Then the ring counts as full.
 const TRIES: u32 = 1 << 16;
 
 const SHARED: u64 = 1;

@@ -57,8 +57,7 @@ impl Ledger {
 
     /// Adds a slice that a record has announced.
     ///
-    /// # Errors
-    /// [`Overlap`] if the slice is empty, further than a ring's length from the head, or overlaps
+    /// # Errors [`Overlap`] if it is empty, further than a ring's length from the head, or overlaps
     /// another.
     #[inline]
     pub fn announce(&mut self, start: u64, span: u64) -> Result<(), Overlap> {
@@ -76,8 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Inserts a slice announced out of ring order: only on shared rings, and seldom far from the
-    /// end.
+    /// Inserts a slice announced out of ring order: only on shared rings, seldom far from the end.
     fn insert(&mut self, entry: LedgerEntry) -> Result<(), Overlap> {
         let head = self.head;
         let offset = |position: u64| position.wrapping_sub(head);

@@ -94,8 +94,7 @@ pub enum PayloadPlace {
     Area {
         /// The offset in the area, bytes.
         at: u64,
-        /// As in a record, for the member after the writer: how the payload was stored, if that was
-        /// timed.
+        /// As in a record, for the member after the writer: how it was stored, if that was timed.
         sample: u8,
     },
 }
@@ -153,8 +152,7 @@ impl ControlLines {
         self.line(round).stamp.store(round << LENGTH_BITS | length, Ordering::Release);
     }
 
-    /// The owner's contribution to a round; `None`: it has not entered the round, or without a
-    /// line.
+    /// The owner's contribution to a round; `None`: it has not entered it, or without a line.
     #[inline]
     pub fn look(&self, round: u64) -> Option<Said> {
         let line = self.line(round);
@@ -188,9 +186,8 @@ impl ControlLines {
         is_entered.then(|| line.word.load(Ordering::Relaxed))
     }
 
-    /// Copies a payload in the line, from its byte `from` on, to `into`; bytes of `into` beyond the
-    /// line's end are unchanged. Call it after `look` found the payload and before the round is
-    /// finished.
+    /// Copies a payload in the line, from its byte `from` on, to `into`; bytes beyond the line's
+    /// end are unchanged. Call it after `look` found it and before the round is finished.
     #[inline]
     pub fn load(&self, round: u64, from: usize, into: &mut [u8]) {
         load_bytes::<8, LINE_SIZE>(&self.line(round).body, from, into);

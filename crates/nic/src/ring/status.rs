@@ -49,8 +49,7 @@ pub struct StatusControl {
     tail: Line<AtomicU64>,
     /// The number of records ever consumed. Written by the receiver.
     head: Line<AtomicU64>,
-    /// The number of posts that found the ring full, and waited or were refused. Written by
-    /// senders.
+    /// Posts that found the ring full, and waited or were refused. Written by senders.
     full: Line<AtomicU64>,
 }
 
@@ -196,8 +195,7 @@ impl<'m> StatusRing<'m> {
             at = at.wrapping_add(1);
             let slot = self.slot(at);
             store_bytes::<BODY_WORDS, BODY_BYTES>(&slot.body, part);
-            // A reader that polls this slot for a later lap must not take bytes of a message for a
-            // stamp.
+            // A reader that polls this slot in a later lap must not take payload for a stamp.
             let stamp = Stamp::new(self.lap(at), StatusKind::Void, 0, 0, source);
             slot.stamp.store(stamp.0, Ordering::Relaxed);
         }
@@ -220,8 +218,7 @@ impl<'m> StatusRing<'m> {
         }
     }
 
-    /// The number of records of the message that a stamp begins; one if the next record is another
-    /// source's.
+    /// The records of the message that a stamp begins; one if the next record is another source's.
     #[inline(always)]
     pub fn records_at(&self, stamp: Stamp) -> u64 {
         match stamp.kind() {
@@ -287,8 +284,7 @@ impl<'m> StatusRing<'m> {
     }
 
     /// The number of records ever reserved in a shared ring; 0 in a private one, where only the
-    /// sender knows it. With a reservation seen here, its sender's epoch of that time, or a later
-    /// one, is visible.
+    /// sender knows it. With it, the reserving sender's epoch, or a later one, is visible.
     pub fn reserved(&self) -> u64 {
         self.control.tail.load(Ordering::Acquire)
     }

@@ -112,8 +112,7 @@ impl ContextLine {
     }
 
     /// The offset in the target's region where `length` bytes put through a register land. Reserves
-    /// the place if the register advances. `entry` finds an entry of the same context's segment
-    /// table.
+    /// the place if the register advances. `entry` finds a segment of the same context.
     ///
     /// # Errors
     /// [`PutRefusal`]; nothing was moved.

@@ -1,5 +1,4 @@
-//! Tables: they determine which ranks may be addressed, and which of their memory accessed (paper
-//! 003 §4.7).
+//! Tables: which ranks may be addressed, and which of their memory accessed (paper 003 §4.7).
 //!
 //! ```text
 //!   sender                                  target

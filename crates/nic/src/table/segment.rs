@@ -1,5 +1,4 @@
-//! The segment table: the bytes of a rank's region to which a key grants access (paper 003 §4.7,
-//! CJ-06).
+//! The segment table: the bytes of a region to which a key grants access (paper 003 §4.7, CJ-06).
 //!
 //! An entry is in the target's segment of shared memory, because the process that plays the
 //! target's interface checks it there. Only its rank writes it:

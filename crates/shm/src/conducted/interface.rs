@@ -32,8 +32,7 @@ pub struct InterfaceHost {
 
 impl InterfaceHost {
     /// Takes a put off a queue: copies its payload now, since the owner may change it as soon as
-    /// the command is complete. Errors that are visible now are returned now, errors on arrival
-    /// later.
+    /// the command is complete. Errors visible now are returned now, errors on arrival later.
     fn take(&self, from: QueueAddress, index: u32, put: &QueuePut) -> Result<(), QueueFault> {
         let absent = QueueFault::OutOfBounds { index, rank: from.rank };
         if put.length > self.bounds.committed() {

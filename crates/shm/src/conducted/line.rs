@@ -16,8 +16,7 @@ use rustix::thread::futex::{self, Flags, Timespec};
 pub(crate) const RANKS: u32 = 0;
 const CONDUCTORS: u32 = 1;
 
-/// Longest sleep of a rank before it polls for its turn: no rank is woken if the word was
-/// overwritten.
+/// Longest sleep of a rank before it polls for its turn: an overwritten word wakes no rank.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Sizes at which costs are stored: zero, and powers of two from 8 B to 32 MiB.
@@ -120,7 +119,7 @@ pub(crate) struct SendProgress {
     blocked: AtomicU32,
 }
 
-/// The size of a rank's line, its send progress, its log and an inbox of the log's size; `None` on
+/// Bytes of a rank's line, its send progress, its log and an equally large inbox; `None` on
 /// overflow.
 pub(crate) fn line_bytes(ranks: u32, log_bytes: u32) -> Option<usize> {
     if log_bytes == 0 {

@@ -121,8 +121,7 @@ pub(crate) fn wake(rank: Rank, now: Time) -> DeedHead {
     head(WAKE, [0; 3], rank, [now.picoseconds(), 0, 0, 0, 0, 0, 0])
 }
 
-/// The head of a datagram of `length` bytes for `to` ranks. The ranks' numbers follow, then the
-/// bytes.
+/// The head of a datagram of `length` bytes for `to` ranks. Their numbers follow, then the bytes.
 pub(crate) fn datagram(to: usize, length: usize, now: Time) -> DeedHead {
     let whole = (RANK_BYTES * to + length) as u64;
     head(DATAGRAM, [0; 3], to as Rank, [now.picoseconds(), 0, 0, 0, 0, whole, 0])

@@ -1,9 +1,8 @@
 //! A rank's side of a job in virtual time.
 //!
 //! The rank has its own time, which runs ahead of the others' while it does work that concerns only
-//! itself. It joins the common time where it waits, or needs to know what the others have done by
-//! then. A first "nothing has arrived" is accepted without asking, since nearly always the rank
-//! parks next.
+//! itself. It joins the common time where it waits, or needs to know the others' deeds. A first
+//! "nothing has arrived" is accepted without asking, since nearly always the rank parks next.
 //!
 //! **Spinning.** A program that polls repeatedly without waiting would stop the clock. So each
 //! further unsuccessful poll, and each read of the clock beyond a few, takes a little time: the
@@ -28,8 +27,7 @@ use crate::region::JobRegion;
 /// Limit of sends in flight to one rank: the length of an interface's queue.
 const MAX_IN_FLIGHT: u32 = 64;
 
-/// Limit of bytes of a message that leave at once: a receiver can start with them before the rest
-/// arrives.
+/// Bytes of a message that leave at once: a receiver can start with them before the rest arrives.
 const MAX_POST: usize = 64 << 10;
 
 /// The number of unsuccessful polls that take no extra time.
@@ -152,8 +150,7 @@ impl Conducted {
         }
     }
 
-    /// Notes that the rank has done or found something: its other operations may progress because
-    /// of it.
+    /// Notes that the rank has done or found something: other operations may progress by it.
     fn stir(&self) {
         self.polls.set(0);
         self.free_polls.set(FREE_POLLS);
@@ -429,7 +426,7 @@ impl Conductor for Conducted {
     }
 
     fn end_chain(&mut self) -> Option<u32> {
-        // If the chain was cut, the last put to a rank is missing: an empty put requests the
+        // If the chain was cut, the last put to a rank is missing: an empty one requests the
         // answer.
         let unanswered = self.chain.as_mut().map(|chain| std::mem::take(&mut chain.unanswered));
         for target in unanswered.into_iter().flatten() {

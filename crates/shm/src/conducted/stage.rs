@@ -1,5 +1,4 @@
-//! The conductor's side of a job in virtual time: it chooses the rank that runs, and takes its
-//! deeds.
+//! The conductor's side of a job in virtual time: it gives turns to ranks, and takes their deeds.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -177,8 +176,7 @@ impl Stage {
         log::read(&bytes, into);
     }
 
-    /// Leaves a datagram in the inbox of a rank that waits for its turn; `false`: the inbox has no
-    /// room.
+    /// Leaves a datagram in the inbox of a rank that waits for its turn; `false`: it has no room.
     pub fn leave_datagram(&self, from: Rank, to: Rank, datagram: &[u8]) -> bool {
         let line = self.mapping.line(to);
         let used = line.arrived.load(Ordering::Relaxed) as usize;

@@ -37,9 +37,8 @@ pub trait Conductor {
 
     /// Takes a datagram for other ranks, each of which [finds](Conductor::find_datagram) it once it
     /// has arrived. It needs no room there and no credit, does not overtake another to the same
-    /// rank, and wakes each rank at which it arrives. Where the network
-    /// [copies](Conductor::network_copies) messages, a datagram to several ranks leaves this rank
-    /// once.
+    /// rank, and wakes its receivers. Where the network [copies](Conductor::network_copies)
+    /// messages, it leaves this rank once.
     fn carry_datagram(&mut self, to: &[Rank], datagram: &[u8]) {
         let _ = (to, datagram);
     }

@@ -158,8 +158,7 @@ impl ConductorAnswer {
     }
 }
 
-/// The actions requested by the interfaces that a conductor plays; one outbox is shared by all of
-/// them.
+/// The actions requested by the interfaces that a conductor plays, which all share it.
 #[derive(Debug, Clone, Default)]
 pub struct ActionOutbox(Rc<RefCell<OutboxContents>>);
 

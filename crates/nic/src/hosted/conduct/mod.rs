@@ -121,8 +121,7 @@ impl<H: Host> HostedPort<H> {
     }
 
     /// Hands off a put of a chain in virtual time, with the commands `rest` behind it. Its tables
-    /// are checked now and when it lands. `None`: it cannot be carried, and is executed like a
-    /// single command.
+    /// are checked now and when it lands. `None`: it is executed like a single command.
     fn hand_off_put(
         &mut self,
         put: &Command<'_>,

@@ -73,8 +73,7 @@ fn ip_13_a_ring_of_a_quiet_source_goes_to_another() {
             assert!(ports[0].give_status(source) && !ports[0].shares_status(source));
             (0..round % 31).for_each(|number| send(&mut ports, source, number));
             assert_eq!(arrivals(&mut ports).len() as u64, round % 31);
-            // The source posts nothing: it reads the table because it is asked to, when it next
-            // waits.
+            // The source posts nothing: it reads the table at its next wait, as it is asked to.
             assert_eq!(ports[0].take_status(source), round % 31 > 0);
             assert!(ports[source as usize].poll().is_none());
             assert_eq!(arrivals(&mut ports), []);
