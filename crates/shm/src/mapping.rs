@@ -1,5 +1,6 @@
 //! A job's memory as mapped by this process: one mapping of the whole memfd, and typed views of its
 //! parts. This is the crate's only access to raw memory; other files have offsets and references.
+//!
 //! The views are sound for these reasons. Offsets come from [`MemoryPlan`], which every process
 //! computes from the same checked sizes. The file is sealed against shrinking and growing before
 //! any process maps it, so a mapped byte stays mapped. Every typed part consists of atomics, for

@@ -15,7 +15,7 @@ use crate::time::Time;
 /// [`QueuePort`](super::QueuePort), [`MailboxPort`](super::MailboxPort),
 /// [`GroupPort`](super::GroupPort). A fabric that implements one may still lack room for it in a
 /// job: the layout gives the number of queues and groups, and [`Capabilities::mailboxes`] says
-/// whether mailboxes work. whether mailboxes work.
+/// whether mailboxes work.
 pub trait Port {
     /// This rank.
     fn rank(&self) -> Rank;

@@ -6,7 +6,7 @@
 //!              SD  ◄─── waits for B's RTR       RTR, SD
 //!               └────── payload ──────────────► memory of B's region
 //!                       then notify ──────────► arrivals + 1
-//!                        then release
+//!                       then release
 //! ```
 //!
 //! A program writes a chain of [`QueueCommand`]s and then has nothing more to do. Each command runs

@@ -13,6 +13,7 @@
 //!
 //!   entry = 0, attention                 ──►  the same, in the other direction
 //!   `Moved` read: the ring is unassigned
+//! ```
 //!
 //! Nothing is reordered. A record in the old ring may lie behind an unpublished one of another
 //! source; a rank that polled the new ring at that time would take the later record first. So it

@@ -17,7 +17,7 @@ impl<H: Host> HostedPort<H> {
     /// Lands a send of a rank of another host, as that source. Returns the number of payload bytes
     /// taken, as [`Port::post`](crate::fabric::Port::post) does.
     ///
-    /// As [`Port::post`](crate::fabric::Port::post) at the source.
+    /// # Errors
     /// As of `post` at the source.
     pub fn land_from(&mut self, source: Rank, command: &Command<'_>) -> Result<usize, PostError> {
         self.meet(source)?;

@@ -8,7 +8,7 @@
 //! ```text
 //!   check      ranks, room for a record or completion, the requester's own addresses
 //!   enter      odd epoch at the ranks whose segments are used (table/segment.rs)
-//!   check      ranks, room for a record or completion, the requester's own addresses
+//!   resolve    key or register → offset in the region, or an error and no effect
 //!   touch      copy, or one atomic operation
 //!   notify     word at the target (release)
 //!   leave      even epoch

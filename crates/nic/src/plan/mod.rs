@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   hikyaku run --trace ──► TrafficTrace ──► LandingPlan ──► hikyaku run --plan
-//!                                └─────────► Growth          the same at other numbers of ranks
 //!                                └─────────► Growth          the same for other numbers of ranks
+//! ```
 //!
 //! A rank's plan gives each of its busiest sources a landing ring of its own; all others share one.
 //! With `k` private rings a rank has `k + 1` rings, instead of one for every rank. The paper gives
@@ -83,6 +83,7 @@ pub struct Estimate {
 impl LandingPlan {
     /// Plans the rings of every rank, busy sources first.
     ///
+    /// # Errors
     /// [`PlanError`]: the ring size is invalid, or the budget has no room for one ring.
     pub fn of(
         trace: &TrafficTrace,
