@@ -421,7 +421,8 @@ pub trait GroupPort: Port {
     /// Begins at index `done`; `bytes` of that member's payload were taken already. Both are zero
     /// at first; a retry passes what the error returned.
     ///
-    /// # Errors Returns how many members were reached, and how many bytes the next one has taken.
+    /// # Errors
+    /// Returns how many members were reached, and how many bytes the next one has taken.
     fn multicast(
         &mut self,
         group: GroupId,

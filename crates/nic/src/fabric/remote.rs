@@ -242,7 +242,7 @@ impl Reply {
     }
 }
 
-/// A command with [`Reply::Event`] is complete or has failed, or one with [`Reply::Failure`]
+/// A command with [`Reply::Event`] is complete or has failed, or one with [`Reply::Failure`] has
 /// failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {

@@ -319,8 +319,8 @@ impl<H: Host> HostedPort<H> {
         }
     }
 
-    /// After a message of more than one line, expects another one: after one of several records at
-    /// once, after one with a payload in a landing ring among the next [`MIXED`].
+    /// Expects another message of more than one line: after one of several records, the next
+    /// message; after one in a landing ring, one of the next [`MIXED`].
     fn expect_longer(&mut self, lane: usize, stamp: Stamp) {
         let lane = &mut self.lanes[lane];
         let messages = match stamp.kind() {

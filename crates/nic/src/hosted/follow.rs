@@ -22,8 +22,8 @@
 //! begins where it ended. The fast path reads no table for this. `tests/loom_follow.rs` explores
 //! it, and shows that a ring polled at once is polled too early.
 //!
-//! Sources that do not move: for a source on another host, this rank lands the messages itself, and
-//! in virtual time the conductor lands them. The ring of a rank that has died stays assigned too.
+//! Some sources do not move: this rank itself lands the messages of a source on another host, and
+//! in virtual time the conductor lands them. The ring of a rank that has died stays assigned, too.
 
 use super::send::Post;
 use super::state::{SpareStatus, StatusLane};

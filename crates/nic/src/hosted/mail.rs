@@ -4,8 +4,8 @@
 //! memory is kept until the writer has ended the mailbox, or is gone. It is freed when the next
 //! mailbox is opened.
 //!
-//! A rank about to sleep checks once more for the letters that it has polled for. The writer loads
-//! the reader's doorbell after its stamp, without a barrier: the sleeper has it, as for messages.
+//! A rank about to sleep checks once more for the letters it has polled for. The writer loads the
+//! reader's doorbell after its stamp without a barrier: the sleeper executes it, as for messages.
 
 use super::send::elsewhere;
 use super::{Host, HostedPort};

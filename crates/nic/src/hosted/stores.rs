@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_choice_follows_cores_that_become_near_or_far() {
-        // As fast as FAR's better way, but through the caches: near cores without contention.
+        // Loads as in FAR, but cheap stores: near cores that do not contend for lines.
         let near: Machine = [[300, 200], [500, 700]];
         let mut pair = Pair::new();
         for (machine, faster) in [

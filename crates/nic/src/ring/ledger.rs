@@ -57,8 +57,8 @@ impl Ledger {
 
     /// Adds a slice that a record has announced.
     ///
-    /// # Errors [`Overlap`] if it is empty, further than a ring's length from the head, or overlaps
-    /// another.
+    /// # Errors
+    /// [`Overlap`] if it is empty, further than a ring's length from the head, or overlaps another.
     #[inline]
     pub fn announce(&mut self, start: u64, span: u64) -> Result<(), Overlap> {
         let from_head = start.wrapping_sub(self.head);
