@@ -1,21 +1,22 @@
-//! How an array is cut into one block for each rank.
+//! The division of an array into one block for each rank.
 
 use std::iter::once;
 use std::ops::{Deref, Range};
 
-/// The places of blocks in an array in which they lie one after the other, in rank order.
+/// The places of contiguous blocks in an array, in rank order.
 #[derive(Debug, Clone)]
 pub(crate) enum BlockPlaces {
     /// All of the same length.
     Equal { length: usize },
-    /// A number of elements of `width` bytes, spread as evenly as can be, the first blocks longer.
+    /// A number of elements of `width` bytes, spread as evenly as possible, the first blocks
+    /// longer.
     Even { elements: usize, width: usize, count: usize },
     /// Block `i` is from offset `i` to offset `i + 1`.
     Given { offsets: Offsets },
 }
 
 impl BlockPlaces {
-    /// An array of `bytes` bytes, cut between elements of `width`.
+    /// An array of `bytes` bytes, divided between elements of `width`.
     pub(crate) fn even(bytes: usize, width: usize, count: u32) -> BlockPlaces {
         BlockPlaces::Even {
             elements: bytes / width.max(1),
@@ -35,7 +36,7 @@ impl BlockPlaces {
         BlockPlaces::Given { offsets: Offsets::new(count, once(0).chain(ends)) }
     }
 
-    /// How many blocks there are, if that was given.
+    /// The number of blocks, if their lengths were given.
     pub(crate) fn count(&self) -> Option<usize> {
         match self {
             BlockPlaces::Given { offsets } => Some(offsets.len() - 1),
@@ -43,7 +44,7 @@ impl BlockPlaces {
         }
     }
 
-    /// Where block `index` starts, and the one before it ends.
+    /// The offset where block `index` starts and the previous one ends.
     #[inline]
     pub(crate) fn offset(&self, index: u32) -> usize {
         let index = index as usize;
@@ -56,24 +57,24 @@ impl BlockPlaces {
         }
     }
 
-    /// Where a block lies.
+    /// The range of a block.
     #[inline]
     pub(crate) fn range(&self, index: u32) -> Range<usize> {
         self.span(index..index + 1)
     }
 
-    /// Where several blocks in a row lie.
+    /// The range of several consecutive blocks.
     #[inline]
     pub(crate) fn span(&self, blocks: Range<u32>) -> Range<usize> {
         self.offset(blocks.start)..self.offset(blocks.end)
     }
 
-    /// Length of a block.
+    /// The length of a block.
     pub(crate) fn length(&self, index: u32) -> usize {
         self.range(index).len()
     }
 
-    /// Length of the longest block.
+    /// The length of the longest block.
     pub(crate) fn longest(&self) -> usize {
         match self {
             BlockPlaces::Equal { length } => *length,
@@ -84,18 +85,18 @@ impl BlockPlaces {
         }
     }
 
-    /// Length of `count` blocks from `first` on, counting on from 0 after block `size - 1`.
+    /// The length of `count` blocks from `first` on, cyclically after block `size - 1`.
     pub(crate) fn run(&self, first: u32, count: u32, size: u32) -> usize {
         let straight = count.min(size - first);
         self.span(first..first + straight).len() + self.span(0..count - straight).len()
     }
 }
 
-/// Blocks whose offsets take no memory of their own: a call by lines lasts as long as to allocate
-/// some.
+/// The maximum number of blocks whose offsets need no allocation: a call by lines takes no longer
+/// than an allocation.
 const FEW: usize = 8;
 
-/// Where blocks start, and where the last one ends.
+/// The starts of blocks, and the end of the last one.
 #[derive(Debug, Clone)]
 pub(crate) enum Offsets {
     Few([usize; FEW + 1], usize),
@@ -126,7 +127,7 @@ impl Deref for Offsets {
     }
 }
 
-/// Two parts of an array that do not overlap, the first to be read and the second to be written.
+/// Two disjoint parts of an array, the first for reading and the second for writing.
 pub(crate) fn disjoint<B>(
     array: &mut [B],
     read: Range<usize>,
@@ -141,7 +142,7 @@ pub(crate) fn disjoint<B>(
     }
 }
 
-/// An array of `count` blocks of `length` bytes as those blocks; there may be no bytes at all.
+/// Splits an array into `count` blocks of `length` bytes, which may be zero.
 pub(crate) fn split_mut<B>(mut array: &mut [B], length: usize, count: u32) -> Vec<&mut [B]> {
     let mut block = || {
         let (block, rest) = std::mem::take(&mut array).split_at_mut(length);

@@ -1,7 +1,7 @@
-//! Broadcast: one rank's data to all (MPI 5.0 §6.4).
+//! Broadcast: one rank's data to all ranks (MPI 5.0 §6.4).
 //!
-//! The three of paper 004, Fig. 4 (ONE2ALL-BT, ONE2ALL-PP and ONE2ALL-SYS), and what large
-//! messages, any number of ranks and multicasting networks want:
+//! The three algorithms of paper 004, Fig. 4 (ONE2ALL-BT, ONE2ALL-PP and ONE2ALL-SYS), and others
+//! for large messages, any number of ranks and networks with multicast:
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | system | a + b + c - 3 messages of m | along the dimensions of the network |
 //! | pipelined | (n - 2) segments and m | for large messages |
 //! | multicast | 1 command | needs ranks that share memory, or a network that multicasts |
-//! | lines | 1 look at the root; between nodes a tree | needs lines that ranks of a node share |
+//! | lines | 1 poll at the root; between nodes a tree | needs lines that ranks of a node share |
 //! | read | 1 copy out of the root's memory | needs lines on one node; else as lines |
 
 use std::future::Future;
@@ -47,7 +47,7 @@ pub fn broadcast<'a, G: Group>(
     begin_broadcast(group, algorithm, data, root).end()
 }
 
-/// The same of data that have gaps, at this rank.
+/// The same where this rank's data has gaps.
 ///
 /// # Errors
 /// As [`broadcast()`].
@@ -60,10 +60,10 @@ pub fn broadcast_scattered<'a, G: Group<Byte = u8>>(
     begin(group, algorithm, data, root).end()
 }
 
-/// Starts [`broadcast()`]: it may be over.
+/// Starts [`broadcast()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`broadcast()`].
 #[inline]
 pub fn begin_broadcast<'a, G: Group>(
     group: &'a G,
@@ -114,7 +114,7 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         let mut algorithm = algorithm;
         if shared {
             let done = match algorithm {
-                // Apart, so that it takes no room in the future of every broadcast.
+                // Boxed, so that it takes no room in the future of every broadcast.
                 Algorithm::Multicast => Box::pin(multicast_on_network(team, data, root)).await,
                 by => lines(team, data, root, (by == Algorithm::Read, is_named)).await,
             };
@@ -138,11 +138,11 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     })
 }
 
-/// Broadcast by a binomial tree: in each round, everyone who has the data sends it on.
+/// Broadcast by a binomial tree: in each round, every rank that has the data sends it on.
 ///
 /// Paper 004's ONE2ALL-BT is this tree with the sends of each rank combined in one TCW chain.
 ///
-/// The sends of a rank follow each other, those to the largest subtrees first.
+/// The sends of a rank are sequential, those to the largest subtrees first.
 pub(crate) async fn binomial<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -155,7 +155,7 @@ pub(crate) async fn binomial<G: Group, D: Data<G::Byte> + ?Sized>(
     Ok(())
 }
 
-/// The sends of a rank are one chain.
+/// The same with the sends of a rank as one chain.
 async fn binomial_chained<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -166,7 +166,7 @@ async fn binomial_chained<G: Group, D: Data<G::Byte> + ?Sized>(
     team.send_parts(children(team, root, reach).map(part).collect()).await
 }
 
-/// Gets the data from the parent; says how many places, this rank's included, it is to reach.
+/// Receives the data from the parent. Returns the number of places in this rank's subtree.
 async fn receive<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -184,7 +184,7 @@ async fn receive<G: Group, D: Data<G::Byte> + ?Sized>(
     Ok(reach)
 }
 
-/// Whom this rank sends the data to.
+/// The ranks that this rank sends the data to.
 fn children<G: Group>(team: &Team<'_, G>, root: u32, reach: u64) -> impl Iterator<Item = u32> {
     let place = u64::from(team.before(root));
     let halves = std::iter::successors(Some(reach >> 1), |half| Some(half >> 1));
@@ -217,8 +217,8 @@ async fn point_to_point<G: Group, D: Data<G::Byte> + ?Sized>(
 ///   next         s0 s1 s2 s3
 /// ```
 ///
-/// The last segment is always shorter than the others, if need be empty. So ranks that disagree on
-/// the length meet a segment of the wrong length and do not wait for one that never comes.
+/// The last segment is always shorter than the others, and may be empty. So ranks that disagree on
+/// the length receive a segment of a wrong length and do not wait for one that never arrives.
 async fn pipelined<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -261,8 +261,8 @@ async fn pipelined<G: Group, D: Data<G::Byte> + ?Sized>(
 /// ```
 ///
 /// In the paper the system software of each node passes the data on along crossbars, three
-/// transfers in all; here a rank passes it to the next of its line, and the first of a line is
-/// the ranks that got it in the dimension before.
+/// transfers in all. Here a rank passes it to the next one of its line, and a line starts at a rank
+/// that received the data in the previous dimension.
 async fn system<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -270,13 +270,14 @@ async fn system<G: Group, D: Data<G::Byte> + ?Sized>(
 ) -> Result<(), Failure<G>> {
     let shape = team.group().shape();
     let (here, start) = (position(team.rank(), shape), position(root, shape));
-    // The dimension in which this rank gets the data: the last in which it is not the root's.
+    // The dimension in which this rank receives the data: the last in which it differs from the
+    // root.
     let got = (0..3).rev().find(|dimension| here[*dimension] != start[*dimension]);
     if let Some(dimension) = got {
         let previous = neighbour(here, shape, dimension, shape[dimension] - 1);
         team.recv_part(data.all_places(), previous).await?;
     }
-    // On along its own line, then the chains of the dimensions that follow.
+    // Next along its own line, then the chains of the following dimensions.
     let next = |dimension: usize| {
         let next = neighbour(here, shape, dimension, 1);
         let ends = position(next, shape)[dimension] == start[dimension];
@@ -285,12 +286,12 @@ async fn system<G: Group, D: Data<G::Byte> + ?Sized>(
     team.send_parts((got.unwrap_or(0)..3).filter_map(next).collect()).await
 }
 
-/// Where a rank stands.
+/// The coordinates of a rank.
 fn position(rank: u32, [a, b, _]: [u32; 3]) -> [u32; 3] {
     [rank % a, rank / a % b, rank / a / b]
 }
 
-/// The rank `steps` further on in one dimension, counting on from 0 after the last.
+/// The rank `steps` further on in one dimension, cyclically.
 fn neighbour(mut at: [u32; 3], shape: [u32; 3], dimension: usize, steps: u32) -> u32 {
     at[dimension] = (at[dimension] + steps) % shape[dimension];
     at[0] + shape[0] * (at[1] + shape[1] * at[2])
@@ -311,7 +312,7 @@ async fn multicast<G: Group, D: Data<G::Byte> + ?Sized>(
     }
 }
 
-/// One command cannot have data with gaps: they go as messages.
+/// One command cannot carry data with gaps: these are sent as messages.
 async fn to_all<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -333,7 +334,7 @@ fn receive_whole<G: Group, D: Data<G::Byte> + ?Sized>(
     team.recv_part(data.all_places(), root)
 }
 
-/// The same by the port's group of all ranks.
+/// The same through the port's group of all ranks.
 async fn multicast_on_network<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -342,7 +343,7 @@ async fn multicast_on_network<G: Group, D: Data<G::Byte> + ?Sized>(
     begin_on_network(team).await?;
     let done = match team.rank() == root {
         true => match unless_lost(team, to_all(team, data)).await {
-            // Some may have it already.
+            // Some ranks may have received it already.
             Err(Stop::Lost) => Err(team.lost().into()),
             done => done,
         },
@@ -351,8 +352,8 @@ async fn multicast_on_network<G: Group, D: Data<G::Byte> + ?Sized>(
     done.map(|()| ByLines::Done)
 }
 
-/// Broadcast by lines: the root writes, all read, in parts; the root is a few parts ahead. Over
-/// several nodes its leader sends to the others' leaders, which hand on.
+/// Broadcast by lines: the root writes and all read, in parts; the root is a few parts ahead. Over
+/// several nodes its leader sends to the others' leaders, which pass the data on.
 #[inline(always)]
 async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
@@ -374,7 +375,7 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds.broadcast_of(data, root as usize).await.map(|()| ByLines::Done)
 }
 
-/// The same without waiting, if it is one part that is there.
+/// The same without waiting, if it is one part that is available.
 #[inline(always)]
 fn lines_at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
@@ -413,9 +414,9 @@ async fn across<G: Group, D: Data<G::Byte> + ?Sized>(
     if is_near { Ok(()) } else { rounds.broadcast_of(data, 0).await }
 }
 
-/// Broadcast by reading: everyone copies out of the root's memory.
+/// Broadcast by reading: every rank copies out of the root's memory.
 ///
-/// `false`: it cannot be read, and `data` of the root is as before.
+/// `false`: the memory cannot be read, and `data` of the root is unchanged.
 async fn read<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,
     data: &mut D,

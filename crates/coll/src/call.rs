@@ -1,4 +1,4 @@
-//! One rank's part in one operation: its tag, its messages, and what happens when it fails.
+//! One rank's part in one operation: its tag, its messages, and its failure handling.
 //!
 //! ```text
 //!   called ──► Call { tag } ──► run ──► algorithm(&Team) ──► Ok                         over
@@ -7,9 +7,9 @@
 //!                 └ dropped before or within run ─────────────────────────────────►  tell all
 //! ```
 //!
-//! A rank that fails tells all others, because they may wait for messages that it will not send, or
-//! for those of a third that waits for it. So a failure ends the operation at every rank that is
-//! still in it, whatever the algorithm's pattern.
+//! A rank that fails notifies all others, because they may wait for messages that it will not send,
+//! or for those of a third rank that waits for it. So a failure ends the operation at every rank
+//! that is still in it, whatever the algorithm's pattern.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -27,40 +27,40 @@ use crate::questions::{Asked, Made};
 use crate::signature::Signature;
 use crate::turns::LineTurn;
 
-/// An operation that was called at this rank and is not over.
+/// An operation that this rank has called and that has not ended.
 pub(crate) struct Call<'g, G: Group> {
     group: &'g G,
     made: Made,
     number: u32,
-    /// Whether the group knows of it: not while it may be done at once.
+    /// Whether it is open in the group: not while it may complete at once.
     is_open: Cell<bool>,
-    /// The algorithm: another one, if the first cannot be. And the tag of its messages, when one is
-    /// sent or received; 0 before.
+    /// The algorithm, or its replacement if the first is not possible; and the tag of its messages,
+    /// 0 until one is sent or received.
     named: Cell<Named>,
     tag: Cell<i32>,
     asked: Cell<Asked>,
-    /// Why it cannot succeed, as this rank was the first to find.
+    /// The reason why it cannot succeed, if this rank found it first.
     found: Cell<Option<Cause>>,
     /// Whether all ranks know of the failure.
     is_known: Cell<bool>,
-    /// Whether it has entered its first round on the lines before it was first polled.
+    /// Whether it has entered its first round on the lines before its first poll.
     has_entered: Cell<bool>,
-    /// The way that this rank has chosen for all, whose time is noted when the call is over.
+    /// The way that this rank has chosen for all ranks. Its time is recorded when the call ends.
     long: Cell<Option<LongCall>>,
-    /// How it ends if it is dropped now; `None`: it has ended.
+    /// How it ends if it is dropped now. `None`: it has ended.
     ending: Cell<Option<OperationEnding>>,
 }
 
-/// A call that was made: it is over, or a future.
+/// A started call: complete, or a future.
 pub enum Begun<R, F> {
-    /// It did not need to wait.
+    /// It completed without waiting.
     Done(R),
-    /// It goes on when this is polled.
+    /// It continues when this is polled.
     Waits(F),
 }
 
 impl<R, F: Future<Output = R>> Begun<R, F> {
-    /// Its result.
+    /// Runs it to its result.
     #[inline]
     pub async fn end(self) -> R {
         match self {
@@ -71,7 +71,7 @@ impl<R, F: Future<Output = R>> Begun<R, F> {
 }
 
 impl<R, C> Begun<R, C> {
-    /// What is over stays so; of what waits, `start` makes the future.
+    /// Keeps a complete call as it is; `start` makes the future of a waiting one.
     #[inline(always)]
     pub(crate) fn or_start<F>(self, start: impl FnOnce(C) -> F) -> Begun<R, F> {
         match self {
@@ -82,13 +82,13 @@ impl<R, C> Begun<R, C> {
 }
 
 impl<'g, G: Group> Call<'g, G> {
-    /// Opens a call in the group, which gives it its number. `index`: its algorithm.
+    /// Opens a call in the group, which numbers it. `index` is its algorithm.
     #[inline]
     pub(crate) fn new(group: &'g G, signature: Signature, index: usize) -> Call<'g, G> {
         Call::new_on(group, signature, index, false)
     }
 
-    /// The same for a call that may be by lines.
+    /// The same for a call that may use lines.
     #[inline]
     pub(crate) fn new_on(
         group: &'g G,
@@ -102,7 +102,7 @@ impl<'g, G: Group> Call<'g, G> {
         Call::numbered(group, made, number, index)
     }
 
-    /// The same for a call that is by lines if `lines` says so.
+    /// The same for a call that uses lines if `lines` is set.
     #[inline(always)]
     pub(crate) fn begin<R>(
         group: &'g G,
@@ -117,8 +117,8 @@ impl<'g, G: Group> Call<'g, G> {
         }
     }
 
-    /// The same for a call by lines. If they are free, `act` does what can be done without waiting:
-    /// the result, or `None`. A call that is done so has not been opened.
+    /// The same for a call by lines. If they are free, `act` does what it can without waiting and
+    /// returns the result, or `None`. A call that completes so is never opened.
     #[inline(always)]
     pub(crate) fn on_lines<R>(
         group: &'g G,
@@ -150,8 +150,8 @@ impl<'g, G: Group> Call<'g, G> {
         }
     }
 
-    /// Runs an algorithm to its end. The future has the states of all algorithms of an operation,
-    /// up to some KiB, and each caller would move it on: it goes into a box where it is made.
+    /// Runs an algorithm to its end. The future holds the states of all algorithms of an operation,
+    /// up to some KiB, and each caller would move it: it is boxed where it is made.
     #[inline]
     pub(crate) fn run<R, A: AsyncFnOnce(&Team<'_, G>) -> Result<R, Failure<G>>>(
         self,
@@ -167,7 +167,8 @@ impl<'g, G: Group> Call<'g, G> {
         let call = &self;
         let team = Team::of_all(call);
         let mut algorithm = pin!(algorithm(&team));
-        // Dropped before the algorithm: the others hear why before its messages are withdrawn.
+        // Dropped before the algorithm: the others receive the reason before its messages are
+        // withdrawn.
         let close = Close(call);
         let mut done = None;
         let result = poll_fn(|context| {
@@ -175,7 +176,7 @@ impl<'g, G: Group> Call<'g, G> {
             if done.is_none() {
                 match algorithm.as_mut().poll(context) {
                     Poll::Pending => return call.waits(before),
-                    // Its message was withdrawn. Why, a notice has said before.
+                    // Its message was withdrawn. A notice has reported the reason before.
                     Poll::Ready(Err(CollError::Message(error))) => {
                         return Poll::Ready(Err(call.told().unwrap_or(CollError::Message(error))));
                     }
@@ -207,8 +208,8 @@ impl<G: Group> Drop for Close<'_, '_, G> {
 }
 
 impl<'g, G: Group> Call<'g, G> {
-    /// The call of this number. Inlined, so that it is made where it stays: moving it costs as much
-    /// as making it.
+    /// The call with this number. Inlined, so that it is made in place: to move it costs as much as
+    /// to make it.
     #[inline(always)]
     fn numbered(group: &'g G, made: Made, number: u32, index: usize) -> Call<'g, G> {
         Call {
@@ -229,7 +230,7 @@ impl<'g, G: Group> Call<'g, G> {
 }
 
 impl<G: Group> Call<'_, G> {
-    /// How it ends from now on.
+    /// Sets how it ends from now on.
     #[inline(always)]
     fn end_with<R>(&self, result: &Result<R, Failure<G>>) {
         self.ending.set(Some(match result {
@@ -247,12 +248,12 @@ impl<G: Group> Call<'_, G> {
         }
     }
 
-    /// Ends it as one that was wrong in itself.
+    /// Ends a call whose arguments were wrong.
     pub(crate) fn fail(self) {
         self.ending.set(Some(OperationEnding::Failed(Cause::Failed)));
     }
 
-    /// Opens a call on the lines that could not be done at once.
+    /// Opens a call on the lines that could not complete at once.
     fn open(&self) {
         if !self.is_open.replace(true) {
             let number = self.group.open(self.made);
@@ -268,14 +269,14 @@ impl<G: Group> Call<'_, G> {
         }
     }
 
-    /// Ends a call that waits if it has failed elsewhere. Else asks others when it is time, and
-    /// says for the report of a hang what it waits for.
+    /// Ends a waiting call if it has failed elsewhere. Otherwise asks other ranks when it is time,
+    /// and reports what it waits for, for the report of a hang.
     fn waits<R>(&self, before: Option<u32>) -> Poll<Result<R, Failure<G>>> {
         if let Some(failure) = self.told() {
             return Poll::Ready(Err(failure));
         }
         if let Some(notice) = self.group.ask(self.number, self.tag(), self.made, &self.asked) {
-            // That rank has not said so itself: the others do not know.
+            // That rank has not reported it: the others do not know.
             self.found.set(Some(notice.cause));
             return Poll::Ready(Err(self.failure(notice)));
         }
@@ -294,7 +295,7 @@ impl<G: Group> Call<'_, G> {
         self.tag.get()
     }
 
-    /// What others say of why it cannot succeed.
+    /// The reason why it cannot succeed, as reported by others.
     fn told(&self) -> Option<Failure<G>> {
         self.group.notice(self.number).map(|notice| self.failure(notice))
     }
@@ -315,7 +316,7 @@ impl<G: Group> Drop for Call<'_, G> {
     }
 }
 
-/// Whether the others have to be told of a failure, and what.
+/// The ending of a failed call: whether the others must be notified, and the cause.
 fn ending_of<G: Group>(failure: &Failure<G>) -> OperationEnding {
     OperationEnding::Failed(match failure {
         CollError::Abandoned { .. } => return OperationEnding::Told,
@@ -328,12 +329,12 @@ fn ending_of<G: Group>(failure: &Failure<G>) -> OperationEnding {
     })
 }
 
-/// The ranks an algorithm runs among: all of the group, or some of them, numbered from 0.
+/// The ranks that an algorithm runs on: all of the group, or some of them, numbered from 0.
 pub(crate) struct Team<'c, G: Group> {
     call: &'c Call<'c, G>,
     rank: u32,
     size: u32,
-    /// Ranks of the group in the order of their numbers here; `None`: all.
+    /// The members' ranks in the group, in the order of their numbers here. `None`: all.
     members: Option<&'c [u32]>,
 }
 
@@ -343,7 +344,7 @@ impl<'c, G: Group> Team<'c, G> {
         Team { call, rank: call.group.rank(), size: call.group.size(), members: None }
     }
 
-    /// The same operation among `members` only, of which this rank is number `rank`.
+    /// The same operation on `members` only, of which this rank is number `rank`.
     pub(crate) fn among<'m>(&self, members: &'m [u32], rank: u32) -> Team<'m, G>
     where
         'c: 'm,
@@ -361,28 +362,28 @@ impl<'c, G: Group> Team<'c, G> {
         self.call.number
     }
 
-    /// What this call says of itself on lines, which it has.
+    /// The word of this call on the lines, whose turn it is.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         self.call.made.call.word(self.call.number.wrapping_add(self.group().past()))
     }
 
-    /// This call, which has the lines, counts among those before the next ones.
+    /// Includes this call, which uses the lines, in the checksum of later calls.
     #[inline]
     pub(crate) fn count_in(&self) {
         self.group().count_in(self.call.made);
     }
 
-    /// Whether this call has the lines.
+    /// Whether it is this call's turn on the lines.
     #[inline]
     pub(crate) fn turn(&self) -> LineTurn {
         self.group().turn(self.call.number)
     }
 
-    /// Goes on by another algorithm, by messages.
+    /// Continues with another algorithm, by messages.
     ///
     /// # Errors
-    /// It cannot: another rank has failed in this call, or has done it by lines.
+    /// Another rank has failed in this call, or has completed it by lines.
     pub(crate) fn without_lines(&self, index: usize) -> Result<(), Failure<G>> {
         if let Some(failure) = self.call.told() {
             return Err(failure);
@@ -394,7 +395,7 @@ impl<'c, G: Group> Team<'c, G> {
         Ok(())
     }
 
-    /// The error of a call of another rank that is not this one.
+    /// The error for another rank's different call.
     #[cold]
     pub(crate) fn differs(&self, rank: u32, call: Option<Signature>) -> Failure<G> {
         let own = Caller { rank: self.group().rank(), call: self.call.made.call };
@@ -413,46 +414,45 @@ impl<'c, G: Group> Team<'c, G> {
         &self.call.has_entered
     }
 
-    /// The way that this rank has chosen for all; `None`: the call does not go by it.
+    /// Sets the way that this rank has chosen for all. `None`: the call does not use that way.
     #[inline]
     pub(crate) fn choose_way(&self, call: Option<LongCall>) {
         self.call.long.set(call);
     }
 
-    /// Every rank fails in this call, and knows by itself.
+    /// Marks the failure of this call as known to every rank.
     pub(crate) fn all_know(&self) {
         self.call.is_known.set(true);
     }
 
-    /// The failure of a call that lost the lines when it had begun to change its data.
+    /// The failure of a call that lost the lines after it had begun to change its data.
     pub(crate) fn lost(&self) -> Failure<G> {
         let operation = self.call.made.call.operation().name();
         let abandoned = |rank, cause| CollError::Abandoned { operation, peer: rank, cause };
         self.call.told().unwrap_or_else(|| abandoned(self.group().rank(), Cause::Dropped))
     }
 
-    /// This rank's number here.
+    /// This rank's number in the team.
     pub(crate) fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many ranks take part.
+    /// The number of ranks in the team.
     pub(crate) fn size(&self) -> u32 {
         self.size
     }
 
-    /// The rank `distance` after this one, counting on from 0 after the last.
+    /// The rank `distance` after this one, cyclically.
     pub(crate) fn after(&self, distance: u32) -> u32 {
         ((u64::from(self.rank) + u64::from(distance)) % u64::from(self.size)) as u32
     }
 
-    /// The rank `distance` before this one, counting on from the last after 0. The distance is at
-    /// most the size.
+    /// The rank `distance` before this one, cyclically. The distance is at most the size.
     pub(crate) fn before(&self, distance: u32) -> u32 {
         self.after(self.size - distance)
     }
 
-    /// What `rank` is called in the group.
+    /// The rank in the group of the team's `rank`.
     fn in_group(&self, rank: u32) -> u32 {
         self.members.map_or(rank, |members| members[rank as usize])
     }
@@ -470,7 +470,7 @@ impl<'c, G: Group> Team<'c, G> {
         Ok(self.group().send(bytes, self.in_group(to), self.tag()).await?)
     }
 
-    /// Sends several messages, as one chain where the group has chains.
+    /// Sends several messages, as one chain where the group supports chains.
     pub(crate) async fn send_chain(
         &self,
         mut chain: Vec<(u32, &[G::Byte])>,
@@ -493,7 +493,7 @@ impl<'c, G: Group> Team<'c, G> {
         self.check_length(peer, sent, expected)
     }
 
-    /// Receives a message from each of several ranks, in whatever order they come.
+    /// Receives a message from each of several ranks, in any order of arrival.
     pub(crate) async fn recv_all(
         &self,
         places: Vec<(u32, Place<'_, G::Byte>)>,
@@ -532,7 +532,7 @@ impl<'c, G: Group> Team<'c, G> {
         }
     }
 
-    /// Sends several parts: those in one piece as one chain where the group has chains.
+    /// Sends several parts: those without gaps as one chain where the group supports chains.
     pub(crate) async fn send_parts(
         &self,
         parts: Vec<(u32, Part<'_, G::Byte>)>,
@@ -551,8 +551,8 @@ impl<'c, G: Group> Team<'c, G> {
         others.into_iter().fold(whole, Result::and)
     }
 
-    /// Sends parts in one chain, and receives others meanwhile, whenever they come. Receives first:
-    /// what comes soon finds its place.
+    /// Sends parts in one chain, and receives others meanwhile in any order. Receives are posted
+    /// first, so that early arrivals find their place.
     pub(crate) async fn exchange_all(
         &self,
         parts: Vec<(u32, Part<'_, G::Byte>)>,
@@ -590,8 +590,8 @@ impl<'c, G: Group> Team<'c, G> {
         }
     }
 
-    /// How to move a part of this rank's for itself to its place, which is as long. One with gaps
-    /// is not for an algorithm to move.
+    /// A closure that moves this rank's part for itself to its place, which has the same length. An
+    /// algorithm does not move a part with gaps.
     pub(crate) fn own_part<'p>(
         &self,
         what: &'static str,
@@ -619,7 +619,7 @@ impl<'c, G: Group> Team<'c, G> {
         sent.and(received)
     }
 
-    /// Whether `root` is a rank here.
+    /// Checks that `root` is a rank of the team.
     pub(crate) fn check_root(&self, root: u32) -> Result<(), Failure<G>> {
         if root < self.size {
             return Ok(());
@@ -628,7 +628,7 @@ impl<'c, G: Group> Team<'c, G> {
         Err(CollError::NoSuchRoot { operation, root, size: self.size })
     }
 
-    /// Whether an argument has as many of something as it must have.
+    /// Checks the size of an argument.
     pub(crate) fn check_argument(
         &self,
         what: &'static str,
@@ -642,7 +642,7 @@ impl<'c, G: Group> Team<'c, G> {
         Err(CollError::Length { operation, what, given: given as u64, needed: needed as u64 })
     }
 
-    /// Whether the part for a rank, or of one, lies within an array of `length` bytes.
+    /// Checks that the part for a rank, or of one, lies within an array of `length` bytes.
     pub(crate) fn check_within(
         &self,
         peer: u32,
@@ -657,13 +657,14 @@ impl<'c, G: Group> Team<'c, G> {
         })
     }
 
-    /// Whether an array is a whole number of elements of `width` bytes.
+    /// Checks that an array is a whole number of elements of `width` bytes.
     pub(crate) fn check_elements(&self, bytes: usize, width: usize) -> Result<(), Failure<G>> {
         let what = "the array, in bytes of whole elements,";
         self.check_argument(what, bytes, bytes.next_multiple_of(width.max(1)))
     }
 
-    /// Bytes of each rank's part of an array that has a part of the same whole elements for each.
+    /// The bytes of each rank's part of an array that is divided into equal parts of whole
+    /// elements.
     pub(crate) fn share(&self, what: &'static str, bytes: usize) -> Result<usize, Failure<G>> {
         let width = self.group().element().width();
         if bytes.is_multiple_of(self.size as usize * width) {
@@ -673,8 +674,8 @@ impl<'c, G: Group> Team<'c, G> {
         Err(CollError::Uneven { operation, what, elements, size: self.size })
     }
 
-    /// A rank's own part: only the root, which is checked too, may leave it out, because it is in
-    /// its place already.
+    /// A rank's own part. Only the root, which is checked too, may leave it out, because it is
+    /// already in its place.
     pub(crate) fn check_own<T>(
         &self,
         given: Option<T>,
@@ -688,7 +689,7 @@ impl<'c, G: Group> Team<'c, G> {
         Err(CollError::NotInPlace { operation, rank, root })
     }
 
-    /// The error of an algorithm that cannot do what is asked, unless it can.
+    /// An error unless `can`: the algorithm cannot do what the caller asks.
     pub(crate) fn require(&self, can: bool, reason: &'static str) -> Result<(), Failure<G>> {
         if can { Ok(()) } else { Err(self.unsuitable(reason)) }
     }
@@ -707,7 +708,7 @@ impl<'c, G: Group> Team<'c, G> {
         }
     }
 
-    /// The error of another length than this rank expects.
+    /// The error of a length that this rank does not expect.
     #[cold]
     pub(crate) fn lengths_differ(&self, peer: u32, sent: u64, expected: usize) -> Failure<G> {
         let call = self.call.made.call;

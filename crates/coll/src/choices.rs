@@ -1,4 +1,4 @@
-//! Algorithms chosen by name: what a flag or an environment variable says in place of the table.
+//! Algorithms chosen by name, by a flag or an environment variable, in place of the table's choice.
 
 use thiserror::Error;
 
@@ -36,13 +36,13 @@ pub struct Choices {
     pub scan: Option<scan::Algorithm>,
     /// For [`crate::exscan`].
     pub exscan: Option<scan::Algorithm>,
-    /// For what is made once and started again and again.
+    /// For persistent operations.
     pub sessions: SessionChoices,
 }
 
-/// Operations whose persistent form is to go by session queues, where it can: those by the name
-/// [`SESSION`]. The other forms of the operation, and what queues cannot do, go as if nothing had
-/// been chosen. And how queues serve what neighbours exchange again and again.
+/// Operations whose persistent form shall use session queues where possible: those with the name
+/// [`SESSION`]. Other forms of the operation, and calls that queues cannot serve, are not affected.
+/// Also the scheme by which queues serve persistent exchanges with neighbours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionChoices {
     /// Persistent barriers.
@@ -53,20 +53,21 @@ pub struct SessionChoices {
     pub allgather: bool,
     /// Persistent allreduces.
     pub allreduce: bool,
-    /// Persistent exchanges with neighbours for which the program has no wish of its own.
+    /// Persistent exchanges with neighbours for which the program has not chosen a scheme.
     pub exchange: Option<Scheme>,
 }
 
-/// What is said to choose session queues. No algorithm of a call: see [`crate::persistent`].
+/// The name that chooses session queues. It is not an algorithm of a call: see
+/// [`crate::persistent`].
 pub const SESSION: &str = "session";
 
-/// What persistent exchanges are called where a [`Scheme`] is chosen for them. No [`Operation`]:
-/// the other forms of such an exchange are made of messages and letters.
+/// The name of persistent exchanges where a [`Scheme`] is chosen for them. It is not an
+/// [`Operation`]: the other forms of an exchange use messages and letters.
 const EXCHANGE: &str = "exchange";
 
 impl SessionChoices {
-    /// All that can go so. Exchanges need no choice: they go by queues where they are not faster
-    /// otherwise.
+    /// All operations that can use session queues. Exchanges need no choice: they use queues unless
+    /// another way is faster.
     pub const ALL: SessionChoices = SessionChoices {
         barrier: true,
         broadcast: true,
@@ -75,7 +76,7 @@ impl SessionChoices {
         exchange: None,
     };
 
-    /// The choice of an operation, if it can go so.
+    /// The choice of an operation, if it can use session queues.
     fn of(&mut self, operation: Operation) -> Option<&mut bool> {
         match operation {
             Operation::Barrier => Some(&mut self.barrier),
@@ -87,20 +88,20 @@ impl SessionChoices {
     }
 }
 
-/// What can be chosen for an operation, as a list.
+/// The list of names that can be chosen for an operation.
 fn names_of(operation: Operation) -> String {
     let mut names = operation.algorithms().to_vec();
     names.extend(SessionChoices::default().of(operation).map(|_| SESSION));
     names.join(", ")
 }
 
-/// A name that is no operation, or no algorithm of it.
+/// A name that is not an operation, or not an algorithm of it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnknownChoice {
     /// There is no such operation.
     #[error("`{name}` is not a collective operation: there are {}", operations())]
     Operation {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// The operation has no such algorithm.
@@ -109,26 +110,26 @@ pub enum UnknownChoice {
     Algorithm {
         /// The operation.
         operation: Operation,
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// Exchanges have no such scheme.
+    /// There is no such scheme of exchanges.
     #[error(transparent)]
     Scheme(#[from] UnknownScheme),
-    /// No call of the job could do it.
+    /// No call of the job could use it.
     #[error("{} by {name} {needs}: choose another algorithm or none", .operation.name())]
     Unsuitable {
         /// The operation.
         operation: Operation,
         /// The algorithm.
         name: String,
-        /// What it needs.
+        /// The requirement that is not met.
         needs: &'static str,
     },
     /// It is not of the form `operation=algorithm`.
     #[error("`{given}` is not a choice: write operation=algorithm, such as allreduce=ring")]
     Form {
-        /// What was given.
+        /// The given text.
         given: String,
     },
 }
@@ -137,13 +138,13 @@ fn operations() -> String {
     names().collect::<Vec<_>>().join(", ")
 }
 
-/// All that something can be chosen for.
+/// The names of all for which a choice exists.
 fn names() -> impl Iterator<Item = &'static str> {
     Operation::ALL.into_iter().map(Operation::name).chain([EXCHANGE])
 }
 
 impl Choices {
-    /// Chooses an algorithm by name; by [`SESSION`] the persistent form alone.
+    /// Chooses an algorithm by name. [`SESSION`] affects only the persistent form.
     ///
     /// # Errors
     /// The operation has no such algorithm; the error lists those it has.
@@ -174,7 +175,8 @@ impl Choices {
         Err(UnknownChoice::Algorithm { operation, name: name.to_string() })
     }
 
-    /// What of it holds for calls whose parts differ in length; the table decides the rest.
+    /// The choices that are possible for calls whose parts differ in length; the table decides the
+    /// rest.
     #[must_use]
     pub fn for_unequal_parts(self) -> Choices {
         Choices {
@@ -193,7 +195,7 @@ impl Choices {
         }
     }
 
-    /// What of it holds where ranks share no lines; the table decides the rest.
+    /// The choices that are possible where ranks share no lines; the table decides the rest.
     #[must_use]
     pub fn without_lines(self) -> Choices {
         Choices {
@@ -222,7 +224,7 @@ impl Choices {
         }
     }
 
-    /// What of it holds for reductions that are done in the order of the ranks.
+    /// The choices that are possible for reductions in rank order; the table decides the rest.
     #[must_use]
     pub fn for_ordered(self) -> Choices {
         use reduce_scatter::Algorithm as Scattered;
@@ -235,10 +237,10 @@ impl Choices {
         }
     }
 
-    /// Chooses as `operation=algorithm` says.
+    /// Applies a choice written as `operation=algorithm`.
     ///
     /// # Errors
-    /// It says something else, or a name is unknown.
+    /// The text has another form, or a name is unknown.
     pub fn choose_written(&mut self, written: &str) -> Result<(), UnknownChoice> {
         let (operation, name) = parts(written)?;
         self.choose_by_name(operation, name)
@@ -256,7 +258,7 @@ impl Choices {
     }
 }
 
-/// The two names of what is written as `operation=algorithm`.
+/// The two names in `operation=algorithm`.
 fn parts(written: &str) -> Result<(&str, &str), UnknownChoice> {
     let form = || UnknownChoice::Form { given: written.to_owned() };
     written.split_once('=').ok_or_else(form)
@@ -264,11 +266,12 @@ fn parts(written: &str) -> Result<(&str, &str), UnknownChoice> {
 
 /// Choices by environment variables: `HIKYAKU_COLL_ALLREDUCE=ring`.
 impl Choices {
-    /// The variable that makes a choice written as `operation=algorithm` for the ranks of a job,
-    /// and its value.
+    /// The environment variable, with its value, that passes `operation=algorithm` to the ranks of
+    /// a job.
     ///
     /// # Errors
-    /// It says something else, a name is unknown, or `ranks` ranks on so many hosts cannot do it.
+    /// The text has another form, a name is unknown, or `ranks` ranks on `hosts` hosts cannot use
+    /// it.
     pub fn as_variable(
         written: &str,
         ranks: u32,
@@ -282,10 +285,10 @@ impl Choices {
         Ok((variable(operation), name.to_owned()))
     }
 
-    /// What the environment chooses. An empty variable chooses nothing.
+    /// The choices of the environment. An empty variable chooses nothing.
     ///
     /// # Errors
-    /// A variable names no algorithm of its operation; it is given beside the error.
+    /// A variable names no algorithm of its operation; the error is returned with its name.
     pub fn from_environment(
         value_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Choices, (String, UnknownChoice)> {
@@ -300,15 +303,15 @@ impl Choices {
     }
 }
 
-/// The variable that chooses for what has this name.
+/// The variable of the operation with this name.
 fn variable(operation: &str) -> String {
     format!("HIKYAKU_COLL_{}", operation.to_ascii_uppercase())
 }
 
-/// Whether a job of `ranks` ranks on so many hosts can do an operation by an algorithm.
+/// Checks whether a job of `ranks` ranks on `hosts` hosts can run an operation by an algorithm.
 ///
 /// # Errors
-/// It cannot, whatever the call; the error says what the algorithm needs.
+/// No call of the job can; the error says what the algorithm needs.
 pub fn check_in_job(
     operation: Operation,
     name: &str,
@@ -330,7 +333,7 @@ pub fn check_in_job(
     Err(UnknownChoice::Unsuitable { operation, name: name.to_owned(), needs })
 }
 
-/// Takes what was found, if anything was; says whether.
+/// Sets `choice` to `found`, if it is `Some`; returns whether it is.
 fn set<T>(choice: &mut Option<T>, found: Option<T>) -> bool {
     let known = found.is_some();
     if known {

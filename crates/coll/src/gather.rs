@@ -1,11 +1,11 @@
-//! Gather: all ranks' parts side by side at one (MPI 5.0 §6.5).
+//! Gather: the parts of all ranks side by side at one rank (MPI 5.0 §6.5).
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
-//! | chained | n - 1 messages of m at the root, in whatever order they come | |
-//! | linear | the same, in the order of ranks: one receive at a time | |
+//! | chained | n - 1 messages of m at the root, in any order of arrival | |
+//! | linear | the same, in rank order: one receive at a time | |
 //! | binomial | log2 n messages, of m to n m / 2 | equal parts; for small ones |
-//! | lines | the root looks at all | equal parts, all on one node, which has lines; short ones |
+//! | lines | the root polls all lines | equal parts, all on one node with lines; short parts |
 
 use std::future::Future;
 
@@ -22,9 +22,9 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::gather::Algorithm;
 
-/// Collects `mine` of every rank at `root`, in rank order, in `into`, which has room for as many
-/// bytes of each; elsewhere `into` is not looked at. `None` at the root: its part is in its place
-/// already (MPI_IN_PLACE).
+/// Collects `mine` of every rank at `root`, in rank order, in `into`, which has room for that many
+/// bytes of each rank; other ranks ignore `into`. `None` at the root: its part is already in its
+/// place (MPI_IN_PLACE).
 ///
 /// # Errors
 /// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or abandoned the
@@ -39,10 +39,10 @@ pub fn gather<'a, G: Group>(
     begin_gather(group, algorithm, mine, into, root).end()
 }
 
-/// Starts [`gather()`]: it may be over.
+/// Starts [`gather()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`gather()`].
 #[inline]
 pub fn begin_gather<'a, G: Group>(
     group: &'a G,
@@ -54,7 +54,7 @@ pub fn begin_gather<'a, G: Group>(
     begin(group, algorithm, mine, into, root)
 }
 
-/// The same of data that have gaps, at this rank.
+/// The same where this rank's data has gaps.
 ///
 /// # Errors
 /// As [`gather()`].
@@ -84,7 +84,7 @@ fn begin<'a, G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     let mut is_kept = false;
     let act = |team: &Team<'_, G>| match check(team, mine, into, length, root) {
         Ok(()) => {
-            // While others write theirs.
+            // While others write their parts.
             keep_own(team, mine, into, root);
             is_kept = true;
             at_once(team, mine, into, length, root)
@@ -160,7 +160,7 @@ fn keep_own<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     }
 }
 
-/// Gather by lines: everybody writes its part and goes on, the root reads all.
+/// Gather by lines: every rank writes its part and returns; the root reads all.
 async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&S>,
@@ -184,7 +184,7 @@ async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     Ok(())
 }
 
-/// The same without waiting, if it is one piece; for the root if all have written.
+/// The same without waiting, if the part is one piece. The root also needs that all have written.
 #[inline(always)]
 fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
@@ -207,12 +207,12 @@ fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     }
 }
 
-/// The same with any length per rank (MPI_Gatherv): block `r` of `blocks` gets what rank `r` has,
-/// and is as long. Elsewhere than at the root `blocks` is not looked at.
+/// The same with any length per rank (MPI_Gatherv): block `r` of `blocks` receives the part of rank
+/// `r` and has the same length. Only the root uses `blocks`.
 ///
 /// # Errors
-/// As [`gather()`]; and the algorithms in which ranks would have to know others' lengths,
-/// `binomial` and `lines`.
+/// As [`gather()`]; and the algorithms `binomial` and `lines`, in which ranks would have to know
+/// others' lengths.
 pub fn gatherv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -223,7 +223,7 @@ pub fn gatherv<'a, G: Group>(
     gatherv_parts(group, algorithm, mine.map(Part::Whole), whole_places(blocks), root)
 }
 
-/// The same of data that may have gaps; if they do, the root's own part is `None` and in its place.
+/// The same for data that may have gaps. If the root's do, its own part is `None` and in its place.
 ///
 /// # Errors
 /// As [`gatherv`].
@@ -247,8 +247,8 @@ pub fn gatherv_parts<'a, G: Group>(
     })
 }
 
-/// Everybody to the root: all receives at once, or one after the other. Elsewhere than at the root
-/// `blocks` is not looked at.
+/// All ranks send to the root, which receives all at once or one after the other. Only the root
+/// uses `blocks`.
 async fn flat<G: Group>(
     team: &Team<'_, G>,
     algorithm: Algorithm,
@@ -268,7 +268,7 @@ async fn flat<G: Group>(
     Ok(())
 }
 
-/// Brings this rank's part to the root. At the root, what is left to receive.
+/// Sends this rank's part to the root. Returns at the root the parts that it has yet to receive.
 async fn own_part<'b, G: Group>(
     team: &Team<'_, G>,
     mine: Option<Part<'_, G::Byte>>,
@@ -287,9 +287,9 @@ async fn own_part<'b, G: Group>(
     Ok(Some(others))
 }
 
-/// Gather up a binomial tree: each rank collects the parts of its subtree, which are those of
-/// consecutive places as seen from the root, and sends them on as one message. The root's own part
-/// is in its place.
+/// Gather up a binomial tree: each rank collects the parts of its subtree, which covers consecutive
+/// places counted from the root, and sends them on as one message. The root's own part is in its
+/// place.
 async fn binomial<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&S>,
@@ -303,7 +303,7 @@ async fn binomial<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Siz
     }
     let places = subtree(place, size);
     if let (1, Some(mine)) = (places, mine) {
-        // It has nobody below it.
+        // This rank has no children.
         return team.send_part(mine.all(), team.before(lowest_bit(place))).await;
     }
     let mut parts = vec![G::Byte::default(); places as usize * length];
@@ -315,7 +315,7 @@ async fn binomial<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Siz
         return team.send(&parts, team.before(lowest_bit(place))).await;
     }
     collect(team, &mut parts[..], length, place).await?;
-    // From places to ranks: what comes before the root stands at the end.
+    // From places to ranks: the parts of ranks before the root are at the end.
     let (from_root, before_root) = parts.split_at((size - root) as usize * length);
     into.put((root as usize + 1) * length, &from_root[length..]);
     into.put(0, before_root);
@@ -339,12 +339,12 @@ async fn collect<G: Group, D: Data<G::Byte> + ?Sized>(
     Ok(())
 }
 
-/// How many places the subtree of a place other than the root's, or the whole tree, has.
+/// The number of places in the subtree of a place, or in the whole tree for the root.
 pub(crate) fn subtree(place: u32, size: u32) -> u32 {
     if place == 0 { size } else { lowest_bit(place).min(size - place) }
 }
 
-/// How far below a place its parent is.
+/// The distance from a place to its parent.
 pub(crate) fn lowest_bit(place: u32) -> u32 {
     place & place.wrapping_neg()
 }

@@ -1,10 +1,10 @@
-//! What an algorithm sees of the world it runs in.
+//! The interface between an algorithm and the ranks it runs on.
 //!
 //! A group is one rank's handle on a set of ranks that compute together: over a message engine, in
-//! virtual time, or in a test. The required part is small, point-to-point messages; everything else
+//! virtual time, or in a test. The required part is small: point-to-point messages. Everything else
 //! is a *facility* that an interface may have (paper 003: remote atomic add, multicast, network
-//! synchronisation). What a group does not have is never chosen for it, and to ask for it by name
-//! is an error.
+//! synchronisation). A facility that a group lacks is never chosen by default, and to ask for it by
+//! name is an error.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -21,55 +21,56 @@ use crate::questions::{Asked, Made};
 use crate::signature::Element;
 use crate::turns::LineTurn;
 
-/// One rank's handle on the ranks it computes together with.
+/// One rank's handle on the ranks that it computes with.
 ///
-/// Futures borrow the group and their buffers, start when they are first polled and are abandoned
-/// when they are dropped. Messages from one rank to another with the same tag arrive in the order
-/// in which their sends were first polled, and receives take them in that of their own first polls.
+/// Futures borrow the group and their buffers, start when first polled and are abandoned when
+/// dropped. Messages from one rank to another with the same tag arrive in the order of the first
+/// polls of their sends, and match receives in the order of the receives' first polls.
 pub trait Group {
-    /// What a buffer consists of: `u8` where messages carry bytes. A simulation that carries
-    /// lengths only takes `()`, whose slices have a length and no memory.
+    /// The element of a buffer: `u8` where messages carry bytes. A simulation that carries only
+    /// lengths uses `()`, whose slices have a length and no memory.
     type Byte: Copy + Default + 'static;
 
-    /// What can go wrong with a message.
+    /// The error of a failed message.
     type Error: std::error::Error + Clone + Debug;
 
     /// This rank, `0..size`.
     fn rank(&self) -> u32;
 
-    /// How many ranks there are; at least one.
+    /// The number of ranks, at least one.
     fn size(&self) -> u32;
 
-    /// The node a rank lives on. Only whether two are equal matters.
+    /// The node of a rank. Only equality matters.
     fn node_of(&self, rank: u32) -> u32;
 
-    /// How many nodes there are: what the choice of an algorithm needs to know, cheaply.
+    /// The number of nodes. Selection of an algorithm calls it, so it must be cheap.
     fn nodes(&self) -> u32;
 
-    /// What messages cost, where that is known exactly and the same for all ranks: in virtual time.
-    /// Then an algorithm that is estimated to be faster goes before that of the table. Real
-    /// processes know none, so the bits of their results depend on no machine.
+    /// The costs of messages, where they are known exactly and the same for all ranks: in virtual
+    /// time. Then an algorithm with a lower estimate replaces the table's. Real processes return
+    /// `None`, so that the bits of their results do not depend on the machine.
     fn costs(&self) -> Option<&Costs> {
         None
     }
 
-    /// Extents of the network that ranks are numbered along, first fastest: rank `x + a (y + b z)`
-    /// of `[a, b, c]` stands at `(x, y, z)`. The product is [`Group::size`]. For algorithms that go
-    /// dimension by dimension (paper 004); the default is as near to a cube as the size allows.
+    /// The extents of the network along which ranks are numbered, first fastest: rank `x + a (y + b
+    /// z)` of `[a, b, c]` is at `(x, y, z)`. The product is [`Group::size`]. For algorithms that
+    /// proceed dimension by dimension (paper 004); the default is as near to a cube as the size
+    /// allows.
     fn shape(&self) -> [u32; 3] {
         near_cube(self.size())
     }
 
-    /// What elements the bytes of a call are.
+    /// The elements that the bytes of a call consist of.
     fn element(&self) -> Element {
         Element::BYTE
     }
 
-    /// The number of an operation that starts: one more with each call. The same on all ranks,
-    /// since all start the same operations in the same order.
+    /// Starts an operation and returns its number: one more with each call. It is the same on all
+    /// ranks, since all start the same operations in the same order.
     fn open(&self, made: Made) -> u32;
 
-    /// Sends `bytes`; ready when they may be changed again.
+    /// Sends `bytes`. Completes when they may be changed again.
     fn send<'a>(
         &'a self,
         bytes: &'a [Self::Byte],
@@ -77,8 +78,8 @@ pub trait Group {
         tag: i32,
     ) -> impl Future<Output = Result<(), Self::Error>> + Unpin + 'a;
 
-    /// Receives the next message of `from` with `tag` into the front of `into`; gives the length
-    /// of the message, which may be more than there was room for.
+    /// Receives the next message from `from` with `tag` into the front of `into`. Returns the
+    /// length of the message, which may be larger than `into`.
     fn recv<'a>(
         &'a self,
         into: &'a mut [Self::Byte],
@@ -86,7 +87,7 @@ pub trait Group {
         tag: i32,
     ) -> impl Future<Output = Result<u64, Self::Error>> + Unpin + 'a;
 
-    /// Sends data that have gaps: as [`Group::send`]. For groups whose messages carry bytes.
+    /// Sends data with gaps: as [`Group::send`]. For groups whose messages carry bytes.
     fn send_scattered(
         &self,
         data: Scattered,
@@ -97,8 +98,7 @@ pub trait Group {
         ready(Err(Self::unsupported("send data with gaps")))
     }
 
-    /// Receives into memory that has gaps: as [`Group::recv`]. For groups whose messages carry
-    /// bytes.
+    /// Receives into memory with gaps: as [`Group::recv`]. For groups whose messages carry bytes.
     fn recv_scattered(
         &self,
         data: Scattered,
@@ -109,7 +109,7 @@ pub trait Group {
         ready(Err(Self::unsupported("receive into memory with gaps")))
     }
 
-    /// Sends several messages of one tag. An interface that takes a chain of commands with one
+    /// Sends several messages with one tag. An interface that takes a chain of commands with one
     /// doorbell (paper 004's TCW chain) pays its start-up once; the default starts them one after
     /// the other.
     fn send_chain<'a>(
@@ -121,13 +121,13 @@ pub trait Group {
         async move { join_all::<_>(sends).await.into_iter().collect() }
     }
 
-    /// What this group has besides messages.
+    /// The facilities of this group besides messages.
     fn facilities(&self) -> Facilities {
         Facilities::default()
     }
 
-    /// Adds one to the counter of a rank, this one included, with no help from its processor
-    /// (paper 003, atomic add). Needs [`Facilities::counter`].
+    /// Adds one to the counter of a rank, which may be this one, without its processor (paper 003,
+    /// atomic add). Needs [`Facilities::counter`].
     fn add(&self, to: u32) -> impl Future<Output = Result<(), Self::Error>> + '_ {
         let _ = to;
         ready(Err(Self::unsupported("add to another rank's counter")))
@@ -139,15 +139,15 @@ pub trait Group {
         ready(Err(Self::unsupported("add to all ranks' counters")))
     }
 
-    /// Ready when this rank's counter has grown by `additions` more than earlier calls waited for.
-    /// Takes its place among those when it is *called*.
+    /// Completes when this rank's counter has grown by `additions` more than earlier calls waited
+    /// for. The order among those is that of the *calls*, not of polls.
     fn take(&self, additions: u64) -> impl Future<Output = Result<(), Self::Error>> + '_ {
         let _ = additions;
         ready(Err(Self::unsupported("wait for a counter")))
     }
 
-    /// Sends `bytes` to all other ranks by one command; they receive it as a message of this rank.
-    /// Needs [`Facilities::multicast`].
+    /// Sends `bytes` to all other ranks by one command; they receive it as a message from this
+    /// rank. Needs [`Facilities::multicast`].
     fn multicast<'a>(
         &'a self,
         bytes: &'a [Self::Byte],
@@ -157,40 +157,40 @@ pub trait Group {
         ready(Err(Self::unsupported("multicast")))
     }
 
-    /// Ready when all ranks have called it so many times: the barrier that the network itself does
-    /// (paper 003, sync packets). Takes its place among several when it is *called*. Needs
+    /// Completes when all ranks have called it as often as this one: the network's own barrier
+    /// (paper 003, sync packets). The order among several is that of the *calls*. Needs
     /// [`Facilities::sync`].
     fn sync(&self) -> impl Future<Output = Result<(), Self::Error>> + '_ {
         ready(Err(Self::unsupported("synchronise through the network")))
     }
 
-    /// Whether calls that name a facility get it of a group of the port that all ranks agree on,
-    /// where [`Group::facilities`] lacks it: by memory that they share. Nobody else uses that,
-    /// since it is not faster than what the table says.
+    /// Whether calls that name a facility that [`Group::facilities`] lacks use a group of the port
+    /// that all ranks agree on, through memory that they share. Only calls that name it use it,
+    /// since it is not faster than the table's choice.
     fn network(&self) -> Network {
         Network::Absent
     }
 
-    /// Whom this rank shares lines with, also if they cannot be used any more. Needs
+    /// The ranks that share lines with this one, even if the lines are no longer usable. Needs
     /// [`Facilities::lines`].
     fn mates(&self) -> Option<&Mates> {
         None
     }
 
-    /// What this rank offers for a channel that all agree on, as the call of this number does that
-    /// uses it first; `None`: it is there.
+    /// This rank's offer for a channel that all ranks agree on, made by the call `number`, the
+    /// first to use it. `None`: the channel exists.
     fn offer(&self, number: u32, usage: ChannelUse) -> Option<[Self::Byte; ChannelOffer::BYTES]> {
         let _ = (number, usage);
         None
     }
 
-    /// Leaves in `mine` what two offers have in common.
+    /// Reduces `mine` to what the two offers have in common.
     fn join_offers(theirs: &[Self::Byte], mine: &mut [Self::Byte]) {
         let _ = (theirs, mine);
     }
 
-    /// Takes the channel that all ranks offer, for the call of this number and those after it;
-    /// `false`: there is none for this call, and for lines none for a while.
+    /// Takes the channel that all ranks offer, for call `number` and later ones. `false`: this call
+    /// has none, and for lines later calls have none for a while.
     fn settle(
         &self,
         number: u32,
@@ -201,108 +201,109 @@ pub trait Group {
         Err(Self::unsupported("share lines"))
     }
 
-    /// A sum over the calls that have had the lines before the one that has them now, of those in
-    /// which a rank may have gone on without a look at the others: what it says counts this in.
+    /// A checksum over the calls that used the lines before the current one and let a rank return
+    /// without checking the others. The rank's word includes it.
     fn past(&self) -> u32 {
         0
     }
 
-    /// The call that has the lines now counts in [`Group::past`] for those after it. Called where
-    /// all ranks know alike that it has them: while they are agreed on, a call that one rank makes
-    /// for lines another may make, after they are refused, by messages.
+    /// Includes the current call on the lines in [`Group::past`] for later ones. Called only where
+    /// all ranks know that the call uses the lines: while they still agree on lines, one rank may
+    /// make a call for lines that another makes by messages, after the lines are refused.
     fn count_in(&self, made: Made) {
         let _ = made;
     }
 
-    /// `rank` has another [`Group::past`] than this one in the call of this number. Asks it which
-    /// of the calls before differs; `false`: that cannot be asked. If it can, the call fails in
-    /// time, by [`Group::notice`] or [`Group::ask`].
+    /// `rank` has another [`Group::past`] than this one in call `number`. Asks it which of the
+    /// earlier calls differs. `false`: it cannot be asked. Otherwise the call fails in due time, by
+    /// [`Group::notice`] or [`Group::ask`].
     fn doubt_past(&self, number: u32, rank: u32) -> bool {
         let _ = (number, rank);
         false
     }
 
-    /// The number of the next call, if no call has the lines: what can be done at once by lines is
-    /// done without [`Group::open`], and ends with [`Group::pass`].
+    /// The number of the next call, if no call uses the lines. A call that can complete at once by
+    /// lines does so without [`Group::open`], and ends with [`Group::pass`].
     fn next_on_lines(&self) -> Option<u32> {
         None
     }
 
-    /// The next call is done.
+    /// Ends the next call, which is complete.
     fn pass(&self, made: Made) {
         let _ = made;
     }
 
-    /// Whether a call has the lines.
+    /// Whether it is the turn of a call on the lines.
     fn turn(&self, number: u32) -> LineTurn {
         let _ = number;
         LineTurn::Lost
     }
 
-    /// A call by lines goes on without them.
+    /// A call by lines continues without them.
     fn give_way(&self, number: u32) {
         let _ = number;
     }
 
-    /// How often a call looks at lines before it lets others go on.
+    /// How often a call polls the lines before it lets others run.
     fn looks(&self) -> u32 {
         1
     }
 
-    /// Gives the processor to another rank, if this one has to wait and there are more ranks than
+    /// Yields the processor to another rank, if this one has to wait and there are more ranks than
     /// processors. Returns whether it did.
     fn make_way(&self) -> bool {
         false
     }
 
-    /// Whether it is measured which way long data go. All ranks say the same.
+    /// Whether the group measures the ways of long data. The same on all ranks.
     fn learns(&self) -> bool {
         false
     }
 
-    /// The way that this rank chooses for a call of so many bytes, and tells the others.
+    /// The way that this rank chooses for a call of `bytes` bytes and announces to the others.
     fn choose_long(&self, operation: LongOperation, bytes: usize) -> Option<LongCall> {
         let _ = (operation, bytes);
         None
     }
 
-    /// A call is over, whose way this rank has chosen.
+    /// Records the end of a call whose way this rank has chosen.
     fn note_long(&self, call: LongCall) {
         let _ = call;
     }
 
-    /// A way as a byte that is told, and back.
+    /// Encodes a way as a byte.
     fn told_way(way: LongWay) -> Self::Byte {
         let _ = way;
         Self::Byte::default()
     }
 
-    /// The way that a byte tells.
+    /// Decodes a way.
     fn way_told(byte: Self::Byte) -> LongWay {
         let _ = byte;
         LongWay::Lines
     }
 
-    /// The longest contribution, bytes.
+    /// The length of the longest contribution, in bytes.
     fn most_on_lines(&self) -> usize {
         0
     }
 
     /// Enters the next round with a word and bytes that all mates can read: these pieces, one after
-    /// the other. `false`: they have not read earlier ones yet.
+    /// the other. `false`: mates have not read earlier rounds yet.
     fn contribute(&self, word: u64, pieces: &[&[Self::Byte]]) -> Result<bool, Self::Error> {
         let _ = (word, pieces);
         Err(Self::unsupported("share lines"))
     }
 
-    /// When all mates have contributed to this round: whether the others gave `word`.
+    /// After all mates have contributed to this round: whether the others wrote `word`. `None`: not
+    /// all have.
     fn all_contributed(&self, word: u64) -> Result<Option<bool>, Self::Error> {
         let _ = word;
         Err(Self::unsupported("share lines"))
     }
 
-    /// The word that the mate at `place` has contributed to this round, and of its bytes those from
-    /// `from` on, as many as there are and `into` has room for. `None`: nothing yet.
+    /// The word that the mate at `place` has contributed to this round. Copies its bytes from
+    /// `from` on, as far as they fit into `into`. `None`: no contribution yet.
     fn contribution(
         &self,
         place: usize,
@@ -318,21 +319,22 @@ pub trait Group {
         Err(Self::unsupported("share lines"))
     }
 
-    /// Where mates may copy these bytes from, as they stay until all have said that they have.
-    /// All zeros: nowhere. In a call that has the lines.
+    /// The address from which mates may copy these bytes, which stay unchanged until all have
+    /// reported their copies. All zeros: none. Only in a call whose turn on the lines it is.
     fn expose(&self, bytes: &[Self::Byte]) -> [Self::Byte; ADDRESS] {
         let _ = bytes;
         [Self::Byte::default(); ADDRESS]
     }
 
-    /// Who can copy from an address that [`Group::expose`] gave at another rank; `None`: nobody.
+    /// The side that can copy from an address that [`Group::expose`] returned at another rank.
+    /// `None`: neither.
     fn reach(address: &[Self::Byte; ADDRESS]) -> Option<CopyReach> {
         let _ = address;
         None
     }
 
-    /// Copies what the mate at `place` has exposed, from byte `from` on. `false`: that is refused,
-    /// and a part may have been copied.
+    /// Copies what the mate at `place` has exposed, from byte `from` on. `false`: the copy is
+    /// refused, and a part may have been copied.
     fn read(
         &self,
         place: usize,
@@ -344,72 +346,73 @@ pub trait Group {
         Ok(false)
     }
 
-    /// The system has refused a rank a copy: [`Group::expose`] gives no such address any more.
+    /// The system has refused a copy to a rank: [`Group::expose`] no longer returns such addresses.
     fn note_refusal(&self) {}
 
-    /// The error of a facility that is not there.
+    /// The error of a missing facility.
     fn unsupported(what: &'static str) -> Self::Error;
 
-    /// The rank whose end this error tells of, if it is that.
+    /// The rank whose end this error reports, if it does.
     fn gone(error: &Self::Error) -> Option<u32> {
         let _ = error;
         None
     }
 
-    /// Says how this rank's part in an operation has ended: called once for each [`Group::open`].
-    /// If the other ranks are to be told, they are from here on, without waiting. The default tells
-    /// nobody: for groups in which nothing can go wrong.
+    /// Reports how this rank's part in an operation has ended: called once for each
+    /// [`Group::open`]. Notifies the other ranks if necessary, without waiting. The default
+    /// notifies no rank: for groups in which no call can fail.
     fn close(&self, number: u32, ending: OperationEnding) {
         let _ = (number, ending);
     }
 
-    /// What has come that says that an operation cannot succeed. Asked whenever the operation
+    /// The received notice that an operation cannot succeed, if any. Called whenever the operation
     /// waits, so it must be cheap.
     fn notice(&self, number: u32) -> Option<Notice> {
         let _ = number;
         None
     }
 
-    /// Asks other ranks, now and then, whether they have made the same call, whose messages have
-    /// this tag. Called whenever the operation waits, so it must be cheap. Returns why it cannot
-    /// succeed, if that is known without an answer. The default asks nobody: for groups in which
-    /// all ranks call the same.
+    /// Asks other ranks from time to time whether they have made the same call, whose messages have
+    /// this tag. Called whenever the operation waits, so it must be cheap. Returns the reason why
+    /// it cannot succeed, if that is known without an answer. The default asks no rank: for groups
+    /// in which all ranks make the same calls.
     fn ask(&self, number: u32, tag: i32, made: Made, asked: &Cell<Asked>) -> Option<Notice> {
         let _ = (number, tag, made, asked);
         None
     }
 
-    /// Whether an operation that is done here must not end yet: one before it may have been another
-    /// rank's other call, and what [`Group::notice`] and [`Group::ask`] say of it is this one's.
+    /// Whether an operation that is complete here must not end yet: at an earlier one another rank
+    /// may have made a different call, and the result of [`Group::notice`] and [`Group::ask`] about
+    /// that applies to this operation.
     fn is_in_doubt(&self, number: u32) -> bool {
         let _ = number;
         false
     }
 
-    /// How many operations have said what they wait for; `None`: nobody asks now.
+    /// How many operations have reported what they wait for. `None`: no report is being made.
     fn reported_waits(&self) -> Option<u32> {
         None
     }
 
-    /// Says that a collective waits, of which those are parts that have said what they wait for
-    /// since there were `before`.
+    /// Reports that a collective waits. The operations reported since the count was `before` are
+    /// its parts.
     fn report_operation(&self, before: u32, operation: &'static str, root: Option<u32>) {
         let _ = (before, operation, root);
     }
 }
 
-/// A group of the port for calls that name one of its facilities.
+/// The port's group for calls that name one of its facilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
     /// There is none: some ranks share no memory with others.
     Absent,
     /// A call has failed on it: the table decides.
     Lost,
-    /// It is there for the next call, once all ranks have agreed on it.
+    /// It is available for the next call, after all ranks have agreed on it.
     There,
 }
 
-/// What ranks agree on a channel for.
+/// The purpose of a channel that ranks agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelUse {
     /// The lines of the ranks of each node.
@@ -418,7 +421,7 @@ pub enum ChannelUse {
     Network,
 }
 
-/// What a group has besides messages, as paper 003's interface has it.
+/// The facilities of a group besides messages, as in paper 003's interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facilities {
     /// A counter in each rank that all can add to ([`Group::add`]).
@@ -429,15 +432,15 @@ pub struct Facilities {
     pub multicast: bool,
     /// A barrier done by the network ([`Group::sync`]).
     pub sync: bool,
-    /// Lines that ranks of a node share, for the next call ([`Group::contribute`]). Perhaps they
-    /// are still to be agreed on ([`Group::offer`]), and there are none.
+    /// Lines that ranks of a node share, for the next call ([`Group::contribute`]). The ranks may
+    /// still have to agree on them ([`Group::offer`]), and agreement may fail.
     pub lines: bool,
 }
 
-/// Bytes of an address that one rank gives to others.
+/// The bytes of an address that one rank sends to others.
 pub const ADDRESS: usize = 16;
 
-/// Who copies out of another rank's memory. The later ones include those before.
+/// The side that copies out of another rank's memory. Later variants include earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CopyReach {
     /// The program, out of memory that ranks share.
@@ -447,7 +450,7 @@ pub enum CopyReach {
 }
 
 impl CopyReach {
-    /// The address of memory at this offset, in bytes: who can copy it, 1 or 2, and the offset.
+    /// The address of memory at this offset, in bytes: the copying side, 1 or 2, and the offset.
     pub(crate) fn to_address(self, offset: u64) -> [u8; ADDRESS] {
         let reach = match self {
             CopyReach::Region => 1u64,
@@ -459,7 +462,7 @@ impl CopyReach {
         bytes
     }
 
-    /// The reverse; `None`: nobody can.
+    /// The reverse. `None`: neither side can copy.
     pub(crate) fn of_address(bytes: &[u8; ADDRESS]) -> Option<(CopyReach, u64)> {
         let (reach, offset) = bytes.split_at(8);
         let [reach, offset] = [reach, offset].map(|half| half.try_into().map(u64::from_le_bytes));
@@ -476,25 +479,25 @@ impl CopyReach {
 pub enum OperationEnding {
     /// It is done.
     Done,
-    /// It failed here: all other ranks must be told.
+    /// It failed here: all other ranks must be notified.
     Failed(Cause),
-    /// It failed because another rank told of its failure.
+    /// It failed because another rank reported its failure.
     Told,
     /// It failed at every rank in the same way, and every rank knows.
     Known,
 }
 
-/// Why an operation cannot succeed, as another rank says.
+/// Another rank's report of why an operation cannot succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notice {
-    /// The rank.
+    /// The reporting rank.
     pub rank: u32,
-    /// What it says.
+    /// The reported cause.
     pub cause: Cause,
 }
 
-/// Three factors of `size`, the largest as small as can be, in falling order: what
-/// [`Group::shape`] is where nothing is known of the network.
+/// Three factors of `size` in falling order, the largest as small as possible: the default of
+/// [`Group::shape`] for an unknown network.
 pub fn near_cube(size: u32) -> [u32; 3] {
     let divisors = |of: u32| (1..=of.isqrt()).rev().filter(move |d| of.is_multiple_of(*d));
     let size = size.max(1);

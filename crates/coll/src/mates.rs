@@ -1,4 +1,4 @@
-//! Which ranks share lines, and who speaks for them to the others.
+//! The ranks that share lines, and the leaders that represent them to other nodes.
 //!
 //! ```text
 //!   node 0   0 1 2     lines ─► 0 ─┐                    ┌─► lines   0 1 2
@@ -13,16 +13,17 @@ use std::ops::Range;
 
 use crate::group::Group;
 
-/// Most nodes: their leaders send messages to one of them. With more, messages through trees of all
-/// ranks are faster.
+/// The maximum number of nodes, whose leaders all send messages to one leader. With more, messages
+/// through trees of all ranks are faster.
 const MOST_NODES: usize = 16;
 
-/// Most ranks that look at each other one by one. To look into a rank's memory costs a page of page
-/// tables, so that 1,024 ranks that all look at all take 4 GiB and 30 s the first time. A larger
-/// node counts as several, of [`LEAST_MATES`] ranks or as many more as make [`MOST_NODES`] of them.
+/// The maximum number of ranks that poll each other one by one. Access to another rank's memory
+/// costs a page of page tables, so 1,024 ranks that all poll all take 4 GiB and 30 s the first
+/// time. A larger node counts as several, of [`LEAST_MATES`] ranks each, or of more if there would
+/// be more than [`MOST_NODES`] of them.
 pub(crate) const MOST_MATES: u32 = 256;
 
-/// Ranks that a part of a node has at least.
+/// The minimum number of ranks in a part of a node.
 const LEAST_MATES: u32 = 64;
 
 /// The ranks that share lines with one rank, and the leaders of all nodes.
@@ -35,8 +36,8 @@ pub struct Mates {
 }
 
 impl Mates {
-    /// The mates of `rank`, one of `size` ranks on the nodes that `node_of` says. `None`: nodes are
-    /// not runs of ranks, or there are too many, or each has one rank only.
+    /// The mates of `rank`, one of `size` ranks on the nodes that `node_of` returns. `None`: a
+    /// node's ranks are not consecutive, there are too many nodes, or each has one rank only.
     pub fn of(rank: u32, size: u32, node_of: impl Fn(u32) -> u32) -> Option<Mates> {
         let leaders = parts(runs(size, node_of)?, size);
         let nobody_has_any = leaders.len() >= size as usize && size > 1;
@@ -48,7 +49,7 @@ impl Mates {
         Some(Mates { ranks: leaders[own]..end, leaders, own })
     }
 
-    /// The ranks that share lines, this one included. The first is their leader.
+    /// The ranks that share lines, this one included. The first is the leader.
     pub fn ranks(&self) -> Range<u32> {
         self.ranks.clone()
     }
@@ -63,12 +64,12 @@ impl Mates {
         self.own
     }
 
-    /// Whether all ranks share lines.
+    /// Whether all ranks share the same lines.
     pub fn are_all(&self) -> bool {
         self.leaders.len() == 1
     }
 
-    /// The place among the leaders of the one that leads `rank`.
+    /// The index among the leaders of the one that leads `rank`.
     pub fn leader_of(&self, rank: u32) -> usize {
         self.leaders.partition_point(|leader| *leader <= rank) - 1
     }
@@ -89,7 +90,8 @@ impl Mates {
     }
 }
 
-/// The first rank of each node. `None`: nodes are not runs of ranks, or too many.
+/// The first rank of each node. `None`: a node's ranks are not consecutive, or there are too many
+/// nodes.
 fn runs(size: u32, node_of: impl Fn(u32) -> u32) -> Option<Vec<u32>> {
     let mut firsts: Vec<u32> = Vec::new();
     for rank in 0..size {
@@ -106,7 +108,7 @@ fn runs(size: u32, node_of: impl Fn(u32) -> u32) -> Option<Vec<u32>> {
     Some(firsts)
 }
 
-/// The first rank of each part of the nodes, those that are too large divided.
+/// The first rank of each part of the nodes; large nodes are divided.
 fn parts(firsts: Vec<u32>, size: u32) -> Vec<u32> {
     let part = size.div_ceil(MOST_NODES as u32).max(LEAST_MATES);
     let ends = firsts.iter().skip(1).copied().chain([size]);
@@ -117,8 +119,8 @@ fn parts(firsts: Vec<u32>, size: u32) -> Vec<u32> {
     firsts.iter().zip(ends).flat_map(of_node).collect()
 }
 
-/// The ranks of each node, in order; the nodes are in the order of their first ranks. And which of
-/// them is this rank's.
+/// The ranks of each node, in order, with the nodes in the order of their first ranks; and the
+/// index of this rank's node.
 pub(crate) fn nodes(group: &impl Group) -> (Vec<Vec<u32>>, usize) {
     let (mut nodes, mut seen, mut own) = (Vec::new(), BTreeMap::new(), 0);
     for rank in 0..group.size() {
@@ -134,9 +136,9 @@ pub(crate) fn nodes(group: &impl Group) -> (Vec<Vec<u32>>, usize) {
     (nodes, own)
 }
 
-/// The ranks of this rank's node, and one rank of each node: as lines have them, if the group can
-/// have lines. Else made by asking for every rank's node: for algorithms that want it, on jobs
-/// whose ranks can be counted.
+/// The ranks of this rank's node, and one rank of each node: the same as for lines, if the group
+/// can have lines. Otherwise it queries every rank's node: for algorithms that need it, on jobs of
+/// moderate size.
 #[derive(Debug)]
 pub(crate) struct NodeLayout {
     /// The ranks of this rank's node, in order. The first is its leader.
@@ -145,7 +147,7 @@ pub(crate) struct NodeLayout {
     pub(crate) place: u32,
     /// The leaders of all nodes, in order.
     pub(crate) leaders: Vec<u32>,
-    /// Whether each node's ranks follow each other, so that nodes in order are ranks in order.
+    /// Whether each node's ranks are consecutive, so that the order of nodes is the order of ranks.
     pub(crate) in_order: bool,
 }
 

@@ -1,16 +1,16 @@
-//! Copies out of each other's memory: what algorithms that read are made of.
+//! Copies out of each other's memory, for the algorithms that read directly.
 //!
 //! ```text
-//!   lines: here are my data ──► copies out of memory ──► lines: I have read ──► all have read
+//!   lines: address of my data ──► copies out of memory ──► lines: I have read ──► all have read
 //! ```
 //!
-//! One copy, where lines take two and messages as many or more. What is read must not change
-//! meanwhile. So who shows its data says at the end that it has heard of everybody that they have
-//! read: a rank that fails or drops its call before, and then changes its data, does not say so,
-//! and nobody takes those for the result.
+//! One copy, where lines take two and messages as many or more. The data must not change while
+//! others read. So a rank that exposes its data confirms at the end that all others have reported
+//! their reads. A rank that fails or drops its call earlier, and may then change its data, does not
+//! confirm, and no rank accepts that data as the result.
 //!
-//! Every rank sees what every rank has said. So all know alike whether they read at all, and
-//! whether the system has refused any of them: then all take the other way.
+//! Every rank reads the reports of all ranks. So all of them agree whether they read directly, and
+//! whether the system has refused any read: then all fall back.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -20,10 +20,10 @@ use crate::group::{ADDRESS, CopyReach, Group};
 use crate::part::Data;
 use crate::rounds::{LineRounds, Stop, starts};
 
-/// Memory of the mates, while they keep it as it is.
+/// The memory of the mates, which they keep unchanged meanwhile.
 pub(crate) struct MatesMemory<'r, 't, G: Group> {
     rounds: &'r LineRounds<'t, G>,
-    /// Whose is at each place. Of a root: its alone.
+    /// The address of each place; of the root alone, if there is one.
     addresses: Vec<[G::Byte; ADDRESS]>,
     root: Option<usize>,
     reach: CopyReach,
@@ -31,8 +31,8 @@ pub(crate) struct MatesMemory<'r, 't, G: Group> {
 }
 
 impl<'t, G: Group> LineRounds<'t, G> {
-    /// Shows all mates where `bytes` are, which stay as they are until [`MatesMemory::end`].
-    /// `None`: some cannot be read, as these if they are `None`.
+    /// Exposes `bytes` to all mates, unchanged until [`MatesMemory::end`]. `None` if the bytes of
+    /// some rank cannot be read, for example because it passed `None`.
     pub(crate) async fn show(
         &self,
         bytes: Option<&[G::Byte]>,
@@ -48,7 +48,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(self.memory(addresses, None))
     }
 
-    /// The same for the bytes of the mate at `root` alone.
+    /// The same, but only the mate at `root` exposes its bytes.
     pub(crate) async fn show_root(
         &self,
         bytes: Option<&[G::Byte]>,
@@ -65,7 +65,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(self.memory(vec![address], Some(root)))
     }
 
-    /// Whether others could read these bytes.
+    /// Whether others can read these bytes.
     pub(crate) fn can_show(&self, bytes: &[G::Byte]) -> bool {
         G::reach(&self.expose(Some(bytes))).is_some()
     }
@@ -85,7 +85,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Some(MatesMemory { rounds: self, addresses, root, reach, is_refused: Cell::new(false) })
     }
 
-    /// The other places, from the next one on: so not all read from the same one at a time.
+    /// The other places, starting with the next one, so that ranks do not all read from the same
+    /// place.
     pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<'t, G> {
         let (own, size) = (self.place, self.size);
         (1..size).map(move |distance| (own + distance) % size)
@@ -93,8 +94,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
 }
 
 impl<G: Group> MatesMemory<'_, '_, G> {
-    /// Copies what the mate at `place` shows, from byte `from` on. Once refused, it copies nothing,
-    /// and the end of the step says so.
+    /// Copies from the memory that the mate at `place` exposes, from byte `from` on. After a
+    /// refusal it copies nothing, and the end of the step reports it.
     pub(crate) fn read(
         &self,
         place: usize,
@@ -109,7 +110,7 @@ impl<G: Group> MatesMemory<'_, '_, G> {
         Ok(())
     }
 
-    /// The same into any data.
+    /// The same for any data.
     pub(crate) fn read_into<D: Data<G::Byte> + ?Sized>(
         &self,
         place: usize,
@@ -127,12 +128,12 @@ impl<G: Group> MatesMemory<'_, '_, G> {
         Ok(())
     }
 
-    /// Who copies.
+    /// The side that copies.
     pub(crate) fn reach(&self) -> CopyReach {
         self.reach
     }
 
-    /// Waits until all have read what they want for the last time. `false`: a copy was refused.
+    /// Waits until all have finished their last reads. `false`: a copy was refused.
     pub(crate) async fn end(mut self) -> Result<bool, Stop<G>> {
         if !self.all_have_read().await? {
             return Ok(false);
@@ -148,14 +149,14 @@ impl<G: Group> MatesMemory<'_, '_, G> {
         Ok(true)
     }
 
-    /// Waits until all have read what this step needs. `false`: a copy was refused.
+    /// Waits until all have finished the reads of this step. `false`: a copy was refused.
     async fn all_have_read(&mut self) -> Result<bool, Stop<G>> {
-        // A rank that has read repeats an address, which is not all zeros.
+        // A rank that has read repeats its address, which is not all zeros.
         let own = self.addresses.first().copied();
         self.all_say(own.unwrap_or_default()).await
     }
 
-    /// The same, after which all show these bytes, which they can.
+    /// The same; afterwards all expose `bytes`, which must be readable.
     pub(crate) async fn all_show(&mut self, bytes: &[G::Byte]) -> Result<bool, Stop<G>> {
         self.all_say(self.rounds.team.group().expose(bytes)).await
     }

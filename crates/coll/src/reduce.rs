@@ -1,12 +1,13 @@
-//! Reduce: all ranks' data combined, at one (MPI 5.0 §6.9.1).
+//! Reduce: combines the data of all ranks at one rank (MPI 5.0 §6.9.1).
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
 //! | binomial | log2 n messages of m | one more for ordered reductions, if the root is not rank 0 |
-//! | linear | n - 1 messages of m at the root | nothing but the root's memory |
-//! | lines | the root looks at all | all ranks on one node, which has lines; short ones |
+//! | linear | n - 1 messages of m at the root | needs memory at the root only |
+//! | lines | the root polls all lines | all ranks on one node with lines; short data |
 //!
-//! Lines combine as the binomial tree does, which replaces them: the same bits.
+//! Lines combine in the order of the binomial tree that they replace: the results have the same
+//! bits.
 
 use std::future::Future;
 
@@ -22,8 +23,8 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::reduce::Algorithm;
 
-/// Combines `data` of all ranks; afterwards `data` of `root` is the result. What `data` of the
-/// others is then is not said: ranks within a tree combine in it.
+/// Combines `data` of all ranks; `data` of `root` becomes the result. On the other ranks the
+/// contents of `data` are unspecified afterwards: ranks inside the tree combine in place.
 ///
 /// # Errors
 /// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or abandoned the
@@ -38,19 +39,20 @@ pub fn reduce<'a, G: Group, F: Combine<G::Byte>>(
     begin_reduce(group, algorithm, Operand::Own(data), root, reduction).end()
 }
 
-/// What a rank gives to a reduction.
+/// A rank's contribution to a reduction.
 #[derive(Debug)]
 pub enum Operand<'a, B> {
-    /// Combined in: the result's place at the root of a reduce and at all ranks of an allreduce.
+    /// Combined in place: holds the result at the root of a reduce and at all ranks of an
+    /// allreduce.
     Own(&'a mut [B]),
-    /// Left as they are. Of a reduce, elsewhere than at the root; not of an allreduce.
+    /// Left unchanged. For ranks of a reduce other than the root; not for an allreduce.
     Lent(&'a [B]),
-    /// Left as they are, with a place for the result, at the root of a reduce and at all ranks of
-    /// an allreduce.
+    /// Left unchanged, with a separate place for the result: at the root of a reduce and at all
+    /// ranks of an allreduce.
     Apart {
-        /// What the rank gives.
+        /// The contribution.
         from: &'a [B],
-        /// The place of the result, as long.
+        /// The place of the result, of the same length.
         into: &'a mut [B],
     },
 }
@@ -63,8 +65,8 @@ impl<'a, B: Copy> Operand<'a, B> {
         }
     }
 
-    /// What the rank gives, unless it is where the result is to be; and that place, which is empty
-    /// if there is none.
+    /// The contribution, unless it lies in the place of the result; and that place, empty if there
+    /// is none.
     #[inline]
     pub(crate) fn apart(self) -> (Option<&'a [B]>, &'a mut [B]) {
         match self {
@@ -74,7 +76,7 @@ impl<'a, B: Copy> Operand<'a, B> {
         }
     }
 
-    /// What the rank gives, unless it is where the result is to be; and that place, if there is
+    /// The contribution, unless it lies in the place of the result; and that place, if there is
     /// one.
     fn result(&mut self) -> Option<(Option<&[B]>, &mut [B])> {
         match self {
@@ -84,7 +86,7 @@ impl<'a, B: Copy> Operand<'a, B> {
         }
     }
 
-    /// Bytes to combine in: those that are lent are copied.
+    /// The bytes to combine in. Lent bytes are copied.
     pub(crate) fn own<'b>(self, copy: &'b mut Vec<B>) -> &'b mut [B]
     where
         'a: 'b,
@@ -103,10 +105,10 @@ impl<'a, B: Copy> Operand<'a, B> {
     }
 }
 
-/// Starts [`reduce()`]: it may be over.
+/// Starts [`reduce()`], which may complete at once.
 ///
 /// # Errors
-/// As there; the root has to give its own bytes.
+/// As [`reduce()`]. The root must not lend its bytes.
 #[inline]
 pub fn begin_reduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -176,7 +178,7 @@ fn check<G: Group, F>(
     team.check_elements(data.bytes().len(), reduction.width)
 }
 
-/// Reduce by lines: everybody writes its elements and goes on, the root reads and combines all.
+/// Reduce by lines: every rank writes its elements and returns; the root reads and combines all.
 async fn lines<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut Operand<'_, G::Byte>,
@@ -191,7 +193,7 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
             Some((own, data)) => {
                 let own = own.map(|own| &own[part.clone()]);
                 let data = &mut data[part];
-                // What came before is combined, and not to be combined again.
+                // Earlier parts are combined already and must not be combined again.
                 rounds.await_others().await.map_err(|stop| match from {
                     0 => stop,
                     _ => Stop::Failed(stop.into_failure(team)),
@@ -204,7 +206,7 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// The same without waiting, if it is one part; for the root if all have written.
+/// The same without waiting, if the data are one part. The root also needs that all have written.
 #[inline(always)]
 fn at_once<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
@@ -225,7 +227,7 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     }
 }
 
-/// What all others have written and this rank, the root, has: as [`binomial`] combines it.
+/// Combines the contributions of all others with the root's own, in the order of [`binomial`].
 #[inline(always)]
 fn combine_part<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
@@ -240,10 +242,10 @@ fn combine_part<G: Group, F: Combine<G::Byte>>(
 
 /// Reduce up a binomial tree.
 ///
-/// In round k, every rank whose place has bit k set hands its part to the place without that bit:
-/// parts are of consecutive places, so they are combined in the order of places. For a commutative
-/// reduction places are counted from the root; for an ordered one from rank 0, whose result is
-/// then sent to the root.
+/// In round k, every rank whose place has bit k set sends its part to the place without that bit.
+/// Parts cover consecutive places, so they are combined in the order of places. Places are counted
+/// from the root for a commutative reduction, and from rank 0 for an ordered one, which then sends
+/// the result to the root.
 pub(crate) async fn binomial<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
@@ -255,7 +257,7 @@ pub(crate) async fn binomial<G: Group, F: Combine<G::Byte>>(
     to_root(team, data, top, root).await
 }
 
-/// Hands the result on from where the tree ends.
+/// Sends the result from the top of the tree to the root.
 async fn to_root<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
@@ -274,8 +276,8 @@ async fn to_root<G: Group>(
     }
 }
 
-/// The same without copies that nothing needs: whoever has nobody to wait for sends what it was
-/// lent, and what is first to come goes to the place of the result.
+/// The same without needless copies: a rank without children sends its lent bytes directly, and the
+/// first contribution is received in the place of the result.
 async fn binomial_of<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: Operand<'_, G::Byte>,
@@ -302,14 +304,14 @@ async fn binomial_of<G: Group, F: Combine<G::Byte>>(
     }
 }
 
-/// Whether something comes from `distance` places on, as seen from `top`.
+/// Whether a rank `distance` places further on, counted from `top`, sends to this one.
 fn has_child<G: Group>(team: &Team<'_, G>, top: u32, distance: u32) -> bool {
     let place = team.before(top);
     place.is_multiple_of(2 * distance) && distance < team.size() - place
 }
 
-/// Combines in the order of places as seen from `top`; what comes from less than `distance` places
-/// on is in `data`.
+/// Combines in the order of places, counted from `top`. `data` already holds the contributions of
+/// places less than `distance` further on.
 async fn up_to<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
@@ -336,7 +338,7 @@ async fn up_to<G: Group, F: Combine<G::Byte>>(
 
 /// Reduce at the root, one rank after the other: `x0 ∘ (x1 ∘ (x2 ∘ …))`.
 ///
-/// From the last rank to the first, because what is combined on the left needs no copy.
+/// From the last rank to the first, because the left operand needs no copy.
 async fn linear<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],

@@ -1,4 +1,4 @@
-//! Reduction round a ring, piece by piece: while one piece is combined, the next is under way.
+//! Reduction round a ring, piece by piece: while one piece is combined, the next is in flight.
 //!
 //! ```text
 //!   pieces of blocks, of 2 to a block:   step 0: 0 1   step 1: 0 1
@@ -6,9 +6,9 @@
 //!   combined                        0.0   0.1   1.0   1.1
 //! ```
 //!
-//! Piece p of step s is sent on in step s + 1, so two pieces a block keep the network and the
-//! processor at work at the same time. A piece is combined while it is in the caches, and what
-//! comes needs no more room than two of them.
+//! Piece p of step s is sent on in step s + 1, so two pieces per block keep the network and the
+//! processor busy at the same time. A piece is combined while it is in the caches, and received
+//! data needs room for two pieces only.
 
 use std::ops::Range;
 
@@ -23,23 +23,24 @@ use crate::part::{Data, Part, Place};
 use crate::rounds::starts;
 use crate::scratch::Scratch;
 
-/// Bytes that are exchanged at a time: short for the caches and for what sockets hold, long
-/// against what it costs to begin. Between two hosts an exchange of 256 KiB takes 83 us and one of
-/// 512 KiB in two pieces at once 160 or 330.
+/// Bytes of one exchange: short for the caches and for the socket buffers, long compared with the
+/// start-up cost. Between two hosts an exchange of 256 KiB takes 83 us and one of 512 KiB in two
+/// pieces at once 160 or 330.
 const PIECE: usize = 256 << 10;
 
-/// Most pieces of a block. They are longer if it is long.
+/// The maximum number of pieces per block. Pieces of a long block are longer.
 const MOST_PIECES: usize = 16;
 
-/// How blocks are cut into pieces.
+/// The division of blocks into pieces.
 struct Pieces<'b> {
     blocks: &'b BlockPlaces,
     length: usize,
-    /// The length of the longest block, and how many pieces it has.
+    /// The length of the longest block, and its number of pieces.
     longest: usize,
     count: usize,
-    /// Whether a shorter piece, if need be an empty one, ends each block: ranks that disagree on
-    /// the lengths of blocks, which each of them was given, then meet one of the wrong length.
+    /// Whether a shorter piece, which may be empty, ends each block. Ranks that disagree on the
+    /// lengths of blocks, which the program gives to each of them, then receive a piece of a wrong
+    /// length.
     is_ended: bool,
 }
 
@@ -52,7 +53,7 @@ impl Pieces<'_> {
         Pieces { blocks, length, longest, count, is_ended }
     }
 
-    /// Where a piece of a block lies. `None`: the block has no such piece.
+    /// The range of a piece of a block. `None`: the block has no such piece.
     fn range(&self, block: u32, piece: usize) -> Option<Range<usize>> {
         let (all, from) = (self.blocks.range(block), piece * self.length);
         let is_there = piece == 0 || from < all.len() || self.is_ended && from == all.len();
@@ -60,11 +61,11 @@ impl Pieces<'_> {
     }
 }
 
-/// Combines one block at each rank: that of the rank `ahead` further on.
+/// Combines one block at each rank: the block of the rank `ahead` further on.
 ///
-/// In step s a rank sends the block of the rank s before that one on, and combines what comes for
-/// the one before. A block is combined along one way round, so whoever gets it gets the same bits;
-/// but it starts at a different rank for each block, so the reduction must be commutative.
+/// In step s a rank sends the block of the rank s before that one, and combines what it receives
+/// for the one before. A block is combined along one way round, so every receiver gets the same
+/// bits; but each block starts at a different rank, so the reduction must be commutative.
 pub(crate) async fn reduce_round<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -76,19 +77,19 @@ pub(crate) async fn reduce_round<G: Group, D: Data<G::Byte> + ?Sized, F: Combine
     let size = team.size();
     let pieces = Pieces::new(blocks, size, reduction.width);
     let (next, previous) = (team.after(1), team.before(1));
-    // The block that goes in a step; in the next one that comes in this.
+    // The block that is sent in a step. It is received in the step before.
     let block = |step: usize| team.after((size - step as u32 % size + ahead - 1) % size);
     let units = (size as usize - 1) * pieces.count;
     let overlaps = pieces.count > 1 && data.whole().is_some();
     let room = pieces.length.min(pieces.longest);
     let mut rooms = [Scratch::new(room), Scratch::new(if overlaps { room } else { 0 })];
-    // Where what came last belongs.
+    // The place of the last received piece.
     let mut last = 0..0;
     for unit in 0..=units {
         let [first, second] = &mut rooms;
         let is_second = overlaps && unit % 2 == 1;
         let (comes, came) = if is_second { (second, first) } else { (first, second) };
-        // What came may be what goes, or nothing goes meanwhile.
+        // The received piece may be the next to send, or nothing is sent meanwhile.
         if unit == units || !overlaps {
             let left = if overlaps { &mut *came } else { &mut *comes };
             let at = std::mem::take(&mut last);

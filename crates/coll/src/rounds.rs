@@ -1,22 +1,21 @@
-//! Rounds over the lines that ranks of a node share: what algorithms by lines are made of.
+//! Rounds over the lines that ranks of a node share: the building blocks of algorithms by lines.
 //!
-//! What a rank says is written once and read by all. A contribution says which call it belongs to
-//! ([`Signature::word`]), so that ranks that call different things, or with different arguments,
-//! learn that from each other.
+//! A contribution is written once and read by all. It names the call it belongs to
+//! ([`Signature::word`]), so that ranks that make different calls, or pass different arguments,
+//! detect that.
 //!
-//! Where all contribute and look at all, all learn it in the same round: every rank fails, every
-//! rank knows that the others do, and the lines stay as they are. Any other failure ends the lines
-//! ([`LineTurns`]).
+//! Where all ranks contribute and read, all detect it in the same round: every rank fails and knows
+//! that the others do, and the lines stay valid. Any other failure ends the lines ([`LineTurns`]).
 //!
-//! Where one rank is the root, those who contribute look at nobody and go on
+//! Where one rank is the root, the contributors read nothing and continue
 //! (`Operation::runs_ahead`): the root of a broadcast or scatter, all others of a gather or
-//! reduction. If they have called different things, nobody may notice in that call. So the word of
-//! a later call has a sum over such calls, and ranks whose sums differ ask each other which it was
-//! ([`Group::doubt_past`]):
+//! reduction. If they have made different calls, no rank may detect it in that call. So the word of
+//! a later call has a checksum over such calls, and ranks whose checksums differ ask each other
+//! which call it was ([`Group::doubt_past`]):
 //!
 //! ```text
-//!   rank 0   call 7: reduce to 1, gone on │ call 8: another sum? ──► question ─┐
-//!   rank 1   call 7: reduce to 0, gone on │ call 8: another sum? ──► question ─┴─► both fail
+//!   rank 0   call 7: reduce to 1, returned │ call 8: other sum? ──► question ─┐
+//!   rank 1   call 7: reduce to 0, returned │ call 8: other sum? ──► question ─┴─► both fail
 //! ```
 //!
 //! [`LineTurns`]: crate::turns::LineTurns
@@ -39,16 +38,16 @@ use crate::turns::LineTurn;
 use hikyaku_nic::fabric::ChannelOffer;
 use hikyaku_nic::ring::LINE_BYTES;
 
-/// A part of a broadcast is this part of the longest contribution: small enough that readers start
-/// early, large enough that a round costs little beside the copy (32 KiB of 256).
+/// A broadcast is cut into this many parts of the longest contribution: small enough that readers
+/// start early, large enough that a round costs little beside the copy (32 KiB of 256).
 pub(crate) const BROADCAST_PARTS: usize = 8;
 
-/// Polls of the lines before a call becomes a future, for each of those between two polls for
-/// messages: the time of a line to a far core and an answer back. Broadcasts of 8 B from roots by
-/// turns, far cores (203 ns a line), took 388 ns with one, 289 with four.
+/// Polls of the lines before a call becomes a future, for each poll between two polls for messages:
+/// the time of a line to a far core and an answer back. 8 B broadcasts from changing roots on far
+/// cores (203 ns a line) took 388 ns with one, 289 with four.
 const FIRST_LOOKS: u32 = 4;
 
-/// How often a call gives the processor to other ranks before it becomes a future.
+/// How often a call yields the processor to other ranks before it becomes a future.
 const FIRST_TURNS: u32 = 8;
 
 /// Why a call by lines is refused.
@@ -56,7 +55,7 @@ pub(crate) const NEEDS_LINES: &str = "needs ranks of a node that share memory";
 
 /// Why a call by lines stopped early.
 pub(crate) enum Stop<G: Group> {
-    /// There are no lines any more.
+    /// The lines are lost.
     Lost,
     Failed(Failure<G>),
 }
@@ -68,7 +67,7 @@ impl<G: Group> From<Failure<G>> for Stop<G> {
 }
 
 impl<G: Group> Stop<G> {
-    /// The failure of a call that cannot start anew.
+    /// The failure of a call that cannot start again.
     pub(crate) fn into_failure(self, team: &Team<'_, G>) -> Failure<G> {
         match self {
             Stop::Lost => team.lost(),
@@ -77,7 +76,7 @@ impl<G: Group> Stop<G> {
     }
 }
 
-/// What a call by lines came to. `None`: the lines are lost, and the ranks go on by messages.
+/// The result of a call by lines. `None`: the lines are lost, and the ranks fall back to messages.
 #[inline(always)]
 pub(crate) fn by_lines<G: Group, T>(
     team: &Team<'_, G>,
@@ -86,7 +85,7 @@ pub(crate) fn by_lines<G: Group, T>(
     match done {
         Ok(done) => Ok(Some(done)),
         Err(Stop::Lost) => {
-            // What it takes now says nothing of the way that was chosen.
+            // Its time no longer measures the chosen way.
             team.choose_way(None);
             Ok(None)
         }
@@ -94,7 +93,8 @@ pub(crate) fn by_lines<G: Group, T>(
     }
 }
 
-/// Why a call that may go by messages where these are faster goes on by them. `None`: it is over.
+/// The reason why a call by lines continues by messages, where these may be faster. `None`: the
+/// call is complete.
 #[inline(always)]
 pub(crate) fn after_lines<G: Group>(
     team: &Team<'_, G>,
@@ -107,7 +107,7 @@ pub(crate) fn after_lines<G: Group>(
     })
 }
 
-/// A call that has the lines.
+/// A call whose turn on the lines it is.
 pub(crate) struct LineRounds<'t, G: Group> {
     pub(crate) team: &'t Team<'t, G>,
     pub(crate) mates: &'t Mates,
@@ -139,7 +139,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(LineRounds { team, mates, word, size, place })
     }
 
-    /// The same of a call whose ranks must all share the lines.
+    /// The same for a call whose ranks must all share the lines.
     #[inline(always)]
     pub(crate) async fn begin_all(team: &'t Team<'t, G>) -> Result<LineRounds<'t, G>, Stop<G>> {
         let rounds = LineRounds::begin(team).await?;
@@ -147,7 +147,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(rounds)
     }
 
-    /// A call that has the lines, which all ranks share.
+    /// A call whose turn on the lines it is, where all ranks share them.
     #[inline(always)]
     pub(crate) fn at_once(team: &'t Team<'t, G>) -> Option<LineRounds<'t, G>> {
         let mates = team.group().mates().filter(|mates| mates.are_all())?;
@@ -155,27 +155,27 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Some(LineRounds { team, mates, word: team.word(), size, place })
     }
 
-    /// The same where each rank says its own length, which may be another than others'
+    /// The same where each rank announces its own length, which may differ from the others'
     /// ([`LineRounds::meet_of`], [`LineRounds::read_said`]).
     #[inline]
     pub(crate) fn of_length(self, bytes: usize) -> LineRounds<'t, G> {
         LineRounds { word: self.word_of(bytes), ..self }
     }
 
-    /// What a rank of this length says in this call.
+    /// The word of a rank with this length in this call.
     #[inline]
     pub(crate) fn word_of(&self, bytes: usize) -> u64 {
         Signature::word_of_length(self.word, bytes)
     }
 
-    /// [`LineRounds::meet`] of the first round of a call, without waiting long. `None`: not all are
-    /// in this call yet, and `meet` goes on.
+    /// [`LineRounds::meet`] of the first round of a call, without a long wait. `None`: not all
+    /// ranks are in this call yet; continue with `meet`.
     #[inline(always)]
     pub(crate) fn try_meet(&self, pieces: &[&[G::Byte]]) -> Result<Option<()>, Failure<G>> {
         self.try_meet_of(pieces, |_| self.word)
     }
 
-    /// The same where the mate at each place is to say the word that `words` has for it.
+    /// The same where `words` is the expected word of the mate at each place.
     #[inline(always)]
     pub(crate) fn try_meet_of(
         &self,
@@ -191,7 +191,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(same.and_then(|same| (same || self.have_said(&words)).then_some(())))
     }
 
-    /// [`LineRounds::give`] without waiting. `None`: there is no room yet, and `give` goes on.
+    /// [`LineRounds::give`] without waiting. `None`: there is no room yet; continue with `give`.
     #[inline(always)]
     pub(crate) fn try_give(&self, bytes: &[G::Byte]) -> Option<Result<(), Failure<G>>> {
         match self.team.group().contribute(self.word, &[bytes]) {
@@ -200,8 +200,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// [`LineRounds::take`] without waiting long. `false`: the contribution is not there, or is
-    /// another call's, and `take` goes on.
+    /// [`LineRounds::take`] without a long wait. `false`: the contribution is missing or belongs to
+    /// another call; continue with `take`.
     #[inline(always)]
     pub(crate) fn try_take(
         &self,
@@ -214,7 +214,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(said == Some(self.word))
     }
 
-    /// [`LineRounds::await_others`] without waiting long. `false`: `await_others` goes on.
+    /// [`LineRounds::await_others`] without a long wait. `false`: continue with `await_others`.
     #[inline(always)]
     pub(crate) fn try_others(&self) -> Result<bool, Failure<G>> {
         for place in self.others() {
@@ -225,7 +225,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(true)
     }
 
-    /// A broadcast of one part, without waiting long; `None`: [`LineRounds::broadcast`] goes on.
+    /// A broadcast of one part, without a long wait. `None`: continue with
+    /// [`LineRounds::broadcast`].
     #[inline(always)]
     pub(crate) fn try_broadcast(
         &self,
@@ -235,7 +236,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         if self.place == root { self.try_give(data) } else { self.try_part(root, 0, data) }
     }
 
-    /// What the mate at `place`, who goes on, has for this rank, as [`LineRounds::try_take`].
+    /// Reads the contribution of the mate at `place`, which does not wait for readers, as
+    /// [`LineRounds::try_take`].
     #[inline(always)]
     pub(crate) fn try_part(
         &self,
@@ -249,20 +251,20 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// This rank's place among all, as counted from the one at `first`.
+    /// This rank's place, counted from the one at `first`.
     #[inline(always)]
     pub(crate) fn place_from(&self, first: usize) -> usize {
         if self.place < first { self.place + self.size - first } else { self.place - first }
     }
 
-    /// The place of the one that is so many after the one at `first`, counting on from 0.
+    /// The place that is `after` places after the one at `first`, cyclically.
     #[inline(always)]
     pub(crate) fn place_at(&self, first: usize, after: usize) -> usize {
         let place = first + after;
         if place < self.size { place } else { place - self.size }
     }
 
-    /// Polls the lines before a call becomes a future, until something is found.
+    /// Polls the lines until `poll` finds something, before a call becomes a future.
     #[inline(always)]
     fn look<T>(
         &self,
@@ -278,7 +280,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
             if !self.team.group().make_way() {
                 break;
             }
-            // Others may have left meanwhile. Why, a notice may have said, which the future reads.
+            // Others may have left meanwhile. The future reads the notice that says why.
             let Ok(found) = poll() else { break };
             if found.is_some() {
                 return Ok(found);
@@ -296,20 +298,20 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// Whether so many bytes are one [part](Self::part).
+    /// Whether `length` bytes fit in one [part](Self::part).
     #[inline]
     pub(crate) fn is_one_part(&self, length: usize, of_the_longest: usize, width: usize) -> bool {
         length <= LINE_BYTES || length <= self.part(of_the_longest, width)
     }
 
-    /// Whether the mates ask which way so many bytes go before they contribute any of them.
+    /// Whether the mates agree on a way for so many bytes before they contribute any of them.
     #[inline(always)]
     fn asks(&self, operation: LongOperation, bytes: usize) -> bool {
         let group = self.team.group();
         operation.is_asked(bytes) && self.mates.are_all() && self.size > 1 && group.learns()
     }
 
-    /// Whether a call begins with its data: they are one part, and nothing is asked before.
+    /// Whether a call begins with its data: they are one part, and no question precedes them.
     #[inline(always)]
     pub(crate) fn begins_with(
         &self,
@@ -320,7 +322,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         !self.asks(operation, bytes) && self.is_one_part(bytes, of_the_longest, 1)
     }
 
-    /// Which way long data go, as the mate at `root` says. `is_named`: the program has named lines.
+    /// The way of long data that the mate at `root` announces. `is_named`: the program has chosen
+    /// lines.
     pub(crate) async fn way_of(
         &self,
         operation: LongOperation,
@@ -340,7 +343,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
             self.broadcast(&mut told, root).await?;
             return Ok(G::way_told(told[0]));
         }
-        // Where all look at all, whoever has called something else is found by all.
+        // Where all read all contributions, all detect a rank that has made another call.
         self.meet(&[&told]).await?;
         let read = if self.place == root { Ok(()) } else { self.read(root, 0, &mut told) };
         self.finish(read)?;
@@ -356,7 +359,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         self.wait_unless(look, || None).await
     }
 
-    /// The same, or until `fails` has found something where `look` has not.
+    /// The same, or until `fails` returns a failure after `look` has found nothing.
     #[inline(always)]
     async fn wait_unless<T>(
         &self,
@@ -366,7 +369,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         wait_unless(self.team, look, fails).await
     }
 
-    /// Waits for something other than a round, unless the lines are lost meanwhile.
+    /// Waits for a future other than a round, unless the lines are lost meanwhile.
     pub(crate) async fn unless_lost<T>(
         &self,
         other: impl Future<Output = Result<T, Failure<G>>>,
@@ -374,7 +377,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         unless_lost(self.team, other).await
     }
 
-    /// Bytes of a part: whole elements of `width` bytes, at least one.
+    /// The bytes of a part: whole elements of `width` bytes, at least one.
     pub(crate) fn part(&self, of_the_longest: usize, width: usize) -> usize {
         let longest = self.team.group().most_on_lines();
         ((longest / of_the_longest).max(LINE_BYTES) / width * width).max(width)
@@ -392,15 +395,15 @@ impl<'t, G: Group> LineRounds<'t, G> {
         .await
     }
 
-    /// Contributes to a round and goes on: others read it ([`LineRounds::take`]).
+    /// Contributes to a round and returns; others read it ([`LineRounds::take`]).
     #[inline(always)]
     pub(crate) async fn give(&self, bytes: &[G::Byte]) -> Result<(), Stop<G>> {
         self.contribute(&[bytes]).await?;
         Ok(self.finish(Ok(()))?)
     }
 
-    /// Waits for the contribution of the mate at `place`, who goes on, and reads it from byte
-    /// `from` on. To be ended by [`LineRounds::finish`].
+    /// Waits for the contribution of the mate at `place`, which does not wait for readers, and
+    /// reads it from byte `from` on. The caller must end the round with [`LineRounds::finish`].
     #[inline(always)]
     pub(crate) async fn take(
         &self,
@@ -417,8 +420,9 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Err(Box::pin(self.other_word(place, said, self.word)).await)
     }
 
-    /// Waits until all others have contributed to a round in which this rank does not:
-    /// [`LineRounds::read`] finds them then. To be ended by [`LineRounds::finish`].
+    /// Waits until all others have contributed to a round to which this rank does not;
+    /// [`LineRounds::read`] then finds their data. The caller must end the round with
+    /// [`LineRounds::finish`].
     #[inline(always)]
     pub(crate) async fn await_others(&self) -> Result<(), Stop<G>> {
         for place in self.others() {
@@ -427,14 +431,14 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Ok(())
     }
 
-    /// Enters a round that all contribute to, and waits until all have: [`LineRounds::read`] finds
-    /// them then. To be ended by [`LineRounds::finish`].
+    /// Enters a round that all contribute to, and waits until all have; [`LineRounds::read`] then
+    /// finds their data. The caller must end the round with [`LineRounds::finish`].
     #[inline(always)]
     pub(crate) async fn meet(&self, pieces: &[&[G::Byte]]) -> Result<(), Stop<G>> {
         self.meet_of(pieces, |_| self.word).await
     }
 
-    /// The same where the mate at each place is to say the word that `words` has for it.
+    /// The same where `words` is the expected word of the mate at each place.
     #[inline(always)]
     pub(crate) async fn meet_of(
         &self,
@@ -446,10 +450,10 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
         let group = self.team.group();
         let met = || group.all_contributed(self.word).transpose();
-        // Who runs ahead waits for no rank, and those who wait for it contribute nothing. So each
-        // poll looks at one mate for the word of such a rank; other words that differ are found
-        // where all have contributed. A mate whose word is known is not looked at again: a wait
-        // that finds something each time never sleeps.
+        // A rank that runs ahead waits for no other, and ranks that wait for it contribute nothing.
+        // So each poll checks one mate for the word of such a rank; other differing words are found
+        // after all have contributed. A mate with a known word is not checked again: a wait that
+        // finds something each time never sleeps.
         let mut next = self.place;
         let mut known = [0u64; MOST_MATES as usize / 64];
         known[self.place / 64] |= 1 << (self.place % 64);
@@ -477,14 +481,14 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// Whether all others, who have contributed, have said these words.
+    /// Whether all others, who have contributed, have written these words.
     fn have_said(&self, words: impl Fn(usize) -> u64) -> bool {
         let group = self.team.group();
         let said = |place| group.contribution(place, 0, &mut []).ok().flatten();
         self.others().all(|place| said(place) == Some(words(place)))
     }
 
-    /// Ends a round to which somebody has contributed for another call, and says who.
+    /// Ends a round to which some rank has contributed for another call, and reports that rank.
     #[cold]
     async fn who_differs(&self, words: impl Fn(usize) -> u64) -> Stop<G> {
         let group = self.team.group();
@@ -497,7 +501,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
         let finished = group.finish_round();
         others.retain(|(place, said)| *said != words(*place));
-        // A rank that does not learn it by itself, if there is one: the others have to tell it.
+        // Prefer a rank that cannot detect it: the others have to report it.
         let unaware = others.iter().find(|(_, said)| !self.is_aware(*said));
         match (unaware.or(others.first()), finished) {
             (Some((place, said)), _) => self.other_word(*place, *said, words(*place)).await,
@@ -506,8 +510,9 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// What follows where the mate at `place` has said `said` and not `word`. If that is the same
-    /// call and only what came before is not, its rank is asked, and this call is told.
+    /// Handles a mate at `place` that has written `said` and not `word`. If the call is the same
+    /// and only the checksum of earlier calls differs, this rank asks it, and the answer ends this
+    /// call.
     #[cold]
     async fn other_word(&self, place: usize, said: u64, word: u64) -> Stop<G> {
         let (team, rank) = (self.team, self.rank_at(place));
@@ -526,15 +531,16 @@ impl<'t, G: Group> LineRounds<'t, G> {
         Stop::Failed(self.differs(place, call))
     }
 
-    /// Whether a rank that has said this word learns by itself what others say. One that runs ahead
-    /// does not look; one whose earlier calls were different has another number of rounds.
+    /// Whether a rank with this word reads the others' words. A rank that runs ahead does not; a
+    /// rank whose earlier calls were different has another number of rounds.
     fn is_aware(&self, said: u64) -> bool {
         let looks = |call: Signature| !call.operation().runs_ahead();
         Signature::is_same_number(said, self.word) && Signature::of_word(said).is_some_and(looks)
     }
 
-    /// What the mate at `place` has contributed from byte `from` on, after it was found to have.
-    /// This rank's own is not to be asked for: processors hand over a modified line to its reader.
+    /// Reads what the mate at `place` has contributed from byte `from` on, after its contribution
+    /// was found. Not for this rank's own place: the processor hands over a modified line to its
+    /// reader.
     #[inline(always)]
     pub(crate) fn read(
         &self,
@@ -545,7 +551,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         self.read_said(place, self.word, from, into)
     }
 
-    /// The same where that mate is to have said `word`.
+    /// The same where that mate is expected to have written `word`.
     #[inline(always)]
     pub(crate) fn read_said(
         &self,
@@ -561,8 +567,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// The failure of a mate whose own length alone, which others need not know, is not the one in
-    /// `word`.
+    /// The failure of a mate whose word differs from `word` only in its own length, which others
+    /// need not know.
     fn other_length(&self, place: usize, said: u64, word: u64) -> Option<Failure<G>> {
         let [given, expected] = [Signature::of_word(said)?, Signature::of_word(word)?];
         let is_alike = said == Signature::word_of_length(word, given.length() as usize);
@@ -571,7 +577,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         (is_alike && given.has_own_length()).then(differs)
     }
 
-    /// Ends a round, whatever came of it.
+    /// Ends a round and returns its outcome.
     #[inline(always)]
     pub(crate) fn finish<T>(&self, outcome: Result<T, Failure<G>>) -> Result<T, Failure<G>> {
         let finished = self.team.group().finish_round();
@@ -589,13 +595,13 @@ impl<'t, G: Group> LineRounds<'t, G> {
         self.mates.ranks().start + place as u32
     }
 
-    /// The failure of a rank that has given another length than this one expects.
+    /// The failure of a rank whose length is not the one that this rank expects.
     #[cold]
     pub(crate) fn lengths_differ(&self, place: usize, given: usize, own: usize) -> Failure<G> {
         self.team.lengths_differ(self.rank_at(place), given as u64, own)
     }
 
-    /// Hands on what the mate at `root` has, in parts; the root is some of them ahead.
+    /// Broadcasts the data of the mate at `root` in parts. The root is some parts ahead.
     #[inline(always)]
     pub(crate) fn broadcast<'a>(
         &'a self,
@@ -605,7 +611,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         self.broadcast_of(data, root)
     }
 
-    /// The same of any data.
+    /// The same for any data.
     pub(crate) async fn broadcast_of<D: Data<G::Byte> + ?Sized>(
         &self,
         data: &mut D,
@@ -619,11 +625,11 @@ impl<'t, G: Group> LineRounds<'t, G> {
             if self.place == root {
                 let contributed = self.contribute(&[data.load(range, &mut packet)]).await;
                 match contributed {
-                    // Receivers may have what came before.
+                    // Receivers may have earlier parts already.
                     Err(Stop::Lost) if from > 0 => return Err(self.team.lost().into()),
                     other => other?,
                 }
-                // Some may be gone; the others want the rest.
+                // Some ranks may be gone; the others still need the rest.
                 let finished = group.finish_round().map_err(Failure::<G>::from);
                 outcome = outcome.and(finished);
             } else {
@@ -636,7 +642,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     }
 }
 
-/// Waits until `look` finds something in a call whose turn it is, or `fails` has where `look` has
+/// Waits in a call whose turn it is until `look` finds something, or `fails` does where `look` has
 /// not.
 #[inline(always)]
 async fn wait_unless<G: Group, T>(
@@ -670,7 +676,7 @@ async fn wait_for_turn<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
     wait_unless(team, || (team.turn() == LineTurn::Now).then_some(Ok(())), || None).await
 }
 
-/// Waits for something other than a round in a call whose turn it is, unless the lines are lost
+/// Waits in a call whose turn it is for a future other than a round, unless the lines are lost
 /// meanwhile.
 pub(crate) async fn unless_lost<G: Group, T>(
     team: &Team<'_, G>,
@@ -685,7 +691,7 @@ pub(crate) async fn unless_lost<G: Group, T>(
     .await
 }
 
-/// Begins a call on the port's group of all ranks, in its turn among those on lines: they lose
+/// Begins a call on the port's group of all ranks. It takes turns with calls on lines: both lose
 /// their turns together. The first such call agrees on the group.
 pub(crate) async fn begin_on_network<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
     wait_for_turn(team).await?;
@@ -696,7 +702,7 @@ pub(crate) async fn begin_on_network<G: Group>(team: &Team<'_, G>) -> Result<(),
     Ok(())
 }
 
-/// Agrees with all ranks on a channel, which is still to be had.
+/// Agrees with all ranks on a channel that does not exist yet.
 #[inline(never)]
 async fn agree<G: Group>(
     team: &Team<'_, G>,
@@ -709,7 +715,7 @@ async fn agree<G: Group>(
     if settled.map_err(Failure::<G>::from)? { Ok(()) } else { Err(Stop::Lost) }
 }
 
-/// Where the parts of `length` bytes start. No bytes are one part.
+/// The starts of the parts of `length` bytes. Zero bytes are one part.
 pub(crate) fn starts(length: usize, part: usize) -> impl Iterator<Item = usize> {
     (0..length.max(1)).step_by(part)
 }

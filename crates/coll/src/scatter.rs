@@ -1,11 +1,11 @@
-//! Scatter: a part of one rank's data to each (MPI 5.0 §6.6).
+//! Scatter: a part of one rank's data to each rank (MPI 5.0 §6.6).
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
 //! | chained | n - 1 messages of m at the root, one chain | paper 004, Fig. 5 |
 //! | linear | the same, one send after the other | |
 //! | binomial | log2 n messages, of n m / 2 to m | equal parts; for small ones |
-//! | lines | all look at the root | equal parts, all on one node, which has lines; short ones |
+//! | lines | all poll the root's line | equal parts, all on one node with lines; short parts |
 
 use std::future::Future;
 use std::ops::Range;
@@ -25,9 +25,8 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::scatter::Algorithm;
 
-/// Copies block `r` of `all` at `root` to `into` of rank `r`; all blocks have the length of
-/// `into`. Elsewhere than at the root `all` is not looked at. `None` at the root: its part stays
-/// where it is (MPI_IN_PLACE).
+/// Copies block `r` of `all` at `root` to `into` of rank `r`; all blocks have the length of `into`.
+/// Only the root uses `all`. `None` at the root: its part stays where it is (MPI_IN_PLACE).
 ///
 /// # Errors
 /// [`crate::CollError`]: `root` does not exist, lengths differ, or a rank is gone or abandoned the
@@ -42,10 +41,10 @@ pub fn scatter<'a, G: Group>(
     begin_scatter(group, algorithm, all, into, root).end()
 }
 
-/// Starts [`scatter()`]: it may be over.
+/// Starts [`scatter()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`scatter()`].
 #[inline]
 pub fn begin_scatter<'a, G: Group>(
     group: &'a G,
@@ -57,7 +56,7 @@ pub fn begin_scatter<'a, G: Group>(
     begin(group, algorithm, all, into, root)
 }
 
-/// The same of data that have gaps, at this rank.
+/// The same where this rank's data has gaps.
 ///
 /// # Errors
 /// As [`scatter()`].
@@ -124,7 +123,7 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
             let blocks = if is_root { all.cut(length, team.size()) } else { Vec::new() };
             flat(team, algorithm, blocks, into.map(D::all_places), root).await
         };
-        // While others receive theirs.
+        // While others receive their parts.
         let keep = async { keep_own(team, all, own, root) };
         join(by_messages, keep).await.0
     })
@@ -165,9 +164,9 @@ fn keep_own<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     }
 }
 
-/// Scatter by lines: the root writes all parts and goes on, everybody reads its own.
+/// Scatter by lines: the root writes all parts and returns; every rank reads its own.
 ///
-/// Parts of `length` bytes. If they are long, a round has a piece of each.
+/// Parts have `length` bytes. If they are long, a round has a piece of each.
 async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     all: &S,
@@ -205,12 +204,13 @@ async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     Ok(())
 }
 
-/// The places whose parts the root writes, which is all but its own if they are in one piece then.
+/// The places whose parts the root writes: all but its own, if the others are then contiguous.
 fn said(size: usize, root: usize) -> Range<usize> {
     usize::from(root == 0)..size - usize::from(root + 1 == size && root > 0)
 }
 
-/// The same without waiting, if it is one piece; elsewhere than at the root if that has written.
+/// The same without waiting, if it is one piece. Ranks other than the root also need that the root
+/// has written.
 #[inline(always)]
 fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
@@ -232,12 +232,12 @@ fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     rounds.try_part(root as usize, (rounds.place - said.start) * length, into)
 }
 
-/// The same with any length per rank (MPI_Scatterv): rank `r` gets block `r` of `blocks`, and its
-/// `into` is as long. Elsewhere than at the root `blocks` is not looked at.
+/// The same with any length per rank (MPI_Scatterv): rank `r` receives block `r` of `blocks`, and
+/// its `into` has the same length. Only the root uses `blocks`.
 ///
 /// # Errors
-/// As [`scatter()`]; and the algorithms in which ranks would have to know others' lengths,
-/// `binomial` and `lines`.
+/// As [`scatter()`]; and the algorithms `binomial` and `lines`, in which ranks would have to know
+/// others' lengths.
 pub fn scatterv<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -248,7 +248,7 @@ pub fn scatterv<'a, G: Group>(
     scatterv_parts(group, algorithm, whole_parts(blocks), into.map(Place::Whole), root)
 }
 
-/// The same of data that may have gaps; if they do, the root's own place is `None` and has its part
+/// The same for data that may have gaps. If the root's place does, it is `None` and has its part
 /// already.
 ///
 /// # Errors
@@ -273,8 +273,8 @@ pub fn scatterv_parts<'a, G: Group>(
     })
 }
 
-/// From the root to each rank, directly: by one chain, or one send after the other. Elsewhere than
-/// at the root `blocks` is not looked at.
+/// The root sends to each rank directly: by one chain, or one send after the other. Only the root
+/// uses `blocks`.
 pub(crate) async fn flat<G: Group>(
     team: &Team<'_, G>,
     algorithm: Algorithm,
@@ -304,12 +304,12 @@ pub(crate) async fn flat<G: Group>(
         }
         Ok(())
     };
-    // While the others' are under way.
+    // While the others' parts are in flight.
     join(send, async { own.into_iter().for_each(|copy| copy()) }).await.0
 }
 
-/// Scatter down a binomial tree: each rank gets the parts of its subtree as one message, keeps its
-/// own and hands on the others. The root has its own already.
+/// Scatter down a binomial tree: each rank receives the parts of its subtree as one message, keeps
+/// its own and passes on the others. The root has its own already.
 async fn binomial<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     all: &S,
@@ -325,14 +325,14 @@ async fn binomial<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Siz
     let mut parts = Vec::new();
     if let Some(into) = into {
         if places == 1 {
-            // It has nobody below it.
+            // This rank has no children.
             return team.recv_part(into.all_places(), parent).await;
         }
         parts.resize(places as usize * length, G::Byte::default());
         team.recv(&mut parts, parent).await?;
         into.put(0, &parts[..length]);
     } else {
-        // From ranks to places: what comes before the root goes to the end.
+        // From ranks to places: the parts of ranks before the root move to the end.
         parts.resize(places as usize * length, G::Byte::default());
         let before = root as usize * length;
         parts[..].copy(0, all, before..all.length());

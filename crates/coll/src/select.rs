@@ -1,25 +1,26 @@
-//! Which algorithm, when nobody says: a table by operation, size, number of ranks and nodes.
+//! The default algorithm: a table by operation, size, number of ranks and number of nodes.
 //!
-//! All ranks must choose the same, so a choice looks only at what all ranks know: never at the
-//! length of one rank's part where parts may differ. (If lengths differ all the same, ranks may
-//! choose differently and are told: [`crate::CollError::Differ`].)
+//! All ranks must choose the same algorithm, so a choice depends only on what all ranks know: never
+//! on the length of one rank's part where parts may differ. (If lengths differ by mistake, ranks
+//! may choose differently and fail with an error: [`crate::CollError::Differ`].)
 //!
 //! The thresholds are for messages in shared memory, as measured on two cores with 2 to 8 ranks;
-//! where a machine differs, [`crate::Choices`] overrides them by name. Rings and chains take as
-//! many steps as there are ranks, so what makes them worth it grows with the ranks beyond some:
-//! that is from simulated machines (`hikyaku simulate --sweep`), as is everything that looks at
-//! whether the ranks are on [several nodes](spread): there every rank has a processor and an
-//! interface of its own, so that many messages at once cost no more than their lengths.
+//! [`crate::Choices`] overrides them by name where a machine differs. Rings and chains take as many
+//! steps as there are ranks, so beyond some number of ranks the size from which they pay grows with
+//! that number. This comes from simulated machines (`hikyaku simulate --sweep`), as does everything
+//! that depends on whether the ranks are on [several nodes](spread): there every rank has a
+//! processor and an interface of its own, so that many messages at once cost no more than their
+//! lengths.
 //!
-//! No table says `read`. Where nobody has written the data since the last call, it takes 0.4 to 0.8
-//! of the time of the others; where a rank has just written them on a far core, 1.5 to 5 times that
-//! (two ranks, 64 KiB to 16 MiB, an EPYC), since lines and rings are stored past the caches. What
-//! the program did before is not known here, and all ranks have to choose alike. Whether long data
-//! go by lines or by messages is measured: [`crate::long`].
+//! The table never chooses `read`. If no rank has written the data since the last call, `read`
+//! takes 0.4 to 0.8 of the time of the others; if a rank on a far core has just written it, 1.5 to
+//! 5 times as long (two ranks, 64 KiB to 16 MiB, an EPYC), since lines and rings are stored past
+//! the caches. The table cannot know what the program did before, and all ranks have to choose
+//! alike. Whether long data use lines or messages is measured: [`crate::long`].
 //!
-//! Where a group knows what its [messages cost](Group::costs), an algorithm that is estimated to be
-//! faster goes before the table's: for parts of equal length, and for reductions in which no order
-//! shows in the bits. Floating-point reductions keep the table's order on every machine.
+//! Where a group knows what its [messages cost](Group::costs), an algorithm with a lower estimate
+//! replaces the table's: for parts of equal length, and for reductions whose bits do not depend on
+//! the order. Floating-point reductions keep the table's order on every machine.
 
 use crate::algorithms::{
     allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
@@ -32,57 +33,58 @@ use crate::long::OffLines;
 use crate::mates::Mates;
 use crate::names::Operation;
 
-/// From so many bytes on the ring beats recursive doubling: the copies count, not the messages.
+/// From this many bytes on the ring beats recursive doubling: copies dominate, not messages.
 const RING_FROM: usize = 64 << 10;
 
-/// The same of two ranks, where both move as much and the ring adds half of it at each rank, in one
-/// step more. Between hosts, 1 MiB: 0.9 of the time; 128 KiB: twice as long.
+/// The same for two ranks, where both move as much and the ring adds half of it at each rank, in
+/// one more step. Between hosts, 1 MiB: 0.9 of the time; 128 KiB: twice as long.
 const RING_OF_TWO_FROM: usize = 512 << 10;
 
-/// From so many bytes on a chain of segments beats the tree, with three ranks or more.
+/// From this many bytes on a chain of segments beats the tree, with three ranks or more.
 const PIPELINE_FROM: usize = 256 << 10;
 
-/// Longest result, in bytes, that is gathered by doubling rather than round the ring.
+/// The longest result, in bytes, that is gathered by doubling rather than round the ring.
 const DOUBLING_UP_TO: usize = 32 << 10;
 
-/// Ranks up to which that holds: those measured in shared memory.
+/// The largest number of ranks for that limit: those measured in shared memory.
 const DOUBLING_RANKS: u32 = 8;
 
-/// Longest part of an all-to-all that is worth being sent several times to save messages.
+/// The longest part of an all-to-all, in bytes, that is worth sending several times to save
+/// messages.
 const BRUCK_UP_TO: usize = 256;
 
-/// Ranks from which on trees and Bruck's algorithm save more than they copy.
+/// From this many ranks on, trees and Bruck's algorithm save more than they copy.
 const MANY_RANKS: u32 = 32;
 
-/// Longest part, bytes, that a gather or scatter among many ranks sends through a tree.
+/// The longest part, in bytes, that a gather or scatter among many ranks sends through a tree.
 const TREE_UP_TO: usize = 1 << 10;
 
-/// Ranks on nodes of their own up to which a root takes or gives its parts one by one.
+/// The maximum number of ranks on separate nodes whose parts a root receives or sends one by one.
 const FLAT_RANKS: u32 = 512;
 
-/// Ranks on nodes of their own up to which an all-to-all starts all its messages at once: beyond,
-/// what each of them has to keep in mind is larger than its data.
+/// The maximum number of ranks on separate nodes for which an all-to-all starts all its messages at
+/// once: beyond, the state of the messages is larger than their data.
 const AT_ONCE_RANKS: u32 = 1024;
 
-/// Shortest part, bytes, for which ranks on nodes of their own scatter a reduction round the ring;
-/// below, the number of steps counts and not the bytes.
+/// The shortest part, in bytes, for which ranks on separate nodes scatter a reduction round the
+/// ring; below, the number of steps dominates, not the bytes.
 const SCATTER_RING_FROM: usize = 4 << 10;
 
-/// Most ranks that look at all lines.
+/// The maximum number of ranks that poll all lines.
 const MOST_ON_LINES: usize = 112;
 
-/// Up to so many bytes that each rank writes or reads, what is a part for each goes by lines.
+/// The maximum bytes that each rank writes or reads by lines where each rank has its own part.
 const LINES_UP_TO: usize = 64 << 10;
 
-/// The same of a gather, scatter or reduction: bytes of all ranks together, which the root alone
+/// The same for a gather, scatter or reduction: bytes of all ranks together, which only the root
 /// reads or writes.
 const ROOTED_LINES_UP_TO: usize = 64 << 10;
 
-/// Another algorithm goes before the table's if its estimate is less than this part of that one's:
-/// estimates are no better, and among equals all machines do the same.
+/// An algorithm replaces the table's if its estimate is less than this fraction of the other:
+/// estimates are not more precise, and near-equal estimates shall not make machines differ.
 const FASTER: f64 = 0.95;
 
-/// What the program named, unless that needs lines and they are lost: then what `table` says.
+/// The algorithm that the program named, unless it needs lines and they are lost: then the table's.
 #[inline]
 pub(crate) fn resolve<A: PartialEq>(
     group: &impl Group,
@@ -94,8 +96,8 @@ pub(crate) fn resolve<A: PartialEq>(
     named.filter(usable).unwrap_or_else(table)
 }
 
-/// What becomes of an algorithm that needs the port's group of all ranks, and whether it takes its
-/// turn on memory that ranks share. `None`: the group is lost, and the table says.
+/// The algorithm to use where `by` needs the port's group of all ranks, and whether the call takes
+/// turns on memory that ranks share. `None`: the group is lost, and the table decides.
 #[cold]
 pub(crate) fn on_network<A>(group: &impl Group, by: A) -> (Option<A>, bool) {
     match group.network() {
@@ -106,7 +108,7 @@ pub(crate) fn on_network<A>(group: &impl Group, by: A) -> (Option<A>, bool) {
     }
 }
 
-/// What the costs of messages say in place of the table, if anything.
+/// The algorithm that the costs of messages suggest, or the table's.
 #[inline]
 fn by_costs<A: Estimate>(group: &impl Group, table: A, all: &[A], bytes: usize) -> A {
     match known_costs(group) {
@@ -121,7 +123,8 @@ fn known_costs(group: &impl Group) -> Option<&Costs> {
     group.costs().filter(|_| spread(group))
 }
 
-/// The table's algorithm, or the one that is estimated to be the fastest; the first among equals.
+/// The algorithm with the lowest estimate, or the table's if it is nearly as fast. The first among
+/// equals.
 fn fastest<A: Estimate>(costs: &Costs, ranks: u32, table: A, all: &[A], bytes: usize) -> A {
     let Some(usual) = table.estimate(ranks, bytes, costs) else { return table };
     let estimated = all.iter().filter_map(|by| Some((by.estimate(ranks, bytes, costs)?, *by)));
@@ -131,7 +134,7 @@ fn fastest<A: Estimate>(costs: &Costs, ranks: u32, table: A, all: &[A], bytes: u
     }
 }
 
-/// Whether lines are there and faster than messages.
+/// Whether lines exist and are faster than messages.
 #[inline]
 fn lines(group: &impl Group) -> bool {
     pay(group, &group.facilities())
@@ -151,8 +154,8 @@ pub(crate) fn for_barrier(group: &impl Group) -> barrier::Algorithm {
     barrier_by_messages(group, &facilities)
 }
 
-/// For a call of a group that has no lines, or none that this call can use. Whether calls after it
-/// can is another question: this one was made before them.
+/// For a call of a group that has no lines, or none that this call can use. Later calls may be able
+/// to use lines: this one was made before them.
 pub(crate) fn for_barrier_by_messages(group: &impl Group) -> barrier::Algorithm {
     barrier_by_messages(group, &group.facilities())
 }
@@ -181,7 +184,7 @@ fn for_broadcast_by_messages(group: &impl Group, bytes: usize) -> broadcast::Alg
     by_costs(group, for_long_broadcast(group, bytes), broadcast::Algorithm::ALL, bytes)
 }
 
-/// For a broadcast that was begun by lines.
+/// For a broadcast that began by lines.
 pub(crate) fn for_broadcast_after_lines(
     group: &impl Group,
     bytes: usize,
@@ -201,7 +204,7 @@ fn for_long_broadcast(group: &impl Group, bytes: usize) -> broadcast::Algorithm 
     }
 }
 
-/// `exact`: the order of combining does not show in the bits.
+/// `exact`: the bits do not depend on the order of combining.
 pub(crate) fn for_reduce(group: &impl Group, bytes: usize, exact: bool) -> reduce::Algorithm {
     let table = match rooted_lines(group, bytes) {
         true => reduce::Algorithm::Lines,
@@ -210,7 +213,7 @@ pub(crate) fn for_reduce(group: &impl Group, bytes: usize, exact: bool) -> reduc
     if exact { by_costs(group, table, reduce::Algorithm::ALL, bytes) } else { table }
 }
 
-/// As [`for_barrier_by_messages`]. It combines as lines do: the bits are to be the same.
+/// As [`for_barrier_by_messages`]. It combines in the order of lines, so the bits are the same.
 pub(crate) fn for_reduce_by_messages(_: &impl Group) -> reduce::Algorithm {
     reduce::Algorithm::Binomial
 }
@@ -236,8 +239,8 @@ pub(crate) fn for_allreduce_by_messages(
     commutative: bool,
 ) -> allreduce::Algorithm {
     let (size, nodes) = (group.size(), group.nodes());
-    // Lines are used up or lost: the bits are to be those that they would have given. Those are of
-    // a binomial tree in each node, which is the order of doubling for a power of two.
+    // Lines are used up or lost: the bits must be the same as by lines. Lines combine by a binomial
+    // tree in each node, which is the order of doubling for a power of two.
     if let Some(mates) = group.mates().filter(|mates| mates.pay(size)) {
         return match mates.are_all() && size.is_power_of_two() {
             true => allreduce::Algorithm::RecursiveDoubling,
@@ -301,7 +304,7 @@ pub(crate) fn for_scatterv(_: &impl Group) -> scatter::Algorithm {
     scatter::Algorithm::Chained
 }
 
-/// `bytes` are those of all parts together, which all ranks know.
+/// `bytes` is the total of all parts, which all ranks know.
 pub(crate) fn for_allgather(group: &impl Group, bytes: usize) -> allgather::Algorithm {
     if lines(group) && group.mates().is_some_and(Mates::are_all) {
         return allgather::Algorithm::Lines;
@@ -321,7 +324,7 @@ pub(crate) fn for_allgather_by_messages(group: &impl Group, bytes: usize) -> all
     }
 }
 
-/// Whether so many bytes of or for each rank go by lines of all, among at most `most` ranks.
+/// Whether `bytes` of or for each rank use lines among at most `most` ranks.
 fn is_short(group: &impl Group, bytes: usize, most: usize) -> bool {
     group.size() as usize <= most
         && bytes <= LINES_UP_TO
@@ -345,7 +348,7 @@ pub(crate) fn for_alltoall_by_messages(group: &impl Group, part: usize) -> allto
     by_costs(group, table, alltoall::Algorithm::ALL, part)
 }
 
-/// Where lengths differ nobody knows whether others' are short: all learn it by lines.
+/// Where lengths differ, no rank knows whether the others' are short: all learn it by lines.
 pub(crate) fn for_alltoallv(group: &impl Group) -> alltoall::Algorithm {
     if is_short(group, 0, MOST_LISTED) {
         return alltoall::Algorithm::Lines;
@@ -364,7 +367,7 @@ pub(crate) fn for_alltoallv_by_messages(group: &impl Group) -> alltoall::Algorit
 }
 
 pub(crate) fn for_alltoallw(group: &impl Group) -> alltoallw::Algorithm {
-    // As with parts in one piece; and beside the arrays there is no more than one part each way.
+    // As for parts without gaps. Besides the arrays, memory holds at most one part each way.
     if group.size() < at_once(group) {
         alltoallw::Algorithm::Chained
     } else {
@@ -372,8 +375,8 @@ pub(crate) fn for_alltoallw(group: &impl Group) -> alltoallw::Algorithm {
     }
 }
 
-/// `bytes` are those of all parts together, which all ranks know; `exact`: the order of combining
-/// does not show in the bits.
+/// `bytes` is the total of all parts, which all ranks know. `exact`: the bits do not depend on the
+/// order of combining.
 pub(crate) fn for_reduce_scatter(
     group: &impl Group,
     bytes: usize,
@@ -390,7 +393,7 @@ pub(crate) fn for_reduce_scatter(
 }
 
 /// As [`for_barrier_by_messages`]. Where all ranks are on one node, which may have had lines, the
-/// bits are to be those that lines would have given.
+/// bits must be the same as by lines.
 pub(crate) fn for_reduce_scatter_by_messages(
     group: &impl Group,
     bytes: usize,
@@ -415,14 +418,14 @@ pub(crate) fn for_scan(group: &impl Group, bytes: usize) -> scan::Algorithm {
     for_scan_by_messages(group)
 }
 
-/// As [`for_barrier_by_messages`]: with the bits that lines give.
+/// As [`for_barrier_by_messages`], with the same bits as by lines.
 pub(crate) fn for_scan_by_messages(_: &impl Group) -> scan::Algorithm {
     scan::Algorithm::RecursiveDoubling
 }
 
-/// The algorithm of an operation of this group where nobody names one: with `part` bytes a part,
-/// all of the same length, and a reduction of integers. A part is the whole of the data of a
-/// broadcast or a reduction, and what one rank gives to one other elsewhere.
+/// The default algorithm of an operation in this group, with `part` bytes per part, all of the same
+/// length, and a reduction of integers. A part is all data of a broadcast or a reduction, and
+/// elsewhere what one rank contributes for one other.
 pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static str {
     let all = part.saturating_mul(group.size() as usize);
     match operation {
@@ -440,8 +443,8 @@ pub fn chosen(group: &impl Group, operation: Operation, part: usize) -> &'static
     }
 }
 
-/// What each algorithm of an operation is estimated to take, seconds, where [`chosen`] follows from
-/// that; without those that there is no estimate of. Empty: the table alone decides.
+/// The estimated time of each algorithm of an operation, in seconds, where [`chosen`] depends on
+/// it; algorithms without an estimate are left out. Empty: the table alone decides.
 pub fn estimates(
     group: &impl Group,
     operation: Operation,
@@ -477,8 +480,7 @@ pub fn estimates(
     }
 }
 
-/// Whether one rank takes a part of so many bytes from each of the others by their lines, or gives
-/// it to them by its own.
+/// Whether a root exchanges a part of `part` bytes with each other rank by lines.
 #[inline]
 fn rooted_lines(group: &impl Group, part: usize) -> bool {
     let size = group.size() as usize;
@@ -486,17 +488,17 @@ fn rooted_lines(group: &impl Group, part: usize) -> bool {
     is_short && lines(group) && group.mates().is_some_and(Mates::are_all)
 }
 
-/// Whether every rank has a node of its own, as on a cluster that is not shared memory.
+/// Whether every rank has a node of its own, as on a cluster without shared memory.
 fn spread(group: &impl Group) -> bool {
     group.size() > 1 && group.nodes() == group.size()
 }
 
-/// From so many ranks on, all at once is too many messages to everybody at the same time.
+/// From this many ranks on, starting all messages at once is too many.
 fn at_once(group: &impl Group) -> u32 {
     if spread(group) { AT_ONCE_RANKS } else { MANY_RANKS }
 }
 
-/// A threshold that holds up to so many ranks, and is in proportion to the ranks beyond.
+/// A threshold for up to `ranks` ranks; beyond, it grows in proportion to the number of ranks.
 fn beyond(bytes: usize, ranks: u32, size: u32) -> usize {
     bytes.saturating_mul(size as usize) / (ranks.min(size).max(1) as usize)
 }

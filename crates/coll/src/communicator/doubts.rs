@@ -1,9 +1,9 @@
-//! What a communicator does when calls of its ranks disagree, and when one has failed: whom it
-//! asks, what it answers, and what becomes of messages that nobody will receive.
+//! Handles calls that disagree between ranks, and calls that have failed: the questions to other
+//! ranks, the answers, and left-over messages that no rank will receive.
 //!
-//! [`crate::questions`] says why, and has what is asked and remembered as values. Here they meet
-//! the messages of the communicator. Notices of failed calls and questions are notes of its context
-//! with tags of their own, so that no message of the program holds them up.
+//! [`crate::questions`] has the reasons, and the questions and records as values. Here they meet
+//! the communicator's messages. Notices of failed calls, and questions, are notes of its context
+//! with their own tags, so that no message of the program delays them.
 
 use std::cell::Cell;
 
@@ -20,25 +20,25 @@ use crate::turns::{Loss, is_before};
 use super::CommunicatorGroup;
 
 impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
-    /// Drops messages and notes of calls that are over here. Every call does so when it ends; for a
-    /// communicator without further calls somebody else has to.
+    /// Drops messages and notes of calls that have ended here. Every call does so at its end; for a
+    /// communicator without further calls the owner has to call it.
     pub fn drop_left_overs(&self) {
         if self.endpoint.has_left_overs() {
-            // Failures are rare. After one, every unexpected message is looked at.
+            // Failures are rare. After one, every unexpected message is checked.
             self.look_for_left_overs(self.book.any_failed.get());
         }
     }
 
-    /// The same. `all`: also those behind messages of other calls.
+    /// The same. `all`: checks also messages behind those of other calls.
     #[cold]
     fn look_for_left_overs(&self, all: bool) {
         self.hear();
         let left_over = |tag| self.book.is_left_over(tag);
         while let Some((note, _)) = self.endpoint.take_note(left_over) {
-            // That call has failed elsewhere, and all ranks hear of it.
+            // That call has failed elsewhere, and all ranks receive the notice.
             if let Some((number, ..)) = self.book.questions.of_tag(note.tag) {
                 self.book.note_failure(number);
-                // Both know what differs, and the other has failed in a later call.
+                // Both ranks know the difference, and the other has failed in a later call.
                 let is_known = |doubt: &Doubt| doubt.cause.is_some();
                 self.book.end_doubt(|doubt| doubt.number == number && !is_known(doubt));
             }
@@ -49,7 +49,8 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
                 false => self.endpoint.oldest_unexpected(left_over),
             };
             let Some(found) = found else { return };
-            // One that has not arrived whole is withdrawn by its sender, whose call has failed too.
+            // A message that has not fully arrived is withdrawn by its sender, whose call has
+            // failed too.
             if self.endpoint.take_unexpected(&mut [], found.source, found.tag).is_none() {
                 return;
             }
@@ -57,7 +58,7 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// Takes in reports that lines are lost and passes on what is new; answers questions.
+    /// Reads reports of lost lines and forwards new ones; answers questions.
     pub(super) fn hear(&self) {
         while let Some((_, bytes)) = self.endpoint.take_note(|tag| tag == LOSS_TAG) {
             let Some(heard) = Loss::from_bytes(&bytes) else { continue };
@@ -78,7 +79,7 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// Answers a rank that has called something else than this one.
+    /// Answers a rank that has made a different call.
     fn answer(&self, to: u32, question: Question) {
         let Question { number, made, is_over } = question;
         let Some(own) = self.book.questions.differs(number, &made) else { return };
@@ -110,11 +111,11 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// Asks the sender of a left-over message whether it has made the call that its tag names.
+    /// Asks the sender of a left-over message whether it has made the call that the tag names.
     fn doubt(&self, found: Received) {
         let Some((number, made, differs)) = self.book.questions.of_tag(found.tag) else { return };
-        // After a loss of lines, ranks that hear of it late send for calls that others did by
-        // lines.
+        // After a loss of lines, ranks that learn of it late send messages for calls that others
+        // did by lines.
         let may_be_late = self.book.turns.borrow().are_lost();
         if may_be_late || !self.book.has_ended_well(number) || self.book.doubt.get().is_some() {
             return;
@@ -128,8 +129,8 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// Two ranks have made different calls, and the other's has ended well. If this rank's has too,
-    /// the next call fails at both. Else this one fails, and all ranks are told.
+    /// Two ranks have made different calls, and the other's has succeeded. If this rank's has too,
+    /// the next call fails at both. Otherwise this call fails, and all ranks are notified.
     fn agree(&self, doubt: Doubt, made: Made) {
         if self.book.doubt.get().is_some_and(|known| known.cause.is_some()) {
             return;
@@ -140,7 +141,7 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
         }
     }
 
-    /// The notice of a rank that was asked about a call up to `number` and does not answer.
+    /// The notice about a rank that was asked about a call up to `number` and does not answer.
     fn unanswered(&self, number: u32) -> Option<Notice> {
         let doubt = self.book.doubt_for(number).filter(|doubt| doubt.cause.is_none())?;
         let now = self.endpoint.with_port(|port| port.now());
@@ -150,7 +151,7 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
         is_over.then_some(Notice { rank: doubt.rank, cause: Cause::OtherCall })
     }
 
-    /// Tells all other ranks.
+    /// Sends a note to all other ranks.
     fn tell(&self, note: &[u8], tag: i32) {
         for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
             // A rank that cannot be reached is gone, and need not know.
@@ -224,7 +225,8 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
                 self.question(found.source, Question { number, made, is_over: false });
                 None
             }
-            // By lines a call may have turned to messages elsewhere, which this rank will hear of.
+            // Elsewhere a call by lines may have fallen back to messages; this rank will receive a
+            // notice.
             Some(then) if made.algorithm.is_some() && now > then + LONG_PATIENCE => {
                 Some(Notice { rank: found.source, cause: Cause::OtherCall })
             }
@@ -234,12 +236,12 @@ impl<P: CopyPort + GroupPort> CommunicatorGroup<'_, P> {
 
     #[cold]
     fn question(&self, to: u32, question: Question) {
-        // One that cannot be asked is gone, which its messages say.
+        // A rank that cannot be asked is gone; its messages report that.
         let tag = question_tag_of(question.number);
         let _ = self.endpoint.send_note(&question.to_bytes(), to, tag);
     }
 
-    /// A call has failed here. `is_new`: the others are to be told.
+    /// Handles the failure of a call here. `is_new`: the other ranks must be notified.
     #[cold]
     pub(super) fn failed(&self, number: u32, cause: Cause, is_new: bool) {
         self.book.any_failed.set(true);

@@ -1,12 +1,12 @@
 //! Groups of real ranks: one communicator context of a message engine.
 //!
-//! `book.rs` is what a rank notes of a communicator's collectives. `doubts.rs` is what it does when
-//! calls disagree and when one has failed.
+//! `book.rs` has a rank's records of a communicator's collectives. `doubts.rs` handles calls that
+//! disagree and calls that have failed.
 //!
-//! After a failure messages are left over: what was sent to a rank that had abandoned the call, and
-//! notices to ranks that were done already. Nobody receives what belongs to a call that is over
-//! here, so it is dropped when calls end. If no call has failed, a message that is left over shows
-//! that ranks have called different things ([`crate::questions`]).
+//! A failure leaves messages over: those to a rank that had abandoned the call, and notices to
+//! ranks that had already finished. No rank receives messages of a call that has ended here, so
+//! they are dropped when calls end. If no call has failed, a left-over message shows that ranks
+//! have made different calls ([`crate::questions`]).
 
 mod book;
 mod doubts;
@@ -48,10 +48,10 @@ pub struct CommunicatorGroup<'e, P: CopyPort> {
     makes_way: bool,
 }
 
-/// The sync id of a communicator's barriers: calls have their turns, so one is enough.
+/// The sync id of a communicator's barriers. Calls take turns, so one is enough.
 const BARRIERS: u32 = 0;
 
-/// Polls of the lines between two polls for messages, in a call that its rank waits for.
+/// Polls of the lines between two polls for messages, in a blocking call.
 const LOOKS: u32 = 8;
 
 impl<P: CopyPort> Clone for CommunicatorGroup<'_, P> {
@@ -63,7 +63,7 @@ impl<P: CopyPort> Clone for CommunicatorGroup<'_, P> {
 impl<P: CopyPort> Copy for CommunicatorGroup<'_, P> {}
 
 impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
-    /// The ranks that `endpoint` reaches, and the book of their collectives.
+    /// A group of the ranks that `endpoint` reaches, with the book of their collectives.
     #[inline]
     pub fn new(
         endpoint: ContextEndpoint<'e, P>,
@@ -72,16 +72,16 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
         CommunicatorGroup { endpoint, book, element: Element::BYTE, looks: 1, makes_way: false }
     }
 
-    /// The same ranks, for blocking calls: these poll the lines more often, and give the processor
-    /// to other ranks where there are more ranks than processors.
+    /// The same ranks, for blocking calls: these poll the lines more often, and yield the processor
+    /// to other ranks if there are more ranks than processors.
     #[inline]
     #[must_use]
     pub fn waiting(self) -> CommunicatorGroup<'e, P> {
         CommunicatorGroup { looks: LOOKS, makes_way: true, ..self }
     }
 
-    /// The same where other threads use this rank: while it has given its processor away, nobody
-    /// could.
+    /// The same where other threads use this rank: they could not run while it yields its
+    /// processor.
     #[inline]
     #[must_use]
     pub fn waiting_among_threads(self) -> CommunicatorGroup<'e, P> {
@@ -98,7 +98,7 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
         CommunicatorGroup { element, ..self }
     }
 
-    /// What its messages go through.
+    /// The endpoint of its messages.
     pub fn endpoint(&self) -> &ContextEndpoint<'e, P> {
         &self.endpoint
     }
@@ -109,13 +109,13 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
         self.book.lines.get().ok_or(Self::unsupported("share lines"))
     }
 
-    /// What becomes of a round without lines.
+    /// The result of a round without lines.
     #[inline]
     fn alone<T>(&self, done: T) -> Result<T, MsgError> {
         if self.book.is_alone() { Ok(done) } else { Err(Self::unsupported("share lines")) }
     }
 
-    /// What the group of all ranks is kept as: it is that of the lines if all ranks share some.
+    /// The use of the group of all ranks: it is the group of the lines if all ranks share them.
     fn usage_of_all(&self) -> ChannelUse {
         match &self.book.mates {
             Some(mates) if mates.are_all() => ChannelUse::Lines,
@@ -123,13 +123,13 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
         }
     }
 
-    /// Whether this rank may have gone on from its last call without a look at what others called:
-    /// that is compared in the next one.
+    /// Whether this rank may have returned from its last call without checking what the others
+    /// called: the next call compares it.
     pub fn has_run_ahead(&self) -> bool {
         self.book.questions.has_run_ahead(self.book.started.get())
     }
 
-    /// Where a joined group is kept.
+    /// The place that stores a joined group.
     fn kept(&self, usage: ChannelUse) -> &'e Cell<Option<GroupId>> {
         match usage {
             ChannelUse::Lines => &self.book.lines,
@@ -143,7 +143,7 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
         kept.get().ok_or(Self::unsupported("use a group that was not agreed on"))
     }
 
-    /// Waits for something that the group of all ranks does.
+    /// Waits for an action of the group of all ranks.
     async fn wait_for(
         &self,
         mut is_there: impl FnMut(&mut P, GroupId) -> Result<bool, GroupError>,
@@ -163,14 +163,14 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
         .await
     }
 
-    /// Lets the receiver of a send read the bytes in place, if the caller waits for the call and so
+    /// Lets the receiver of a send read the bytes in place, if the caller blocks in the call and so
     /// does not drop the send before its end.
     #[inline]
     fn exposed<'b>(&self, send: SendFuture<'e, 'b, P>) -> SendFuture<'e, 'b, P> {
         if self.waits() { send.exposing() } else { send }
     }
 
-    /// The ranks of the job that a channel is for.
+    /// The job ranks that share a channel.
     fn ranks_of(&self, usage: ChannelUse) -> Result<Vec<Rank>, MsgError> {
         match usage {
             ChannelUse::Lines => Ok(self.book.ranks.clone()),
@@ -285,7 +285,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
         Length(self.endpoint.recv(into, Some(from), Some(tag)))
     }
 
-    /// Messages start when their futures are polled first: all of them in one chain.
+    /// Messages start when their futures are first polled: all of them in one chain.
     async fn send_chain<'a>(
         &'a self,
         chain: Vec<(u32, &'a [u8])>,
@@ -318,7 +318,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn facilities(&self) -> Facilities {
-        // A child of the rank's process is not the rank: messages say so.
+        // A child process of the rank is not the rank: messages report that.
         let lines =
             self.book.mates.is_some() && !self.endpoint.with_port(|port| port.is_forked()) && {
                 if self.endpoint.has_left_overs() {
@@ -346,7 +346,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
         let is_forked = || self.endpoint.with_port(|port| port.is_forked());
         match self.reaches_all() {
             false => Network::Absent,
-            // A child of the rank's process is not the rank: messages say so.
+            // A child process of the rank is not the rank: messages report that.
             true if self.book.only.is_some() || !is_kept || is_forked() => Network::Lost,
             true => Network::There,
         }
@@ -435,7 +435,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
 
     #[inline]
     fn looks(&self) -> u32 {
-        // More polls would keep the processor from the rank that it waits for.
+        // More polls would keep the processor from the rank that this one waits for.
         if self.endpoint.with_port(|port| port.is_crowded()) { 1 } else { self.looks }
     }
 
@@ -445,7 +445,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
     }
 
     fn learns(&self) -> bool {
-        // In virtual time a way takes what the model says, and measuring it teaches nothing.
+        // In virtual time the model fixes the time of each way, so there is nothing to learn.
         self.endpoint.with_port(|port| !port.capabilities().virtual_time)
     }
 
@@ -498,7 +498,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
         into: &mut [u8],
     ) -> Result<Option<u64>, MsgError> {
         let group = self.group()?;
-        // By reference, so that it is not copied.
+        // By reference, to avoid a copy.
         self.endpoint.with_port(|port| match &port.contribution(group, place) {
             Ok(Some(contribution)) => {
                 port.load_contribution(group, place, contribution, from, into);
@@ -635,7 +635,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
     }
 }
 
-/// A receive that answers with the length of the message, also if that was too long.
+/// A receive that returns the length of the message, even if it was too long.
 struct Length<'e, 'b, P: CopyPort>(RecvFuture<'e, 'b, P>);
 
 impl<P: CopyPort> Future for Length<'_, '_, P> {

@@ -1,8 +1,8 @@
-//! What the ranks of a node send to another node as one put a round (paper 002's future work: to
-//! aggregate the communication of a node's processes into a representative's queues).
+//! Combines the data of a node's ranks for another node into one put a round (paper 002's future
+//! work: to aggregate the communication of a node's processes into a representative's queues).
 //!
-//! It is a change of the topology, before queues are planned. One rank of each node stands for its
-//! node towards another one, and each edge between the two nodes becomes three:
+//! The topology changes before queues are planned. One rank of each node represents its node
+//! towards another one, and each edge between the two nodes becomes three:
 //!
 //! ```text
 //!     node A                               node B
@@ -11,23 +11,23 @@
 //!     r3 ──┘        cross, one put         └──► d3              side in an order that all know
 //! ```
 //!
-//! To r and d an edge is an edge: its other end is a queue of the representative, and READY-TO-RECV
-//! comes from there or goes there. All that a rank has for one other node is one such edge, of as
-//! many puts as its data has places. New are the relays at a and b, queues that arrivals release
-//! ([`QueueProgram::relay`]), so that no program takes part between a start and its wait. A
+//! For r and d an edge stays an edge: its other end is a queue of the representative, which sends
+//! or receives its READY-TO-RECV. All of a rank's data for one other node is one such edge, with as
+//! many puts as the data has places. New are the relays at a and b: queues that arrivals release
+//! ([`QueueProgram::relay`]), so that no program is involved between a start and its wait. A
 //! representative's wait lasts until its relays have done their part of the round.
 //!
 //! Data is in the order of its destinations, so that a destination gets one put where its edges'
-//! places follow each other. The gathering is in pieces then, but each source has its own queue for
-//! it, while the scattering is all in one.
+//! places follow each other. Data is then gathered in pieces, but each source has its own queue for
+//! that, while all scattering is in one queue.
 //!
-//! What it costs is two hops within a node and two copies; what it saves is, of e edges between two
-//! nodes, e - 1 puts of data and as many READY-TO-RECVs, and queues: a rank has one for all of its
-//! edges (MRC) where some are combined, and two more for each other node for which it stands. A
-//! queue each (FAST) was tried: where a doorbell costs much, as on Tofu2, the three or four that a
-//! rank had took longer than all the rest (`docs/simulate.md`). So an edge that has no others
-//! beside it stays as it is. So do those of two nodes whose relays need more slots or queues than
-//! there are.
+//! The cost is two hops within a node and two copies. Of e edges between two nodes, it saves e - 1
+//! puts of data and as many READY-TO-RECVs. It also saves queues: a rank has one for all of its
+//! edges (MRC) where some are combined, and two more for each other node towards which it
+//! represents its own. A queue per edge (FAST) was tried: where a doorbell is expensive, as on
+//! Tofu2, a rank's three or four doorbells took longer than all the rest (`docs/simulate.md`). So a
+//! single edge between two nodes stays as it is. So do the edges of two nodes whose relays need
+//! more slots or queues than there are.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,46 +37,46 @@ use hikyaku_nic::fabric::Rank;
 use super::plan::{Destination, PlanError, QueueLimits, Scheme, plan};
 use super::program::QueueProgram;
 
-/// An edge that leads to a rank.
+/// An edge that ends at a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IncomingEnd {
-    /// Who sends.
+    /// The sender.
     pub rank: Rank,
-    /// How much in a round.
+    /// Bytes per round.
     pub bytes: u64,
-    /// Where it goes in the rank's buffer. `None`: wherever the exchange likes.
+    /// The offset in the rank's buffer. `None`: the exchange may choose it.
     pub start: Option<u64>,
 }
 
-/// What all know of a rank.
+/// The properties of a rank that all ranks know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeRank {
-    /// On which node it is.
+    /// The rank's node.
     pub node: u32,
-    /// Queues and slots of each that it has for relays. Without slots it asks for none, and its
-    /// edges stay as they are.
+    /// Queues for relays, and slots of each. A rank without slots takes no part: its edges stay as
+    /// they are.
     pub room: QueueLimits,
-    /// Where its edges lead that queues serve, and how much goes along each in a round.
+    /// The destinations of its outgoing edges that queues serve, with the bytes per round of each.
     pub outs: Vec<(Rank, u64)>,
-    /// The edges that lead here that queues serve.
+    /// Its incoming edges that queues serve.
     pub ins: Vec<IncomingEnd>,
 }
 
-/// Which edge of several between two ranks: both ends know it by this.
+/// Distinguishes the edges between two ranks; both ends use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
-    /// One of the program's.
+    /// An edge of the program.
     Direct,
-    /// From a source to its representative; of this crossing.
+    /// From a source to its representative, for this crossing.
     Gather(u32),
-    /// Between representatives.
+    /// Between representatives, for this crossing.
     Cross(u32),
-    /// From a representative to a destination.
+    /// From a representative to a destination, for this crossing.
     Scatter(u32),
 }
 
 impl Channel {
-    /// Which crossing it is a part of.
+    /// The crossing that the edge belongs to.
     pub fn crossing(self) -> Option<u32> {
         match self {
             Channel::Direct => None,
@@ -86,7 +86,7 @@ impl Channel {
         }
     }
 
-    /// Slots of the queue at its end that its data releases: a relay's are released by arrivals.
+    /// Slots of the receiving queue that its data releases: only relays are released by arrivals.
     pub fn releases(self) -> u32 {
         u32::from(matches!(self, Channel::Gather(_) | Channel::Cross(_)))
     }
@@ -95,78 +95,80 @@ impl Channel {
 /// An edge that leads away from a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutEdge {
-    /// Who is at the other end.
+    /// The peer's rank.
     pub peer: Rank,
-    /// Which edge it is.
+    /// Distinguishes it from other edges to the same peer.
     pub channel: Channel,
-    /// Which of the rank's puts are its data.
+    /// The indices of its puts among the rank's.
     pub puts: Range<usize>,
 }
 
 /// An edge that leads to a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InEdge {
-    /// Who is at the other end.
+    /// The peer's rank.
     pub peer: Rank,
-    /// Which edge it is.
+    /// Distinguishes it from other edges from the same peer.
     pub channel: Channel,
-    /// The program's edges whose data comes along it, in the order of the data; none: to a relay.
+    /// The program's edges whose data it carries, in the order of the data. Empty: it leads to a
+    /// relay.
     pub edges: Vec<usize>,
 }
 
 /// A put of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EdgePut {
-    /// Where its data is.
+    /// The source of the data.
     pub from: PutSource,
-    /// Where it goes, counted from where the edge's data goes. It may be before that: it wraps.
+    /// The target offset, relative to the place of the edge's data. It wraps if it lies before
+    /// that.
     pub into: u64,
-    /// How much.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
-/// Where a put's data is.
+/// The source of a put's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutSource {
-    /// It is that of this outgoing edge of the program's.
+    /// The data of this outgoing edge of the program.
     Edge(usize),
-    /// In the memory of this relay of the rank, so far from its start.
+    /// An offset in the memory of this relay of the rank.
     Relay(usize, u64),
 }
 
 /// A relay at a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
-    /// What its queue does.
+    /// The program of its queue.
     pub program: QueueProgram,
-    /// Bytes of its memory.
+    /// The size of its memory, in bytes.
     pub bytes: u64,
 }
 
-/// A rank's edges once those between nodes are combined. The program's own come first, relays'
-/// last.
+/// A rank's edges after those between nodes are combined. The program's own come first, those of
+/// relays last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CombinedRank {
-    /// Edges that lead away.
+    /// The outgoing edges.
     pub outs: Vec<OutEdge>,
-    /// Edges that lead here.
+    /// The incoming edges.
     pub ins: Vec<InEdge>,
-    /// The data of those that lead away.
+    /// The data of the outgoing edges.
     pub puts: Vec<EdgePut>,
-    /// How many of `outs` and of `ins` are the program's.
+    /// How many of `outs` and of `ins` belong to the program.
     pub own: (usize, usize),
     /// The relays.
     pub relays: Vec<Relay>,
-    /// The relay of each of the edges of `ins` that are not the program's.
+    /// The relay of each of the remaining edges of `ins`.
     pub into: Vec<usize>,
 }
 
-/// What goes from a node to another.
+/// The data from one node to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Crossing {
-    /// Who stands for the node that it leaves.
+    /// The representative of the sending node.
     from: Rank,
-    /// Who stands for the node that it comes to.
+    /// The representative of the receiving node.
     to: Rank,
     /// In the order of the data: by destination.
     parts: Vec<CrossingPart>,
@@ -175,19 +177,19 @@ struct Crossing {
 /// The data of one of the program's edges in a crossing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CrossingPart {
-    /// Who sends it, and along which of its edges.
+    /// The sender, and the index of its edge.
     source: (Rank, usize),
-    /// Who gets it, and along which of its edges.
+    /// The receiver, and the index of its edge.
     destination: (Rank, usize),
-    /// Where it is in the crossing's data.
+    /// The offset in the crossing's data.
     at: u64,
     bytes: u64,
-    /// Where it goes in the destination's buffer.
+    /// The offset in the destination's buffer.
     start: Option<u64>,
 }
 
 impl Crossing {
-    /// A crossing of parts in the order of their destinations, whose places are still to be given.
+    /// A crossing with `parts` in the order of their destinations. Computes their offsets.
     fn new(mut parts: Vec<CrossingPart>) -> Crossing {
         let mut end = 0;
         for part in &mut parts {
@@ -197,12 +199,12 @@ impl Crossing {
         Crossing { from: 0, to: 0, parts }
     }
 
-    /// Bytes of all its data.
+    /// The bytes of all its data.
     fn bytes(&self) -> u64 {
         self.parts.last().map_or(0, |part| part.at + part.bytes)
     }
 
-    /// Who has a part in it: sources, or destinations.
+    /// The ranks that take part in it: sources, or destinations.
     fn ranks(&self, sources: bool) -> Vec<Rank> {
         let rank = |part: &CrossingPart| if sources { part.source.0 } else { part.destination.0 };
         let mut ranks: Vec<Rank> = self.parts.iter().map(rank).collect();
@@ -211,7 +213,7 @@ impl Crossing {
         ranks
     }
 
-    /// The puts that bring a source's data to the representative: one for each of its edges.
+    /// The puts of a source's data to the representative: one for each of its edges.
     fn gather(&self, source: Rank) -> impl Iterator<Item = EdgePut> {
         let parts = self.parts.iter().filter(move |part| part.source.0 == source);
         parts.map(|part| EdgePut {
@@ -221,12 +223,12 @@ impl Crossing {
         })
     }
 
-    /// The parts of a destination.
+    /// The parts for a destination.
     fn parts_to(&self, destination: Rank) -> impl Iterator<Item = &CrossingPart> {
         self.parts.iter().filter(move |part| part.destination.0 == destination)
     }
 
-    /// The puts that bring a destination its data, by this relay: one for what lies together there.
+    /// The puts of this relay to a destination: one for each run of adjacent places there.
     fn scatter(&self, destination: Rank, relay: usize) -> Vec<EdgePut> {
         let first = self.parts_to(destination).next().expect("a destination has parts");
         let put = |part: &CrossingPart, into| EdgePut {
@@ -248,13 +250,13 @@ impl Crossing {
             }
         }
         if puts.is_empty() {
-            // It says that the round has come, if nothing else.
+            // An empty put still reports the round.
             puts.push(put(first, 0));
         }
         puts
     }
 
-    /// Slots of the longer of its two relays' programs.
+    /// The slots of the longer of its two relays' programs.
     fn slots(&self) -> usize {
         let (sources, destinations) = (self.ranks(true), self.ranks(false));
         let puts = destinations.iter().map(|rank| self.scatter(*rank, 0).len()).sum::<usize>();
@@ -263,7 +265,8 @@ impl Crossing {
     }
 }
 
-/// Combines the edges of ranks, which make a topology. All ranks come to the same.
+/// Combines the edges of ranks, which form a consistent topology. All ranks compute the same
+/// result.
 pub fn combine(ranks: &[NodeRank]) -> Vec<CombinedRank> {
     let crossings = crossings(ranks);
     let mut all: Vec<CombinedRank> = ranks.iter().map(|_| CombinedRank::default()).collect();
@@ -302,7 +305,7 @@ pub fn combine(ranks: &[NodeRank]) -> Vec<CombinedRank> {
     all
 }
 
-/// Gives each rank the edges that stay as they are.
+/// Adds the edges that are not combined to each rank.
 fn add_direct(ranks: &[NodeRank], crossings: &[Crossing], all: &mut [CombinedRank]) {
     let combined = |ends: fn(&CrossingPart) -> (Rank, usize)| {
         let parts = crossings.iter().flat_map(|crossing| &crossing.parts);
@@ -350,10 +353,10 @@ impl CombinedRank {
         self.relays.push(Relay { program, bytes });
     }
 
-    /// Programs of queues for the program's edges: where some are combined, one queue for all.
+    /// Programs of queues for the program's edges. One queue serves all if some are combined.
     ///
     /// # Errors
-    /// They do not fit.
+    /// The edges do not fit the queues.
     pub fn plan(
         &self,
         limits: QueueLimits,
@@ -375,8 +378,8 @@ impl CombinedRank {
     }
 }
 
-/// What goes from node to node, with representatives: for each pair of nodes the two that have had
-/// the least to stand for.
+/// The data from node to node, with representatives: for each pair of nodes, the two ranks that
+/// have represented the fewest pairs so far.
 fn crossings(ranks: &[NodeRank]) -> Vec<Crossing> {
     let asks = |rank: Rank| ranks[rank as usize].room.slots > 0;
     let node = |rank: Rank| ranks[rank as usize].node;
@@ -392,8 +395,7 @@ fn crossings(ranks: &[NodeRank]) -> Vec<Crossing> {
     let mut met: BTreeMap<(Rank, Rank), usize> = BTreeMap::new();
     for (to, rank) in (0..).zip(ranks) {
         for (edge, end) in rank.ins.iter().enumerate().filter(|(_, end)| is_between(end.rank, to)) {
-            // Of several edges between two ranks the first of one list meets the first of the
-            // other.
+            // Several edges between two ranks are matched in the order of both lists.
             let before = met.entry((end.rank, to)).or_default();
             let source = (end.rank, edges[&(end.rank, to)][*before]);
             *before += 1;
@@ -410,14 +412,14 @@ fn crossings(ranks: &[NodeRank]) -> Vec<Crossing> {
     represent(ranks, crossings)
 }
 
-/// Gives crossings their representatives. Those for which no queue is left are not made.
+/// Assigns representatives to crossings. A crossing for which no queue is left is not made.
 fn represent(ranks: &[NodeRank], mut all: BTreeMap<(u32, u32), Crossing>) -> Vec<Crossing> {
     let mut relays = vec![0; ranks.len()];
     let mut done = Vec::new();
     while let Some(((one, other), there)) = all.pop_first() {
         let back = all.remove(&(other, one));
         let count = 1 + u32::from(back.is_some());
-        // A rank that has a part in it: its wait depends on the other node as it is.
+        // A participating rank: its wait depends on the other node anyway.
         let least = |leave: bool| {
             let mut with = there.ranks(leave);
             with.extend(back.iter().flat_map(|back| back.ranks(!leave)));
@@ -443,7 +445,7 @@ mod tests {
 
     const ROOM: QueueLimits = QueueLimits { queues: 8, slots: 64 };
 
-    /// Ranks on nodes of `per_node`, with edges of 4 bytes, wherever they may go.
+    /// Ranks on nodes of `per_node`, with edges of 4 bytes and no fixed offsets.
     fn job(ranks: u32, per_node: u32, edges: &[(Rank, Rank)]) -> Vec<NodeRank> {
         let rank = |rank| NodeRank {
             node: rank / per_node,
@@ -478,7 +480,7 @@ mod tests {
         let direct = [(0, Channel::Direct), (1, Channel::Direct)];
         assert_eq!(own[..2], direct);
         assert_eq!(own[2..], [(0, Channel::Gather(0)), (1, Channel::Gather(2))]);
-        // From its sources, and of the crossing back from the other representative.
+        // From its sources, and for the crossing back from the other representative.
         let relayed: Vec<_> = ins[4..].iter().map(|edge| (edge.peer, edge.channel)).collect();
         let gather = Channel::Gather(2);
         assert_eq!(relayed, [(0, gather), (1, gather), (4, Channel::Cross(3))]);

@@ -1,10 +1,11 @@
 //! Persistent exchanges with neighbours, and dense collectives, as programs of command queues
 //! (paper 002).
 //!
-//! [`QueueProgram`] says what one queue does in a round, for any number of neighbours;
-//! [`combine()`] says what edges ranks have, where what those of a node send to another is to be
-//! one put; [`CombinedRank::plan`] gives a rank's edges to queues; [`TreePlace`] has the programs
-//! of dense collectives. All are arithmetic over counts: who runs the queues, and what memory their
+//! [`QueueProgram`] is the work of one queue in a round, for any number of neighbours.
+//! [`combine()`] derives the ranks' edges when the data of a node's ranks for another node shall be
+//! one put. [`CombinedRank::plan`] assigns a rank's edges to queues. [`TreePlace`] has the programs
+//! of dense collectives. All of this is arithmetic over counts: the caller runs the queues and
+//! provides the memory that their commands name.
 //! commands name, is the caller's affair.
 
 mod combined;

@@ -1,8 +1,8 @@
-//! Which queue serves which edges of a rank.
+//! The assignment of a rank's edges to queues.
 //!
-//! FAST while there is a queue for each pair of edges, MRC when they run out (TF-19); and several
-//! MRC queues where one is not long enough. The ranks need not choose alike: what an RTR must
-//! release is told to its sender with the addresses.
+//! FAST while there is a queue for each pair of edges, MRC when queues run out (TF-19), and several
+//! MRC queues where one is too short. The ranks need not choose alike: the sender learns with the
+//! addresses how many slots its RTR must release.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -19,14 +19,14 @@ pub enum Scheme {
     Fast,
     /// One queue for all, paper 002's PRDMA-SMCQ-MRC.
     Mrc,
-    /// What the ranks of a node send to another node goes as one put a round
-    /// ([`combine`](super::combine)); the rest as if nothing were wished.
+    /// The data of a node's ranks for another node is one put a round
+    /// ([`combine`](super::combine)). All other edges are served as if no scheme had been chosen.
     Combined,
-    /// No queue serves any: all of the exchange goes by messages if one rank wishes that.
+    /// No queue serves any edge: if one rank chooses this, the whole exchange uses messages.
     Messages,
 }
 
-/// A name that is no [`Scheme`].
+/// A name that is not a [`Scheme`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{given}` is no scheme of exchanges: there are fast, mrc, combined and messages")]
 pub struct UnknownScheme {
@@ -34,7 +34,7 @@ pub struct UnknownScheme {
 }
 
 impl Scheme {
-    /// All of them, by the names that choose them.
+    /// All schemes, with the names that choose them.
     pub const NAMES: [(&'static str, Scheme); 4] = [
         ("fast", Scheme::Fast),
         ("mrc", Scheme::Mrc),
@@ -52,7 +52,7 @@ impl FromStr for Scheme {
     }
 }
 
-/// Where an outgoing edge leads, and in how many puts its data goes.
+/// The destination of an outgoing edge, and the number of puts of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Destination {
     /// The rank at the other end.
@@ -61,12 +61,12 @@ pub(super) struct Destination {
     pub(super) puts: usize,
 }
 
-/// What there is.
+/// The queues that are available.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Queues that can be had.
+    /// The number of available queues.
     pub queues: u32,
-    /// Slots that each can have.
+    /// The number of slots of each.
     pub slots: u32,
 }
 
@@ -81,15 +81,15 @@ pub struct PlanError {
     pub incoming: usize,
     /// Edges that begin here.
     pub outgoing: usize,
-    /// Queues that can be had.
+    /// The number of available queues.
     pub queues: u32,
     /// Slots of each.
     pub slots: u32,
 }
 
 /// Programs that together serve edges from `sources` and to `destinations`, each edge once. Puts
-/// are numbered through all destinations. Without a wish, or where the wish cannot be had,
-/// [`Scheme::Fast`] if there are queues enough, else [`Scheme::Mrc`].
+/// are numbered through all destinations. Without a `wish`, or where it cannot be met,
+/// [`Scheme::Fast`] if there are enough queues, else [`Scheme::Mrc`].
 ///
 /// # Errors
 /// Not even MRC fits.
@@ -123,10 +123,10 @@ pub(super) fn plan(
     groups.into_iter().find(fits).ok_or(PlanError { incoming, outgoing, queues, slots })
 }
 
-/// Each incoming edge with an outgoing edge to the same rank, as far as there are; what is left,
-/// in pairs of the ranks that are left.
+/// Pairs each incoming edge with an outgoing edge to the same rank, if one is left; then pairs the
+/// remaining edges with each other.
 ///
-/// Any pairs would be right. Those of one neighbour touch only his queue and ours.
+/// Any pairing would be correct. A pair of one neighbour touches only its queue and ours.
 fn pairs(sources: &[Rank], destinations: &[Destination]) -> Vec<(Option<usize>, Option<usize>)> {
     let mut free: Vec<usize> = (0..destinations.len()).collect();
     let mut take = |rank: &Rank| {
@@ -143,7 +143,7 @@ fn pairs(sources: &[Rank], destinations: &[Destination]) -> Vec<(Option<usize>, 
     pairs
 }
 
-/// The edges in so many MRC queues, evenly; fewer if there are not that many edges.
+/// Spreads the edges evenly over `count` MRC queues; fewer if there are fewer edges.
 fn groups(incoming: usize, outgoing: &[Range<usize>], count: usize) -> Vec<QueueProgram> {
     let part = |total: usize, group: usize| total * group / count..total * (group + 1) / count;
     let programs = (0..count).map(|group| {

@@ -1,78 +1,78 @@
-//! What one command queue does in one round of a persistent exchange.
+//! The commands of one queue in one round of a persistent exchange.
 //!
-//! A round of a queue is the same chain of commands each time, started by one doorbell. Receivers
-//! say that their memory is free with READY-TO-RECV (RTR), a put without payload that releases
-//! slots of the sender's queue; data (SD/EOD, one put that is counted where it arrives) releases
-//! nothing. So all that has to be right is how many slots each arrival releases:
+//! A round of a queue is the same chain of commands each time, started by one doorbell. A receiver
+//! reports that its memory is free with READY-TO-RECV (RTR), a put without payload that releases
+//! slots of the sender's queue. Data (SD/EOD, one put that is counted at the receiver) releases
+//! nothing. So the only thing to get right is how many slots each arrival releases:
 //!
 //! ```text
 //!   FAST, a queue per neighbour               MRC, one queue for all, here n = 2 each way
 //!
 //!   slot 0  RTR  to the neighbour             slots 0, 1  RTR to each source
-//!   slot 1  SD   when his RTR (2) has come    slot 2      NOP  when the first RTR (1) has come
-//!                                             slot 3      RTR to itself, when the second has: (4)
+//!   slot 1  SD   when its RTR (2) arrives     slot 2      NOP  when the first RTR (1) arrives
+//!                                             slot 3      RTR to itself, at the second one: (4)
 //!   offset 1: the first RTR goes at once;     slots 4, 5  SD to each destination
 //!   an RTR releases SD and our next RTR       offset 2; the last of them release our next RTRs
 //! ```
 //!
-//! In general: what arrives in a round releases as many slots as a round has, and the offset is
-//! the number of leading slots that wait for nothing. The constants for any degree are derived in
-//! the tests' model, where each of them one off is shown to fail (TF-12).
+//! In general, the arrivals of a round release as many slots as a round has, and the offset is the
+//! number of leading slots that wait for nothing. The constants for any degree are derived in the
+//! tests' model, which also shows that each of them fails if it is one off (TF-12).
 //!
 //! # Relays
 //!
-//! A relay passes data on: it has `s` sources and `d` destinations and is the queue of a rank that
-//! stands for its node ([`combine`](super::combine)). What it receives releases slots too, so that
-//! nothing of that rank's program takes part:
+//! A relay passes data on. It has `s` sources and `d` destinations and is the queue of a rank that
+//! represents its node ([`combine`](super::combine)). Arrivals release its slots too, so the
+//! program of that rank is not involved:
 //!
 //! ```text
 //!   slots             released by
 //!   s          RTR    to each source         the offset; later the last round's put to itself
 //!   s + d - 1  NOP    an arrival each (1): the data of a source, the RTR of a destination
-//!   1          RTR    to itself (s + p), when the last of those s + d arrivals has come
+//!   1          RTR    to itself (s + p), when the last of those s + d arrivals is there
 //!   p          SD     to the destinations    the put to itself; then the RTRs of the next round
 //! ```
 //!
-//! A round has 2 s + d + p slots, and s + d + (s + p) are released in it. To count arrivals is
-//! enough, whoever they are of, since none of the next round comes before the last of this one:
+//! A round has 2 s + d + p slots and releases s + d + (s + p). It is enough to count arrivals,
+//! without their origin, since no arrival of the next round precedes the last one of this round:
 //!
 //! - a source's next data waits for the relay's next RTR, which is behind the data in the queue;
 //! - a destination's next RTR follows its wait, which needs its data. The relay may not have sent
-//!   that of the other destinations yet, but its slots are released by then, with those of the next
-//!   RTRs: the arrival counts for the next round's first NOP, as it should.
+//!   the data of the other destinations yet, but their slots are released by then, with those of
+//!   the next RTRs: the arrival correctly counts for the next round's first NOP.
 
 use std::ops::Range;
 
-/// One command of a round. Edges and puts are numbered as the caller has them.
+/// One command of a round. Edges and puts have the caller's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueStep {
     /// READY-TO-RECV to the source of this incoming edge.
     Ready(usize),
-    /// Uses up an arrival.
+    /// Consumes an arrival.
     Nop,
     /// READY-TO-RECV to the queue itself.
     Own,
-    /// This put of an outgoing edge's data; the edge's last one is counted where it arrives. An
-    /// edge has one put, unless its data lies in several places.
+    /// This put of an outgoing edge's data. The edge's last put is counted at the receiver. An edge
+    /// has one put, unless its data lies in several places.
     Data(usize),
-    /// The elements that this child has brought, and the own ones, combined.
+    /// Combines the elements of this child with the own ones.
     Combine(usize),
 }
 
-/// What one queue does in a round, and the numbers that make it right.
+/// The commands of a queue in a round, and the numbers that make them correct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueProgram {
     /// The commands, in order of slots.
     pub steps: Vec<QueueStep>,
-    /// Slots that are released from the start. `None`: the queue is in normal mode, because
-    /// nothing in it waits.
+    /// Slots that are released from the start. `None`: the queue is in normal mode, because none of
+    /// its commands waits.
     pub offset: Option<u32>,
-    /// How many slots an RTR must release that is sent to this queue (paper 002's sps).
+    /// How many slots an RTR to this queue must release (paper 002's sps).
     pub ready: u32,
     /// How many slots [`QueueStep::Own`] releases.
     pub own: u32,
-    /// How far the scheduling pointer must be ahead at the beginning of a round for every
-    /// [`QueueStep::Data`] of it to run without waiting.
+    /// How far the scheduling pointer must be ahead at the beginning of a round so that each of its
+    /// [`QueueStep::Data`] runs without waiting.
     pub cleared: u32,
 }
 
@@ -99,7 +99,7 @@ impl QueueProgram {
             outgoing.iter().cloned().flatten().map(QueueStep::Data).collect();
         let puts = data.len() as u32;
         let steps: Vec<QueueStep> = ready.chain(nops).chain([QueueStep::Own]).chain(data).collect();
-        // Without destinations no RTR comes, and the put to itself is what opens the next round.
+        // Without destinations no RTR arrives, and the put to itself opens the next round.
         let alone = u32::from(outgoing.is_empty());
         QueueProgram {
             offset: Some(sources + alone),
@@ -110,7 +110,7 @@ impl QueueProgram {
         }
     }
 
-    /// A relay from the sources of `incoming` to so many `destinations`, by these puts.
+    /// A relay from the sources of `incoming` to `destinations` destinations, with these puts.
     pub fn relay(incoming: &[usize], destinations: usize, puts: Range<usize>) -> QueueProgram {
         let (sources, own) = (incoming.len() as u32, incoming.len() + puts.len());
         let ready = incoming.iter().map(|edge| QueueStep::Ready(*edge));
@@ -121,15 +121,15 @@ impl QueueProgram {
             offset: Some(sources),
             ready: 1,
             own: own as u32,
-            // Its data comes with arrivals of the round.
+            // Its data arrives within the round.
             cleared: u32::MAX,
         }
     }
 
-    /// Whether there is at most one edge each way. Only then can the two ends of an edge have two
+    /// Whether there is at most one edge each way. Only then can both ends of an edge have two
     /// places for its data, used in turn, so that the sender need not wait for the receiver: a
-    /// queue counts RTRs and arrivals, and of several neighbours would take the second of one for
-    /// the first of another.
+    /// queue counts RTRs and arrivals without their origin, and would take the second of one
+    /// neighbour for the first of another.
     pub fn serves_one_neighbour(&self) -> bool {
         let count =
             |kind: fn(&QueueStep) -> bool| self.steps.iter().filter(|step| kind(step)).count();

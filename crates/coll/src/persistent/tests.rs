@@ -1,10 +1,10 @@
 //! The programs in a small asynchronous model: any interleaving of starts, slots and deliveries.
 //!
-//! Nothing of the implementation is in it but the programs. Ranks start a round when they like
-//! after the last one is complete; queues run a slot when they like if it may run; puts are
-//! delivered when they like, in any order. Checked: nobody gets stuck, and data goes only when its
-//! receiver has said that there is a place for it. That the model notices wrong constants is shown
-//! with each of them one off (TF-12).
+//! The programs are the only part of the implementation in it. Ranks start a round at any time
+//! after the last one is complete, queues run a slot at any time after it may run, and puts are
+//! delivered at any time and in any order. Checked: no rank gets stuck, and data is sent only after
+//! its receiver has reported a place for it. Each constant one off shows that the model detects
+//! wrong constants (TF-12).
 
 use hikyaku_nic::random::Random;
 use proptest::prelude::*;
@@ -14,18 +14,18 @@ use super::{
     combine,
 };
 
-/// How a run ended that went wrong.
+/// How a faulty run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
-    /// Nothing can happen and not everything has.
+    /// No action is possible, but rounds are missing.
     Stuck,
-    /// Data went before there was a place for it, or before it had come to the relay that sends it.
+    /// Data was sent before its receiver had a place, or before it had arrived at the relay.
     TooEarly,
-    /// A wait returned before all of the round's data was there.
+    /// A wait returned before all data of the round had arrived.
     Incomplete,
 }
 
-/// One edge: from whose outgoing edge to whose incoming edge.
+/// One edge: an outgoing edge of a rank and the incoming edge that it meets.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     from: (usize, usize),
@@ -43,7 +43,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Arrivals of a round: those of the edges whose RTRs are here.
+    /// The number of arrivals in a round: the edges whose RTRs this queue sends.
     fn incoming(&self) -> u64 {
         self.program.steps.iter().filter(|step| matches!(step, QueueStep::Ready(_))).count() as u64
     }
@@ -53,13 +53,13 @@ impl Queue {
     }
 }
 
-/// A put under way.
+/// A put in flight.
 enum Put {
     Release { rank: usize, queue: usize, slots: u32 },
     Arrival { edge: usize },
 }
 
-/// What can happen next.
+/// A possible next action.
 enum Action {
     Start(usize),
     Run(usize, usize),
@@ -67,13 +67,13 @@ enum Action {
 }
 
 struct Model {
-    /// The edges of each rank, once those between nodes are combined.
+    /// The edges of each rank, after those between nodes are combined.
     ranks: Vec<CombinedRank>,
     edges: Vec<Edge>,
     queues: Vec<Vec<Queue>>,
     started: Vec<u64>,
     under_way: Vec<Put>,
-    /// RTRs sent and data sent, by edge; the first counts what was taken for given.
+    /// RTRs sent and data sent, by edge. RTRs sent in advance are counted.
     ready: Vec<u64>,
     data: Vec<u64>,
     /// Data that has arrived, by edge.
@@ -81,7 +81,7 @@ struct Model {
     random: Random,
 }
 
-/// What all know of the ranks of a graph.
+/// The properties of a graph's ranks that all ranks know.
 fn told(ranks: usize, edges: &[(usize, usize)], job: &Job) -> Vec<NodeRank> {
     let slots = if job.wish == Some(Scheme::Combined) { 64 } else { 0 };
     let rank = |rank: usize| NodeRank {
@@ -97,7 +97,7 @@ fn told(ranks: usize, edges: &[(usize, usize)], job: &Job) -> Vec<NodeRank> {
     (0..ranks).map(rank).collect()
 }
 
-/// The two ends of every edge, put together.
+/// Matches the two ends of every edge.
 fn ends(ranks: &[CombinedRank]) -> Vec<Edge> {
     let mut edges: Vec<Edge> = Vec::new();
     for (rank, own) in ranks.iter().enumerate() {
@@ -147,7 +147,7 @@ impl Model {
         model
     }
 
-    /// Where an edge has two places, used in turn, an RTR for the second is sent in advance.
+    /// Sends an RTR in advance for the second place of each edge that has two places, used in turn.
     fn give_second_places(&mut self, ahead: Ahead) {
         for (at, Edge { from, to, channel }) in self.edges.clone().into_iter().enumerate() {
             let sending = self.sending(from);
@@ -163,14 +163,14 @@ impl Model {
         }
     }
 
-    /// Whether a rank's wait of its last round returns.
+    /// Whether a rank's wait for its last round returns.
     fn is_over(&self, rank: usize) -> bool {
         self.queues[rank].iter().all(|queue| {
             queue.read == queue.write && queue.arrivals >= self.started[rank] * queue.incoming()
         })
     }
 
-    /// Whether the data of a rank's last round is really there.
+    /// Whether all data of a rank's last round has really arrived.
     fn is_whole(&self, rank: usize) -> bool {
         let mut edges = self.edges.iter().zip(&self.arrived);
         edges.all(|(edge, arrived)| edge.to.0 != rank || *arrived >= self.started[rank])
@@ -270,7 +270,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a relay has got what it sends now along an edge.
+    /// Whether a relay has received the data that it sends now along an edge.
     fn has_come(&self, rank: usize, queue: usize, edge: usize) -> bool {
         let CombinedRank { outs, own, .. } = &self.ranks[rank];
         if outs.len() == own.0 || self.edges[edge].from.1 < own.0 {
@@ -289,11 +289,11 @@ impl Model {
     }
 }
 
-/// Which edges have two places for their data, used in turn.
+/// The edges that have two places for their data, used in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ahead {
     Never,
-    /// Those whose queues at both ends serve no other.
+    /// Edges whose queues at both ends serve no other edge.
     WhereRight,
     Always,
 }
@@ -301,12 +301,12 @@ enum Ahead {
 /// How the ranks of a model plan.
 struct Job {
     wish: Option<Scheme>,
-    /// Queues of a rank, in turn over the ranks.
+    /// Queues per rank; the list is repeated over the ranks.
     queues: Vec<u32>,
     ahead: Ahead,
     /// The first rank of each node but the first.
     nodes: Vec<usize>,
-    /// What is done to each program.
+    /// A change to each program.
     spoil: fn(QueueProgram) -> QueueProgram,
 }
 
@@ -315,7 +315,7 @@ impl Job {
         Job { wish, queues: vec![64], ahead, nodes: Vec::new(), spoil: |program| program }
     }
 
-    /// Ranks on nodes that begin at these, what goes between which is combined.
+    /// Ranks on nodes that begin at these ranks, with the edges between nodes combined.
     fn combined(nodes: &[usize]) -> Job {
         Job { nodes: nodes.into(), ..Job::honest(Some(Scheme::Combined), Ahead::WhereRight) }
     }
@@ -352,7 +352,7 @@ fn tf_11_rings_and_tori_go_on_under_any_interleaving() {
     }
 }
 
-/// Every seed must fail, and in this way.
+/// Every seed must fail, with this error.
 fn fails(wish: Scheme, expected: Wrong, spoil: fn(QueueProgram) -> QueueProgram) {
     for seed in 0..SEEDS {
         let job = Job { spoil, ..Job::honest(Some(wish), Ahead::Never) };
@@ -384,7 +384,7 @@ fn tf_12_mrc_with_a_constant_that_is_off_fails() {
     });
 }
 
-/// Ranks that all exchange with those of the other nodes.
+/// All ranks of different nodes exchange with each other.
 fn between(nodes: &[usize], ranks: usize) -> Vec<(usize, usize)> {
     let node = |rank: usize| nodes.iter().take_while(|first| **first <= rank).count();
     let pairs = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
@@ -402,7 +402,7 @@ fn tf_11_combined_edges_go_on_under_any_interleaving() {
         (&every_other[..2], 5, ring(5)),
         (&lone[..], 5, ring(5)),
         (&uneven[..], 7, between(&uneven, 7)),
-        // Twice the same, and one way only.
+        // One edge twice, and one direction only.
         (&[3][..], 6, [(0, 3), (0, 3), (1, 3), (2, 5), (5, 5)].into()),
     ] {
         for seed in 0..SEEDS {
@@ -412,7 +412,7 @@ fn tf_11_combined_edges_go_on_under_any_interleaving() {
     }
 }
 
-/// Of both relays: every seed must fail, in one of these ways.
+/// For both relays: every seed must fail, with one of these errors.
 fn relay_fails(expected: &[Wrong], spoil: fn(QueueProgram) -> QueueProgram) {
     let (nodes, ranks) = ([3], 6);
     for seed in 0..SEEDS {
@@ -466,8 +466,8 @@ fn more_a_nop(mut program: QueueProgram) -> QueueProgram {
     program
 }
 
-/// A queue with several incoming edges must not run a round ahead: it counts arrivals and does not
-/// know whose they are, and one source's second would be taken for another's first.
+/// A queue with several incoming edges must not run a round ahead: it counts arrivals without their
+/// origin, and would take one source's second for another's first.
 #[test]
 fn a_count_of_arrivals_is_not_enough_for_several_sources_a_round_ahead() {
     let ended = (0..SEEDS).map(|seed| {

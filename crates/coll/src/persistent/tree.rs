@@ -1,25 +1,27 @@
 //! Dense collectives as programs of command queues (paper 002, section 4.4.1): up a tree and down
-//! again, with one queue a rank.
+//! again, with one queue per rank.
 //!
-//! Each rank has a part in it when it has started. Its put to its parent, when those of all its
-//! children have come, says that everybody below has; the root's puts say that everybody is there,
-//! and bring the result. So nothing is written that its owner may still use, and no rank gets ahead
-//! of another by more than a round, whatever the algorithm's distances: one queue a rank will do,
-//! where recursive doubling needs one for each of its log2 n partners.
+//! Each rank joins a round when it starts it. Its put to its parent, sent after the puts of all its
+//! children have arrived, reports that its whole subtree has started. The root's puts report that
+//! all ranks have started, and carry the result. So no memory is written that its owner may still
+//! use, and no rank gets more than a round ahead of another, whatever the algorithm's distances.
+//! One queue per rank is enough, where recursive doubling needs one for each of its log2 n
+//! partners.
 //!
 //! ```text
 //!   queue of a rank with a parent and c children     released by
 //!
 //!   c - 1   NOP                                      a child's put each (1)
-//!   1       put to itself, when the last has come    the last child's (1)
-//!   c       combine what a child has brought         the put to itself (c + 1)
+//!   1       put to itself, after the last child      the last child's (1)
+//!   c       combine a child's elements               the put to itself (c + 1)
 //!   1       put to the parent: releases 1
 //!   c       put to a child: releases its children    the parent's put (c)
 //! ```
 //!
-//! A round releases as many slots as it has, and none of the next before all of its own have run or
-//! may run: the offset is zero. The root has no put to its parent, and its put to itself releases
-//! all that follows. A rank without children waits for nothing: its queue is in normal mode.
+//! A round releases as many slots as it has, and no slot of the next round before all of its own
+//! have run or may run: the offset is zero. The root has no put to its parent; its put to itself
+//! releases all that follows. A rank without children waits for nothing: its queue is in normal
+//! mode.
 //!
 //! | operation | up | down |
 //! |---|---|---|
@@ -28,21 +30,22 @@
 //! | allgather | the blocks of the ranks below | all blocks |
 //! | allreduce | the elements of the ranks below, combined | the result |
 //!
-//! What is gathered lies elsewhere than the result: a child that has the result may start the next
-//! round, and its block would come into a result that the root still sends to others. So the root
-//! has a put more, of all blocks to where its result goes, which releases the puts to its children.
+//! Gathered blocks are kept apart from the result: a child that has the result may start the next
+//! round, and its block would arrive in a result that the root is still sending to others. So the
+//! root has one more put, which moves all blocks to the place of the result and releases the puts
+//! to its children.
 //!
-//! The tree is binomial, and children are combined from the nearest to the farthest: the very
+//! The tree is binomial, and children are combined from the nearest to the farthest: the same
 //! expression that [lines](mod@crate::allreduce) compute, `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ 4`.
 
 use std::ops::Range;
 
 use super::program::{QueueProgram, QueueStep};
 
-/// What ranks put up the tree.
+/// The payload of puts up the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeUpward {
-    /// That they are there.
+    /// None: the put only reports that the ranks have started.
     Nothing,
     /// Blocks, side by side.
     Blocks,
@@ -50,7 +53,7 @@ pub enum TreeUpward {
     Elements,
 }
 
-/// A rank's place in the tree. Ranks are counted from the root on, round.
+/// A rank's place in the tree. Ranks are counted cyclically from the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreePlace {
     size: u32,
@@ -60,33 +63,33 @@ pub struct TreePlace {
 }
 
 impl TreePlace {
-    /// That of a rank of `size` ranks in the tree of a root. Both exist.
+    /// The place of `rank` of `size` ranks in the tree of `root`. Both ranks exist.
     pub fn new(size: u32, root: u32, rank: u32) -> TreePlace {
         TreePlace { size, root, place: (rank + size - root) % size }
     }
 
-    /// Who the rank gets its commands' releases from, and the result; `None`: it is the root.
+    /// The rank that releases this rank's commands and sends the result. `None`: this is the root.
     pub fn parent(self) -> Option<u32> {
         (self.place != 0).then(|| self.rank_of(self.place & (self.place - 1)))
     }
 
-    /// The ranks below it, the nearest first.
+    /// The children, the nearest first.
     pub fn children(self) -> impl Iterator<Item = u32> {
         let places = (0..self.levels()).map(move |level| self.place + (1 << level));
         places.map(move |place| self.rank_of(place))
     }
 
-    /// How many of them.
+    /// The number of children.
     pub fn child_count(self) -> usize {
         self.levels() as usize
     }
 
-    /// Which of its parent's children it is.
+    /// The index of this rank among its parent's children.
     pub fn as_child(self) -> usize {
         self.place.trailing_zeros() as usize
     }
 
-    /// The places of the ranks from this one down: those of children follow each other.
+    /// The places of this rank's subtree, itself included. Subtrees of children follow each other.
     pub fn below(self) -> Range<u32> {
         let room = if self.place == 0 { self.size } else { 1 << self.place.trailing_zeros() };
         self.place..self.size.min(self.place.saturating_add(room))
@@ -101,14 +104,14 @@ impl TreePlace {
         ((u64::from(place) + u64::from(self.root)) % u64::from(self.size)) as u32
     }
 
-    /// Where the rank puts what has come up: its parent; the root itself, where blocks are moved.
+    /// The target of the put upward: the parent, or the root itself where blocks are moved.
     pub fn upward(self, upward: TreeUpward) -> Option<u32> {
         let itself = (upward == TreeUpward::Blocks).then_some(self.root);
         self.parent().or(itself)
     }
 
-    /// What the rank's queue does in a round. Edges are numbered with the [upward](Self::upward)
-    /// one first, if there is one, then those to children; children from the nearest on.
+    /// The program of the rank's queue. Edges are numbered from the [upward](Self::upward) one, if
+    /// there is one, then those to children, the nearest first.
     pub fn program(self, upward: TreeUpward) -> QueueProgram {
         let (children, up) = (self.child_count(), usize::from(self.upward(upward).is_some()));
         let combined = if upward == TreeUpward::Elements { children } else { 0 };
@@ -116,7 +119,7 @@ impl TreePlace {
         steps.extend((children > 0).then_some(QueueStep::Own));
         steps.extend((0..combined).map(QueueStep::Combine));
         steps.extend((0..up).map(QueueStep::Data));
-        // Those with the most ranks below them first.
+        // Children with the largest subtrees first.
         steps.extend((0..children).rev().map(|child| QueueStep::Data(up + child)));
         let down = if up == 0 { children } else { 0 };
         QueueProgram {
@@ -128,13 +131,13 @@ impl TreePlace {
         }
     }
 
-    /// How many slots a put upward releases: one of the parent's queue, or all that the root has
+    /// How many slots the put upward releases: one of the parent's queue, or all that the root has
     /// for its children.
     pub fn releases(self) -> u32 {
         if self.place == 0 { self.levels() } else { 1 }
     }
 
-    /// How many slots a parent's put releases.
+    /// How many slots a parent's put releases in this rank's queue.
     pub fn released(self) -> u32 {
         self.levels()
     }
@@ -189,7 +192,7 @@ mod tests {
             self.run < self.started * self.length() && free
         }
 
-        /// Runs a command; a put that it makes.
+        /// Runs a command and returns the put that it makes, if any.
         fn run(&mut self) -> Option<Put> {
             let step = self.program.steps[(self.run % self.length()) as usize];
             self.run += 1;
@@ -242,8 +245,8 @@ mod tests {
         trees.pop().unwrap().1
     }
 
-    /// Three rounds of ranks that start when they like; commands and deliveries in any order, but
-    /// that a rank runs its own in order. `spoil` changes a program.
+    /// Three rounds of ranks that start at any time. Commands and deliveries run in any order,
+    /// except that a rank runs its own commands in order. `spoil` changes a program.
     fn rounds(
         (size, root): (u32, u32),
         mut choose: impl FnMut(usize) -> usize,
