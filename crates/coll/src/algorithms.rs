@@ -1,6 +1,6 @@
-//! The algorithms of each operation, by name: what options offer and the table of `select` chooses
-//! among. They are beside each other, and not with their operations, so that names, choices and the
-//! table import no algorithm.
+//! The algorithms of each operation, by name: the values of options and of the table in `select`.
+//! They are collected here, not beside their operations, so that names, choices and the table
+//! import no algorithm.
 
 /// Declares the algorithms of an operation.
 macro_rules! algorithms {
@@ -13,7 +13,7 @@ macro_rules! algorithms {
             /// All algorithms of the operation.
             pub const ALL: &'static [Algorithm] = &[$(Algorithm::$variant),+];
 
-            /// Their names, in the same order.
+            /// The names of all algorithms, in the same order.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
             /// Its name in messages and options.
@@ -21,7 +21,7 @@ macro_rules! algorithms {
                 Algorithm::NAMES[self as usize]
             }
 
-            /// The algorithm of a name.
+            /// The algorithm with this name.
             pub fn from_name(name: &str) -> Option<Algorithm> {
                 Algorithm::ALL.iter().copied().find(|algorithm| algorithm.name() == name)
             }
@@ -29,7 +29,7 @@ macro_rules! algorithms {
     };
 }
 
-/// Those of [`crate::barrier`](mod@crate::barrier).
+/// The algorithms of [`crate::barrier`](mod@crate::barrier).
 pub(crate) mod barrier {
     algorithms! {
         "The ways to make a barrier."
@@ -37,30 +37,31 @@ pub(crate) mod barrier {
         WideTree = "wide-tree",
         /// The same by a tree of two (paper 003, Fig. 10 B).
         BinaryTree = "binary-tree",
-        /// In round k everyone tells the rank 2^k further on (Hensgen, Finkel, Manber 1988).
+        /// In round k every rank sends to the rank 2^k further on (Hensgen, Finkel, Manber 1988).
         Dissemination = "dissemination",
-        /// Everyone tells everyone by messages (Fig. 10 A).
+        /// Every rank sends a message to every other (Fig. 10 A).
         AllToAll = "all-to-all",
-        /// Everyone adds to everyone's counter (Fig. 10 C).
+        /// Every rank adds to every rank's counter (Fig. 10 C).
         AtomicAdd = "atomic-add",
-        /// Everyone adds to all counters by one multicast (Fig. 10 D).
+        /// Every rank adds to all counters by one multicast (Fig. 10 D).
         MulticastAdd = "multicast-add",
-        /// The network counts who has come (Fig. 10 E).
+        /// The network counts the ranks that have entered (Fig. 10 E).
         Sync = "sync",
-        /// Everyone looks at everyone's line.
+        /// Every rank polls every other rank's line.
         Lines = "lines",
     }
 }
 
-/// Those of [`crate::broadcast`](mod@crate::broadcast).
+/// The algorithms of [`crate::broadcast`](mod@crate::broadcast).
 pub(crate) mod broadcast {
     /// Bytes of a segment of `pipelined`: two packets of the shared-memory fabric, so that a
-    /// segment is passed on while the next is landing, and large against the cost of a message.
+    /// segment is passed on while the next one arrives, and large compared with the cost of a
+    /// message.
     pub(crate) const SEGMENT: usize = 16 << 10;
 
     algorithms! {
         "The ways to broadcast."
-        /// Those who have the data double in each round; a rank's sends follow each other.
+        /// The number of ranks with the data doubles in each round; a rank's sends are sequential.
         Binomial = "binomial",
         /// The same with a rank's sends in one chain; powers of two only (paper 004, ONE2ALL-BT).
         BinaryTree = "binary-tree",
@@ -68,7 +69,7 @@ pub(crate) mod broadcast {
         PointToPoint = "point-to-point",
         /// Chains along each dimension of the network in turn (paper 004, ONE2ALL-SYS).
         System = "system",
-        /// A chain of all ranks, through which segments follow each other.
+        /// A chain of all ranks that passes segments on.
         Pipelined = "pipelined",
         /// One command that the network delivers to all (paper 003, multicast).
         Multicast = "multicast",
@@ -79,37 +80,37 @@ pub(crate) mod broadcast {
     }
 }
 
-/// Those of [`crate::reduce`](mod@crate::reduce).
+/// The algorithms of [`crate::reduce`](mod@crate::reduce).
 pub(crate) mod reduce {
     algorithms! {
         "The ways to reduce."
         /// Up a binomial tree.
         Binomial = "binomial",
-        /// The root takes from one rank after the other, from the last to the first.
+        /// The root receives from one rank after the other, from the last to the first.
         Linear = "linear",
         /// Each rank writes to its lines, which the root reads and combines.
         Lines = "lines",
     }
 }
 
-/// Those of [`crate::allreduce`](mod@crate::allreduce).
+/// The algorithms of [`crate::allreduce`](mod@crate::allreduce).
 pub(crate) mod allreduce {
     algorithms! {
         "The ways to combine at all ranks."
-        /// Pairs of ranks exchange and combine all they have, at doubling distances.
+        /// Pairs of ranks exchange and combine their values, at doubling distances.
         RecursiveDoubling = "recursive-doubling",
-        /// Each rank combines one block, then all blocks go round.
+        /// Each rank combines one block, then all blocks are passed round.
         Ring = "ring",
-        /// First within each node, then between one rank of each.
+        /// First within each node, then between one rank of each node.
         TwoLevel = "two-level",
         /// Each rank writes to its lines, which all read and combine.
         Lines = "lines",
-        /// Each rank combines one share out of all ranks' memory, then copies the others'.
+        /// Each rank combines one share from all ranks' memory, then copies the other shares.
         Read = "read",
     }
 }
 
-/// Those of [`crate::gather`](mod@crate::gather).
+/// The algorithms of [`crate::gather`](mod@crate::gather).
 pub(crate) mod gather {
     algorithms! {
         "The ways to gather."
@@ -124,7 +125,7 @@ pub(crate) mod gather {
     }
 }
 
-/// Those of [`crate::scatter`](mod@crate::scatter).
+/// The algorithms of [`crate::scatter`](mod@crate::scatter).
 pub(crate) mod scatter {
     algorithms! {
         "The ways to scatter."
@@ -139,24 +140,25 @@ pub(crate) mod scatter {
     }
 }
 
-/// Those of [`crate::allgather`](mod@crate::allgather).
+/// The algorithms of [`crate::allgather`](mod@crate::allgather).
 pub(crate) mod allgather {
     algorithms! {
         "The ways to gather at all ranks."
-        /// Each rank passes on the part that came last.
+        /// Each rank passes on the part that it received last.
         Ring = "ring",
-        /// Pairs exchange all they have, at doubling distances (paper 004's butterfly collection).
+        /// Pairs exchange all their parts, at doubling distances (paper 004's butterfly
+        /// collection).
         Butterfly = "butterfly",
-        /// Each rank sends all it has 2^k ranks back (Bruck et al. 1997).
+        /// Each rank sends all its parts 2^k ranks back (Bruck et al. 1997).
         Bruck = "bruck",
         /// Each rank writes to its lines, which all read.
         Lines = "lines",
-        /// Each rank copies out of all others' memory.
+        /// Each rank copies from all other ranks' memory.
         Read = "read",
     }
 }
 
-/// Those of [`crate::alltoall`](mod@crate::alltoall).
+/// The algorithms of [`crate::alltoall`](mod@crate::alltoall).
 pub(crate) mod alltoall {
     algorithms! {
         "The ways to exchange parts."
@@ -166,16 +168,16 @@ pub(crate) mod alltoall {
         Chained = "chained",
         /// Several parts in one message at doubling distances (Bruck et al. 1997).
         Bruck = "bruck",
-        /// Everyone writes its parts to its lines, and reads its own of all others'.
+        /// Each rank writes its parts to its lines, and reads its own from all others'.
         Lines = "lines",
-        /// What a node's ranks have for another node in one message.
+        /// All parts of a node's ranks for another node are one message.
         TwoLevel = "two-level",
-        /// Each rank copies its parts out of all others' memory.
+        /// Each rank copies its parts from all other ranks' memory.
         Read = "read",
     }
 }
 
-/// Those of [`crate::alltoallw`](mod@crate::alltoallw).
+/// The algorithms of [`crate::alltoallw`](mod@crate::alltoallw).
 pub(crate) mod alltoallw {
     algorithms! {
         "The ways to exchange parts that lie anywhere."
@@ -186,32 +188,32 @@ pub(crate) mod alltoallw {
     }
 }
 
-/// Those of [`crate::reduce_scatter`](mod@crate::reduce_scatter).
+/// The algorithms of [`crate::reduce_scatter`](mod@crate::reduce_scatter).
 pub(crate) mod reduce_scatter {
     algorithms! {
         "The ways to combine and scatter."
         /// Rank 0 combines everything, in the order of the ranks.
         ReduceThenScatter = "reduce-then-scatter",
-        /// Each rank gets its block of the ranks at distance 1, 2, 3, … in turn.
+        /// Each rank receives its block from the ranks at distance 1, 2, 3, … in turn.
         Pairwise = "pairwise",
-        /// Blocks go round and grow.
+        /// Blocks are passed round and combined on the way.
         Ring = "ring",
-        /// Each rank writes all to its lines, and combines its block of all.
+        /// Each rank writes all data to its lines, and combines its block from all lines.
         Lines = "lines",
-        /// Each rank combines its block out of all others' memory.
+        /// Each rank combines its block from all other ranks' memory.
         Read = "read",
     }
 }
 
-/// Those of [`crate::scan`](mod@crate::scan).
+/// The algorithms of [`crate::scan`](mod@crate::scan).
 pub(crate) mod scan {
     algorithms! {
         "The ways to combine what comes before."
         /// With the value of the rank 1, 2, 4, … before in turn (Hillis, Steele 1986).
         RecursiveDoubling = "recursive-doubling",
-        /// From rank to rank.
+        /// From rank to rank in order.
         Linear = "linear",
-        /// Each rank writes to its lines, and combines what those before it have written.
+        /// Each rank writes to its lines, and combines the contributions of earlier ranks.
         Lines = "lines",
     }
 }

@@ -1,12 +1,12 @@
-//! Allgather: all ranks' parts side by side at all (MPI 5.0 §6.7).
+//! Allgather: all ranks' parts side by side at all ranks (MPI 5.0 §6.7).
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
 //! | butterfly | log2 n exchanges, of m to n m / 2 | paper 004, Fig. 6; 2 more if n is not 2^k |
-//! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks alike |
+//! | bruck | ⌈log2 n⌉ exchanges, and a copy of all | any number of ranks |
 //! | ring | n - 1 exchanges of m with neighbours | for large m |
-//! | lines | a look at all | all ranks on one node, which has lines |
-//! | read | a copy of each part out of its rank's memory | the same, equal parts; for large m |
+//! | lines | a poll of all lines | all ranks on one node with lines |
+//! | read | a copy of each part out of its rank's memory | as lines, equal parts; for large m |
 
 use std::future::Future;
 use std::ops::Range;
@@ -25,11 +25,11 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::allgather::Algorithm;
 
-/// A piece is this part of the longest contribution: all wait for each other anyway.
+/// The longest contribution is cut into this many pieces: all ranks wait for each other anyway.
 pub(crate) const PIECES: usize = 4;
 
-/// Fills `data`, one block for each rank, in rank order and of equal length, with `mine` of every
-/// rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
+/// Fills `data`, which has one block of equal length for each rank, in rank order, with `mine` of
+/// every rank. `None`: this rank's block is in its place already (MPI_IN_PLACE).
 ///
 /// # Errors
 /// [`crate::CollError`]: lengths differ, or a rank is gone or abandoned the call.
@@ -42,7 +42,7 @@ pub fn allgather<'a, G: Group>(
     begin_allgather(group, algorithm, mine, data).end()
 }
 
-/// The same where the blocks have gaps, at this rank.
+/// The same where this rank's blocks have gaps.
 ///
 /// # Errors
 /// As [`allgather()`].
@@ -55,10 +55,10 @@ pub fn allgather_scattered<'a, G: Group<Byte = u8>>(
     begin_equal(group, algorithm, mine, data).end()
 }
 
-/// Starts [`allgather()`]: it may be over.
+/// Starts [`allgather()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`allgather()`].
 #[inline]
 pub fn begin_allgather<'a, G: Group>(
     group: &'a G,
@@ -110,8 +110,8 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         .or_start(|call| start(call, (algorithm, named.is_some()), mine, data, blocks))
 }
 
-/// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
-/// (MPI_Allgatherv).
+/// The same with any length per rank: `lengths[r]` bytes for rank `r`, with the same list at all
+/// ranks (MPI_Allgatherv).
 ///
 /// # Errors
 /// As [`allgather()`].
@@ -125,10 +125,10 @@ pub fn allgatherv<'a, G: Group>(
     begin_allgatherv(group, algorithm, mine, data, lengths.iter().copied()).end()
 }
 
-/// Starts [`allgatherv`]: it may be over.
+/// Starts [`allgatherv`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`allgatherv`].
 #[inline]
 pub fn begin_allgatherv<'a, G: Group>(
     group: &'a G,
@@ -140,7 +140,7 @@ pub fn begin_allgatherv<'a, G: Group>(
     begin(group, algorithm, mine, data, BlockPlaces::of_lengths(lengths))
 }
 
-/// The same where the blocks have gaps, at this rank.
+/// The same where this rank's blocks have gaps.
 ///
 /// # Errors
 /// As [`allgather()`].
@@ -226,8 +226,8 @@ fn keep_own<G: Group, D: Data<G::Byte> + ?Sized>(
 /// Allgather by butterfly collection (paper 004, Fig. 6): exchange with the neighbour, then at
 /// double the distance with double the amount, and so on.
 ///
-/// Short parts are soon long messages, which is why the paper's throughput is above that of a
-/// ping-pong of the same length. Other numbers of ranks than powers of two are folded.
+/// Short parts soon form long messages, which is why the paper's throughput is above that of a
+/// ping-pong of the same length. Numbers of ranks other than powers of two are folded.
 async fn butterfly<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -262,8 +262,8 @@ async fn butterfly<G: Group, D: Data<G::Byte> + ?Sized>(
 /// Allgather by Bruck's algorithm (Bruck et al. 1997): with any number of ranks, ⌈log2 n⌉ steps.
 ///
 /// A rank works on an array that starts with its own part, followed by those of the ranks after it.
-/// In each step it sends the front of it as many ranks back as parts are full, and what comes from
-/// as many ranks ahead goes behind them. In the end the array is turned into rank order.
+/// In each step it sends the front of the array as many ranks back as it has parts, and appends
+/// what it receives from as many ranks ahead. At the end the array is rotated into rank order.
 async fn bruck<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -279,7 +279,7 @@ async fn bruck<G: Group, D: Data<G::Byte> + ?Sized>(
         let count = full.min(size - full);
         let (to, from) = (team.before(full), team.after(full));
         let start = bytes(rank, full);
-        // What goes are `count` parts from this rank on, what comes `count` from `from` on.
+        // Sends `count` parts from this rank on, and receives `count` from `from` on.
         let comes = start..start + bytes(from, count);
         let (goes, comes) = disjoint(&mut turned, 0..bytes(rank, count), comes);
         team.exchange(goes, to, comes, from).await?;
@@ -292,8 +292,8 @@ async fn bruck<G: Group, D: Data<G::Byte> + ?Sized>(
     Ok(())
 }
 
-/// Allgather round a ring: in each step every rank passes on the part that it got last. Its own
-/// goes from where the program has given it: untouched since, it is copied faster from there.
+/// Allgather round a ring: in each step every rank passes on the part that it received last. Its
+/// own part is sent from the program's buffer: untouched since, it is copied faster from there.
 async fn ring<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&[G::Byte]>,
@@ -313,10 +313,10 @@ async fn ring<G: Group, D: Data<G::Byte> + ?Sized>(
     Ok(())
 }
 
-/// Allgather by reading: everyone copies all others' parts out of their memory.
+/// Allgather by reading: every rank copies the other parts from their ranks' memory.
 ///
-/// Parts of `length` bytes; this rank's is in its place, and where the program gave it: untouched
-/// since, it is copied faster from there. `false`: they cannot be read.
+/// Parts have `length` bytes. This rank's part is in its place and in the program's buffer:
+/// untouched since, it is copied faster from there. `false`: the memory cannot be read.
 async fn read<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,
     mine: Option<&[G::Byte]>,
@@ -331,7 +331,7 @@ async fn read<G: Group, D: Data<G::Byte> + ?Sized>(
     memory.end().await
 }
 
-/// Allgather by lines: everybody writes its part, everybody reads all.
+/// Allgather by lines: every rank writes its part and reads all others.
 ///
 /// This rank's part is in its place. If parts are long, a round has a piece of each.
 #[inline(always)]
@@ -366,13 +366,13 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     Ok(ByLines::Done)
 }
 
-/// A piece of a block, as long as there is some of it.
+/// The range of a piece within a block, limited to the block's length.
 fn within(block: &Range<usize>, piece: &Range<usize>) -> Range<usize> {
     let at = |offset: usize| block.start + offset.min(block.len());
     at(piece.start)..at(piece.end)
 }
 
-/// The same without waiting, if it is one piece and all are there.
+/// The same without waiting, if it is one piece and all have contributed.
 #[inline(always)]
 fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
@@ -395,7 +395,7 @@ fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     }
 }
 
-/// One piece of everybody's part. Where data have gaps it is copied packet by packet.
+/// Reads one piece of every rank's part. Data with gaps is copied packet by packet.
 #[inline(always)]
 pub(crate) fn collect_piece<G: Group, D: Data<G::Byte> + ?Sized>(
     rounds: &LineRounds<'_, G>,

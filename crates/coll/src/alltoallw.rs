@@ -1,17 +1,17 @@
-//! All-to-all of parts that lie anywhere: a layout for what goes to each rank and one for what
-//! comes from it (MPI_Alltoallw, MPI 5.0 §6.8).
+//! All-to-all of parts at arbitrary places: a layout for the data sent to each rank and one for the
+//! data received from it (MPI_Alltoallw, MPI 5.0 §6.8).
 //!
 //! | algorithm | longest path | memory beside the arrays |
 //! |---|---|---|
 //! | pairwise | n - 1 exchanges of m, one after the other | the longest scattered part, each way |
 //! | chained | n - 1 messages of m, all at once | all scattered parts, each way |
 //!
-//! A part that lies in one piece goes from and to its place. One that does not is packed before it
-//! is sent, and unpacked when it has come. Bruck's algorithm is not among them: ranks would have to
-//! know the lengths of others' parts.
+//! A part without gaps is sent from and received in its place. A part with gaps is packed before it
+//! is sent, and unpacked after it is received. Bruck's algorithm is not available: ranks would have
+//! to know the lengths of others' parts.
 //!
-//! Layouts are in bytes, which is what MPI's counts, displacements and types come to. Those of what
-//! comes must not overlap: which rank's bytes would stay is not said.
+//! Layouts are in bytes, to which MPI's counts, displacements and types reduce. Layouts for
+//! received data must not overlap: it is unspecified which rank's bytes would stay.
 
 use std::future::Future;
 
@@ -28,12 +28,12 @@ use crate::signature::{Combination, Signature};
 
 pub use crate::algorithms::alltoallw::Algorithm;
 
-/// Copies what `parts[s]` of rank `r` says of its `data` to where `places[r]` of rank `s` says in
-/// its `into`. The two have the same length. Layouts are in bytes.
+/// Copies the bytes that `parts[s]` of rank `r` selects from its `data` to those that `places[r]`
+/// of rank `s` selects in its `into`. The two have the same length. Layouts are in bytes.
 ///
 /// # Errors
-/// [`crate::CollError`]: another number of layouts than ranks, one that reaches outside its array,
-/// lengths that differ, or a rank is gone or abandoned the call.
+/// [`crate::CollError`]: the number of layouts is not that of ranks, a layout reaches outside its
+/// array, lengths differ, or a rank is gone or abandoned the call.
 pub fn alltoallw<'a, G: Group>(
     group: &'a G,
     algorithm: Option<Algorithm>,
@@ -55,8 +55,9 @@ pub fn alltoallw<'a, G: Group>(
     })
 }
 
-/// [`alltoallw()`] where what comes replaces what goes (MPI_IN_PLACE): what `layouts[s]` of rank
-/// `r` and `layouts[r]` of rank `s` say are as long and change places. By pairs of ranks.
+/// [`alltoallw()`] where received data replaces sent data (MPI_IN_PLACE): the bytes of `layouts[s]`
+/// at rank `r` and of `layouts[r]` at rank `s` have the same length and change places, in exchanges
+/// between pairs of ranks.
 ///
 /// # Errors
 /// As [`alltoallw()`].
@@ -73,7 +74,7 @@ pub fn alltoallw_in_place<'a, G: Group>(
     })
 }
 
-/// Whether there is a layout for each rank, within an array of `length` bytes.
+/// Checks that there is a layout for each rank, within an array of `length` bytes.
 fn check<G: Group>(
     team: &Team<'_, G>,
     what: &'static str,
@@ -99,19 +100,19 @@ fn own_part<G: Group>(
     Ok(())
 }
 
-/// Bytes that a part needs beside its array to be in one piece.
+/// The bytes of the buffer that a part needs to be contiguous; 0 if it already is.
 fn length_aside(layout: &Layout) -> usize {
     if layout.as_range().is_some() { 0 } else { layout.len() }
 }
 
-/// The longest of parts that need a place beside their array.
+/// The length of the longest such buffer.
 fn longest_aside(layouts: &[Layout]) -> usize {
     layouts.iter().map(length_aside).max().unwrap_or(0)
 }
 
 const CHECKED: &str = "layouts were checked against their arrays";
 
-/// A part in one piece: where it lies, or packed into the front of `aside`.
+/// A part as contiguous bytes: in its place, or packed into the front of `aside`.
 fn packed<'b, B: Copy>(layout: &Layout, data: &'b [B], aside: &'b mut [B]) -> &'b [B] {
     if let Some(range) = layout.as_range() {
         return &data[range];
@@ -121,13 +122,13 @@ fn packed<'b, B: Copy>(layout: &Layout, data: &'b [B], aside: &'b mut [B]) -> &'
     aside
 }
 
-/// Puts what came in one piece to where it belongs.
+/// Copies contiguous received bytes to their places.
 fn unpack<B: Copy>(layout: &Layout, bytes: &[B], into: &mut [B]) {
     layout.unpack(bytes, into).expect(CHECKED);
 }
 
 /// All-to-all by layouts with one exchange at a time: in step k with the ranks k further on and k
-/// back. No more than one part each way is beside its array.
+/// back. At most one part each way needs a buffer.
 async fn pairwise<G: Group>(
     team: &Team<'_, G>,
     data: &[G::Byte],
@@ -152,7 +153,7 @@ async fn pairwise<G: Group>(
     Ok(())
 }
 
-/// All-to-all by layouts at once: all receives are posted, all sends are one chain. Paper 004's
+/// All-to-all by layouts at once: all receives are posted and all sends are one chain. Paper 004's
 /// "chain".
 async fn chained<G: Group>(
     team: &Team<'_, G>,
@@ -175,7 +176,7 @@ async fn chained<G: Group>(
     let aside: Vec<u32> = others().filter(|from| !direct.contains(from)).collect();
     let mut coming = Scratch::new(aside.iter().map(|from| places[*from as usize].len()).sum());
     let comes = cut(&direct, places, into).chain(cut_aside(&aside, places, coming.bytes()));
-    // Receives first: what comes meanwhile finds its place.
+    // Receives are posted first, so that early arrivals find their place.
     let comes = comes.map(|(from, place)| (from, Place::Whole(place))).collect();
     let (received, sent) = join(team.recv_all(comes), team.send_chain(chain)).await;
     sent.and(received)?;
@@ -189,8 +190,8 @@ async fn chained<G: Group>(
     Ok(())
 }
 
-/// The ranks, other than `own`, whose places lie in one piece that no other place reaches into: in
-/// the order of memory.
+/// The ranks other than `own` whose places are contiguous and overlap no other place, in the order
+/// of memory.
 fn direct(own: u32, places: &[Layout]) -> Vec<u32> {
     let mut spans: Vec<_> = (0..)
         .zip(places)
@@ -210,7 +211,7 @@ fn direct(own: u32, places: &[Layout]) -> Vec<u32> {
     direct
 }
 
-/// Their places in the array.
+/// The places of these ranks in the array.
 fn cut<'b, B>(
     direct: &[u32],
     places: &[Layout],
@@ -226,7 +227,7 @@ fn cut<'b, B>(
     })
 }
 
-/// Places beside the array, one after the other.
+/// Consecutive buffers for the places of these ranks.
 fn cut_aside<'b, B>(
     aside: &[u32],
     places: &[Layout],
@@ -240,10 +241,11 @@ fn cut_aside<'b, B>(
     })
 }
 
-/// All-to-all by layouts that replaces what it sends: in step k rank r exchanges with rank k - r.
+/// All-to-all by layouts that replaces the data it sends: in step k rank r exchanges with rank k -
+/// r.
 ///
-/// In each step the ranks are pairs (or alone), so a part has to be kept aside only while the two
-/// of a pair exchange.
+/// In each step the ranks form pairs (or are alone), so a part needs a buffer only while a pair
+/// exchanges.
 async fn in_place<G: Group>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],

@@ -1,7 +1,7 @@
-//! Barrier: nobody leaves before all have come (MPI 5.0 §6.3).
+//! Barrier: no rank leaves before all have entered (MPI 5.0 §6.3).
 //!
-//! The five of paper 003, Fig. 10, which names them A to E, and two of today's libraries. What each
-//! needs of the interface and costs:
+//! The five of paper 003, Fig. 10, where they are named A to E, and two of today's libraries. Their
+//! requirements and costs:
 //!
 //! | algorithm | needs | longest path | messages in all |
 //! |---|---|---|---|
@@ -12,7 +12,7 @@
 //! | atomic-add (C) | counters | 1, and n adds | n² adds |
 //! | multicast-add (D) | multicast to counters | 1 | n commands |
 //! | sync (E) | network synchronisation | 1 | n commands |
-//! | lines | lines that ranks of a node share | 1 look at all; 2 messages between nodes | |
+//! | lines | lines that ranks of a node share | 1 poll of all; 2 messages between nodes | |
 
 use std::future::Future;
 
@@ -30,7 +30,7 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::barrier::Algorithm;
 
-/// Returns when every rank has called it.
+/// Returns after every rank has called it.
 ///
 /// # Errors
 /// [`crate::CollError`]: a rank is gone or abandoned the call, or the group lacks what `algorithm`
@@ -42,11 +42,11 @@ pub fn barrier<G: Group>(
     begin_barrier(group, algorithm).end()
 }
 
-/// The same, which takes its place among the group's calls here, and is entered when it is first
-/// polled: what a rank does before that is done when others leave.
+/// The same, but the call is ordered among the group's calls here, and entered at the first poll:
+/// what a rank does before that poll is done when others leave.
 ///
 /// # Errors
-/// As there.
+/// As [`barrier()`].
 pub fn open_barrier<G: Group>(
     group: &G,
     algorithm: Option<Algorithm>,
@@ -57,18 +57,18 @@ pub fn open_barrier<G: Group>(
     run(group, call, algorithm, shared)
 }
 
-/// Takes the place of a call that has failed at this rank before it could begin, of whatever
-/// operation: it fails at all ranks.
+/// Replaces a call of any operation that failed at this rank before it could begin: it fails at all
+/// ranks.
 pub fn fail_call<G: Group>(group: &G) {
     let (algorithm, shared) = chosen(group, None);
     let signature = Signature::new(Operation::Barrier);
     Call::new_on(group, signature, algorithm as usize, shared).fail();
 }
 
-/// Starts [`barrier()`]: it may be over.
+/// Starts [`barrier()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`barrier()`].
 #[inline]
 pub fn begin_barrier<G: Group>(
     group: &G,
@@ -99,12 +99,13 @@ fn chosen<G: Group>(group: &G, named: Option<Algorithm>) -> (Algorithm, bool) {
     }
 }
 
-/// The same for an algorithm that messages cannot do.
+/// The same for an algorithm that needs more than messages.
 #[cold]
 fn on_network<G: Group>(group: &G, by: Algorithm) -> (Algorithm, bool) {
     match select::on_network(group, by) {
         (None, _) => chosen(group, None),
-        // Paper 003: a sync id is for few, and more synchronise by multicast and atomic add.
+        // Paper 003: a sync id is for few ranks; larger groups synchronise by multicast and atomic
+        // add.
         (Some(Algorithm::Sync), true) if group.size() as usize > SYNC_MEMBERS => {
             (Algorithm::MulticastAdd, true)
         }
@@ -119,7 +120,7 @@ fn run<'g, G: Group>(
     shared: bool,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let facilities = group.facilities();
-    // Adds have no tag: the place among them is taken at the call, as the tag is.
+    // Adds have no tag: their order is fixed at the call, like that of tags.
     let counted = match algorithm {
         Algorithm::AtomicAdd => facilities.counter,
         Algorithm::MulticastAdd => facilities.multicast_counter,
@@ -132,7 +133,7 @@ fn run<'g, G: Group>(
         if shared {
             let done = match algorithm {
                 Algorithm::Lines => lines(team).await,
-                // Apart, so that it takes no room in the future of every barrier.
+                // Boxed, so that it takes no room in the future of every barrier.
                 _ => Box::pin(by_network(team, algorithm)).await,
             };
             if by_lines(team, done)?.is_some() {
@@ -160,11 +161,11 @@ fn run<'g, G: Group>(
 /// Barrier by a tree: ranks report to their parent and are released by it.
 ///
 /// With a core for every rank a dissemination barrier has a shorter path, but it wakes every rank
-/// log2(n) times; with more ranks than cores the time is the number of context switches, and in a
-/// tree of sixteen each rank but the root waits at most twice.
+/// log2(n) times. With more ranks than cores the time is the number of context switches, and in a
+/// tree of arity sixteen each rank but the root waits at most twice.
 async fn tree<G: Group>(team: &Team<'_, G>, arity: u32) -> Result<(), Failure<G>> {
     let (rank, size) = (team.rank(), team.size());
-    // One after the other: whoever reports last ends the wait, in whatever order it is noticed.
+    // One after the other: the last report ends the wait, whatever the order of the receives.
     for child in children(rank, size, arity) {
         team.recv(&mut [], child).await?;
     }
@@ -185,7 +186,7 @@ fn children(rank: u32, size: u32, arity: u32) -> impl Iterator<Item = u32> {
     (first..last).map(|child| child as u32)
 }
 
-/// Barrier by dissemination: after round k everyone has heard, directly or not, of the 2^k ranks
+/// Barrier by dissemination: after round k every rank has a report, direct or not, of the 2^k ranks
 /// before it.
 async fn dissemination<G: Group>(team: &Team<'_, G>) -> Result<(), Failure<G>> {
     let mut distance = 1;
@@ -198,7 +199,7 @@ async fn dissemination<G: Group>(team: &Team<'_, G>) -> Result<(), Failure<G>> {
 
 /// Barrier by n (n - 1) messages: paper 003's A, which grows with n at every rank.
 async fn all_to_all<G: Group>(team: &Team<'_, G>) -> Result<(), Failure<G>> {
-    // From the next rank on, so that not everyone tells rank 0 first.
+    // From the next rank on, so that not all ranks send to rank 0 first.
     let others = || (1..team.size()).map(|distance| team.after(distance));
     let news = others().map(|to| (to, &[][..])).collect();
     let places = others().map(|from| (from, Place::Whole(&mut []))).collect();
@@ -206,11 +207,11 @@ async fn all_to_all<G: Group>(team: &Team<'_, G>) -> Result<(), Failure<G>> {
     told.and(heard)
 }
 
-/// Barrier by counters that only grow: everyone adds one to each rank's counter, and goes on when
+/// Barrier by counters that only grow: every rank adds one to each rank's counter, and leaves when
 /// its own has grown by the number of ranks (`taken`). Paper 003's C: by one command for each rank.
 ///
-/// That additions of a later barrier may be counted for this one does no harm: a rank is in the
-/// later one only when this one has let it go, and then everybody has come.
+/// Additions of a later barrier may be counted for this one without harm: a rank enters the later
+/// one only after it has left this one, and then all ranks have entered this one.
 async fn add_one_by_one<G: Group>(
     team: &Team<'_, G>,
     taken: Option<impl Future<Output = Result<(), G::Error>>>,
@@ -243,7 +244,7 @@ const NEEDS_SYNC: &str = "needs ranks that share memory, or a network that synch
 async fn by_network<G: Group>(team: &Team<'_, G>, algorithm: Algorithm) -> Result<(), Stop<G>> {
     begin_on_network(team).await?;
     let group = team.group();
-    // Only now: the counts of a call that never has its turn are not waited for.
+    // Only now: the additions of a call that never has its turn must not be waited for.
     let taken = || Some(group.take(u64::from(group.size())));
     match algorithm {
         Algorithm::AtomicAdd => unless_lost(team, add_one_by_one(team, taken())).await,
@@ -255,11 +256,11 @@ async fn by_network<G: Group>(team: &Team<'_, G>, algorithm: Algorithm) -> Resul
     }
 }
 
-/// Children of a leader: all others.
+/// The children of a leader: all others.
 const ARITY: u32 = 16;
 
 /// Barrier by lines: every rank enters a round and waits until all have. Over several nodes the
-/// leaders then wait for each other, and each lets its node go.
+/// leaders then wait for each other, and each releases its node.
 #[inline(always)]
 async fn lines<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
@@ -268,7 +269,7 @@ async fn lines<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
     if rounds.mates.are_all() { Ok(()) } else { across(&rounds).await }
 }
 
-/// The same without waiting, if all are there.
+/// The same without waiting, if all have entered.
 #[inline(always)]
 fn lines_at_once<G: Group>(team: &Team<'_, G>) -> Option<Result<(), Failure<G>>> {
     let rounds = LineRounds::at_once(team)?;

@@ -1,5 +1,5 @@
-//! How values are combined: two, those that come in one by one, and what ranks contribute by lines,
-//! up a binomial tree: `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`.
+//! Combines values: two of them, a stream of them, and contributions by lines, up a binomial tree:
+//! `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`.
 
 use crate::error::Failure;
 use crate::group::Group;
@@ -7,24 +7,24 @@ use crate::mates::MOST_MATES;
 use crate::rounds::{LineRounds, starts};
 use crate::signature::{Combination, Element};
 
-/// Puts `left ∘ right` into `right`, element by element: a function of two arrays of one length.
+/// Computes `left ∘ right` into `right`, element by element, for two arrays of one length.
 pub trait Combine<B>: FnMut(&[B], &mut [B]) {}
 
 impl<B, F: FnMut(&[B], &mut [B])> Combine<B> for F {}
 
 /// An operation on arrays of elements (MPI 5.0 §6.9.2 and §6.9.5).
 ///
-/// It is taken to be associative, also where floating-point numbers round. One that is not
+/// It is assumed to be associative, even if floating-point numbers round. An operation that is not
 /// commutative is applied in the order of the ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct Reduction<F> {
-    /// `combine(left, right)` puts `left ∘ right` into `right`, element by element.
+    /// `combine(left, right)` stores `left ∘ right` in `right`, element by element.
     pub combine: F,
-    /// Whether `left ∘ right` is `right ∘ left`.
+    /// Whether `left ∘ right` equals `right ∘ left`.
     pub commutative: bool,
-    /// Bytes of one element: arrays are cut between elements only. At least 1.
+    /// Bytes of one element, at least 1. Arrays are cut between elements only.
     pub width: usize,
-    /// What it is called.
+    /// Its name, as far as ranks compare it.
     pub combination: Combination,
 }
 
@@ -44,31 +44,31 @@ impl<F> Reduction<F> {
         }
     }
 
-    /// Whether any order of combining elements of this type gives the same bits: sums, products,
-    /// minima and maxima of integers. Of floating-point numbers every order has its own.
+    /// Whether the bits of elements of this type do not depend on the order of combining: sums,
+    /// products, minima and maxima of integers. For floating-point numbers they do.
     pub(crate) fn is_exact(&self, element: Element) -> bool {
         self.commutative && self.combination != Combination::OWN && element.is_integer()
     }
 }
 
-/// A part is this part of the longest contribution: all wait for each other anyway.
+/// The longest contribution is cut into this many parts: all ranks wait for each other anyway.
 pub(crate) const PARTS: usize = 4;
 
-/// Longest array that fits into lines.
+/// The length of the longest array that fits into a line.
 pub(crate) const LINE: usize = hikyaku_nic::ring::LINE_BYTES;
 
 /// Bytes that are combined at a time: in the first-level cache.
 pub(crate) const PIECE: usize = 4 << 10;
 
-/// Most trees that are still to be combined with each other, of so many ranks.
+/// The maximum number of trees that are not yet combined with each other, for `size` ranks.
 pub(crate) const fn digits(size: usize) -> usize {
     size.ilog2() as usize + 1
 }
 
-/// The same of [`MOST_MATES`].
+/// The same for [`MOST_MATES`] ranks.
 const DEPTH: usize = digits(MOST_MATES as usize);
 
-/// What is on all lines, at most [`LINE`] bytes, in the order of places from `first` on.
+/// Combines all lines, of at most [`LINE`] bytes, in the order of places from `first` on.
 #[inline(always)]
 pub(crate) fn combine<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
@@ -77,14 +77,14 @@ pub(crate) fn combine<G: Group, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     rounds.finish(match data.len() {
-        // The usual one or two numbers, without the cost of room for more.
+        // The usual one or two numbers, without the cost of a larger buffer.
         0..=16 => combine_lines::<16, _, _>(rounds, data, first, reduction),
         _ => combine_lines::<LINE, _, _>(rounds, data, first, reduction),
     })
 }
 
-/// What all have contributed, this rank too: all of it, in the order of places from `first` on.
-/// `own`: what this rank gives, if that is not in `data`.
+/// Combines whole contributions of all ranks, in the order of places from `first` on. `own`: this
+/// rank's contribution, if it is not in `data`.
 #[inline(always)]
 pub(crate) fn combine_whole<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
@@ -102,7 +102,7 @@ pub(crate) fn combine_whole<G: Group, F: Combine<G::Byte>>(
     combine(rounds, data, first, reduction)
 }
 
-/// At most `ROOM` bytes of every rank.
+/// Combines at most `ROOM` bytes of every rank.
 #[inline(always)]
 fn combine_lines<const ROOM: usize, G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
@@ -125,8 +125,9 @@ fn combine_lines<const ROOM: usize, G: Group, F: Combine<G::Byte>>(
     combine_tree(place, rounds.size, own, data, scratch, reduction, read)
 }
 
-/// The parts of two ranks. `own` is that of this one, at `place`; `out` holds a copy of it unless
-/// that is the first place. `read` gets that of another, and there is room for it in `theirs`.
+/// Combines the parts of two ranks. `own` is the part of this rank, at `place`; `out` holds a copy
+/// of it unless that is the first place. `read` reads the other part into `theirs`, which has room
+/// for it.
 #[inline(always)]
 pub(crate) fn combine_two<B, E, F: Combine<B>>(
     place: usize,
@@ -146,11 +147,11 @@ pub(crate) fn combine_two<B, E, F: Combine<B>>(
     Ok(())
 }
 
-/// The parts of `size` ranks, as long as `own`, that of this one. `scratch` has room for as many
-/// as the size has binary digits.
+/// Combines the parts of `size` ranks, each as long as `own`, this rank's part. `scratch` has room
+/// for as many parts as the size has binary digits.
 ///
-/// Ranks come in one after the other. Whenever there are two neighbouring trees of the same size,
-/// they become one, as digits are carried in a binary counter.
+/// Ranks are added one after the other. Two neighbouring trees of the same size become one, like a
+/// carry in a binary counter.
 #[inline(never)]
 pub(crate) fn combine_tree<B: Copy, E, F: Combine<B>>(
     own_place: usize,
@@ -162,7 +163,7 @@ pub(crate) fn combine_tree<B: Copy, E, F: Combine<B>>(
     mut read: impl FnMut(usize, &mut [B]) -> Result<(), E>,
 ) -> Result<(), E> {
     let length = own.len();
-    // Where each tree's result is: `combine` leaves it in the right one of two.
+    // The place of each tree's result: `combine` leaves it in the right one of two.
     let mut slots: [usize; DEPTH] = std::array::from_fn(|slot| slot * length);
     let mut trees = 0;
     for place in 0..size {
@@ -189,8 +190,8 @@ pub(crate) fn combine_tree<B: Copy, E, F: Combine<B>>(
     Ok(())
 }
 
-/// The share of everybody's that starts at `start`, in the order of places from `first` on, to
-/// `result`. `own`: what this rank gives of it, if that is not there.
+/// Combines the share of all contributions that starts at `start`, in the order of places from
+/// `first` on, into `result`. `own`: this rank's contribution to it, if it is not in `result`.
 pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     own: Option<&[G::Byte]>,
@@ -207,7 +208,7 @@ pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
     let piece = piece.min(result.len()).max(1);
     let depth = if size == 2 { 1 } else { digits(size) };
     let mut scratch = vec![G::Byte::default(); (1 + depth) * piece];
-    // Also of an empty share: what it was called with.
+    // An empty share is read too, to check the other ranks' calls.
     for from in starts(result.len(), piece) {
         let length = piece.min(result.len() - from);
         let out = &mut result[from..][..length];
@@ -234,43 +235,43 @@ pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// A value that grows to its left and right while parts of it come in: in one of two buffers of
-/// equal length, and the other buffer.
+/// A value that grows to its left and right while its parts arrive. It uses two buffers of equal
+/// length, one for the value and one for the next part.
 ///
-/// `combine` leaves its result in its right operand. What comes in on the left is combined in
-/// place; what comes in on the right leaves the result in the buffer it came in, so the two buffers
-/// change places. One that stands in the wrong buffer at the end is copied, once.
+/// `combine` leaves its result in its right operand. A part on the left is combined in place; a
+/// part on the right leaves the result in the buffer of that part, so the two buffers change roles.
+/// A value in the wrong buffer at the end is copied once.
 pub(crate) struct Accumulator<'b, B> {
     value: &'b mut [B],
     spare: &'b mut [B],
-    /// Whether the value stands in what was the spare buffer at first.
+    /// Whether the value is in the buffer that was the spare one at first.
     swapped: bool,
 }
 
 impl<'b, B: Copy> Accumulator<'b, B> {
-    /// The value is what `data` holds.
+    /// The initial value is the contents of `data`.
     pub(crate) fn new(data: &'b mut [B], spare: &'b mut [B]) -> Accumulator<'b, B> {
         Accumulator { value: data, spare, swapped: false }
     }
 
-    /// The value, and the place for what comes in.
+    /// The value, and the buffer for the next part.
     pub(crate) fn parts(&mut self) -> (&[B], &mut [B]) {
         (self.value, self.spare)
     }
 
-    /// Puts what came in before the value.
+    /// Combines the next part before the value.
     pub(crate) fn prepend(&mut self, combine: &mut impl Combine<B>) {
         combine(self.spare, self.value);
     }
 
-    /// Puts what came in after the value.
+    /// Combines the next part after the value.
     pub(crate) fn append(&mut self, combine: &mut impl Combine<B>) {
         combine(self.value, self.spare);
         std::mem::swap(&mut self.value, &mut self.spare);
         self.swapped = !self.swapped;
     }
 
-    /// Brings the value to where it was at first.
+    /// Moves the value to its first buffer.
     pub(crate) fn finish(self) {
         if self.swapped {
             self.spare.copy_from_slice(self.value);

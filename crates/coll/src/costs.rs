@@ -1,73 +1,73 @@
-//! What an algorithm would take on a machine whose costs of a message are known.
+//! Estimates of an algorithm's time on a machine with known costs of messages.
 //!
 //! The model is LogGP (Alexandrov, Ionescu, Schauser, Scheiman 1995) with two additions. Overheads
-//! and gaps depend on the length, which machines do not follow a straight line in (PLogP: Kielmann,
-//! Bal, Verstoep 2000). And ranks that all send at once share links, as many as the busiest link
-//! has routes (LoGPC: Moritz, Frank 1998): without that, doubling distances on a dragonfly look
-//! ten times as fast as they are.
+//! and gaps depend on the length, because machines are not linear in it (PLogP: Kielmann, Bal,
+//! Verstoep 2000). And ranks that all send at once share links, as many as the busiest link has
+//! routes (LoGPC: Moritz, Frank 1998): without that, doubling distances on a dragonfly seem ten
+//! times as fast as they are.
 //!
 //! ```text
 //!   one_way   o + L + (m - 1) G + o      one message, from its send to the end of its receive
 //!   send      max(o, g) at length m      a further message of a rank that sends several
 //!   chained   the same                   of sends that are one chain
-//!   receive   the same                   a further message of several that come to one rank
+//!   receive   the same                   a further message at a rank that receives several
 //!   exchange  the same                   a further message each way, of a rank that does both
 //! ```
 //!
-//! The estimates are beside each other, and not with their algorithms, as the names are: the table
-//! that asks for them imports no algorithm. They are of ranks that each have a node of their own;
-//! combining and copying within a rank takes no time. `None`: there is no estimate, since the
-//! algorithm is no matter of messages alone or does not suit the ranks.
+//! The estimates are collected here, not beside their algorithms, like the names: the table that
+//! uses them imports no algorithm. They are for ranks that each have a node of their own; combining
+//! and copying within a rank takes no time. `None`: there is no estimate, because the algorithm
+//! uses more than messages or does not suit the number of ranks.
 
 use crate::algorithms::broadcast::SEGMENT;
 use crate::algorithms::{
     allgather, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter,
 };
 
-/// What messages of one length cost, in seconds.
+/// The costs of messages of one length, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MessageCosts {
-    /// The length, bytes.
+    /// The length, in bytes.
     pub bytes: usize,
     /// One message, from the start of its send to the end of its receive.
     pub one_way: f64,
-    /// A further message of a rank that sends to several, one after the other.
+    /// A further message of a rank that sends several, one after the other.
     pub send: f64,
     /// A further message of a chain of sends.
     pub chained: f64,
-    /// A further message at a rank that receives from several.
+    /// A further message at a rank that receives several.
     pub receive: f64,
-    /// A further message each way at a rank that sends to several, as a chain, and receives.
+    /// A further message each way at a rank that sends several, as a chain, and receives.
     pub exchange: f64,
 }
 
-/// The busiest link of a network between ranks that send at the same time.
+/// The contention on the busiest link between ranks that send at the same time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sharing {
     /// Messages on it if every rank sends to the rank 2^k further on, by k.
     pub shifts: Vec<u32>,
     /// Messages on it if every rank sends to all others.
     pub all_to_all: f64,
-    /// Seconds that a byte takes on it.
+    /// The time of a byte on it, in seconds.
     pub byte: f64,
 }
 
-/// What messages cost on a machine.
+/// The costs of messages on a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
-    /// At lengths in rising order; at least one.
+    /// By length, ascending; at least one.
     lengths: Vec<MessageCosts>,
     sharing: Sharing,
 }
 
 impl Costs {
-    /// Costs at some lengths, in rising order, and how messages share links. `None`: no lengths.
+    /// Costs at some lengths, ascending, and the sharing of links. `None`: no lengths.
     pub fn new(lengths: Vec<MessageCosts>, sharing: Sharing) -> Option<Costs> {
         (!lengths.is_empty()).then_some(Costs { lengths, sharing })
     }
 
-    /// A cost at any length: on the straight line between the two lengths around it, or of the last
-    /// two beyond them.
+    /// A cost at any length, interpolated between the two lengths around it, or extrapolated from
+    /// the last two.
     fn at(&self, bytes: usize, of: fn(&MessageCosts) -> f64) -> f64 {
         let above = self.lengths.partition_point(|costs| costs.bytes < bytes);
         let last = self.lengths.len() - 1;
@@ -83,46 +83,46 @@ impl Costs {
         self.at(bytes, |costs| costs.one_way)
     }
 
-    /// A message, and one for each further rank whose message follows it.
+    /// One message, and a further one for each further rank.
     fn series(&self, ranks: u32, bytes: usize, of: fn(&MessageCosts) -> f64) -> f64 {
         self.one_way(bytes) + f64::from(ranks.saturating_sub(2)) * self.at(bytes, of)
     }
 
-    /// All ranks send to the rank so far on, a power of two, and receive.
+    /// All ranks send to the rank `distance` further on, a power of two, and receive.
     fn shift(&self, distance: u32, bytes: usize) -> f64 {
         let messages = self.sharing.shifts.get(distance.ilog2() as usize).copied().unwrap_or(1);
         let waits = f64::from(messages.saturating_sub(1)) * bytes as f64 * self.sharing.byte;
         self.one_way(bytes) + waits
     }
 
-    /// The same to the next rank, over and over until everything was everywhere.
+    /// A shift to the next rank, repeated until all data has been everywhere.
     fn round(&self, ranks: u32, bytes: usize) -> f64 {
         f64::from(ranks.saturating_sub(1)) * self.shift(1, bytes)
     }
 
-    /// The same at all distances in turn, each as at the power of two before it.
+    /// Shifts at all distances in turn, each with the cost of the power of two before it.
     fn pairwise(&self, ranks: u32, bytes: usize) -> f64 {
         let distances = |from: u32| f64::from(from.min(ranks - from));
         doubling(ranks).map(|from| distances(from) * self.shift(from, bytes)).sum()
     }
 
-    /// Everybody to everybody at once: what the ranks take, or the busiest link.
+    /// All ranks to all at once: the time of the ranks or of the busiest link.
     fn all_at_once(&self, ranks: u32, bytes: usize) -> f64 {
         let on_link = self.sharing.all_to_all * bytes as f64 * self.sharing.byte;
         self.series(ranks, bytes, |costs| costs.exchange).max(on_link)
     }
 
-    /// A tree whose messages halve in parts from the root on, one at a time on the longest path.
+    /// A tree whose messages halve from the root on, one at a time on the longest path.
     fn halving(&self, ranks: u32, part: usize) -> f64 {
         doubling(ranks).map(|parts| self.one_way(times(parts.min(ranks - parts), part))).sum()
     }
 
-    /// A message on each level of a binomial tree.
+    /// One message on each level of a binomial tree.
     fn binomial(&self, ranks: u32, bytes: usize) -> f64 {
         doubling(ranks).map(|_| self.one_way(bytes)).sum()
     }
 
-    /// Up a tree of so many children a rank, and down.
+    /// Up and down a tree of this arity.
     fn up_and_down(&self, ranks: u32, arity: u32) -> f64 {
         let (mut levels, mut width, mut reach) = (0.0, 1u64, 1u64);
         while reach < u64::from(ranks) {
@@ -145,9 +145,10 @@ fn times(parts: u32, part: usize) -> usize {
     part.saturating_mul(parts as usize)
 }
 
-/// An algorithm's time for an operation of `ranks` ranks, with `bytes` bytes a part, in seconds.
+/// The time of an algorithm for an operation of `ranks` ranks, with `bytes` bytes per part, in
+/// seconds.
 pub(crate) trait Estimate: Copy + 'static {
-    /// Estimates it. `bytes` are those of [`crate::chosen`].
+    /// Estimates the time. `bytes` is as in [`crate::chosen`].
     fn estimate(self, ranks: u32, bytes: usize, costs: &Costs) -> Option<f64>;
 }
 
@@ -167,7 +168,7 @@ impl Estimate for broadcast::Algorithm {
     fn estimate(self, ranks: u32, bytes: usize, costs: &Costs) -> Option<f64> {
         match self {
             Self::Binomial => Some(costs.binomial(ranks, bytes)),
-            // A chain starts its first message no earlier, and that is on the longest path.
+            // A chain starts its first message no earlier, and that one is on the longest path.
             Self::BinaryTree => ranks.is_power_of_two().then(|| costs.binomial(ranks, bytes)),
             Self::PointToPoint => Some(costs.series(ranks, bytes, |costs| costs.send)),
             Self::Pipelined => {
@@ -233,7 +234,7 @@ impl Estimate for allgather::Algorithm {
         match self {
             Self::Ring => Some(costs.round(ranks, bytes)),
             Self::Bruck => Some(doubling(ranks).map(shift).sum()),
-            // Other numbers of ranks are folded, which is never faster than Bruck's.
+            // Other numbers of ranks are folded, which is never faster than Bruck's algorithm.
             Self::Butterfly => ranks.is_power_of_two().then(|| doubling(ranks).map(shift).sum()),
             Self::Lines | Self::Read => None,
         }
@@ -242,7 +243,7 @@ impl Estimate for allgather::Algorithm {
 
 impl Estimate for alltoall::Algorithm {
     fn estimate(self, ranks: u32, bytes: usize, costs: &Costs) -> Option<f64> {
-        // Parts whose number of ranks to go has this bit.
+        // Parts whose distance has this bit.
         let parts = |bit: u32| ranks / (2 * bit) * bit + (ranks % (2 * bit)).saturating_sub(bit);
         match self {
             Self::Pairwise => Some(costs.pairwise(ranks, bytes)),
@@ -273,8 +274,8 @@ impl Estimate for reduce_scatter::Algorithm {
 mod tests {
     use super::*;
 
-    /// A byte a nanosecond between ranks, 1 us a message, of which the sender has 100 ns and the
-    /// receiver 200.
+    /// A byte per nanosecond between ranks, 1 us per message, of which the sender has 100 ns and
+    /// the receiver 200.
     fn costs(shifts: Vec<u32>) -> Costs {
         let of = |bytes: usize| {
             let wire = bytes as f64 * 1e-9;
@@ -306,11 +307,12 @@ mod tests {
         let costs = costs(vec![1, 1, 1]);
         let by = gather::Algorithm::Chained.estimate(8, 1_000, &costs);
         assert!(by.is_some_and(|time| is_near(time, 2e-6 + 6.0 * costs.at(1_000, |c| c.receive))));
-        // 1, 2 and 4 parts of the 8; of 6 ranks 1, 2 and 2.
+        // Messages of 1, 2 and 4 parts for 8 ranks; of 1, 2 and 2 for 6 ranks.
         let by = |ranks| gather::Algorithm::Binomial.estimate(ranks, 1_000, &costs);
         assert!(by(8).is_some_and(|time| is_near(time, 3e-6 + 7e-6)));
         assert!(by(6).is_some_and(|time| is_near(time, 3e-6 + 5e-6)));
-        // Of 6 parts 1, 3 and 5 have the lowest bit, 2 and 3 the next, 4 and 5 the last.
+        // Of the parts 0 to 5, parts 1, 3 and 5 have the lowest bit, 2 and 3 the next, 4 and 5 the
+        // last.
         let bruck = alltoall::Algorithm::Bruck.estimate(6, 1_000, &costs);
         assert!(bruck.is_some_and(|time| is_near(time, 3e-6 + 7e-6)));
         let chain = broadcast::Algorithm::Pipelined.estimate(5, 4 * SEGMENT, &costs);

@@ -1,10 +1,10 @@
-//! Allreduce by recursive doubling: also how leaders of nodes, and rounds, agree.
+//! Allreduce by recursive doubling, which leaders of nodes and rounds also use to agree.
 //!
-//! Each round, pairs of ranks exchange what they have and both combine the two halves in the same
-//! order, lower ranks left. So every rank computes the very same expression: results are bitwise
-//! equal on all ranks and in every run with the same number of ranks, also where the operation is
-//! not associative in its last bits, as floating-point addition is not. The order is that of the
-//! ranks, so the operation need not be commutative.
+//! In each round, pairs of ranks exchange their values and both combine the two halves in the same
+//! order, lower ranks left. So every rank computes the same expression: results are bitwise equal
+//! on all ranks and in every run with the same number of ranks, even if the operation is not
+//! associative in its last bits, like floating-point addition. The order is that of the ranks, so
+//! the operation need not be commutative.
 
 use crate::call::Team;
 use crate::combine::{Accumulator, Combine, Reduction};
@@ -48,12 +48,12 @@ pub(crate) async fn recursive_doubling<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// Any number of ranks on as many places as the largest power of two: who stands where.
+/// Maps any number of ranks to as many places as the largest power of two.
 ///
-/// Algorithms that pair ranks at distances 1, 2, 4, … want a power of two. Of other numbers the
-/// first ranks share places in pairs of neighbours: the even one hands its part to the odd one,
-/// stands by, and gets the result at the end. Neighbours, so that places in order are ranks in
-/// order.
+/// Algorithms that pair ranks at distances 1, 2, 4, … need a power of two. For other numbers the
+/// first ranks share places in pairs of neighbours: the even one sends its part to the odd one,
+/// waits, and receives the result at the end. The pairs are neighbours so that the order of places
+/// is the order of ranks.
 ///
 /// ```text
 ///   7 ranks:   0 1   2 3   4 5   6
@@ -61,9 +61,9 @@ pub(crate) async fn recursive_doubling<G: Group, F: Combine<G::Byte>>(
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fold {
-    /// How many places there are, a power of two.
+    /// The number of places, a power of two.
     pub(crate) places: u32,
-    /// How many of them, from place 0 on, are shared by two ranks.
+    /// The number of places, from place 0 on, that two ranks share.
     folded: u32,
 }
 
@@ -73,7 +73,7 @@ impl Fold {
         Fold { places, folded: size - places }
     }
 
-    /// The place of a rank; `None` if its upper neighbour stands in for it.
+    /// The place of a rank. `None`: its upper neighbour represents it.
     pub(crate) fn place_of(self, rank: u32) -> Option<u32> {
         if rank >= 2 * self.folded {
             return Some(rank - self.folded);
@@ -81,17 +81,17 @@ impl Fold {
         (rank % 2 == 1).then_some(rank / 2)
     }
 
-    /// Whether a rank stands in for its lower neighbour.
+    /// Whether a rank represents its lower neighbour.
     pub(crate) fn stands_in(self, rank: u32) -> bool {
         rank < 2 * self.folded && rank % 2 == 1
     }
 
-    /// The rank that stands at a place.
+    /// The rank at a place.
     pub(crate) fn rank_of(self, place: u32) -> u32 {
         if place < self.folded { 2 * place + 1 } else { place + self.folded }
     }
 
-    /// The first rank that a place, or the end of the places, is for.
+    /// The first rank that a place, or the end of the places, stands for.
     pub(crate) fn first_rank(self, place: u32) -> u32 {
         place + place.min(self.folded)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a collective operation, and whose fault it is.
+//! The errors of collective operations, with the rank at fault.
 
 use thiserror::Error;
 
@@ -8,10 +8,10 @@ use crate::signature::Signature;
 /// The error of an operation of a group.
 pub type Failure<G> = CollError<<G as Group>::Error>;
 
-/// Why a collective operation did not do what was asked; `E` is the error of one message.
+/// The error of a collective operation; `E` is the error of one message.
 ///
-/// The program's own mistakes: `NoSuchRoot`, `Length`, `Uneven`, `NotInPlace`, `Unsuitable`. A
-/// disagreement between ranks: `Differ`. Something that another rank met and told: `Abandoned`.
+/// Mistakes of the program: `NoSuchRoot`, `Length`, `Uneven`, `NotInPlace`, `Unsuitable`. A
+/// disagreement between ranks: `Differ`. A failure that another rank reported: `Abandoned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CollError<E> {
     /// The root is not a rank of the group.
@@ -22,21 +22,21 @@ pub enum CollError<E> {
     NoSuchRoot {
         /// The operation.
         operation: &'static str,
-        /// The root asked for.
+        /// The requested root.
         root: u32,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
-    /// The buffers given to one call do not fit each other.
+    /// The buffers of one call do not fit each other.
     #[error("{operation}: {what} has {given} where {needed} are needed")]
     Length {
         /// The operation.
         operation: &'static str,
-        /// Which argument, and what of it is counted.
+        /// The argument, and its counted unit.
         what: &'static str,
-        /// How many it has.
+        /// Its actual number.
         given: u64,
-        /// How many it must have.
+        /// The required number.
         needed: u64,
     },
     /// An array cannot be divided evenly among the ranks.
@@ -47,11 +47,11 @@ pub enum CollError<E> {
     Uneven {
         /// The operation.
         operation: &'static str,
-        /// Which argument.
+        /// The argument.
         what: &'static str,
         /// Its whole elements.
         elements: u64,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
     /// A layout reaches beyond its array.
@@ -61,14 +61,14 @@ pub enum CollError<E> {
     Outside {
         /// The operation.
         operation: &'static str,
-        /// Whose part it is.
+        /// The rank that the part belongs to.
         peer: u32,
         /// One past the last byte of the layout.
         end: u64,
         /// Bytes of the array.
         length: u64,
     },
-    /// A rank other than the root said that its part is in its place already.
+    /// A rank other than the root has left out its part, as already in place.
     #[error("{operation}: rank {rank} is not the root {root}, so it must give a part of its own")]
     NotInPlace {
         /// The operation.
@@ -78,15 +78,15 @@ pub enum CollError<E> {
         /// The root.
         root: u32,
     },
-    /// Ranks did not call the same.
+    /// Ranks made different calls.
     #[error(
         "rank {} called {} where rank {} called {}: all ranks call the same operations in the same \
          order, with arguments that fit", .one.rank, .one.call, .other.rank, .other.call
     )]
     Differ {
-        /// A rank and what it called.
+        /// A rank and its call.
         one: Caller,
-        /// Another one, which called something else.
+        /// Another rank, with a different call.
         other: Caller,
     },
     /// Another rank could not or would not do its part.
@@ -94,22 +94,22 @@ pub enum CollError<E> {
     Abandoned {
         /// The operation.
         operation: &'static str,
-        /// The rank.
+        /// The rank that abandoned it.
         peer: u32,
-        /// Why.
+        /// The reason.
         cause: Cause,
     },
-    /// The algorithm that was asked for by name cannot do this.
+    /// The algorithm that the caller named cannot do this.
     #[error("{operation} by {algorithm} {reason}: choose another algorithm or none")]
     Unsuitable {
         /// The operation.
         operation: &'static str,
         /// The algorithm.
         algorithm: &'static str,
-        /// What it lacks.
+        /// The missing requirement.
         reason: &'static str,
     },
-    /// A message went wrong.
+    /// A message failed.
     #[error(transparent)]
     Message(#[from] E),
 }
@@ -119,14 +119,14 @@ pub enum CollError<E> {
 pub struct Caller {
     /// The rank.
     pub rank: u32,
-    /// What it called.
+    /// Its call.
     pub call: Signature,
 }
 
-/// What a rank that gives an operation up tells the others.
+/// The reason that a rank reports to the others when it abandons an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Cause {
-    /// Its call was wrong in itself, or an error that has no other name.
+    /// Its own call was wrong, or it had an error of another kind.
     #[error("its own call failed there")]
     Failed,
     /// It dropped the operation before it was complete.
@@ -138,26 +138,26 @@ pub enum Cause {
         /// The rank.
         rank: u32,
     },
-    /// Its messages are not of this call.
+    /// Its messages are not from this call.
     #[error("it called another collective, or with another root, reduction or type")]
     OtherCall,
-    /// Ranks did not call the same.
+    /// Ranks made different calls.
     #[error(
         "rank {} called {} where rank {} called {}", .one.rank, .one.call, .other.rank, .other.call
     )]
     Differ {
-        /// A rank and what it called.
+        /// A rank and its call.
         one: Caller,
-        /// Another one, which called something else.
+        /// Another rank, with a different call.
         other: Caller,
     },
 }
 
 impl Cause {
-    /// Most bytes of [`Cause::to_bytes`].
+    /// The maximum length of [`Cause::to_bytes`].
     pub const MOST_BYTES: usize = 32;
 
-    /// What other ranks are told: kind and rank, then a rank and a word for each of two calls.
+    /// The encoding for other ranks: kind and rank, then a rank and a word for each of two calls.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (kind, rank, callers) = match *self {
             Cause::Failed => (0, 0, None),
@@ -174,7 +174,7 @@ impl Cause {
         bytes
     }
 
-    /// What another rank has told; `None` if that is nonsense.
+    /// Decodes what another rank sent; `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Cause> {
         let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let caller = |at: usize| {

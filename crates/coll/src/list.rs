@@ -1,11 +1,11 @@
-//! A list in front of a contribution by lines: how long each of its parts is.
+//! The list in front of a contribution by lines: the length of each of its parts.
 //!
 //! ```text
 //!   | 0 | end of part 0 | … | end of part n - 1 | part 0 | … | part n - 1 |
 //! ```
 //!
-//! Four bytes an entry, and none in front of the parts where those would begin in the middle of a
-//! word. Ends count from behind the list.
+//! An entry has four bytes. There is no list if the parts would then begin in the middle of a word.
+//! Ends are counted from the end of the list.
 
 use std::any::Any;
 
@@ -14,21 +14,21 @@ use hikyaku_nic::ring::LINE_BYTES;
 /// Bytes of an entry.
 const ENTRY: usize = 4;
 
-/// Most ranks whose parts have lists: each reads all of them.
+/// The maximum number of ranks whose parts have lists: each rank reads all of them.
 pub(crate) const MOST_LISTED: usize = 27;
 
-// A line is the least that there is room for.
+// There is always room for a line.
 const _: () = assert!(bytes_of(MOST_LISTED) <= LINE_BYTES);
 
-/// What each entry is where the parts are too long to follow.
+/// The value of each entry if the parts are too long and do not follow.
 const TOO_LONG: u32 = u32::MAX;
 
-/// Bytes of the list of so many parts.
+/// Bytes of the list of `parts` parts.
 pub(crate) const fn bytes_of(parts: usize) -> usize {
     ((parts + 1) * ENTRY).next_multiple_of(size_of::<u64>())
 }
 
-/// Writes a list of parts that end there.
+/// Writes a list of parts with these ends.
 pub(crate) fn write<B: 'static>(list: &mut [B], ends: impl Iterator<Item = usize>) {
     for (entry, end) in list.chunks_exact_mut(ENTRY).zip(std::iter::once(0).chain(ends)) {
         write_number(entry, end as u32);
@@ -40,19 +40,19 @@ pub(crate) fn write_too_long<B: 'static>(list: &mut [B]) {
     list.chunks_exact_mut(ENTRY).for_each(|entry| write_number(entry, TOO_LONG));
 }
 
-/// Where the entry that says where a part starts lies, and that of its end.
+/// The range of the two entries with the start and the end of a part.
 pub(crate) fn entries_of(part: usize) -> std::ops::Range<usize> {
     part * ENTRY..(part + 2) * ENTRY
 }
 
-/// Where a part starts and how long it is, of its two entries; `None`: it does not follow.
+/// The start and the length of a part, from its two entries. `None`: it does not follow.
 pub(crate) fn part_of<B: 'static>(entries: &[B]) -> Option<(usize, usize)> {
     let (start, end) = entries.split_at(ENTRY);
     let (start, end) = (number(start), number(end));
     (start != TOO_LONG).then_some((start as usize, end.wrapping_sub(start) as usize))
 }
 
-/// Ranks that have lines carry bytes; others never get here.
+/// Ranks with lines carry bytes; others never get here.
 fn write_number<B: 'static>(entry: &mut [B], number: u32) {
     for (place, byte) in entry.iter_mut().zip(number.to_le_bytes()) {
         if let Some(place) = (place as &mut dyn Any).downcast_mut() {

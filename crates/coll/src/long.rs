@@ -1,40 +1,40 @@
-//! Which way long data go among ranks that share lines: by lines or another way, as measured.
+//! Selects the way of long data among ranks that share lines by measurement: lines or another way.
 //!
 //! Lines copy twice, at both ends at the same time. A long message is copied in the way that its
-//! two ranks have found to be the fastest, once if the kernel copies. What all combine they may
-//! read where it is. Which is better depends on the distance of the processors, on their caches and
-//! on who has written the data last. 256 KiB among two ranks, two processors of a Xeon: a broadcast
-//! takes 23 us by lines and 12 by messages, of untouched data, and 23 and 23 if the root has just
-//! received it; an allreduce 70 by lines and 55 by reading, of what was just combined 78 and 79. So
-//! it is measured while a job runs.
+//! two ranks have found to be the fastest, once if the kernel copies. Data of a reduction may be
+//! read where it lies. The best way depends on the distance of the processors, on their caches and
+//! on the last writer of the data. 256 KiB among two ranks, two processors of a Xeon: a broadcast
+//! takes 23 us by lines and 12 by messages for untouched data, and 23 and 23 if the root has just
+//! received it; an allreduce 70 by lines and 55 by reading, for data that was just combined 78 and
+//! 79. So the ways are measured while a job runs.
 //!
-//! All ranks must go the same way. So one of them, the root or the first, measures, chooses, and
-//! says so in a line before the data.
+//! All ranks must use the same way. So one of them, the root or the first, measures, chooses, and
+//! announces the choice in a line before the data.
 
 use hikyaku_nic::time::Time;
 
 /// A way for long data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LongWay {
-    /// Lines of all.
+    /// The lines of all ranks.
     Lines,
     /// Messages, by the algorithm of the table.
     Messages,
-    /// Out of each other's memory.
+    /// Copies out of each other's memory.
     Read,
 }
 
 impl LongWay {
-    /// All ways, each at its number.
+    /// All ways, in the order of their numbers.
     pub const ALL: [LongWay; 3] = [LongWay::Lines, LongWay::Messages, LongWay::Read];
 }
 
-/// The operations that have both ways.
+/// The operations that have a choice of ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LongOperation {
     /// A broadcast.
     Broadcast,
-    /// An allreduce: of messages, other numbers of ranks than two would combine in another order.
+    /// An allreduce. Not by messages: more than two ranks would combine in another order.
     Allreduce,
     /// An allgather with or without a list of lengths.
     Allgather,
@@ -55,7 +55,7 @@ impl LongOperation {
         }
     }
 
-    /// The way that is not lines.
+    /// The alternative to lines.
     const fn other(self) -> LongWay {
         match self {
             LongOperation::Broadcast | LongOperation::Allgather => LongWay::Messages,
@@ -74,22 +74,22 @@ pub struct LongCall {
 }
 
 impl LongCall {
-    /// The way that all take.
+    /// The way that all ranks use.
     pub(crate) fn way(&self) -> LongWay {
         self.way
     }
 }
 
-/// What became of a call that was made by lines.
+/// The outcome of a call by lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ByLines {
-    /// It is over.
+    /// It is complete.
     Done,
-    /// It goes on by messages, at all ranks.
+    /// It continues by messages, at all ranks.
     Messages,
 }
 
-/// Why a call that was begun by lines goes on by messages.
+/// Why a call that began by lines continues by messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OffLines {
     /// The lines are lost.
@@ -98,52 +98,52 @@ pub(crate) enum OffLines {
     Slower,
 }
 
-/// Classes of lengths: powers of two from the shortest on. The last is of all longer ones.
+/// Classes of lengths: powers of two from the shortest on. The last one has all longer lengths.
 const CLASSES: usize = 12;
 
-/// Calls in a row that try a way. The last `COUNTED` of them count: the first find caches and pages
-/// as the other way has left them.
+/// The number of consecutive calls that try a way. Only the last `COUNTED` of them count: the first
+/// ones find caches and pages as the other way left them.
 const TRIED: u32 = 6;
 const COUNTED: u32 = 4;
 
-/// The same of the first try of messages. They have four ways of their own, and their ranks need
-/// some forty of them to learn the fastest.
+/// The same for the first try of messages. These have four ways of their own, and their ranks need
+/// some forty messages to learn the fastest.
 const FIRST_TRIED: u32 = 56;
 
-/// Tries may lose one part in this many of a class's time.
+/// Tries may lose at most one part in this many of a class's time.
 const TRIES_SHARE: u64 = 100;
 
-/// Another way is taken when it costs at most this many sixteenths of the one in use.
+/// Another way is chosen if it costs at most this many sixteenths of the current one.
 const BETTER: u64 = 15;
 
-/// Calls in a row that take a quarter more or less than was known: then what is known of the other
-/// way is old.
+/// The number of consecutive calls that take a quarter more or less than the known time; then the
+/// known time of the other way is obsolete.
 const NEWS: u32 = 4;
 
-/// What a rank knows of the ways of one communicator.
+/// The measured ways of one communicator.
 #[derive(Debug, Default)]
 pub struct LongCalls {
     classes: [[LengthClass; CLASSES]; 3],
-    /// When the last call was over.
+    /// When the last call ended.
     last: Time,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct LengthClass {
-    /// Nanoseconds of a call by lines and in the other way; 0: not known.
+    /// Nanoseconds of a call by lines and by the other way; 0: unknown.
     took: [u64; 2],
     taken: usize,
-    /// The way that is tried, how many calls have gone by it, and what those that count took.
+    /// The way being tried, the number of its calls, and the total time of those that count.
     attempt: Option<(usize, u32, u64)>,
-    /// Calls in a row that have taken something else than is known.
+    /// Consecutive calls whose time differs from the known one.
     unusual: u32,
-    /// Nanoseconds of all calls, and those that tries have lost.
+    /// Nanoseconds of all calls, and those lost in tries.
     all: u64,
     lost: u64,
 }
 
 impl LongCalls {
-    /// Chooses the way of a call of so many bytes.
+    /// Chooses the way of a call of `bytes` bytes.
     pub(crate) fn choose(&mut self, operation: LongOperation, bytes: usize, now: Time) -> LongCall {
         let class = (bytes / operation.from()).max(1).ilog2().min(CLASSES as u32 - 1) as usize;
         let way = match self.classes[operation as usize][class].next() {
@@ -153,11 +153,11 @@ impl LongCalls {
         LongCall { operation, class, way, begun: now }
     }
 
-    /// A call is over.
+    /// Records the end of a call.
     ///
-    /// What a way costs is not over with the call: the data are in the caches of one core or of
-    /// another then, and a root goes on before the others have them. So what counts is the time
-    /// since the call before, up to four times that of this one.
+    /// The cost of a way does not end with the call: afterwards the data is in the caches of one
+    /// core or another, and a root returns before the others have the data. So the measure is the
+    /// time since the end of the previous call, up to four times the time of this one.
     pub(crate) fn note(&mut self, call: LongCall, now: Time) {
         let most = (now - call.begun).nanoseconds().max(1).saturating_mul(4);
         let took = (now - self.last).nanoseconds().clamp(1, most);
@@ -188,8 +188,8 @@ impl LengthClass {
         let Some((tried, calls, sum)) = self.attempt else {
             let is_usual = (usual - usual / 4..=usual.saturating_add(usual / 4)).contains(&took);
             self.unusual = if is_usual { 0 } else { self.unusual.saturating_add(1) };
-            // The new time counts a quarter, and at most a quarter above what is known: so one
-            // interruption changes little.
+            // The new time has a weight of a quarter, and counts as at most a quarter above the
+            // known one, so that one interruption changes little.
             let took = took.min(usual.saturating_add(usual / 4).saturating_add(4));
             self.took[self.taken] = (usual.saturating_mul(3).saturating_add(took) / 4).max(1);
             return;
@@ -198,8 +198,8 @@ impl LengthClass {
             // It was chosen before the try began.
             return;
         }
-        // A try counts as some loss in any case, or equal ways would be tried for ever. A first try
-        // counts as no more than that.
+        // A try always counts as some loss; otherwise equal ways would be tried for ever. A first
+        // try counts as no more than that.
         let lost = if self.took[tried] > 0 { took.saturating_sub(usual) } else { 0 };
         self.lost = self.lost.saturating_add(lost.max(took / 8));
         let is_first = self.took[tried] == 0 && way == LongWay::Messages;
@@ -224,10 +224,10 @@ impl LengthClass {
 mod tests {
     use super::*;
 
-    /// Calls in which both ways are learned.
+    /// The number of calls in which both ways are learned.
     const LEARN: u32 = TRIED + FIRST_TRIED;
 
-    /// Makes so many calls that take what `costs` says; how many went by each way.
+    /// Makes `count` calls that take the time in `costs`. Returns how many used each way.
     fn calls(long: &mut LongCalls, now: &mut Time, count: u32, costs: [u64; 2]) -> [u32; 2] {
         let mut gone = [0; 2];
         for _ in 0..count {
@@ -254,10 +254,10 @@ mod tests {
     fn the_choice_follows_when_the_machine_changes() {
         let (mut long, mut now) = (LongCalls::default(), Time::default());
         calls(&mut long, &mut now, 1000, [10_000, 20_000]);
-        // Cores move apart: what is known of the way in use is old at once.
+        // Cores move apart: the known time of the current way is obsolete at once.
         let gone = calls(&mut long, &mut now, 100, [40_000, 20_000]);
         assert!(gone[1] > 80, "{gone:?}");
-        // The other one gets better, which only a try finds.
+        // The other way improves, which only a try detects.
         let gone = calls(&mut long, &mut now, 4000, [5_000, 20_000]);
         assert!(gone[0] > 2000, "{gone:?}");
     }

@@ -1,31 +1,32 @@
 //! Operations and algorithms by name, and the tags of their messages.
 //!
-//! Each operation has a closed list of algorithms: an enum of [`crate::algorithms`]. A tag says
-//! which call of a group a message belongs to, and a sum over what all ranks must say alike:
-//! operation, algorithm, root, reduction and type. So ranks that call different things never take
-//! each other's messages for their own. They wait, and ask each other ([`crate::questions`]).
+//! Each operation has a closed list of algorithms: an enum of [`crate::algorithms`]. A tag
+//! identifies the call of a group that a message belongs to, and has a checksum over the properties
+//! that all ranks must agree on: operation, algorithm, root, reduction and type. So ranks that make
+//! different calls never receive each other's messages by mistake. They wait, and ask each other
+//! ([`crate::questions`]).
 //!
 //! ```text
 //!   tag:  | 0 | sequence mod 2^21 | sum, 2..=1022; 0: notice, 1: question, 1023: loss |
 //!          31  30              10   9                                                0
 //! ```
 //!
-//! The sequence comes round after 2 million operations of a group. By then nothing is left of the
-//! first: what it sent was received, or dropped if it failed.
+//! The sequence wraps around after 2 million operations of a group. By then no message of the first
+//! one is left: each was received, or dropped if it failed.
 
 use crate::algorithms::{
     allgather, allreduce, alltoall, alltoallw, barrier, broadcast, gather, reduce, reduce_scatter,
     scan, scatter,
 };
 
-/// Bits of a tag that hold the sum.
+/// Bits of the checksum in a tag.
 const SUM_BITS: u32 = 10;
 
-/// Sums are modulo this prime, so that two calls that differ in one thing have different ones.
+/// Checksums are modulo this prime, so that two calls that differ in one property have different
+/// ones.
 const SUMS: u32 = 1021;
 
-/// A collective operation. Variants with counts of their own per rank (MPI's `v`) are the same
-/// operation.
+/// A collective operation. Variants with a count per rank (MPI's `v`) are the same operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Wait for all.
@@ -89,8 +90,8 @@ impl Operation {
         }
     }
 
-    /// Whether a rank that contributes to it by lines looks at no other and goes on: the root of
-    /// a broadcast or scatter, everybody else in a gather or reduction.
+    /// Whether a rank that contributes to it by lines reads no other line and returns: the root of
+    /// a broadcast or scatter, all other ranks in a gather or reduction.
     pub(crate) const fn runs_ahead(self) -> bool {
         matches!(
             self,
@@ -98,12 +99,12 @@ impl Operation {
         )
     }
 
-    /// The operation of a name.
+    /// The operation with this name.
     pub fn from_name(name: &str) -> Option<Operation> {
         Operation::ALL.into_iter().find(|operation| operation.name() == name)
     }
 
-    /// Names of its algorithms, the first being the one for everything.
+    /// The names of its algorithms, the most general first.
     pub fn algorithms(self) -> &'static [&'static str] {
         match self {
             Operation::Barrier => barrier::Algorithm::NAMES,
@@ -121,11 +122,11 @@ impl Operation {
     }
 }
 
-/// An algorithm of an operation, as it is named and numbered.
+/// An algorithm of an operation, with its name and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) operation: Operation,
-    /// Its place in [`Operation::algorithms`].
+    /// Its index in [`Operation::algorithms`].
     pub(crate) index: usize,
 }
 
@@ -134,56 +135,56 @@ impl Named {
         self.operation.algorithms()[self.index]
     }
 
-    /// The tag of the messages of the operation that was started as number `sequence`. `others`: a
-    /// number made of the rest that ranks must say alike.
+    /// The tag of the operation's messages, for the operation with number `sequence`. `others`: a
+    /// number made of the other properties that ranks must agree on.
     pub(crate) fn tag(self, sequence: u32, others: u32) -> i32 {
         let algorithm = self.operation as u32 * MOST_ALGORITHMS + self.index as u32;
         notice_tag_of(sequence) | (2 + (algorithm + others % SUMS) % SUMS) as i32
     }
 }
 
-/// Limit of the algorithms of an operation.
+/// The maximum number of algorithms of an operation.
 const MOST_ALGORITHMS: u32 = 16;
 
 const SEQUENCE_MASK: u32 = u32::MAX >> (SUM_BITS + 1);
 const SUM_MASK: i32 = (1 << SUM_BITS) - 1;
 
-/// The tag of notices about the operation that was started as number `sequence`.
+/// The tag of notices about the operation with number `sequence`.
 pub(crate) fn notice_tag_of(sequence: u32) -> i32 {
     ((sequence & SEQUENCE_MASK) << SUM_BITS) as i32
 }
 
-/// The lowest bits of the number of the operation that a tag belongs to.
+/// The low bits of the number of the operation that a tag belongs to.
 pub(crate) fn sequence_of(tag: i32) -> u32 {
     (tag >> SUM_BITS) as u32
 }
 
-/// The tag of questions about the operation that was started as number `sequence`.
+/// The tag of questions about the operation with number `sequence`.
 pub(crate) fn question_tag_of(sequence: u32) -> i32 {
     notice_tag_of(sequence) | 1
 }
 
-/// Whether a tag is of questions.
+/// Whether a tag is for questions.
 pub(crate) fn is_question(tag: i32) -> bool {
     tag & SUM_MASK == 1
 }
 
-/// The tag of what ranks tell each other of the end of lines, whatever the call.
+/// The tag of reports that lines are lost, for any call.
 pub(crate) const LOSS_TAG: i32 = SUM_MASK;
 
-/// Whether a tag is of an operation that is still to come here, where `started` have started: one
-/// of the half of the sequence that lies ahead.
+/// Whether a tag belongs to an operation that has not started here, where `started` have: one in
+/// the half of the sequence that lies ahead.
 pub(crate) fn is_to_come(tag: i32, started: u32) -> bool {
     let ahead = sequence_of(tag).wrapping_sub(started) & SEQUENCE_MASK;
     ahead <= SEQUENCE_MASK / 2
 }
 
-/// Whether a tag is of one of `count` calls from this number on.
+/// Whether a tag belongs to one of `count` calls from number `first` on.
 pub(crate) fn is_among(tag: i32, first: u32, count: u32) -> bool {
     sequence_of(tag).wrapping_sub(first) & SEQUENCE_MASK < count
 }
 
-/// Whether a tag was made for the call of this number. For those who implement
+/// Whether a tag belongs to the call with this number. For implementations of
 /// [`crate::Group::notice`].
 pub fn is_of_call(tag: i32, number: u32) -> bool {
     tag & !SUM_MASK == notice_tag_of(number)

@@ -1,11 +1,11 @@
-//! One exchange along the edges of a topology: everything out, everything in, all at once.
+//! One exchange along all edges of a topology at the same time.
 //!
-//! What neighbour allgather and alltoall in all their forms are made of (MPI 5.0 §8.6). There is
-//! nothing to choose: each edge is one message, and messages of different edges do not wait for
-//! each other. Sends are polled before receives, so that neighbours have something to land.
+//! The basis of neighbour allgather and alltoall in all their forms (MPI 5.0 §8.6). There is no
+//! choice of algorithm: each edge is one message, and messages of different edges do not wait for
+//! each other. Sends are polled before receives, so that neighbours have something to receive.
 //!
-//! Which message belongs to which receive is said by the tags: the caller gives both ends of an
-//! edge the same one, and another to each edge between the same ranks.
+//! Tags match messages with receives: the caller gives both ends of an edge the same tag, and
+//! another tag to each edge between the same ranks.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,54 +15,54 @@ use thiserror::Error;
 
 use crate::group::Group;
 
-/// What goes out along an edge.
+/// The data sent along an edge.
 #[derive(Debug, Clone, Copy)]
 pub struct OutgoingBlock<'b, B> {
-    /// The rank at its end.
+    /// The destination rank.
     pub to: u32,
-    /// What tells it apart.
+    /// The tag of the edge.
     pub tag: i32,
     /// The data.
     pub bytes: &'b [B],
 }
 
-/// What comes in along an edge.
+/// The place of the data received along an edge.
 #[derive(Debug)]
 pub struct IncomingBlock<'b, B> {
-    /// The rank at its beginning.
+    /// The source rank.
     pub from: u32,
-    /// What tells it apart.
+    /// The tag of the edge.
     pub tag: i32,
-    /// Where it goes. Exactly so much must come.
+    /// The buffer. The message must have exactly this length.
     pub into: &'b mut [B],
 }
 
-/// Why an exchange did not do what was asked; `E` is the error of one message.
+/// The error of an exchange; `E` is the error of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ExchangeError<E> {
-    /// A neighbour sent more or less than was to come. The data is gone.
+    /// A neighbour sent more or less than expected. The data is lost.
     #[error("{sent} bytes came along edge {edge} where {expected} were to come")]
     Size {
-        /// Place of the edge among those given to the exchange.
+        /// The index of the edge among those of the exchange.
         edge: usize,
         /// Bytes that were sent.
         sent: u64,
-        /// Bytes there is room for.
+        /// Bytes that were expected.
         expected: u64,
     },
-    /// A message went wrong.
+    /// A message failed.
     #[error(transparent)]
     Message(E),
 }
 
-/// Sends and receives along all edges. When it answers, every edge has been dealt with: the first
-/// failure is reported after the others have ended.
+/// Sends and receives along all edges. It completes after every edge has; the first failure is
+/// reported after the others have ended.
 ///
 /// Cost: one message an edge, all at the same time.
 ///
 /// # Errors
-/// [`ExchangeError`]: sizes differ between the ends of an edge (told by the receiving end), or a
-/// message failed.
+/// [`ExchangeError`]: sizes differ between the ends of an edge (reported by the receiving end), or
+/// a message failed.
 pub async fn exchange<'b, G: Group>(
     group: &'b G,
     outgoing: impl IntoIterator<Item = OutgoingBlock<'b, G::Byte>>,
@@ -72,7 +72,7 @@ pub async fn exchange<'b, G: Group>(
     let mut outcome = Ok(());
     for OutgoingBlock { to, tag, bytes } in outgoing {
         let mut send = group.send(bytes, to, tag);
-        // Small messages are gone at once and need no place in the list.
+        // Small messages complete at once and need no place in the list.
         match poll_fn(|context| Poll::Ready(Pin::new(&mut send).poll(context))).await {
             Poll::Ready(result) => note(&mut outcome, result.map_err(ExchangeError::Message)),
             Poll::Pending => sends.push(Some(send)),
@@ -102,7 +102,7 @@ fn note<E>(outcome: &mut Result<(), E>, result: Result<(), E>) {
     }
 }
 
-/// Polls what is not complete; ready when nothing is left.
+/// Polls all incomplete futures; ready when none is left.
 fn poll_all<S, R, E>(
     sends: &mut [Option<S>],
     receives: &mut [EdgeReceive<R>],
@@ -137,8 +137,8 @@ where
     if open { Poll::Pending } else { Poll::Ready(()) }
 }
 
-/// Whether what came along an edge has the size that was expected. `sent` is what its receive
-/// answered: the length of the message, also if there was no room for it.
+/// Checks that the message along an edge has the expected size. `sent` is the result of its
+/// receive: the length of the message, even if it did not fit.
 ///
 /// # Errors
 /// [`ExchangeError`], also if the receive failed.

@@ -1,8 +1,8 @@
-//! Data of a rank for another, or from it, wherever they lie.
+//! Data that a rank sends or receives, with or without gaps.
 //!
-//! Most lie in one piece. Data with gaps need not be packed for an algorithm that only sends them
-//! or only receives them: a message takes them in and out packet by packet ([`Scattered`]). An
-//! algorithm that sends on what it receives, or cuts it, goes through them by [`Data`].
+//! Most data is contiguous. Data with gaps need not be packed for an algorithm that only sends or
+//! only receives it: a message packs and unpacks it packet by packet ([`Scattered`]). An algorithm
+//! that forwards what it receives, or divides it, accesses it through [`Data`].
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -12,22 +12,22 @@ use hikyaku_msg::{PACKET, Scattered};
 use crate::blocks::{disjoint, split_mut};
 use crate::rounds::starts;
 
-/// Bytes of a rank: in one piece, which `W` lends, or with gaps.
+/// Bytes of a rank: contiguous and lent by `W`, or with gaps.
 pub enum Span<W> {
-    /// In one piece.
+    /// Contiguous.
     Whole(W),
     /// With gaps.
     Scattered(Scattered),
 }
 
-/// What goes to a rank.
+/// Data to send.
 pub type Part<'a, B> = Span<&'a [B]>;
 
-/// Where what comes from a rank goes.
+/// The place of data to receive.
 pub type Place<'a, B> = Span<&'a mut [B]>;
 
 impl<B, W: Deref<Target = [B]>> Span<W> {
-    /// How many bytes.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Span::Whole(bytes) => bytes.len(),
@@ -35,7 +35,7 @@ impl<B, W: Deref<Target = [B]>> Span<W> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -47,79 +47,79 @@ impl<B, W: Deref<Target = [B]>> fmt::Debug for Span<W> {
     }
 }
 
-/// Parts that lie in one piece each.
+/// Parts without gaps.
 pub(crate) fn whole_parts<'a, B>(parts: &[&'a [B]]) -> Vec<Part<'a, B>> {
     parts.iter().map(|part| Part::Whole(part)).collect()
 }
 
-/// Places that lie in one piece each.
+/// Places without gaps.
 pub(crate) fn whole_places<B>(places: Vec<&mut [B]>) -> Vec<Place<'_, B>> {
     places.into_iter().map(Place::Whole).collect()
 }
 
-/// What an algorithm reads piece by piece: in one piece, or with gaps.
+/// Data that an algorithm reads piece by piece, with or without gaps.
 pub(crate) trait Source<B> {
-    /// How many bytes.
+    /// The number of bytes.
     fn length(&self) -> usize;
 
-    /// The bytes, if they are in one piece.
+    /// The bytes, if they are contiguous.
     fn whole(&self) -> Option<&[B]>;
 
-    /// Most bytes that are copied at a time.
+    /// The maximum number of bytes that are copied at a time.
     fn at_a_time(&self) -> usize;
 
-    /// Some bytes: where they lie, or copied to `packet`.
+    /// A range of bytes: in place, or copied to `packet`.
     fn load<'s>(&'s self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s [B];
 
-    /// Some bytes for a message.
+    /// A range of bytes as a part to send.
     fn part(&self, range: Range<usize>) -> Part<'_, B>;
 
-    /// Blocks of `length` bytes for messages.
+    /// Blocks of `length` bytes as parts to send.
     fn cut(&self, length: usize, count: u32) -> Vec<Part<'_, B>> {
         let block = |at: usize| self.part(at * length..(at + 1) * length);
         (0..count as usize).map(block).collect()
     }
 
-    /// All bytes for a message.
+    /// All bytes as a part to send.
     #[inline(always)]
     fn all(&self) -> Part<'_, B> {
         self.part(0..self.length())
     }
 }
 
-/// What an algorithm also writes.
+/// Data that an algorithm also writes.
 pub(crate) trait Data<B>: Source<B> {
-    /// The bytes, if they are in one piece.
+    /// The bytes, if they are contiguous.
     fn whole_mut(&mut self) -> Option<&mut [B]>;
 
-    /// Room for some bytes: where they belong, or in `packet`.
+    /// Room for a range of bytes: in place, or in `packet`.
     fn room<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s mut [B];
 
-    /// The same with the bytes in it, to be changed.
+    /// The same with the current bytes in it, for modification.
     fn change<'s>(&'s mut self, range: Range<usize>, packet: &'s mut Vec<B>) -> &'s mut [B];
 
-    /// The room was filled: what is in `packet` belongs to `at`.
+    /// Completes [`Data::room`] or [`Data::change`]: moves the bytes in `packet`, if any, to `at`.
     fn settle(&mut self, at: usize, packet: &[B]);
 
     /// Copies bytes to `at`.
     fn put(&mut self, at: usize, bytes: &[B]);
 
-    /// Where some bytes of a message go.
+    /// A range of bytes as a place to receive into.
     fn place(&mut self, range: Range<usize>) -> Place<'_, B>;
 
     /// The places of blocks of `length` bytes.
     fn split(&mut self, length: usize, count: u32) -> Vec<Place<'_, B>>;
 
-    /// Some bytes for a message, and others that come.
+    /// A range of bytes as a part to send, and another as a place to receive into.
     fn disjoint(&mut self, goes: Range<usize>, comes: Range<usize>) -> (Part<'_, B>, Place<'_, B>);
 
-    /// Where all bytes of a message go.
+    /// All bytes as a place to receive into.
     #[inline(always)]
     fn all_places(&mut self) -> Place<'_, B> {
         self.place(0..self.length())
     }
 
-    /// Copies some bytes of other data to `at`.
+    /// Copies a range of other data to `at`.
     fn copy<S: Source<B> + ?Sized>(&mut self, at: usize, from: &S, range: Range<usize>) {
         let mut packet = Vec::new();
         for done in starts(range.len(), from.at_a_time()) {

@@ -1,24 +1,24 @@
-//! Questions: how ranks that call different things by messages learn that from each other.
+//! Questions, by which ranks that make different calls by messages detect that.
 //!
-//! The tags of such calls differ, so neither side takes the other's messages, and all wait. A rank
-//! that has waited for long in a call asks other ranks whether they have made the same. So does one
-//! that sees a message of the same number with another tag, at once:
+//! The tags of such calls differ, so neither side receives the other's messages, and all wait. A
+//! rank that has waited for long in a call asks other ranks whether they have made the same call. A
+//! rank that finds a message with the same number and another tag asks at once:
 //!
 //! ```text
 //!   rank 0   call 7: barrier ──20 ms──► question ─┐        ┌─► error
 //!   rank 1   call 7: scan, over ───────── call 8 ─┴─► notice
 //! ```
 //!
-//! Whoever is asked compares with what it has called, now or lately, or will call. It answers only
-//! if that differs, by the notice of a call that has failed: then all ranks hear of it. A rank that
-//! has done its part and calls nothing more does not answer; then its message says enough
-//! ([`Cause::OtherCall`]). Questions are notes, so nothing holds them up. After 20 ms nothing is
-//! asked in virtual time, where a rank that waits for ever is known to.
+//! The asked rank compares the call with its own recent, current or later ones. It answers only if
+//! they differ, with the notice of a failed call, so that all ranks are notified. A rank that has
+//! done its part and makes no further call does not answer; then its message is evidence enough
+//! ([`Cause::OtherCall`]). Questions are notes, so no message delays them. In virtual time no rank
+//! asks after 20 ms, because the simulator detects a rank that waits for ever.
 //!
-//! Calls that only send are over before anybody can know: two ranks that both reduce to the other.
-//! A call that has ended well has received all that was for it, so a message of it that is left
-//! over is another's ([`Doubt`]). Its sender is asked. If that has ended its own call well too,
-//! nobody has waited, and both make the next call fail:
+//! Calls that only send end before any rank can detect the difference, for example two ranks that
+//! both reduce to the other. A call that has succeeded has received all its messages, so a
+//! left-over message with its number belongs to another call ([`Doubt`]). Its sender is asked. If
+//! the sender's own call has succeeded too, no rank has waited, and both fail the next call:
 //!
 //! ```text
 //!   rank 0   call 7: reduce to 1, over │ call 8: message of 7? ─┐       ┌─► error
@@ -26,12 +26,13 @@
 //!   rank 1   call 7: reduce to 0, over │ call 8 ────────────────┴─► error
 //! ```
 //!
-//! After a call has failed, what is left of it and of earlier ones says nothing new.
+//! After a call has failed, left-over messages from it and from earlier calls carry no further
+//! information.
 //!
-//! A rank that has left the job answers nothing: of one that ended another call well and left, as
-//! rank 0 of a scan may, the others hear just that it left. To say its last call of each
-//! communicator when it leaves, it would have to tell all other ranks, as each may be the one that
-//! waits: in a job of n ranks n² notes at every end, of programs that are right too.
+//! A rank that has left the job does not answer. If it completed a different call and left, as rank
+//! 0 of a scan may, the others only learn that it left. To report its last call on each
+//! communicator when it leaves, it would have to notify all other ranks, as each may be the one
+//! that waits: in a job of n ranks n² notes at every end, also of correct programs.
 //!
 //! [`Cause::OtherCall`]: crate::Cause::OtherCall
 
@@ -43,40 +44,40 @@ use crate::error::Cause;
 use crate::names::{Named, Operation, is_of_call, sequence_of};
 use crate::signature::Signature;
 
-/// How long a rank waits before it asks. Ranks of one call are rarely apart for so long, and who
-/// waits in vain does not notice.
+/// How long a rank waits before it asks. Ranks of one call are rarely apart for so long, and a rank
+/// that waits in vain can afford it.
 pub(crate) const PATIENCE: Time = Time::from_nanoseconds(20_000_000);
 
-/// How long it waits for the answer of a rank that has sent it a message of another call.
+/// How long it waits for an answer from a rank that has sent it a message of another call.
 pub(crate) const LONG_PATIENCE: Time = Time::from_nanoseconds(200_000_000);
 
-/// Most other ranks that are all asked at a time.
+/// The maximum number of other ranks that are all asked at the same time.
 const MOST_AT_ONCE: u32 = 8;
 
-/// How many are asked at a time if there are more. All ranks that wait ask, each those next to it
-/// first, so that each rank is soon asked by some. More would be a flood: 1,024 ranks that asked
-/// eight others each every 20 ms took 20 s for a barrier of 7 s.
+/// The number of ranks that are asked at a time if there are more. All waiting ranks ask, each
+/// starting with its neighbours, so that each rank is soon asked by some. More would flood the job:
+/// 1,024 ranks that asked eight others each every 20 ms took 20 s for a barrier of 7 s.
 const FEW_AT_ONCE: u32 = 2;
 
 /// How often the time between questions is doubled.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// How many calls a rank remembers.
+/// The number of calls that a rank remembers.
 const REMEMBERED: usize = 64;
 
-/// What a rank called.
+/// A call that a rank has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made {
-    /// What all ranks must say alike.
+    /// The properties that all ranks must agree on.
     pub call: Signature,
-    /// The place of the algorithm among those of the operation; `None`: lines, which another one
-    /// may replace.
+    /// The index of the algorithm among those of the operation. `None`: lines, which another
+    /// algorithm may replace.
     pub algorithm: Option<u8>,
 }
 
 impl Made {
-    /// Whether two ranks can have made the same call so. By lines all have to say it alike: a call
-    /// beside it by messages is right only if it replaces that very call.
+    /// Whether two ranks can have made the same call. By lines all properties must be equal: a call
+    /// by messages matches one by lines only if it replaces that very call.
     pub fn fits(&self, other: &Made) -> bool {
         match self.algorithm.zip(other.algorithm) {
             Some((one, two)) => one == two && self.call.fits(&other.call),
@@ -84,8 +85,8 @@ impl Made {
         }
     }
 
-    /// A sum over calls by lines in which ranks run ahead, with this one after those of `before`.
-    /// Another one if the root of one call differs, or if two calls change places.
+    /// A checksum over calls by lines in which ranks run ahead: those of `before`, then this one.
+    /// It changes if the root of one call differs, or if two calls change places.
     #[inline]
     pub(crate) fn past(&self, before: u32) -> u32 {
         if !self.is_ahead() {
@@ -96,27 +97,27 @@ impl Made {
         before.wrapping_mul(5).wrapping_add(own)
     }
 
-    /// Whether a rank may have gone on without a look at the others.
+    /// Whether a rank may have returned without checking the others.
     #[inline]
     fn is_ahead(&self) -> bool {
         self.algorithm.is_none() && self.call.operation().runs_ahead()
     }
 
-    /// The tag of its messages as number `number`; `None`: it began by lines, and may have more
-    /// than one.
+    /// The tag of its messages as call `number`. `None`: it began by lines, and may have more than
+    /// one.
     fn tag(&self, number: u32) -> Option<i32> {
         let index = usize::from(self.algorithm?);
         Some(Named { operation: self.call.operation(), index }.tag(number, self.call.sum()))
     }
 }
 
-/// Whether another rank has called the same.
+/// Asks whether another rank has made the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) number: u32,
-    /// What the rank that asks has called.
+    /// The call of the asking rank.
     pub(crate) made: Made,
-    /// Whether its call has ended well.
+    /// Whether its call has succeeded.
     pub(crate) is_over: bool,
 }
 
@@ -140,31 +141,31 @@ impl Question {
     }
 }
 
-/// A call that has ended well here, and not as another rank has made it.
+/// A call that has succeeded here, but differs from another rank's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Doubt {
     pub(crate) number: u32,
     /// The other rank.
     pub(crate) rank: u32,
-    /// When that was asked.
+    /// When that rank was asked.
     pub(crate) since: Time,
-    /// What both have called, once that is known.
+    /// Both calls, after they are known.
     pub(crate) cause: Option<Cause>,
 }
 
-/// What one call has asked.
+/// The questions asked in one call.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Asked {
-    /// How often.
+    /// The number of rounds of questions.
     pub(crate) times: u32,
     /// When to ask again.
     pub(crate) then: Option<Time>,
-    /// When the sender of a message that contradicts was asked.
+    /// When the sender of a contradicting message was asked.
     pub(crate) contradicted: Option<Time>,
 }
 
 impl Asked {
-    /// Whom to ask now, as distances from this rank; all others come round.
+    /// The ranks to ask now, as distances from this rank. All others are asked in turn.
     pub(crate) fn next(&mut self, size: u32, since: Time, now: Time) -> impl Iterator<Item = u32> {
         let due = size > 1 && now >= self.then.unwrap_or(since + PATIENCE);
         let others = size.saturating_sub(1);
@@ -179,15 +180,15 @@ impl Asked {
     }
 }
 
-/// What a rank has called in a group lately, and the questions about what it has not called yet.
+/// The recent calls of a rank in a group, and the questions about its later calls.
 #[derive(Debug)]
 pub(crate) struct Questions {
     made: [Remembered; REMEMBERED],
     early: RefCell<Vec<(u32, Question)>>,
 }
 
-/// A call that was made, and its number: apart, so that what is noted of each call is not put
-/// together first.
+/// A call and its number, in separate cells, so that they need not be combined before they are
+/// stored.
 #[derive(Debug)]
 struct Remembered {
     number: Cell<Option<u32>>,
@@ -209,7 +210,7 @@ impl Default for Questions {
 }
 
 impl Questions {
-    /// A call is made. `true`: another rank has asked something already.
+    /// Records a call. `true`: another rank may have asked about it already.
     #[inline]
     pub(crate) fn make(&self, number: u32, made: Made) -> bool {
         let place = &self.made[number as usize % REMEMBERED];
@@ -218,27 +219,27 @@ impl Questions {
         !self.early.borrow().is_empty()
     }
 
-    /// A question about a call that is still to be made. The last one of each rank counts.
+    /// Keeps a question about a later call. Only the last question of each rank counts.
     pub(crate) fn keep(&self, rank: u32, question: Question) {
         let mut early = self.early.borrow_mut();
         early.retain(|(other, _)| *other != rank);
         early.push((rank, question));
     }
 
-    /// The questions about a call, which is made now.
+    /// Takes the questions about the call that is made now.
     pub(crate) fn about(&self, number: u32) -> Vec<(u32, Question)> {
         let mut early = self.early.borrow_mut();
         early.extract_if(.., |(_, question)| question.number == number).collect()
     }
 
-    /// What this rank has called where another one has called `made`, if that does not fit.
+    /// This rank's call with this number, if it does not match `made` of another rank.
     pub(crate) fn differs(&self, number: u32, made: &Made) -> Option<Made> {
         let (known, own) = self.made[number as usize % REMEMBERED].get()?;
         (known == number && !own.fits(made)).then_some(own)
     }
 
-    /// The calls before number `number` that are remembered and in which a rank may have gone on
-    /// without a look at the others, the last one first.
+    /// The remembered calls before `number` from which a rank may have returned without checking
+    /// the others, the last one first.
     pub(crate) fn ahead(&self, number: u32) -> impl Iterator<Item = (u32, Made)> + '_ {
         let before = (1..=REMEMBERED as u32).map(move |back| number.wrapping_sub(back));
         let remembered = |number: u32| {
@@ -248,16 +249,16 @@ impl Questions {
         before.filter_map(remembered)
     }
 
-    /// Whether the call before number `number` is one in which a rank may have gone on without a
-    /// look at the others, by lines or by messages.
+    /// Whether a rank may have returned from the call before `number` without checking the others,
+    /// by lines or by messages.
     pub(crate) fn has_run_ahead(&self, number: u32) -> bool {
         let last = number.wrapping_sub(1);
         let known = self.made[last as usize % REMEMBERED].get();
         known.is_some_and(|(known, made)| known == last && made.call.operation().runs_ahead())
     }
 
-    /// The call of this rank that a message with this tag names, if it is remembered; and whether
-    /// the tag is for sure another call's.
+    /// This rank's call that a message with this tag names, if it is remembered; and whether the
+    /// tag certainly belongs to another call.
     pub(crate) fn of_tag(&self, tag: i32) -> Option<(u32, Made, bool)> {
         let (number, made) = self.made[sequence_of(tag) as usize % REMEMBERED].get()?;
         let differs = made.tag(number).is_some_and(|own| own != tag);
@@ -297,7 +298,7 @@ mod tests {
         assert!(!barrier(None).fits(&made(Operation::Scan, None)));
     }
 
-    /// Nobody waits in vain for messages of a rank that waits by lines.
+    /// No rank waits in vain for messages of a rank that waits by lines.
     #[test]
     fn what_makes_no_difference_by_messages_does_beside_lines() {
         let call = Signature::new(Operation::Alltoall);
@@ -338,7 +339,7 @@ mod tests {
             let call = Signature::new(Operation::Reduce).root(root).bytes(8);
             Made { call, algorithm: None }
         };
-        // What a word has room for.
+        // The bits that fit in a word.
         let sum = |calls: &[Made]| calls.iter().fold(0, |before, made| made.past(before)) % 256;
         assert_ne!(sum(&[reduce(0)]), sum(&[reduce(1)]));
         assert_ne!(sum(&[reduce(0), reduce(1)]), sum(&[reduce(1), reduce(0)]));

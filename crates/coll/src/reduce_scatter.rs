@@ -1,12 +1,12 @@
-//! Reduce-scatter: all ranks' arrays combined, a part of the result at each (MPI 5.0 §6.10).
+//! Reduce-scatter: combines all ranks' arrays, with a part of the result at each (MPI 5.0 §6.10).
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
 //! | reduce-then-scatter | a reduce of n m and a scatter | any reduction |
 //! | pairwise | n - 1 exchanges of m | commutative reductions |
 //! | ring | n - 1 exchanges of m with neighbours, in pieces | commutative reductions |
-//! | lines | a look at all | any reduction; all ranks on one node, with lines; for short data |
-//! | read | n - 1 copies of m out of others' memory | commutative reductions; the same otherwise |
+//! | lines | a poll of all lines | any reduction; all ranks on one node with lines; short data |
+//! | read | n - 1 copies of m out of others' memory | commutative reductions; else as lines |
 
 use std::future::Future;
 use std::ops::Range;
@@ -31,11 +31,13 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::reduce_scatter::Algorithm;
 
-/// Bytes that are combined at a time: in the caches, and long against what a copy costs to ask for.
+/// Bytes that are combined at a time: they fit the caches, and are long compared with the cost of
+/// requesting a copy.
 const PIECE: usize = 64 << 10;
 
-/// Combines `data` of all ranks, one block for each rank and of equal length; `into` of rank `r` is
-/// block `r` of the result (MPI_Reduce_scatter_block). What `data` is afterwards is not said.
+/// Combines `data` of all ranks, which has one block of equal length for each rank; `into` of rank
+/// `r` receives block `r` of the result (MPI_Reduce_scatter_block). `data` is unspecified
+/// afterwards.
 ///
 /// # Errors
 /// [`crate::CollError`]: lengths differ, a rank is gone or abandoned the call, or `algorithm`
@@ -50,10 +52,10 @@ pub fn reduce_scatter_block<'a, G: Group, F: Combine<G::Byte>>(
     begin_reduce_scatter_block(group, algorithm, Operand::Own(data), into, reduction).end()
 }
 
-/// Starts [`reduce_scatter_block`]: it may be over.
+/// Starts [`reduce_scatter_block`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`reduce_scatter_block`].
 #[inline]
 pub fn begin_reduce_scatter_block<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -71,8 +73,8 @@ pub fn begin_reduce_scatter_block<'a, G: Group, F: Combine<G::Byte>>(
     begin(group, algorithm, data, BlockPlaces::Equal { length }, into, reduction)
 }
 
-/// The same with any length per rank, `lengths[r]` bytes for rank `r`, the same list at all ranks
-/// (MPI_Reduce_scatter).
+/// The same with any length per rank: `lengths[r]` bytes for rank `r`, with the same list at all
+/// ranks (MPI_Reduce_scatter).
 ///
 /// # Errors
 /// As [`reduce_scatter_block`].
@@ -88,10 +90,10 @@ pub fn reduce_scatter<'a, G: Group, F: Combine<G::Byte>>(
     begin_reduce_scatter(group, algorithm, data, lengths, into, reduction).end()
 }
 
-/// Starts [`reduce_scatter()`]: it may be over.
+/// Starts [`reduce_scatter()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`reduce_scatter()`].
 #[inline]
 pub fn begin_reduce_scatter<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -104,7 +106,7 @@ pub fn begin_reduce_scatter<'a, G: Group, F: Combine<G::Byte>>(
     begin(group, algorithm, data, BlockPlaces::of_lengths(lengths), into, reduction)
 }
 
-/// Either of them.
+/// Starts either of them.
 #[inline]
 fn begin<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -211,8 +213,7 @@ fn start<'a, G: Group, F: Combine<G::Byte>>(
     })
 }
 
-/// Reduce-scatter as a reduce at rank 0 and a scatter from there: the one that keeps the order of
-/// the ranks.
+/// Reduce-scatter as a reduce at rank 0 and a scatter from there. It keeps the order of the ranks.
 async fn reduce_then_scatter<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
@@ -230,8 +231,8 @@ async fn reduce_then_scatter<G: Group, F: Combine<G::Byte>>(
     scatter(team, Scatter::Chained, parts, Some(Place::Whole(into)), 0).await
 }
 
-/// Reduce-scatter by exchanges at distance 1, 2, 3, …: each rank hands every other its block and
-/// combines what it gets for its own, in an order that depends on the rank.
+/// Reduce-scatter by exchanges at distance 1, 2, 3, …: each rank sends every other its block and
+/// combines the contributions to its own, in an order that depends on the rank.
 async fn pairwise<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &[G::Byte],
@@ -250,8 +251,8 @@ async fn pairwise<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// Reduce-scatter round a ring: block `b` starts at rank `b + 1`, is combined with what each rank
-/// has, and arrives at rank `b` last.
+/// Reduce-scatter round a ring: block `b` starts at rank `b + 1`, is combined with each rank's
+/// contribution, and arrives at rank `b` last.
 async fn ring<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
@@ -264,10 +265,10 @@ async fn ring<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// Reduce-scatter by reading: everyone combines its block out of all others' memory, in the order
-/// in which [`pairwise`] gets them, so that the bits are the same.
+/// Reduce-scatter by reading: every rank combines its block from all others' memory, in the order
+/// in which [`pairwise`] receives them, so that the bits are the same.
 ///
-/// `false`: they cannot be read.
+/// `false`: the memory cannot be read.
 async fn read<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &[G::Byte],
@@ -292,11 +293,11 @@ async fn read<G: Group, F: Combine<G::Byte>>(
     memory.end().await
 }
 
-/// Reduce-scatter by lines: everybody writes its data for others, everybody combines its block of
+/// Reduce-scatter by lines: every rank writes its data for the others, and combines its block from
 /// all.
 ///
-/// If the data are long, a round has a part of them. A list of lengths is in front of the first, so
-/// that ranks that cut the data elsewhere learn it.
+/// If the data is long, each round has a part of it. The list of lengths precedes the first part,
+/// so that ranks that divide the data differently detect that.
 async fn lines<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &[G::Byte],
@@ -322,7 +323,7 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
     }
 }
 
-/// The same without waiting, if it is one part and all are there.
+/// The same without waiting, if it is one part and all have contributed.
 #[inline(always)]
 fn at_once<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
@@ -349,14 +350,14 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     }
 }
 
-/// What a contribution is of the data, and how long the list in front of it is.
+/// The data range of a contribution, and the length of the list in front of it.
 struct Piece {
     front: usize,
     range: Range<usize>,
 }
 
 impl Piece {
-    /// The part of a rank's block in it, in the data.
+    /// The part of a rank's block in this range, as a range of the data.
     #[inline]
     fn part(&self, blocks: &BlockPlaces, place: usize) -> Range<usize> {
         let block = blocks.range(place as u32);
@@ -364,7 +365,8 @@ impl Piece {
         start..block.end.clamp(start, self.range.end)
     }
 
-    /// What the rank at `own` contributes: the list, if there is one, and what is not its own.
+    /// The contribution of the rank at `own`: the list, if there is one, and the data of other
+    /// ranks' blocks.
     #[inline]
     fn said<'p, B>(
         &self,
@@ -377,14 +379,14 @@ impl Piece {
         [list, &data[self.range.start..own.start], &data[own.end..self.range.end]]
     }
 
-    /// Where the part of the block of the rank at `own` begins in what the one at `place` said.
+    /// The offset of the block of the rank at `own` in the contribution of the one at `place`.
     fn place_of(&self, blocks: &BlockPlaces, own: usize, place: usize) -> usize {
         let left_out = if place < own { self.part(blocks, place).len() } else { 0 };
         self.front + self.part(blocks, own).start - self.range.start - left_out
     }
 }
 
-/// Bytes of the list of lengths, if some were given.
+/// Bytes of the list of lengths, if lengths were given.
 fn front(blocks: &BlockPlaces) -> usize {
     blocks.count().map_or(0, list::bytes_of)
 }
@@ -403,7 +405,7 @@ fn first_part<G: Group, F>(
     data.len().min(part.saturating_sub(front) / width * width)
 }
 
-/// The list of the blocks' lengths in front of a piece; nothing where it has none.
+/// The list of the blocks' lengths in front of a piece; empty if the piece has none.
 fn list_in<B: Copy + Default + 'static>(piece: &Piece, blocks: &BlockPlaces) -> Scratch<B> {
     let mut list = Scratch::new(piece.front);
     let ends = 1..=blocks.count().unwrap_or(0) as u32;
@@ -411,8 +413,8 @@ fn list_in<B: Copy + Default + 'static>(piece: &Piece, blocks: &BlockPlaces) -> 
     list
 }
 
-/// Combines what all have contributed of this rank's block, in the order of [`pairwise`] or, if
-/// order matters, of [`reduce_then_scatter`]: the bits are the same.
+/// Combines all contributions to this rank's block, in the order of [`pairwise`] or, if order
+/// matters, of [`reduce_then_scatter`], so that the bits are the same.
 fn combine<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     piece: &Piece,
@@ -446,8 +448,8 @@ fn combine<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// Whether all ranks have cut the data alike. If two have not, each rank sees one that differs from
-/// its own.
+/// Checks that all ranks have divided the data alike. If two have not, each rank finds a list that
+/// differs from its own.
 fn check_lists<G: Group>(
     rounds: &LineRounds<'_, G>,
     blocks: &BlockPlaces,

@@ -1,12 +1,12 @@
-//! Scan and exscan: the data of the ranks up to, or before, each combined (MPI 5.0 §6.11).
+//! Scan and exscan: combine the data of all ranks up to, or before, each rank (MPI 5.0 §6.11).
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
 //! | recursive-doubling | log2 n exchanges of m; one more for exscan | |
 //! | linear | n - 1 messages of m, from rank to rank | each rank combines once |
-//! | lines | a look at all | all ranks on one node, which has lines; for short data |
+//! | lines | a poll of all lines | all ranks on one node with lines; for short data |
 //!
-//! All keep the order of the ranks; the first and the last have the same bits.
+//! All keep the order of the ranks; the first and the last give the same bits.
 
 use std::future::Future;
 
@@ -23,7 +23,7 @@ use hikyaku_msg::join;
 
 pub use crate::algorithms::scan::Algorithm;
 
-/// Combines `data` of rank 0 to this rank into `data` (MPI_Scan).
+/// Combines `data` of the ranks from 0 to this one into `data` (MPI_Scan).
 ///
 /// # Errors
 /// [`crate::CollError`]: lengths differ, or a rank is gone or abandoned the call.
@@ -36,10 +36,10 @@ pub fn scan<'a, G: Group, F: Combine<G::Byte>>(
     begin_scan(group, algorithm, data, reduction).end()
 }
 
-/// Starts [`scan()`]: it may be over.
+/// Starts [`scan()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`scan()`].
 #[inline]
 pub fn begin_scan<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -50,8 +50,8 @@ pub fn begin_scan<'a, G: Group, F: Combine<G::Byte>>(
     begin(group, Operation::Scan, algorithm, data, reduction)
 }
 
-/// Combines `data` of rank 0 to the one before this rank into `data`; at rank 0 it stays as it is
-/// (MPI_Exscan).
+/// Combines `data` of the ranks from 0 to the one before this one into `data`, which stays
+/// unchanged at rank 0 (MPI_Exscan).
 ///
 /// # Errors
 /// As [`scan()`].
@@ -64,10 +64,10 @@ pub fn exscan<'a, G: Group, F: Combine<G::Byte>>(
     begin_exscan(group, algorithm, data, reduction).end()
 }
 
-/// Starts [`exscan`]: it may be over.
+/// Starts [`exscan`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`exscan`].
 #[inline]
 pub fn begin_exscan<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -78,7 +78,7 @@ pub fn begin_exscan<'a, G: Group, F: Combine<G::Byte>>(
     begin(group, Operation::Exscan, algorithm, data, reduction)
 }
 
-/// One of the two.
+/// Starts either of them.
 #[inline]
 fn begin<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -132,10 +132,10 @@ fn start<'a, G: Group, F: Combine<G::Byte>>(
     })
 }
 
-/// Scan in log2 n steps (Hillis, Steele 1986): after step k a rank has combined its own and the
-/// 2^k - 1 before it, and hands that to the rank 2^k further on.
+/// Scan in log2 n steps (Hillis, Steele 1986): after step k a rank has combined its own data with
+/// those of the 2^k - 1 ranks before it, and sends the result to the rank 2^k further on.
 ///
-/// Among the ranks from `first` on; the others stand by.
+/// Only the ranks from `first` on take part.
 async fn doubling_inclusive<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     first: u32,
@@ -167,7 +167,7 @@ async fn doubling_inclusive<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// Every rank hands its data to the next; then it is a scan among the ranks that got some.
+/// Every rank sends its data to the next one; then the receivers do a scan among them.
 async fn doubling_exclusive<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
@@ -185,7 +185,8 @@ async fn doubling_exclusive<G: Group, F: Combine<G::Byte>>(
     doubling_inclusive(team, 1, data, reduction).await
 }
 
-/// Scan from rank to rank: each adds its own to what came from the one before and passes it on.
+/// Scan from rank to rank: each combines the result of the previous rank with its own data and
+/// passes it on.
 async fn linear_inclusive<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],
@@ -219,8 +220,8 @@ async fn linear_exclusive<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// Scan by lines: everybody writes its data, everybody combines those of the ranks up to it. If the
-/// data are long, a round has a part of them.
+/// Scan by lines: every rank writes its data, and combines the data of the ranks up to it. If the
+/// data is long, each round has a part of it.
 async fn lines<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     inclusive: bool,
@@ -233,7 +234,7 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
         let range = from..data.len().min(from.saturating_add(part));
         rounds.meet(&[&data[range.clone()]]).await.map_err(|stop| match from {
             0 => stop,
-            // Some of the data have been replaced.
+            // Some of the data has been replaced.
             _ => Stop::Failed(stop.into_failure(team)),
         })?;
         rounds.finish(combine(&rounds, inclusive, &mut data[range], reduction))?;
@@ -241,7 +242,7 @@ async fn lines<G: Group, F: Combine<G::Byte>>(
     Ok(())
 }
 
-/// The same without waiting, if it is one part and all are there.
+/// The same without waiting, if it is one part and all have contributed.
 #[inline(always)]
 fn at_once<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
@@ -259,10 +260,10 @@ fn at_once<G: Group, F: Combine<G::Byte>>(
     }
 }
 
-/// Combines what the ranks up to, or before, this one have contributed.
+/// Combines the contributions of the ranks up to, or before, this one.
 ///
 /// The order is that of [`doubling_inclusive`], so that the bits are the same: a binomial tree that
-/// has grown from the last rank down, `(0 ∘ 1) ∘ ((2 ∘ 3) ∘ (4 ∘ 5))` for rank 5.
+/// grows from the last rank down, `(0 ∘ 1) ∘ ((2 ∘ 3) ∘ (4 ∘ 5))` for rank 5.
 fn combine<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     inclusive: bool,
@@ -277,7 +278,7 @@ fn combine<G: Group, F: Combine<G::Byte>>(
         rounds.read(rounds.place - 1, 0, data)?;
     }
     let length = data.len();
-    // The tree that grew first is in `data`, the others are here.
+    // The first tree is in `data`, the others are here.
     let mut scratch = Scratch::new((digits(count) - 1) * length);
     let mut trees = 1;
     for distance in 1..count {

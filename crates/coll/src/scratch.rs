@@ -1,15 +1,15 @@
-//! Memory for what is under way between two buffers of the program.
+//! Temporary memory for data between two buffers of the program.
 
-/// Lengths up to which no memory is allocated: a convergence test reduces one number, and what is
-/// in a line is combined within the time of an allocation or two. Zeros cost, too.
+/// Lengths up to which no memory is allocated: a convergence test reduces one number, and a line is
+/// combined within the time of an allocation or two. Zeroing costs time, too.
 const FEW: usize = 64;
 const SOME: usize = 512;
 
-/// So many places, aligned for every element that can be reduced.
+/// An array of places, aligned for every element that can be reduced.
 #[repr(align(16))]
 pub(crate) struct Places<B, const N: usize>([B; N]);
 
-/// So many bytes (or places of lengths only), aligned for every element that can be reduced.
+/// A buffer of bytes (or of lengths only), aligned for every element that can be reduced.
 pub(crate) enum Scratch<B> {
     Few(Places<B, FEW>, usize),
     Some(Places<B, SOME>, usize),

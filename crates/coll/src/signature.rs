@@ -1,4 +1,5 @@
-//! What a rank calls: what all ranks must say alike, in words that ranks can compare.
+//! The signature of a call: the properties that all ranks must agree on, in words that they
+//! compare.
 //!
 //! ```text
 //!   word:  | operation 4 | element 6 | root 13 | reduction 3 | call 8 | list 1 | bytes 29 |
@@ -9,33 +10,33 @@ use std::fmt;
 
 use crate::names::Operation;
 
-/// What the elements of a call are.
+/// The element type of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element {
-    /// Bytes of one.
+    /// Bytes of one element.
     width: u32,
-    /// Its place in [`KINDS`], or a number beyond for other types, made of their width.
+    /// Its index in [`KINDS`], or for other types a larger number, derived from their width.
     kind: u8,
 }
 
-/// Types with a name of their own. The first: bytes, or anything that was given as such.
+/// Types that have a name. The first one is bytes, or any type that was passed as bytes.
 const KINDS: [&str; 15] = [
     "bytes", "i8", "i16", "i32", "i64", "i128", "u16", "u32", "u64", "u128", "f32", "f64", "isize",
     "usize", "bool",
 ];
 
-/// Kinds that a word has room for.
+/// The number of kinds that fit in a word.
 const MOST_KINDS: u32 = 64;
 
 impl Element {
-    /// Bytes that are nothing else.
+    /// Plain bytes.
     pub const BYTE: Element = Element { width: 1, kind: 0 };
 
-    /// The element of a type of Rust.
+    /// The element of a Rust type.
     #[inline]
     pub fn of<T: 'static>() -> Element {
         let id = TypeId::of::<T>();
-        // The compiler knows which it is.
+        // The compiler resolves this statically.
         macro_rules! kind {
             ($($type:ty = $kind:literal),*) => {
                 $(if id == TypeId::of::<$type>() { $kind } else)* {
@@ -51,24 +52,24 @@ impl Element {
         Element { width: size_of::<T>().max(1) as u32, kind }
     }
 
-    /// Whether it is an integer, as bytes are.
+    /// Whether it is an integer; bytes are.
     #[inline]
     pub(crate) fn is_integer(self) -> bool {
         matches!(self.kind, 0..=9 | 12 | 13)
     }
 
-    /// Bytes of one.
+    /// Bytes of one element.
     pub fn width(self) -> usize {
         self.width as usize
     }
 }
 
-/// How a reduction combines, as far as ranks can compare it.
+/// The operator of a reduction, as far as ranks can compare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Combination(u8);
 
 impl Combination {
-    /// A reduction of the program's own.
+    /// A reduction that the program defines.
     pub const OWN: Combination = Combination(0);
 
     /// The sum.
@@ -77,13 +78,13 @@ impl Combination {
     /// The product.
     pub const PRODUCT: Combination = Combination(2);
 
-    /// The smallest.
+    /// The minimum.
     pub const MIN: Combination = Combination(3);
 
-    /// The largest.
+    /// The maximum.
     pub const MAX: Combination = Combination(4);
 
-    /// None: what comes replaces what goes (MPI_IN_PLACE), which takes another exchange.
+    /// None: received data replaces sent data (MPI_IN_PLACE), which uses another exchange.
     pub(crate) const IN_PLACE: Combination = Combination(5);
 
     fn name(self) -> &'static str {
@@ -93,29 +94,29 @@ impl Combination {
     }
 }
 
-/// A call of a collective as all ranks must make it alike.
+/// The properties of a collective call that all ranks must agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
     operation: Operation,
     element: u8,
     root: Option<u32>,
     combination: Option<Combination>,
-    /// Whether it has a list of lengths, one a rank. By messages alone that makes no difference.
+    /// Whether it has a list of lengths, one per rank. By messages alone this makes no difference.
     has_list: bool,
-    /// Bytes a rank, as [`held`]; 0 where ranks need not have the same.
+    /// Bytes per rank, as [`held`]; 0 if ranks may differ.
     bytes: u64,
 }
 
-/// Roots that sums tell apart.
+/// The number of roots that checksums distinguish.
 const ROOTS: u32 = 1000;
 
 const BYTES_BITS: u32 = 29;
 
-/// Lengths below this are held exactly.
+/// Lengths below this are stored exactly.
 const EXACT: u64 = 1 << (BYTES_BITS - 1);
 
-/// What a word holds of a length: a long one is [`EXACT`] and the remainder by it. A rank that had
-/// more of its own length would find it different from what others say.
+/// The form of a length in a word: a long one is [`EXACT`] and the remainder by it. A rank that
+/// compared its full length would find it different from the others' words.
 const fn held(bytes: u64) -> u64 {
     if bytes < EXACT { bytes } else { EXACT | (bytes % EXACT) }
 }
@@ -148,13 +149,13 @@ impl Signature {
         Signature { combination: Some(combination), ..self }
     }
 
-    /// One of this length.
+    /// The same with this length.
     #[inline]
     pub(crate) fn bytes(self, bytes: usize) -> Signature {
         Signature { bytes: held(bytes as u64), has_list: false, ..self }
     }
 
-    /// The same with a list of lengths, if `has_list` says so.
+    /// The same with or without a list of lengths.
     #[inline]
     pub(crate) fn list(self, has_list: bool) -> Signature {
         Signature { has_list, ..self }
@@ -165,13 +166,13 @@ impl Signature {
         Signature { element: element.kind, ..self }
     }
 
-    /// Whether its length is that of the rank that calls it so, and others may have another.
+    /// Whether its length is this rank's own, and others may have another one.
     pub(crate) fn has_own_length(&self) -> bool {
         self.has_list && self.operation == Operation::Allgather
     }
 
-    /// Whether two ranks can have made the same call so by messages: lengths may be unknown, and
-    /// who has a list of them makes no difference.
+    /// Whether two ranks can have made the same call by messages: lengths may be unknown, and it
+    /// does not matter which rank has a list of them.
     pub(crate) fn fits(&self, other: &Signature) -> bool {
         let known = self.bytes != 0 && other.bytes != 0;
         let bytes = if known { other.bytes } else { self.bytes };
@@ -183,7 +184,7 @@ impl Signature {
         self.operation
     }
 
-    /// Bytes a rank; 0 where ranks need not have the same.
+    /// Bytes per rank; 0 if ranks may differ.
     pub fn length(&self) -> u64 {
         self.bytes
     }
@@ -192,15 +193,15 @@ impl Signature {
         self.root
     }
 
-    /// A number made of root, reduction and type, for tags: another one if one of them is.
+    /// A checksum of root, reduction and type, for tags.
     pub(crate) fn sum(&self) -> u32 {
         let root = self.root.map_or(0, |root| root % ROOTS + 1);
         let combination = self.combination.map_or(0, |how| u32::from(how.0) + 1);
         root * 197 + combination * 211 + u32::from(self.element) * 13
     }
 
-    /// All of it in a word, with the number of the call, to which a sum over calls before may be
-    /// added. Roots and numbers of more bits are cut.
+    /// All properties in a word, with the number of the call, to which a checksum over earlier
+    /// calls may be added. Roots and numbers with more bits are truncated.
     #[inline]
     pub(crate) fn word(&self, number: u32) -> u64 {
         let root = self.root.map_or(0, |root| u64::from(root) + 1);
@@ -213,18 +214,18 @@ impl Signature {
         word << BYTES_BITS | self.bytes
     }
 
-    /// The same word of a call of another length.
+    /// The word of the same call with another length.
     #[inline]
     pub(crate) fn word_of_length(word: u64, bytes: usize) -> u64 {
         word >> BYTES_BITS << BYTES_BITS | held(bytes as u64)
     }
 
-    /// Whether two words are of the same call, rightly or wrongly.
+    /// Whether two words have the same call number. Truncated numbers may be equal by accident.
     pub(crate) fn is_same_number(word: u64, other: u64) -> bool {
         low((word ^ other) >> (BYTES_BITS + LIST_BITS), NUMBER_BITS) == 0
     }
 
-    /// The reverse of [`Signature::word`]; `None`: there is no such operation.
+    /// Decodes [`Signature::word`]. `None`: there is no such operation.
     pub(crate) fn of_word(word: u64) -> Option<Signature> {
         let (bytes, word) = (low(word, BYTES_BITS), word >> BYTES_BITS);
         let (has_list, word) = (low(word, LIST_BITS) != 0, word >> (LIST_BITS + NUMBER_BITS));
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(Signature::of_word(u64::MAX), None);
     }
 
-    /// A question carries a word: what comes of it is compared with the call of the rank itself.
+    /// A question carries a word; the decoded call is compared with the rank's own call.
     #[test]
     fn long_calls_are_those_of_their_words() {
         let of = |bytes: usize| Signature::new(Operation::Broadcast).root(0).bytes(bytes);

@@ -1,31 +1,30 @@
-//! Which call of a communicator has the lines, and from which call on nobody uses them.
+//! The order of a communicator's calls on the lines, and the end of the lines after a failure.
 //!
-//! Lines have one order of rounds, and calls may overlap: so calls take the lines in the order in
-//! which they were made, each from its first round to its last. A call whose turn has not come
-//! waits.
+//! Lines have one order of rounds, and calls may overlap. So calls use the lines in the order in
+//! which they were made, each from its first round to its last. A call waits for its turn.
 //!
 //! A call that fails on the lines at one rank leaves that rank in another round than the others.
-//! Such a rank never contributes again, and tells all others so ([`Loss`]):
+//! That rank never contributes again, and reports it to all others ([`Loss`]):
 //!
 //! ```text
 //!   calls     ... k - 1 │ k, which failed │ k + 1 ... until │ until + 1 ...
 //!             by lines  │ an error        │ see below       │ by messages
 //! ```
 //!
-//! Some ranks may have gone on before they heard: a root does not wait for its receivers. `until`
-//! is the last call that any rank has made by lines. A call between the two starts anew by messages
-//! where nothing of it was done. If a rank has done it by lines, that rank says so by a larger
-//! `until`, and all others end it with the error of call `k`.
+//! Some ranks may have returned before they received the report: a root does not wait for its
+//! receivers. `until` is the last call that any rank has completed by lines. A call between the two
+//! starts again by messages if no rank has completed it. If a rank has completed it by lines, that
+//! rank reports a larger `until`, and all others end the call with the error of call `k`.
 //!
-//! A rank that has gone on may be in a call that has nothing to do with this communicator, or make
-//! none of it any more. So its answer must not wait for its next call here: [`Passed`] gives it as
-//! soon as the note arrives, in any call that waits.
+//! A rank that has returned may be in a call on another communicator, or make no further call on
+//! this one. So its answer must not wait for its next call here: [`Passed`] answers as soon as the
+//! note arrives, in any call that waits.
 //!
-//! Lines that are still to be agreed on are asked for by the first call that has them. If there are
-//! none, that call and some after it are made by messages, the same at every rank.
+//! Ranks agree on lines in the first call whose turn it is. If they find none, that call and some
+//! later ones use messages, the same number at every rank.
 //!
-//! Nobody can have completed a call after `k` to which all contribute: the rank that failed did
-//! not. So what starts anew at one rank does so at all.
+//! No rank can have completed a call after `k` to which all contribute, because the failed rank did
+//! not. So such a call starts again at all ranks if it does at one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,28 +35,28 @@ use hikyaku_msg::Answerer;
 use crate::error::Cause;
 use crate::names::LOSS_TAG;
 
-/// The end of a communicator's lines, as ranks tell each other.
+/// A report that a communicator's lines are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
     /// The call that failed.
     pub from: u32,
-    /// The last call that any rank is known to have made by lines.
+    /// The last call that any rank is known to have completed by lines.
     pub until: u32,
-    /// Where it failed.
+    /// The rank where it failed.
     pub rank: u32,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
 }
 
 impl Loss {
-    /// What other ranks are told: the calls, the rank, the cause.
+    /// The encoding for other ranks: the calls, the rank, the cause.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = [self.from, self.until, self.rank].map(u32::to_le_bytes).concat();
         bytes.extend(self.cause.to_bytes());
         bytes
     }
 
-    /// What another rank has told; `None` if that is nonsense.
+    /// Decodes what another rank sent; `None` if it is malformed.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Loss> {
         let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let cause = Cause::from_bytes(bytes.get(12..)?)?;
@@ -68,20 +67,20 @@ impl Loss {
 /// Whether a call may use the lines now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineTurn {
-    /// It has them.
+    /// It is the call's turn.
     Now,
-    /// Calls before it have them.
+    /// Earlier calls use the lines.
     Later,
-    /// Nobody has them any more.
+    /// The lines are lost.
     Lost,
 }
 
-/// The last call that a rank has made by lines, for itself and for who answers in its stead.
+/// The last call that a rank has completed by lines, shared with the answerer for this rank.
 #[derive(Debug, Clone, Default)]
 pub struct Passed(Arc<AtomicU64>);
 
 impl Passed {
-    /// The number of the call; `None`: there was none.
+    /// The number of the call. `None`: there was none.
     fn last(&self) -> Option<u32> {
         let word = self.0.load(Ordering::Relaxed);
         word.checked_sub(1).map(|number| number as u32)
@@ -92,14 +91,15 @@ impl Passed {
         self.0.store(u64::from(number) + 1, Ordering::Relaxed);
     }
 
-    /// What those who tell of a loss have to be told: that this rank has made later calls by lines.
+    /// The correction to send to a rank that reports a loss: this rank has completed later calls by
+    /// lines.
     pub fn correct(&self, heard: Loss) -> Option<Loss> {
         let until = self.last().filter(|last| is_before(heard.until, *last))?;
         Some(Loss { until, ..heard })
     }
 }
 
-/// Answers those who tell of lost lines, whatever this rank is in.
+/// Answers reports of lost lines, in any call of this rank.
 impl Answerer for Passed {
     fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>> {
         let heard = Loss::from_bytes(bytes).filter(|_| tag == LOSS_TAG)?;
@@ -107,23 +107,23 @@ impl Answerer for Passed {
     }
 }
 
-/// What one rank knows about which call holds the lines.
+/// One rank's state of the order of calls on the lines.
 #[derive(Debug, Default)]
 pub struct LineTurns {
-    /// Calls that use the lines, in their order.
+    /// Open calls that use the lines, in order.
     open: VecDeque<u32>,
-    /// The last one that was done by lines.
+    /// The last call completed by lines.
     done: Passed,
     loss: Option<Loss>,
-    /// The first of the calls that nobody makes by lines because none were found, and how many.
+    /// The first call that used messages because no lines were found, and the number of such calls.
     refused: Option<(u32, u32)>,
 }
 
-/// For so many calls no lines are looked for when none were found; then twice as many, and so on.
+/// The number of calls without a new search after no lines were found; doubled each time.
 pub(crate) const REFUSED_FIRST: u32 = 8;
 const REFUSED_MOST: u32 = 1 << 20;
 
-/// Whether call `one` was made before `other`: numbers come round.
+/// Whether call `one` was made before `other`. Numbers wrap around.
 pub(crate) fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -133,59 +133,59 @@ pub(crate) fn later(one: u32, other: u32) -> u32 {
 }
 
 impl LineTurns {
-    /// Whether a call may be made by lines.
+    /// Whether a call may use lines.
     #[inline]
     pub fn are_for(&self, number: u32) -> bool {
         let refused = |(from, count): (u32, u32)| number.wrapping_sub(from) < count;
         self.are_kept_for(number) && !self.refused.is_some_and(refused)
     }
 
-    /// Whether a call has failed on the lines: ranks may be in other rounds than each other.
+    /// Whether a call has failed on the lines: ranks may be in different rounds.
     pub fn are_lost(&self) -> bool {
         self.loss.is_some()
     }
 
-    /// Whether lines that are there can be used by a call: they are not lost.
+    /// Whether a call can use existing lines: they are not lost for it.
     #[inline]
     pub fn are_kept_for(&self, number: u32) -> bool {
         self.loss.is_none_or(|loss| is_before(number, loss.from))
     }
 
-    /// The ranks have agreed, in this call, that they find no lines.
+    /// Records that the ranks have agreed, in this call, that there are no lines.
     pub fn refuse(&mut self, number: u32) {
         let twice = |(_, count): (u32, u32)| (2 * count).min(REFUSED_MOST);
         self.refused = Some((number, self.refused.map_or(REFUSED_FIRST, twice)));
     }
 
-    /// The ranks have lines.
+    /// Records that the ranks have lines.
     pub fn agree(&mut self) {
         self.refused = None;
     }
 
-    /// A call by lines is made.
+    /// Opens a call by lines.
     #[inline]
     pub fn open(&mut self, number: u32) {
         self.open.push_back(number);
     }
 
-    /// Whether the next call has the lines, if it is by lines and they are there: nobody has them.
+    /// Whether the next call, if it is by lines, may use them at once: no call is open on them.
     #[inline]
     pub fn is_next(&self, number: u32) -> bool {
         self.open.is_empty() && self.are_kept_for(number)
     }
 
-    /// The next call has had the lines, and is done.
+    /// Records that the next call has used the lines and is complete.
     #[inline]
     pub fn pass(&mut self, number: u32) {
         self.done.set(number);
     }
 
-    /// The last call that was made by lines, also when this is borrowed.
+    /// The last call completed by lines, readable while this is borrowed.
     pub fn passed(&self) -> &Passed {
         &self.done
     }
 
-    /// Whether a call has the lines.
+    /// Whether it is the call's turn on the lines.
     #[inline]
     pub fn turn(&self, number: u32) -> LineTurn {
         if !self.are_for(number) {
@@ -197,12 +197,12 @@ impl LineTurns {
         }
     }
 
-    /// A call goes on without the lines.
+    /// Removes a call that continues without the lines.
     pub fn give_way(&mut self, number: u32) {
         self.open.retain(|other| *other != number);
     }
 
-    /// The end of a call that was made by lines, if it still is.
+    /// Ends a call by lines, if it still is one.
     #[inline]
     pub fn done(&mut self, number: u32) {
         if self.open.front() == Some(&number) {
@@ -211,8 +211,8 @@ impl LineTurns {
         }
     }
 
-    /// A call has failed here. What the others must be told, if it was by lines and they do not
-    /// know.
+    /// Records that a call has failed here. Returns the report for the others, if the call used
+    /// lines and they do not know.
     pub fn fail(&mut self, number: u32, rank: u32, cause: Cause) -> Option<Loss> {
         let by_lines = self.open.contains(&number);
         self.give_way(number);
@@ -223,8 +223,8 @@ impl LineTurns {
         self.loss
     }
 
-    /// Another rank has told of a loss. What the others must be told in turn: that this rank has
-    /// made later calls by lines.
+    /// Records another rank's report of a loss. Returns a correction for the others, if this rank
+    /// has completed later calls by lines.
     pub fn hear(&mut self, heard: Loss) -> Option<Loss> {
         let known = self.loss.get_or_insert(heard);
         let until = later(known.until, heard.until);
@@ -235,7 +235,7 @@ impl LineTurns {
         (known.until != until).then_some(*known)
     }
 
-    /// Why a call cannot succeed.
+    /// The loss because of which a call cannot succeed.
     pub fn ends(&self, number: u32) -> Option<Loss> {
         let ends = |loss: &Loss| !is_before(number, loss.from) && !is_before(loss.until, number);
         self.loss.filter(ends)

@@ -1,10 +1,12 @@
-//! Allreduce by lines: to 624 bytes each line carries its rank's numbers, and every rank combines
-//! all. Larger: every rank combines one share of everybody's, then all collect the shares.
+//! Allreduce by lines. Up to 624 bytes each line carries its rank's elements, and every rank
+//! combines all. Larger data: every rank combines one share of all contributions, then all collect
+//! the shares.
 //!
-//! What all contribute is combined up a binomial tree, `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`, and each result
-//! by one rank or by all alike: every rank has the same bits, and operations need not be
-//! commutative. Over several nodes the leaders combine what comes of that, and each hands it on.
-//! Where there are no lines left, messages combine in the same order: see [`crate::select`].
+//! Contributions are combined up a binomial tree, `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`, and each result
+//! either by one rank or by all in the same way: every rank has the same bits, and operations need
+//! not be commutative. Over several nodes the leaders combine the results of their nodes, and each
+//! passes the result on. After lines are lost, messages combine in the same order: see
+//! [`crate::select`].
 
 use std::ops::Range;
 
@@ -19,10 +21,10 @@ use crate::rounds::{LineRounds, Stop, starts};
 
 use super::{in_one_piece, read};
 
-/// From here on the work is shared out.
+/// From this many bytes on the ranks share the work.
 const SHARE_FROM: usize = 2 << 10;
 
-/// `from`: what this rank gives, if that is not in `data`.
+/// `from`: this rank's contribution, if it is not in `data`.
 #[inline(always)]
 pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
@@ -52,8 +54,8 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     Ok(())
 }
 
-/// The same without waiting, if it is one part that is not shared out, in its place, and all are
-/// there.
+/// The same without waiting, if it is one part that is not shared out, in its place, and all have
+/// contributed.
 #[inline(always)]
 pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
@@ -96,8 +98,8 @@ async fn combine_parts<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>
     Ok(())
 }
 
-/// Combines one part: this rank's share of everybody's first, then everybody's shares are
-/// collected. A small part is everybody's share.
+/// Combines one part: first this rank's share of all contributions, then it collects the others'
+/// shares. Every rank combines all of a small part.
 async fn combine_part<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     given: Option<&[G::Byte]>,
@@ -125,7 +127,7 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
     Ok(rounds.finish(read)?)
 }
 
-/// The share of the rank at `place` of `length` bytes, in whole elements of `width`.
+/// The share of the rank at `place` in `length` bytes, in whole elements of `width`.
 pub(super) fn share(length: usize, width: usize, place: usize, size: usize) -> Range<usize> {
     let elements = length / width;
     elements * place / size * width..elements * (place + 1) / size * width

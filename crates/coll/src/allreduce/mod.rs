@@ -1,15 +1,15 @@
-//! Allreduce: all ranks' data combined, at all (MPI 5.0 §6.9.6).
+//! Allreduce: combines all ranks' data at all ranks (MPI 5.0 §6.9.6).
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
-//! | recursive-doubling | log2 n exchanges of m, two messages more if n is no power of two | |
+//! | recursive-doubling | log2 n exchanges of m, two more messages if n is not a power of two | |
 //! | ring | 2 (n - 1) exchanges of m / n, at first in pieces | commutative ones; for large m |
 //! | two-level | a reduce and a broadcast within the node, and between nodes as the first | |
-//! | lines | a look at all of the node; between nodes as the first | needs shared lines |
+//! | lines | a poll of all lines of the node; between nodes as the first | needs shared lines |
 //! | read | copies of 2 m (n - 1) / n out of others' memory | needs lines of one node |
 //!
-//! Whatever the algorithm, each element is combined in one expression whose value goes to all
-//! ranks, or in the same expression at every rank: results are bitwise equal.
+//! Each element is combined either in one expression whose value goes to all ranks, or in the same
+//! expression at every rank, whatever the algorithm: results are bitwise equal.
 
 mod lines;
 mod read;
@@ -34,11 +34,11 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::allreduce::Algorithm;
 
-/// Bytes up to which what a rank gives is put where the result is to be, if it is elsewhere.
+/// Up to this many bytes, a separate contribution is copied to the place of the result.
 const COPIED_UP_TO: usize = 16 << 10;
 
-/// Combines `data` of all ranks; afterwards every rank's `data` is the result. All ranks have the
-/// same number of bytes.
+/// Combines `data` of all ranks; every rank's `data` becomes the result. All ranks have the same
+/// number of bytes.
 ///
 /// # Errors
 /// [`crate::CollError`]: lengths differ, a rank is gone or abandoned the call, or `algorithm`
@@ -52,7 +52,7 @@ pub fn allreduce<'a, G: Group, F: Combine<G::Byte>>(
     begin(group, algorithm, None, data, reduction).end()
 }
 
-/// The same of data that have gaps, at this rank.
+/// The same where this rank's data has gaps.
 ///
 /// # Errors
 /// As [`allreduce()`].
@@ -65,10 +65,10 @@ pub fn allreduce_scattered<'a, G: Group<Byte = u8>, F: Combine<u8>>(
     begin(group, algorithm, None, data, reduction).end()
 }
 
-/// Starts [`allreduce()`]: it may be over.
+/// Starts [`allreduce()`], which may complete at once.
 ///
 /// # Errors
-/// As there; every rank has to give a place for the result, as long as what it gives.
+/// As [`allreduce()`]; every rank must provide a place for the result, as long as its contribution.
 #[inline]
 pub fn begin_allreduce<'a, G: Group, F: Combine<G::Byte>>(
     group: &'a G,
@@ -96,7 +96,7 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     let signature = Signature::new(Operation::Allreduce)
         .bytes(data.length())
         .combination(reduction.combination);
-    // Long data are combined from where they are, where parts of them are looked at one by one.
+    // Long data is combined from where it lies, by algorithms that read parts of it one by one.
     let has_lines = needs_lines(&algorithm);
     if data.length() < COPIED_UP_TO || !has_lines {
         place(from.take_if(|from| from.len() == data.length()), data);
@@ -114,7 +114,7 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         .or_start(|call| run(group, call, algorithm, from, data, reduction))
 }
 
-/// Puts what a rank gives to where the result is to be, if it is elsewhere.
+/// Copies a separate contribution to the place of the result.
 fn place<B, D: Data<B> + ?Sized>(from: Option<&[B]>, data: &mut D) {
     if let Some(from) = from {
         data.put(0, from);
@@ -166,8 +166,8 @@ fn run<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     })
 }
 
-/// Does something with data in one piece: what is combined as a whole changes places with what
-/// comes.
+/// Runs `act` on the data in one piece, since algorithms that combine it as a whole exchange it
+/// with a receive buffer.
 async fn in_one_piece<B: Copy + Default, D: Data<B> + ?Sized, E>(
     data: &mut D,
     act: impl AsyncFnOnce(&mut [B]) -> Result<(), E>,
@@ -182,18 +182,18 @@ async fn in_one_piece<B: Copy + Default, D: Data<B> + ?Sized, E>(
     done
 }
 
-/// Allreduce round a ring: every rank combines one block of the array, then the blocks go round.
+/// Allreduce round a ring: every rank combines one block of the array, then the blocks are passed
+/// round.
 ///
 /// ```text
 ///   blocks of 3 ranks, each passing on to the next:
-///   combine:  rank r adds what it has to block r - 1 - s in step s; in the end it has block r + 1
-///   hand out: block r + 1 - s goes on in step s, and everybody has all
+///   combine:  rank r adds its values to block r - 1 - s in step s; at the end it has block r + 1
+///   hand out: block r + 1 - s is passed on in step s, until every rank has all
 /// ```
 ///
-/// Every byte crosses each link about twice whatever the number of ranks, which is the least there
-/// can be (Patarasu, Yuan 2009). A block is combined once, along one way round, so all ranks have
-/// the same bits; but it starts at a different rank for each block, so the reduction must be
-/// commutative.
+/// Every byte crosses each link about twice for any number of ranks, which is the minimum
+/// (Patarasu, Yuan 2009). A block is combined once, along one way round, so all ranks have the same
+/// bits; but each block starts at a different rank, so the reduction must be commutative.
 async fn ring<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut D,
@@ -214,7 +214,7 @@ async fn ring<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
 /// Allreduce in two levels: within each node to its first rank, between those, and back.
 ///
 /// Only one rank of each node uses the network, once. The order of the ranks is kept if each node's
-/// ranks follow each other.
+/// ranks are consecutive.
 async fn two_level<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     data: &mut [G::Byte],

@@ -1,5 +1,5 @@
-//! Allreduce by reading: everyone combines one share out of all others' memory, where the result is
-//! to be and in the order of [`super::lines`]; then everyone copies the others' shares.
+//! Allreduce by reading: every rank combines one share of all ranks' memory into the place of the
+//! result, in the order of [`super::lines`]; then every rank copies the others' shares.
 
 use crate::combine::{Combine, PARTS, PIECE, Reduction, combine_tree, combine_two, digits};
 use crate::error::Failure;
@@ -8,27 +8,27 @@ use crate::rounds::{LineRounds, Stop, starts};
 
 use super::lines::share;
 
-/// Bytes that are combined at a time where the kernel copies: in the caches, and long against what
-/// a call costs.
+/// Bytes that are combined at a time where the kernel copies: they fit the caches, and are long
+/// compared with the cost of a call.
 const KERNEL_PIECE: usize = 64 << 10;
 
-/// `false`: it cannot be read, and `data` is as before.
+/// `false`: the memory cannot be read, and `data` is unchanged.
 pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
     from: Option<&[G::Byte]>,
     data: Option<&mut [G::Byte]>,
     reduction: &mut Reduction<F>,
 ) -> Result<bool, Stop<G>> {
-    // Others read what this rank gives, and then its share of the result.
+    // Others read this rank's contribution, and then its share of the result.
     let whole = data.as_deref().filter(|data| rounds.can_show(data));
     let shown = rounds.show(whole.map(|data| from.unwrap_or(data))).await?;
-    // What has gaps was not shown, so there is nothing to read.
+    // Data with gaps was not exposed, so there is nothing to read.
     let (Some(mut memory), Some(data)) = (shown, data) else { return Ok(false) };
     let (size, width, length) = (rounds.size, reduction.width, data.len());
     let share = |place| share(length, width, place, size);
     let own = share(rounds.place);
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
-    // Should the kernel refuse, all start anew in another way.
+    // If the kernel refuses, all start again by another way.
     let by_kernel = memory.reach() == CopyReach::Process;
     let may_restart = by_kernel && from.is_none();
     let before = if may_restart { data[own.clone()].to_vec() } else { Vec::new() };
@@ -54,7 +54,8 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
     }
     if !memory.all_show(data).await.map_err(begun)? {
         if !by_kernel {
-            // A place outside of what ranks share: nonsense, and nothing was kept to start anew.
+            // An address outside of shared memory is malformed, and nothing was saved for a
+            // restart.
             let outside = G::unsupported("read where a rank says that its data are");
             return Err(Failure::<G>::from(outside).into());
         }
@@ -67,13 +68,13 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
         memory.read(place, share(place).start, &mut data[share(place)])?;
     }
     if !memory.end().await.map_err(begun)? {
-        // It may refuse late, too.
+        // The kernel may also refuse late.
         collect(rounds, data, width).await.map_err(begun)?;
     }
     Ok(true)
 }
 
-/// Everyone gets the others' shares by lines.
+/// Every rank receives the others' shares by lines.
 #[cold]
 async fn collect<G: Group>(
     rounds: &LineRounds<'_, G>,

@@ -1,8 +1,8 @@
-//! All-to-all by lines of parts whose lengths only their two ranks know.
+//! All-to-all by lines where only its two ranks know a part's length.
 //!
-//! Everybody writes its parts for others, with the list of their lengths in front, and reads its
-//! own of all others'. A rank whose parts are too long for that, or have gaps, writes a list that
-//! says so. Everybody looks at all lists: so all know alike whether they go on by messages.
+//! Every rank writes its parts for others, with the list of their lengths in front, and reads its
+//! own parts from all others. A rank whose parts are too long for that, or have gaps, writes a list
+//! that reports it. Every rank reads all lists: so all agree whether they fall back to messages.
 
 use crate::call::Team;
 use crate::error::Failure;
@@ -14,7 +14,7 @@ use crate::scratch::Scratch;
 
 use super::{OWN_PART, PIECES};
 
-/// `false`, at all ranks: some parts are too long or have gaps.
+/// `false` at all ranks: some parts are too long or have gaps.
 pub(super) async fn lines<G: Group>(
     team: &Team<'_, G>,
     parts: &[Part<'_, G::Byte>],
@@ -35,7 +35,7 @@ pub(super) async fn lines<G: Group>(
     Ok(done)
 }
 
-/// The same without waiting, if all are there and no parts are too long.
+/// The same without waiting, if all have contributed and no parts are too long.
 #[inline(always)]
 pub(super) fn at_once<G: Group>(
     team: &Team<'_, G>,
@@ -57,7 +57,7 @@ pub(super) fn at_once<G: Group>(
         Err(failure) => return Some(Err(failure)),
     }
     match collect(&rounds, fits, into) {
-        // The round ends where the call goes on.
+        // The slow path ends the round.
         Ok(false) => None,
         Ok(true) => {
             put_own(team, parts, into);
@@ -82,7 +82,8 @@ fn check_own<G: Group>(
     }
 }
 
-/// Moves this rank's part for itself, which fits, once nothing goes on by messages: it may be long.
+/// Moves this rank's part for itself, which fits. Called only after messages are ruled out, since
+/// the part may be long.
 fn put_own<G: Group>(
     team: &Team<'_, G>,
     parts: &[Part<'_, G::Byte>],
@@ -108,7 +109,7 @@ fn fits<G: Group>(
         && rounds.is_one_part(length, PIECES, 1)
 }
 
-/// This rank's parts for all; for itself there is none.
+/// This rank's parts for all; the one for itself is empty.
 fn others<'p, B>(own: usize, parts: &'p [Part<'_, B>]) -> impl Iterator<Item = &'p [B]> {
     parts.iter().enumerate().map(move |(to, part)| match part {
         Part::Whole(bytes) if to != own => *bytes,
@@ -116,7 +117,7 @@ fn others<'p, B>(own: usize, parts: &'p [Part<'_, B>]) -> impl Iterator<Item = &
     })
 }
 
-/// The list in front of this rank's parts, or one that says that they do not follow.
+/// The list in front of this rank's parts, or one that marks them as missing.
 fn list_of<G: Group>(
     rounds: &LineRounds<'_, G>,
     parts: &[Part<'_, G::Byte>],
@@ -135,7 +136,7 @@ fn list_of<G: Group>(
     list
 }
 
-/// What this rank writes: its list and, if they follow, its parts.
+/// This rank's contribution: its list and, if `follow` is set, its parts.
 fn contribution<'s, 'p, G: Group>(
     pieces: &'s mut [&'p [G::Byte]],
     rounds: &LineRounds<'_, G>,
@@ -149,8 +150,8 @@ fn contribution<'s, 'p, G: Group>(
     &pieces[..count]
 }
 
-/// Reads what all have written for this rank. `fits`: this rank's parts are there. `false`: some
-/// are not.
+/// Reads all contributions to this rank. `fits`: this rank has contributed its parts. Returns
+/// `false` if some parts are missing.
 fn collect<G: Group>(
     rounds: &LineRounds<'_, G>,
     mut fits: bool,
@@ -172,7 +173,7 @@ fn collect<G: Group>(
             _ => fits = false,
         }
     }
-    // By messages the lengths are seen again.
+    // Messages will check the lengths again.
     match differs.filter(|_| fits) {
         Some((place, length, own)) => Err(rounds.lengths_differ(place, length, own)),
         None => Ok(fits),

@@ -4,14 +4,15 @@
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
-//! | pairwise | n - 1 exchanges of m, one after the other | no more than one message to anybody |
+//! | pairwise | n - 1 exchanges of m, one after the other | at most one message per rank in flight
+//! |
 //! | chained | n - 1 messages of m, all at once | one start-up |
 //! | two-level | between two nodes one message each way, and 2 in a node | equal, short parts |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
-//! | lines | a look at all | all ranks on one node, which has lines; for short parts |
-//! | read | n - 1 copies of m out of others' memory | the same, equal parts; for large m |
+//! | lines | a poll of all lines | all ranks on one node with lines; for short parts |
+//! | read | n - 1 copies of m out of others' memory | as lines, equal parts; for large m |
 //!
-//! Parts that do not lie in one piece are for [`crate::alltoallw()`].
+//! Parts with gaps are for [`crate::alltoallw()`].
 
 mod listed;
 mod two_level;
@@ -34,14 +35,14 @@ use hikyaku_msg::join;
 
 pub use crate::algorithms::alltoall::Algorithm;
 
-/// All parts of a rank go by lines in pieces of this part of the longest contribution.
+/// Parts by lines are cut into this many pieces of the longest contribution.
 pub(crate) const PIECES: usize = 4;
 
-/// What must be as long as the place for it.
+/// The argument that must be as long as its place.
 const OWN_PART: &str = "a rank's part for itself, in bytes,";
 
-/// Bytes of a block that are exchanged at a time where what comes replaces what goes: large against
-/// the cost of a message.
+/// Bytes of a block that are exchanged at a time where received data replaces sent data: large
+/// compared with the cost of a message.
 const SWAP: usize = 64 << 10;
 
 /// Copies block `s` of `data` of rank `r` to block `r` of `into` of rank `s`. Blocks are in rank
@@ -58,10 +59,10 @@ pub fn alltoall<'a, G: Group>(
     begin_alltoall(group, algorithm, data, into).end()
 }
 
-/// Starts [`alltoall()`]: it may be over.
+/// Starts [`alltoall()`], which may complete at once.
 ///
 /// # Errors
-/// As there.
+/// As [`alltoall()`].
 #[inline]
 pub fn begin_alltoall<'a, G: Group>(
     group: &'a G,
@@ -72,7 +73,7 @@ pub fn begin_alltoall<'a, G: Group>(
     begin(group, algorithm, data, into)
 }
 
-/// The same of data that have gaps, at this rank.
+/// The same where this rank's data has gaps.
 ///
 /// # Errors
 /// As [`alltoall()`].
@@ -110,7 +111,7 @@ fn begin<'a, G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     begun.or_start(|call| start(call, algorithm, data, into))
 }
 
-/// Checks the arguments. Bytes of a part.
+/// Checks the arguments. Returns the bytes of a part.
 #[inline]
 fn check<G, S, D>(team: &Team<'_, G>, data: &S, into: &D) -> Result<usize, Failure<G>>
 where
@@ -166,8 +167,8 @@ async fn start<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     .await
 }
 
-/// The same with lengths of each pair's own (MPI_Alltoallv): rank `s` gets block `s`
-/// of `parts` of rank `r` in its block `r` of `into`, which is as long.
+/// The same with a length for each pair of ranks (MPI_Alltoallv): rank `s` receives block `s` of
+/// `parts` of rank `r` in its block `r` of `into`, which has the same length.
 ///
 /// # Errors
 /// As [`alltoall()`]; and the algorithms in which ranks would have to know others' lengths,
@@ -181,7 +182,7 @@ pub fn alltoallv<'a, G: Group>(
     alltoallv_parts(group, algorithm, whole_parts(parts), whole_places(into))
 }
 
-/// The same of data that may have gaps; if they do, this rank's part and place for itself are
+/// The same for data that may have gaps. If it does, this rank's part and place for itself are
 /// empty.
 ///
 /// # Errors
@@ -195,10 +196,10 @@ pub fn alltoallv_parts<'a, G: Group>(
     begin_alltoallv(group, algorithm, parts, into).end()
 }
 
-/// Starts [`alltoallv_parts`]: it may be over. What the lists are afterwards is not said.
+/// Starts [`alltoallv_parts`], which may complete at once. The lists are unspecified afterwards.
 ///
 /// # Errors
-/// As there.
+/// As [`alltoallv_parts`].
 #[inline]
 pub fn begin_alltoallv<'a, G: Group>(
     group: &'a G,
@@ -249,7 +250,7 @@ fn check_lists<G: Group>(
     check_list(team, "the list of parts to receive, one a rank,", into.len())
 }
 
-/// [`alltoall()`] where each rank's parts are replaced by what comes for them (MPI_IN_PLACE). By
+/// [`alltoall()`] where received parts replace the sent ones (MPI_IN_PLACE), in exchanges between
 /// pairs of ranks.
 ///
 /// # Errors
@@ -261,7 +262,7 @@ pub fn alltoall_in_place<'a, G: Group>(
     equal_in_place(group, data)
 }
 
-/// The same of data that have gaps, at this rank.
+/// The same where this rank's data has gaps.
 ///
 /// # Errors
 /// As [`alltoall()`].
@@ -290,8 +291,8 @@ fn equal_in_place<'a, G: Group, D: Data<G::Byte> + ?Sized>(
     })
 }
 
-/// [`alltoallv`] where each rank's parts are replaced by what comes for them: block `s` of rank `r`
-/// and block `r` of rank `s` are as long and change places.
+/// [`alltoallv`] where received parts replace the sent ones: block `s` of rank `r` and block `r` of
+/// rank `s` have the same length and change places.
 ///
 /// # Errors
 /// As [`alltoall()`].
@@ -302,7 +303,7 @@ pub fn alltoallv_in_place<'a, G: Group>(
     blocks_in_place(group, blocks)
 }
 
-/// The same of blocks of which some have gaps.
+/// The same for blocks of which some have gaps.
 ///
 /// # Errors
 /// As [`alltoall()`].
@@ -340,11 +341,11 @@ fn check_list<G: Group>(
     team.check_argument(what, given, team.size() as usize)
 }
 
-/// All-to-all by a message from everybody to everybody.
+/// All-to-all with a message from every rank to every other.
 ///
 /// Pairwise is one exchange at a time, in step k with the ranks k further on and k back: paper
-/// 004's "basic" transposition. Chained is all at once: all receives are posted, all sends are one
-/// chain. That is the paper's "chain".
+/// 004's "basic" transposition. Chained is all at once: all receives are posted and all sends are
+/// one chain. That is the paper's "chain".
 async fn flat<G: Group>(
     team: &Team<'_, G>,
     algorithm: Algorithm,
@@ -356,7 +357,7 @@ async fn flat<G: Group>(
     let own = team.rank() as usize;
     let mut parts: Vec<_> = (0..).zip(parts).collect();
     let mut into: Vec<_> = (0..).zip(into).collect();
-    // From the next rank on, behind this one's own.
+    // From the next rank on, with this rank's own part first.
     parts.rotate_left(own);
     into.rotate_left(own);
     let ((_, part), (_, place)) = (parts.remove(0), into.remove(0));
@@ -370,15 +371,15 @@ async fn flat<G: Group>(
         }
         Ok(())
     };
-    // While the first parts are under way.
+    // While the first parts are in flight.
     join(exchange, async { copy() }).await.0
 }
 
 /// All-to-all by Bruck's algorithm (Bruck et al. 1997): ⌈log2 n⌉ messages instead of n - 1.
 ///
-/// A part that has to go `d` ranks further goes in steps of the powers of two that make up `d`; all
-/// parts that take the same step go in one message. Each part is sent about log2(n) / 2 times, so
-/// this is for parts that are short against the cost of a message.
+/// A part for the rank `d` further on moves in steps of the powers of two that make up `d`; all
+/// parts that take the same step are one message. Each part is sent about log2(n) / 2 times, so
+/// this is for parts that are short compared with the cost of a message.
 async fn bruck<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
@@ -387,7 +388,7 @@ async fn bruck<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
 ) -> Result<(), Failure<G>> {
     let size = team.size();
     let block = |index: u32| index as usize * length..(index as usize + 1) * length;
-    // Part `d` has to go `d` ranks further.
+    // Part `d` is for the rank `d` further on.
     let mut parts = vec![G::Byte::default(); data.length()];
     for distance in 0..size {
         parts[..].copy(block(distance).start, data, block(team.after(distance)));
@@ -405,16 +406,16 @@ async fn bruck<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
         }
         step = step.saturating_mul(2);
     }
-    // What had to go `d` ranks further has come from `d` ranks back.
+    // Part `d` now is from the rank `d` back.
     for distance in 0..size {
         into.put(block(team.before(distance)).start, &parts[block(distance)]);
     }
     Ok(())
 }
 
-/// All-to-all by reading: everyone copies its parts out of all others' memory.
+/// All-to-all by reading: every rank copies its parts from all others' memory.
 ///
-/// Parts of `length` bytes. `false`: they cannot be read.
+/// Parts have `length` bytes. `false`: the memory cannot be read.
 async fn read<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
@@ -431,9 +432,9 @@ async fn read<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     memory.end().await
 }
 
-/// All-to-all by lines: everybody writes all its parts, everybody reads its own of all others'.
+/// All-to-all by lines: every rank writes all its parts, and reads its own from all others.
 ///
-/// Parts of `length` bytes. If they are long, a round has a piece of each.
+/// Parts have `length` bytes. If they are long, each round has a piece of each.
 async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &S,
@@ -470,7 +471,7 @@ async fn lines<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
     Ok(())
 }
 
-/// The same without waiting, if it is one piece and all are there.
+/// The same without waiting, if it is one piece and all have contributed.
 #[inline(always)]
 fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
@@ -496,12 +497,12 @@ fn at_once<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>(
     }
 }
 
-/// What lies before and behind the part for the rank at `place`.
+/// The data before and after the part for the rank at `place`.
 fn around<B>(data: &[B], place: usize, length: usize) -> [&[B]; 2] {
     [&data[..place * length], &data[(place + 1) * length..]]
 }
 
-/// The two without an empty one.
+/// The two slices without an empty one.
 fn without<'s, 'd, B>(around: &'s [&'d [B]; 2]) -> &'s [&'d [B]] {
     match around {
         [[], _] => &around[1..],
@@ -510,8 +511,8 @@ fn without<'s, 'd, B>(around: &'s [&'d [B]; 2]) -> &'s [&'d [B]] {
     }
 }
 
-/// How many parts lie before that for the rank at `place` in what the one at `writer` contributes,
-/// which has none for itself.
+/// How many parts precede the one for the rank at `place` in the contribution of the one at
+/// `writer`, which has none for itself.
 fn behind(writer: usize, place: usize) -> usize {
     place - usize::from(place > writer)
 }
@@ -527,27 +528,27 @@ where
     into.copy(own, data, own..own + length);
 }
 
-/// Whom a rank exchanges with where what comes replaces what goes: in step k rank r with rank
-/// k - r. So the ranks are pairs in each step, or alone.
+/// The peers of a rank where received data replaces sent data: in step k rank r exchanges with rank
+/// k - r. So in each step the ranks form pairs, or are alone.
 fn partners<G: Group>(team: &Team<'_, G>) -> impl Iterator<Item = u32> + use<G> {
     let (rank, size) = (team.rank(), team.size());
     (0..size).map(move |step| (step + (size - rank)) % size).filter(move |peer| *peer != rank)
 }
 
-/// Room for what comes in place of what goes.
+/// A receive buffer for data that replaces sent data.
 struct Swap<B> {
     room: Scratch<B>,
 }
 
 impl<B: Copy + Default> Swap<B> {
-    /// For blocks of at most so many bytes.
+    /// For blocks of at most `longest` bytes.
     fn new(longest: usize) -> Swap<B> {
         Swap { room: Scratch::new(longest.min(SWAP)) }
     }
 
-    /// Exchanges a block with that of another rank, piece by piece: it sends no piece before the
-    /// one before it has come. The last piece is shorter than the others, if need be empty, so
-    /// ranks that disagree on the length meet a piece of the wrong length.
+    /// Exchanges a block with that of another rank, piece by piece: it sends a piece only after it
+    /// has received the one before. The last piece is shorter than the others, and may be empty, so
+    /// ranks that disagree on the length receive a piece of a wrong length.
     async fn with<G: Group<Byte = B>, D: Data<B> + ?Sized>(
         &mut self,
         team: &Team<'_, G>,

@@ -1,15 +1,17 @@
-//! All-to-all in two levels: what the ranks of one node have for those of another is one message.
+//! All-to-all in two levels: the parts from the ranks of one node to those of another are one
+//! message.
 //!
 //! ```text
-//!   collect    each rank gives each mate the part for it, and the parts for the nodes that the
-//!              mate speaks with
-//!   carry      each rank sends to each node that it speaks with all that its node has for it
-//!   hand out   each rank gives each mate the parts that have come for it
+//!   collect    each rank sends each mate the part for it, and the parts for the nodes that the
+//!              mate represents
+//!   carry      each rank sends to each node that it represents all parts of its own node for it
+//!   hand out   each rank sends each mate the parts that have arrived for it
 //! ```
 //!
-//! Between two nodes of k ranks one message goes each way instead of k². The ranks of a node
+//! Between two nodes of k ranks one message is sent each way instead of k². The ranks of a node
 //! divide the other nodes among them, so that each has a share of the messages. But each part is
-//! sent three times, twice within a node: for parts that are short against the cost of a message.
+//! sent three times, twice within a node, so this is for parts that are short compared with the
+//! cost of a message.
 
 use std::iter::once;
 
@@ -19,7 +21,7 @@ use crate::group::Group;
 use crate::mates::nodes;
 use crate::part::{Data, Part, Place, Source};
 
-/// A message: to or from a rank.
+/// A message, with its source or destination rank.
 type Message<B> = (u32, Vec<B>);
 
 /// Exchanges parts of `length` bytes.
@@ -43,7 +45,7 @@ pub(super) async fn two_level<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::
     Ok(())
 }
 
-/// What each mate has for this rank and for the nodes that it speaks with, mate by mate.
+/// Collects each mate's parts for this rank and for the nodes that it represents, mate by mate.
 async fn collect<G: Group, S: Source<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     speakers: &Speakers,
@@ -67,8 +69,8 @@ async fn collect<G: Group, S: Source<G::Byte> + ?Sized>(
     Ok(collected)
 }
 
-/// What each node that this rank speaks with has for this node: of each of its ranks a part for
-/// each of this one's.
+/// Receives each represented node's parts for this node: a part from each of its ranks for each
+/// rank of this node.
 async fn carry<G: Group>(
     team: &Team<'_, G>,
     speakers: &Speakers,
@@ -86,8 +88,8 @@ async fn carry<G: Group>(
     exchange(team, goes, comes).await
 }
 
-/// What has come for this rank: by the place of the mate that it has come through, in the order of
-/// [`Speakers::abroad`].
+/// Distributes the received parts. Returns this rank's parts by the place of the mate that carried
+/// them, in the order of [`Speakers::abroad`].
 async fn hand_out<G: Group>(
     team: &Team<'_, G>,
     speakers: &Speakers,
@@ -103,7 +105,7 @@ async fn hand_out<G: Group>(
         });
         parts.collect::<Vec<_>>().concat()
     };
-    // Where there are fewer nodes than ranks on one, some speak with none.
+    // If there are fewer nodes than ranks on one, some ranks represent none.
     let speaks = |place: usize| speakers.partners(place).next().is_some();
     let others = || speakers.others().filter(|_| speaks(speakers.place));
     let goes = others().map(|(place, mate)| (mate, pack(place))).collect();
@@ -114,7 +116,7 @@ async fn hand_out<G: Group>(
     Ok(once((speakers.place, pack(speakers.place))).chain(others).collect())
 }
 
-/// Sends messages, and receives others of these lengths, in the order in which they are named.
+/// Sends messages, and receives others of these lengths, in the given order.
 async fn exchange<G: Group>(
     team: &Team<'_, G>,
     goes: Vec<Message<G::Byte>>,
@@ -129,7 +131,7 @@ async fn exchange<G: Group>(
     Ok(come)
 }
 
-/// Which rank of a node sends to, and receives from, which other node.
+/// The ranks of a node that exchange messages with each other node.
 struct Speakers {
     /// The ranks of each node.
     nodes: Vec<Vec<u32>>,
@@ -150,13 +152,13 @@ impl Speakers {
         &self.nodes[self.node]
     }
 
-    /// The others of this node, with their places.
+    /// The other ranks of this node, with their places.
     fn others(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let all = self.mates().iter().copied().enumerate();
         all.filter(|(place, _)| *place != self.place)
     }
 
-    /// The nodes that the rank at a place of this one speaks with: each first with the nearest.
+    /// The nodes that the rank at `place` exchanges messages with, the nearest first.
     fn partners(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         let distances = (place + 1..self.nodes.len()).step_by(self.mates().len());
         distances.map(|distance| (self.node + distance) % self.nodes.len())
@@ -167,7 +169,7 @@ impl Speakers {
         self.partners(place).flat_map(|node| self.nodes[node].iter().copied())
     }
 
-    /// The rank of another node that speaks with this node.
+    /// The rank of another node that exchanges messages with this node.
     fn speaker(&self, node: usize) -> u32 {
         let distance = (self.node + self.nodes.len() - node) % self.nodes.len();
         self.nodes[node][(distance - 1) % self.nodes[node].len()]

@@ -1,14 +1,14 @@
 //! Grids (MPI 5.0 §8.5.1, §8.5.4–8.5.6).
 //!
-//! Ranks count along the last dimension first, as the standard has it (row-major):
+//! Ranks count along the last dimension first, as in the standard (row-major):
 //!
 //! ```text
 //!   dims [2, 3]     (0,0) 0   (0,1) 1   (0,2) 2
 //!                   (1,0) 3   (1,1) 4   (1,2) 5
 //! ```
 //!
-//! The neighbours of a rank come in pairs, one pair a dimension: first the one below, then the one
-//! above. So block `s` of a neighbour collective belongs to dimension `s / 2`, and what is sent as
+//! The neighbours of a rank come in pairs, one pair per dimension: first the one below, then the
+//! one above. So block `s` of a neighbour collective belongs to dimension `s / 2`, and data sent as
 //! block `s` arrives as block `s ^ 1`.
 
 use super::{Link, Links, Topology, TopologyError};
@@ -21,18 +21,18 @@ pub struct Cartesian {
     size: u32,
 }
 
-/// Where data comes from and goes to when it is shifted (MPI_Cart_shift).
+/// The source and destination of shifted data (MPI_Cart_shift).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shift {
-    /// The rank whose data comes here; `None` beyond the border.
+    /// The rank that sends to this one; `None` beyond the border.
     pub source: Option<u32>,
-    /// The rank that gets this rank's data; `None` beyond the border.
+    /// The rank that receives from this one; `None` beyond the border.
     pub destination: Option<u32>,
 }
 
 impl Cartesian {
-    /// A grid with these extents, which wraps around where `periods` says so. Without dimensions
-    /// it is a grid of one rank.
+    /// A grid with these extents, periodic in the dimensions that `periods` marks. Without
+    /// dimensions it is a grid of one rank.
     ///
     /// # Errors
     /// A dimension of 0, another number of periods than of dimensions, or more than `u32::MAX`
@@ -51,7 +51,7 @@ impl Cartesian {
         Ok(Cartesian { dims: dims.to_vec(), periods: periods.to_vec(), size })
     }
 
-    /// The extents, ranks.
+    /// The extents, in ranks.
     pub fn dims(&self) -> &[u32] {
         &self.dims
     }
@@ -61,7 +61,7 @@ impl Cartesian {
         &self.periods
     }
 
-    /// The place of a rank, which is below the grid's size (MPI_Cart_coords).
+    /// The coordinates of a rank, which is below the grid's size (MPI_Cart_coords).
     pub fn coordinates(&self, rank: u32) -> Vec<u32> {
         debug_assert!(rank < self.size, "rank {rank} of {}", self.size);
         let mut rest = rank;
@@ -73,7 +73,8 @@ impl Cartesian {
         coordinates
     }
 
-    /// The rank at a place (MPI_Cart_rank). Coordinates of periodic dimensions wrap around.
+    /// The rank at some coordinates (MPI_Cart_rank). Coordinates of periodic dimensions wrap
+    /// around.
     ///
     /// # Errors
     /// A wrong number of coordinates, or one outside a dimension that is not periodic.
@@ -119,7 +120,7 @@ impl Cartesian {
         })
     }
 
-    /// The rank so far away along a dimension.
+    /// The rank at this distance along a dimension.
     fn towards(&self, rank: u32, dimension: usize, displacement: i64) -> Option<u32> {
         let stride: u32 = self.dims[dimension + 1..].iter().product();
         let place = rank / stride % self.dims[dimension];
@@ -162,7 +163,7 @@ impl Topology for Cartesian {
     fn links(&self, rank: u32) -> Links {
         let slots = || (0..self.dims.len()).flat_map(|dimension| [(dimension, -1), (dimension, 1)]);
         let ends = || (0..).zip(slots().map(|(dimension, by)| self.towards(rank, dimension, by)));
-        // A channel is the block that was sent; it arrives in the opposite one.
+        // A channel is the sent block; it arrives in the opposite one.
         Links {
             sources: ends()
                 .map(|(slot, rank)| Link { rank, weight: 1, channel: slot ^ 1 })
@@ -177,7 +178,7 @@ impl Topology for Cartesian {
         (2 * self.dims.len() as u32).max(1)
     }
 
-    /// Bricks: every way to cut the grid into equal boxes of `per_node` ranks.
+    /// Bricks: all divisions of the grid into equal boxes of `per_node` ranks.
     fn partitions(&self, per_node: u32) -> Vec<Vec<u32>> {
         let mut bricks = vec![Vec::new()];
         for extent in &self.dims {
@@ -194,7 +195,7 @@ impl Topology for Cartesian {
 }
 
 impl Cartesian {
-    /// For every rank the number of the brick it lies in, bricks counted as ranks are.
+    /// The number of each rank's brick. Bricks are counted like ranks.
     fn in_bricks(&self, brick: &[u32]) -> Vec<u32> {
         let number = |rank| {
             let place = self.coordinates(rank);
@@ -206,15 +207,15 @@ impl Cartesian {
     }
 }
 
-/// Fills the zeros in `dims` so that the product is `ranks` and the filled ones are balanced, in
-/// non-increasing order (MPI_Dims_create, MPI 5.0 §8.5.2). Entries that are not zero stay.
+/// Fills the zeros in `dims` so that the product is `ranks` and the filled extents are balanced, in
+/// non-increasing order (MPI_Dims_create, MPI 5.0 §8.5.2). Other entries stay unchanged.
 ///
-/// "As close to each other as possible" is taken literally: of all ways to write the number as a
-/// product, the one whose largest factor is smallest, and of those the one whose second is, and so
-/// on. Factorising greedily by primes, as libraries do, misses it (Träff and Lübbe, EuroMPI 2015).
+/// "As close to each other as possible" is taken literally: of all factorisations, the one with the
+/// smallest largest factor, and of those the one with the smallest second factor, and so on. Greedy
+/// factorisation by primes, as in other libraries, misses it (Träff and Lübbe, EuroMPI 2015).
 ///
 /// # Errors
-/// [`TopologyError::Indivisible`]: the entries that stay do not divide `ranks`, or none is free and
+/// [`TopologyError::Indivisible`]: the fixed entries do not divide `ranks`, or no entry is zero and
 /// their product is another number.
 pub fn dims_create(ranks: u32, dims: &mut [u32]) -> Result<(), TopologyError> {
     let given = dims.iter().filter(|extent| **extent > 0);
@@ -235,13 +236,13 @@ pub fn dims_create(ranks: u32, dims: &mut [u32]) -> Result<(), TopologyError> {
 }
 
 /// `number` as a product of `parts` non-increasing factors of at most `most`, lexicographically
-/// smallest; `None` if there is none. `divisors` holds those of `number`, and may hold more.
+/// smallest. `None` if there is none. `divisors` has those of `number`, and may have more.
 fn balanced(number: u32, parts: usize, most: u32, divisors: &[u32]) -> Option<Vec<u32>> {
     if parts == 0 {
         return (number == 1).then(Vec::new);
     }
     let enough = |factor: u32| {
-        // The factor is the largest, so `parts` of them reach the number at least.
+        // This factor is the largest, so `parts` times this factor must reach the number.
         let mut power = 1u64;
         (0..parts).any(|_| {
             power = power.saturating_mul(u64::from(factor));
@@ -329,7 +330,7 @@ mod tests {
         assert!(grid.sub(0, &[true]).is_err());
     }
 
-    /// Dimensions of a small grid and which are periodic.
+    /// A small grid with any extents and periods.
     fn small() -> impl Strategy<Value = Cartesian> {
         prop::collection::vec((1u32..5, any::<bool>()), 0..4).prop_map(|dims| {
             let (dims, periods): (Vec<_>, Vec<_>) = dims.into_iter().unzip();

@@ -1,20 +1,20 @@
-//! Distributed graphs (MPI 5.0 §8.5.4): a graph of which each rank told a part.
+//! Distributed graphs (MPI 5.0 §8.5.4): each rank specifies a part of the graph.
 //!
-//! The parts are gathered when the communicator is made, so that disagreement is found there, on
-//! every rank, with the names of the two ranks that disagree, and so that ranks can be placed. That
-//! costs every rank 12 bytes an edge while it is made; afterwards it keeps its own edges only.
+//! The parts are gathered when the communicator is made, so that every rank can place the ranks,
+//! and can report a disagreement with both ranks that disagree. This costs every rank 12 bytes per
+//! edge while the communicator is made; afterwards a rank keeps only its own edges.
 
 use std::collections::BTreeMap;
 
 use super::{Link, Links, Topology, TopologyError};
 
-/// An edge, as the rank at its one end names it.
+/// An edge, as specified by the rank at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// The rank at the other end.
     pub rank: u32,
-    /// How much goes along it, in a unit that is the program's own (MPI 5.0 §8.5.4). Placing uses
-    /// it; nothing else does.
+    /// The amount of data along it, in a unit of the program's choice (MPI 5.0 §8.5.4). Only
+    /// placement uses it.
     pub weight: u32,
 }
 
@@ -27,8 +27,8 @@ impl From<u32> for Edge {
 
 /// The edges of a directed graph, by rank. Multi-edges, self loops and isolated ranks are allowed.
 ///
-/// [`EdgeLists::check_ends`] says whether both ranks of every pair have listed as many edges from
-/// the one to the other, which neighbour collectives need.
+/// [`EdgeLists::check_ends`] checks that both ranks of every pair have listed the same number of
+/// edges from one to the other, as neighbour collectives require.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EdgeLists {
     sources: Vec<Vec<Edge>>,
@@ -36,7 +36,7 @@ pub struct EdgeLists {
     channels: u32,
 }
 
-/// Weights of the edges from one rank to another, as its two ends gave them.
+/// The weights of the edges from one rank to another, as given by the two ends.
 #[derive(Default)]
 struct Between {
     at_source: Vec<u32>,
@@ -44,11 +44,11 @@ struct Between {
 }
 
 impl EdgeLists {
-    /// A graph of which every rank has named both its sources and its destinations, in rank order
-    /// (MPI_Dist_graph_create_adjacent).
+    /// A graph for which every rank has specified both its sources and its destinations, in rank
+    /// order (MPI_Dist_graph_create_adjacent).
     ///
     /// # Errors
-    /// An edge leads to a rank that is not there.
+    /// An edge leads to a rank that does not exist.
     pub fn from_adjacent(lists: Vec<(Vec<Edge>, Vec<Edge>)>) -> Result<EdgeLists, TopologyError> {
         let size = lists.len() as u32;
         for (by, (sources, destinations)) in (0..).zip(&lists) {
@@ -62,7 +62,7 @@ impl EdgeLists {
         Ok(graph)
     }
 
-    /// All edges by their two ends.
+    /// All edges, by their two ends.
     fn between(&self) -> BTreeMap<(u32, u32), Between> {
         let mut pairs: BTreeMap<(u32, u32), Between> = BTreeMap::new();
         for (by, (sources, destinations)) in (0..).zip(self.sources.iter().zip(&self.destinations))
@@ -77,10 +77,10 @@ impl EdgeLists {
         pairs
     }
 
-    /// Whether both ends of every edge have listed it, as neighbour collectives need it.
+    /// Checks that both ends of every edge have listed it, as neighbour collectives require.
     ///
     /// # Errors
-    /// [`TopologyError::EdgeMismatch`] with the first pair of ranks for which it is not so.
+    /// [`TopologyError::EdgeMismatch`] with the first pair of ranks that disagrees.
     pub fn check_ends(&self) -> Result<(), TopologyError> {
         for ((source_rank, destination), between) in self.between() {
             let at_source = between.at_source.len() as u32;
@@ -97,10 +97,10 @@ impl EdgeLists {
         Ok(())
     }
 
-    /// Whether the two ends of every edge give it the same weight.
+    /// Checks that the two ends of every edge give it the same weight.
     ///
     /// # Errors
-    /// [`TopologyError::WeightMismatch`] with the first pair of ranks for which it is not so.
+    /// [`TopologyError::WeightMismatch`] with the first pair of ranks that disagrees.
     pub fn check_weights(&self) -> Result<(), TopologyError> {
         for ((source_rank, destination), mut between) in self.between() {
             // The order among parallel edges may differ between the ends.
@@ -113,12 +113,12 @@ impl EdgeLists {
         Ok(())
     }
 
-    /// A graph of `size` ranks of which every rank has named any edges, in rank order, as source,
-    /// destination and weight (MPI_Dist_graph_create). The edges of a rank then come in the order
-    /// of who named them, and as they were named.
+    /// A graph of `size` ranks for which every rank has specified any edges, in rank order, as
+    /// source, destination and weight (MPI_Dist_graph_create). The edges of a rank are in the order
+    /// of the ranks that specified them, and then in the order given.
     ///
     /// # Errors
-    /// An edge leads from or to a rank that is not there.
+    /// An edge leads from or to a rank that does not exist.
     pub fn from_edges(
         size: u32,
         named: &[Vec<(u32, u32, u32)>],
@@ -236,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever names the edges: both ends of each have the same channel.
+        /// Both ends of each edge have the same channel, whichever rank specifies it.
         #[test]
         fn tf_13_named_edges_have_two_ends(
             size in 1u32..8,

@@ -1,71 +1,71 @@
-//! What can be wrong with a topology, and who said it.
+//! Errors of topologies, with the rank that caused them.
 
 use thiserror::Error;
 
-/// Why a topology cannot be made or asked.
+/// Why a topology cannot be made or queried.
 ///
-/// Errors about the graph as a whole are found from what all ranks told, so every rank gets the
-/// same one.
+/// Errors about the graph as a whole are computed from the contributions of all ranks, so every
+/// rank returns the same error.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TopologyError {
     /// A dimension has no extent.
     #[error("dimension {dimension} is 0: every dimension of a grid needs at least one rank")]
     EmptyDimension {
-        /// Which, from 0.
+        /// The dimension, from 0.
         dimension: usize,
     },
     /// The grid is larger than the job.
     #[error("a grid of {needed} ranks does not fit the {size} there are")]
     TooManyRanks {
-        /// Product of the dimensions.
+        /// The product of the dimensions.
         needed: u64,
-        /// Ranks there are.
+        /// The number of ranks in the job.
         size: u32,
     },
-    /// As many values are needed as there are dimensions.
+    /// The number of values is not the number of dimensions.
     #[error("{given} {what} were given for {dims} dimensions")]
     WrongCount {
-        /// What was counted.
+        /// The kind of value.
         what: &'static str,
-        /// How many were given.
+        /// The number of given values.
         given: usize,
-        /// How many dimensions there are.
+        /// The number of dimensions.
         dims: usize,
     },
     /// There is no such dimension.
     #[error("there is no dimension {dimension}: the grid has {dims}")]
     NoSuchDimension {
-        /// Which was asked for, from 0.
+        /// The requested dimension, from 0.
         dimension: usize,
-        /// How many there are.
+        /// The number of dimensions.
         dims: usize,
     },
     /// A coordinate lies outside a dimension that is not periodic.
     #[error("coordinate {coordinate} lies outside dimension {dimension} of {extent} ranks")]
     Outside {
-        /// Which dimension, from 0.
+        /// The dimension, from 0.
         dimension: usize,
         /// The coordinate.
         coordinate: i64,
-        /// Extent of the dimension, ranks.
+        /// The extent of the dimension, in ranks.
         extent: u32,
     },
-    /// So many ranks cannot be divided as asked.
+    /// The number of ranks cannot be divided as requested.
     #[error("{ranks} ranks cannot be divided into a grid with dimensions of product {fixed}")]
     Indivisible {
-        /// The ranks.
+        /// The number of ranks.
         ranks: u32,
-        /// Product of the dimensions that were given.
+        /// The product of the given dimensions.
         fixed: u64,
     },
     /// There is no such rank.
     #[error("rank {by} names rank {rank}: there are ranks 0 to {}", .size.saturating_sub(1))]
     NoSuchRank {
-        /// Who named it.
+        /// The rank that specified it.
         by: u32,
-        /// The name.
+        /// The rank that does not exist.
         rank: u32,
-        /// Ranks there are.
+        /// The number of ranks.
         size: u32,
     },
     /// Ranks called a collective constructor with different arguments.
@@ -73,7 +73,7 @@ pub enum TopologyError {
     Disagreement {
         /// The lowest rank that differs from rank 0.
         rank: u32,
-        /// What differs.
+        /// The argument that differs.
         what: &'static str,
     },
     /// The ends of an edge disagree about it.
@@ -82,13 +82,13 @@ pub enum TopologyError {
          {at_source} as destinations, rank {destination} lists {at_destination} as sources"
     )]
     EdgeMismatch {
-        /// Where the edges begin.
+        /// The source of the edges.
         source_rank: u32,
-        /// Where they end.
+        /// The destination of the edges.
         destination: u32,
-        /// How many the source has listed.
+        /// The number of edges listed by the source.
         at_source: u32,
-        /// How many the destination has listed.
+        /// The number of edges listed by the destination.
         at_destination: u32,
     },
     /// The ends of an edge give it different weights.
@@ -97,29 +97,29 @@ pub enum TopologyError {
          weights"
     )]
     WeightMismatch {
-        /// Where the edges begin.
+        /// The source of the edges.
         source_rank: u32,
-        /// Where they end.
+        /// The destination of the edges.
         destination: u32,
     },
-    /// The lists of a graph do not describe one.
+    /// The lists do not describe a graph.
     #[error(
         "the index of the graph is wrong at rank {rank}: its entries must not decrease, and the \
          last must be the number of edges, {edges}"
     )]
     WrongIndex {
-        /// The first entry that is wrong.
+        /// The rank of the first wrong entry.
         rank: u32,
-        /// How many edges there are.
+        /// The number of edges.
         edges: usize,
     },
-    /// A graph cannot carry neighbour collectives: an edge has no counterpart.
+    /// A graph does not support neighbour collectives: an edge has no counterpart.
     #[error(
         "rank {from} has {there} edges to rank {to}, which has {back} back: neighbour collectives \
          on a graph need both directions"
     )]
     OneWay {
-        /// Where the surplus is.
+        /// The rank with more edges.
         from: u32,
         /// The other end.
         to: u32,

@@ -1,8 +1,8 @@
-//! Graphs that every rank knows whole (MPI_Graph_create, MPI 5.0 §8.5.3).
+//! Graphs that every rank knows completely (MPI_Graph_create, MPI 5.0 §8.5.3).
 //!
-//! The neighbours of all ranks stand one after the other in `edges`; `index[r]` is where those of
-//! rank `r` end. The standard lets the lists be one-sided, but a neighbour collective sends to and
-//! receives from every neighbour, so it needs as many edges back: [`Graph::check_both_ways`].
+//! `edges` has the neighbours of all ranks one after the other; `index[r]` is the end of those of
+//! rank `r`. The standard allows one-sided lists, but a neighbour collective sends to and receives
+//! from every neighbour, so it needs the same number of edges back: [`Graph::check_both_ways`].
 
 use std::collections::BTreeMap;
 
@@ -47,12 +47,12 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Where the neighbours of each rank end among all.
+    /// The end of each rank's neighbours in the list of all.
     pub fn index(&self) -> &[u32] {
         &self.index
     }
 
-    /// The neighbours of all ranks, one rank's after the other's.
+    /// The neighbours of all ranks, one rank after the other.
     pub fn edges(&self) -> &[u32] {
         &self.edges
     }
@@ -64,10 +64,10 @@ impl Graph {
         &self.edges[start as usize..self.index[at] as usize]
     }
 
-    /// Whether every edge has one back, which neighbour collectives need.
+    /// Checks that every edge has one back, as neighbour collectives require.
     ///
     /// # Errors
-    /// [`TopologyError::OneWay`] with the first pair of ranks for which it is not so.
+    /// [`TopologyError::OneWay`] with the first pair of ranks without it.
     pub fn check_both_ways(&self) -> Result<(), TopologyError> {
         let mut pairs: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         for from in 0..self.size() {

@@ -1,23 +1,23 @@
 //! Process topologies (MPI 5.0 §8): which ranks exchange with which.
 //!
-//! Values only: no messages, no memory of a job. Whoever makes a communicator out of one collects
-//! what the ranks said, asks this module whether it fits together, and gets the same answer on
-//! every rank.
+//! This module has values only: no messages and no memory of a job. The constructor of a
+//! communicator collects the ranks' arguments and checks here that they are consistent; every rank
+//! gets the same answer.
 //!
 //! ```text
 //!   Cartesian   a grid, periodic or not in each dimension      cartesian.rs
 //!   Graph       the whole graph, known to every rank           graph.rs
-//!   EdgeLists   a graph of which each rank told its part       edges.rs
+//!   EdgeLists   a graph of which each rank specifies a part    edges.rs
 //!        |
 //!        +----> Links      one rank's edges, in order, each with its channel
-//!        +----> placement  which process plays which vertex    reorder.rs
+//!        +----> placement  which process has which vertex    reorder.rs
 //! ```
 //!
-//! A *channel* tells apart the edges between one pair of ranks, so that a message meets the receive
-//! that the standard means. In a graph the k-th edge from a to b in a's list is the k-th edge from
-//! a in b's list. In a grid what is sent in one direction arrives in the block of the opposite
-//! direction, also where both neighbours are the same rank or the rank itself (MPI 5.0 §8.6: block
-//! s arrives in block s ^ 1).
+//! A *channel* distinguishes the edges between one pair of ranks, so that a message matches the
+//! receive that the standard requires. In a graph the k-th edge from a to b in a's list is the k-th
+//! edge from a in b's list. In a grid, data sent in one direction arrives in the block of the
+//! opposite direction, even if both neighbours are the same rank or the rank itself (MPI 5.0 §8.6:
+//! block s arrives in block s ^ 1).
 
 mod cartesian;
 mod edges;
@@ -32,30 +32,30 @@ pub use error::TopologyError;
 pub use graph::Graph;
 pub use reorder::{cut, place};
 
-/// One end of an edge, as the rank at that end sees it.
+/// One end of an edge, as seen by the rank at that end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Link {
-    /// The rank at the other end; `None` beyond the border of a grid (MPI_PROC_NULL): nothing is
+    /// The rank at the other end. `None` beyond the border of a grid (MPI_PROC_NULL): no data is
     /// exchanged there, but its block has a place in the buffers.
     pub rank: Option<u32>,
-    /// The weight given to the edge; 1 if none was.
+    /// The weight of the edge; 1 if none was given.
     pub weight: u32,
-    /// Which of the edges from the one rank to the other it is: the same number at both ends.
+    /// Distinguishes the edges from one rank to the other: the same number at both ends.
     pub channel: u32,
 }
 
 /// The edges of one rank, in the order of blocks in the buffers of neighbour collectives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Edges that lead to this rank.
+    /// Edges to this rank.
     pub sources: Vec<Link>,
-    /// Edges that lead away from it.
+    /// Edges from this rank.
     pub destinations: Vec<Link>,
 }
 
-/// What all kinds of topologies can say.
+/// The common interface of all topologies.
 pub trait Topology {
-    /// How many ranks it has.
+    /// The number of ranks.
     fn size(&self) -> u32;
 
     /// The edges of a rank, which is below [`Topology::size`].
@@ -64,8 +64,8 @@ pub trait Topology {
     /// A number above all channels, the same on every rank.
     fn channels(&self) -> u32;
 
-    /// Partitions worth trying when ranks are placed on nodes of `per_node` ranks each: for every
-    /// vertex the node it would be on, numbered from 0.
+    /// Candidate partitions for placement on nodes of `per_node` ranks each: for every vertex its
+    /// node, numbered from 0.
     fn partitions(&self, per_node: u32) -> Vec<Vec<u32>> {
         let _ = per_node;
         Vec::new()

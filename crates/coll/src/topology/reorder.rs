@@ -1,28 +1,27 @@
-//! Which process plays which rank of a topology, so that neighbours share a node (MPI 5.0 §8.2).
+//! Assigns processes to ranks of a topology so that neighbours share a node (MPI 5.0 §8.2).
 //!
-//! What goes between nodes costs more than what stays within one. The measure is the *cut*: the
-//! weight of all edges whose ends lie on different nodes. Minimising it is NP-hard; here a few
-//! partitions are tried and the best is taken, and the ranks stay as they are unless that is
-//! strictly better:
+//! Data between nodes costs more than data within one. The measure is the *cut*: the weight of all
+//! edges whose ends lie on different nodes. Minimising it is NP-hard. So a few partitions are tried
+//! and the best is taken; the ranks keep their order unless that is strictly better:
 //!
 //! 1. the bricks of a grid ([`Topology::partitions`]);
-//! 2. nodes filled one after the other by the vertex most tied to what is there already;
+//! 2. nodes filled one after the other, each time with the vertex most tied to the node;
 //! 3. both improved by swapping pairs of vertices while that lowers the cut (Kernighan and Lin).
 //!
-//! Everything goes by numbers and in order, so every rank that computes it gets the same.
+//! All steps are deterministic, so every rank that computes the placement gets the same result.
 
 use std::collections::BTreeMap;
 
 use super::Topology;
 
-/// More ranks are not improved by swapping: it looks at all pairs of ranks on the cut.
+/// The maximum number of ranks that are improved by swapping, which checks all pairs on the cut.
 const MOST_TO_SWAP: usize = 1024;
 
 /// Rounds of swapping; the cut seldom falls after the third.
 const SWAP_ROUNDS: u32 = 4;
 
-/// For every vertex of the topology the process that plays it. `nodes` holds the node of each
-/// process, and has as many entries as the topology has ranks.
+/// The process of every vertex of the topology. `nodes` holds the node of each process, and has as
+/// many entries as the topology has ranks.
 pub fn place(topology: &impl Topology, nodes: &[u32]) -> Vec<u32> {
     let size = topology.size() as usize;
     assert_eq!(size, nodes.len(), "every vertex is played by one process");
@@ -41,13 +40,13 @@ pub fn place(topology: &impl Topology, nodes: &[u32]) -> Vec<u32> {
     processes(&best, nodes)
 }
 
-/// The weight of the edges between nodes if process `placement[v]` plays vertex `v`.
+/// The weight of the edges between nodes if process `placement[v]` has vertex `v`.
 pub fn cut(topology: &impl Topology, nodes: &[u32], placement: &[u32]) -> u64 {
     let on: Vec<u32> = placement.iter().map(|process| nodes[*process as usize]).collect();
     Ties::of(topology).cut(&on)
 }
 
-/// What ties each vertex to others, in either direction.
+/// The weight between each vertex and others, in both directions.
 struct Ties(Vec<BTreeMap<u32, u64>>);
 
 impl Ties {
@@ -72,7 +71,8 @@ impl Ties {
         self.0.iter().enumerate().map(across).sum::<u64>() / 2
     }
 
-    /// Nodes filled one after the other, each by the vertex most tied to it; of equals, the first.
+    /// Fills nodes one after the other, each time with the vertex most tied to the node; of equals,
+    /// the first.
     fn grown(&self, nodes: &[u32]) -> Vec<u32> {
         let mut on = vec![None; nodes.len()];
         for (node, room) in rooms(nodes) {
@@ -115,7 +115,7 @@ impl Ties {
         }
     }
 
-    /// By how much the cut falls if two vertices change places.
+    /// How much the cut decreases if two vertices change places.
     fn gain(&self, on: &[u32], one: usize, other: usize) -> i128 {
         if on[one] == on[other] {
             return 0;
@@ -132,7 +132,7 @@ impl Ties {
     }
 }
 
-/// Every node and how many processes it has, in order.
+/// Every node with its number of processes, in order.
 fn rooms(nodes: &[u32]) -> BTreeMap<u32, u32> {
     let mut rooms = BTreeMap::new();
     for node in nodes {
@@ -141,7 +141,7 @@ fn rooms(nodes: &[u32]) -> BTreeMap<u32, u32> {
     rooms
 }
 
-/// The topology's own partitions, if all nodes have as many processes.
+/// The topology's own partitions, if all nodes have the same number of processes.
 fn bricks(topology: &impl Topology, nodes: &[u32]) -> Vec<Vec<u32>> {
     let rooms = rooms(nodes);
     let names: Vec<u32> = rooms.keys().copied().collect();
@@ -155,7 +155,7 @@ fn bricks(topology: &impl Topology, nodes: &[u32]) -> Vec<Vec<u32>> {
     }
 }
 
-/// The vertices of each node on its processes, both in order.
+/// Assigns the vertices of each node to its processes, both in order.
 fn processes(on: &[u32], nodes: &[u32]) -> Vec<u32> {
     let mut free: BTreeMap<u32, std::collections::VecDeque<u32>> = BTreeMap::new();
     for (process, node) in (0..).zip(nodes) {
@@ -218,11 +218,11 @@ mod tests {
 
     #[test]
     fn a_node_is_filled_by_what_is_most_tied_to_it() {
-        // 0 is first, 3 is tied to it most, then 2 to both; 1 and 4 are left for the second node.
+        // 0 is first, 3 is tied to it most, then 2 to both; 1 and 4 remain for the second node.
         let edges = [(0, 3, 5), (3, 1, 3), (0, 2, 2), (3, 2, 2), (0, 4, 1)];
         let graph = EdgeLists::from_edges(5, &[edges.to_vec()]).unwrap();
         assert_eq!(Ties::of(&graph).grown(&[6, 6, 6, 7, 7]), [6, 7, 6, 6, 7]);
-        // Of equals the first; each node begins anew.
+        // Of equals the first; each node starts again.
         let none = EdgeLists::from_edges(4, &[]).unwrap();
         assert_eq!(Ties::of(&none).grown(&[1, 0, 1, 0]), [0, 0, 1, 1]);
     }
