@@ -12,8 +12,8 @@
 //! The asked rank compares the call with its own recent, current or later ones. It answers only if
 //! they differ, with the notice of a failed call, so that all ranks are notified. A rank that has
 //! done its part and makes no further call does not answer; then its message is evidence enough
-//! ([`Cause::OtherCall`]). Questions are notes, so no message delays them. In virtual time no rank
-//! asks after 20 ms, because the simulator detects a rank that waits for ever.
+//! ([`Cause::OtherCall`]). Questions are notes, so no message delays them. The
+//! question after 20 ms is not asked in virtual time, where a rank that waits for ever is detected.
 //!
 //! Calls that only send end before any rank can detect the difference, for example two ranks that
 //! both reduce to the other. A call that has succeeded has received all its messages, so a

@@ -1,4 +1,4 @@
-//! What a communicator knows of its ranks and of the collectives that were started in it.
+//! Tests of a communicator's book: its ranks and the collectives started in it.
 
 use hikyaku_coll::{CollectiveBook, CommunicatorGroup, Group, Made, Operation, Signature};
 use hikyaku_msg::{ContextEndpoint, Engine, EngineConfig};

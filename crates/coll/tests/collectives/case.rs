@@ -1,6 +1,6 @@
-//! One call of one operation, what every rank does in it, and what must come out.
+//! One call of one operation: each rank's part in it, and the expected result.
 //!
-//! The oracle computes results by the definitions of the standard, from all ranks' data at once.
+//! The oracle computes results by the definitions of the standard, from the data of all ranks.
 
 use std::cell::Cell;
 use std::ops::{Range, RangeInclusive};
@@ -23,11 +23,11 @@ pub(crate) fn add() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
     })
 }
 
-/// Bytes of an element: a 2 × 2 matrix of `u32`.
+/// Bytes of an element, which is a 2 × 2 matrix of `u32`.
 pub(crate) const WIDTH: usize = 16;
 
-/// An operation with its algorithm; `None`: as the table says. `true`: with in-place data, or
-/// with the variant named.
+/// An operation with its algorithm. `None`: the table decides. `true`: with in-place data, or with
+/// the variant named.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum What {
     Barrier(Option<hikyaku_coll::barrier::Algorithm>),
@@ -61,13 +61,13 @@ pub(crate) struct Case {
     pub(crate) what: What,
     pub(crate) size: u32,
     pub(crate) root: u32,
-    /// Elements a rank.
+    /// Elements per rank.
     pub(crate) elements: usize,
     pub(crate) commutative: bool,
     pub(crate) seed: u64,
 }
 
-/// `right = left ∘ right`: the sum of matrices, or their product, which does not commute.
+/// Computes `right = left ∘ right`: the sum of matrices, or their product, which does not commute.
 fn combine(commutative: bool, left: &[u8], right: &mut [u8]) {
     let read = |bytes: &[u8]| -> [u32; 4] {
         std::array::from_fn(|at| u32::from_le_bytes(bytes[at * 4..][..4].try_into().unwrap()))
@@ -87,7 +87,7 @@ fn combine(commutative: bool, left: &[u8], right: &mut [u8]) {
     }
 }
 
-/// Calls of `operations` by `sizes` ranks, of few elements each or of a `longer` number.
+/// Calls of `operations` by ranks of `sizes`, with few elements each or a number from `longer`.
 pub(crate) fn cases(
     operations: Vec<What>,
     sizes: RangeInclusive<u32>,
@@ -104,7 +104,7 @@ pub(crate) fn cases(
 }
 
 impl Case {
-    /// `elements` elements of `rank`, another lot for each `lot`.
+    /// `elements` elements of `rank`, different for each `lot`.
     pub(crate) fn data(&self, rank: u32, lot: u32, elements: usize) -> Vec<u8> {
         let seed = self.seed ^ (u64::from(rank) << 32) ^ u64::from(lot);
         let mut random = Random::new(seed);
@@ -115,13 +115,13 @@ impl Case {
         self.data(rank, 0, self.elements)
     }
 
-    /// Elements that `rank` has in an operation in which ranks have different ones.
+    /// The number of elements of `rank` in an operation with a count per rank.
     pub(crate) fn count(&self, rank: u32) -> usize {
         let mut random = Random::new(self.seed ^ 0xC0 ^ u64::from(rank));
         random.place(3) * random.place(self.elements + 1)
     }
 
-    /// Elements that go from one rank to another.
+    /// The number of elements from one rank to another.
     pub(crate) fn pair_count(&self, from: u32, to: u32) -> usize {
         self.count(from * self.size + to) % 64
     }
@@ -136,7 +136,7 @@ impl Case {
         0..self.size
     }
 
-    /// The data of some ranks combined, in rank order.
+    /// The combined data of some ranks, in rank order.
     fn combined(&self, ranks: std::ops::Range<u32>, of: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
         let last = of(ranks.end - 1);
         (ranks.start..ranks.end - 1).rev().fold(last, |mut result, rank| {
@@ -149,7 +149,7 @@ impl Case {
         self.ranks().flat_map(of).collect()
     }
 
-    /// What `rank` must have after the call.
+    /// The expected data of `rank` after the call.
     pub(crate) fn expected(&self, rank: u32) -> Vec<u8> {
         let at_root = |bytes: Vec<u8>| if rank == self.root { bytes } else { Vec::new() };
         let counted = |rank| self.data(rank, 0, self.count(rank));
@@ -191,7 +191,7 @@ impl Case {
         self.pair_count(a.min(b), a.max(b))
     }
 
-    /// Makes the call at this rank, for the `round`th time, and gives what it has then. `entered`
+    /// Makes the call at this rank, for the `round`th time, and returns this rank's data. `entered`
     /// counts the calls of all ranks.
     pub(crate) async fn perform<G: Group<Byte = u8>>(
         &self,

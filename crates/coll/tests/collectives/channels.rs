@@ -1,5 +1,5 @@
-//! Channels of lines that pass from one communicator to the next: of ranks that differ, in another
-//! order at each rank, in use at once, and used up.
+//! Channels of lines that pass from one communicator to the next: with different ranks, in a
+//! different order at each rank, in use at the same time, and used up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::engines::{TestPort, open, run_engines};
 type Rank = RefCell<Engine<TestPort>>;
 type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 
-/// Ports with so many channels.
+/// Ports with `channels` channels.
 fn ports(ranks: u32, per_node: u32, channels: u32) -> Vec<TestPort> {
     ports_with_areas(ranks, per_node, GroupLayout { channels, area_bytes: 4096 })
 }
@@ -63,7 +63,7 @@ fn has_lines(group: &Ranks<'_>) -> bool {
     group.next_on_lines().is_some()
 }
 
-/// An operation that is neither commutative nor associative: its result tells the order.
+/// An operation that is neither commutative nor associative: its result reveals the order.
 fn order() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
     Reduction::ordered(1, |left: &[u8], right: &mut [u8]| {
         let both = |left: u8, right: u8| {
@@ -74,12 +74,12 @@ fn order() -> Reduction<impl FnMut(&[u8], &mut [u8]) + Copy> {
     })
 }
 
-/// What a rank of a communicator gives in a call.
+/// The contribution of a rank to a call on a communicator.
 fn given(context: u32, call: u32, rank: u32, length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (context * 31 + call * 7 + rank * 3 + at) as u8).collect()
 }
 
-/// One call of each kind in turn; its result is right.
+/// Makes calls of each kind in turn and checks the results.
 async fn use_once(group: &Ranks<'_>, context: u32, call: u32, length: usize) {
     let (rank, size) = (group.rank(), group.size());
     let mut data = given(context, call, rank, length);
@@ -105,7 +105,8 @@ async fn use_once(group: &Ranks<'_>, context: u32, call: u32, length: usize) {
     }
 }
 
-/// How many of so many communicators, each made, used and freed after the other, have had lines.
+/// At each rank, the number of communicators with lines among `turns` that are made, used and freed
+/// one after the other.
 fn in_turn(size: u32, channels: u32, turns: u32) -> Vec<u32> {
     let (results, _) = run_engines(ports(size, size, channels), 7, async |engine: &Rank| {
         let mut with_lines = 0;
@@ -121,14 +122,14 @@ fn in_turn(size: u32, channels: u32, turns: u32) -> Vec<u32> {
     results
 }
 
-/// Whether the call was over when it was made.
+/// Whether the call completed when it was made.
 fn is_done<F>(begun: Begun<Result<(), impl std::fmt::Debug>, F>) -> bool {
     matches!(begun, Begun::Done(Ok(())))
 }
 
 #[test]
 fn a_rank_alone_waits_for_nobody_and_needs_no_channel() {
-    // Of long data too, and with no channel at all.
+    // Also for long data, and without any channel.
     let (results, _) = run_engines(ports(2, 2, 0), 7, async |engine: &Rank| {
         let own = engine.borrow().rank();
         let part = Part::new(engine, 4, &[own]);
@@ -166,7 +167,7 @@ fn a_rank_alone_waits_for_nobody_and_needs_no_channel() {
 fn a_channel_that_was_freed_is_used_by_the_next_communicator() {
     for (size, turns) in [(2, 100_000), (3, 1000), (5, 1000)] {
         assert_eq!(in_turn(size, 2, turns), vec![turns; size as usize]);
-        // A rank whose mates have not freed the last one yet has none to offer.
+        // A rank whose mates have not freed the last channel yet has none to offer.
         let few = in_turn(size, 1, 1000);
         assert!(few[0] > 0 && few.iter().all(|count| *count == few[0]), "{few:?}");
         assert_eq!(in_turn(size, 0, 10), vec![0; size as usize]);
@@ -176,13 +177,14 @@ fn a_channel_that_was_freed_is_used_by_the_next_communicator() {
 /// A step of a random program, the same at every rank.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A communicator of these ranks, as bits.
+    /// Makes a communicator of these ranks, as bits.
     Make(u32),
-    /// A call in one of the communicators.
+    /// Makes a call in one of the communicators.
     Use(usize, usize),
-    /// A call in each of two communicators, in flight together, in another order at each rank.
+    /// Makes a call in each of two communicators, in flight together, in a different order at each
+    /// rank.
     UseBoth(usize, usize),
-    /// The end of one: at some ranks now, at others after the next step.
+    /// Frees one: at some ranks now, at others after the next step.
     Free(usize, u32),
 }
 
@@ -196,11 +198,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// What one rank does of a program. Gives, for each communicator that it was in, whether that had
-/// lines in the end.
+/// Runs a program at one rank. Returns, for each of its communicators, whether it had lines at the
+/// end.
 async fn play(engine: &Rank, size: u32, steps: &[Step]) -> BTreeMap<u32, bool> {
     let own = engine.borrow().rank();
-    // Of all communicators there are: the context, and this rank's part in it.
+    // All existing communicators: the context, and this rank's part in it.
     let mut live: Vec<(u32, Option<Part>)> = Vec::new();
     let (mut late, mut calls, mut ends) = (Vec::new(), 0, BTreeMap::new());
     let mut made = 0;
@@ -253,7 +255,7 @@ async fn play(engine: &Rank, size: u32, steps: &[Step]) -> BTreeMap<u32, bool> {
     for (context, part) in live {
         if let Some(part) = part {
             ends.insert(context, part.book_has_lines(engine));
-            // So that calls of other ranks come to their end before this one goes.
+            // So that calls of other ranks complete before this one leaves.
             barrier(&part.group(engine), None).await.unwrap();
         }
     }
@@ -271,8 +273,8 @@ proptest! {
         cases: 200, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Whatever communicators are made, used and freed: every result is right, and all ranks of one
-    /// have lines or none has.
+    /// Whichever communicators are made, used and freed, every result is right, and either all
+    /// ranks of a communicator have lines or none.
     #[test]
     fn any_communicators_make_use_of_few_channels(
         size in 2u32..7, per_node in 2u32..7, channels in 0u32..5, steps in steps(), seed: u64,
@@ -305,12 +307,12 @@ fn calls_that_come_first_together_agree_on_a_channel_each() {
     }
 }
 
-/// The bits of an allreduce are the same by lines and by what is chosen when there are none.
+/// An allreduce has the same bits by lines and by the algorithm chosen without lines.
 #[test]
 fn without_a_channel_left_the_order_is_the_same() {
     let shapes = (2..=9).map(|size| (size, size)).chain([(8, 4), (9, 5), (12, 5), (300, 300)]);
     for (size, per_node) in shapes {
-        // Of very many ranks, which count as several nodes, only a few bytes.
+        // For very many ranks, which count as several nodes, only a few bytes.
         let lengths = [1, 16, 17, 112, 113, 3000, 9000];
         for length in lengths.into_iter().filter(|length| size < 100 || *length == 17) {
             let results = [4, 0].map(|channels| {
@@ -331,7 +333,7 @@ fn without_a_channel_left_the_order_is_the_same() {
     }
 }
 
-/// A rank's share of what all combine is combined in pieces, the last of which is shorter.
+/// A rank's share of an allreduce is combined in pieces, the last of which is shorter.
 #[test]
 fn a_share_of_more_than_one_piece_is_combined_whole() {
     for size in [2, 3, 4] {
@@ -358,7 +360,7 @@ fn what_was_refused_is_asked_for_again_when_a_channel_is_free() {
         let (first, second) = (Part::new(engine, 4, &[0, 1]), Part::new(engine, 8, &[0, 1]));
         barrier(&first.group(engine), None).await.unwrap();
         let group = second.group(engine);
-        // Calls that need no lines: none are looked for from the one on that was refused.
+        // Calls that need no lines. There is no new search after the refused call.
         for _ in 0..70 {
             let by_messages = broadcast::Algorithm::from_name("binomial");
             assert!(by_messages.is_some());
@@ -380,8 +382,8 @@ fn what_was_refused_is_asked_for_again_when_a_channel_is_free() {
     assert!(!refused && (8..64).contains(&calls), "{calls} calls");
 }
 
-/// While lines are agreed on, one rank makes its next call for them and another, later, by
-/// messages: what that says by lines, which come in the end, is the same.
+/// While lines are agreed on, one rank makes its next call for lines and another, later, makes it
+/// by messages: both write the same word on the lines that exist at the end.
 #[test]
 fn a_call_made_while_lines_are_refused_is_the_same_at_all_ranks() {
     let (results, _) = run_engines(ports(2, 2, 1), 3, async |engine: &Rank| {
@@ -410,8 +412,8 @@ fn a_call_made_while_lines_are_refused_is_the_same_at_all_ranks() {
 }
 
 /// A rank that drops the call in which lines are agreed on does not know which channel the others
-/// have taken. It makes calls there later: nobody takes them for those of the first, and the
-/// channel is not lost.
+/// have taken. When it makes calls there later, no rank mistakes them for those of the first, and
+/// the channel is not lost.
 #[test]
 fn a_call_dropped_while_lines_are_agreed_on_spoils_no_other() {
     for seed in 0..200 {
@@ -436,7 +438,7 @@ fn a_call_dropped_while_lines_are_agreed_on_spoils_no_other() {
                 }
                 dropped.set(dropped.get() + 1);
             } else {
-                // It fails, or had everything it needs.
+                // It fails, or had all that it needs.
                 let _ = allreduce(&group, None, &mut vec![7; length], order()).await;
             }
             let next = Part::new(engine, 8, &[0, 1, 2]);
@@ -470,7 +472,7 @@ fn calls_that_differ_while_lines_are_agreed_on_are_an_error_at_all() {
             _ => barrier(&group, None).await,
         };
         let error = ended.unwrap_err().to_string();
-        // What comes next is not spoiled.
+        // The next call is not affected.
         use_once(&group, 1, 2, 30).await;
         error
     });

@@ -1,4 +1,4 @@
-//! What the tables of the operations say that an algorithm costs, counted.
+//! Counts messages and commands, and compares them with the tables of the operations.
 
 use hikyaku_coll::{
     Reduction, allgather, allreduce, alltoall, alltoallw, barrier, broadcast, scatter,
@@ -8,13 +8,13 @@ use hikyaku_msg::Layout;
 use crate::network::{Counts, Node, Setup, run};
 use crate::oracle::ALL;
 
-/// What each of `size` ranks starts in one operation.
+/// The messages and commands that each of `size` ranks starts in one operation.
 fn counts(size: u32, body: impl AsyncFn(&Node<u8>)) -> Vec<Counts> {
     let nodes = (0..size).map(|rank| rank / 4).collect();
     counted(nodes, body, Node::counts)
 }
 
-/// What each rank has started in the end, with ranks on these nodes.
+/// The final count of each rank, with ranks on these nodes.
 fn counted<R>(
     nodes: Vec<u32>,
     body: impl AsyncFn(&Node<u8>),
@@ -124,7 +124,7 @@ fn cp_06_cp_12_chains_are_one_command() {
     assert_eq!(scattered(scatter::Algorithm::Binomial), (3, 3));
 }
 
-/// Paper 002, future work: what the ranks of a node have for those of another is one message.
+/// Paper 002, future work: the data of a node's ranks for those of another is one message.
 #[test]
 fn two_nodes_exchange_one_message_each_way() {
     let between = |nodes: &[u32], algorithm| {
@@ -139,9 +139,9 @@ fn two_nodes_exchange_one_message_each_way() {
     use alltoall::Algorithm::{Chained, TwoLevel};
     let fours: Vec<u32> = (0..16).map(|rank| rank / 4).collect();
     assert_eq!(between(&fours, Chained), [12; 16]);
-    // Each rank but the last of each node speaks with one of the three others.
+    // Each rank but the last of each node represents one of the three other nodes.
     assert_eq!(between(&fours, TwoLevel), [1, 1, 1, 0].repeat(4));
-    // Nodes of 1, 5 and 2 ranks that do not follow each other.
+    // Nodes of 1, 5 and 2 ranks that are not consecutive.
     let mixed = between(&[1, 0, 1, 2, 1, 1, 2, 1], TwoLevel);
     assert_eq!(mixed, [1, 2, 1, 1, 0, 0, 1, 0]);
     assert_eq!(between(&[3; 4], TwoLevel), [0; 4]);

@@ -1,5 +1,5 @@
-//! Every algorithm over message engines with rings that are full soon, bare and under the fault
-//! injector; and what engines add: notices, deaths, ranks that leave.
+//! Every algorithm over message engines with small rings, without faults and under the fault
+//! injector; and properties of engines: notices, deaths, ranks that leave.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::case::{Case, What, add, cases, everything};
 use crate::engines::{TestPort, kill, run, run_counting, tight_ports, tight_unreliable_ports};
 
-/// Runs a case and compares with the oracle.
+/// Runs a case and compares its results with the oracle.
 fn check(case: &Case, ports: Vec<TestPort>) {
     let entered = Cell::new(0);
     let results = run(ports, case.seed, async |group: &CommunicatorGroup<'_, TestPort>| {
@@ -29,7 +29,7 @@ fn check(case: &Case, ports: Vec<TestPort>) {
     }
 }
 
-/// Those that need what engines do not have are left out.
+/// All operations, without the algorithms that need facilities that engines lack.
 pub(crate) fn with_messages() -> Vec<What> {
     use hikyaku_coll::{barrier::Algorithm as Barrier, broadcast::Algorithm as Broadcast};
     let mut all = everything();
@@ -78,7 +78,7 @@ fn a_mismatch_is_told_to_every_rank_and_leaves_the_group_usable() {
             let mut data = vec![1; length];
             allreduce(group, algorithm, &mut data, add()).await.unwrap();
             assert_eq!(data, vec![6; length]);
-            // By then everything has come that is left over.
+            // By then all left-over messages have arrived.
             barrier(group, None).await.unwrap();
             barrier(group, None).await.unwrap();
             failed
@@ -130,10 +130,10 @@ fn a_rank_that_calls_something_else_is_an_error_at_all() {
             broadcast(group, None, &mut [0; 8], 3).await
         }
     });
-    // Who only sends may be done before it can know.
+    // A rank that only sends may finish before it can know.
     let failed = results.iter().filter(|result| result.is_err()).count();
     assert!(failed >= 3, "{results:?}");
-    // Rank 3 calls nothing more, so it cannot be asked what that was.
+    // Rank 3 makes no further call, so it cannot be asked which call it was.
     let named = |result: &Outcome| {
         matches!(result, Err(CollError::Abandoned { peer: 3, cause: Cause::OtherCall, .. }))
     };

@@ -13,20 +13,20 @@ use hikyaku_nic::random::Random;
 use hikyaku_nic::segment::SegmentLayout;
 use hikyaku_nic::time::Time;
 
-/// Rounds in which every rank was polled, after which a test is taken to stand still.
+/// Rounds of polls of every rank after which a test counts as deadlocked.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// Rounds in which no message came, after which ranks wait as blocked calls do, and ask each other.
+/// Rounds without a message after which ranks wait like blocked calls, and ask each other.
 const STILL_ROUNDS: u32 = 300;
 
-/// What each round takes from then on: ranks wait for 20 ms until they ask.
+/// The duration of each later round: ranks wait for 20 ms before they ask.
 const WAITING_ROUND: Time = Time::from_nanoseconds(1_000_000);
 
-/// The ports of all tests, most without faults. Every algorithm is compiled once more for each type
-/// of port: two types made this program a third slower to build.
+/// The ports of all tests, most without faults. Every algorithm is compiled again for each type of
+/// port: two types made this program a third slower to build.
 pub(crate) type TestPort = FaultInjector<LoopbackPort>;
 
-/// The ports of a job whose every size is small, so that everything is full soon.
+/// The ports of a job with small sizes throughout, so that all buffers fill up soon.
 pub(crate) fn tight_ports(ranks: u32, ranks_per_node: u32) -> Vec<TestPort> {
     tight_unreliable_ports(ranks, ranks_per_node, |_| Faults::NONE)
 }
@@ -68,8 +68,8 @@ const TIGHT: EngineConfig = EngineConfig {
     direct_rounds: 4,
 };
 
-/// Runs `body` on every rank, the order drawn from `seed`. The engine of a rank that is done goes
-/// on, as that of a program does that computes and calls now and then.
+/// Runs `body` on every rank, in an order drawn from `seed`. The engine of a finished rank keeps
+/// making progress, like that of a program that computes and makes a call now and then.
 pub(crate) fn run<R>(
     ports: Vec<TestPort>,
     seed: u64,
@@ -78,8 +78,8 @@ pub(crate) fn run<R>(
     run_counting(ports, seed, body).0
 }
 
-/// The same, with the number of messages that nobody has received, and of ranks that have those or
-/// notes.
+/// The same, with the number of messages that no rank has received, plus the number of ranks with
+/// left-over messages or notes.
 pub(crate) fn run_counting<R>(
     ports: Vec<TestPort>,
     seed: u64,
@@ -87,13 +87,13 @@ pub(crate) fn run_counting<R>(
 ) -> (Vec<R>, u64) {
     run_engines(ports, seed, async |engine| {
         let endpoint = ContextEndpoint::new(engine, 9);
-        // Near the end, so that it wraps.
+        // Close to the end, so that it wraps.
         let book = CollectiveBook::with_lines(&endpoint, 0).after(u32::MAX - 1);
         body(&CommunicatorGroup::new(endpoint, &book)).await
     })
 }
 
-/// The same for ranks that make their communicators themselves.
+/// The same for ranks that make their own communicators.
 pub(crate) fn run_engines<R>(
     ports: Vec<TestPort>,
     seed: u64,
@@ -140,7 +140,7 @@ pub(crate) fn run_engines<R>(
     (results.into_iter().flatten().collect(), left)
 }
 
-/// Says that a rank has died.
+/// Reports that a rank has died.
 pub(crate) fn kill(port: &TestPort, rank: u32) {
     assert!(port.inner().host().fail(rank, DeathCause::Unknown));
 }

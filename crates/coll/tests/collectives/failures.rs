@@ -1,5 +1,5 @@
 //! Ranks that disagree, abandon a call or die: an error at every rank that is still in the
-//! operation, and never a standstill (which the network would find).
+//! operation, and never a deadlock (which the network would detect).
 
 use std::cell::Cell;
 
@@ -25,7 +25,7 @@ proptest! {
         cases: 1500, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Whenever a rank dies, all others end: well, if they did not need it any more, or with an
+    /// Whenever a rank dies, all others end: with success, if they no longer needed it, or with an
     /// error that names it.
     #[test]
     fn a_death_ends_an_operation_at_every_rank(
@@ -41,7 +41,8 @@ proptest! {
         let what = everything()[what];
         let case = Case { what, size, root: root % size, elements, commutative: true, seed };
         let victim = victim % size;
-        // Counters and the network's barrier know no ranks; those who have them watch deaths.
+        // Counters and the network's barrier do not know ranks; groups that have them detect
+        // deaths.
         let facilities = Facilities { multicast: true, ..Facilities::default() };
         let nodes = nodes(size, layout, seed);
         let setup = Setup { seed, nodes, facilities, death: Some((victim, polls)) };
@@ -49,7 +50,7 @@ proptest! {
         let results = run(&setup, async |node: &Node<u8>| case.perform(node, &entered, 1).await);
         for (rank, result) in (0..).zip(results) {
             match result {
-                // It died, or it was done before.
+                // It died, or it finished before.
                 None => prop_assert_eq!(rank, victim),
                 Some(Ok(result)) => prop_assert_eq!(result, case.expected(rank)),
                 Some(Err(CollError::Unsuitable { .. })) => {}
@@ -78,8 +79,8 @@ proptest! {
         }
     }
 
-    /// The same for a broadcast, in which only those who get the wrong message can tell; nobody
-    /// waits for ever, and nobody takes a wrong length for right.
+    /// The same for a broadcast, in which only the receivers of a wrong message can detect it. No
+    /// rank waits for ever, and none accepts a wrong length.
     #[test]
     fn a_broadcast_of_another_length_than_expected_is_an_error_where_it_arrives(
         size in 2u32..=12, odd in 0u32..12, length in 0usize..40, other in 0usize..40, seed: u64,
@@ -106,7 +107,7 @@ fn names(error: &Error, victim: u32) -> bool {
     }
 }
 
-/// What each rank's error says.
+/// The message of each rank's error.
 fn lines(results: Vec<Option<Result<(), Error>>>) -> Vec<String> {
     results.into_iter().map(|result| result.unwrap().unwrap_err().to_string()).collect()
 }
@@ -117,7 +118,7 @@ fn a_mismatch_names_the_ranks_and_their_sizes_everywhere() {
         let mut data = vec![0; if node.rank() == 1 { 4 } else { 8 }];
         scan(node, None, &mut data, add()).await
     });
-    // Rank 0 only sends, and may be done before it is told.
+    // Rank 0 only sends, and may finish before it is notified.
     for result in results.into_iter().skip(1) {
         let line = result.unwrap().unwrap_err().to_string();
         let call = "called scan by its own reduction of";
@@ -127,7 +128,7 @@ fn a_mismatch_names_the_ranks_and_their_sizes_everywhere() {
     }
 }
 
-/// Rank 1 gives rank 2 a part that is one element longer than the place for it.
+/// Rank 1 sends rank 2 a part that is one element longer than its place.
 #[test]
 fn a_mismatch_of_layouts_names_the_ranks_and_their_sizes() {
     for algorithm in alltoallw::Algorithm::ALL {
@@ -145,7 +146,7 @@ fn a_mismatch_of_layouts_names_the_ranks_and_their_sizes() {
                     all ranks call the same operations in the same order, with arguments that fit";
         assert_eq!(line, told);
         for rank in [0, 1] {
-            // Who has sent and received all may be done before it is told.
+            // A rank that has sent and received all its parts may finish before it is notified.
             if let Err(error) = results[rank].clone().unwrap() {
                 assert_eq!(error.to_string(), told);
             }
@@ -294,7 +295,7 @@ fn wrong_arguments_are_errors_at_the_rank_that_gives_them_and_told_to_the_others
     );
     for at in [0, 1, 3, 4, 5, 6, 7, 8] {
         let told = line(1, at);
-        // The root of the scatter may have sent everything before it is told.
+        // The root of the scatter may have sent everything before it is notified.
         let is_over = at == 3 && told.is_empty();
         assert!(
             is_over || told.ends_with("rank 0 abandoned it: its own call failed there"),

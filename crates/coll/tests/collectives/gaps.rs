@@ -1,5 +1,5 @@
-//! Data with gaps, at some ranks or at all: every algorithm that goes through them packet by
-//! packet, against the oracle, between ranks that have none.
+//! Data with gaps, at some ranks or all, against the oracle: every algorithm that accesses it
+//! packet by packet, also with ranks whose data has no gaps.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,15 +16,15 @@ use crate::case::{Case, WIDTH, What, cases};
 use crate::endpoints::with_messages;
 use crate::engines::{TestPort, run, tight_ports};
 
-/// Most bytes that are beside the memory at a time: what ranks say on lines at once.
+/// The maximum number of bytes that are buffered at a time: the contributions on lines.
 const MOST: usize = 64 << 10;
 
-/// What is between the bytes.
+/// The bytes in the gaps.
 const GAP: u8 = 0xEE;
 
 type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 
-/// Bytes with a gap after each, or none.
+/// Bytes with a gap after each, or without gaps.
 #[derive(Clone)]
 struct Memory {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -46,7 +46,7 @@ impl Memory {
         Place::Scattered(Scattered::new(Box::new(self.clone())))
     }
 
-    /// What is there now; nothing has gone between.
+    /// The current data. Checks that the gaps are unchanged.
     fn data(&self) -> Vec<u8> {
         let bytes = self.bytes.lock().unwrap();
         let elements = bytes.chunks(self.stride);
@@ -80,7 +80,7 @@ impl Pieces for Memory {
     }
 }
 
-/// Those that have a form for data with gaps.
+/// The operations that have a form for data with gaps.
 fn with_gaps() -> Vec<What> {
     let mut all = with_messages();
     all.retain(|what| {
@@ -100,8 +100,8 @@ fn with_gaps() -> Vec<What> {
     all
 }
 
-/// Makes the call at a rank whose data have gaps where it sends, where it receives, at both or at
-/// neither; gives what it has then.
+/// Makes the call at a rank whose data has gaps where it sends, where it receives, at both or at
+/// neither. Returns this rank's data.
 async fn perform(
     case: &Case,
     group: &Ranks<'_>,
@@ -211,7 +211,7 @@ async fn perform_alltoall(
     Ok(all.data())
 }
 
-/// Every rank has gaps or not, as `seed` says; all have what the oracle says.
+/// Runs a case with gaps at ranks drawn from `seed`; all results must match the oracle.
 fn check(case: &Case, ranks_per_node: u32) {
     let ports = tight_ports(case.size, ranks_per_node);
     let results = run(ports, case.seed, async |group: &Ranks<'_>| {
@@ -241,7 +241,8 @@ proptest! {
     }
 }
 
-/// Longer than a packet; in place also as long as what is exchanged at a time, and longer.
+/// Longer than a packet; in place also as long as the block that is exchanged at a time, and
+/// longer.
 #[test]
 fn long_data_with_gaps_go_packet_by_packet() {
     for what in with_gaps() {
@@ -257,7 +258,7 @@ fn long_data_with_gaps_go_packet_by_packet() {
     }
 }
 
-/// Ranks with gaps and without them are in the same call: they make it by its two functions.
+/// Ranks with gaps and without them are in the same call, through its two functions.
 #[test]
 fn ranks_without_gaps_need_not_know_of_them() {
     for (ranks_per_node, length) in [(3, 200_000), (1, 20_000), (2, 20_000)] {

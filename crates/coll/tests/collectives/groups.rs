@@ -1,5 +1,5 @@
-//! Barriers and broadcasts by the port's group of all ranks (paper 003): sync ids, counters and
-//! multicast, over message engines.
+//! Barriers and broadcasts through the port's group of all ranks (paper 003): sync ids, counters
+//! and multicast, over message engines.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -53,7 +53,7 @@ fn run<R>(
     results
 }
 
-/// Messages that this rank has sent, and commands that it has given its port.
+/// The messages that this rank has sent, and the commands that it has posted to its port.
 fn sent(engine: &Rank) -> u64 {
     engine.borrow().statistics().messages_sent
 }
@@ -67,8 +67,8 @@ proptest! {
         cases: 60, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Nobody leaves before all have come, and no message is sent once a channel is agreed on:
-    /// neither on one node nor between nodes (CJ-15).
+    /// No rank leaves before all have entered, and no message is sent after the ranks have agreed
+    /// on a channel: neither on one node nor between nodes (CJ-15).
     #[test]
     fn cj_15_barriers_by_the_group_hold_and_send_nothing(
         size in 1u32..9, per_node in 1u32..9, which in 0usize..3, seed: u64,
@@ -87,8 +87,8 @@ proptest! {
         });
     }
 
-    /// All calls in flight together, by lines, by the group and by messages, end with what is
-    /// right.
+    /// All calls in flight together, by lines, by the group and by messages, end with the right
+    /// result.
     #[test]
     fn cj_14_cj_15_calls_by_the_group_overlap_others(
         size in 1u32..7, per_node in 1u32..7, length in 0usize..2000, seed: u64,
@@ -120,15 +120,15 @@ proptest! {
     }
 }
 
-/// A broadcast is one command of the root to all, while there is room; what is longer than eager
-/// messages are is read by each (CJ-14).
+/// A broadcast is one command from the root to all, while there is room; data longer than an eager
+/// message is read by each rank (CJ-14).
 #[test]
 fn cj_14_a_multicast_is_one_command() {
     for (size, per_node) in [(2, 2), (5, 5), (6, 2), (4, 1)] {
         for length in [0, 8, 500, 20_000] {
             run(size, per_node, 1, async |engine: &Rank, group: &Ranks<'_>| {
                 for root in [0, size - 1] {
-                    // A channel is agreed on, and all have taken what was sent.
+                    // The ranks agree on a channel, and all have received the messages.
                     let mut data = vec![0; 1];
                     broadcast(group, Some(CastBy::Multicast), &mut data, root).await.unwrap();
                     barrier(group, Some(By::Sync)).await.unwrap();
@@ -149,8 +149,8 @@ fn cj_14_a_multicast_is_one_command() {
     }
 }
 
-/// More ranks than share a sync id synchronise by multicast and atomic add: still nothing is sent
-/// (CJ-15).
+/// More ranks than a sync id allows synchronise by multicast and atomic add: still no message is
+/// sent (CJ-15).
 #[test]
 fn cj_15_more_than_64_ranks_add_by_multicast() {
     run(65, 65, 3, async |engine: &Rank, group: &Ranks<'_>| {
@@ -161,7 +161,7 @@ fn cj_15_more_than_64_ranks_add_by_multicast() {
     });
 }
 
-/// A communicator of some ranks after another has the channel again; more of them than there are
+/// A communicator of some ranks reuses the channel of another one; more of them than there are
 /// channels do the same by messages.
 #[test]
 fn channels_of_groups_are_used_again_and_used_up() {
@@ -169,7 +169,7 @@ fn channels_of_groups_are_used_again_and_used_up() {
         let own = engine.borrow().rank();
         let mut kept = Vec::new();
         for context in 0..60 {
-            // Rings of neighbours that differ from turn to turn, each of three ranks.
+            // Rings of three neighbours that differ from turn to turn.
             let mut ranks: Vec<u32> = (0..3).map(|at| (context + 2 * at) % 5).collect();
             ranks.sort_unstable();
             ranks.dedup();
@@ -221,7 +221,7 @@ fn cj_15_a_barrier_by_the_group_names_the_dead() {
     }
 }
 
-/// Ranks that call different things are told by name, and go on together, by messages.
+/// Ranks that make different calls get an error that names them, and continue together by messages.
 #[test]
 fn wrong_calls_beside_a_group_are_told_and_later_calls_go_on() {
     for (by, per_node) in BARRIERS.into_iter().flat_map(|by| [(by, 4), (by, 1)]) {

@@ -1,5 +1,5 @@
-//! What ranks do with messages of calls that are over, and what those say of the calls: step by
-//! step, two ranks, without an algorithm.
+//! Messages of calls that have ended, and their evidence about those calls: step by step, with two
+//! ranks, without an algorithm.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -44,7 +44,7 @@ fn with_pair(ranks_per_node: u32, test: impl FnOnce(&Pair<'_>)) {
 }
 
 impl Pair<'_> {
-    /// All that was sent arrives.
+    /// Delivers all messages.
     fn arrive(&self) {
         for _ in 0..8 {
             self.engines.iter().for_each(|engine| {
@@ -53,7 +53,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Rank 1 has sent a message of a call, which is none that this test makes.
+    /// Rank 1 sends a message of a call, which this test makes nowhere else.
     fn message(&self, number: u32) {
         let mut context = Context::from_waker(Waker::noop());
         let sent = pin!(self.ranks[1].endpoint().send(&[7], 0, tag(number, 1000)));
@@ -61,14 +61,14 @@ impl Pair<'_> {
         self.arrive();
     }
 
-    /// Rank 1 says that its call has failed.
+    /// Rank 1 reports that its call has failed.
     fn failure(&self, number: u32) {
         self.ranks[1].endpoint().send_note(&[], 0, tag(number, 0)).unwrap();
         self.arrive();
         self.ranks[0].drop_left_overs();
     }
 
-    /// Whether rank 0, to which a message of a call comes that is over, asks rank 1.
+    /// Whether rank 0 asks rank 1 after it receives a message of a call that has ended.
     fn asks(&self, number: u32) -> bool {
         self.message(number);
         self.ranks[0].drop_left_overs();
@@ -80,7 +80,7 @@ impl Pair<'_> {
         self.ranks[0].is_in_doubt(number)
     }
 
-    /// Rank 0 makes calls that end well.
+    /// Rank 0 makes calls that succeed.
     fn done(&self, calls: u32) {
         for _ in 0..calls {
             let number = self.ranks[0].open(barrier());
@@ -88,7 +88,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Both take in what has come, as long as they answer each other; that ends soon.
+    /// Both handle their messages until they stop answering each other, which is soon.
     fn talk(&self) {
         for _ in 0..8 {
             self.ranks.iter().for_each(Ranks::drop_left_overs);
@@ -111,7 +111,7 @@ fn tag(number: u32, sum: i32) -> i32 {
     (number << 10) as i32 | sum
 }
 
-/// The calls whose messages nobody has received at rank 0.
+/// The calls with unreceived messages at rank 0.
 fn kept(pair: &Pair<'_>) -> Vec<u32> {
     (0..9)
         .filter(|call| pair.ranks[0].endpoint().unexpected(|it| it == tag(*call, 1000)).is_some())
@@ -216,7 +216,7 @@ fn two_calls_that_ended_well_fail_the_next_at_both() {
             pair.done(1);
             pair.message(0);
             pair.ranks[0].drop_left_overs();
-            // The question comes before the call that it is about.
+            // The question arrives before the call that it is about.
             pair.arrive();
             pair.ranks[1].drop_left_overs();
             if passes {
@@ -229,7 +229,7 @@ fn two_calls_that_ended_well_fail_the_next_at_both() {
             pair.arrive();
             pair.talk();
             assert_eq!(pair.differs(1, 1), Some([1, 0]));
-            // Rank 1 would have failed its open call, and told rank 0 so.
+            // Rank 1 would have failed its open call, and notified rank 0.
             assert_eq!(pair.differs(0, 1), passes.then_some([0, 1]));
             if passes {
                 pair.failure(0);
@@ -265,7 +265,7 @@ fn the_end_of_lines_is_known_from_one_hearing() {
         other.close(number, OperationEnding::Done);
         let lost = other.open(by_lines());
         other.close(lost, OperationEnding::Failed(Cause::Dropped));
-        // Calls that this rank has made before it hears are news for the other.
+        // Calls that this rank has made before it receives the report are news for the other.
         (0..3).for_each(|_| rank.pass(by_lines()));
         pair.arrive();
         rank.drop_left_overs();

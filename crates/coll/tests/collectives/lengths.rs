@@ -1,4 +1,4 @@
-//! Groups that carry lengths only, as a simulation of many ranks does, and what stays O(1) there.
+//! Groups that carry only lengths, as in a simulation of many ranks, and what stays O(1) there.
 
 use hikyaku_coll::{
     Group, Reduction, allgather, allreduce, alltoall, alltoallw, barrier, broadcast,
@@ -16,7 +16,7 @@ fn every_algorithm_runs_on_terabytes_that_are_not_there() {
     let setup = Setup { seed: 3, nodes: vec![0, 0, 0, 1, 1, 2], facilities, death: None };
     run(&setup, async |node: &Node<()>| {
         let size = node.size() as usize;
-        // Lines are for what is there.
+        // Lines need real bytes.
         use allreduce::Algorithm as Reduced;
         let by_messages = |by: &&Reduced| !matches!(by, Reduced::Lines | Reduced::Read);
         for algorithm in allreduce::Algorithm::ALL.iter().filter(by_messages) {

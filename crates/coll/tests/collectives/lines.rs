@@ -1,5 +1,5 @@
-//! Short data of all to all by lines: the bits are those of the messages that may replace them, no
-//! message is sent, and ranks that cannot know the lengths agree to go on by messages.
+//! Short data of all ranks by lines: the bits are those of the messages that may replace them, no
+//! message is sent, and ranks that cannot know the lengths agree to fall back to messages.
 
 use std::cell::{Cell, RefCell};
 
@@ -24,7 +24,7 @@ fn on_one_node(size: u32) -> Setup {
     Setup { seed: 1, nodes: vec![0; size as usize], facilities: ALL, death: None }
 }
 
-/// Sums of numbers whose last bits depend on the order, which is that of ranks if `ordered`.
+/// Sums of numbers whose last bits depend on the order, which is the rank order if `ordered`.
 fn sum(ordered: bool) -> Reduction<impl FnMut(&[u8], &mut [u8])> {
     let add = |left: &[u8], right: &mut [u8]| {
         for (left, right) in left.chunks_exact(8).zip(right.chunks_exact_mut(8)) {
@@ -35,13 +35,13 @@ fn sum(ordered: bool) -> Reduction<impl FnMut(&[u8], &mut [u8])> {
     Reduction { commutative: !ordered, ..Reduction::commutative(8, add) }
 }
 
-/// What a rank gives.
+/// The contribution of a rank.
 fn given(rank: u32, numbers: usize) -> Vec<u8> {
     let value = |at: usize| 1e9 / (1.0 + f64::from(rank) * 7.3 + at as f64);
     (0..numbers).flat_map(|at| value(at).to_le_bytes()).collect()
 }
 
-/// In one round and in several.
+/// For one round and for several.
 const NUMBERS: [usize; 3] = [1, 9, 50];
 
 #[test]
@@ -74,7 +74,7 @@ fn reduce_scatters_by_lines_have_the_bits_of_messages() {
                     reduce_scatter_block(node, Some(algorithm), &mut data, &mut block, reduction)
                         .await
                         .unwrap();
-                    // All but the first have nothing, or all but the last.
+                    // Only the first rank has data, or only the last.
                     let mut lengths = vec![0; size as usize];
                     lengths[numbers % 2 * (size as usize - 1)] = again.len();
                     let mut part = vec![0; lengths[node.rank() as usize]];
@@ -116,7 +116,7 @@ fn short_data_send_no_message() {
     }
 }
 
-/// A byte with a gap behind.
+/// Bytes with a gap after each.
 struct Sparse(Vec<u8>);
 
 impl Pieces for Sparse {
@@ -135,13 +135,13 @@ impl Pieces for Sparse {
     }
 }
 
-/// What rank `from` gives rank `to`: of rank 2 for rank 0 as much as `long` says.
+/// The part of rank `from` for rank `to`; from rank 2 to rank 0 it has `long` bytes.
 fn part(from: u32, to: u32, long: usize) -> Vec<u8> {
     vec![(16 * from + to) as u8; if (from, to) == (2, 0) { long } else { 1 + to as usize }]
 }
 
-/// One part of one rank is too long, or has gaps. All go on by messages, and the next call has the
-/// lines again.
+/// One part of one rank is too long, or has gaps. All ranks fall back to messages, and the next
+/// call uses the lines again.
 #[test]
 fn parts_too_long_for_lines_send_all_to_messages() {
     for (long, has_gaps) in [(3, false), (3, true), (70_000, false), (70_000, true)] {
@@ -173,7 +173,8 @@ fn parts_too_long_for_lines_send_all_to_messages() {
     }
 }
 
-/// What one rank gives is not as long as another expects: who gets it is told as by messages.
+/// One rank's part has another length than the receiver expects: the receiver gets the same error
+/// as by messages.
 #[test]
 fn lengths_that_differ_are_told_as_by_messages() {
     let outcomes = |per_node| {
@@ -204,7 +205,7 @@ fn lengths_that_differ_are_told_as_by_messages() {
     }
 }
 
-/// Ranks that cut the data elsewhere all learn it in the same round, and keep their lines.
+/// Ranks that divide the data differently all detect it in the same round, and keep their lines.
 #[test]
 fn lists_that_differ_are_told_to_all() {
     let results = run_engines(tight_ports(3, 3), 7, async |group: &Ranks<'_>| {
@@ -220,7 +221,7 @@ fn lists_that_differ_are_told_to_all() {
     }
 }
 
-/// Shorter and longer than what is put in the place of the result first.
+/// Shorter and longer than contributions that are first copied to the place of the result.
 #[test]
 fn an_operand_apart_is_combined_and_left_as_it_is() {
     for (algorithm, numbers) in
@@ -251,7 +252,7 @@ fn an_allreduce_needs_a_place_at_every_rank() {
     }
 }
 
-/// Ranks that could write their long data at once ask first as well, as those that come later do.
+/// Ranks that could write their long data at once ask first too, like those that come later.
 #[test]
 fn data_that_are_long_and_yet_one_part_are_not_sent_before_the_question() {
     const LENGTH: usize = 64 << 10;
@@ -272,7 +273,7 @@ fn data_that_are_long_and_yet_one_part_are_not_sent_before_the_question() {
     }
 }
 
-/// Six calls go by lines, and the next by messages: the times of the six are noted.
+/// Six calls use lines and the next one uses messages: the times of the six are recorded.
 #[test]
 fn messages_are_tried_when_lines_are_known() {
     let layout = SegmentLayout { ring_bytes: 1 << 16, ..SegmentLayout::for_ranks(2) };

@@ -1,9 +1,8 @@
-//! A network within one thread, with every facility an interface can have.
+//! A network in one thread, with all facilities that an interface can have.
 //!
-//! It is as unhelpful as the rules allow: which rank runs next is drawn at random, and so is for
-//! each message whether its send waits until it is received. A program that relies on sends being
-//! taken at once comes to a standstill here, and a standstill is found out: nobody could do
-//! anything in a whole round.
+//! It is as unhelpful as the rules allow. The rank that runs next is drawn at random; so is, for
+//! each message, whether its send waits until it is received. A program that relies on buffered
+//! sends deadlocks here, and a deadlock is detected: no rank could do anything in a whole round.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -24,7 +23,7 @@ use hikyaku_nic::random::Random;
 use hikyaku_nic::ring::LINE_BYTES;
 use thiserror::Error;
 
-/// What can go wrong here.
+/// The errors of this network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum NetworkError {
     #[error("rank {0} is dead")]
@@ -33,21 +32,21 @@ pub(crate) enum NetworkError {
     Unsupported(&'static str),
 }
 
-/// Who is there and how the network behaves.
+/// The ranks, and the behaviour of the network.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     /// The node of each rank.
     pub(crate) nodes: Vec<u32>,
     pub(crate) facilities: Facilities,
-    /// A rank that dies, and after how many of its polls.
+    /// A rank that dies, and the number of polls before that.
     pub(crate) death: Option<(u32, usize)>,
 }
 
-/// What a rank has started so far.
+/// The operations that a rank has started so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Messages, those of chains and multicasts included.
+    /// Messages, including those of chains and multicasts.
     pub(crate) messages: usize,
     /// Their bytes.
     pub(crate) bytes: usize,
@@ -58,14 +57,14 @@ pub(crate) struct Counts {
     pub(crate) refused: usize,
 }
 
-/// What a network does with memory that ranks show each other: by its seed.
+/// How a network treats reads of exposed memory; drawn from its seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Nobody can read it.
+    /// All reads are refused.
     Never,
-    /// All can.
+    /// All reads succeed.
     Always,
-    /// Each copy may be refused.
+    /// Each read may be refused.
     Sometimes,
 }
 
@@ -76,17 +75,17 @@ impl Setup {
     }
 }
 
-/// Bytes that a line has room for, and how many lines a rank has.
+/// Bytes of a line, and the number of lines per rank.
 const LINE: usize = 64;
 const LINES: usize = 2;
 
-/// What a rank has said on its lines, and how far it is.
+/// The contributions of a rank on its lines, and its progress.
 struct Lines<B> {
     said: Vec<Option<(u64, Vec<B>)>>,
-    /// Rounds that it has finished.
+    /// The number of rounds that it has finished.
     finished: usize,
     turns: LineTurns,
-    /// Losses that it was told, and by whom.
+    /// Reported losses, with the reporting rank.
     losses: Vec<(u32, Loss)>,
 }
 
@@ -108,24 +107,25 @@ struct State<B> {
     /// Messages and posted receives from `a` to `b` at `a * size + b`, in order.
     messages: Vec<VecDeque<Message<B>>>,
     receives: Vec<VecDeque<(u64, i32)>>,
-    /// For each rank: the call, who says so, and why.
+    /// For each rank: the call, the reporting rank, and the cause.
     notices: Vec<Vec<(u32, u32, Cause)>>,
     lines: Vec<Lines<B>>,
     counters: Vec<u64>,
     reserved: Vec<u64>,
-    /// For each synchronisation, how many ranks have come; and how many each rank has called.
+    /// For each synchronisation, the number of ranks that have entered; and the number of calls of
+    /// each rank.
     synchronised: Vec<usize>,
     syncs: Vec<usize>,
-    /// What each rank has called.
+    /// The calls of each rank.
     made: Vec<Vec<Made>>,
     dead: Vec<bool>,
-    /// Whether a copy was refused, so that nobody shows its memory any more.
+    /// Whether a copy was refused, so that no rank exposes its memory any more.
     is_refused: bool,
-    /// What each rank has started, and how many of its messages go to other nodes.
+    /// The operations that each rank has started, and the number of its messages to other nodes.
     counts: Vec<Counts>,
     between_nodes: Vec<usize>,
     numbers: u64,
-    /// Grows whenever anything happens.
+    /// Incremented at every event.
     events: u64,
 }
 
@@ -162,7 +162,7 @@ pub(crate) struct Node<B> {
     state: Rc<RefCell<State<B>>>,
 }
 
-/// Runs `body` on every rank; answers what they answer, `None` for the dead.
+/// Runs `body` on every rank. Returns their results, `None` for a dead rank.
 pub(crate) fn run<B: Copy + Default + 'static, R>(
     setup: &Setup,
     body: impl AsyncFn(&Node<B>) -> R,
@@ -209,7 +209,8 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
             if setup.death == Some((rank as u32, polls[rank])) {
                 state.borrow_mut().dead[rank] = true;
                 state.borrow_mut().events += 1;
-                // It says nothing more: what its future does when it is dropped is not heard.
+                // It sends nothing more: reports that its future makes when it is dropped are
+                // removed.
                 futures[rank] = None;
                 state.borrow_mut().notices.iter_mut().for_each(|to| {
                     to.retain(|(_, from, _)| *from != rank as u32);
@@ -232,17 +233,17 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
 }
 
 impl<B: Copy + Default + 'static> Node<B> {
-    /// What this rank has started so far.
+    /// The operations that this rank has started so far.
     pub(crate) fn counts(&self) -> Counts {
         self.state.borrow().counts[self.rank as usize]
     }
 
-    /// How many messages this rank has sent to other nodes so far.
+    /// The number of messages that this rank has sent to other nodes so far.
     pub(crate) fn between_nodes(&self) -> usize {
         self.state.borrow().between_nodes[self.rank as usize]
     }
 
-    /// Tells all others of the end of lines.
+    /// Reports lost lines to all others.
     fn tell(&self, loss: Option<Loss>) {
         let (Some(loss), mut state) = (loss, self.state.borrow_mut()) else { return };
         state.lines.iter_mut().for_each(|to| to.losses.push((self.rank, loss)));
@@ -261,7 +262,7 @@ impl<B: Copy + Default + 'static> Node<B> {
         act(&mut self.state.borrow_mut().lines[self.rank as usize].turns)
     }
 
-    /// What a mate says in the round that this rank is in.
+    /// The contribution of a mate in this rank's current round.
     fn said(
         state: &State<B>,
         rank: u32,
@@ -439,7 +440,7 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
         Ok(())
     }
 
-    /// The address of the bytes in this process, behind a one; where ranks carry no bytes, nothing.
+    /// The address of the bytes in this process, after a one. Zeros where ranks carry no bytes.
     fn expose(&self, bytes: &[B]) -> [B; ADDRESS] {
         let mut address = [B::default(); ADDRESS];
         let state = self.state.borrow();

@@ -1,4 +1,4 @@
-//! Every algorithm against the oracle, over a network that does all it may to disturb.
+//! Every algorithm against the oracle, over a network that disturbs as much as it may.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::network::{Node, Setup, run};
 pub(crate) const ALL: Facilities =
     Facilities { counter: true, multicast_counter: true, multicast: true, sync: true, lines: true };
 
-/// Nodes of ranks: one, a rank each, blocks, or dealt out at random.
+/// Nodes of ranks: all on one, one rank each, blocks, or at random.
 pub(crate) fn nodes(size: u32, kind: u32, seed: u64) -> Vec<u32> {
     let mut random = Random::new(seed);
     let block = 1 + random.below(4) as u32;
@@ -25,8 +25,8 @@ pub(crate) fn nodes(size: u32, kind: u32, seed: u64) -> Vec<u32> {
     (0..size).map(node).collect()
 }
 
-/// Runs a case three times in a row in one group. Every rank must have what the oracle says, or
-/// all of them the error that the algorithm cannot do this.
+/// Runs a case three times in a row in one group. Either every rank's result must match the oracle,
+/// or all ranks must return the error that the algorithm cannot do this.
 fn check(case: &Case, setup: &Setup) -> bool {
     let entered = Cell::new(0);
     let results = run(setup, async |node: &Node<u8>| {
@@ -65,8 +65,8 @@ fn every_algorithm_gives_what_the_definitions_say_on_any_number_of_ranks() {
             }
         }
     }
-    // What cannot be done: orders that an algorithm cannot keep, lengths that it cannot know,
-    // numbers that are no power of two.
+    // Impossible cases: orders that an algorithm cannot keep, lengths that it cannot know, numbers
+    // that are not a power of two.
     assert!(performed > 1800, "only {performed} of {} could be done", everything().len() * 34);
 }
 
@@ -138,7 +138,7 @@ fn an_allreduce_gives_every_rank_the_same_bits_every_time() {
         1.0 / (1.0 + f64::from(rank) * 3.7 + at as f64) * 1e10_f64.powi(at as i32 % 3)
     };
     for algorithm in allreduce::Algorithm::ALL {
-        // Lines are for ranks that have mates.
+        // Lines need ranks with mates.
         let by_lines =
             matches!(algorithm, allreduce::Algorithm::Lines | allreduce::Algorithm::Read);
         for size in if by_lines { 2 } else { 1 }..=17 {

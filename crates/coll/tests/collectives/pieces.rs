@@ -1,4 +1,4 @@
-//! Reductions round a ring of blocks so long that they go in pieces.
+//! Reductions round a ring with blocks so long that they are sent in pieces.
 
 use hikyaku_coll::{CollError, CommunicatorGroup, Group, Reduction, allreduce, reduce_scatter};
 use hikyaku_nic::loopback::LoopbackConfig;
@@ -8,7 +8,7 @@ use crate::engines::{TestPort, open, run};
 
 const RANKS: u32 = 3;
 
-/// What a rank gives: another byte in each place.
+/// The contribution of a rank: a different byte in each place.
 fn given(rank: u32, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at as u32 * (2 * rank + 1) + at as u32 / 251) as u8).collect()
 }
@@ -23,7 +23,7 @@ fn sums(length: usize) -> Vec<u8> {
     all
 }
 
-/// Elements are 3 bytes long: pieces end between them.
+/// Elements are 3 bytes long, and pieces must end between elements.
 fn add() -> Reduction<impl FnMut(&[u8], &mut [u8])> {
     Reduction::commutative(3, |left: &[u8], right: &mut [u8]| {
         assert!(left.len() == right.len() && left.len().is_multiple_of(3));
@@ -38,7 +38,7 @@ fn ports() -> Vec<TestPort> {
 
 #[test]
 fn blocks_of_several_pieces_are_combined_once() {
-    // One piece a block, two of which the second is short, and three.
+    // One piece per block, two of which the second is short, and three.
     for length in [307_200, 999_999, 2_000_001] {
         let by = Some(allreduce::Algorithm::Ring);
         let results = run(ports(), 5, async |group: &CommunicatorGroup<'_, TestPort>| {
@@ -69,7 +69,7 @@ fn ranks_that_cut_blocks_elsewhere_all_fail() {
     let piece = (256_usize << 10).next_multiple_of(3);
     let results = run(ports(), 7, async |group: &CommunicatorGroup<'_, TestPort>| {
         let rank = group.rank();
-        // One rank takes a whole piece for another's.
+        // One rank takes a whole piece for another one.
         let lengths = if rank == 1 { [piece, 2 * piece, piece] } else { [2 * piece, piece, piece] };
         let mut data = given(rank, 4 * piece);
         let mut into = vec![0; lengths[rank as usize]];

@@ -1,5 +1,5 @@
 //! Collectives that read each other's memory: the same bits as others, refused copies, ranks that
-//! die or drop their call in the middle; and over engines, memory of the job's regions.
+//! die or drop their call in the middle; and over engines, memory in the job's regions.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -35,8 +35,8 @@ fn on_one_node(size: u32, seed: u64) -> Setup {
     Setup { seed, nodes: vec![0; size as usize], facilities: ALL, death: None }
 }
 
-/// Each rank copies as often as it has to, and nobody sends a message; if a copy is refused, all go
-/// on in another way and it is seen in the counts only.
+/// Each rank makes exactly the necessary copies, and no rank sends a message. If a copy is refused,
+/// all fall back to another way, which only the counts show.
 #[test]
 fn every_rank_copies_what_it_needs_and_no_more() {
     for (what, size, seed) in
@@ -48,7 +48,7 @@ fn every_rank_copies_what_it_needs_and_no_more() {
         let results = run(&setup, async |node: &Node<u8>| {
             let first = case.perform(node, &entered, 1).await;
             let counts = node.counts();
-            // Where nobody was refused, it reads again.
+            // If no copy was refused, it reads again.
             let again = case.perform(node, &entered, 2).await;
             (first, counts, again, node.counts())
         });
@@ -72,7 +72,7 @@ fn every_rank_copies_what_it_needs_and_no_more() {
     }
 }
 
-/// Bits of sums that depend on the order.
+/// Sums whose bits depend on the order.
 #[test]
 fn the_bits_are_those_of_the_usual_algorithms() {
     let add = Reduction::commutative(8, |left: &[u8], right: &mut [u8]| {
@@ -106,7 +106,7 @@ proptest! {
         cases: 600, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Whenever a rank dies, the others end, and who ends well has all of the result.
+    /// Whenever a rank dies, the others end, and a rank that succeeds has the whole result.
     #[test]
     fn a_death_in_the_middle_leaves_nobody_with_half_of_the_data(
         what in 0usize..5, size in 2u32..=6, root in 0u32..6, elements in 1usize..40,
@@ -126,7 +126,8 @@ proptest! {
         }
     }
 
-    /// A rank that drops its call changes its memory at once. Nobody has taken that for the result.
+    /// A rank that drops its call changes its memory at once. No rank takes that data for the
+    /// result.
     #[test]
     fn a_call_dropped_in_the_middle_leaves_nobody_with_half_of_the_data(
         size in 2u32..=6, elements in 1usize..40, root in 0u32..6, polls in 1usize..8, seed: u64,
@@ -167,7 +168,8 @@ fn ports(ranks: u32) -> Vec<TestPort> {
     open(&config)
 }
 
-/// Each rank gives each its part, and then has what rank 2 had, a part of each.
+/// Each rank sends each other its part, and then receives the data of rank 2, a part from each
+/// rank.
 async fn exchange(group: &CommunicatorGroup<'_, TestPort>, out: &mut [u8], into: &mut [u8]) {
     let part = out.len() / group.size() as usize;
     out.fill(group.rank() as u8);
@@ -179,7 +181,8 @@ async fn exchange(group: &CommunicatorGroup<'_, TestPort>, out: &mut [u8], into:
     assert!(out.iter().all(|byte| *byte == 2));
 }
 
-/// Memory of the job can be read on every fabric; any other only where a kernel copies.
+/// Memory in the job's regions can be read on every fabric; other memory only where a kernel
+/// copies.
 #[test]
 fn engines_read_memory_of_regions_and_nothing_else() {
     const LENGTH: usize = 96 << 10;
@@ -200,7 +203,7 @@ fn engines_read_memory_of_regions_and_nothing_else() {
     }
 }
 
-/// An allreduce that names no way goes by lines and then reads, of memory that can be read.
+/// An allreduce without a named algorithm uses lines and then reads memory that can be read.
 #[test]
 fn a_long_allreduce_has_one_result_whichever_way_it_learns() {
     for way in LongWay::ALL {

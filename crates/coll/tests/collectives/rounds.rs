@@ -1,4 +1,5 @@
-//! Calls by lines over message engines: in flight together, dropped, wrong, with ranks that die.
+//! Calls by lines over message engines: in flight together, dropped, wrong, and with ranks that
+//! die.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -22,7 +23,7 @@ type Ranks<'e> = CommunicatorGroup<'e, TestPort>;
 type Outcome = Result<(), CollError<MsgError>>;
 type Pending<'f> = Pin<Box<dyn Future<Output = Outcome> + 'f>>;
 
-/// Polls futures in an order of each round's own until all are done.
+/// Polls futures in a different order each round until all are done.
 async fn in_any_order(mut pending: Vec<Option<Pending<'_>>>, seed: u64) -> Vec<Outcome> {
     let mut done: Vec<Option<Outcome>> = pending.iter().map(|_| None).collect();
     let mut round = seed as usize;
@@ -98,7 +99,7 @@ proptest! {
         }
     }
 
-    /// A call that is dropped fails elsewhere, or had done its part; those after it go on.
+    /// A call that is dropped fails elsewhere, or had done its part; later calls are not affected.
     #[test]
     fn a_call_dropped_in_flight_leaves_the_others(
         size in 2u32..6, per_node in 1u32..6, length in 0usize..300, polls in 0usize..4,
@@ -135,27 +136,27 @@ proptest! {
     }
 }
 
-/// What one rank calls where the others call another thing: these, and two more.
+/// The number of calls that one rank makes while the others make another one: these, and two more.
 const CALLS: usize = 35;
 
-/// Those in which every rank waits for every other, by messages too.
+/// The calls in which every rank waits for every other, by messages too.
 fn all_wait(which: usize) -> bool {
     !matches!(which, 6..=8 | 10..)
 }
 
-/// Those in which every rank waits for every other by lines, and sees all that they say, or by
-/// messages beside lines.
+/// The calls in which every rank waits for every other by lines and reads all contributions, or
+/// waits by messages while others use lines.
 fn all_see(which: usize) -> bool {
     !matches!(which, 6..=8 | 10..20 | 36)
 }
 
-/// Calls that differ in the length of one rank's part alone, which some need not know.
+/// Calls that differ only in the length of one rank's part, which some ranks need not know.
 fn differ_in_a_part(one: usize, other: usize) -> bool {
     [26..30, 32..35].iter().any(|calls| calls.contains(&one) && calls.contains(&other))
 }
 
-/// By messages, which take long to find who is in another call, not all of them: calls with lists
-/// of lengths are there as calls without.
+/// By messages, which take long to detect a different call, not all calls are tried: calls with
+/// lists of lengths behave like calls without.
 fn is_tried(which: usize, per_node: u32) -> bool {
     per_node > 1 || !matches!(which, 21..=24 | 26 | 28..=30 | 32 | 34)
 }
@@ -209,7 +210,7 @@ async fn call_with_lengths(group: &Ranks<'_>, which: usize) -> Outcome {
             let (mut all, mut into) = (vec![1; 24], vec![0; lengths[own]]);
             reduce_scatter(group, None, &mut all, &lengths, &mut into, add()).await
         }
-        // Not in the table: by messages, where the same with a list, or without, goes by lines.
+        // Not in the table: by messages, where the same call with a list, or without, uses lines.
         35 => alltoall(group, None, &[1; 90_000], &mut [0; 90_000]).await,
         36 => {
             let mut parts = [[0; 8]; 3];
@@ -217,7 +218,7 @@ async fn call_with_lengths(group: &Ranks<'_>, which: usize) -> Outcome {
             gatherv(group, None, Some(&[1; 8]), blocks, 0).await
         }
         _ => {
-            // A part for the rank after this one alone is as long as that.
+            // Only the part for the next rank has this length.
             let length = [8, 12, 6000][which - 32];
             let part = |to: usize| vec![1; if to == (own + 1) % 3 { length } else { 8 }];
             let place = |from: usize| vec![0; if from == (own + 2) % 3 { length } else { 8 }];
@@ -228,7 +229,7 @@ async fn call_with_lengths(group: &Ranks<'_>, which: usize) -> Outcome {
     }
 }
 
-/// Whoever is still in the call hears that ranks differ, and which do; then all go on.
+/// Every rank that is still in the call gets the error with both ranks; then all continue.
 #[test]
 fn wrong_calls_by_lines_name_both_at_every_rank_that_waits() {
     wrong_calls(3);
@@ -239,7 +240,7 @@ fn wrong_calls_by_messages_name_both_at_every_rank_that_waits() {
     wrong_calls(1);
 }
 
-/// Each has to wait for a doubt to be settled: most of the time nothing runs.
+/// Each call waits until a doubt is settled, so most of the time the processor is idle.
 fn wrong_calls(per_node: u32) {
     std::thread::scope(|scope| {
         for usual in (0..CALLS).filter(|usual| is_tried(*usual, per_node)) {
@@ -256,11 +257,11 @@ fn wrong_calls_beside(usual: usize, per_node: u32) {
     }
 }
 
-/// All ranks make the usual call but for one.
+/// All ranks but one make the usual call.
 fn wrong_calls_of(usual: usize, (odd, other): (u32, usize), per_node: u32) {
     let results = run(tight_ports(3, per_node), (usual * CALLS + other) as u64, async |group| {
         let result = call(group, if group.rank() == odd { other } else { usual }).await;
-        // Ranks that had gone on hear of it in one of the next, and whoever doubts is answered.
+        // Ranks that had returned learn of it in one of the next calls, and questions are answered.
         let mut results = vec![result];
         for _ in 0..3 {
             results.push(barrier(group, None).await);
@@ -271,7 +272,7 @@ fn wrong_calls_of(usual: usize, (odd, other): (u32, usize), per_node: u32) {
     assert!(results.iter().all(|(_, last)| *last == Ok(())), "{what}");
     let failed = results.iter().filter(|(results, _)| results[0].is_err()).count();
     let later = results.iter().flat_map(|(results, _)| &results[1..]);
-    // Where nobody waits for another, the next call fails.
+    // If no rank waits for another, the next call fails.
     assert!(failed > 0 || later.clone().any(Result::is_err), "{what}");
     for result in results.iter().map(|(results, _)| &results[0]).chain(later) {
         match result {
@@ -290,7 +291,7 @@ fn wrong_calls_of(usual: usize, (odd, other): (u32, usize), per_node: u32) {
     }
 }
 
-/// Of one operation, calls with and without a list of lengths may go by lines and by messages.
+/// Calls of one operation with and without a list of lengths may use lines and messages.
 #[test]
 fn a_list_at_some_ranks_alone_is_named_where_the_others_have_no_lines() {
     for (usual, other) in [(35, 32), (32, 35), (11, 36), (36, 11)] {
@@ -324,8 +325,8 @@ fn an_alltoall_in_place_at_some_ranks_alone_is_named() {
     }
 }
 
-/// Each rank takes another one for the root and only sends, so all are done: the next call says so,
-/// once, and then all go on.
+/// Each rank takes the other for the root and only sends, so all calls complete: the next call
+/// fails, once, and then all continue.
 #[test]
 fn wrong_calls_in_which_nobody_waits_fail_the_next_call() {
     for (seed, gathers) in (0..40).zip([false, true].into_iter().cycle()) {
@@ -360,7 +361,7 @@ fn wrong_calls_in_which_nobody_waits_fail_the_next_call() {
     }
 }
 
-/// A rank that has gone does not answer: its message says enough.
+/// A rank that has left does not answer: its message is evidence enough.
 #[test]
 fn a_wrong_call_of_a_rank_that_calls_no_more_fails_the_next_call() {
     let results = run(tight_ports(2, 1), 3, async |group| {
@@ -369,7 +370,7 @@ fn a_wrong_call_of_a_rank_that_calls_no_more_fails_the_next_call() {
             0 => vec![first],
             _ => {
                 let mut outcomes = vec![first];
-                // One that only sends ends when the message is there, and the answer is not.
+                // A call that only sends ends when the message has arrived, before the answer has.
                 while outcomes.iter().all(Result::is_ok) && outcomes.len() < 100 {
                     outcomes.push(reduce(group, None, &mut [1; 8], 0, add()).await);
                 }
@@ -432,7 +433,7 @@ fn lines_by_name_where_there_are_none_are_an_error_and_after_a_failure_messages(
     }
     let results = run(tight_ports(3, 3), 1, async |group| {
         assert!(group.facilities().lines);
-        // Rank 1 never gathers: the others hear of a call that differs.
+        // Rank 1 never gathers: the others get the error of a different call.
         let wrong = match group.rank() {
             1 => gather(group, None, Some(&[1]), &mut [], 0).await,
             _ => barrier(group, Some(Lines)).await,
@@ -483,7 +484,7 @@ fn a_reduction_that_panics_leaves_its_rank_in_step() {
                 })
                 .await;
             } else {
-                // Done, or told that a rank abandoned it.
+                // Done, or ended because a rank abandoned it.
                 let _ = allreduce(group, None, &mut data, add()).await;
             }
             let mut data = [1; 8];
@@ -497,7 +498,7 @@ fn a_reduction_that_panics_leaves_its_rank_in_step() {
     assert!(at_once > 0, "no call was done when it was made");
 }
 
-/// What a rank does after it has opened a barrier and before it polls it, others find done.
+/// A rank's actions after it has opened a barrier and before it polls it are visible to the others.
 #[test]
 fn a_barrier_that_was_opened_is_entered_later() {
     for (size, per_node) in [(2, 2), (4, 4), (4, 2), (3, 1)] {
@@ -525,7 +526,7 @@ async fn until(is_so: impl Fn() -> bool) {
     poll_fn(|_| if is_so() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Nobody has received a part of that call by lines.
+/// No rank has received a part of that call by lines.
 #[test]
 fn a_root_whose_lines_end_before_it_writes_sends_messages() {
     let (is_open, calls) = (Cell::new(false), Cell::new(None));
@@ -533,7 +534,7 @@ fn a_root_whose_lines_end_before_it_writes_sends_messages() {
         let mut data = [7 - group.rank() as u8; 8];
         if group.rank() == 0 {
             until(|| is_open.get()).await;
-            // Without a receiver it comes to a call for which there is no room.
+            // Without a receiver it reaches a call for which there is no room.
             for call in 1.. {
                 let mut pending = Box::pin(broadcast(group, None, &mut data, 0));
                 let polled = poll_fn(|context| Poll::Ready(pending.as_mut().poll(context))).await;
@@ -547,7 +548,7 @@ fn a_root_whose_lines_end_before_it_writes_sends_messages() {
         poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
         is_open.set(true);
         until(|| calls.get().is_some()).await;
-        // That ends the lines, and the calls that the root has made by them fail here.
+        // This ends the lines, and the calls that the root has made by them fail here.
         drop(first);
         for _ in 2..calls.get().unwrap() {
             assert!(broadcast(group, None, &mut data, 0).await.is_err());
@@ -558,7 +559,8 @@ fn a_root_whose_lines_end_before_it_writes_sends_messages() {
     assert_eq!(results, vec![(Ok(()), [7; 8]); 2]);
 }
 
-/// Whoever only gives goes on until there is no room; the root finds each call's bytes.
+/// A rank that only contributes runs ahead until there is no room; the root finds the bytes of each
+/// call.
 #[test]
 fn who_gives_runs_ahead_of_the_root_and_overwrites_nothing() {
     for (length, reduces) in [(2, false), (2, true), (3000, false), (3000, true)] {

@@ -1,7 +1,7 @@
-//! All-to-all by layouts: parts with holes, in any order, and what must be where afterwards.
+//! All-to-all by layouts: parts with holes, in any order, and the expected arrays.
 //!
-//! The oracle knows parts as lists of the bytes they consist of, one by one, and looks at the whole
-//! array: what no part names must stay as it was.
+//! The oracle describes parts as lists of their bytes and compares the whole array: bytes outside
+//! all parts must stay unchanged.
 
 use hikyaku_coll::alltoallw::Algorithm;
 use hikyaku_coll::{Failure, Group, alltoallw, alltoallw_in_place};
@@ -10,10 +10,10 @@ use hikyaku_nic::random::Random;
 
 use crate::case::{Case, WIDTH};
 
-/// What a byte is that no part names.
+/// The value of a byte outside all parts.
 const HOLE: u8 = 0xEE;
 
-/// An array's parts, one a rank.
+/// The parts of an array, one per rank.
 struct Parts {
     layouts: Vec<Layout>,
     /// The places of their bytes, in order.
@@ -23,7 +23,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Parts of so many elements, laid out in one of four ways drawn from `seed`.
+    /// Parts of `counts` elements, in one of four layouts drawn from `seed`.
     fn of(counts: &[usize], seed: u64) -> Parts {
         let mut random = Random::new(seed);
         let ranks = counts.len();
@@ -35,7 +35,7 @@ impl Parts {
         }
     }
 
-    /// Each in one piece, in this order, with gaps between.
+    /// Contiguous parts in this order, with gaps between them.
     fn in_a_row(counts: &[usize], order: Vec<usize>, gap: usize) -> Parts {
         let mut layouts = vec![Layout::from(0..0); counts.len()];
         let mut bytes = vec![Vec::new(); counts.len()];
@@ -49,7 +49,7 @@ impl Parts {
         Parts { layouts, bytes, length: at }
     }
 
-    /// As columns of a matrix of elements.
+    /// Columns of a matrix of elements.
     fn columns(counts: &[usize]) -> Parts {
         let row = counts.len() * WIDTH;
         let column = |(rank, count): (usize, &usize)| {
@@ -75,7 +75,7 @@ impl Parts {
         Parts { layouts, bytes, length: start }
     }
 
-    /// The array with these parts, and nothing between.
+    /// The array with these parts, and holes elsewhere.
     fn filled(&self, of: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
         let mut array = vec![HOLE; self.length];
         for (rank, places) in (0..).zip(&self.bytes) {
@@ -90,7 +90,7 @@ impl Parts {
 }
 
 impl Case {
-    /// What a rank sends, or with `into` where it receives.
+    /// The parts that a rank sends, or with `into` the places where it receives.
     fn parts(&self, rank: u32, into: bool) -> Parts {
         let count = |peer| if into { (peer, rank) } else { (rank, peer) };
         let counts = self.ranks().map(count).map(|(from, to)| self.pair_count(from, to));
@@ -105,7 +105,7 @@ impl Case {
     }
 }
 
-/// The array that rank `rank` must have.
+/// The expected array of rank `rank`.
 pub(crate) fn expected(case: &Case, rank: u32) -> Vec<u8> {
     let places = case.parts(rank, true);
     places.filled(|from| case.data(from, rank, case.pair_count(from, rank)))

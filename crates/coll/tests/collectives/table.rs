@@ -1,4 +1,4 @@
-//! The table that chooses algorithms: what it says on both sides of each of its thresholds.
+//! The table that chooses algorithms, on both sides of each of its thresholds.
 
 use hikyaku_coll::{CommunicatorGroup, Facilities, Group, Operation, chosen, estimates};
 use hikyaku_nic::loopback::LoopbackConfig;
@@ -7,7 +7,7 @@ use hikyaku_nic::segment::SegmentLayout;
 use crate::engines::{self, TestPort};
 use crate::network::{Node, Setup, run};
 
-/// How the ranks of a group lie: on one node, each on its own, or two by two.
+/// The distribution of a group's ranks: on one node, on separate nodes, or in pairs.
 #[derive(Debug, Clone, Copy)]
 enum Nodes {
     One,
@@ -140,7 +140,7 @@ fn lines_are_chosen_where_they_are_faster() {
     ] {
         assert_eq!(choice(operation, size, lie, lines, 1 << 20), name, "{operation:?} of {size}");
     }
-    // Not of long parts, or of more ranks than a line has bytes.
+    // Not for long parts, or for more ranks than a line has bytes.
     for (size, bytes, name) in [(4, 4 << 10, "lines"), (4, 1 << 20, "chained"), (256, 256, "bruck")]
     {
         assert_eq!(choice(Alltoall, size, One, lines, bytes), name, "{size} ranks, {bytes} B");
