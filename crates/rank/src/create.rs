@@ -1,18 +1,18 @@
-//! Making communicators of some ranks (MPI 5.0 §7.4.2), and duplicating them.
+//! Makes communicators of some ranks (MPI 5.0 §7.4.2), and duplicates them.
 //!
 //! ```text
-//!   1  allgather   who wants what, and a number that each would give if it came to lead
+//!   1  allgather   each rank's wish, and a number that it would give if it were the leader;
 //!                  every rank computes the same groups from that; leaders lend their numbers
-//!   2  each drops what lies in the context it was given from the last time that was used
-//!   3  barrier     nobody sends in a context before all of its ranks have come here
+//!   2  each rank drops the messages left in its new context from the last use of that context
+//!   3  barrier     no rank sends in a context before all of its ranks have come here
 //! ```
 //!
-//! A rank that fails in 1 or 3 tells the others, as in any collective. One that fails in 3 knows
-//! the new communicator, which others may have: it fails the first collective there, so that nobody
-//! waits for it.
+//! A rank that fails in 1 or 3 notifies the others, as in any collective. One that fails in 3 knows
+//! the new communicator, which others may have: it fails the first collective there, so that no
+//! rank waits for it.
 //!
-//! All of it goes through the communicator that is divided, or, for [`Communicator::create_group`],
-//! through a context of that one for this purpose, among the ranks of the group alone.
+//! All of this uses the communicator that is divided, or, for [`Communicator::create_group`], a
+//! context of it for this purpose, among the ranks of the group alone.
 
 use std::sync::Arc;
 
@@ -30,27 +30,27 @@ use crate::rank::Rank;
 /// Why a communicator could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CreationError {
-    /// A list of ranks that is no group: a rank twice, or not the one that calls.
+    /// A list of ranks is not a group: it has a rank twice, or lacks the calling rank.
     #[error(
         "rank {rank} gives a list of ranks that cannot be a group: it has to name that rank, and \
          every rank, exactly once"
     )]
     Members {
-        /// Who gave it.
+        /// The rank that gave it.
         rank: u32,
     },
-    /// Ranks give lists that differ.
+    /// The lists of two ranks differ.
     #[error(
         "rank {rank} gives another list of ranks than rank {own}: all ranks of a group give the \
          same list"
     )]
     OtherList {
-        /// Whose list differs.
+        /// The rank with a different list.
         rank: u32,
         /// This rank.
         own: u32,
     },
-    /// Two groups that are to be joined have a rank in common.
+    /// Two groups to be joined have a rank in common.
     #[error("rank {rank} of the job is in both groups: those of an intercommunicator share none")]
     InBoth {
         /// Its rank in the job.
@@ -59,29 +59,29 @@ pub enum CreationError {
     /// The other group has no rank, or its leader could not be reached.
     #[error("the other group is not there: its leader could not be reached, or it has no rank")]
     Alone,
-    /// The leader has no number left.
+    /// The leader has no communicator number left.
     #[error(
         "rank {leader} is the first of {NUMBERS} communicators: drop some before it is the first \
          of another"
     )]
     Full {
-        /// The first rank of the communicator that was to be made.
+        /// The first rank of the communicator to be made.
         leader: u32,
     },
 }
 
-/// What a rank says of the communicator that it wants.
+/// A rank's request for a new communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wish {
-    /// Ranks of one color are together; `None`: it wants none.
+    /// Ranks of one color are together. `None`: this rank requests none.
     color: Option<u32>,
-    /// What they are ordered by.
+    /// The sort key.
     key: i32,
-    /// The number that it gives if it comes to lead.
+    /// The number that it gives if it is the leader.
     offer: Option<Proposal>,
 }
 
-/// Words in which a rank says it.
+/// The number of words of its encoding.
 const WORDS: usize = 5;
 
 impl Wish {
@@ -110,27 +110,27 @@ fn together(wishes: &[Wish], own: usize) -> Vec<u32> {
     ranks
 }
 
-/// How the ranks of a new communicator are numbered.
+/// The numbering of ranks in a new communicator.
 #[derive(Debug, Clone, Copy)]
 enum Numbered {
-    /// As the new communicator says.
+    /// By their order in the new communicator.
     Anew,
-    /// As here.
+    /// As in this communicator.
     AsHere,
 }
 
 impl Communicator {
-    /// Divides the ranks by color; those of one are numbered by key, and by rank where keys are
-    /// equal (MPI_Comm_split). `None` for a rank without a color. Every rank calls it.
+    /// Divides the ranks by color. Ranks of one color are numbered by key, and by rank where keys
+    /// are equal (MPI_Comm_split). `None` for a rank without a color. Every rank calls it.
     ///
     /// # Errors
-    /// A rank is gone or abandoned the call, or the first rank of a color is that of too many
-    /// communicators.
+    /// A rank is gone or abandoned the call, or the first rank of a color is already the first of
+    /// too many communicators.
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Communicator>, Error> {
         self.run(self.split_async(color, key))
     }
 
-    /// The same as a future. Dropping it tells the other ranks.
+    /// The same as a future. Dropping it notifies the other ranks.
     ///
     /// # Errors
     /// As [`Communicator::split`].
@@ -151,7 +151,7 @@ impl Communicator {
         .await
     }
 
-    /// The ranks of a list, in its order (MPI_Comm_create_group). They alone call it.
+    /// The ranks of a list, in its order (MPI_Comm_create_group). Only these ranks call it.
     ///
     /// # Errors
     /// The list names a rank twice, or not this one, or one that does not exist, or differs between
@@ -160,7 +160,7 @@ impl Communicator {
         self.run(self.create_group_async(ranks))
     }
 
-    /// The same as a future. Dropping it tells the other ranks.
+    /// The same as a future. Dropping it notifies the other ranks.
     ///
     /// # Errors
     /// As [`Communicator::create_group`].
@@ -168,8 +168,8 @@ impl Communicator {
         self.create_group_for(ranks, 0).await
     }
 
-    /// The same where calls for one list of ranks may be made in different orders: those of one
-    /// `tag` are made in the same order at all of them.
+    /// The same where ranks may make their calls with one list in different orders: calls with the
+    /// same `tag` are made in the same order at all of them.
     ///
     /// # Errors
     /// As [`Communicator::create_group`].
@@ -177,8 +177,8 @@ impl Communicator {
         self.among(ranks, Numbered::Anew, tag).await
     }
 
-    /// The same ranks as here with contexts of their own, which `ranks` agree on. They alone call
-    /// it, and use it among themselves.
+    /// The same ranks as here, with new contexts, which `ranks` agree on. Only these ranks call it,
+    /// and use it among themselves.
     ///
     /// # Errors
     /// As [`Communicator::create_group`].
@@ -189,8 +189,7 @@ impl Communicator {
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
     /// Every rank calls it, in the same order as other duplications.
     ///
-    /// # Errors
-    /// Of some ranks of the job: as [`Communicator::split`]. None of all.
+    /// If it has only some ranks of the job: as [`Communicator::split`]. If it has all: none.
     pub fn try_duplicate(&self) -> Result<Communicator, Error> {
         match self.is_counted() {
             true => Ok(self.counted().with_sessions(self.choices().sessions)),
@@ -198,7 +197,7 @@ impl Communicator {
         }
     }
 
-    /// The same as a future. Dropping it tells the other ranks.
+    /// The same as a future. Dropping it notifies the other ranks.
     ///
     /// # Errors
     /// As [`Communicator::try_duplicate`].
@@ -211,18 +210,18 @@ impl Communicator {
         made.ok_or(CreationError::Members { rank: self.rank() }.into())
     }
 
-    /// Whether duplicates of it get contexts that all ranks count alike, without a message.
+    /// Whether its duplicates get contexts that all ranks count alike, without a message.
     fn is_counted(&self) -> bool {
         self.members().is_none() && !self.rank.counts_none.get()
     }
 
-    /// From here on all contexts of this rank are agreed on by messages: ranks may make
-    /// communicators in different orders, as their threads come to it. Every rank calls it.
+    /// From now on all contexts of this rank are agreed on by messages: ranks may make
+    /// communicators in different orders, depending on their threads. Every rank calls it.
     pub fn count_no_contexts(&self) {
         self.rank.counts_none.set(true);
     }
 
-    /// The same. If it could not be made, every use of it is an error.
+    /// The same. If it cannot be made, every use of the returned communicator is an error.
     pub fn duplicate(&self) -> Communicator {
         self.try_duplicate().unwrap_or_else(|error| {
             self.broken(match error {
@@ -232,7 +231,7 @@ impl Communicator {
         })
     }
 
-    /// The ranks of a list by number.
+    /// The members with the numbers in a list.
     fn sub_members(&self, ranks: &[u32]) -> Result<Members, Error> {
         let size = self.size();
         if let Some(&rank) = ranks.iter().find(|rank| **rank >= size) {
@@ -246,7 +245,7 @@ impl Communicator {
         members.ok_or(CreationError::Members { rank: self.rank() }.into())
     }
 
-    /// What the ranks of a list agree on among themselves.
+    /// Makes a communicator that the ranks of a list agree on among themselves.
     async fn among(
         &self,
         ranks: &[u32],
@@ -254,9 +253,9 @@ impl Communicator {
         tag: u32,
     ) -> Result<Communicator, Error> {
         let members = self.sub_members(ranks)?;
-        // Every call has tags of its own: what is left of one that failed meets no other. Ranks of
-        // one list have made as many calls with it and with this tag, which is never taken for a
-        // rank.
+        // Every call has tags of its own, so left-over messages of a failed call match no other.
+        // Ranks of one list have made the same number of calls with it and this tag, which is never
+        // a rank.
         let set = ranks.iter().fold(mixed(!tag), |sum, rank| sum ^ mixed(*rank));
         let book = CollectiveBook::only(self.rank.count_call(self.context(), set), 2);
         let endpoint = ContextEndpoint::new(self.engine(), self.context() + CREATION);
@@ -274,8 +273,8 @@ impl Communicator {
         made.await?.ok_or(CreationError::Members { rank: own }.into())
     }
 
-    /// Tells the ranks of a group what this one wants, judges what all want, and makes the
-    /// communicator that comes of it.
+    /// Sends this rank's wish to the ranks of a group, judges all wishes, and makes the resulting
+    /// communicator.
     async fn agree(
         &self,
         group: &Group<'_, RankPort>,
@@ -287,8 +286,9 @@ impl Communicator {
         let mine: Vec<u8> = wish.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut all = vec![0; mine.len() * coll::Group::size(group) as usize];
         let said = coll::allgather(group, None, Some(&mine), &mut all);
-        // It has its place beside the other, so that a rank that abandons the call before it tells
-        // those that are there. It is entered last: who leaves it may send in the new context.
+        // It is opened beside the other call, so that a rank that abandons the call earlier
+        // notifies those in it. It is entered last: a rank that leaves it may send in the new
+        // context.
         let all_are_here = coll::open_barrier(group, None);
         said.await?;
         let (words, _) = all.as_chunks();
@@ -305,7 +305,7 @@ impl Communicator {
         Ok(made)
     }
 
-    /// The communicator of these ranks, with the number that their first one gives.
+    /// The communicator of these ranks, with the number that the first one gives.
     fn take(
         &self,
         ranks: &[u32],
@@ -323,7 +323,7 @@ impl Communicator {
         offered.settle((in_job[0] == own).then_some(&in_job[..]));
         self.rank.begin_context(context);
         if given.again {
-            // What was sent there the last time has landed: its senders have given it back.
+            // Messages sent there at its last use have arrived: their senders have freed it.
             while engine.progress() {}
             (context..context + CONTEXTS).for_each(|context| engine.drop_context(context));
         }
@@ -338,10 +338,10 @@ impl Communicator {
         Ok(Some(self.led(context, members, matches!(numbered, Numbered::AsHere))))
     }
 
-    /// Runs the making of a communicator to its end.
+    /// Runs the creation of a communicator to its end.
     ///
     /// # Errors
-    /// What it ends with.
+    /// The error of the creation.
     pub fn run<R>(&self, making: impl Future<Output = Result<R, Error>>) -> Result<R, Error> {
         let made = self.drive(making);
         self.drop_left_overs();
@@ -349,14 +349,14 @@ impl Communicator {
     }
 }
 
-/// A number that this rank has offered and that nobody has taken yet, as far as is known here.
+/// A number that this rank has offered and that no rank has taken yet, as far as is known here.
 struct Offered<'r> {
     rank: &'r Rank,
     offer: Option<Proposal>,
 }
 
 impl Offered<'_> {
-    /// These ranks have taken it; or nobody has.
+    /// Lends the number to the ranks that have taken it, or puts it back.
     fn settle(&mut self, ranks: Option<&[u32]>) {
         let Some(offer) = self.offer.take() else { return };
         let mut numbers = self.rank.numbers.borrow_mut();
@@ -369,17 +369,17 @@ impl Offered<'_> {
 
 impl Drop for Offered<'_> {
     fn drop(&mut self) {
-        // Others may have taken it before they learned that it came to nothing.
+        // Others may have taken it before they learned that the creation failed.
         self.offer = self.offer.map(|offer| Proposal { again: true, ..offer });
         self.settle(None);
     }
 }
 
-/// The ranks of a communicator, and the number that their first one gives if it has one; `None`:
-/// this rank is in none.
+/// The ranks of a communicator, and the number that the first one gives if it has one. `None`: this
+/// rank is in none.
 type Agreed = (Vec<u32>, Option<Option<Proposal>>);
 
-/// A word that has little to do with a number.
+/// A hash of a number.
 fn mixed(number: u32) -> u32 {
     let word = number.wrapping_add(0x9e37_79b9);
     let word = (word ^ word >> 16).wrapping_mul(0x85eb_ca6b);

@@ -1,4 +1,4 @@
-//! Joining a job, as the environment says.
+//! Joins a job, as the environment describes it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,21 +24,21 @@ pub enum InitError {
     /// It was started by `hikyaku run`, and the job could not be joined.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// A variable of the environment says what cannot be.
+    /// A variable of the environment has an invalid value.
     #[error("{variable}: {error}")]
     Variable {
-        /// The variable.
+        /// The name of the variable.
         variable: String,
-        /// What is wrong with its value.
+        /// The error in its value.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It was started by another launcher, as one of several, and cannot speak to it.
+    /// Another launcher started it, as one of several, and hikyaku cannot communicate with it.
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// It was started by another launcher, and the ranks cannot meet by it.
+    /// Another launcher started it, and the ranks cannot connect through it.
     #[error(transparent)]
     Launcher(#[from] LauncherError),
-    /// Another library of this process is the rank, and this one cannot be the same.
+    /// Another library of this process is the rank, and this one cannot share it.
     #[error(
         "`{object}`, which is hikyaku {other}, is the rank of this process, and hikyaku {own} \
          cannot be the same: install both from one build"
@@ -46,15 +46,15 @@ pub enum InitError {
     OtherBuild {
         /// The file of the other library.
         object: String,
-        /// What it was built from.
+        /// The build of the other library.
         other: String,
-        /// What this one was.
+        /// The build of this library.
         own: String,
     },
-    /// The job has ranks on other hosts, and they cannot be reached.
+    /// The ranks of the job on other hosts cannot be reached.
     #[error("the ranks of this job on other hosts cannot be reached: {0}")]
     Far(#[from] hikyaku_ofi::Error),
-    /// It was started by itself, and a job of one rank could not be made.
+    /// It was started alone, and a job of one rank could not be made.
     #[error(transparent)]
     Single(#[from] JobError),
 }
@@ -73,20 +73,20 @@ thread_local! {
     static JOINED: RefCell<Option<Unheld>> = const { RefCell::new(None) };
 }
 
-/// What [`Communicator::join`] has made on this thread, if it is still used. If threads share the
-/// rank this is for who is inside of the gate.
+/// The communicator that [`Communicator::join`] has made on this thread, if it is still used. If
+/// threads share the rank, only the thread inside the gate may call it.
 pub(crate) fn joined_here() -> Option<Communicator> {
     let known = JOINED.try_with(|known| known.borrow().as_ref().and_then(Unheld::held));
     known.ok().flatten()
 }
 
 impl Communicator {
-    /// As [`Communicator::init`], for front ends of which a process may have several: who comes
-    /// second, on the same thread, gets the same communicator, also if it is of another library
-    /// that has a copy of this crate. The rank leaves when the last of them has let it go.
+    /// As [`Communicator::init`], for front ends of which a process may have several: a later call
+    /// on the same thread returns the same communicator, even if another library with its own copy
+    /// of this crate made it. The rank leaves after the last of them has dropped it.
     ///
     /// # Errors
-    /// As [`Communicator::init`]; or that library is of another build.
+    /// As [`Communicator::init`]; or that library is from another build.
     pub fn join() -> Result<Communicator, InitError> {
         let inside = Inside::enter();
         let known = joined_here();
@@ -103,12 +103,12 @@ impl Communicator {
         Ok(made)
     }
 
-    /// All ranks of the job that this program was started in. A program that was started by itself
-    /// is a job of one rank.
+    /// All ranks of the job that this program was started in. A program that was started alone is a
+    /// job of one rank.
     ///
     /// # Errors
     /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
-    /// variable of the environment says what cannot be.
+    /// variable of the environment has an invalid value.
     pub fn init() -> Result<Communicator, InitError> {
         let value_of = |name: &str| std::env::var(name).ok();
         let choices = Choices::from_environment(value_of)
@@ -150,17 +150,17 @@ impl Communicator {
     }
 }
 
-/// The file that gets this rank's part of the job's trace, if one is made. It is opened before the
-/// program can go to another folder.
+/// The file for this rank's part of the job's trace, if one is made. It is opened before the
+/// program can change its working directory.
 fn trace_file(value_of: impl Fn(&str) -> Option<String>) -> std::io::Result<Option<File>> {
     let name = value_of(TrafficTrace::VARIABLE).filter(|name| !name.is_empty());
     name.map(|name| File::options().append(true).open(name)).transpose()
 }
 
-/// What a variable of the environment chooses: nothing if it is empty or not there.
+/// The choice in a variable of the environment; the default if it is empty or missing.
 ///
 /// # Errors
-/// The variable has another value than there are.
+/// The variable has an invalid value.
 pub fn from_environment<T: FromStr + Default>(
     variable: &str,
     value_of: impl Fn(&str) -> Option<String>,
@@ -184,7 +184,7 @@ impl NotASeed {
     /// The variable that asks for faults in ports: commands that are refused, or land late.
     pub const OF_PORTS: &'static str = "HIKYAKU_FAULTS";
 
-    /// The seed in a variable of the environment; an empty one gives none.
+    /// The seed in a variable of the environment; `None` if it is empty or missing.
     ///
     /// # Errors
     /// It is not a number.
@@ -198,14 +198,14 @@ impl NotASeed {
     }
 }
 
-/// What a rank's unmatched messages may take that were moved out of the way of others: messages of
-/// senders from whom the rank waits for something else. Beyond it those senders wait.
+/// The memory limit for a rank's unmatched messages that were moved out of the way of others:
+/// messages of senders from which the rank waits for something else. Beyond it those senders wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnmatchedLimit {
     bytes: u64,
 }
 
-/// A text that is no [`UnmatchedLimit`].
+/// A text that is not an [`UnmatchedLimit`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{given}` is no limit of unmatched messages: give mebibytes a rank, a whole number")]
 pub struct NotALimit {
@@ -213,7 +213,7 @@ pub struct NotALimit {
 }
 
 impl UnmatchedLimit {
-    /// The variable that chooses it.
+    /// The variable that sets it.
     pub const VARIABLE: &'static str = "HIKYAKU_UNMATCHED";
 
     fn bytes(self) -> u64 {
@@ -244,9 +244,9 @@ impl fmt::Display for UnmatchedLimit {
 
 /// This process is one of several that were started by another launcher.
 ///
-/// Programs that a launcher has started as one of several, and that cannot meet by it
-/// (`launchers` can with some). They must not become as many jobs of one rank each, whose results
-/// look like those of the whole.
+/// A launcher has started the program as one of several that cannot connect through it (`launchers`
+/// supports some). Such programs must not become as many jobs of one rank each, whose results look
+/// like those of the whole.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "this program is {} that {launcher} has started ({variable} is set), by which hikyaku's ranks \
@@ -255,15 +255,15 @@ impl fmt::Display for UnmatchedLimit {
      `hikyaku run -n 1 -- PROGRAM`", self.among()
 )]
 pub struct Foreign {
-    /// Who started it.
+    /// The launcher.
     launcher: &'static str,
-    /// The variable that says so.
+    /// The variable that indicates it.
     variable: &'static str,
-    /// How many there are, if that is known.
+    /// The number of programs, if it is known.
     size: Option<u64>,
 }
 
-/// Launchers that say how many there are, and in which variable.
+/// Launchers that set the number of programs, with the name of the variable.
 const SIZES: [(&str, &str); 3] = [
     ("OMPI_COMM_WORLD_SIZE", "mpirun of Open MPI"),
     ("PMI_SIZE", "mpiexec of another MPI"),
@@ -278,8 +278,8 @@ impl Foreign {
         }
     }
 
-    /// What the environment says of another launcher; `None`: there is none, or it has started
-    /// this program alone.
+    /// Detects another launcher from the environment. `None`: there is none, or it has started this
+    /// program alone.
     pub(crate) fn of(value_of: impl Fn(&str) -> Option<String>) -> Option<Foreign> {
         let number = |name: &str| value_of(name)?.parse::<u64>().ok();
         let said: Vec<(u64, &'static str, &'static str)> =
@@ -290,13 +290,13 @@ impl Foreign {
         if !said.is_empty() {
             return None;
         }
-        // The job's size is that of a step only where there is one: a batch script has it as well.
+        // The job's size is that of a step only inside a step: a batch script has it as well.
         let of_step = number("SLURM_STEP_ID").and_then(|_| number("SLURM_NTASKS"));
         if let (Some(size), Some(_)) = (of_step, number("SLURM_PROCID")) {
             let (launcher, variable) = ("srun", "SLURM_NTASKS");
             return (size > 1).then_some(Foreign { launcher, variable, size: Some(size) });
         }
-        // These say who one is, and not among how many.
+        // These have the program's own number, but not the number of programs.
         for (variable, launcher) in [("PMIX_RANK", "prterun"), ("PMI_ID", "mpiexec of another MPI")]
         {
             if value_of(variable).is_some() {

@@ -1,19 +1,19 @@
 //! The spare thread of a rank: it makes progress while no thread of the program is inside a call.
 //!
-//! Where a provider makes progress in calls only, or the receiver copies, a message stands still
-//! while the program computes. A thread of the library then attends, as a waiting thread of the
-//! program would (`threads.rs`): it sleeps on the doorbell, which arrivals from this host and from
+//! Where a provider makes progress in calls only, or the receiver copies, a message makes no
+//! progress while the program computes. A thread of the library then attends, like a waiting thread
+//! of the program (`threads.rs`): it sleeps on the doorbell, which arrivals from this host and from
 //! others ring, and enters the gate when the doorbell rings.
 //!
 //! ```text
-//!   attends ── a wait of the program claims ──► naps, until the program has waited for nothing
-//!      ▲                                        for QUIET ──► attends
+//!   attends ── a wait of the program claims ──► naps, until the program has not waited for
+//!      ▲                                        QUIET ──► attends
 //!      │                                          │ one wait lasts for QUIET
 //!      '──────────────── it ends ◄── sleeps ◄─────'
 //! ```
 //!
 //! A program that waits often keeps the thread asleep: waking it costs as much as a message, so
-//! short waits do not call it, and only a long one does. It polls no more than a wait does, and it
+//! short waits do not wake it, only a long one does. It polls no more than a wait does, and it
 //! never spins.
 
 use std::str::FromStr;
@@ -31,23 +31,23 @@ use crate::rank::Rank;
 use crate::threads::{Gate, Outside, SLEEP, Wants};
 use crate::waiting::unreported;
 
-/// How long no wait has begun or ended before the spare thread attends, or sleeps until the one
-/// that there is has ended. A nap of that length takes some 10 us of a processor.
+/// The time without a start or an end of a wait after which the spare thread attends, or sleeps
+/// until the current wait has ended. A nap of that length takes some 10 us of a processor.
 const QUIET: Duration = Duration::from_millis(1);
 
-/// How a spare thread is told to end.
+/// The state of a spare thread, with the request to end.
 #[derive(Debug, Default)]
 pub struct SpareThread {
     berth: Arc<Berth>,
     is_over: AtomicBool,
 }
 
-/// Whether a program is to have a spare thread.
+/// Whether a program shall have a spare thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProgressThread(pub bool);
 
 impl ProgressThread {
-    /// The variable that says so, for programs that make one: `1` or `0`.
+    /// The variable that sets it, for programs that make a spare thread: `1` or `0`.
     pub const VARIABLE: &'static str = "HIKYAKU_PROGRESS_THREAD";
 }
 
@@ -82,14 +82,13 @@ impl SpareThread {
     }
 }
 
-/// Who attended, and how many waits there had been: if both are the same again, nothing has begun
-/// or ended.
+/// The attendant and the number of waits. If both are unchanged, no wait has begun or ended.
 type Waits = (Option<Attendant>, u64);
 
 impl Communicator {
     /// Makes progress while no other thread of this rank waits, until [`Communicator::end_spare`].
-    /// For a thread that waits for nothing and is inside of the gate, which it leaves meanwhile.
-    /// `polls` says whether it may poll the operations in flight as well.
+    /// For a thread inside the gate that waits for nothing; it leaves the gate meanwhile. `polls`
+    /// returns whether it may also poll the operations in flight.
     pub fn attend_as_spare(&self, spare: &SpareThread, polls: impl Fn() -> bool) {
         let rank = &self.rank;
         let Some(gate) = rank.threads.gate() else { return };
@@ -105,7 +104,7 @@ impl Communicator {
         rank.threads.crew.borrow_mut().end_spare();
     }
 
-    /// Has it end soon. For a thread inside of the gate, which is then to leave it.
+    /// Requests its end. For a thread inside the gate, which then has to leave it.
     pub fn end_spare(&self, spare: &SpareThread) {
         spare.is_over.store(true, Ordering::Release);
         spare.berth.call(wake_one);
@@ -114,8 +113,8 @@ impl Communicator {
 }
 
 impl Rank {
-    /// Whether the spare thread is to attend now. `before`: what it found when it lay down, if it
-    /// did.
+    /// Whether the spare thread shall attend now. `before`: the state before its last sleep, if
+    /// any.
     fn may_attend_as_spare(&self, before: Option<Waits>) -> bool {
         let now = self.waits();
         let is_quiet = before.is_none_or(|before| before.1 == now.1);
@@ -126,7 +125,7 @@ impl Rank {
         (self.threads.crew.borrow().attendant(), self.threads.waits())
     }
 
-    /// A turn of the spare thread while it attends.
+    /// One turn of the spare thread while it attends.
     fn attend_once_as_spare(&self, gate: &'static Gate, polls: bool) {
         let mut any = self.engine.borrow_mut().progress();
         if polls && !self.tasks.are_none() {
@@ -152,7 +151,7 @@ impl Rank {
         }
     }
 
-    /// A sleep of the spare thread while others wait, or did just now. What it found before it.
+    /// A sleep of the spare thread while others wait, or did just now. Returns the state before it.
     fn lie_as_spare(
         &self,
         gate: &'static Gate,
@@ -172,8 +171,8 @@ impl Rank {
         now
     }
 
-    /// Whether the spare thread attends, or is about to, so that wait `me` must not sleep: it is
-    /// then on its way out.
+    /// Whether the spare thread attends, or is about to, so that wait `me` must not sleep: the
+    /// spare thread is then about to leave.
     pub(crate) fn claim_attendance(&self, me: u64) -> bool {
         let claim = self.threads.crew.borrow_mut().claim(me);
         if claim == Some(ClaimOrder::First) {

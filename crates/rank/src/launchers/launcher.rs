@@ -1,12 +1,12 @@
-//! What ranks need of a launcher that speaks PMI or PMIx, and what can go wrong.
+//! The interface to a launcher that speaks PMI or PMIx, and its errors.
 
 use hikyaku_shm::{AttachError, JobError};
 use thiserror::Error;
 
-/// Why the ranks of a job that another launcher has started cannot meet.
+/// Why the ranks of a job that another launcher has started cannot connect.
 #[derive(Debug, Error)]
 pub enum LauncherError {
-    /// A variable of the launcher's is not what it should be.
+    /// A variable of the launcher has an invalid value.
     #[error(
         "the launcher of this program has set {name} to {value:?}, which cannot be used: was it \
          started by another program in between, or twice?"
@@ -20,24 +20,24 @@ pub enum LauncherError {
     /// The channel to the launcher failed.
     #[error("cannot speak to the launcher of this program by PMI: {0}")]
     Channel(String),
-    /// It was closed.
+    /// The launcher closed the channel.
     #[error("the launcher of this program has closed the channel by which ranks meet (PMI)")]
     Closed,
-    /// The launcher does not answer as it should.
+    /// The launcher's answer is not the expected one.
     #[error("the launcher of this program answers `{line}` and not {wanted} (PMI-1)")]
     Answer {
-        /// What should have come.
+        /// The expected answer.
         wanted: &'static str,
-        /// What came.
+        /// The received line.
         line: String,
     },
-    /// The library of a launcher that speaks PMIx is not there.
+    /// The library of a launcher that speaks PMIx is missing.
     #[error(
         "the launcher of this program speaks PMIx, and libpmix.so.2 cannot be opened ({reason}): \
          install it (Debian: apt-get install libpmix2) or put its folder into LD_LIBRARY_PATH"
     )]
     NoPmix {
-        /// What the linker says.
+        /// The linker's message.
         reason: String,
     },
     /// A call of that library failed.
@@ -45,10 +45,10 @@ pub enum LauncherError {
     Pmix {
         /// The call.
         call: &'static str,
-        /// What the library says.
+        /// The library's message.
         reason: String,
     },
-    /// A rank did not say what it should.
+    /// A rank did not publish its address.
     #[error("rank {rank} has not said where it is: does it run the same version of hikyaku?")]
     Missing {
         /// The rank.
@@ -62,10 +62,10 @@ pub enum LauncherError {
     Apart {
         /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// There is no secret to be had.
+    /// No secret could be generated.
     #[error("cannot make a secret of the job: {0}")]
     Secret(std::io::Error),
     /// Ranks of this host cannot be watched.
@@ -79,34 +79,35 @@ pub enum LauncherError {
     Attach(AttachError),
 }
 
-/// What ranks need of a launcher.
+/// The operations of a launcher that ranks need.
 pub(super) trait Launcher: std::fmt::Debug + Send {
     /// This rank.
     fn rank(&self) -> u32;
 
-    /// How many there are.
+    /// The number of ranks.
     fn size(&self) -> u32;
 
-    /// Which of the job's programs this is, if the launcher says so.
+    /// The index of this program in the job, if the launcher provides it.
     fn program(&self) -> Option<i32>;
 
-    /// A number for the host of each rank; `None`: the launcher does not say, so there is one.
+    /// A number for the host of each rank. `None`: the launcher does not provide it, so there is
+    /// one host.
     fn hosts(&mut self) -> Result<Option<Vec<u32>>, LauncherError>;
 
-    /// Says something as this rank.
+    /// Publishes a value of this rank.
     fn put(&mut self, key: &str, value: &str) -> Result<(), LauncherError>;
 
-    /// Waits for all ranks; then what they have put can be read.
+    /// Waits for all ranks; afterwards their published values can be read.
     fn fence(&mut self) -> Result<(), LauncherError>;
 
-    /// What a rank has put.
+    /// The value that a rank has published.
     fn get(&mut self, rank: u32, key: &str) -> Result<String, LauncherError>;
 
-    /// Leaves the job in order.
+    /// Leaves the job in an orderly way.
     fn finish(&mut self);
 }
 
-/// A number, written as nothing but digits.
+/// A number, written in digits only.
 pub(super) fn number(text: &str) -> Option<u32> {
     text.parse().ok()
 }

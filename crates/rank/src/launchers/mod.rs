@@ -1,9 +1,9 @@
 //! Jobs that another launcher has started: MPICH's `mpiexec`, Open MPI's `mpirun`, Slurm's `srun`.
-//! Their ranks meet by what the launcher offers, a place for keys and values and a fence, and from
-//! then on are a job as any other.
+//! Their ranks connect through the launcher's store of keys and values and its fence, and from then
+//! on are a job like any other.
 //!
 //! ```text
-//!   first rank of a host               the others of that host
+//!   first rank of a host               the other ranks of that host
 //!   makes the memory, puts its name
 //!   ────────────────────── fence ──────────────────────
 //!   joins                              get the name, join
@@ -12,13 +12,13 @@
 //!   [gets the addresses of others, tells the host]
 //! ```
 //!
-//! Several hosts have one more fence before, behind which all know the job's secret and the names
-//! of hosts.
+//! With several hosts there is one more fence before this, after which all ranks know the job's
+//! secret and the names of hosts.
 //!
-//! **Deaths.** Launchers watch their processes, and most end the job if one dies. Beside that, the
+//! **Deaths.** Launchers watch their processes, and most end the job if one dies. In addition, the
 //! ranks of a host watch each other: a waiting rank checks the others every tenth of a second; with
-//! more than 256 ranks on the host the interval grows in proportion. The cause of a death is not
-//! known then, and a death on another host goes undetected unless the launcher acts.
+//! more than 256 ranks on the host the interval grows in proportion. The cause of a death is then
+//! unknown, and a death on another host goes undetected unless the launcher acts.
 
 mod launcher;
 mod pmi;
@@ -38,29 +38,31 @@ pub use self::launcher::LauncherError;
 use self::pmi::Pmi;
 use self::pmix::Pmix;
 
-/// Keys of the meeting: the memory of a host, its name, the secret, and where a rank is reached.
+/// The keys: the memory of a host, the secret, the address of a rank, and the name of a host.
 const MEMORY: &str = "memory";
 const SECRET: &str = "secret";
 const ADDRESS: &str = "address";
 const HOST: &str = "host";
 
-/// A rank's part in a job that another launcher has started. Tells it when the rank leaves.
+/// A rank's part in a job that another launcher has started. Notifies the launcher when the rank
+/// leaves.
 #[derive(Debug)]
 pub(crate) struct LaunchedRank {
     launcher: Box<dyn Launcher>,
-    /// The memory of this host, if this rank has made it: until all know everything.
+    /// The memory of this host, if this rank has made it; kept until all ranks are connected.
     job: Option<Job>,
     hosts: Option<Hosts>,
     process: ForkedProcess,
 }
 
 impl LaunchedRank {
-    /// Meets the other ranks of this host, if another launcher has started this program and is one
-    /// that can be spoken to.
+    /// Connects to the other ranks of this host, if a supported launcher other than hikyaku's has
+    /// started this program.
     pub(crate) fn meet(
         value_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<(NearPort, LaunchedRank)>, LauncherError> {
-        // Of launchers that speak both, which sets both, PMI-1 needs no library.
+        // Some launchers speak both protocols and set both groups of variables; PMI-1 needs no
+        // library.
         let launcher: Box<dyn Launcher> = match Pmi::open(&value_of)? {
             Some(pmi) => Box::new(pmi),
             None => match Pmix::open(&value_of)? {
@@ -107,8 +109,8 @@ impl LaunchedRank {
         Ok((port, started))
     }
 
-    /// Tells and learns where ranks of other hosts are reached, once this one has a far side, and
-    /// watches those of this host.
+    /// Exchanges addresses with ranks of other hosts, once this one has a far side, and watches
+    /// those of this host.
     pub(crate) fn exchange_addresses(&mut self, near: &NearPort) -> Result<(), LauncherError> {
         let own = self.launcher.rank();
         if self.hosts.is_some() {
@@ -126,7 +128,7 @@ impl LaunchedRank {
         Ok(near.host().watch_others()?)
     }
 
-    /// Which of the job's programs this is, if the launcher says so.
+    /// The index of this program in the job, if the launcher provides it.
     pub(crate) fn program(&self) -> Option<i32> {
         self.launcher.program()
     }
@@ -134,19 +136,19 @@ impl LaunchedRank {
 
 impl Drop for LaunchedRank {
     fn drop(&mut self) {
-        // A forked child is not the rank, and one that panics has not left in order.
+        // A forked child is not the rank, and a rank that panics has not left in order.
         if self.process.is_this() && !std::thread::panicking() {
             self.launcher.finish();
         }
     }
 }
 
-/// The hosts of a job that has several: their names, by the first rank of each, and the job's
-/// secret, by rank 0.
+/// The hosts of a job with several: their names, from the first rank of each, and the job's secret,
+/// from rank 0.
 fn introduce(launcher: &mut dyn Launcher, of: &[u32]) -> Result<Hosts, LauncherError> {
     let rank = launcher.rank();
     let own = of[rank as usize];
-    // Each host has a rank, and so a first one; hosts have their numbers in that order.
+    // Each host has a first rank; hosts are numbered in the order of these.
     let mut firsts: Vec<u32> = Vec::new();
     for (rank, host) in (0..).zip(of) {
         if *host as usize == firsts.len() {
@@ -175,7 +177,7 @@ fn introduce(launcher: &mut dyn Launcher, of: &[u32]) -> Result<Hosts, LauncherE
     Ok(Hosts { own, of: of.to_vec(), names, key, tells_ends: false })
 }
 
-/// Why a rank cannot join the memory that another one of its host has made.
+/// The error of a rank that cannot join the memory made by another one on its host.
 fn apart(rank: u32, error: AttachError) -> LauncherError {
     match error {
         AttachError::Unreachable { errno, .. } => {
@@ -188,7 +190,7 @@ fn apart(rank: u32, error: AttachError) -> LauncherError {
     }
 }
 
-/// Hosts by numbers from 0, in the order of their first ranks.
+/// Renumbers hosts from 0, in the order of their first ranks.
 fn renumbered(of: &[u32]) -> Vec<u32> {
     let mut known = BTreeMap::new();
     of.iter()

@@ -1,8 +1,8 @@
-//! PMI-1, the protocol by which MPICH's launchers and Slurm tell ranks of each other: lines of text
-//! on a socket. One client covers `mpiexec` of MPICH (hydra and gforker) and `srun --mpi=pmi2`.
+//! PMI-1, the protocol by which MPICH's launchers and Slurm connect ranks: lines of text on a
+//! socket. One client covers `mpiexec` of MPICH (hydra and gforker) and `srun --mpi=pmi2`.
 //!
-//! The socket is inherited (`PMI_FD`), or the rank connects (`PMI_PORT`). The text of the protocol
-//! is MPICH's `pmi-1.1.txt`. Values hold no blanks.
+//! The socket is inherited (`PMI_FD`), or the rank connects (`PMI_PORT`). The specification of the
+//! protocol is MPICH's `pmi-1.1.txt`. Values contain no blanks.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,24 +11,24 @@ use std::os::unix::net::UnixStream;
 
 use super::launcher::{Launcher, LauncherError, number};
 
-/// No line is longer: a value has at most 1,024 bytes, a name 256.
+/// The maximum length of a line: a value has at most 1,024 bytes, a name 256.
 const LONGEST: usize = 4096;
 
 /// A rank's end of the channel.
 #[derive(Debug)]
 pub(super) struct Pmi {
     stream: UnixStream,
-    /// What has come behind the last line.
+    /// Bytes received after the last line.
     rest: Vec<u8>,
     rank: u32,
     size: u32,
     program: Option<i32>,
-    /// The name of the job's keys and values.
+    /// The name of the job's key-value space.
     space: String,
 }
 
 impl Pmi {
-    /// The channel that the environment names; `None`: there is none, or this rank is alone.
+    /// The channel that the environment names. `None`: there is none, or this rank is alone.
     pub(super) fn open(
         value_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Pmi>, LauncherError> {
@@ -53,7 +53,7 @@ impl Pmi {
         let stream = UnixStream::from(OwnedFd::from(stream));
         let mut pmi = Pmi::new(stream);
         pmi.ask(&format!("cmd=initack pmiid={id}"), "initack")?;
-        // Then it says who we are.
+        // The launcher then sends our rank.
         let (mut rank, mut size) = (None, None);
         for _ in 0..3 {
             let line = pmi.line()?;
@@ -69,7 +69,7 @@ impl Pmi {
         Pmi { stream, rest, rank: 0, size: 1, program: None, space }
     }
 
-    /// A client over a socket, as this rank of so many.
+    /// A client on a socket, as rank `named.0` of `named.1`.
     pub(super) fn over(
         stream: UnixStream,
         named: Option<(u32, u32)>,
@@ -87,7 +87,7 @@ impl Pmi {
         }
         self.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init")?;
         let program = self.ask("cmd=get_appnum", "appnum")?;
-        // Slurm says -1: it does not know.
+        // Slurm sends -1: unknown.
         let program = field(&program, "appnum").and_then(|number| number.parse().ok());
         self.program = program.filter(|number| *number >= 0);
         let space = self.ask("cmd=get_my_kvsname", "my_kvsname")?;
@@ -95,7 +95,7 @@ impl Pmi {
         Ok(self)
     }
 
-    /// Sends a line and reads the answer, which has to be this command and no error.
+    /// Sends a line and reads the answer, which must be the command `wanted` without an error.
     fn ask(&mut self, request: &str, wanted: &'static str) -> Result<String, LauncherError> {
         let answer = self.exchange(request, wanted)?;
         match field(&answer, "rc") {
@@ -134,7 +134,7 @@ impl Pmi {
         }
     }
 
-    /// The value of a key; `None`: there is none.
+    /// The value of a key. `None`: there is none.
     fn value(&mut self, key: &str) -> Result<Option<String>, LauncherError> {
         let request = format!("cmd=get kvsname={} key={key}", self.space);
         let answer = self.exchange(&request, "get_result")?;
@@ -143,7 +143,7 @@ impl Pmi {
     }
 }
 
-/// A part of a line.
+/// The value of a field of a line.
 fn field<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
@@ -187,8 +187,8 @@ impl Launcher for Pmi {
     }
 }
 
-/// The node of each rank, of a text such as `(vector,(0,2,2),(2,1,1))`: blocks of first node,
-/// nodes, ranks on each, over and over until all ranks have one. `None`: it says something else.
+/// The node of each rank, from a text such as `(vector,(0,2,2),(2,1,1))`: blocks of first node,
+/// nodes, ranks per node, repeated until all ranks have one. `None`: the text has another form.
 fn nodes(text: &str, size: u32) -> Option<Vec<u32>> {
     let text = text.strip_prefix("(vector,")?.strip_suffix(')')?;
     let mut blocks = Vec::new();

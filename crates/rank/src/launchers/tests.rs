@@ -1,4 +1,4 @@
-//! Ranks, as threads, that meet by a launcher that speaks PMI-1 as MPICH's does.
+//! Ranks, as threads, that connect through a launcher that speaks PMI-1 like MPICH's.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use hikyaku_nic::fabric::{Command, Event, Port};
 use super::*;
 use crate::port::RankPort;
 
-/// What a launcher knows, and where its ranks wait for each other.
+/// The launcher's values, and the fence of its ranks.
 struct Server {
     values: Mutex<BTreeMap<String, String>>,
     fence: Barrier,
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-/// Runs so many ranks; gives how many have finished in order.
+/// Runs `size` ranks. Returns how many have left in an orderly way.
 fn meet(size: u32, mapping: Option<&'static str>, run: impl Fn(RankPort) + Sync) -> u32 {
     let server = Arc::new(Server {
         values: Mutex::default(),
@@ -88,7 +88,7 @@ fn meet(size: u32, mapping: Option<&'static str>, run: impl Fn(RankPort) + Sync)
     server.finished.load(Ordering::Relaxed)
 }
 
-/// Sends a word to the next rank, and waits for that of the one before.
+/// Sends a word to the next rank, and waits for that of the previous one.
 fn pass_on(mut port: RankPort) {
     let (rank, size) = (port.rank(), port.size());
     while port.post(&Command::send((rank + 1) % size, 0, rank.into(), &[])).is_err() {

@@ -1,15 +1,15 @@
-//! Collectives of all ranks as programs of command queues, one queue a rank (paper 002, section
+//! Collectives of all ranks as programs of command queues, one queue per rank (paper 002, section
 //! 4.4.1): `coll/src/persistent/tree.rs` has the programs.
 //!
 //! ```text
-//!   start    the own part is copied into this rank's region; the queue's commands are written
-//!   ...      nobody calls anything: whoever's put releases commands runs them, the arithmetic of a
-//!            reduction included
-//!   result   out of this rank's region
+//!   start    copies the own part into this rank's region and writes the queue's commands
+//!   ...      no calls: the rank whose put releases commands runs them, with the arithmetic of a
+//!            reduction
+//!   result   read from this rank's region
 //! ```
 //!
-//! Where one rank has no queue or no memory left, or the ranks are of several hosts, no rank has
-//! such an operation: all know it when it is made, and go by the usual algorithms.
+//! If one rank has no queue or no memory left, or the ranks are on several hosts, no rank has such
+//! an operation: all know it when it is made, and use the usual algorithms.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -27,17 +27,17 @@ use super::tables::{halves, long};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// Places start at multiples of this: no two share a cache line.
+/// The alignment of places, so that no two share a cache line.
 const PLACE: usize = 128;
 
-/// A collective that can go by queues.
+/// A collective that can use queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenseOperation {
     /// Wait for all.
     Barrier,
     /// One to all, the same.
     Broadcast {
-        /// Whose data it is.
+        /// The rank with the data.
         root: u32,
     },
     /// All to all, the same.
@@ -46,12 +46,12 @@ pub enum DenseOperation {
     Allreduce(Combining),
 }
 
-/// An operation on so many bytes of each rank.
+/// An operation with the bytes of each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DenseCall {
-    /// Which.
+    /// The operation.
     pub operation: DenseOperation,
-    /// Bytes that a rank gives; of a broadcast those of the root.
+    /// The bytes of a rank's contribution; for a broadcast those of the root.
     pub bytes: usize,
 }
 
@@ -77,7 +77,7 @@ impl DenseCall {
         }
     }
 
-    /// What all ranks must say alike.
+    /// The properties that all ranks must agree on.
     fn to_words(self) -> [u32; 5] {
         let [low, high] = halves(self.bytes as u64);
         let (kind, combining) = match self.operation {
@@ -102,7 +102,7 @@ impl DenseCall {
     }
 }
 
-/// Where things are in a rank's memory for an operation, from its start.
+/// The layout of a rank's memory for an operation.
 #[derive(Debug, Clone, Copy)]
 struct DenseLayout {
     call: DenseCall,
@@ -126,7 +126,7 @@ impl DenseLayout {
         }
     }
 
-    /// Where the result is.
+    /// The range of the result.
     fn result(&self) -> Range<usize> {
         match self.call.operation {
             DenseOperation::Allgather => 0..self.call.bytes.saturating_mul(self.size as usize),
@@ -134,7 +134,7 @@ impl DenseLayout {
         }
     }
 
-    /// What this rank puts up, with what the ranks below have.
+    /// The range of this rank's put upward, which includes the data of its subtree.
     fn upward(&self) -> Range<usize> {
         let bytes = self.call.bytes;
         match self.call.upward() {
@@ -147,12 +147,12 @@ impl DenseLayout {
         }
     }
 
-    /// Where a block is gathered: behind the result.
+    /// The offset where a block is gathered, after the result.
     fn block(&self, rank: u32) -> usize {
         self.stride() + rank as usize * self.call.bytes
     }
 
-    /// Where what a child puts up goes.
+    /// The target offset of a child's put upward.
     fn place_of_child(&self, child: &DenseLayout) -> usize {
         match self.call.upward() {
             TreeUpward::Elements => (child.place.as_child() + 1) * self.stride(),
@@ -160,12 +160,12 @@ impl DenseLayout {
         }
     }
 
-    /// Bytes of a place for the result, or for as much.
+    /// The size of a place for the result, or for as many bytes.
     fn stride(&self) -> usize {
         self.result().end.checked_next_multiple_of(PLACE).unwrap_or(usize::MAX)
     }
 
-    /// Bytes of all.
+    /// The total size, in bytes.
     fn bytes(&self) -> usize {
         let places = match self.call.upward() {
             TreeUpward::Nothing => 1,
@@ -182,23 +182,23 @@ pub struct DenseRounds {
     rounds: Rounds,
     layout: DenseLayout,
     rank: u32,
-    /// There until it is dropped.
+    /// Present until it is dropped.
     memory: Option<RegionBuffer>,
 }
 
-/// What a rank takes for an operation before others know of it.
+/// The resources that a rank takes for an operation before others know of it.
 #[derive(Debug)]
 struct Taken {
     queue: QueueAddress,
     memory: RegionBuffer,
 }
 
-/// Words in which a rank tells what it has taken, and for which call.
+/// The number of words in which a rank announces its resources and its call.
 const WORDS: usize = 10;
 
 impl DenseRounds {
-    /// Makes an operation with a result of `room` bytes, which all ranks of `world` call. `None`,
-    /// at every rank: queues cannot do it, or the ranks have not made the same call.
+    /// Makes an operation with a result of `room` bytes, which all ranks of `world` call. `None` at
+    /// every rank if queues cannot do it, or the ranks have not made the same call.
     ///
     /// # Errors
     /// A rank is gone.
@@ -234,7 +234,7 @@ impl DenseRounds {
             (taken, _) => {
                 if let Some(taken) = taken {
                     let mut engine = world.engine().borrow_mut();
-                    // Nobody has written to it: it cannot be refused.
+                    // No rank has written to it, so this cannot be refused.
                     let _ = engine.port_mut().destroy_queue(taken.queue.queue);
                 }
                 shared.map(|_| None)
@@ -242,10 +242,10 @@ impl DenseRounds {
         }
     }
 
-    /// Starts a round with this rank's part (MPI_Start), for a result of `room` bytes.
+    /// Starts a round with this rank's part (MPI_Start) and a result of `room` bytes.
     ///
     /// # Errors
-    /// It is started already, has other lengths than it was made for, or an earlier round failed.
+    /// It is already started, has other lengths than at its creation, or an earlier round failed.
     pub fn start(&mut self, own: &[u8], room: usize) -> Result<(), Error> {
         self.rounds.check_idle()?;
         let result = self.layout.result();
@@ -282,7 +282,7 @@ impl DenseRounds {
         self.rounds.test()
     }
 
-    /// The result of a round that is complete.
+    /// The result of a complete round.
     pub fn result(&self) -> &[u8] {
         &self.memory.as_ref().expect("there until it is dropped")[self.layout.result()]
     }
@@ -291,13 +291,13 @@ impl DenseRounds {
 impl Drop for DenseRounds {
     fn drop(&mut self) {
         if !self.rounds.end() {
-            // Somebody may still write to it: it is not given back.
+            // A rank may still write to it, so it is not freed.
             let _kept = ManuallyDrop::new(self.memory.take());
         }
     }
 }
 
-/// Whether some ranks are of other hosts: no queue reaches them. Every rank knows it.
+/// Whether some ranks are on other hosts, which no queue reaches. Every rank gets the same answer.
 fn are_of_hosts(world: &Communicator) -> bool {
     let engine = world.engine().borrow();
     let host = engine.port().host();
@@ -305,7 +305,7 @@ fn are_of_hosts(world: &Communicator) -> bool {
     host.hosts().is_some() && (1..world.size()).any(|rank| host_of(rank) != host_of(0))
 }
 
-/// A queue and memory, if this rank has both left.
+/// Takes a queue and memory, if this rank has both left.
 fn take(world: &Communicator, layout: &DenseLayout) -> Option<Taken> {
     let program = layout.program();
     let mode = match program.offset {
@@ -318,7 +318,7 @@ fn take(world: &Communicator, layout: &DenseLayout) -> Option<Taken> {
     Some(Taken { queue, memory })
 }
 
-/// Puts together what the ranks have told.
+/// Combines the announcements of all ranks into this rank's wiring.
 fn wire(
     world: &Communicator,
     layout: &DenseLayout,

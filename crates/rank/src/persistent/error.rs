@@ -1,52 +1,52 @@
-//! What can go wrong with a persistent exchange, and whose fault it is.
+//! The errors of a persistent exchange, with the rank at fault.
 
 use hikyaku_nic::fabric::{QueueError, QueueFault};
 use thiserror::Error;
 
 /// Why a persistent exchange could not be made, started or completed.
 ///
-/// The program's own mistakes: `NoSuchRank`, `Range`, `Overlap`, `Started`, `NotStarted`, `Length`,
+/// Mistakes of the program: `NoSuchRank`, `Range`, `Overlap`, `Started`, `NotStarted`, `Length`,
 /// `Resized`.
-/// Mistakes that two ranks share: `Edges`, `Sizes`. Another rank's: `Elsewhere`, `Freed`. Want of
-/// resources is no error: then an exchange goes by messages.
+/// Mistakes that two ranks share: `Edges`, `Sizes`. Another rank's mistakes: `Elsewhere`, `Freed`.
+/// A lack of resources is no error: the exchange then uses messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PersistentError {
     /// A neighbour is not a rank of the job.
     #[error("{what} {place} is rank {rank}, which does not exist: there are {size}")]
     NoSuchRank {
-        /// Which list: "source" or "destination".
+        /// The list: "source" or "destination".
         what: &'static str,
-        /// Place in the list.
+        /// The index in the list.
         place: usize,
-        /// The rank asked for.
+        /// The requested rank.
         rank: u32,
-        /// How many there are.
+        /// The number of ranks.
         size: u32,
     },
-    /// Elements that the buffer does not have.
+    /// The range lies outside the buffer.
     #[error(
         "{what} {place} has elements {start} to {end} (exclusive) of a buffer of {length} elements"
     )]
     Range {
-        /// Which list: "source" or "destination".
+        /// The list: "source" or "destination".
         what: &'static str,
-        /// Place in the list.
+        /// The index in the list.
         place: usize,
         /// The first element.
         start: usize,
         /// The element after the last.
         end: usize,
-        /// Elements of the buffer.
+        /// The number of elements in the buffer.
         length: usize,
     },
-    /// Two edges would write the same elements, or one would write what another sends.
+    /// Two edges would write the same elements, or one would write elements that another sends.
     #[error("source {first} and {what} {second} share elements of one buffer")]
     Overlap {
-        /// Place in the list of sources.
+        /// The index in the list of sources.
         first: usize,
-        /// The list of the other: "source" or "destination".
+        /// The list of the other edge: "source" or "destination".
         what: &'static str,
-        /// Its place in that list.
+        /// Its index in that list.
         second: usize,
     },
     /// A command queue could not be used.
@@ -58,13 +58,13 @@ pub enum PersistentError {
          the topology's ends disagree"
     )]
     Edges {
-        /// Where the edges begin.
+        /// The source of the edges.
         source_rank: u32,
-        /// How many begin there.
+        /// The number of edges at the source.
         sent: u64,
-        /// Where they end.
+        /// The destination of the edges.
         rank: u32,
-        /// How many end there.
+        /// The number of edges at the destination.
         expected: u64,
     },
     /// The two ends of an edge disagree on its size.
@@ -73,13 +73,13 @@ pub enum PersistentError {
          {expected}: neighbours disagree about the size"
     )]
     Sizes {
-        /// Who sends.
+        /// The sender.
         source_rank: u32,
         /// Bytes it sends.
         sent: u64,
-        /// Place of the edge among those between the two.
+        /// The index of the edge among those between the two.
         edge: usize,
-        /// Who receives.
+        /// The receiver.
         rank: u32,
         /// Bytes it expects.
         expected: u64,
@@ -87,10 +87,10 @@ pub enum PersistentError {
     /// Another rank could not take part; its own error says why.
     #[error("rank {rank} could not set the exchange up: its own error says why")]
     Elsewhere {
-        /// Which.
+        /// That rank.
         rank: u32,
     },
-    /// It was started and has not been waited for: its buffers are not the program's.
+    /// It was started and not waited for: its buffers still belong to the exchange.
     #[error("the exchange is in flight: wait for it first")]
     Started,
     /// It was not started.
@@ -99,33 +99,33 @@ pub enum PersistentError {
     /// A buffer is shorter than when the exchange was made.
     #[error("a buffer of {given} elements was given, the exchange's edges need {needed}")]
     Length {
-        /// Elements it has.
+        /// The number of elements that it has.
         given: usize,
-        /// Elements it must have.
+        /// The number of elements that it needs.
         needed: usize,
     },
-    /// A buffer has another length than when the operation was made.
+    /// The length of a buffer has changed since the operation was made.
     #[error(
         "a buffer has {given} bytes, and had {needed} when the operation was made: make a new one"
     )]
     Resized {
-        /// Bytes it has.
+        /// The bytes that it has.
         given: usize,
-        /// Bytes it must have.
+        /// The bytes that it must have.
         needed: usize,
     },
-    /// A neighbour freed its end while data was under way.
+    /// A neighbour freed its end while data was in flight.
     #[error("rank {rank} freed its end of the exchange while it was in flight")]
     Freed {
-        /// Which.
+        /// That rank.
         rank: u32,
     },
-    /// A queue stands still.
+    /// A queue has stopped.
     #[error("command queue of rank {rank} stands still: {fault}")]
     Stopped {
-        /// Whose queue.
+        /// The owner of the queue.
         rank: u32,
-        /// Why.
+        /// The reason.
         fault: QueueFault,
     },
     /// An earlier round failed, and with it the exchange.

@@ -1,17 +1,17 @@
-//! Blocks of any length that neighbours exchange again and again, by letter (MPI 5.0 §8.6).
+//! Repeated exchanges between neighbours, with blocks of any length, by letter (MPI 5.0 §8.6).
 //!
-//! A program that exchanges again and again on one topology gets mailboxes for it, as a persistent
-//! exchange has them, but for blocks whose lengths may change from call to call:
+//! A program that repeats exchanges on one topology gets mailboxes for it, like a persistent
+//! exchange, but for blocks whose lengths may change from call to call:
 //!
 //! ```text
 //!   letter to a neighbour   | call | lengths of all blocks to it | the short ones, in a row |
-//!   long blocks             by messages, beside: the front end's part
+//!   long blocks             as separate messages, by the front end
 //! ```
 //!
-//! Both ends of an edge know the length of its block, so both know whether it goes by letter or by
-//! message. The letter has the length in any case: ends that disagree get an error and do not wait
-//! for ever. The same holds for a neighbour that has skipped a call because its arguments were
-//! wrong.
+//! Both ends of an edge know the length of its block, so both know whether the block is in the
+//! letter or in a message. The letter always has the length: ends that disagree get an error and do
+//! not wait for ever. The same holds for a neighbour that has skipped a call because its arguments
+//! were wrong.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -26,56 +26,56 @@ use super::staged::StagedRounds;
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// What waits for neighbours are announced as.
+/// The wait for neighbours, as it is announced.
 pub const NEIGHBOURS: Wait = Wait::new(Activity::Collective).named(Name::new("neighbour exchange"));
 
-/// Calls of a topology before its ranks make mailboxes: to make them costs as much as some
+/// The number of calls on a topology before its ranks make mailboxes, which costs as much as some
 /// exchanges by messages.
 const MESSAGES_FIRST: u32 = 4;
 
-/// Bytes of a block that goes by letter, at most.
+/// The maximum bytes of a block in a letter.
 const SHORT: usize = 4096;
 
 /// Bytes of a length, and of the number of a call.
 const WORD: usize = 8;
 
-/// Where the run of bytes starts that is the letter to or from the first neighbour, the second...
+/// The distance between the starts of the byte runs that stand for the letters of the neighbours.
 const FROM_ONE_TO_THE_NEXT: usize = 1 << 32;
 
-/// The blocks of one exchange: one for each edge that has a rank at its other end.
+/// The blocks of one exchange, one for each edge that has a rank at its other end.
 pub trait EdgeBlocks {
-    /// Bytes of what goes out along the edge at `place` among the destinations.
+    /// The bytes to send along the edge at index `place` of the destinations.
     fn out_length(&self, place: usize) -> usize;
 
-    /// Adds what goes out to a letter.
+    /// Appends the block to a letter.
     fn write(&self, place: usize, letter: &mut Vec<u8>);
 
-    /// Bytes of what is to come along the edge at `place` among the sources.
+    /// The expected bytes along the edge at index `place` of the sources.
     fn in_length(&self, place: usize) -> usize;
 
-    /// Puts the beginning of what has come where it belongs.
+    /// Stores the beginning of a received block.
     fn put(&mut self, place: usize, bytes: &[u8]);
 }
 
-/// Whether a block goes by a message beside the letters.
+/// Whether a block is sent as a message beside the letters.
 #[inline]
 pub fn is_long(length: usize) -> bool {
     length > SHORT
 }
 
-/// How the exchanges of a topology go. All its ranks use it alike.
+/// The way of a topology's exchanges. All its ranks use it alike.
 #[derive(Debug, Default)]
 pub struct Correspondence {
-    /// `None`: by messages for ever.
+    /// `None`: always by messages.
     letters: OnceCell<Option<Box<RefCell<Letters>>>>,
 }
 
 impl Correspondence {
-    /// The letters of a call, which all ranks number alike; `None`: it goes by messages. After some
-    /// calls `make` makes them, once.
+    /// The letters of a call, which has the same number at all ranks. `None`: it uses messages.
+    /// After some calls `make` makes the letters, once.
     ///
     /// # Errors
-    /// As of `make`.
+    /// The errors of `make`.
     #[inline]
     pub fn letters<E>(
         &self,
@@ -97,30 +97,30 @@ impl Correspondence {
 /// The letters of a topology.
 #[derive(Debug)]
 pub struct Letters {
-    /// Or what has ended them.
+    /// Or the error that has ended them.
     rounds: Result<StagedRounds, Error>,
     comm: Communicator,
     outs: LetterSide,
     ins: LetterSide,
 }
 
-/// The neighbours of one direction.
+/// The neighbours in one direction.
 #[derive(Debug)]
 struct LetterSide(Vec<LetterNeighbour>);
 
-/// A rank, and the edges to it, or from it.
+/// A rank, and the edges to it or from it.
 #[derive(Debug)]
 struct LetterNeighbour {
     rank: u32,
-    /// Places of their blocks, in the order in which both ends have the edges.
+    /// The indices of their blocks, in the order in which both ends have the edges.
     places: Vec<usize>,
     letter: Vec<u8>,
 }
 
 impl Letters {
     /// Makes mailboxes between the ranks of a topology, all of which call it. `rank_of`: the rank
-    /// of `comm` at the other end of an edge, `None` beyond a border. `None`: some rank lacks
-    /// something for it, and all ranks go by messages.
+    /// of `comm` at the other end of an edge, `None` beyond a border. Returns `None` if some rank
+    /// lacks resources, and all ranks use messages.
     ///
     /// # Errors
     /// As [`StagedRounds::new`].
@@ -137,15 +137,15 @@ impl Letters {
         Ok(rounds.map(|rounds| Letters { rounds: Ok(rounds), comm: comm.clone(), outs, ins }))
     }
 
-    /// Exchanges the letters of a call, which all ranks number alike. Returns whether all blocks
-    /// are as long as they are to be: then [`Letters::deliver`] has those that are not long, else
-    /// [`Letters::unequal`] tells which are not.
+    /// Exchanges the letters of a call, which has the same number at all ranks. Returns whether all
+    /// blocks have the expected lengths: then [`Letters::deliver`] stores the short ones, else
+    /// [`Letters::unequal`] reports the wrong ones.
     ///
     /// # Errors
-    /// A neighbour is gone, or has made another call, now or in an exchange before.
+    /// A neighbour is gone, or has made another call, now or in an earlier exchange.
     pub fn exchange(&mut self, call: u32, blocks: &impl EdgeBlocks) -> Result<bool, Error> {
         if let Err(error) = self.go_round(call, blocks) {
-            // Neighbours that wait for this rank's next letter hear of it.
+            // Neighbours that wait for this rank's next letter learn of it.
             self.rounds = Err(error.clone());
             return Err(error);
         }
@@ -175,16 +175,16 @@ impl Letters {
         }
     }
 
-    /// Puts the short blocks of the letters where they belong.
+    /// Stores the short blocks of the letters.
     pub fn deliver(&self, blocks: &mut impl EdgeBlocks) {
         self.ins.deliver(blocks);
     }
 
-    /// The blocks that have come with another length than they are to have: the place of the edge,
-    /// and bytes that were sent. All that is short can be delivered afterwards.
+    /// The blocks with an unexpected length: the index of the edge, and the bytes that were sent.
+    /// All short blocks can be delivered afterwards.
     ///
     /// # Errors
-    /// A letter is longer than its mailbox: it was written over.
+    /// A letter is longer than its mailbox: it was overwritten.
     #[cold]
     pub fn unequal(&mut self, blocks: &impl EdgeBlocks) -> Result<Vec<(usize, u64)>, Error> {
         self.ins.expect_any();
@@ -234,7 +234,7 @@ impl LetterSide {
         }
     }
 
-    /// Makes room for letters as they are to come.
+    /// Makes room for letters with the expected lengths.
     fn expect(&mut self, blocks: &impl EdgeBlocks) {
         for LetterNeighbour { places, letter, .. } in &mut self.0 {
             let lengths = places.iter().map(|place| blocks.in_length(*place));
@@ -250,14 +250,14 @@ impl LetterSide {
         }
     }
 
-    /// A rank whose letter is of another call.
+    /// A rank whose letter belongs to another call.
     fn in_another_call(&self, call: u32) -> Option<u32> {
         let word = u64::from(call).to_ne_bytes();
         let other = self.0.iter().find(|neighbour| !neighbour.letter.starts_with(&word));
         other.map(|neighbour| neighbour.rank)
     }
 
-    /// The lengths of blocks as letters have told them, by place.
+    /// The lengths of blocks according to the letters, by index.
     fn lengths(&self) -> impl Iterator<Item = (usize, u64)> {
         self.0.iter().flat_map(|LetterNeighbour { places, letter, .. }| {
             let words = letter.as_chunks::<WORD>().0.iter().skip(1);
@@ -283,13 +283,13 @@ impl LetterSide {
 }
 
 impl LetterNeighbour {
-    /// Bytes of a letter at most.
+    /// The maximum bytes of a letter.
     fn most(&self) -> usize {
         head(&self.places) + self.places.len() * SHORT
     }
 }
 
-/// Bytes of a letter before its blocks.
+/// The bytes of a letter before its blocks.
 fn head(places: &[usize]) -> usize {
     (1 + places.len()) * WORD
 }

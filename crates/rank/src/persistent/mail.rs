@@ -1,23 +1,23 @@
-//! Rounds by letter: all data between two neighbours goes in one letter each way.
+//! Rounds by letter: all data between two neighbours is one letter each way.
 //!
 //! ```text
 //!   start   each neighbour's letter: the elements of all edges to it ──► its mailbox
-//!   wait    each neighbour's letter is there? its elements to the edges from it
+//!   wait    each neighbour's letter has arrived? its elements ──► the edges from it
 //! ```
 //!
 //! A command queue moves a line between caches for the pointer that a READY-TO-RECV advances, one
 //! for the count of an arrival, and one for each piece of data. With little data, these lines are
 //! the cost of a round. A letter is written into the neighbour's memory when a round starts, and no
-//! rank has anything more to do: once both have started, the round needs the processor of neither
-//! (TF-10), as with queues. Only a letter to another host may wait for room there; the wait for a
-//! round sends it.
+//! rank has more to do: after both have started, the round needs the processor of neither (TF-10),
+//! as with queues. Only a letter to another host may wait for room there; the wait for a round
+//! sends it.
 //!
-//! Both neighbours write in every round, even where edges lead one way only: an empty letter says
-//! "I have started", which makes room for the next letter but one. So a round is complete when
-//! every neighbour has started it, as with READY-TO-RECV.
+//! Both neighbours write in every round, even where edges lead one way only: an empty letter
+//! reports "I have started", which makes room for the next letter but one. So a round is complete
+//! when every neighbour has started it, as with READY-TO-RECV.
 //!
-//! The buffers are read at start and written when the round is waited for. No other rank touches
-//! them, so they can be used for something else even when an exchange ends in flight.
+//! The buffers are read at the start and written when the round is waited for. No other rank
+//! accesses them, so they can be reused even when an exchange ends in flight.
 
 use std::ops::Range;
 
@@ -27,15 +27,15 @@ use hikyaku_nic::fabric::{
 
 use crate::port::RankPort;
 
-/// What an exchange sends.
+/// The data that an exchange sends.
 pub trait ExchangeSource {
-    /// One of the runs of bytes that its edges were made with.
+    /// The contents of one of the byte runs of its edges.
     fn run(&self, run: &Range<usize>) -> &[u8];
 }
 
-/// What an exchange receives into.
+/// The place of the data that an exchange receives.
 pub trait ExchangeSink {
-    /// One of the runs of bytes that its edges were made with.
+    /// The memory of one of the byte runs of its edges.
     fn run_mut(&mut self, run: &Range<usize>) -> &mut [u8];
 }
 
@@ -53,9 +53,9 @@ impl ExchangeSink for [u8] {
     }
 }
 
-/// Letters between buffers in shared memory have at most so many bytes: what is larger is copied
-/// once, by a queue's command. A round of two neighbours that are the same rank, so that a letter
-/// has the elements of two edges, as letters and by queues, microseconds:
+/// The maximum bytes of a letter between buffers in shared memory: larger data is copied once, by a
+/// queue's command. Microseconds for a round, by letters and by queues, of two neighbours that are
+/// the same rank, so that a letter has the elements of two edges:
 ///
 /// ```text
 ///               an AMD EPYC, cores near      far          an Intel Xeon, a line 72 ns
@@ -67,23 +67,24 @@ impl ExchangeSink for [u8] {
 ///   64 KiB       17 and 12                    13 and 9.5   21 and 15
 /// ```
 ///
-/// One copy is not half of two here: it writes over lines that its reader has just used.
+/// One copy does not take half the time of two here: it overwrites lines that its reader has just
+/// used.
 pub(super) const MOST_SHARED: u32 = 32 << 10;
 
-/// Letters between buffers in ordinary memory, which are copied twice in any case. A mailbox has
-/// room for some. Of 16 KiB an edge 4.9 and 5.5 us, far 4.0 and 5.3 us; of 64 KiB 17 and 18 us, far
-/// 13 and 14 us.
+/// The maximum between buffers in ordinary memory, whose data is copied twice anyway. A mailbox has
+/// room for some letters. With 16 KiB per edge 4.9 and 5.5 us, far 4.0 and 5.3 us; with 64 KiB 17
+/// and 18 us, far 13 and 14 us.
 pub(super) const MOST_STAGED: u32 = 1 << 20;
 
-/// Letters between hosts: as many bytes as a mailbox counts.
+/// The maximum between hosts: as many bytes as a mailbox counts.
 pub(super) const MOST_FAR: u64 = 2 << 30;
 
 /// Elements of one edge in a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LetterPart {
-    /// Where they are in the letter.
+    /// The offset in the letter.
     pub(super) at: u32,
-    /// Bytes of the program's buffer.
+    /// The range of the program's buffer.
     pub(super) span: Range<usize>,
 }
 
@@ -91,15 +92,15 @@ pub(super) struct LetterPart {
 #[derive(Debug)]
 pub(super) struct Correspondent {
     pub(super) rank: u32,
-    /// Where he writes.
+    /// The mailbox that the neighbour writes to.
     pub(super) own: MailboxId,
-    /// Where we write.
+    /// The neighbour's mailbox, which this rank writes to.
     pub(super) theirs: MailboxAddress,
     pub(super) outs: Vec<LetterPart>,
     pub(super) ins: Vec<LetterPart>,
 }
 
-/// All of a rank's neighbours that are served so.
+/// All neighbours that are served by letter.
 #[derive(Debug, Default)]
 pub(super) struct Mail(pub(super) Vec<Correspondent>);
 
@@ -109,7 +110,7 @@ impl Mail {
         self.0.is_empty()
     }
 
-    /// Writes this rank's letters of a round. The one before is complete.
+    /// Writes this rank's letters of a round. The previous round is complete.
     #[inline]
     pub(super) fn post(
         &self,
@@ -126,20 +127,20 @@ impl Mail {
         Ok(())
     }
 
-    /// Whether all letters of a round have come.
+    /// Whether all letters of a round have arrived.
     #[inline]
     pub(super) fn is_there(&self, port: &mut impl MailboxPort, round: u64) -> bool {
         self.0.iter().all(|from| port.has_mail(from.own, round))
     }
 
-    /// Whether this rank's letters are on their way. A program that has waited for a round may do
-    /// without the library for as long as it likes, and its neighbours wait for them.
+    /// Whether this rank's letters have been sent. After it has waited for a round, a program may
+    /// make no calls for a long time, while its neighbours wait for the letters.
     #[inline]
     pub(super) fn has_left(&self, port: &RankPort) -> bool {
         self.0.iter().all(|to| port.has_sent_mail(to.rank))
     }
 
-    /// Copies what has come with the letters of a round, which are there, into `data`.
+    /// Copies the letters of a round, which have arrived, into `data`.
     #[inline]
     pub(super) fn take(
         &self,
@@ -155,7 +156,7 @@ impl Mail {
         Ok(())
     }
 
-    /// A neighbour whose letter of a round will not come, and why.
+    /// A neighbour whose letter of a round will not arrive, with the reason.
     pub(super) fn missing(
         &self,
         port: &mut impl MailboxPort,
@@ -167,7 +168,7 @@ impl Mail {
             }
             let gone = matches!(port.peer(rank), PeerState::Failed(_) | PeerState::Left);
             let fault = match port.mail_end(own) {
-                // What he wrote before he ended it is there: look again.
+                // Letters that it wrote before it ended have arrived: check again.
                 Some(MailEnd::Retired { rounds }) => (rounds < round).then_some(rank),
                 Some(MailEnd::Abandoned { rank: missing }) => Some(missing),
                 None => gone.then_some(rank),
@@ -176,12 +177,12 @@ impl Mail {
         })
     }
 
-    /// Tells the neighbours that no more letters come.
+    /// Reports to the neighbours that no more letters follow.
     pub(super) fn end(&self, port: &mut impl MailboxPort, end: MailEnd) {
         self.0.iter().for_each(|to| port.end_mail(to.theirs, end));
     }
 
-    /// Gives this rank's mailboxes back, after [`Mail::end`].
+    /// Closes this rank's mailboxes, after [`Mail::end`].
     pub(super) fn close(&mut self, port: &mut impl MailboxPort) {
         self.0.drain(..).for_each(|from| port.close_mailbox(from.own));
     }

@@ -1,16 +1,17 @@
-//! Rounds by messages: what a rank lacks queues or memory for, or what a program wishes so.
+//! Rounds by messages: for ranks without enough queues or memory, or on the program's request.
 //!
 //! ```text
-//!   start   the elements of all edges to a neighbour are one message to him; his is received
-//!   wait    his elements to the edges from him
+//!   start   the elements of all edges to a neighbour are one message to it; its own is received
+//!   wait    the received elements ──► the edges from it
 //! ```
 //!
-//! Unlike queues and letters, messages move in calls of the library, as the program's own do. As
-//! with letters the buffers are read at start and written when the round is waited for.
+//! Unlike queues and letters, messages move only in calls of the library, like the program's own.
+//! As with letters, the buffers are read at the start and written when the round is waited for.
 //!
-//! Whoever lets go of an end leaves every neighbour a note: how many rounds he has sent, and who is
-//! missing if the exchange has failed. A note may overtake messages, so the rounds in it count.
-//! Messages that come for an end that was let go are dropped, until the neighbour's own note.
+//! A rank that frees its end sends every neighbour a note with the number of rounds it has sent,
+//! and the missing rank if the exchange has failed. A note may overtake messages, so the number of
+//! rounds decides. Messages that arrive for a freed end are dropped, until the neighbour's own note
+//! arrives.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Range;
@@ -26,7 +27,7 @@ use crate::error::Error;
 use crate::port::RankPort;
 use crate::tasks::TaskId;
 
-/// A neighbour, the bytes of the program's buffer that go to him, and those that come from him.
+/// A neighbour, the bytes of the program's buffer for it, and those from it.
 #[derive(Debug)]
 struct Messenger {
     rank: u32,
@@ -34,30 +35,30 @@ struct Messenger {
     ins: Vec<Range<usize>>,
 }
 
-/// What goes to a neighbour in a round, and what comes from him.
+/// The data to a neighbour in a round, and the data from it.
 #[derive(Debug, Default)]
 struct MessagePair {
     out: Vec<u8>,
     into: Vec<u8>,
 }
 
-/// A neighbour's last word: he is there for so many rounds.
+/// A neighbour's note that it has freed its end, with the number of its rounds.
 #[derive(Debug, Clone, Copy)]
 struct Farewell {
-    /// The neighbour, in the job.
+    /// The neighbour's rank in the job.
     from: u32,
     rounds: u64,
-    /// Whom he misses, in the job: himself if he has let go by himself.
+    /// The rank that it misses, in the job: itself if the exchange has not failed.
     missing: u32,
 }
 
 /// The messages of an exchange's rounds.
 #[derive(Debug)]
 pub(super) struct MessageRounds {
-    /// Of its messages and notes, among those of the neighbours of its communicator.
+    /// The tag of its messages and notes, among those of its communicator's neighbours.
     tag: i32,
     neighbours: Vec<Messenger>,
-    /// Of each neighbour, while none is in flight.
+    /// The data for each neighbour, while no round is in flight.
     pairs: Rc<RefCell<Vec<MessagePair>>>,
     /// The round in flight.
     task: Cell<Option<TaskId>>,
@@ -80,7 +81,7 @@ impl MessageRounds {
         MessageRounds { tag, neighbours, pairs, task, farewells }
     }
 
-    /// Starts a round. The one before is complete.
+    /// Starts a round. The previous one is complete.
     pub(super) fn start(&self, world: &Communicator, data: &(impl ExchangeSource + ?Sized)) {
         let mut pairs = self.pairs.take();
         for (MessagePair { out, .. }, with) in pairs.iter_mut().zip(&self.neighbours) {
@@ -108,7 +109,7 @@ impl MessageRounds {
         outcome.map(|()| true)
     }
 
-    /// Copies what has come in a round that is complete into `data`.
+    /// Copies the data of a complete round into `data`.
     pub(super) fn take(&self, data: &mut (impl ExchangeSink + ?Sized)) {
         let pairs = self.pairs.borrow();
         for (MessagePair { into, .. }, with) in pairs.iter().zip(&self.neighbours) {
@@ -121,14 +122,14 @@ impl MessageRounds {
         }
     }
 
-    /// A neighbour who takes no part in a round any more, and why.
+    /// A neighbour that no longer takes part in a round, with the reason.
     pub(super) fn missing(&self, world: &Communicator, round: u64) -> Option<(u32, QueueFault)> {
         let farewells = self.hear_farewells(world);
         let gone = farewells.iter().find(|farewell| farewell.rounds < round)?;
         Some((gone.from, QueueFault::Abandoned { rank: gone.missing }))
     }
 
-    /// The last words of neighbours, with those that have just come.
+    /// The notes of neighbours, including those that have just arrived.
     fn hear_farewells(&self, world: &Communicator) -> RefMut<'_, Vec<Farewell>> {
         let mut farewells = self.farewells.borrow_mut();
         while let Some((note, bytes)) = endpoint(world).take_note(|tag| tag == self.tag) {
@@ -141,8 +142,9 @@ impl MessageRounds {
         farewells
     }
 
-    /// Tells the neighbours that this end has sent its last round: `rounds` of them. A round in
-    /// flight is cancelled. What they have sent for it, and send until they end too, is dropped.
+    /// Reports to the neighbours that this end has sent its last round, after `rounds` of them. A
+    /// round in flight is cancelled. Data that they have sent for it, and send until they end too,
+    /// is dropped.
     pub(super) fn end(&self, world: &Communicator, rounds: u64, missing: u32) {
         if let Some(id) = self.task.take() {
             world.tasks().remove(id);
@@ -153,7 +155,7 @@ impl MessageRounds {
         let farewells = self.hear_farewells(world);
         let endpoint = endpoint(world);
         for Messenger { rank, .. } in &self.neighbours {
-            // Who is gone need not be told, and sends nothing.
+            // A rank that is gone need not know, and sends nothing.
             let _ = endpoint.send_note(&words, *rank, self.tag);
             let is_it = |from: u32| world.in_job(*rank).is_ok_and(|rank| rank == from);
             let is_last = farewells.iter().any(|farewell| is_it(farewell.from));
@@ -162,12 +164,12 @@ impl MessageRounds {
     }
 }
 
-/// Where the messages of a communicator's neighbours go.
+/// The endpoint of the messages between a communicator's neighbours.
 fn endpoint(world: &Communicator) -> ContextEndpoint<'_, RankPort> {
     ContextEndpoint::new(world.engine(), world.neighbour_context()).among(world.members())
 }
 
-/// One round. Both ends know how long each message is, and an empty one is not sent.
+/// One round. Both ends know the length of each message, and an empty one is not sent.
 async fn exchange(
     endpoint: &ContextEndpoint<'_, RankPort>,
     tag: i32,

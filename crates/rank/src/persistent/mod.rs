@@ -1,10 +1,10 @@
-//! Persistent exchanges in bytes: what is set up once and finishes by itself from its start.
+//! Persistent exchanges in bytes: set up once, each completes by itself after its start.
 //!
-//! `setup.rs` puts the two ends of each edge together, `tables.rs` says what ranks tell each other
-//! meanwhile, `relays.rs` combines what goes from node to node, `rounds.rs` starts and waits,
-//! `mail.rs` is what goes by letter, `messages.rs` what goes by messages, `staged.rs` is for
-//! buffers in ordinary memory, `dense.rs` for collectives of all ranks. On them stands
-//! `letters.rs`: exchanges that are not set up, but made again and again.
+//! `setup.rs` matches the two ends of each edge, with the announcements in `tables.rs`; `relays.rs`
+//! combines data from node to node; `rounds.rs` starts and waits. `mail.rs` has the data in
+//! letters, `messages.rs` the data in messages, `staged.rs` buffers in ordinary memory, `dense.rs`
+//! collectives of all ranks. `letters.rs` builds on them: exchanges that are not set up, but
+//! repeated.
 
 mod dense;
 mod error;

@@ -1,5 +1,5 @@
-//! One rank's part in edges between nodes that share a put (`coll/src/persistent/combined.rs`):
-//! which of the program's edges go together, and the memory of its relays.
+//! One rank's part in edges between nodes that share a put (`coll/src/persistent/combined.rs`): its
+//! edges that are combined, and the memory of its relays.
 
 use hikyaku_coll::persistent::{CombinedRank, EdgePut, PutSource};
 use hikyaku_nic::region::RegionBuffer;
@@ -8,11 +8,11 @@ use super::setup::{EdgeEnd, Places};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// The data of a crossing starts at a multiple of this: no two share a cache line.
+/// The alignment of a crossing's data, so that no two share a cache line.
 const PLACE: u64 = 128;
 
-/// A rank's ends as queues serve them: one for each put of its own edges, and one for each edge
-/// that leads here, with the runs of all of the program's edges that come along it.
+/// A rank's ends as queues serve them: one for each put of its own edges, and one for each incoming
+/// edge, with the runs of all program edges that it carries.
 pub(super) fn arrange(
     own: &CombinedRank,
     outs: &[EdgeEnd],
@@ -33,17 +33,17 @@ pub(super) fn arrange(
 /// The memory of a rank's relays, in its region.
 #[derive(Debug, Default)]
 pub(super) struct RelayMemory {
-    /// If there are relays.
+    /// Present if there are relays.
     pub(super) memory: Option<RegionBuffer>,
-    /// Where that of each begins in the region.
+    /// The start of each relay's memory in the region.
     starts: Vec<u64>,
 }
 
 impl RelayMemory {
-    /// Takes it.
+    /// Allocates the memory.
     ///
     /// # Errors
-    /// There is not so much.
+    /// There is not enough memory.
     pub(super) fn take(world: &Communicator, own: &CombinedRank) -> Result<RelayMemory, Error> {
         if own.relays.is_empty() {
             return Ok(RelayMemory::default());
@@ -61,7 +61,7 @@ impl RelayMemory {
         Ok(RelayMemory { memory: Some(memory), starts })
     }
 
-    /// Where the data of a relay begins: the same place in every round.
+    /// The start of a relay's data: the same place in every round.
     pub(super) fn place(&self, relay: usize) -> Places {
         [self.starts[relay]; 2]
     }

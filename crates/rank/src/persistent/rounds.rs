@@ -1,13 +1,13 @@
-//! The rounds of an exchange: start writes the letters to neighbours that get some, and writes or
-//! repeats the queues' chains for the others; wait looks for the letters and at two counts of each
+//! The rounds of an exchange. Start writes the letters to neighbours served by letter, and writes
+//! or repeats the queues' chains for the others. Wait polls the letters and two counts of each
 //! queue.
 //!
-//! Between the two this rank need not do anything: the last rank to arrive runs what is left, in
-//! whatever queue it is. A rank that waits and has nothing else to do helps: it runs what may run
-//! in the queues of its sources, whose data it needs, and in its own.
+//! Between the two this rank need not act: the last rank to arrive runs the remaining commands, in
+//! any queue. A rank that waits helps: it runs commands that may run in the queues of its sources,
+//! whose data it needs, and in its own.
 //!
-//! An error in a round ends the exchange on every rank that misses something. A rank that learns of
-//! it stops its queues and names the missing rank, so that its neighbours learn it too, and theirs.
+//! An error in a round ends the exchange on every rank that misses data. A rank that learns of it
+//! stops its queues and names the missing rank, so that its neighbours learn it too, and theirs.
 
 use std::mem::ManuallyDrop;
 use std::task::Poll;
@@ -26,39 +26,38 @@ use super::setup::{ExchangeWiring, OutgoingEdge, RoundQueue};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// How often a wait looks for ends that were freed. Looks are no measure of time when a rank gives
-/// way or sleeps in between, so time counts too; but not for the first looks, which are short and
-/// many.
+/// How often a wait checks for ends that were freed. Polls do not measure time if a rank yields or
+/// sleeps in between, so time counts too; but not for the first polls, which are short and many.
 const GONE_LOOKS: u32 = 64;
 const UNTIMED_LOOKS: u32 = 16;
 const GONE_TIME: Time = Time::from_nanoseconds(1_000_000);
 
-/// Looks in a row after which a waiting rank helps whatever the size of the data. Large data is
-/// helped with at once: for small data the lines that helping moves cost more than it gains.
+/// Consecutive polls after which a waiting rank helps for any size of data. It helps with large
+/// data at once; for small data the lines that helping moves cost more than it gains.
 const HELP_LOOKS: u32 = 256;
 
-/// Looks for letters alone before a wait becomes one: as long as a letter is under way between
-/// ranks that start at the same time. All that a wait does besides would be added to that.
+/// Polls of letters alone before a long wait begins: as long as a letter is in flight between ranks
+/// that start at the same time. Any other work of a wait would add to that time.
 const LETTER_LOOKS: u32 = 64;
 
-/// Data of this size, bytes, is large.
+/// From this size on, in bytes, data counts as large.
 const HELP_FROM: u64 = 2048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RoundState {
     Idle,
     Started,
-    /// Something went wrong: what may still come is not known.
+    /// An error occurred: data may still arrive.
     Failed,
 }
 
-/// A wait that has become long.
+/// The state of a long wait.
 #[derive(Debug, Clone, Copy)]
 struct Waited {
     looks: u32,
     /// When the round last checked for dead neighbours.
     looked: Time,
-    /// Looks are few: in virtual time a rank looks again only when it has been woken for it.
+    /// Polls are few: in virtual time a rank polls again only after it is woken.
     is_rare: bool,
 }
 
@@ -95,31 +94,31 @@ pub struct Rounds {
     /// Rounds started.
     round: u64,
     state: RoundState,
-    /// The chain that is being made: kept for its memory.
+    /// The chain under construction, kept for its memory.
     chain: Vec<QueueCommand>,
-    /// The wait that a program makes of tests.
+    /// The state of a wait by repeated tests.
     tested: Waited,
 }
 
 impl Rounds {
-    /// The rounds of an exchange that was set up.
+    /// The rounds of a set-up exchange.
     pub fn new(world: Communicator, wiring: ExchangeWiring) -> Rounds {
         let large = wiring.outs.iter().any(|edge| edge.bytes >= HELP_FROM);
         let (round, state, chain, tested) = (0, RoundState::Idle, Vec::new(), Waited::new(&world));
         Rounds { world, wiring, large, round, state, chain, tested }
     }
 
-    /// Which of two places the data of the latest round is in, where they are used in turn.
+    /// The index of the place with the latest round's data, where two places are used in turn.
     fn turn(&self) -> usize {
         (self.round.wrapping_sub(1) & 1) as usize
     }
 
-    /// In which of its places an incoming edge has the data of the latest round.
+    /// The index of the place with an incoming edge's data of the latest round.
     pub(super) fn place_of(&self, edge: usize) -> usize {
         if self.wiring.ins[edge].ahead { self.turn() } else { 0 }
     }
 
-    /// An error unless the buffers are the program's.
+    /// An error if the exchange still uses the buffers.
     ///
     /// # Errors
     /// A round is in flight, or an earlier one failed.
@@ -131,8 +130,8 @@ impl Rounds {
         }
     }
 
-    /// Whether its rounds go by messages, at every rank: one of them lacks queues or memory, or it
-    /// was wished.
+    /// Whether its rounds use messages, at every rank: one of them lacks queues or memory, or the
+    /// program requested it.
     pub fn is_by_messages(&self) -> bool {
         self.wiring.is_by_messages()
     }
@@ -142,7 +141,7 @@ impl Rounds {
         self.state == RoundState::Started
     }
 
-    /// Tells the senders of edges with two places of the second one.
+    /// Announces the second place of edges that have two to their senders.
     pub(super) fn give_second_places(&mut self) -> Result<(), Error> {
         let engine = self.world.engine();
         for edge in self.wiring.ins.iter().filter(|edge| edge.ahead) {
@@ -152,7 +151,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Starts a round whose commands are those of every other one.
+    /// Starts a round whose commands repeat those of the round before last.
     #[inline]
     pub fn start(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         self.check_idle()?;
@@ -173,12 +172,12 @@ impl Rounds {
         done.map_err(|error| self.fail_to_post(error))
     }
 
-    /// Starts a round with the letters' part of `data`.
+    /// Starts a round, with `data` for its letters.
     ///
-    /// `send` is called for each edge that a queue serves and whose receiver is ready. It says
-    /// whether it has sent the data itself, from the edge to one of its two places, so that only
-    /// the notification is left to the queue; `prepare` is called for each edge whose data the
-    /// queue is to send.
+    /// `send` is called for each edge that a queue serves and whose receiver is ready. It returns
+    /// whether it has sent the data itself, from the edge to one of its two places, so that the
+    /// queue sends only the notification. `prepare` is called for each edge whose data the queue
+    /// sends.
     pub(super) fn start_with(
         &mut self,
         data: &(impl ExchangeSource + ?Sized),
@@ -228,10 +227,10 @@ impl Rounds {
         posted.map_err(|error| self.fail(error.into()))
     }
 
-    /// Copies what has come by letter or message in a round that is complete into `data`.
+    /// Copies data that arrived by letter or message in a complete round into `data`.
     ///
     /// # Errors
-    /// A letter is longer than its mailbox: it was written over.
+    /// A letter is longer than its mailbox: it was overwritten.
     #[inline]
     pub fn take_mail(&self, data: &mut (impl ExchangeSink + ?Sized)) -> Result<(), Error> {
         if let Some(messages) = &self.wiring.messages {
@@ -249,8 +248,8 @@ impl Rounds {
         self.fail(self.of_queue(error))
     }
 
-    /// What to say of a command that a queue refused. A neighbour that has met an error lets go of
-    /// its queue: then that error counts, not the queue.
+    /// The error of a command that a queue refused. A neighbour with an error frees its queue: then
+    /// that error is reported, not the queue.
     fn of_queue(&self, error: QueueError) -> Error {
         match error {
             QueueError::Failed { fault, .. } => self.told(self.own(), fault),
@@ -259,7 +258,7 @@ impl Rounds {
         }
     }
 
-    /// Whether all data of a queue may go at once, at the beginning of a round.
+    /// Whether all data of a queue may be sent at once, at the beginning of a round.
     fn is_cleared(&mut self, at: usize) -> Result<bool, Error> {
         let queue = &self.wiring.queues[at];
         let cleared = i64::from(queue.program.cleared);
@@ -288,8 +287,8 @@ impl Rounds {
         })
     }
 
-    /// Whether the round is complete: all of our commands have run, all that was to come has, and
-    /// letters to other hosts are on their way.
+    /// Whether the round is complete: all of our commands have run, all expected data has arrived,
+    /// and letters to other hosts have been sent.
     #[inline]
     fn look(&self) -> Result<bool, Error> {
         if let Some(messages) = &self.wiring.messages {
@@ -313,10 +312,10 @@ impl Rounds {
         Ok(done)
     }
 
-    /// Whether the round that was started is complete; if it is, the buffers are the program's.
+    /// Whether the started round is complete. If it is, the program may use the buffers again.
     ///
     /// # Errors
-    /// It was not started; or a neighbour is gone, which tests find as a wait does.
+    /// It was not started; or a neighbour is gone, which tests detect like a wait.
     pub fn test(&mut self) -> Result<bool, Error> {
         let mut waited = self.tested;
         let complete = self.step(&mut waited);
@@ -374,11 +373,11 @@ impl Rounds {
             Ok(false) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         });
-        // Others may wait for what is in flight here, and for this rank's variables.
+        // Others may wait for messages in flight here, and for this rank's variables.
         world.drive_for(wait, future)
     }
 
-    /// One look of a wait.
+    /// One poll of a wait.
     fn step(&mut self, waited: &mut Waited) -> Result<bool, Error> {
         if self.is_complete()? {
             return Ok(true);
@@ -391,7 +390,7 @@ impl Rounds {
         if !is_note_due && !waited.is_time(self.world.engine().borrow().port()) {
             return Ok(false);
         }
-        // What comes while we look for the others counts, and so does what had come before.
+        // Data that arrives during the check counts, and so does data that had arrived before.
         let missing = self.missing();
         if missing.is_some() {
             self.world.engine().borrow_mut().port_mut().land_all();
@@ -402,7 +401,7 @@ impl Rounds {
         missing.map_or(Ok(false), |error| Err(self.fail(error)))
     }
 
-    /// Runs what may run and nobody does: what brings data here, then what takes data away.
+    /// Runs commands that may run: first those that bring data here, then those that send data.
     fn help(&self) {
         let mut engine = self.world.engine().borrow_mut();
         for queue in self.wiring.others.sources() {
@@ -413,7 +412,7 @@ impl Rounds {
         }
     }
 
-    /// Why the round will not complete, if it will not.
+    /// The reason why the round will not complete, if so.
     fn missing(&self) -> Option<Error> {
         if let Some(messages) = &self.wiring.messages {
             let missing = messages.missing(&self.world, self.round);
@@ -425,14 +424,15 @@ impl Rounds {
             let gone = matches!(port.peer(queue.rank), PeerState::Failed(_) | PeerState::Left);
             let abandoned = Some(QueueFault::Abandoned { rank: queue.rank });
             let fault = match port.queue_state(*queue) {
-                // It is done with as many rounds as we have started: nothing of it is missing.
+                // It has ended after as many rounds as we have started: none of its data is
+                // missing.
                 Ok(QueueState { fault: Some(QueueFault::Retired { rounds }), .. }) => {
                     let behind = (self.round as u32).wrapping_sub(rounds).cast_signed() > 0;
                     abandoned.filter(|_| behind)
                 }
                 Ok(state) => state.fault.or(abandoned.filter(|_| gone)),
-                // Closed: nothing that was to come from it is missing. But whoever waits for data
-                // of ours and does not exist any more will not let it go.
+                // Closed: no data from it is missing. But a peer that waits for our data and no
+                // longer exists will not release it.
                 Err(_) => abandoned.filter(|_| self.owes(port, *queue)),
             };
             if let Some(fault) = fault {
@@ -445,10 +445,11 @@ impl Rounds {
         missing.map(|(rank, fault)| self.told(rank, fault))
     }
 
-    /// Whether data of this round that a queue is to count will not go: it has not been released.
+    /// Whether data of this round that a queue shall count will not be sent: it has not been
+    /// released.
     ///
-    /// Whether it has *run* says nothing: whoever runs a command does what it says first and counts
-    /// it then, and by then its receiver may have completed the round and let go. But no receiver
+    /// Whether it has *run* is no evidence: a rank runs a command first and counts it afterwards,
+    /// and meanwhile its receiver may have completed the round and freed its end. But no receiver
     /// completes a round before the READY-TO-RECVs that release its data.
     fn owes(&self, port: &mut impl QueuePort, event: QueueAddress) -> bool {
         self.wiring.queues.iter().any(|queue| {
@@ -462,13 +463,12 @@ impl Rounds {
         })
     }
 
-    /// This rank, in the job.
+    /// This rank's number in the job.
     fn own(&self) -> u32 {
         self.world.engine().borrow().rank()
     }
 
-    /// What to say of a queue of a rank of the job that stands still, or of its letters that do not
-    /// come.
+    /// The error for a job rank's queue that has stopped, or for its letters that do not arrive.
     fn told(&self, rank: u32, fault: QueueFault) -> Error {
         let stopped = |fault| PersistentError::Stopped { rank: self.world.number(rank), fault };
         let missing = match fault {
@@ -486,7 +486,7 @@ impl Rounds {
             PeerState::Left => return MsgError::left(missing, engine.port()).into(),
             PeerState::Starting | PeerState::Running => {}
         }
-        // It is there and has let go of its end. If somebody has died, that is why.
+        // It is alive and has freed its end. If some rank has died, that is the reason.
         let ranks = (0..self.world.size()).filter_map(|rank| self.world.in_job(rank).ok());
         let mut dead = ranks.filter_map(|rank| match engine.port().peer(rank) {
             PeerState::Failed(failure) => Some(MsgError::PeerFailed(failure).into()),
@@ -496,7 +496,7 @@ impl Rounds {
         dead.next().unwrap_or(PersistentError::Freed { rank }.into())
     }
 
-    /// Ends the exchange: our queues stop, saying who is missing, and the neighbours look.
+    /// Ends the exchange: our queues stop with the missing rank, and the neighbours check them.
     fn fail(&mut self, error: Error) -> Error {
         let missing = match &error {
             Error::Message(MsgError::PeerFailed(failure)) => failure.rank,
@@ -523,12 +523,11 @@ impl Rounds {
         self.wiring.mail.end(engine.port_mut(), MailEnd::Abandoned { rank: missing });
     }
 
-    /// Gives the queues back. `false`: something may still come, so that the buffers must stay
-    /// what they are.
+    /// Frees the queues. `false`: data may still arrive, so the buffers must be kept.
     pub fn end(&mut self) -> bool {
         let ended = self.end_queues();
         if !ended {
-            // Nor is what relays have in between.
+            // The buffers of relays must be kept too.
             let _kept = ManuallyDrop::new(self.wiring.relays.take());
         }
         ended
@@ -536,7 +535,7 @@ impl Rounds {
 
     fn end_queues(&mut self) -> bool {
         if self.world.engine().try_borrow().is_ok_and(|engine| engine.port().is_forked()) {
-            // A forked child has a copy of the exchange, which its parent goes on using.
+            // A forked child has a copy of the exchange, which its parent still uses.
             return false;
         }
         if self.state == RoundState::Started && !matches!(self.is_complete(), Ok(true)) {
@@ -555,7 +554,7 @@ impl Rounds {
         }
         self.wiring.mail.close(engine.port_mut());
         if self.state == RoundState::Failed {
-            // What goes by letter touches no buffer but its neighbour's mailbox.
+            // A letter accesses only its neighbour's mailbox.
             return self.wiring.queues.is_empty();
         }
         for RoundQueue { address, program, .. } in self.wiring.queues.drain(..) {

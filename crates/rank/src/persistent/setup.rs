@@ -1,15 +1,16 @@
-//! Making an exchange: every rank says what edges it has, then where their ends are, and the two
-//! ends of each edge are put together. Addresses go round here and never again (TF-06).
+//! Makes an exchange: every rank announces its edges, then the addresses of their ends, and the two
+//! ends of each edge are matched. Addresses are exchanged here and never again (TF-06).
 //!
 //! ```text
-//!   1  who, how many bytes     judged by all alike: is it a topology? which neighbours exchange
-//!                              letters, which edges are served by queues, which of them combined?
+//!   1  ranks, bytes            all check them alike: are they a topology? which neighbours
+//!   exchange
+//!                              letters, which edges do queues serve, which of them are combined?
 //!   2  queues, mailboxes, addresses
 //! ```
 //!
-//! All ranks share what each has said before they judge it. So a mistake of one rank is an error on
-//! every rank, and no rank is left waiting. What one rank lacks (queues, slots, memory), or an
-//! exchange has too much of, sends all of it by messages, at every rank.
+//! All ranks share their announcements before they check them. So a mistake of one rank is an error
+//! on every rank, and no rank is left waiting. If one rank lacks resources (queues, slots, memory),
+//! or an exchange exceeds a limit, all of it uses messages, at every rank.
 
 use std::ops::Range;
 
@@ -32,36 +33,36 @@ use super::tables::{Ends, Offer, ServedEnd, hear_ends, judge, tell_ends};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// This rank's end of an edge, before it is known who is at the other.
+/// This rank's end of an edge, before it is matched.
 #[derive(Debug, Clone)]
 pub struct EdgeEnd {
-    /// Who is at the other end.
+    /// The rank at the other end.
     pub rank: u32,
-    /// Bytes of the program's buffer, run after run. In shared memory it is one.
+    /// The ranges of the program's buffer. In shared memory there is one.
     pub runs: Vec<Range<usize>>,
 }
 
 impl EdgeEnd {
-    /// Bytes of all runs.
+    /// The bytes of all runs.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.len() as u64).sum()
     }
 }
 
-/// A rank's ends of edges, those that lead away first; or why it has none.
+/// A rank's ends of edges, the outgoing ones first; or the error that prevents them.
 pub type Checked<E> = Result<(Vec<EdgeEnd>, Vec<EdgeEnd>), E>;
 
-/// Where the data of an edge is, or goes, in this rank's region, by turns.
+/// The offsets of an edge's data in a rank's region, used in turn.
 pub type Places = [u64; 2];
 
-/// A put along an edge that leads away, complete. Most edges have one.
+/// A complete put along an outgoing edge. Most edges have one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutgoingEdge {
-    /// How much it brings in a round.
+    /// Bytes per round.
     pub(super) bytes: u64,
-    /// Where the data is in this rank's region.
+    /// The offsets of the data in this rank's region.
     pub(super) from: Places,
-    /// Where the data goes in the other's region.
+    /// The offsets of the data in the other rank's region.
     pub(super) at: Places,
     /// The queue that counts its arrival.
     pub(super) event: QueueAddress,
@@ -73,61 +74,62 @@ pub(super) struct OutgoingEdge {
     pub(super) release: u32,
 }
 
-/// An edge that leads here, complete.
+/// A complete incoming edge.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IncomingEdge {
-    /// The queue that waits for this rank's READY-TO-RECV, and how many slots that releases.
+    /// The queue that waits for this rank's READY-TO-RECV, and the number of slots that it
+    /// releases.
     pub(super) queue: QueueAddress,
     pub(super) ready: u32,
     /// Whether there is room for the data of two rounds.
     pub(super) ahead: bool,
 }
 
-/// How a rank's buffers are used.
+/// The use of a rank's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// The same in every round.
+    /// The same buffers in every round.
     Fixed,
-    /// Two in turn: what comes into one is sent from it in the next round.
+    /// Two in turn: data received in one is sent from it in the next round.
     Turning,
-    /// Places of the exchange's own, of which an incoming edge has two.
+    /// The exchange's own places, of which an incoming edge has two.
     Staged,
 }
 
-/// A command queue of this rank and what it does in a round.
+/// A command queue of this rank with its program.
 #[derive(Debug)]
 pub(super) struct RoundQueue {
     pub(super) address: QueueAddress,
     pub(super) program: QueueProgram,
-    /// Arrivals of a round.
+    /// The number of arrivals per round.
     pub(super) arrivals: u64,
 }
 
-/// Everything that a rank needs to know for its rounds. Edges are those that queues serve.
+/// Everything that a rank needs for its rounds. Edges are those that queues serve.
 #[derive(Debug)]
 pub struct ExchangeWiring {
     pub(super) queues: Vec<RoundQueue>,
-    /// Those of the program's data, in the order of their ends, then those of relays.
+    /// Edges of the program's data, in the order of their ends, then those of relays.
     pub(super) outs: Vec<OutgoingEdge>,
-    /// How many of `outs` are of the program's data.
+    /// The number of `outs` with the program's data.
     pub(super) own: usize,
     pub(super) ins: Vec<IncomingEdge>,
-    /// What the queues compute.
+    /// The computations of the queues.
     pub(super) combines: Vec<QueueCombine>,
     pub(super) others: OtherQueues,
-    /// What relays have in between, until it is dropped. In a box, as few exchanges have it.
+    /// The memory of relays, until it is dropped. Boxed, since few exchanges have it.
     pub(super) relays: Option<Box<RegionBuffer>>,
     pub(super) mail: Mail,
-    /// If it goes by messages: then there is nothing else. In a box, as above.
+    /// Present if the exchange uses messages: then the rest is empty. Boxed, as above.
     pub(super) messages: Option<Box<MessageRounds>>,
-    /// What a wait for a round is announced as.
+    /// The wait for a round, as it is announced.
     pub(super) wait: Wait,
-    /// Rounds after which the queues' slots hold the same commands again.
+    /// The number of rounds after which the queues' slots hold the same commands again.
     pub(super) period: u64,
 }
 
 impl ExchangeWiring {
-    /// That of an exchange without edges.
+    /// The wiring of an exchange without edges.
     pub(super) fn nothing() -> ExchangeWiring {
         let wait = Wait::new(Activity::Collective).named(Name::new("persistent exchange"));
         let (queues, outs, ins, combines) = Default::default();
@@ -155,16 +157,16 @@ impl ExchangeWiring {
     }
 }
 
-/// Queues of others on which a round depends, once each.
+/// The other ranks' queues that a round depends on, once each.
 #[derive(Debug)]
 pub(super) struct OtherQueues {
-    /// Those of sources first.
+    /// Queues of sources first.
     pub(super) all: Vec<QueueAddress>,
     sources: usize,
 }
 
 impl OtherQueues {
-    /// Those at the other ends of edges, and more that are `watched`.
+    /// The queues at the other ends of edges, and the `watched` ones.
     pub(super) fn new(
         outs: &[OutgoingEdge],
         ins: &[IncomingEdge],
@@ -183,13 +185,13 @@ impl OtherQueues {
         }
     }
 
-    /// Those of sources.
+    /// The queues of sources.
     pub(super) fn sources(&self) -> &[QueueAddress] {
         &self.all[..self.sources]
     }
 }
 
-/// What a rank takes for an exchange before others know of it.
+/// The resources that a rank takes for an exchange before others know of it.
 #[derive(Debug, Default)]
 struct Taken {
     queues: Vec<RoundQueue>,
@@ -197,38 +199,38 @@ struct Taken {
     boxes: Vec<(MailboxId, MailboxAddress)>,
 }
 
-/// How an exchange may be carried out; else it goes by messages, at every rank.
+/// The permitted ways of an exchange. If none is possible it uses messages, at every rank.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// How queues are to serve it, if it is the program's wish. Else it is as the communicator's
-    /// choices say, if anything is chosen there.
+    /// The scheme of the queues, if the program requests one. Otherwise the communicator's choices
+    /// apply, if they have any.
     pub scheme: Option<Scheme>,
-    /// Bytes of an edge at most, if there is a limit. What one rank says holds for all.
+    /// The maximum bytes of an edge, if there is a limit. One rank's limit holds for all.
     pub most: Option<u64>,
-    /// Whether all of it must go by letter.
+    /// Whether all of it must use letters.
     pub letters_alone: bool,
-    /// The tag of its messages among those of its communicator's neighbours. `None`: whoever has
-    /// it made sends them.
+    /// The tag of its messages among those of its communicator's neighbours. `None`: the creator of
+    /// the exchange sends them.
     pub messages: Option<i32>,
 }
 
 impl Terms {
-    /// In any way.
+    /// Any way.
     pub const ANY: Terms = Terms { scheme: None, most: None, letters_alone: false, messages: None };
 
-    /// By letter.
+    /// Letters only.
     pub const LETTERS: Terms = Terms { letters_alone: true, ..Terms::ANY };
 
-    /// How queues are to serve an exchange of `world` on these terms, if somebody wishes something.
+    /// The scheme of an exchange of `world` on these terms, if one is requested.
     pub fn scheme_in(&self, world: &Communicator) -> Option<Scheme> {
         let chosen = || world.choices().sessions.exchange.filter(|_| !self.letters_alone);
         self.scheme.or_else(chosen)
     }
 }
 
-/// Makes an exchange of the edges `checked`, or of nothing if this rank has made a mistake. `place`
-/// is told the ends that queues serve and says where their data is; `share` gives all ranks the
-/// words of each, by rank of `world`. Every rank that has a part in it calls. `None`: it goes by
+/// Makes an exchange of the edges in `checked`, or of none if this rank has made a mistake. `place`
+/// receives the ends that queues serve and returns the places of their data; `share` gives all
+/// ranks the words of each, by rank of `world`. Every participating rank calls it. `None`: it uses
 /// messages, at every rank, and the terms have no tag for them.
 ///
 /// # Errors
@@ -300,7 +302,7 @@ pub fn set_up<E: From<Error>>(
     }
 }
 
-/// What this rank has for an exchange: bytes for letters, and room for relays.
+/// This rank's resources for an exchange: bytes for letters, and room for relays.
 fn offer_of(world: &Communicator, scheme: Option<Scheme>, (buffers, period): (Use, u32)) -> Offer {
     let engine = world.engine().borrow();
     let port = engine.port();
@@ -311,7 +313,7 @@ fn offer_of(world: &Communicator, scheme: Option<Scheme>, (buffers, period): (Us
         Use::Fixed | Use::Turning => MOST_SHARED,
     };
     let relays = match (scheme, port.free_queues()) {
-        // The other half is for the edges of its program.
+        // The other half is for the edges of the program.
         (Some(Scheme::Combined), (queues, slots)) => {
             QueueLimits { queues: queues / 2, slots: slots / period }
         }
@@ -320,28 +322,28 @@ fn offer_of(world: &Communicator, scheme: Option<Scheme>, (buffers, period): (Us
     Offer { letters, relays, most: None }
 }
 
-/// Destroys queues in which nothing has been written, and mailboxes.
+/// Destroys mailboxes, and queues without commands.
 fn give_back(world: &Communicator, taken: Taken) {
     let mut engine = world.engine().borrow_mut();
     for queue in &taken.queues {
-        // Nobody else knows them yet, or has written to them: it cannot be refused.
+        // No other rank knows them yet, or has written to them, so this cannot be refused.
         let _ = engine.port_mut().destroy_queue(queue.address.queue);
     }
     for (id, address) in taken.boxes {
-        // Nobody writes to them: they have no writer who could end them but this rank.
+        // No rank writes to them: they have no writer but this rank that could end them.
         engine.port_mut().end_mail(address, hikyaku_nic::fabric::MailEnd::Retired { rounds: 0 });
         engine.port_mut().close_mailbox(id);
     }
 }
 
-/// Which neighbours exchange letters: every rank comes to the same.
+/// The choice of neighbours that exchange letters: every rank gets the same result.
 struct LetterChoice<'t> {
     world: &'t Communicator,
     tables: &'t [Ends],
 }
 
 impl LetterChoice<'_> {
-    /// Whether two ranks do. Those of two hosts exchange nothing else: no queue reaches further.
+    /// Whether two ranks do. Ranks on two hosts exchange nothing else: no queue reaches further.
     fn by_mail(&self, one: u32, other: u32) -> bool {
         if self.are_apart(one, other) {
             return true;
@@ -356,7 +358,7 @@ impl LetterChoice<'_> {
         most > 0 && node(one) == node(other) && small(one, other) && small(other, one)
     }
 
-    /// Whether two ranks are of two hosts.
+    /// Whether two ranks are on different hosts.
     fn are_apart(&self, one: u32, other: u32) -> bool {
         let engine = self.world.engine().borrow();
         let host = engine.port().host();
@@ -364,7 +366,7 @@ impl LetterChoice<'_> {
         host.hosts().is_some() && host_of(one) != host_of(other)
     }
 
-    /// Whether what goes to ranks of other hosts fits letters. Every rank comes to the same result.
+    /// Whether the data for ranks on other hosts fits in letters. Every rank gets the same result.
     fn fits_hosts(&self) -> bool {
         let fits = |(one, ends): (u32, &Ends)| {
             ends.outs.iter().all(|(other, _)| {
@@ -376,7 +378,7 @@ impl LetterChoice<'_> {
         (0..).zip(self.tables).all(fits)
     }
 
-    /// Whether all neighbours do.
+    /// Whether all neighbours exchange letters.
     fn is_all_by_mail(&self) -> bool {
         let by_mail = |(rank, ends): (u32, &Ends)| {
             ends.outs.iter().chain(&ends.ins).all(|end| self.by_mail(rank, end.0))
@@ -384,7 +386,7 @@ impl LetterChoice<'_> {
         (0..).zip(self.tables).all(by_mail)
     }
 
-    /// Ends of this rank's edges to or from ranks with which it exchanges letters, and the others.
+    /// Splits this rank's ends into those whose peers exchange letters with it, and the others.
     fn part(&self, ends: Vec<EdgeEnd>) -> (Vec<EdgeEnd>, Vec<EdgeEnd>) {
         ends.into_iter().partition(|end| self.by_mail(self.world.rank(), end.rank))
     }
@@ -433,7 +435,7 @@ fn take_queues(
     Some(taken)
 }
 
-/// Creates a queue for each program. `None`: there is one too few.
+/// Creates a queue for each program. `None`: there are not enough.
 fn take_each(
     world: &Communicator,
     programs: impl Iterator<Item = QueueProgram>,
@@ -465,7 +467,7 @@ pub(super) fn correspondents(outs: &[EdgeEnd], ins: &[EdgeEnd]) -> Vec<u32> {
     ranks
 }
 
-/// Opens a mailbox for each neighbour. `None`: there is no memory for all, and none is open.
+/// Opens a mailbox for each neighbour. `None`: there is not enough memory, and none is open.
 fn take_boxes(
     world: &Communicator,
     outs: &[EdgeEnd],
@@ -484,7 +486,7 @@ fn take_boxes(
     Some(taken.boxes)
 }
 
-/// The parts of a letter to or from a rank, and its bytes.
+/// The parts of a letter to or from a rank, and its size in bytes.
 fn parts(ends: &[EdgeEnd], rank: u32) -> (Vec<LetterPart>, u32) {
     let mut at = 0;
     let part = |run: &Range<usize>| {
@@ -496,7 +498,7 @@ fn parts(ends: &[EdgeEnd], rank: u32) -> (Vec<LetterPart>, u32) {
     (parts, at)
 }
 
-/// The bytes of this rank's buffer that belong to the ends of edges with a rank.
+/// The ranges of this rank's buffer for the edges with a rank.
 pub(super) fn runs_with(ends: &[EdgeEnd], rank: u32) -> impl Iterator<Item = &Range<usize>> {
     ends.iter().filter(move |end| end.rank == rank).flat_map(|end| &end.runs)
 }
@@ -507,9 +509,8 @@ fn serving(queues: &[RoundQueue], step: QueueStep) -> &RoundQueue {
     found.expect("a plan serves every edge")
 }
 
-/// What this rank tells the others of its ends of edges: which queue serves each, and where the
-/// data of one that leads here goes; and its mailboxes. `double`: edges of the program's that lead
-/// here have room for two rounds.
+/// This rank's announcement of its ends of edges: the queue of each, and the place of an incoming
+/// edge's data; and its mailboxes. `double`: the program's incoming edges have room for two rounds.
 fn tell(own: &CombinedRank, in_places: &[Places], taken: &Taken, double: bool) -> Vec<u32> {
     let mut words = vec![1];
     let mut add = |peer: u32, (channel, step): (Channel, QueueStep), places: Places| {
@@ -517,7 +518,7 @@ fn tell(own: &CombinedRank, in_places: &[Places], taken: &Taken, double: bool) -
         let alone = double && channel == Channel::Direct && program.serves_one_neighbour();
         let told = ServedEnd {
             peer,
-            // A second place that cannot be used before the first is free would be of no use.
+            // A second place that cannot be used before the first is free would be useless.
             at: if double && !alone { [places[0]; 2] } else { places },
             queue: *address,
             ready: program.ready,
@@ -541,12 +542,13 @@ fn tell(own: &CombinedRank, in_places: &[Places], taken: &Taken, double: bool) -
     words
 }
 
-/// What all ranks have told of where their ends of edges are.
+/// The addresses of edge ends that all ranks have announced.
 struct Addresses<'t> {
     combined: &'t [CombinedRank],
     outs: Vec<Vec<ServedEnd>>,
     ins: Vec<Vec<ServedEnd>>,
-    /// Of each rank, with whom it exchanges letters, where the mailbox for those is, and its slots.
+    /// For each rank, its letter peers with the addresses of their mailboxes and the slots of
+    /// these.
     boxes: Vec<Vec<(u32, u64, u32)>>,
 }
 
@@ -593,8 +595,8 @@ impl<'t> Addresses<'t> {
         Ok(all)
     }
 
-    /// Puts together the edges of a rank that queues serve; `from` is where the data of its own
-    /// puts is.
+    /// Completes the edges of a rank that queues serve; `from` has the places of its own puts'
+    /// data.
     fn wire(
         &self,
         rank: u32,
@@ -636,8 +638,8 @@ impl<'t> Addresses<'t> {
         (outs, ins)
     }
 
-    /// The queues of all who have a part in what this rank's edges are combined with: a round here
-    /// depends on them, though there are representatives in between.
+    /// The queues of all ranks that take part in the crossings of this rank's edges: a round here
+    /// depends on them, through the representatives.
     fn watched(&self, rank: u32) -> Vec<QueueAddress> {
         let channels = |edges: &CombinedRank| {
             let outs = edges.outs.iter().map(|out| out.channel);
@@ -656,7 +658,7 @@ impl<'t> Addresses<'t> {
         watched
     }
 
-    /// Puts together a rank's letters.
+    /// Completes a rank's letters.
     fn mail(
         &self,
         world: &Communicator,
@@ -676,8 +678,9 @@ impl<'t> Addresses<'t> {
     }
 }
 
-/// Which of a peer's `theirs` is the other end of the edge at a place of `ends`, which are
-/// `rank`'s: of several of one channel between the two ranks, the one that is as far down.
+/// The index in a peer's `theirs` of the other end of the edge at index `edge` of `ends`, which are
+/// `rank`'s. Among several edges of one channel between the two ranks, both lists have the same
+/// order.
 fn other_end(
     mut ends: impl Iterator<Item = (u32, Channel)> + Clone,
     edge: usize,

@@ -1,12 +1,12 @@
 //! Exchanges between buffers in ordinary memory, through places in the receiver's region.
 //!
 //! ```text
-//!   start   READY-TO-RECV is there: straight into the receiver's place
-//!           it is not:              into our own place, and a command that waits for it
-//!   take    out of our place
+//!   start   READY-TO-RECV has arrived: directly into the receiver's place
+//!           otherwise:                 into our own place, with a command that waits for it
+//!   take    from our place
 //! ```
 //!
-//! In virtual time it is always the second. The copy takes no time there; a straight put and the
+//! In virtual time it is always the second case. The copy takes no time there; a direct put and the
 //! command that announces it would be two messages of the network.
 
 use std::mem::ManuallyDrop;
@@ -21,16 +21,17 @@ use super::setup::{Checked, EdgeEnd, OutgoingEdge, Places, Terms, Use, set_up};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// Places start at multiples of this: no two share a cache line.
+/// The alignment of places, so that no two share a cache line.
 const PLACE: usize = 128;
 
-/// The rounds of an exchange whose buffers are given to each call, and are the program's between
-/// them.
+/// The rounds of an exchange whose buffers are passed to each call, and belong to the program
+/// between calls.
 #[derive(Debug)]
 pub struct StagedRounds {
     rounds: Rounds,
     world: Communicator,
-    /// Memory for the places of edges that queues serve; there until it is dropped, if there are.
+    /// Memory for the places of edges that queues serve, if there are any. Present until it is
+    /// dropped.
     places: Option<RegionBuffer>,
     outs: Vec<StagedEdge>,
     ins: Vec<StagedEdge>,
@@ -39,14 +40,14 @@ pub struct StagedRounds {
 /// One end of an edge that a queue serves.
 #[derive(Debug)]
 struct StagedEdge {
-    /// Bytes of the program's buffer, run after run.
+    /// The ranges of the program's buffer.
     runs: Vec<Range<usize>>,
-    /// Where its places start in the memory for places.
+    /// The starts of its places in the memory for places.
     places: [usize; 2],
 }
 
 impl StagedRounds {
-    /// An exchange of ends that have been checked: see [`set_up`], which all ranks of `world` call.
+    /// An exchange of checked ends: see [`set_up`], which all ranks of `world` call.
     ///
     /// # Errors
     /// As [`set_up`].
@@ -79,7 +80,7 @@ impl StagedRounds {
     /// Starts a round with `data` (MPI_Start), which may be changed at once.
     ///
     /// # Errors
-    /// It is started already, or an earlier round failed.
+    /// It is already started, or an earlier round failed.
     #[inline]
     pub fn start(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         let (outs, world) = (&self.outs, &self.world);
@@ -116,10 +117,10 @@ impl StagedRounds {
         self.rounds.test()
     }
 
-    /// Puts what has come in a round that is complete into `data`.
+    /// Copies the data of a complete round into `data`.
     ///
     /// # Errors
-    /// A letter is longer than its mailbox: it was written over.
+    /// A letter is longer than its mailbox: it was overwritten.
     #[inline]
     pub fn take(&self, data: &mut (impl ExchangeSink + ?Sized)) -> Result<(), Error> {
         let places = self.places.as_deref().unwrap_or_default();
@@ -144,16 +145,16 @@ impl StagedRounds {
         self.rounds.is_started()
     }
 
-    /// An error while a round is in flight, or if one has failed.
+    /// Returns an error while a round is in flight, or after one has failed.
     ///
     /// # Errors
-    /// As it says.
+    /// As above.
     pub fn check_idle(&self) -> Result<(), Error> {
         self.rounds.check_idle()
     }
 }
 
-/// The edges of a list that queues serve, with `count` places each, from `end` on.
+/// The edges of a list that queues serve, with `count` places each, from offset `end` on.
 fn staged(list: &[EdgeEnd], count: usize, end: &mut usize) -> Vec<StagedEdge> {
     let edge = |edge: &EdgeEnd| {
         let room = (edge.bytes() as usize).max(1).next_multiple_of(PLACE);
@@ -168,7 +169,7 @@ fn addresses(staged: &[StagedEdge], at: u64) -> Vec<Places> {
     staged.iter().map(|edge| edge.places.map(|place| at + place as u64)).collect()
 }
 
-/// Writes data straight into its receiver's place; says whether it did.
+/// Writes data directly into its receiver's place. Returns whether it did.
 fn push(
     world: &Communicator,
     (out, turn): (&OutgoingEdge, usize),
@@ -189,17 +190,17 @@ fn push(
     let mut put = |run: &Range<usize>| {
         let target = RemoteAddress { rank, space, offset };
         offset += run.len() as u64;
-        // Nothing is written by a put of nothing.
+        // An empty put writes nothing.
         run.is_empty() || port.post(&Command::put(target, data.run(run))).is_ok()
     };
-    // Where puts do not reach, another node for example, the command in the queue does.
+    // Where puts do not reach, for example another node, the command in the queue does.
     open && runs.iter().all(&mut put)
 }
 
 impl Drop for StagedRounds {
     fn drop(&mut self) {
         if !self.rounds.end() {
-            // Somebody may still write to the places: they are not given back.
+            // A rank may still write to the places, so they are not freed.
             let _kept = ManuallyDrop::new(self.places.take());
         }
     }

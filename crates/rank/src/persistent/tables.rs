@@ -1,4 +1,4 @@
-//! What ranks tell each other when an exchange is made, as words, and whether it makes a topology.
+//! The announcements of ranks when an exchange is made, as words, and the check of the topology.
 
 use hikyaku_coll::persistent::QueueLimits;
 use hikyaku_nic::fabric::QueueAddress;
@@ -6,36 +6,36 @@ use hikyaku_nic::fabric::QueueAddress;
 use super::error::PersistentError;
 use super::setup::{EdgeEnd, Places};
 
-/// The edges that a rank says it has: who is at the other end, and bytes.
+/// The announced edges of a rank: the peer and the bytes of each.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     pub(super) outs: Vec<(u32, u64)>,
     pub(super) ins: Vec<(u32, u64)>,
-    /// Of each of `ins`, where it goes in the rank's buffer, or `None`: wherever the exchange
-    /// likes. Told only with room for relays.
+    /// For each of `ins`, its offset in the rank's buffer. `None`: the exchange may choose it. Sent
+    /// only with room for relays.
     pub(super) starts: Vec<Option<u64>>,
     pub(super) offer: Offer,
 }
 
-/// What a rank has for an exchange besides its edges.
+/// A rank's resources for an exchange besides its edges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// Bytes that its letters may have; 0: it exchanges none.
+    /// The maximum bytes of its letters; 0: it exchanges none.
     pub(super) letters: u32,
-    /// Room for relays; without slots: it wants none.
+    /// Room for relays; without slots it wants none.
     pub(super) relays: QueueLimits,
-    /// Bytes of an edge at most, if it says so: then no rank has an edge with more.
+    /// The maximum bytes of an edge, if the rank sets a limit, which then holds for all ranks.
     pub(super) most: Option<u64>,
 }
 
-/// One end of an edge that a queue serves, as its rank tells the others.
+/// One end of an edge that a queue serves, as announced by its rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServedEnd {
     pub(super) peer: u32,
-    /// Of an incoming edge: where its data goes.
+    /// For an incoming edge: the places of its data.
     pub(super) at: Places,
     pub(super) queue: QueueAddress,
-    /// Of an outgoing edge: what its READY-TO-RECV releases.
+    /// For an outgoing edge: the slots that its READY-TO-RECV releases.
     pub(super) ready: u32,
     /// Whether its queue serves no other neighbour, and its exchange has places for two rounds.
     pub(super) alone: bool,
@@ -50,7 +50,7 @@ pub(super) fn long(low: u32, high: u32) -> u64 {
 }
 
 impl ServedEnd {
-    /// Words in which it is told.
+    /// The number of words of its encoding.
     pub(super) const WORDS: usize = 9;
 
     pub(super) fn to_words(self) -> [u32; ServedEnd::WORDS] {
@@ -60,7 +60,7 @@ impl ServedEnd {
         [self.peer, a[0], a[1], b[0], b[1], queue, generation, self.ready, alone]
     }
 
-    /// What `rank` has told in [`ServedEnd::WORDS`] words.
+    /// Decodes the [`ServedEnd::WORDS`] words of `rank`.
     pub(super) fn hear(rank: u32, w: &[u32]) -> ServedEnd {
         ServedEnd {
             peer: w[0],
@@ -72,11 +72,11 @@ impl ServedEnd {
     }
 }
 
-/// Words before those of edges.
+/// The number of words before those of edges.
 const HEAD: usize = 8;
 
-/// What a rank tells of its edges: how many it has, and each. `staged`: the exchange chooses the
-/// places of what comes in.
+/// Encodes a rank's edges: their number, and each one. `staged`: the exchange chooses the places of
+/// received data.
 pub(super) fn tell_ends(outs: &[EdgeEnd], ins: &[EdgeEnd], offer: Offer, staged: bool) -> Vec<u32> {
     let Offer { letters, relays: QueueLimits { queues, slots }, most } = offer;
     let [low, high] = halves(most.unwrap_or(u64::MAX));
@@ -94,7 +94,7 @@ pub(super) fn tell_ends(outs: &[EdgeEnd], ins: &[EdgeEnd], offer: Offer, staged:
     words
 }
 
-/// What the ranks have told of their edges. `[1]`: a rank that has no part in the exchange.
+/// Decodes the edges of all ranks. `[1]`: a rank that takes no part in the exchange.
 pub(super) fn hear_ends(shared: &[Vec<u32>]) -> Result<Vec<Ends>, PersistentError> {
     let hear = |words: &Vec<u32>| {
         if words[..] == [1] {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(unlike, Err(expected));
         let mut two = [table(&[(0, 3)], &[(0, 3)]), table(&[], &[])];
         assert_eq!(judge(&two), Ok(true));
-        // What one rank says holds for all.
+        // One rank's limit holds for all.
         for (most, expected) in [(3, true), (2, false)] {
             two[1].offer.most = Some(most);
             assert_eq!(judge(&two), Ok(expected));

@@ -1,12 +1,12 @@
-//! PMIx, by which Open MPI's `mpirun` (`prterun`) and `srun --mpi=pmix` tell ranks of each other.
-//! There is no simple wire protocol: the library of the launcher is opened at run time.
+//! PMIx, by which Open MPI's `mpirun` (`prterun`) and `srun --mpi=pmix` connect ranks. There is no
+//! simple wire protocol, so the library of the launcher is opened at run time.
 
 mod sys;
 
 use self::sys::{ANY, PmixLibrary, Proc};
 use super::launcher::{Launcher, LauncherError};
 
-/// Where a launcher listens: it sets one or more of these, by version.
+/// Variables with the launcher's address: it sets one or more of these, by version.
 const SERVERS: [&str; 6] = [
     "PMIX_SERVER_URI41",
     "PMIX_SERVER_URI4",
@@ -16,7 +16,7 @@ const SERVERS: [&str; 6] = [
     "PMIX_SERVER_URI",
 ];
 
-/// Variables that say how many ranks there are.
+/// Variables with the number of ranks.
 const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
 
 /// A rank's end of the channel.
@@ -28,7 +28,7 @@ pub(super) struct Pmix {
 }
 
 impl Pmix {
-    /// The channel that the environment names; `None`: there is none, or this rank is alone.
+    /// The channel that the environment names. `None`: there is none, or this rank is alone.
     pub(super) fn open(
         value_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Pmix>, LauncherError> {

@@ -1,7 +1,9 @@
-//! libpmix.so.2, opened when the launcher's variables ask for it, never closed: it has a thread.
+//! libpmix.so.2, opened when the launcher's variables request it, and never closed: it has a
+//! thread.
 //!
 //! Structures and calls are those of the PMIx standard 4 and 5 (chapters 3, 5 and 6), which libpmix
-//! keeps since 3. Values that it returns are not given back: a few for each rank of a host's first.
+//! keeps since 3. Values that it returns are not freed: a few for each rank that is the first of
+//! its host.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -9,10 +11,10 @@ use std::sync::OnceLock;
 
 use crate::launchers::launcher::LauncherError;
 
-/// A name of a job has at most so many bytes, and a zero.
+/// The maximum bytes of a job's name, without the terminating zero.
 const SPACE_BYTES: usize = 256;
 
-/// `PMIX_RANK_WILDCARD`: what is of no rank but of the job.
+/// `PMIX_RANK_WILDCARD`: for values of the job, not of a rank.
 pub(super) const ANY: u32 = u32::MAX - 1;
 
 /// `PMIX_GLOBAL`: for ranks of this host and of others.
@@ -44,7 +46,7 @@ struct PmixValue {
     data: PmixData,
 }
 
-/// What a [`PmixValue`] holds, of the kinds that are used here.
+/// The contents of a [`PmixValue`], for the kinds that are used here.
 #[derive(Clone, Copy)]
 #[repr(C)]
 union PmixData {
@@ -70,7 +72,7 @@ type Fence = unsafe extern "C" fn(*const Proc, usize, *const c_void, usize) -> c
 type Finalize = unsafe extern "C" fn(*const c_void, usize) -> c_int;
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// The functions that are used.
+/// The functions in use.
 #[derive(Debug)]
 pub(super) struct PmixLibrary {
     init: Init,
@@ -83,7 +85,7 @@ pub(super) struct PmixLibrary {
 }
 
 impl PmixLibrary {
-    /// The library, opened by the first who asks.
+    /// The library, opened at the first call.
     pub(super) fn get() -> Result<&'static PmixLibrary, LauncherError> {
         static LIBRARY: OnceLock<Result<PmixLibrary, String>> = OnceLock::new();
         let opened = LIBRARY.get_or_init(PmixLibrary::open).as_ref();
@@ -115,7 +117,7 @@ impl PmixLibrary {
         })
     }
 
-    /// Connects to the launcher; who this rank is.
+    /// Connects to the launcher. Returns the job and rank of this process.
     pub(super) fn init(&self) -> Result<Proc, LauncherError> {
         let mut own = Proc { space: [0; SPACE_BYTES], rank: 0 };
         // SAFETY: there is room for the result, and no attributes are given.
@@ -123,7 +125,7 @@ impl PmixLibrary {
         self.check("PMIx_Init", code).map(|()| own)
     }
 
-    /// A text that `whose` has put, or the launcher says of it.
+    /// A text that `whose` has published, or that the launcher provides about it.
     pub(super) fn text(&self, whose: Proc, key: &str) -> Result<String, LauncherError> {
         let value = self.value(whose, key)?;
         if value.kind != STRING {
@@ -158,7 +160,7 @@ impl PmixLibrary {
         value.ok_or_else(|| self.failure("PMIx_Get", format!("no value of {key}")))
     }
 
-    /// Says something as this rank, after the next [`PmixLibrary::fence`].
+    /// Publishes a text of this rank, with the next [`PmixLibrary::fence`].
     pub(super) fn put(&self, key: &str, text: &str) -> Result<(), LauncherError> {
         let (name, text) = (CString::new(key), CString::new(text));
         let (name, text) = (name.unwrap_or_default(), text.unwrap_or_default());
@@ -169,7 +171,7 @@ impl PmixLibrary {
         self.check("PMIx_Put", code)
     }
 
-    /// Waits for all ranks; what they have put can be read then.
+    /// Waits for all ranks; afterwards their published values can be read.
     pub(super) fn fence(&self) -> Result<(), LauncherError> {
         // SAFETY: the function takes nothing.
         let code = unsafe { (self.commit)() };
@@ -179,7 +181,7 @@ impl PmixLibrary {
         self.check("PMIx_Fence", code)
     }
 
-    /// Leaves in order.
+    /// Leaves in an orderly way.
     pub(super) fn finalize(&self) {
         // SAFETY: no attributes are given. A launcher that is gone need not know.
         let _ = unsafe { (self.finalize)(ptr::null(), 0) };
