@@ -1,4 +1,4 @@
-//! Communicators: the ranks that compute together, and the contexts that keep their messages apart.
+//! Communicators: the ranks that compute together, and the contexts that separate their messages.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -17,35 +17,35 @@ use crate::port::RankPort;
 use crate::rank::{Lease, Observer, Rank};
 use crate::tasks::Tasks;
 
-/// Why a rank ends its job.
+/// The reason why a rank ends its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
-    /// The program says so; this rank's exit code is the job's even if it is 0.
+    /// The program requests it; this rank's exit code is the job's even if it is 0.
     Abort,
-    /// It has failed.
+    /// The rank has failed.
     Failure,
-    /// It was told that another rank has failed, which may say why after that.
+    /// It was notified of another rank's failure; that rank may give the reason later.
     OfAnother,
 }
 
 /// A communicator: all ranks of the job (MPI_COMM_WORLD) or some of them, numbered from 0. A clone
 /// is another handle on the same one.
 ///
-/// When the last handle goes, the rank leaves the job in order: what it still had to post is posted
-/// first. Not so when it goes because of a panic: then the rank has died, and its peers are told
-/// when its process ends.
+/// When the last handle is dropped, the rank leaves the job in order: it first posts its pending
+/// sends. If it is dropped in a panic, the rank has died, and its peers are notified when its
+/// process ends.
 #[derive(Debug, Clone)]
 pub struct Communicator {
     pub(crate) rank: Rc<Rank>,
-    /// The first of its contexts: that of messages between two ranks.
+    /// The first of its contexts, for messages between two ranks.
     context: u32,
-    /// Its ranks, if they are not all of the job in their order.
+    /// Its ranks, unless they are all of the job in their order.
     members: Option<Arc<Members>>,
-    /// What this rank notes of its collectives.
+    /// This rank's records of its collectives.
     collectives: Rc<CollectiveBook>,
     /// Algorithms chosen by name, as far as they are possible here.
     choices: Choices,
-    /// Gives back what others can use after it.
+    /// Returns resources that others can use after it.
     _lease: Rc<Lease>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Unheld {
 }
 
 impl Unheld {
-    /// The communicator, if somebody still has it.
+    /// The communicator, if a handle on it still exists.
     pub(crate) fn held(&self) -> Option<Communicator> {
         Some(Communicator {
             rank: self.rank.upgrade()?,
@@ -85,14 +85,14 @@ impl Communicator {
         }
     }
 
-    /// All ranks of a port's job. Their lines are there from the start.
+    /// All ranks of a port's job. Their lines exist from the start.
     pub fn over(port: impl Into<RankPort>, choices: Choices) -> Communicator {
         let rank = Rc::new(Rank::new(port.into(), choices));
         let book = CollectiveBook::with_lines(&ContextEndpoint::new(&rank.engine, 0), 0);
         Communicator::new(rank, 0, None, book)
     }
 
-    /// These ranks (`None`: all of the job), which all make collectives here.
+    /// These ranks (`None`: all of the job), all of which make collectives here.
     fn of(rank: Rc<Rank>, context: u32, members: Option<Arc<Members>>) -> Communicator {
         let endpoint = ContextEndpoint::new(&rank.engine, context).among(members.as_deref());
         let book = CollectiveBook::agreeing(&endpoint, context / CONTEXTS);
@@ -115,8 +115,8 @@ impl Communicator {
         Communicator { choices, ..made }
     }
 
-    /// Whether other communicators of the job may have lines, but not this one: those of its ranks
-    /// that are on a node do not follow each other, or are one.
+    /// Whether other communicators of the job may have lines, but this one may not: its ranks on a
+    /// node are not consecutive, or are single.
     fn lacks_lines(&self) -> bool {
         let choices = self.rank.choices;
         if choices == choices.without_lines() || self.group().mates().is_some() {
@@ -132,14 +132,14 @@ impl Communicator {
         Communicator::of(Rc::clone(&self.rank), self.rank.count_context(), None)
     }
 
-    /// All ranks of the job with contexts that nobody has to agree on or to count: for one front
+    /// All ranks of the job with contexts that need neither agreement nor counting: for one front
     /// end, which makes it once.
     pub fn beside(&self) -> Communicator {
         Communicator::of(Rc::clone(&self.rank), BESIDE, None)
     }
 
-    /// These ranks (`None`: all of the job) with contexts that a leader has given. `apart`: some of
-    /// them use it among themselves.
+    /// These ranks (`None`: all of the job) with contexts from a leader. `apart`: some of them use
+    /// it among themselves.
     pub(crate) fn led(
         &self,
         context: u32,
@@ -156,39 +156,39 @@ impl Communicator {
         }
     }
 
-    /// The same, with these persistent collectives by session queues.
+    /// The same, with these persistent collectives on session queues.
     pub fn with_sessions(mut self, sessions: SessionChoices) -> Communicator {
         self.choices.sessions = sessions;
         self
     }
 
-    /// The same ranks; using them is an error.
+    /// The same ranks; every use of them is an error.
     pub fn broken(&self, error: MsgError) -> Communicator {
         let members = self.members().cloned().map(|members| Arc::new(members.broken(error)));
         Communicator { members, collectives: Rc::default(), ..self.clone() }
     }
 
-    /// The same context with ranks of which this one is none.
+    /// The same context with ranks that do not include this one.
     pub(crate) fn among_others(&self, others: Arc<Members>) -> Communicator {
         Communicator { members: Some(others), collectives: Rc::default(), ..self.clone() }
     }
 
-    /// Its ranks by number; `None`: they are all of the job, in their order.
+    /// Its ranks by number. `None`: all ranks of the job, in their order.
     #[inline]
     pub fn members(&self) -> Option<&Members> {
         self.members.as_deref()
     }
 
-    /// The rank in the job of a rank here.
+    /// The job rank of a rank here.
     ///
     /// # Errors
-    /// It does not exist, as far as that is known here: an engine checks those of the whole job.
+    /// It does not exist, as far as known here: an engine checks ranks of the whole job.
     #[inline]
     pub fn in_job(&self, rank: u32) -> Result<u32, MsgError> {
         self.members().map_or(Ok(rank), |members| members.rank(rank))
     }
 
-    /// The same for whom a receive or probe takes messages from; `None`: from any.
+    /// The same for the source of a receive or probe. `None`: any source.
     ///
     /// # Errors
     /// As [`Communicator::in_job`].
@@ -197,15 +197,15 @@ impl Communicator {
         self.members().map_or(Ok(source), |members| members.source(source))
     }
 
-    /// The rank here of a rank of the job, which is one of these.
+    /// The rank here of a job rank, which is one of these.
     pub fn number(&self, rank: u32) -> u32 {
         self.members().and_then(|members| members.number(rank)).unwrap_or(rank)
     }
 
-    /// A result of the engine as it is told to the program.
+    /// Translates a result of the engine for the program.
     ///
     /// # Errors
-    /// The engine's, with numbers of this communicator.
+    /// The engine's, with ranks of this communicator.
     #[inline]
     pub fn told(&self, result: Result<Received, MsgError>) -> Result<Received, MsgError> {
         match self.members() {
@@ -217,7 +217,7 @@ impl Communicator {
         }
     }
 
-    /// A message that was received, as it is told to the program.
+    /// Translates a received message for the program.
     #[inline(always)]
     pub fn told_at_once(&self, received: Received) -> Received {
         match self.members() {
@@ -226,7 +226,7 @@ impl Communicator {
         }
     }
 
-    /// An error of the engine as it is told to the program.
+    /// Translates an error of the engine for the program.
     pub fn explained(&self, error: MsgError) -> MsgError {
         self.members().map_or(error, |members| members.explained(error))
     }
@@ -242,24 +242,24 @@ impl Communicator {
         !self.engine().borrow().port().is_forked()
     }
 
-    /// Says that this rank has shared variables, which one interface serves. `who`: a number of its
-    /// own. `false`: they are another one's.
+    /// Records that this rank has shared variables, which one interface serves. `who`: identifies
+    /// the interface. `false`: they belong to another one.
     pub fn begin_variables(&self, who: usize) -> bool {
         let known = self.rank.has_variables.get().unwrap_or(who);
         self.rank.has_variables.set(Some(known));
         known == who
     }
 
-    /// The end of an interface and its shared variables.
+    /// Records the end of an interface with its shared variables.
     pub fn end_variables(&self, who: usize) {
         let others = self.rank.has_variables.get().filter(|known| *known != who);
         self.rank.has_variables.set(others);
     }
 
-    /// Says that this rank ends the job and gives the reason. `false`: a rank has said so before,
-    /// and nothing more is to be said.
+    /// Announces that this rank ends the job, with the reason. `false`: a rank has done so before,
+    /// and no further message is needed.
     pub fn ends_job(&self, reason: EndReason) -> bool {
-        // Where the engine is in use, a line too many is better than none.
+        // If the engine is in use, one message too many is better than none.
         self.engine().try_borrow().map_or(true, |engine| {
             engine.port().host().end_job(match reason {
                 EndReason::Abort => JobEnd::Aborted(engine.rank()),
@@ -269,20 +269,20 @@ impl Communicator {
         })
     }
 
-    /// Which of the job's programs this rank runs, from 0, as its launcher says; ours says it in
+    /// The index of this rank's program in the job, from 0, as given by the launcher; ours sets
     /// `HIKYAKU_APPNUM` if there are several.
     pub fn program(&self) -> i32 {
         let ours = std::env::var("HIKYAKU_APPNUM").ok().and_then(|number| number.parse().ok());
         ours.or_else(|| self.engine().borrow().port().program()).unwrap_or(0)
     }
 
-    /// What is in flight at this rank and moves only when it is polled.
+    /// The operations in flight at this rank that make progress only when they are polled.
     #[inline]
     pub fn tasks(&self) -> &Tasks {
         &self.rank.tasks
     }
 
-    /// For what must not keep this rank from leaving.
+    /// A weak handle on this rank, which does not keep it from leaving.
     pub fn observe(&self) -> Observer {
         Observer::of(&self.rank)
     }
@@ -293,23 +293,23 @@ impl Communicator {
         self.context
     }
 
-    /// Names it, for people who ask what this rank waits for.
+    /// Names it, for reports of what this rank waits for.
     pub fn set_name(&self, name: &str) {
         self.engine().borrow_mut().port_mut().names_mut().set(self.context, name);
     }
 
-    /// Messages of this communicator between two ranks.
+    /// The endpoint for messages between two ranks of this communicator.
     pub fn messages(&self) -> ContextEndpoint<'_, RankPort> {
         ContextEndpoint::new(self.engine(), self.context).among(self.members())
     }
 
-    /// The context of messages between neighbours, if it has a topology. Their exchanges number
-    /// their tags.
+    /// The context of messages between neighbours, if it has a topology. Their exchanges number the
+    /// tags.
     pub fn neighbour_context(&self) -> u32 {
         self.context + NEIGHBOURS
     }
 
-    /// This communicator as its collectives see it.
+    /// The group that runs collectives on this communicator.
     #[inline]
     pub fn group(&self) -> Group<'_, RankPort> {
         let endpoint = ContextEndpoint::new(self.engine(), self.context + COLLECTIVES);
@@ -325,28 +325,28 @@ impl Communicator {
         }
     }
 
-    /// The collective that the program calls now has failed here before it could begin: it fails at
-    /// all ranks.
+    /// Fails the collective that the program calls now at all ranks, because it failed here before
+    /// it could begin.
     pub fn fail_collective(&self) {
         hikyaku_coll::fail_call(&self.group());
     }
 
-    /// Algorithms chosen by name: for calls of the program, not for those of the library.
+    /// Algorithms chosen by name, for calls of the program and not of the library.
     pub fn choices(&self) -> Choices {
         self.choices
     }
 
-    /// The end of a communicator for collectives. If one of them was abandoned here or elsewhere,
-    /// ranks may still send for it, and that is to be dropped.
+    /// Ends a communicator for collectives. If one of these was abandoned here or elsewhere, ranks
+    /// may still send messages for it, which must be dropped.
     pub fn retire(&self) {
-        // What comes in a context that has a leader is dropped when that is given back.
+        // Messages in a context with a leader are dropped when the context is freed.
         if leader_of(self.context).is_none() {
             self.rank.retire(self.context + COLLECTIVES, &self.collectives);
         }
     }
 
-    /// Drops what has come for collectives that have failed, here and in retired communicators. To
-    /// be called after each blocking collective.
+    /// Drops messages of collectives that have failed, here and in retired communicators. Must be
+    /// called after each blocking collective.
     #[inline]
     pub fn drop_left_overs(&self) {
         if self.engine().borrow().has_left_overs() {
@@ -374,24 +374,23 @@ impl Communicator {
         self.members().map_or_else(|| self.engine().borrow().rank(), Members::own)
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     #[inline]
     pub fn size(&self) -> u32 {
         self.members().map_or_else(|| self.engine().borrow().size(), Members::size)
     }
 
-    /// The (virtual) node a rank lives on, which is below the size.
+    /// The (virtual) node of a rank, which is below the size.
     pub fn node_of(&self, rank: u32) -> u32 {
         self.messages().node_of(rank)
     }
 
-    /// How many (virtual) nodes they live on.
+    /// The number of (virtual) nodes of its ranks.
     pub fn nodes(&self) -> u32 {
         self.messages().nodes()
     }
 
-    /// The job's clock: the same for all ranks of a host. Those of two hosts have nothing to do
-    /// with each other.
+    /// The job's clock: the same for all ranks of a host. The clocks of two hosts are unrelated.
     pub fn now(&self) -> Time {
         self.engine().borrow().port().now()
     }

@@ -1,22 +1,22 @@
-//! The contexts of communicators: who has which, and when one may be used again.
+//! The contexts of communicators: their owners, and when one may be reused.
 //!
 //! ```text
 //!   | 0 | 0 | number (27)                | kind (3) |    counted by all ranks of the job alike
 //!   | 0 | 1 | 0                          | kind (3) |    beside the world, from the start
-//!   | 1 | 0 | leader (15) | number (12) | kind (3)  |    a number of its leader's
+//!   | 1 | 0 | leader (15) | number (12) | kind (3)  |    a number from its leader
 //!     31  30                                2     0
 //! ```
 //!
-//! Communicators of all ranks are duplicated without a message: everybody counts the same. Others
-//! get a number of their *leader*, the first of their ranks, in the exchange that makes them. So
-//! two communicators that share a rank never have the same context, and nobody needs to know what
-//! other ranks have made.
+//! Communicators of all ranks are duplicated without a message: all ranks count the same. Others
+//! get a number from their *leader*, the first of their ranks, in the exchange that makes them. So
+//! two communicators that share a rank never have the same context, and no rank needs to know which
+//! communicators others have made.
 //!
-//! A leader takes unused numbers while there are some, then the one that has been free for the
-//! longest time. A number is free when every rank that had it has released it, by a note, or is
-//! gone. A rank releases it when all that it has sent there is posted. Before a number is
-//! used again each of its ranks drops what its last use has left there, and no rank sends before
-//! all have done so (`create.rs`). So no late message matches a later communicator.
+//! A leader takes unused numbers first, then the one that has been free for the longest time. A
+//! number is free when every rank that had it has released it, by a note, or is gone. A rank
+//! releases it after all its sends there are posted. Before a number is reused, each of its ranks
+//! drops the messages of its last use, and no rank sends before all have done so (`create.rs`). So
+//! no late message matches a later communicator.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,30 +30,30 @@ const LED: u32 = 1 << 31;
 const NUMBER_BITS: u32 = 12;
 const KIND_BITS: u32 = 3;
 
-/// How many communicators a rank may lead at a time.
+/// The maximum number of communicators that a rank leads at a time.
 pub(crate) const NUMBERS: u32 = 1 << NUMBER_BITS;
 
-/// Contexts of one communicator: messages between two ranks, collectives, the making of
-/// communicators of some of its ranks, and what neighbours exchange if it has a topology.
+/// Contexts of one communicator: messages between two ranks, collectives, creation of communicators
+/// of some of its ranks, and exchanges of neighbours if it has a topology.
 pub(crate) const CONTEXTS: u32 = 1 << KIND_BITS;
 pub(crate) const COLLECTIVES: u32 = 1;
 pub(crate) const CREATION: u32 = 2;
 pub(crate) const NEIGHBOURS: u32 = 3;
 
-/// What leaders of two groups tell each other, and what the groups exchange.
+/// Messages between the leaders of two groups, and exchanges between the groups.
 pub(crate) const BETWEEN: u32 = 4;
 
-/// Notes that a number is not used any more, which have the context of the first communicator.
+/// Notes that a number is released, in the context of the first communicator.
 pub(crate) const RETURNS: u32 = 5;
 
-/// Contexts that every rank counts alike come round here, after 134 million.
+/// The end of the contexts that all ranks count alike. They wrap around after 134 million.
 const COUNTED: u32 = 1 << 30;
 
-/// The context of a second communicator of all ranks that is there from the start, without any
-/// count or agreement: a rank may have made others before it joins by this one's front end.
+/// The context of a second communicator of all ranks that exists from the start, without any count
+/// or agreement: a rank may have made others before it joins through another front end.
 pub(crate) const BESIDE: u32 = COUNTED;
 
-/// The context after this one, of those that every rank counts alike.
+/// The next of the contexts that all ranks count alike.
 pub(crate) fn next_counted(context: u32) -> u32 {
     let next = (context + CONTEXTS) % COUNTED;
     if next == 0 { CONTEXTS } else { next }
@@ -65,8 +65,8 @@ pub(crate) fn led(leader: Rank, number: u32) -> u32 {
     LED | leader << (NUMBER_BITS + KIND_BITS) | number << KIND_BITS
 }
 
-/// Whose messages a context has, for a trace: those between ranks that the program names, or those
-/// of its collectives and of the library.
+/// The kind of a context's messages, for a trace: between ranks that the program names, or of its
+/// collectives and of the library.
 pub(crate) fn kind_of(context: u32) -> TrafficKind {
     match context % CONTEXTS {
         0 | NEIGHBOURS => TrafficKind::Point,
@@ -74,19 +74,19 @@ pub(crate) fn kind_of(context: u32) -> TrafficKind {
     }
 }
 
-/// The leader of a context and its number there; `None`: everybody counts it.
+/// The leader of a context and its number there. `None`: a context that all ranks count.
 pub(crate) fn leader_of(context: u32) -> Option<(Rank, u32)> {
     let number = context >> KIND_BITS & (NUMBERS - 1);
     (context & LED != 0).then_some(((context & !LED) >> (NUMBER_BITS + KIND_BITS), number))
 }
 
-/// How this rank's communicators are named where it says what it waits for: by the name that the
-/// program has given, or by their number, which is the same at all ranks.
+/// The names of this rank's communicators in reports of what it waits for: the name that the
+/// program has set, or their number, which is the same at all ranks.
 #[derive(Debug, Default)]
 pub(crate) struct CommunicatorNames(BTreeMap<u32, Name>);
 
 impl CommunicatorNames {
-    /// The program names the communicator of a context; what it cannot have named is no name.
+    /// Sets the name of a context's communicator; an invalid name removes it.
     pub(crate) fn set(&mut self, context: u32, name: &str) {
         let fits = &name[..name.floor_char_boundary(Name::BYTES - "''".len())];
         if fits.is_empty() || fits.contains(char::is_control) {
@@ -96,12 +96,12 @@ impl CommunicatorNames {
         }
     }
 
-    /// The communicator of a context has ended.
+    /// Removes the name of a context whose communicator has ended.
     pub(crate) fn forget(&mut self, context: u32) {
         self.0.remove(&context);
     }
 
-    /// The communicator of one of its contexts, in words; no words: all ranks of the job.
+    /// The name of a context's communicator; empty for all ranks of the job.
     pub(crate) fn of(&self, context: u32) -> Name {
         let first = context / CONTEXTS * CONTEXTS;
         match (self.0.get(&first), leader_of(first)) {
@@ -123,16 +123,16 @@ pub(crate) struct Proposal {
 /// The numbers of one rank as a leader.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderNumbers {
-    /// How many were ever taken.
+    /// The number of numbers ever taken.
     taken: u32,
-    /// Those that nobody uses any more, in the order in which that came about.
+    /// Free numbers, in the order in which they became free.
     free: VecDeque<u32>,
-    /// Who has not given back which.
+    /// The ranks that have not released a number.
     lent: BTreeMap<u32, Vec<Rank>>,
 }
 
 impl LeaderNumbers {
-    /// A number that nobody uses; `None`: there is none. It is to be lent or put back.
+    /// A free number. `None`: there is none. The caller must lend it or put it back.
     pub(crate) fn propose(&mut self, is_gone: impl Fn(Rank) -> bool) -> Option<Proposal> {
         if self.taken < NUMBERS {
             self.taken += 1;
@@ -144,7 +144,7 @@ impl LeaderNumbers {
         self.free.pop_front().map(|number| Proposal { number, again: true })
     }
 
-    /// The number last proposed is not needed.
+    /// Puts back the number last proposed, which is not needed.
     pub(crate) fn put_back(&mut self, Proposal { number, again }: Proposal) {
         if !again && number + 1 == self.taken {
             self.taken -= 1;
@@ -153,12 +153,12 @@ impl LeaderNumbers {
         }
     }
 
-    /// A communicator of these ranks has the number.
+    /// Records that a communicator of these ranks has the number.
     pub(crate) fn lend(&mut self, number: u32, ranks: &[Rank]) {
         self.lent.insert(number, ranks.to_vec());
     }
 
-    /// A rank does not use a number any more.
+    /// Records that a rank has released a number.
     pub(crate) fn give_back(&mut self, number: u32, rank: Rank) {
         let Some(ranks) = self.lent.get_mut(&number) else { return };
         ranks.retain(|other| *other != rank);
@@ -168,7 +168,7 @@ impl LeaderNumbers {
         }
     }
 
-    /// Ranks that are gone give nothing back.
+    /// Frees numbers that only ranks hold that are gone.
     fn take_from_the_gone(&mut self, is_gone: impl Fn(Rank) -> bool) {
         let freed = self.lent.extract_if(.., |_, ranks| ranks.iter().all(|rank| is_gone(*rank)));
         self.free.extend(freed.map(|(number, _)| number));

@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, with the rank at fault.
 
 use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
@@ -12,20 +12,20 @@ use crate::create::CreationError;
 use crate::landing::LandingError;
 use crate::persistent::PersistentError;
 
-/// Why a call did not do what was asked.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// A message went wrong: [`MsgError`] says whose fault that is.
+    /// A message failed: [`MsgError`] has the rank at fault.
     #[error(transparent)]
     Message(#[from] MsgError),
-    /// A collective operation went wrong otherwise: ranks disagree, one of them abandoned it, or an
-    /// argument is not what it must be.
+    /// A collective operation failed for another reason: ranks disagree, one of them abandoned it,
+    /// or an argument is invalid.
     #[error(transparent)]
     Collective(CollError<MsgError>),
     /// A communicator could not be made.
     #[error(transparent)]
     Creation(#[from] CreationError),
-    /// There is no memory in this rank's region.
+    /// This rank's region has not enough memory.
     #[error(transparent)]
     Memory(#[from] RegionError),
     /// The fabric refused a command.
@@ -34,36 +34,36 @@ pub enum Error {
     /// This rank has no room for another window.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// A window could not be made, or an access to it is wrong.
+    /// A window could not be made, or an access to it is invalid.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// More bytes were asked for than can be counted.
+    /// The size exceeds the address space.
     #[error("{elements} elements of {element} bytes are more than this machine can address")]
     TooLarge {
-        /// How many elements.
+        /// The number of elements.
         elements: usize,
-        /// Size of one, bytes.
+        /// The size of an element, in bytes.
         element: usize,
     },
-    /// A source cannot land where it was to.
+    /// A source's ring cannot be placed as requested.
     #[error(transparent)]
     Landing(#[from] LandingError),
     /// A persistent exchange could not be made, started or completed.
     #[error(transparent)]
     Persistent(#[from] PersistentError),
-    /// A topology cannot be made or asked.
+    /// A topology cannot be made or queried.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The ends of an edge disagree about how much goes along it. Told by the end that receives;
-    /// the data is gone.
+    /// The ends of an edge disagree about its size. Reported by the receiving end; the data is
+    /// lost.
     #[error(
         "rank {source_rank} sent {sent} bytes along edge {edge} to rank {rank}, which expects \
          {expected}: neighbours disagree about the size"
     )]
     UnequalEdge {
-        /// Place of the edge among the sources of the rank that receives.
+        /// The index of the edge among the receiver's sources.
         edge: usize,
-        /// Who sent, as a rank of the topology.
+        /// The sender, as a rank of the topology.
         source_rank: u32,
         /// Bytes it sent.
         sent: u64,
@@ -74,7 +74,7 @@ pub enum Error {
     },
 }
 
-/// Why a window could not be made, or not be accessed so.
+/// Why a window could not be made or accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WindowError {
     /// Another rank could not make its part of a window; its own error says why.
@@ -83,34 +83,34 @@ pub enum WindowError {
         /// The rank.
         rank: u32,
     },
-    /// A rank has given its part of the window back, and is still there.
+    /// A rank has freed its part of the window, and is still alive.
     #[error("rank {rank} has closed its part of the window: a barrier before that keeps it")]
     Closed {
         /// The rank.
         rank: u32,
     },
-    /// The memory of a protected window did not get from one rank to another.
+    /// The memory of a protected window could not be passed from one rank to another.
     #[error("the window's memory cannot be shared with rank {rank}: {reason}")]
     NotHanded {
         /// The other rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         reason: HandError,
     },
-    /// Elements that a rank's part of a window does not have.
+    /// The range lies outside a rank's part of a window.
     #[error(
         "elements {index}..{} are not within the {elements} elements of rank {rank}'s part of the \
          window",
         .index.saturating_add(*.count)
     )]
     Outside {
-        /// Whose part.
+        /// The owner of the part.
         rank: u32,
-        /// The first element asked for.
+        /// The first requested element.
         index: usize,
-        /// How many.
+        /// The number of requested elements.
         count: usize,
-        /// Elements of that part.
+        /// The number of elements in that part.
         elements: u64,
     },
 }

@@ -1,19 +1,19 @@
-//! Intercommunicators: two groups, each of which exchanges messages with the other (MPI 5.0 §7.6).
+//! Intercommunicators: two groups that exchange messages with each other (MPI 5.0 §7.6).
 //!
 //! ```text
 //!   both      all ranks of the two groups: agreements, barriers          one context,
-//!   others    the other group alone: whom messages are for and from      the same one
+//!   others    the other group alone: the peers of messages               the same one
 //!   local     this rank's group alone: its part of a reduction           another
 //! ```
 //!
-//! Messages never go between ranks of one group, so both directions have one context. What the
-//! groups do together is one message a pair of ranks, with a tag that all count alike, in a context
-//! of its own: a rank that gives nothing to anybody and takes nothing takes no part.
+//! Ranks of one group never exchange messages, so both directions share one context. A collective
+//! of the two groups uses one message per pair of ranks, with a tag that all count alike, in a
+//! context of its own: a rank that neither sends nor receives takes no part.
 //!
-//! A collective operation of `both` or `local` counts from its start, and most operations here are
-//! several, one after the other. So those that are in flight at the same time take turns: else one
-//! rank would start the second step of the first before the first step of the second, and another
-//! rank after it.
+//! A collective operation of `both` or `local` counts from its start, and most operations here
+//! consist of several. So operations in flight at the same time take turns: otherwise one rank
+//! would start the second step of the first operation before the first step of the second, and
+//! another rank after it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -37,19 +37,18 @@ pub struct Intercommunicator {
     both: Communicator,
     local: Communicator,
     others: Communicator,
-    /// Which of the two groups this rank is in.
+    /// The group of this rank.
     side: GroupSide,
-    /// The numbers in `both` of the ranks of the other group.
+    /// The numbers in `both` of the other group's ranks.
     numbers: Vec<u32>,
-    /// How many exchanges were started.
+    /// The number of exchanges started.
     exchanges: Cell<u32>,
-    /// Operations of several steps that were started and have not ended, the oldest first, and how
-    /// many there were.
+    /// Open operations of several steps, the oldest first, and the number of operations started.
     turns: RefCell<VecDeque<u64>>,
     started: Cell<u64>,
 }
 
-/// The right to use the collectives of both groups and of one; it goes on to the next when dropped.
+/// The right to use the collectives of both groups and of one; passed on when dropped.
 #[derive(Debug)]
 pub struct GroupTurn<'i> {
     of: &'i Intercommunicator,
@@ -62,14 +61,14 @@ impl Drop for GroupTurn<'_> {
     }
 }
 
-/// One of the two groups, by a number that all ranks know alike.
+/// One of the two groups, by a number that all ranks agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GroupSide {
     First,
     Second,
 }
 
-/// How the leader of a group learns of the other group.
+/// The way in which the leader of a group learns of the other group.
 #[derive(Debug)]
 pub enum Bridge<'b> {
     /// By messages to the other leader.
@@ -78,17 +77,17 @@ pub enum Bridge<'b> {
         over: &'b Communicator,
         /// The other leader's rank there.
         leader: u32,
-        /// What tells the messages apart from those of other such calls.
+        /// Distinguishes the messages from those of other such calls.
         tag: i32,
     },
-    /// It knows its ranks in the job.
+    /// It knows the other group's ranks in the job.
     Known(Vec<u32>),
 }
 
 impl Intercommunicator {
-    /// Joins two groups. The ranks of each call it with a communicator of their own, whose rank
-    /// `leader` alone has the bridge to the other group. `tag`: calls of the same ranks at the same
-    /// time have different ones.
+    /// Joins two groups. The ranks of each group call it with a communicator of that group, in
+    /// which only rank `leader` has the bridge to the other group. `tag`: distinguishes calls of
+    /// the same ranks at the same time.
     ///
     /// # Errors
     /// The groups have a rank in common, or a rank is gone or abandoned the call.
@@ -131,7 +130,7 @@ impl Intercommunicator {
         made.ok_or(CreationError::Alone.into())
     }
 
-    /// That of ranks of two sides; `None`: the other side has none.
+    /// The intercommunicator of the ranks of two sides. `None`: the other side has no rank.
     async fn over(
         both: Communicator,
         local: Communicator,
@@ -170,18 +169,18 @@ impl Intercommunicator {
         &self.others
     }
 
-    /// All ranks, in an order that all know alike.
+    /// All ranks, in an order that all agree on.
     pub fn both(&self) -> &Communicator {
         &self.both
     }
 
-    /// Waits until the operations of several steps that were started before are over. It counts
-    /// from the call on: every rank starts the same operations in the same order.
+    /// Waits until earlier operations of several steps have ended. The order is that of the calls:
+    /// every rank starts the same operations in the same order.
     pub fn turn(&self) -> impl Future<Output = GroupTurn<'_>> {
         let number = self.started.get();
         self.started.set(number + 1);
         self.turns.borrow_mut().push_back(number);
-        // One that is abandoned while it waits leaves the queue too.
+        // A call that is abandoned while it waits leaves the queue too.
         let mut turn = Some(GroupTurn { of: self, number });
         poll_fn(move |_| {
             let first = self.turns.borrow().front().copied();
@@ -192,7 +191,7 @@ impl Intercommunicator {
         })
     }
 
-    /// The same groups with contexts of their own. Every rank calls it.
+    /// The same groups with new contexts. Every rank calls it.
     ///
     /// # Errors
     /// A rank is gone or abandoned the call, or there is no context left.
@@ -201,8 +200,8 @@ impl Intercommunicator {
         made.ok_or(CreationError::Alone.into())
     }
 
-    /// Divides both groups by color, and joins those of one color of both. `None` for a rank
-    /// without a color, and where the other group has no such color. Every rank calls it.
+    /// Divides both groups by color, and joins the parts of equal color. `None` for a rank without
+    /// a color, or if the other group has no such color. Every rank calls it.
     ///
     /// # Errors
     /// As [`Intercommunicator::duplicate_async`].
@@ -220,8 +219,8 @@ impl Intercommunicator {
         }
     }
 
-    /// A communicator of all ranks; those of the group that says `high` come last. Every rank calls
-    /// it, and all of a group say the same.
+    /// A communicator of all ranks; those of the group with `high` set come last. Every rank calls
+    /// it, and all ranks of a group pass the same value.
     ///
     /// # Errors
     /// As [`Intercommunicator::duplicate_async`].
@@ -231,9 +230,8 @@ impl Intercommunicator {
         made.ok_or(CreationError::Members { rank: self.both.rank() }.into())
     }
 
-    /// Starts an exchange: what goes to ranks of the other group and what comes from them, each by
-    /// its rank there. Every rank starts the same ones in the same order, also one that has no part
-    /// in it.
+    /// Starts an exchange with ranks of the other group, addressed by their ranks there. Every rank
+    /// starts the same exchanges in the same order, even without a part in them.
     pub fn exchange(&self) -> GroupExchange<'_> {
         let tag = self.exchanges.get();
         self.exchanges.set((tag + 1) & i32::MAX as u32);
@@ -241,7 +239,7 @@ impl Intercommunicator {
     }
 }
 
-/// An exchange between the groups that was started.
+/// A started exchange between the groups.
 #[derive(Debug)]
 pub struct GroupExchange<'i> {
     of: &'i Intercommunicator,
@@ -251,7 +249,7 @@ pub struct GroupExchange<'i> {
 impl GroupExchange<'_> {
     /// Sends and receives.
     ///
-    /// # Errors
+    /// A message has another length than its place, or a rank is gone.
     /// More or less came than there is room for, or a rank is gone.
     pub async fn run(
         self,
@@ -278,13 +276,13 @@ impl GroupExchange<'_> {
     }
 }
 
-/// The ranks in the job of a communicator.
+/// The job ranks of a communicator.
 fn ranks_of(communicator: &Communicator) -> Vec<u32> {
     // Every rank below the size exists.
     (0..communicator.size()).filter_map(|rank| communicator.in_job(rank).ok()).collect()
 }
 
-/// The ranks of the other group, at a leader.
+/// Finds the ranks of the other group, at a leader.
 async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<Vec<u32>, Error> {
     let (over, leader, tag) = match bridge {
         Bridge::Known(ranks) => return Ok(ranks),
@@ -311,7 +309,7 @@ async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<Vec<u32>, Erro
     Ok(theirs)
 }
 
-/// Tells a group what its leader knows of the other; its error, if it knows nothing.
+/// Broadcasts what the leader knows of the other group, or its failure.
 async fn tell(
     local: &Communicator,
     leader: u32,
@@ -323,7 +321,7 @@ async fn tell(
         Some(Err(error)) => (Some(error), Vec::new()),
         None => (None, Vec::new()),
     };
-    // A leader that has failed says so by a group without ranks.
+    // A leader that has failed announces a group without ranks.
     let mut count = [ranks.len() as u32];
     coll::broadcast(&group, None, bytemuck::cast_slice_mut(&mut count), leader).await?;
     ranks.resize(count[0] as usize, 0);
@@ -336,7 +334,7 @@ async fn tell(
 }
 
 impl Communicator {
-    /// All ranks of the job, for making communicators of some of them. It has no collectives.
+    /// All ranks of the job, for creation of communicators of some of them. It has no collectives.
     pub fn whole(&self) -> Communicator {
         self.led(0, None, true)
     }
@@ -346,12 +344,12 @@ impl Communicator {
         self.engine().borrow().rank()
     }
 
-    /// The same context with ranks of another group, with which this rank exchanges messages.
+    /// The same context with the ranks of another group, with which this rank exchanges messages.
     fn with_others(&self, ranks: Vec<u32>) -> Result<Communicator, Error> {
         let node_of = |rank| self.engine().borrow().port().node_of(rank);
         let members = Members::of_others(ranks, node_of);
         let members = Arc::new(members.ok_or(CreationError::Members { rank: self.rank() })?);
-        // Whose death ends a wait for a message from any of them.
+        // The death of any of them ends a wait for a message from all.
         self.engine().borrow_mut().set_members(self.context(), Arc::clone(&members));
         Ok(self.among_others(members))
     }

@@ -1,20 +1,20 @@
-//! One rank of a job, in bytes: what every front end stands on.
+//! One rank of a job, in bytes: the base of every front end.
 //!
 //! ```text
 //!   world (Rust), mpi              types, scopes, guards, names
 //!            |     \
 //!            |     dsm             shared variables
 //!            |     /
-//!          rank                    Communicator: who, which context; its collectives' book
+//!          rank                    Communicator: ranks, contexts, the collectives' book
 //!            |                     Rank: the engine, operations in flight, waiting
 //!          coll                    Intercommunicator: two groups that exchange messages
-//!            |                     Window: memory that all ranks reach
-//!            |                     persistent: exchanges that finish by themselves
-//!           msg                    init: what the environment says
+//!            |                     Window: memory that all ranks access
+//!            |                     persistent: exchanges that complete by themselves
+//!           msg                    init: settings from the environment
 //! ```
 //!
-//! A front end adds types and names, and nothing else. What two of them need is here or below.
-//! [`RankPort`] is the only port that anything above this crate knows.
+//! A front end adds types and names, and nothing else. Code that two of them need is here or below.
+//! [`RankPort`] is the only port that code above this crate uses.
 
 mod communicator;
 mod contexts;

@@ -1,4 +1,4 @@
-//! The port of a rank: ranks of its host near, by shared memory, and those of other hosts far.
+//! The port of a rank: near ranks on its host, through shared memory, and far ones on other hosts.
 
 use std::mem::ManuallyDrop;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::init::InitError;
 use crate::launchers::LaunchedRank;
 use crate::near::NearPort;
 
-/// The port of a rank of a job, whatever carries its commands.
+/// The port of a rank of a job, for any transport.
 ///
 /// Without ranks on other hosts there is no far side, and each call takes one well-predicted
 /// branch more than the near one.
@@ -31,17 +31,17 @@ pub struct RankPort {
     /// Dropped first: it still needs the near side when it leaves.
     far: Option<Box<Far>>,
     near: NearPort,
-    /// Who sends often, if sources move to rings of their own.
+    /// Tracks frequent senders, if sources move to rings of their own.
     frequent: Option<Box<FrequentSources>>,
-    /// What the program calls its communicators.
+    /// The program's names of its communicators.
     names: CommunicatorNames,
-    /// The other launcher, if one has started the job. It is the last to be told that this rank
+    /// The other launcher, if one has started the job. It is the last to be notified that this rank
     /// leaves.
     started: Option<Box<LaunchedRank>>,
 }
 
 impl RankPort {
-    /// The port over a near side. If the job has several hosts it opens a far side as well.
+    /// The port on a near side. If the job has several hosts it opens a far side as well.
     ///
     /// # Errors
     /// Other hosts cannot be reached.
@@ -54,14 +54,14 @@ impl RankPort {
     /// The port of a rank of a job that another launcher has started.
     ///
     /// # Errors
-    /// Other hosts cannot be reached, or the launcher says what cannot be.
+    /// Other hosts cannot be reached, or the launcher's data is invalid.
     pub(crate) fn of_started(
         near: NearPort,
         mut started: LaunchedRank,
     ) -> Result<RankPort, InitError> {
         let mut port = RankPort::open(near)?;
         if let Err(error) = started.exchange_addresses(&port.near) {
-            // Nobody can be told that this rank leaves.
+            // No rank can be notified that this one leaves.
             port.far = None;
             return Err(error.into());
         }
@@ -75,52 +75,52 @@ impl RankPort {
         self.far.as_deref_mut()
     }
 
-    /// Which of the job's programs this rank runs, if another launcher says so.
+    /// The index of this rank's program in the job, if another launcher provides it.
     pub fn program(&self) -> Option<i32> {
         self.started.as_ref()?.program()
     }
 
-    /// What the program calls its communicators, for the announcements of waits.
+    /// The program's names of its communicators, for the announcements of waits.
     pub(crate) fn names_mut(&mut self) -> &mut CommunicatorNames {
         &mut self.names
     }
 
-    /// From here on frequent sources get landing rings of their own, if the job has some to give.
+    /// From now on frequent sources get landing rings of their own, if the job has any left.
     pub(crate) fn move_rings(&mut self) {
         let host = self.near.host();
         let sources = if host.moves_rings() { FrequentSources::of(host.layout()) } else { None };
         self.frequent = sources.map(Box::new);
     }
 
-    /// How many were given so.
+    /// The number of rings given to sources in that way.
     pub fn ring_moves(&self) -> RingMoves {
         self.frequent.as_deref().map(FrequentSources::moves).unwrap_or_default()
     }
 
-    /// The memory apart from the job's that this rank has.
+    /// This rank's memory outside the job's.
     pub(crate) fn beyond_mut(&mut self) -> &mut ProtectedMemory {
         self.near.inner_mut().beyond_mut()
     }
 
-    /// How long payloads were stored for ranks of this host.
+    /// Histogram of the time that payloads were stored for ranks of this host.
     pub fn store_counts(&self) -> StoreCounts {
         self.near.inner().store_counts()
     }
 
-    /// The program directs this source, or a ring: none gets a ring by itself any more.
+    /// The program directs this source, or a ring: from now on none gets a ring automatically.
     pub(crate) fn leave_rings_to_program(&mut self, source: Option<Rank>) {
         if let Some(frequent) = &mut self.frequent {
             frequent.leave_to_program(source);
         }
     }
 
-    /// Takes back one of the rings that frequent sources got by themselves. Whether there was one.
+    /// Takes back one ring that a frequent source got automatically. Returns whether there was one.
     pub(crate) fn take_ring_back(&mut self) -> bool {
         let frequent = self.frequent.as_mut();
         frequent.is_some_and(|frequent| frequent.take_one_back(self.near.inner_mut()))
     }
 
-    /// The far side, if a rank is there.
+    /// The far side, if the rank is on it.
     #[inline(always)]
     fn far_of(&mut self, rank: Rank) -> Option<(&mut Far, &mut NearPort)> {
         let far = self.far.as_deref_mut()?;
@@ -150,7 +150,7 @@ impl RankPort {
         }
     }
 
-    /// Posts a command that concerns a rank of another host.
+    /// Posts a command for a rank on another host.
     #[cold]
     #[inline(never)]
     fn post_far(&mut self, command: &Command<'_>) -> Result<usize, PostError> {
@@ -162,7 +162,7 @@ impl RankPort {
         }
     }
 
-    /// Copies bytes that were fetched from a rank of another host.
+    /// Copies bytes that were fetched from a rank on another host.
     #[cold]
     #[inline(never)]
     fn copy_piece(&self, slice: &RingSlice, place: u64, offset: usize, into: &mut [u8]) -> usize {
@@ -170,7 +170,7 @@ impl RankPort {
         far.map_or(0, |far| far.copy_piece(place, (offset, slice.len()), into))
     }
 
-    /// Gives their room back.
+    /// Releases their buffer.
     #[cold]
     #[inline(never)]
     fn release_piece(&mut self, place: u64) {
@@ -218,24 +218,25 @@ impl RankPort {
         }
     }
 
-    /// Whether a thread that sleeps on the doorbell is to be woken, so that it sleeps again: it
-    /// would not be called, or sleeps longer than what others have begun meanwhile lets it.
+    /// Whether a thread that sleeps on the doorbell must be woken, so that it sleeps again: it
+    /// would not be called, or sleeps longer than operations that others have begun meanwhile
+    /// allow.
     pub(crate) fn is_badly_slept_on(&mut self) -> bool {
         !self.near.host().is_bell_set() || self.far.as_deref_mut().is_some_and(Far::is_overslept)
     }
 
-    /// Lands all that has come from ranks of other hosts. A rank that has heard nothing for long
-    /// looks seldom, and learns of a death without a look: what came before it counts.
+    /// Delivers all data from ranks of other hosts. A rank that has received nothing for long polls
+    /// rarely, and learns of a death without a poll: data that arrived before it counts.
     pub(crate) fn land_all(&mut self) {
         if let Some(far) = &mut self.far {
             far.land_all(&mut self.near);
         }
     }
 
-    /// Which ranks have left or died since there were `before` [departures](Port::departures).
-    /// `None`: that is not known, and whoever needs it looks at all ranks.
+    /// The ranks that have left or died since there were `before` [departures](Port::departures).
+    /// `None`: unknown, so the caller must check all ranks.
     pub fn ended_since(&self, before: u64) -> Option<Vec<Rank>> {
-        // The register does not say which ranks the far side has counted.
+        // The register does not have the ranks that the far side has counted.
         let all_near = self.far.as_deref().is_none_or(|far| far.departures() == 0);
         let ended = |now| self.near.inner().host().registry().ended_in(before..now);
         all_near.then(|| ended(self.near.departures())).flatten()
@@ -243,8 +244,8 @@ impl RankPort {
 }
 
 /// Operations on memory that do not wait for another host. With steps, which begin as the default,
-/// the answer is [`PostError::Full`] until the operation is over, and the caller asks again with
-/// the same; without, the operation waits.
+/// the result is [`PostError::Full`] until the operation is complete, and the caller repeats the
+/// same call; without steps, the operation waits.
 impl RankPort {
     /// [`Port::post`] of a put.
     pub(crate) fn put_by(
@@ -273,7 +274,7 @@ impl RankPort {
         }
     }
 
-    /// [`MemoryPort::fetch`], whose result goes nowhere else.
+    /// [`MemoryPort::fetch`], with the result only as the return value.
     pub(crate) fn fetch_by(
         &mut self,
         steps: &mut Option<CallSteps>,
@@ -286,54 +287,54 @@ impl RankPort {
     }
 }
 
-/// Memory that ranks give to the job, as shared variables do. It stays when its rank leaves or
-/// dies: a rank of another host then asks one that is left of its host. On this rank's own host it
-/// is used in place.
+/// Memory that ranks give to the job, as shared variables do. It remains when its rank leaves or
+/// dies: a rank of another host then sends requests to a remaining rank of that host. On this
+/// rank's own host it is used in place.
 impl RankPort {
     /// Whether the job has several hosts.
     pub fn spans_hosts(&self) -> bool {
         self.far.is_some()
     }
 
-    /// Whether a rank is of another host.
+    /// Whether a rank is on another host.
     #[inline]
     pub fn is_far(&self, rank: Rank) -> bool {
         self.far.as_deref().is_some_and(|far| far.is_far(rank))
     }
 
-    /// [`MemoryPort::fetch`] on memory that a rank of another host has given.
+    /// [`MemoryPort::fetch`] on memory that a rank on another host has given.
     ///
     /// # Errors
-    /// No rank of that host is left.
+    /// No rank of that host remains.
     pub fn fetch_given(&mut self, atomic: &Atomic) -> Result<u64, PostError> {
         let (far, near) = self.far_of_giver(atomic.target)?;
         far.fetch_given(near, atomic)
     }
 
-    /// [`RankPort::fetch_given`] that waits for no answer. This rank's later operations on memory
-    /// of that rank, and its later notes to it, come later.
+    /// [`RankPort::fetch_given`] without a wait for the answer. This rank's later operations on
+    /// memory of that rank, and its later notes to it, are ordered after it.
     ///
     /// # Errors
-    /// No rank of that host is left.
+    /// No rank of that host remains.
     pub fn tell_given(&mut self, atomic: &Atomic) -> Result<(), PostError> {
         let (far, near) = self.far_of_giver(atomic.target)?;
         far.tell_given(near, atomic)
     }
 
-    /// [`MemoryPort::get`] of memory that a rank of another host has given.
+    /// [`MemoryPort::get`] from memory that a rank on another host has given.
     ///
     /// # Errors
-    /// No rank of that host is left.
+    /// No rank of that host remains.
     pub fn get_given(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError> {
         let (far, near) = self.far_of_giver(from)?;
         far.get_given(near, from, into)
     }
 
-    /// Writes memory that a rank of another host has given, and waits for no answer:
+    /// Writes memory that a rank on another host has given, without a wait for the answer, like
     /// [`RankPort::tell_given`].
     ///
     /// # Errors
-    /// No rank of that host is left.
+    /// No rank of that host remains.
     pub fn put_given(&mut self, to: RemoteAddress, payload: &[u8]) -> Result<(), PostError> {
         let (far, near) = self.far_of_giver(to)?;
         far.put_given(near, to, payload)
@@ -344,21 +345,21 @@ impl RankPort {
         self.far_of(at.rank).ok_or(here)
     }
 
-    /// Whether all letters that were posted to a rank are on their way, and no call need follow.
+    /// Whether all letters posted to a rank have been sent, so that no further call is needed.
     #[inline]
     pub(crate) fn has_sent_mail(&self, to: Rank) -> bool {
         self.far.as_deref().is_none_or(|far| far.has_sent_mail(to))
     }
 
-    /// The address of this host from which ranks of other hosts are reached, if it is an internet
+    /// The address of this host at which ranks on other hosts reach it, if it is an internet
     /// address.
     pub fn far_address(&self) -> Option<IpAddr> {
         self.far.as_deref()?.interface()
     }
 
-    /// When this rank leaves, it serves memory that it gave until each rank of another host has set
-    /// its bit, has left or has died. `parted`: where those bits start in this rank's region; a
-    /// rank's is bit `rank % 64` of word `rank / 64`.
+    /// When this rank leaves, it serves memory that it gave until each rank on another host has set
+    /// its bit, has left or has died. `parted`: the start of those bits in this rank's region; a
+    /// rank's bit is bit `rank % 64` of word `rank / 64`.
     pub fn keep(&mut self, parted: u64) {
         if let Some(far) = &mut self.far {
             far.keep(parted);
@@ -378,7 +379,7 @@ impl Drop for RankPort {
     fn drop(&mut self) {
         let Some(mut far) = self.far.take() else { return };
         if self.near.is_forked() {
-            // The endpoint is the rank's, whose process goes on with it.
+            // The endpoint belongs to the rank, whose process continues to use it.
             let _endpoint = ManuallyDrop::new(far);
         } else if !std::thread::panicking() {
             far.leave(&mut self.near);
@@ -386,7 +387,7 @@ impl Drop for RankPort {
     }
 }
 
-/// For what only the near side has, such as its host.
+/// For methods that only the near side has, such as its host.
 impl Deref for RankPort {
     type Target = NearPort;
 
@@ -401,7 +402,7 @@ impl DerefMut for RankPort {
     }
 }
 
-/// Tables, queues and groups are of the own host: those of others are refused there.
+/// Tables, queues and groups belong to the own host, which refuses those of others.
 impl Layer for RankPort {
     type Inner = NearPort;
 
@@ -733,16 +734,15 @@ mod tests {
         can_be_moved::<Engine<RankPort>>();
     }
 
-    /// How a rank of one of two hosts, each of which has one rank, rests so many times in a row
-    /// from the start of a wait. Alone, its near side would spin so long. `None`: there is no
-    /// libfabric.
+    /// The first `times` rests of a wait, for a rank on one of two hosts with one rank each. Alone,
+    /// its near side would spin for that many. `None`: there is no libfabric.
     fn rests(port: &mut RankPort, times: usize) -> Vec<Rest<Nap>> {
         port.near.begin_wait();
         (0..times).map(|_| port.begin_rest(AWAKE, empty())).collect()
     }
 
     fn one_of_two_hosts() -> Option<RankPort> {
-        // It leaves without a word to a rank that it has not spoken to.
+        // It leaves without a message to a rank that it has not communicated with.
         let (of, names, key, tells_ends) = (Vec::new(), Vec::new(), [7; 16], true);
         let hosts = Some(Hosts { own: 0, of, names, key, tells_ends });
         let config = JobConfig { hosts, ..JobConfig::new(2, 2) };
@@ -754,7 +754,7 @@ mod tests {
         }
     }
 
-    /// Threads of a rank, and the rank alone, rest by the same.
+    /// Threads of a rank, and the rank alone, rest in the same way.
     #[test]
     fn who_has_looked_at_the_network_gives_way_before_it_looks_again() {
         let Some(mut port) = one_of_two_hosts() else { return };
@@ -764,7 +764,7 @@ mod tests {
         assert!(rests.iter().all(|rest| matches!(rest, Rest::Yield)), "{rests:?}");
     }
 
-    /// A receive polls several times before it rests; one look is enough.
+    /// A receive polls several times before it rests; one poll is enough.
     #[test]
     fn who_has_looked_at_the_network_rests_before_it_looks_again() {
         let Some(mut port) = one_of_two_hosts() else { return };
@@ -785,7 +785,7 @@ mod tests {
         let yields = rests.iter().filter(|rest| matches!(rest, Rest::Yield)).count();
         let spins = rests.iter().filter(|rest| matches!(rest, Rest::Over(Wake::Look))).count();
         assert_eq!((yields, spins), (4, 28), "one look in eight: {rests:?}");
-        // A poll that looks counts as well: whichever looks, the next rest gives way.
+        // A poll counts too: after a poll of either kind the next rest yields.
         port.near.begin_wait();
         let mut yields = 0;
         for _ in 0..16 {

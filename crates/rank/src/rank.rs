@@ -1,4 +1,4 @@
-//! What all communicators of a rank share.
+//! The state that all communicators of a rank share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,49 +18,49 @@ use crate::port::RankPort;
 use crate::tasks::Tasks;
 use crate::threads::Threads;
 
-// What a rank has counted of its long messages and of its landing rings fits where all ranks' are
-// added up.
+// A rank's counts of its long messages and landing rings must fit in the place where all ranks'
+// counts are added up.
 const _: () = assert!(WayTally::WORDS + RingMoves::WORDS + StoreCounts::WORDS <= COUNTS);
 
-/// How many contexts are remembered as retired. What older ones still got has come long ago.
+/// The number of retired contexts that are remembered. Messages for older ones arrived long ago.
 const RETIRED_MOST: usize = 64;
 
-/// A rank of a job: its engine, and what is in flight.
+/// A rank of a job: its engine, and the operations in flight.
 #[derive(Debug)]
 pub struct Rank {
     pub(crate) engine: RefCell<Engine<RankPort>>,
-    /// The last context that every rank counts alike.
+    /// The last context that all ranks count alike.
     counted: Cell<u32>,
-    /// Calls to make a communicator of a set of ranks, by context and set.
+    /// The number of calls to make a communicator of a set of ranks, by context and set.
     calls: RefCell<BTreeMap<(u32, u32), u32>>,
     /// The contexts that this rank leads.
     pub(crate) numbers: RefCell<LeaderNumbers>,
     /// Communicators that have ended here: their contexts, in which a send may still wait to be
     /// posted, and their books.
     ending: RefCell<Vec<(u32, Rc<CollectiveBook>)>>,
-    /// Contexts that were given back: what still comes in them is dropped.
+    /// Freed contexts: messages that still arrive in them are dropped.
     ended: RefCell<VecDeque<u32>>,
-    /// How many unexpected messages had come when these were last looked through.
+    /// The number of unexpected messages at the last check of them.
     looked_through: Cell<u64>,
-    /// Operations in flight that move only when they are polled.
+    /// Operations in flight that make progress only when they are polled.
     pub(crate) tasks: Tasks,
     /// Algorithms chosen by name.
     pub(crate) choices: Choices,
-    /// Contexts of collectives that are no more, with their books: what still comes is dropped.
+    /// Retired contexts of collectives, with their books: messages that still arrive are dropped.
     pub(crate) retired: RefCell<VecDeque<(u32, Rc<CollectiveBook>)>>,
     /// The threads that use it.
     pub(crate) threads: Threads,
-    /// Whether no context may be counted: ranks make communicators in different orders.
+    /// Whether no contexts are counted, because ranks make communicators in different orders.
     pub(crate) counts_none: Cell<bool>,
-    /// Whose its shared variables are.
+    /// The interface that owns its shared variables.
     pub(crate) has_variables: Cell<Option<usize>>,
-    /// Where its part of the job's trace goes when it leaves, if one is made.
+    /// The file for its part of the job's trace when it leaves, if one is made.
     trace: RefCell<Option<File>>,
 }
 
 impl Drop for Rank {
     fn drop(&mut self) {
-        // A rank that panics owes nobody anything any more, and must not wait for room.
+        // A rank that panics has no more duties, and must not wait for room.
         let is_rank = !self.engine.borrow().port().is_forked();
         if is_rank && !std::thread::panicking() {
             let engine = self.engine.get_mut();
@@ -75,7 +75,7 @@ impl Drop for Rank {
             }
             if let (Some(sent), Some(file)) = (engine.traffic(), self.trace.get_mut()) {
                 // After an error this rank's last row is missing, which the reader of a trace
-                // finds.
+                // detects.
                 let _ = file.write_all(sent.rows(engine.rank()).as_bytes());
             }
         }
@@ -83,7 +83,7 @@ impl Drop for Rank {
 }
 
 impl Rank {
-    /// The rank of a port on which nothing has been sent or received yet.
+    /// The rank of a port on which no message has been sent or received yet.
     pub(crate) fn new(port: RankPort, choices: Choices) -> Rank {
         let mut engine = Engine::new(port, EngineConfig::default());
         engine.port_mut().move_rings();
@@ -108,21 +108,22 @@ impl Rank {
         }
     }
 
-    /// Counts from here on what this rank sends to whom, and appends it to `file` when it leaves.
+    /// Starts to count this rank's traffic by destination, and appends it to `file` when it leaves.
     pub(crate) fn trace_into(&self, file: File) {
         self.engine.borrow_mut().trace_traffic(contexts::kind_of);
         *self.trace.borrow_mut() = Some(file);
     }
 
-    /// The next of the contexts that every rank counts alike.
+    /// The next of the contexts that all ranks count alike.
     pub(crate) fn count_context(&self) -> u32 {
         let context = contexts::next_counted(self.counted.get());
         self.counted.set(context);
         context
     }
 
-    /// Ends a communicator, and leaves its lines. If its context has a leader, that is told once
-    /// all sends in it are posted: now, or when the next communicator is made or ends.
+    /// Ends a communicator, and leaves its lines. If its context has a leader, the leader is
+    /// notified after all sends in it are posted: now, or when the next communicator is made or
+    /// ends.
     fn end_context(&self, context: u32, book: &Rc<CollectiveBook>) {
         self.ending.borrow_mut().push((context, Rc::clone(book)));
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
@@ -130,7 +131,7 @@ impl Rank {
         }
     }
 
-    /// Gives back what is over.
+    /// Frees the contexts of ended communicators.
     pub(crate) fn give_back(&self, engine: &mut Engine<RankPort>) {
         if engine.port().is_forked() {
             return;
@@ -153,19 +154,19 @@ impl Rank {
         });
     }
 
-    /// A context that may have been used before is used from here on.
+    /// Marks a context, which may have been used before, as in use.
     pub(crate) fn begin_context(&self, context: u32) {
         self.ended.borrow_mut().retain(|other| *other != context);
     }
 
-    /// Whether an unexpected message has come since this was last asked. Older ones, which the
-    /// program may take later, are not looked through at each call.
+    /// Whether an unexpected message has arrived since the last call. Older ones, which the program
+    /// may receive later, are not checked at each call.
     pub(crate) fn has_something_come(&self) -> bool {
         let come = self.engine.borrow().left_overs_come();
         self.looked_through.replace(come) != come
     }
 
-    /// Drops what has come in contexts that were given back, and takes the notes that some are.
+    /// Drops messages in freed contexts, and reads the notes about freed ones.
     pub(crate) fn drop_what_ended(&self) {
         let mut engine = self.engine.borrow_mut();
         if engine.port().is_forked() {
@@ -176,7 +177,7 @@ impl Rank {
         self.take_returns(&mut engine);
     }
 
-    /// Takes the notes of ranks that no longer use a context which this rank leads.
+    /// Reads the notes of ranks that no longer use a context which this rank leads.
     fn take_returns(&self, engine: &mut Engine<RankPort>) {
         let mut numbers = self.numbers.borrow_mut();
         while let Some((note, _)) = engine.take_note(contexts::RETURNS, |_| true) {
@@ -202,7 +203,7 @@ impl Rank {
         set.wrapping_add(*count)
     }
 
-    /// A number for a communicator that this rank may come to lead.
+    /// A number for a communicator that this rank may lead.
     pub(crate) fn propose(&self) -> Option<Proposal> {
         let mut engine = self.engine.borrow_mut();
         self.give_back(&mut engine);
@@ -240,7 +241,7 @@ impl Drop for Lease {
     }
 }
 
-/// A rank, if it is still there.
+/// A weak handle on a rank.
 #[derive(Debug)]
 pub struct Observer(Weak<Rank>);
 
@@ -249,7 +250,7 @@ impl Observer {
         Observer(Rc::downgrade(rank))
     }
 
-    /// Calls `act` with its engine and its operations in flight; `None`: the rank has left.
+    /// Calls `act` with the engine and the operations in flight. `None`: the rank has left.
     pub fn with_engine<R>(
         &self,
         act: impl FnOnce(&RefCell<Engine<RankPort>>, &Tasks) -> R,

@@ -1,4 +1,5 @@
-//! Gives every rank the words of all ranks: the agreement by which ranks make things together.
+//! Gives every rank the words of all ranks, so that ranks can agree on things that they make
+//! together.
 
 use hikyaku_coll::broadcast::Algorithm;
 use hikyaku_coll::{
@@ -12,13 +13,14 @@ use crate::error::Error;
 use crate::port::RankPort;
 
 impl Communicator {
-    /// Gives every rank the words of all, by rank.
+    /// Gives every rank the words of all ranks, in rank order.
     ///
-    /// It is three collective operations, and every rank that is left goes through all of them,
-    /// whatever comes of each: a death may be an error of one of them at one rank only, and the
-    /// others are on their way to the next, where they would wait for that rank for ever, or take
-    /// what it says for the one after. What came of the first the first rank says in the second;
-    /// having all words it goes on, whether or not somebody dies who should get them.
+    /// It consists of three collective operations, and every live rank takes part in all of them,
+    /// whatever the result of each. A death may be an error of one of them at one rank only, while
+    /// the others go on to the next one, where they would wait for that rank for ever, or take its
+    /// contribution for the one after. The first rank announces the result of the first operation
+    /// in the second; when it has all words it continues, even if a rank that shall receive them
+    /// dies.
     ///
     /// # Errors
     /// A rank is gone or abandoned the call.
@@ -31,7 +33,7 @@ impl Communicator {
         told.resize(HEAD_WORDS + self.size() as usize, 0);
         let heard = self.together(async |group| broadcast(group, &mut told).await);
         if self.rank() != 0 && heard.is_err() {
-            // As long as that of a first rank that could not gather.
+            // As long as the head of a first rank that could not gather.
             told.fill(0);
         }
         let Some((head, lengths)) = told.split_first_chunk::<HEAD_WORDS>() else {
@@ -58,8 +60,8 @@ impl Communicator {
         heard_own(lengths.iter().map(block).collect(), self.rank(), words)
     }
 
-    /// Runs a collective of the library's own to its end: algorithms chosen by name are for those
-    /// of the program.
+    /// Runs a collective of the library itself to its end: algorithms chosen by name are only for
+    /// those of the program.
     fn together<R>(
         &self,
         operation: impl AsyncFnOnce(&Group<'_, RankPort>) -> Result<R, Error>,
@@ -71,7 +73,7 @@ impl Communicator {
     }
 }
 
-/// Brings the words of every rank to the first.
+/// Gathers the words of every rank at the first.
 async fn gather(
     group: &Group<'_, RankPort>,
     words: &[u32],
@@ -84,8 +86,8 @@ async fn gather(
     let too_many = (0..).zip(&counts).find(|(_, count)| **count > MOST_WORDS as u64);
     let malformed = too_many.map(|(source_rank, _)| MsgError::Malformed { source_rank });
     if counted.is_err() || malformed.is_some() {
-        // The others may not know, and have gone on to the second operation. Whoever left it out
-        // would be out of step with them in all that follow.
+        // The others may not know, and be in the second operation already. A rank that left it out
+        // would be out of step with them in all later ones.
         counts.fill(0);
     }
     let mut blocks: Vec<Vec<u32>> = counts.iter().map(|count| vec![0; *count as usize]).collect();
@@ -97,8 +99,9 @@ async fn gather(
     Ok(is_first.then_some(blocks))
 }
 
-/// Gives every rank the words of the first: by messages, as the others do it that way too where one
-/// has failed before. By lines the first rank would not wait for it, and not hear of that.
+/// Broadcasts the words of the first rank: by messages, because ranks fall back to them after an
+/// earlier failure. By lines the first rank would not wait for such a rank, and not learn of the
+/// failure.
 async fn broadcast<T: bytemuck::Pod>(
     group: &Group<'_, RankPort>,
     words: &mut [T],
@@ -107,7 +110,7 @@ async fn broadcast<T: bytemuck::Pod>(
         .await?)
 }
 
-/// What all have told, if this rank's part of it is what it said.
+/// Checks that this rank's part of the words of all is unchanged.
 ///
 /// # Errors
 /// It is not.
@@ -118,11 +121,11 @@ pub fn heard_own(all: Vec<Vec<u32>>, own: u32, said: &[u32]) -> Result<Vec<Vec<u
     }
 }
 
-/// Most words that ranks tell each other when they make something: more is none of theirs.
+/// The maximum number of words that ranks share when they make something; more is malformed.
 pub const MOST_WORDS: usize = 1 << 26;
 
-/// How many words all ranks tell, if these lengths are theirs: each has told something, and `own`
-/// so much. They come through shared memory, which another process may have overwritten.
+/// The total number of words of all ranks, if these lengths are valid: each is positive, and `own`
+/// matches. They come through shared memory, which another process may have overwritten.
 fn total(lengths: &[u64], own: (u32, usize)) -> Option<usize> {
     let right = lengths.get(own.0 as usize) == Some(&(own.1 as u64));
     let total = lengths.iter().try_fold(0, |sum: u64, length| sum.checked_add(*length))?;
@@ -130,10 +133,10 @@ fn total(lengths: &[u64], own: (u32, usize)) -> Option<usize> {
     usize::try_from(total).ok().filter(|total| right && *total <= MOST_WORDS)
 }
 
-/// Words of what the first rank says came of its gather.
+/// The number of words in which the first rank announces the result of its gather.
 const HEAD_WORDS: usize = 1 + Cause::MOST_BYTES / size_of::<u64>();
 
-/// Whether it failed, and why.
+/// Encodes whether it failed, and why.
 fn to_head(failure: Option<&Error>) -> [u64; HEAD_WORDS] {
     let mut head = [0; HEAD_WORDS];
     let Some(failure) = failure else { return head };
@@ -152,7 +155,7 @@ fn to_head(failure: Option<&Error>) -> [u64; HEAD_WORDS] {
     head
 }
 
-/// The reverse of [`to_head`].
+/// Decodes [`to_head`].
 fn of_head(head: &[u64; HEAD_WORDS]) -> Result<(), Error> {
     let Some(length @ 1..) = usize::try_from(head[0]).ok() else { return Ok(()) };
     let bytes: &[u8] = bytemuck::cast_slice(&head[1..]);

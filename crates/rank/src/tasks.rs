@@ -1,8 +1,8 @@
-//! Operations in flight that move only when they are polled.
+//! Operations in flight that make progress only when they are polled.
 //!
 //! A collective that was started and not waited for is a future. Only its rank polls it: in every
-//! call that waits, in every test, and when it starts another one. So such operations progress as
-//! messages do, during calls of this library.
+//! call that waits, in every test, and when it starts another one. So such operations progress like
+//! messages, during calls of this library.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,31 +16,32 @@ use crate::error::Error;
 /// An operation in flight.
 pub type Task = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
-/// How many of the oldest operations, and how many of the others, a call polls that does not wait.
-/// If it polled all, starting thousands would take time that grows as their square.
+/// The number of oldest operations, and of others, that a call polls that does not wait. If it
+/// polled all, starting thousands of operations would take quadratic time.
 const SOME: usize = 16;
 
-/// Names an operation; never used again for another one.
+/// Identifies an operation; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskId(u64);
 
 /// The operations in flight of a rank.
 #[derive(Default)]
 pub struct Tasks {
-    /// In the order of their numbers, by which they are found. Most end in that order too.
+    /// Sorted by number, for lookup. Most operations end in that order too.
     entries: RefCell<VecDeque<TaskEntry>>,
     /// All with a lower number have a result.
     oldest: Cell<u64>,
-    /// The number from which on [`Tasks::poll_some`] goes on.
+    /// The number at which [`Tasks::poll_some`] continues.
     turn: Cell<u64>,
-    /// How many of them have no result yet, and one more if other threads may call: what every
-    /// blocking call looks at.
+    /// The number without a result yet, plus one if other threads may call. Every blocking call
+    /// checks it.
     running: Cell<usize>,
     started: Cell<u64>,
-    /// Whether one of them waits for what wakes nobody, and whether that has come.
+    /// Whether one of them waits for an event that wakes no thread, and whether that event has
+    /// occurred.
     restless: Cell<bool>,
     stirred: Cell<bool>,
-    /// How many have ended, and whether a result was asked for that is not there.
+    /// The number of ended operations, and whether a missing result was asked for.
     ended: Cell<u64>,
     asked: Cell<bool>,
 }
@@ -58,14 +59,14 @@ struct TaskEntry {
 
 enum TaskState {
     Waiting(Task),
-    /// Taken out by [`PolledTask`], which brings it back.
+    /// Taken by [`PolledTask`], which puts it back.
     Polled,
     Done(Result<(), Error>),
 }
 
 impl Tasks {
-    /// Whether a call may wait inside the engine: there is nothing to poll, and no other thread to
-    /// be let in.
+    /// Whether a call may wait inside the engine: nothing needs polling, and no other thread may
+    /// need the gate.
     #[inline]
     pub fn are_over(&self) -> bool {
         self.running.get() == 0
@@ -76,32 +77,32 @@ impl Tasks {
         self.entries.borrow().is_empty()
     }
 
-    /// Whether nobody holds a borrow of them.
+    /// Whether no borrow of them is held.
     pub(crate) fn are_unborrowed(&self) -> bool {
         self.entries.try_borrow_mut().is_ok()
     }
 
-    /// Other threads may call from here on.
+    /// Records that other threads may call from now on.
     pub(crate) fn share(&self) {
         self.running.set(self.running.get() + 1);
     }
 
-    /// How many there have been.
+    /// The number of started operations.
     pub(crate) fn started(&self) -> u64 {
         self.started.get()
     }
 
-    /// How many have ended.
+    /// The number of ended operations.
     pub(crate) fn ended(&self) -> u64 {
         self.ended.get()
     }
 
-    /// Whether a result was asked for in vain, since this was last asked.
+    /// Whether a missing result was asked for since the last call.
     pub(crate) fn have_been_asked(&self) -> bool {
         self.asked.take()
     }
 
-    /// Says whether from now on one of them waits for what wakes nobody: no sleep may be long.
+    /// Sets whether one of them waits for an event that wakes no thread: then no sleep may be long.
     pub fn set_restless(&self, restless: bool) {
         self.restless.set(restless);
     }
@@ -111,17 +112,17 @@ impl Tasks {
         self.restless.get()
     }
 
-    /// Something has come to one of them.
+    /// Records that such an event has occurred.
     pub fn stir(&self) {
         self.stirred.set(true);
     }
 
-    /// Whether something has, since this was last asked.
+    /// Whether one has occurred since the last call.
     pub fn have_stirred(&self) -> bool {
         self.stirred.take()
     }
 
-    /// Takes an operation in and polls it for the first time: what it sends at once is sent.
+    /// Adds an operation and polls it for the first time, which sends what it can send at once.
     pub fn start(&self, task: Task) -> TaskId {
         let id = TaskId(self.started.get());
         self.started.set(id.0 + 1);
@@ -131,13 +132,14 @@ impl Tasks {
         id
     }
 
-    /// Polls all of them once, in the order in which they were started.
+    /// Polls all of them once, in the order of their starts.
     pub fn poll_all(&self) {
         self.poll_from(self.oldest(), usize::MAX);
     }
 
-    /// Polls all of few. Of many, the oldest, for which others of their communicator may wait, as
-    /// many others in turn, so that calls that do so again and again poll all, and `asked`.
+    /// Polls all if they are few. Of many it polls the oldest, for which others of their
+    /// communicator may wait, the same number of others in turn, so that repeated calls poll all of
+    /// them, and `asked`.
     pub fn poll_some(&self, asked: Option<TaskId>) {
         if self.turns() == 0 {
             return self.poll_all();
@@ -149,17 +151,17 @@ impl Tasks {
         }
     }
 
-    /// How often [`Tasks::poll_some`] polls as many as [`Tasks::poll_all`]; 0 if they are few.
+    /// How many [`Tasks::poll_some`] poll as many as one [`Tasks::poll_all`]; 0 if they are few.
     pub(crate) fn turns(&self) -> usize {
         self.running.get().saturating_sub(1) / (2 * SOME)
     }
 
-    /// Polls up to so many that wait, from a number on. The number to go on from, if not all that
-    /// follow were polled.
+    /// Polls up to `most` waiting operations, from a number on. Returns the number to continue
+    /// with, if not all were polled.
     fn poll_from(&self, from: u64, most: usize) -> Option<u64> {
         let mut from = from;
         for _ in 0..most {
-            // One at a time: an operation may start or end others, if its reduction does.
+            // One at a time: a reduction may start or end other operations.
             let next = {
                 let entries = self.entries.borrow();
                 let rest = entries.partition_point(|entry| entry.id.0 < from)..;
@@ -173,7 +175,7 @@ impl Tasks {
         Some(from)
     }
 
-    /// The number of the oldest without a result.
+    /// The number of the oldest operation without a result.
     fn oldest(&self) -> u64 {
         let entries = self.entries.borrow();
         let from = entries.partition_point(|entry| entry.id.0 < self.oldest.get());
@@ -184,7 +186,7 @@ impl Tasks {
         oldest
     }
 
-    /// The result of an operation, which is forgotten then; `None` if it has none yet.
+    /// Takes the result of an operation and removes it. `None` if it has no result yet.
     pub fn take_result(&self, id: TaskId) -> Option<Result<(), Error>> {
         let mut entries = self.entries.borrow_mut();
         let Some(at) = place_of(&entries, id) else {
@@ -200,13 +202,13 @@ impl Tasks {
         }
     }
 
-    /// Gives an operation up: its future is dropped.
+    /// Cancels an operation: its future is dropped.
     pub fn remove(&self, id: TaskId) {
         let removed = {
             let mut entries = self.entries.borrow_mut();
             place_of(&entries, id).and_then(|at| entries.remove(at))
         };
-        // Dropped when nothing is borrowed: it tells other ranks.
+        // Dropped without any borrow: it notifies other ranks.
         if let Some(TaskEntry { state: TaskState::Waiting(task), .. }) = removed {
             self.running.set(self.running.get() - 1);
             drop(task);
@@ -225,7 +227,7 @@ impl Tasks {
         }
     }
 
-    /// Takes an operation out that has no result yet. A result stays where it is.
+    /// Takes an operation without a result. A result stays where it is.
     fn take_waiting(&self, id: TaskId) -> Option<Task> {
         let mut entries = self.entries.borrow_mut();
         let at = place_of(&entries, id)?;
@@ -239,7 +241,7 @@ impl Tasks {
         }
     }
 
-    /// Gives an operation another state; what it was before.
+    /// Replaces the state of an operation, and returns the previous one.
     fn exchange(&self, id: TaskId, state: TaskState) -> Option<TaskState> {
         let mut entries = self.entries.borrow_mut();
         let at = place_of(&entries, id)?;
@@ -248,13 +250,14 @@ impl Tasks {
     }
 }
 
-/// Where an operation is among those in flight. Thousands may be, and all are polled in each wait.
+/// The index of an operation among those in flight. There may be thousands, all polled in each
+/// wait.
 fn place_of(entries: &VecDeque<TaskEntry>, id: TaskId) -> Option<usize> {
     entries.binary_search_by_key(&id.0, |entry| entry.id.0).ok()
 }
 
-/// An operation while it is polled. It goes back when this is dropped, but not if that is because
-/// its reduction panicked: then it is dropped, and so has failed.
+/// An operation while it is polled. Dropping this puts it back, unless its reduction panicked: then
+/// the operation is dropped, and so has failed.
 struct PolledTask<'t> {
     tasks: &'t Tasks,
     id: TaskId,
@@ -269,7 +272,7 @@ impl PolledTask<'_> {
             self.tasks.ended.set(self.tasks.ended.get() + 1);
         }
         let state = state.unwrap_or(TaskState::Done(Err(MsgError::NoSuchRequest.into())));
-        // One that was removed while it was polled is dropped here.
+        // An operation that was removed while it was polled is dropped here.
         let removed = self.tasks.exchange(self.id, state).is_none();
         if removed && running {
             self.tasks.running.set(self.tasks.running.get() - 1);
@@ -352,7 +355,7 @@ mod tests {
             })));
         }
         (0..50).for_each(|_| tasks.poll_some(None));
-        // Its first poll is that of its start.
+        // Its first poll is the one at its start.
         let counted = |polls: &[usize]| polls.iter().map(|count| count - 1).sum::<usize>();
         assert!(counted(&polls.borrow()) <= 50 * 2 * SOME);
         assert!(polls.borrow()[..SOME].iter().all(|count| *count == 51));
@@ -361,7 +364,8 @@ mod tests {
         let before = polls.borrow()[last as usize];
         tasks.poll_some(Some(TaskId(last)));
         assert_eq!(polls.borrow()[last as usize], before + 1, "its turn is not now");
-        // The oldest are those without a result: all end in so many calls, and none is polled then.
+        // The oldest ones without a result are polled: all end in that many calls, and none is
+        // polled later.
         end.set(many);
         (0..50).for_each(|_| tasks.poll_some(None));
         assert!(tasks.are_over());

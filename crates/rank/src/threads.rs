@@ -5,18 +5,19 @@
 //!   wait   poll ─ nothing ─► tell ─► leave ─► attend or sleep ─► enter ─► poll ...
 //! ```
 //!
-//! A rank's state is touched only by the thread inside its gate. A wait leaves the gate, so nothing
-//! may be borrowed meanwhile: a wait is a loop over a future that holds no borrow between two
-//! polls, and never a wait inside the engine. (Every wait of the engine asks [`Tasks::are_over`],
-//! which is false from [`Communicator::share_among_threads`] on.) One of the waiting threads
-//! attends: it polls the port and sleeps on the doorbell. The others sleep until the thread that
-//! completes their operation calls them ([`hikyaku_nic::threads`] has that part, and its proof).
-//! While no thread waits, a spare thread may attend (`spare.rs`).
+//! Only the thread inside the gate accesses a rank's state. A wait leaves the gate, so no borrow
+//! may be held meanwhile: a wait is a loop over a future that holds no borrow between two polls,
+//! and never a wait inside the engine. (Every wait of the engine checks [`Tasks::are_over`], which
+//! is false from [`Communicator::share_among_threads`] on.) One of the waiting threads attends: it
+//! polls the port and sleeps on the doorbell. The others sleep until the thread that completes
+//! their operation calls them ([`hikyaku_nic::threads`] has that part, and its proof). While no
+//! thread waits, a spare thread may attend (`spare.rs`).
 //!
-//! A window operation leaves the gate while it waits for an answer of another host. One on a shared
-//! variable stays inside, since others' waits serve the same variable, and sleeps on the doorbell
-//! itself (`far/memory.rs`). It may take in messages for the thread that attends outside, so every
-//! thread that leaves the gate calls that one if there is something for it (`tell`).
+//! A window operation leaves the gate while it waits for an answer from another host. An operation
+//! on a shared variable stays inside, since others' waits serve the same variable, and sleeps on
+//! the doorbell itself (`far/memory.rs`). It may receive messages for the thread that attends
+//! outside, so every thread that leaves the gate calls that one if there is something for it
+//! (`tell`).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -38,10 +39,11 @@ use crate::rank::Rank;
 use crate::tasks::Tasks;
 use crate::waiting::unreported;
 
-/// Longest sleep of a thread that does not attend: for improbable faults, as that on a doorbell.
+/// The longest sleep of a thread that does not attend, as for sleeps on a doorbell: a safeguard
+/// against improbable faults.
 pub(crate) const SLEEP: Duration = Duration::from_millis(100);
 
-/// Times that such a thread gives way before it sleeps: an early call finds it awake.
+/// How often such a thread yields before it sleeps, so that an early call finds it awake.
 const GIVE_WAY: u32 = 32;
 
 /// The lock around a rank.
@@ -49,33 +51,33 @@ const GIVE_WAY: u32 = 32;
 pub struct Gate(hikyaku_nic::threads::Gate);
 
 impl Gate {
-    /// A gate with nobody inside.
+    /// A gate with no thread inside.
     pub const fn new() -> Gate {
         Gate(hikyaku_nic::threads::Gate::new())
     }
 
-    /// Goes in, when nobody is.
+    /// Enters, when no thread is inside.
     #[inline]
     pub fn enter(&self) {
         self.0.enter(|word, value| sleep_while(word, value, None));
     }
 
-    /// Goes out.
+    /// Leaves.
     #[inline]
     pub fn leave(&self) {
         self.0.leave(wake_one);
     }
 }
 
-/// The gate of the rank that this process is, once threads share it.
+/// The gate of this process's rank, if threads share it.
 static SHARED: OnceLock<&'static Gate> = OnceLock::new();
 
-/// A call of another interface to a rank that threads share: it is inside of the gate.
+/// A call from another interface on a rank that threads share, inside the gate.
 #[derive(Debug)]
 pub struct Inside(&'static Gate);
 
 impl Inside {
-    /// Goes in, if there is a gate.
+    /// Enters, if there is a gate.
     #[inline]
     pub fn enter() -> Option<Inside> {
         let gate = SHARED.get()?;
@@ -84,13 +86,13 @@ impl Inside {
     }
 }
 
-/// The gate of the rank that this process is, if threads share it.
+/// The gate of this process's rank, if threads share it.
 pub(crate) fn shared_gate() -> Option<&'static Gate> {
     SHARED.get().copied()
 }
 
-/// A thread that forks does so inside of the gate: else it might be another one's in the child, for
-/// ever, and what is behind it half changed. So a call of the child ends with an error.
+/// A thread that forks does so inside the gate. Otherwise another thread might hold it in the child
+/// for ever, with the state behind it half changed. So a call of the child ends with an error.
 extern "C" fn before_fork() {
     if let Some(gate) = shared_gate() {
         gate.enter();
@@ -103,7 +105,7 @@ extern "C" fn after_fork() {
     }
 }
 
-/// Threads share the rank, inside of a gate that may be another library's.
+/// Lets threads share the rank, inside a gate that may belong to another library.
 pub(crate) fn adopt_gate(gate: &'static Gate) {
     SHARED.get_or_init(|| gate);
 }
@@ -117,12 +119,12 @@ impl Drop for Inside {
     }
 }
 
-/// What a thread that waits has polled in vain.
+/// The operations that a waiting thread has polled without result.
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
     requests: Wanted,
     steps: Vec<AwaitedStep>,
-    /// What had happened when it polled.
+    /// The counters at that poll.
     turns: u64,
     started: u64,
     ended: u64,
@@ -132,12 +134,12 @@ pub(crate) struct Wants {
 /// The threads of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    /// The lock; `None`: the rank is used by one thread at a time without it.
+    /// The lock. `None`: one thread at a time uses the rank, without a lock.
     gate: Cell<Option<&'static Gate>>,
     pub(crate) crew: RefCell<ThreadCrew<Wants>>,
-    /// Waits so far: their numbers.
+    /// The number of waits so far, which numbers them.
     waits: Cell<u64>,
-    /// The wait whose future is polled now.
+    /// The wait whose future is being polled.
     polling: Cell<Option<u64>>,
 }
 
@@ -146,13 +148,13 @@ impl Threads {
         self.gate.get()
     }
 
-    /// How many waits of threads there were.
+    /// The number of waits of threads so far.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.get()
     }
 }
 
-/// A wait of a thread. Its end hands over.
+/// A wait of a thread. Its end hands over the attendance.
 struct ThreadWait<'r> {
     rank: &'r Rank,
     gate: &'static Gate,
@@ -168,7 +170,7 @@ impl Drop for ThreadWait<'_> {
 }
 
 impl Rank {
-    /// Whether nobody holds a borrow of what other threads use.
+    /// Whether no borrow of state that other threads use is held.
     fn is_unborrowed(&self) -> bool {
         self.engine.try_borrow_mut().is_ok()
             && self.threads.crew.try_borrow_mut().is_ok()
@@ -177,7 +179,7 @@ impl Rank {
             && self.tasks.are_unborrowed()
     }
 
-    /// Runs a future to its end, and what is in flight meanwhile, while other threads may call.
+    /// Runs a future to its end, and polls the operations in flight, while other threads may call.
     pub(crate) fn drive_among_threads<F: Future>(
         &self,
         gate: &'static Gate,
@@ -217,7 +219,7 @@ impl Rank {
         ThreadWait { rank: self, gate, me, berth: None }
     }
 
-    /// Polls something, then what is in flight. Notes what was polled in vain.
+    /// Polls something, then the operations in flight. Records what was polled without result.
     fn poll_noting<R>(&self, wants: &mut Wants, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
         {
             let mut engine = self.engine.borrow_mut();
@@ -239,7 +241,7 @@ impl Rank {
         polled
     }
 
-    /// Calls the threads for which something has come.
+    /// Calls the threads whose operations may have progressed.
     #[inline]
     pub(crate) fn tell(&self) {
         let crew = self.threads.crew.borrow();
@@ -251,20 +253,21 @@ impl Rank {
 
     #[cold]
     fn tell_some(&self) {
-        // In a panic it may be borrowed: then threads wake by themselves, and find the same panic.
+        // In a panic it may be borrowed: then threads wake by themselves, and detect the same
+        // panic.
         let Ok(mut engine) = self.engine.try_borrow_mut() else { return };
         let mut crew = self.threads.crew.borrow_mut();
         let is_bad = crew.is_on_bell() && engine.port_mut().is_badly_slept_on();
         let is_met = |wants: &Wants| wants.may_be_met(&engine, &self.tasks);
         crew.call(is_met, wake_one);
-        // What has begun since would not end that sleep.
+        // Operations that have begun since would not end that sleep.
         let has_begun = |wants: &Wants| wants.started != self.tasks.started();
         if crew.call_from_bell(|wants| is_bad || has_begun(wants) || is_met(wants)) {
             engine.port().host().call_sleepers();
         }
     }
 
-    /// Ends the sleep of who sleeps on the doorbell.
+    /// Ends the sleep of the thread on the doorbell.
     pub(crate) fn call_from_bell(&self) {
         if self.threads.crew.borrow_mut().call_from_bell(|_| true) {
             self.engine.borrow().port().host().call_sleepers();
@@ -280,17 +283,17 @@ impl Rank {
         self.threads.crew.borrow_mut().get_up_from_bell();
     }
 
-    /// A moment in which other threads may come in.
+    /// Lets other threads enter for a moment.
     pub(crate) fn let_others_in(&self, gate: &'static Gate) {
         self.tell();
         let _outside = Outside::new(self, gate);
         std::thread::yield_now();
     }
 
-    /// Does something, for example calls a function of the program, that may take any time and may
-    /// call anything, without the gate.
+    /// Runs `act` without the gate, for example a function of the program, which may take any time
+    /// and make any call.
     pub(crate) fn outside<R>(&self, gate: &'static Gate, act: impl FnOnce() -> R) -> R {
-        // The thread that attends is elsewhere meanwhile.
+        // The attending thread is busy elsewhere meanwhile.
         let polling = self.threads.polling.take();
         if let Some(me) = polling {
             self.threads.crew.borrow_mut().hand_over(me, wake_one);
@@ -306,11 +309,11 @@ impl Rank {
     }
 }
 
-/// While this is there, its thread is outside of the gate.
+/// While this exists, its thread is outside the gate.
 pub(crate) struct Outside(&'static Gate);
 
 impl Outside {
-    /// Nothing of the rank may be borrowed: other threads come now.
+    /// No state of the rank may be borrowed: other threads enter now.
     pub(crate) fn new(rank: &Rank, gate: &'static Gate) -> Outside {
         debug_assert!(rank.is_unborrowed(), "the gate is left while the rank is borrowed");
         gate.leave();
@@ -325,7 +328,7 @@ impl Drop for Outside {
 }
 
 impl Wants {
-    /// Of who waits for nothing itself.
+    /// The value for a thread that waits for nothing itself.
     pub(crate) fn nothing(engine: &Engine<RankPort>, tasks: &Tasks) -> Wants {
         Wants { news: engine.news(), started: tasks.started(), ..Wants::default() }
     }
@@ -340,7 +343,7 @@ impl Wants {
 }
 
 impl ThreadWait<'_> {
-    /// Lets others in who want to be.
+    /// Lets waiting threads enter.
     fn let_in(&self) {
         self.rank.tell();
         if self.gate.0.is_wanted() {
@@ -349,7 +352,7 @@ impl ThreadWait<'_> {
         }
     }
 
-    /// A rest of the thread that attends.
+    /// A rest of the attending thread.
     fn attend(&self, blocked: &mut Blocked, wants: &mut Wants) {
         self.let_in();
         let rank = self.rank;
@@ -380,7 +383,7 @@ impl ThreadWait<'_> {
         engine.end_rest(blocked, wake);
     }
 
-    /// A sleep of one that does not.
+    /// A sleep of a thread that does not attend.
     fn sleep(&mut self, wants: Wants) {
         let rank = self.rank;
         rank.tell();
@@ -388,7 +391,8 @@ impl ThreadWait<'_> {
         let has_steps = !wants.steps.is_empty();
         rank.threads.crew.borrow_mut().lie_down(&berth, wants);
         if has_steps {
-            // Who sleeps there does not know of these steps: they ring its bell only if it says so.
+            // The thread on the doorbell does not know of these steps: they ring its bell only if
+            // it announces them.
             rank.call_from_bell();
         }
         let outside = Outside::new(rank, self.gate);
@@ -405,8 +409,8 @@ impl ThreadWait<'_> {
 }
 
 impl Communicator {
-    /// From here on several threads use this rank at any time, each inside of `gate` while it
-    /// calls. Waits leave it.
+    /// From now on several threads use this rank at any time, each inside `gate` during a call.
+    /// Waits leave the gate.
     pub fn share_among_threads(&self, gate: &'static Gate) {
         if !self.is_shared() {
             self.rank.threads.gate.set(Some(gate));
@@ -422,13 +426,13 @@ impl Communicator {
         self.rank.threads.gate().is_some()
     }
 
-    /// Calls the threads for which something has come: before a thread leaves the gate.
+    /// Calls the threads whose operations may have progressed. For a thread that leaves the gate.
     #[inline]
     pub fn tell_threads(&self) {
         self.rank.tell();
     }
 
-    /// Does something without the gate, if there is one: functions of the program.
+    /// Runs `act`, a function of the program, without the gate, if there is one.
     pub fn outside<R>(&self, act: impl FnOnce() -> R) -> R {
         match self.rank.threads.gate() {
             Some(gate) => self.rank.outside(gate, act),
@@ -456,7 +460,7 @@ mod tests {
 
     use super::*;
 
-    /// The first half of the sleep of a thread on the doorbell. It is called for nothing.
+    /// The first half of a thread's sleep on the doorbell. It is called without cause.
     fn fall_asleep(rank: &Rank) -> Nap {
         let nap = loop {
             let limits = (None, RestStart::Asleep);
@@ -472,9 +476,9 @@ mod tests {
         nap
     }
 
-    /// Two threads of a rank are on the doorbell: one sleeps there outside of the gate, and the
-    /// other one's call, which waits for another host, inside. When the call is over the doorbell
-    /// says that nobody sleeps there.
+    /// Two threads of a rank are on the doorbell: one sleeps there outside the gate; the other is
+    /// in a call that waits for another host, inside. After that call the doorbell indicates no
+    /// sleeper.
     #[test]
     fn a_call_that_waits_for_another_host_leaves_no_thread_deaf() {
         let (jobs, ports) = open_hosts(&JobConfig::new(2, 2), &[0, 1], [7; 16]).unwrap();
@@ -503,7 +507,7 @@ mod tests {
             let target = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
             let (integer, operation) = (Integer::U64, AtomicOp::Load);
             let load = Atomic { target, integer, operation, operand: 0, result: None };
-            // On a machine that is busy a call may get its answer before it sleeps.
+            // On a busy machine a call may get its answer before it sleeps.
             while engine.borrow().port().host().is_bell_set() {
                 engine.borrow_mut().port_mut().fetch(&load).unwrap();
             }
@@ -519,8 +523,8 @@ mod tests {
         rank.threads.crew.borrow_mut().get_up_from_bell();
     }
 
-    /// What one rank of two hosts gets of operations on a window at the other, which serves none
-    /// before another thread of the first has been inside of the gate. `end` is told so.
+    /// The results of one rank's operations on a window at a rank on another host, which serves
+    /// none before another thread of the first rank has been inside the gate, and calls `end` then.
     fn window_operations(end: impl Fn(&[Job]) + Send) -> Option<Vec<Result<(), crate::Error>>> {
         static GATE: Gate = Gate::new();
         const PATIENCE: Duration = Duration::from_secs(30);
@@ -544,7 +548,7 @@ mod tests {
                 let other = Communicator::over(other, Choices::default());
                 let window = other.window(70_000, 8).unwrap();
                 made.send(()).unwrap();
-                // It computes, until a thread of the first rank has been inside.
+                // It computes until a thread of the first rank has been inside.
                 let came: Result<(), _> = has_entered.recv_timeout(PATIENCE);
                 end(jobs);
                 while !is_over.load(Ordering::Acquire) {
@@ -568,7 +572,7 @@ mod tests {
             own.rank.threads.gate.set(Some(&GATE));
             GATE.enter();
             is_waiting.store(true, Ordering::Release);
-            // More than one packet has room for, and more than one call reads.
+            // More than fits in one packet, and more than one call reads.
             let (sent, mut back) = (vec![5; 560_000], vec![0; 560_000]);
             let add = (Integer::U64, AtomicOp::Add);
             let signal = (&window, 1);
@@ -608,7 +612,7 @@ mod tests {
         }
     }
 
-    /// Else what one thread begins would wait until the other one happens to wake.
+    /// Otherwise an operation that one thread begins would wait until the other happens to wake.
     #[test]
     fn who_sleeps_on_the_doorbell_is_called_to_what_has_begun_since() {
         let port = hikyaku_shm::single().unwrap();
@@ -621,7 +625,7 @@ mod tests {
         alone.engine().borrow_mut().port_mut().end_rest(nap);
     }
 
-    /// As a call of `hikyaku.h` or of Python's package does in an MPI program.
+    /// As by a call of `hikyaku.h` or of Python's package in an MPI program.
     #[test]
     fn a_call_of_another_interface_calls_the_threads_for_which_something_came() {
         static GATE: Gate = Gate::new();

@@ -1,7 +1,7 @@
 //! Topologies that all ranks of a communicator agree on (MPI 5.0 §8.5).
 //!
-//! What each rank said is shared before anything is judged. So a mistake of one rank is an error on
-//! all of them, the same one, and nobody is left waiting.
+//! The ranks share their arguments before they check any of them. So a mistake of one rank is the
+//! same error on all of them, and no rank is left waiting.
 
 use hikyaku_coll::topology::{Cartesian, Edge, EdgeLists, Graph, Topology, TopologyError, place};
 use hikyaku_msg::MsgError;
@@ -9,28 +9,28 @@ use hikyaku_msg::MsgError;
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// Words that an edge is shared as.
+/// The number of words of an encoded edge.
 const EDGE_WORDS: usize = 2;
 
-/// A topology, and who is in it.
+/// A topology, and its members.
 #[derive(Debug, Clone)]
 pub struct Agreed<T> {
     /// The topology.
     pub topology: T,
-    /// The rank of the communicator that plays each rank of the topology.
+    /// The rank of the communicator for each rank of the topology.
     pub members: Vec<u32>,
 }
 
-/// How the edges of a distributed graph are given: the same at all ranks.
+/// The properties of a distributed graph's edges that all ranks agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edges {
-    /// Whether ranks may be numbered anew.
+    /// Whether ranks may be renumbered.
     pub reorder: bool,
-    /// Whether edges have weights of the program's; `None`: this rank has no edges to say so of.
+    /// Whether edges have weights from the program. `None`: this rank has no edges.
     pub weighted: Option<bool>,
 }
 
-/// Words of what is said before edges: [`Edges`].
+/// The number of words before the edges: [`Edges`].
 const HEAD: usize = 2;
 
 impl Edges {
@@ -38,7 +38,7 @@ impl Edges {
         vec![self.reorder.into(), self.weighted.map_or(2, u32::from)]
     }
 
-    /// What every rank said of whether edges have weights, if they all said the same.
+    /// Whether edges have weights, according to all ranks, if they agree.
     fn hear(shared: &[Vec<u32>]) -> Result<Option<bool>, Error> {
         let malformed = (0..).zip(shared).find(|(_, words)| words.len() < HEAD);
         if let Some((source_rank, _)) = malformed {
@@ -77,12 +77,12 @@ impl Communicator {
         self.placed(Cartesian::new(dims, periods)?, reorder)
     }
 
-    /// The slices of a grid that all ranks here are: each rank's own, in which only dimensions
-    /// change that are kept. Every rank calls it.
+    /// The slices of a grid that consists of all ranks here: each rank's own slice varies only in
+    /// the dimensions that are kept. Every rank calls it.
     ///
     /// # Errors
-    /// Another number of choices than of dimensions, or choices that differ between ranks: the
-    /// same error on every rank. Or a rank is gone.
+    /// The number of choices is not that of dimensions, or choices differ between ranks: the same
+    /// error on every rank. Or a rank is gone.
     pub fn agree_on_slice(
         &self,
         grid: &Cartesian,
@@ -95,12 +95,12 @@ impl Communicator {
         Ok(Agreed { topology, members })
     }
 
-    /// A graph of the first ranks, of which every rank knows all. Every rank calls it. `check`:
-    /// what the front end asks of a graph besides.
+    /// A graph of the first ranks that every rank knows completely. Every rank calls it. `check`:
+    /// further requirements of the front end.
     ///
     /// # Errors
-    /// Lists that describe no graph, one that `check` refuses, more ranks than there are, or
-    /// arguments that differ between ranks: the same error on every rank. Or a rank is gone.
+    /// Lists that describe no graph, a graph that `check` rejects, too many ranks, or arguments
+    /// that differ between ranks: the same error on every rank. Or a rank is gone.
     pub fn agree_on_graph(
         &self,
         index: &[u32],
@@ -117,12 +117,12 @@ impl Communicator {
         self.placed(graph, reorder)
     }
 
-    /// A graph whose ranks each know their own edges, and whether these have weights, if any rank
-    /// has said so. Every rank calls it.
+    /// A graph whose ranks each know their own edges; and whether these have weights, if any rank
+    /// has edges. Every rank calls it.
     ///
     /// # Errors
-    /// An edge leads to no rank, or ranks say different things of all edges: the same error on
-    /// every rank. Or a rank is gone.
+    /// An edge leads to a rank that does not exist, or ranks disagree on the properties of edges:
+    /// the same error on every rank. Or a rank is gone.
     pub fn agree_on_adjacent(
         &self,
         sources: impl ExactSizeIterator<Item = Edge>,
@@ -146,7 +146,8 @@ impl Communicator {
         Ok((self.placed(EdgeLists::from_adjacent(lists)?, how.reorder)?, weighted))
     }
 
-    /// The same if every rank names any edges, as source and destination. Every rank calls it.
+    /// The same where every rank specifies any edges, as source and destination. Every rank calls
+    /// it.
     ///
     /// # Errors
     /// As [`Communicator::agree_on_adjacent`].
@@ -165,10 +166,10 @@ impl Communicator {
         Ok((self.placed(lists, how.reorder)?, weighted))
     }
 
-    /// Who plays which rank of a topology, if it fits here. Every rank comes to the same.
+    /// Assigns ranks to those of a topology, if it fits here. Every rank gets the same result.
     ///
     /// # Errors
-    /// It has more ranks than there are here.
+    /// It has more ranks than this communicator.
     pub fn placed<T: Topology>(&self, topology: T, reorder: bool) -> Result<Agreed<T>, Error> {
         let (needed, size) = (topology.size(), self.size());
         if needed > size {
@@ -184,10 +185,10 @@ impl Communicator {
     }
 }
 
-/// Whether every rank said the same.
+/// Checks that every rank passed the same words.
 ///
 /// # Errors
-/// The first that did not.
+/// The first rank that differs.
 pub fn all_same(shared: &[Vec<u32>], what: &'static str) -> Result<(), TopologyError> {
     match shared.iter().position(|words| *words != shared[0]) {
         Some(rank) => Err(TopologyError::Disagreement { rank: rank as u32, what }),

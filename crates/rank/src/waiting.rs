@@ -1,13 +1,14 @@
-//! How a rank waits while operations are in flight that move only when they are polled.
+//! The waits of a rank while operations are in flight that make progress only when they are polled.
 //!
 //! Without such operations every call waits in the engine itself, which is the fast path. With
-//! them, each round of waiting polls them all too. All waits for futures are one loop,
-//! [`hikyaku_msg::drive`]. They differ in how a round without a result ends:
+//! them, each round of a wait polls them all too. All waits for futures are one loop,
+//! [`hikyaku_msg::drive`]. They differ in the end of a round without a result:
 //!
 //! ```text
 //!   messages           Engine::pass(Doorbell)   sleeps until a rank wakes this one
-//!   memory of others   Communicator::rest       sleeps a millisecond at most
-//!   datagrams          PollingRest::pass        gives way for half a millisecond, then sleeps so
+//!   memory of others   Communicator::rest       sleeps for at most a millisecond
+//!   datagrams          PollingRest::pass        yields for half a millisecond, then sleeps as
+//!   above
 //!   among threads      ThreadWait               leaves the gate, attends or sleeps (`threads.rs`)
 //! ```
 
@@ -26,8 +27,8 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::tasks::{Task, TaskId, Tasks};
 
-/// Runs a future to its end, and what is in flight meanwhile. The wait is announced as what the
-/// future has polled in vain, or else as `wait` says.
+/// Runs a future to its end, and polls the operations in flight meanwhile. The wait is announced as
+/// the operation that the future has polled without result, or else as `wait`.
 fn drive<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     tasks: &Tasks,
@@ -40,12 +41,13 @@ fn drive<P: CopyPort, F: Future>(
     let mut future = pin!(future);
     let all = poll_fn(|context| {
         let mut polled = future.as_mut().poll(context);
-        // As long as all of many would take, some: the next can go on where the oldest has ended.
+        // Polls some of many for as long as one poll of all would take: the next may continue when
+        // the oldest has ended.
         for _ in 0..tasks.turns() {
             if polled.is_ready() {
                 return polled;
             }
-            // What the future waits for has been reported once.
+            // The future has reported what it waits for once.
             polled = unreported(engine, || {
                 tasks.poll_some(None);
                 engine.borrow_mut().progress();
@@ -67,7 +69,7 @@ fn drive<P: CopyPort, F: Future>(
     })
 }
 
-/// Polls what is not what the program waits for.
+/// Polls something other than what the program waits for.
 pub(crate) fn unreported<P: CopyPort, R>(
     engine: &RefCell<Engine<P>>,
     poll: impl FnOnce() -> R,
@@ -78,28 +80,27 @@ pub(crate) fn unreported<P: CopyPort, R>(
     polled
 }
 
-/// How long ranks wait at their end for others to compare the last call with theirs. A rank may end
-/// early while others still wait for it, as one that an exception ends: they are to hear that it
-/// has left.
+/// How long ranks wait at their end for others to compare the last calls. A rank may end early
+/// while others still wait for it, for example by an exception: they must detect that it has left.
 const COMPARED_WITHIN: Time = Time::from_nanoseconds(500_000_000);
 
-/// Polls of memory before a wait for it makes progress on messages and gives way.
+/// Polls of memory before a wait for it makes progress on messages and yields.
 const LOOKS: u32 = 8;
 
 impl Communicator {
-    /// When [`Communicator::compare_last_call`] ends at the latest, if the comparing begins now.
+    /// The deadline of [`Communicator::compare_last_call`], if the comparison begins now.
     pub fn compared_until(&self) -> Time {
         self.now() + COMPARED_WITHIN
     }
 
-    /// Compares, at the end of a program, what ranks have called last on this communicator: if that
-    /// was a collective in which ranks go on before anybody has compared what they call, as two
-    /// that both reduce to the other do. Ranks that do not come to their end by `until` are not
-    /// waited for. Those of several communicators compare them in one order. In virtual time the
-    /// end stays when it was.
+    /// Compares, at the end of a program, the last calls of ranks on this communicator, if that was
+    /// a collective in which ranks return before any rank has compared the calls, for example two
+    /// ranks that both reduce to the other. Does not wait for ranks that have not ended by `until`.
+    /// Ranks of several communicators compare them in one order. In virtual time it does nothing,
+    /// so that the end time is unchanged.
     ///
     /// # Errors
-    /// The calls differ. No error is told that says something else.
+    /// The calls differ. Other errors are not reported.
     pub fn compare_last_call(&self, until: Time) -> Result<(), Error> {
         let group = self.group();
         let is_virtual = self.engine().borrow().port().capabilities().virtual_time;
@@ -117,14 +118,14 @@ impl Communicator {
         }
     }
 
-    /// [`Communicator::drive`] for a future that waits for memory that others change, of windows
-    /// and shared variables. Such a change may wake nobody, so no sleep is longer than a
-    /// millisecond, and most polls are of that memory alone.
+    /// [`Communicator::drive`] for a future that waits for memory of windows and shared variables
+    /// that others change. Such a change may wake no thread, so no sleep is longer than a
+    /// millisecond, and most polls check that memory alone.
     pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
         self.block_on_memory_for(Wait::new(Activity::Future), future)
     }
 
-    /// The same, announced as `wait` says unless the future polls operations in vain.
+    /// The same, announced as `wait` unless the future polls operations without result.
     pub fn block_on_memory_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
         let mut future = pin!(future);
         let watched = poll_fn(|context| {
@@ -146,12 +147,12 @@ impl Communicator {
         })
     }
 
-    /// One round of a wait for memory: polls what is in flight, makes progress on messages, and
-    /// sleeps a little if there was none.
+    /// One round of a wait for memory: polls the operations in flight, makes progress on messages,
+    /// and sleeps a little if there was none.
     pub fn rest(&self, blocked: &mut Blocked) {
         self.attend();
         if let Some(gate) = self.rank.threads.gate() {
-            // Another thread may be who ends it.
+            // Another thread may end the wait.
             let mut engine = self.engine().borrow_mut();
             engine.progress();
             engine.go_on(blocked);
@@ -161,8 +162,8 @@ impl Communicator {
         self.engine().borrow_mut().pass(blocked, Pace::Memory);
     }
 
-    /// Whether a rank of the job has neither left nor died: its memory may still be there, and is
-    /// nobody's.
+    /// Checks that a rank of the job has neither left nor died. Its memory may still exist
+    /// afterwards, without an owner.
     ///
     /// # Errors
     /// It has left, or died.
@@ -176,12 +177,12 @@ impl Communicator {
         }
     }
 
-    /// Runs a future to its end, and what is in flight meanwhile.
+    /// Runs a future to its end, and polls the operations in flight meanwhile.
     pub fn drive<F: Future>(&self, future: F) -> F::Output {
         self.drive_for(Wait::new(Activity::Future), future)
     }
 
-    /// The same, announced as `wait` says unless the future polls operations in vain.
+    /// The same, announced as `wait` unless the future polls operations without result.
     pub(crate) fn drive_for<F: Future>(&self, wait: Wait, future: F) -> F::Output {
         match self.rank.threads.gate() {
             None => drive(self.engine(), self.tasks(), wait, future),
@@ -189,15 +190,15 @@ impl Communicator {
         }
     }
 
-    /// Polls what is not what the program waits for.
+    /// Polls something other than what the program waits for.
     #[doc(hidden)]
     pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
         unreported(self.engine(), poll)
     }
 
-    /// After a call that does not wait and has found nothing: gives the processor away if others
-    /// need it. A program that asks again and again would keep it until its time is over, which is
-    /// milliseconds, and be told nothing new.
+    /// After a call that does not wait and has no result: yields the processor if others need it. A
+    /// program that repeats the call would keep the processor for its time slice, which is
+    /// milliseconds, without a new result.
     #[cold]
     pub fn found_nothing(&self) {
         if self.engine().borrow_mut().found_nothing() {
@@ -205,7 +206,7 @@ impl Communicator {
         }
     }
 
-    /// Polls what is in flight, once, or some of it; for calls that do not wait.
+    /// Polls the operations in flight, or some of them, once; for calls that do not wait.
     #[inline]
     pub fn attend(&self) {
         if !self.tasks().are_over() {
@@ -214,8 +215,8 @@ impl Communicator {
     }
 
     /// Waits for a request, the first of `open` operations that the program waits for.
-    // What most waits find is inlined, and the rest is not: a result that is built in memory and
-    // moved about costs as much as to find it.
+    // The common case is inlined, and the rest is not: to build a result in memory and move it
+    // costs as much as to find it.
     #[inline(always)]
     pub fn wait_for(&self, id: RequestId, open: u32) -> Result<hikyaku_msg::Received, MsgError> {
         if self.tasks().are_over() {
@@ -227,8 +228,8 @@ impl Communicator {
         self.wait_for_long(id, open)
     }
 
-    /// The result of a request that has succeeded or does within a few polls, as it is told to the
-    /// program. `None`: [`Communicator::wait_for`] finds out.
+    /// The result of a request that has succeeded or succeeds within a few polls, with the numbers
+    /// of this communicator. `None`: [`Communicator::wait_for`] must be called.
     #[inline(always)]
     pub fn wait_for_next(&self, id: RequestId) -> Option<hikyaku_msg::Received> {
         if !self.tasks().are_over() {
@@ -246,7 +247,7 @@ impl Communicator {
         self.wait_for_one_of(&[id], open).1
     }
 
-    /// Waits for a message to be there.
+    /// Waits until a matching message arrives.
     pub fn wait_for_probe(&self, selector: Selector) -> Result<hikyaku_msg::Received, MsgError> {
         if self.tasks().are_over() {
             return self.engine().borrow_mut().wait_probe(selector);
@@ -255,10 +256,10 @@ impl Communicator {
         self.drive(poll_fn(|_| found().map_or(Poll::Pending, Poll::Ready)))
     }
 
-    /// Leaves an operation in flight.
+    /// Starts an operation and leaves it in flight.
     pub fn start_task(&self, task: Task) -> TaskId {
         let id = self.tasks().start(task);
-        // What was there before moves too, as in any call.
+        // Earlier operations progress too, as in any call.
         self.tasks().poll_some(None);
         id
     }
@@ -275,7 +276,7 @@ impl Communicator {
         self.drive_for(Wait { open, ..Wait::new(Activity::Collective) }, look)
     }
 
-    /// Has an operation in flight say what it waits for, if that is to be announced.
+    /// Lets an operation in flight report what it waits for, if a report is being made.
     fn report_task(&self, id: TaskId) {
         let are_taken = self.engine().borrow().reported_waits().is_some();
         if are_taken {
@@ -283,7 +284,7 @@ impl Communicator {
         }
     }
 
-    /// Looks whether an operation in flight has ended.
+    /// Polls whether an operation in flight has ended.
     pub fn test_task(&self, id: TaskId) -> Option<Result<(), Error>> {
         if !self.tasks().are_over() {
             self.engine().borrow_mut().progress();
@@ -293,13 +294,13 @@ impl Communicator {
         self.tasks().take_result(id)
     }
 
-    /// Looks whether a request has ended.
+    /// Polls whether a request has ended.
     pub fn test(&self, id: RequestId) -> Option<Result<hikyaku_msg::Received, MsgError>> {
         self.attend();
         self.engine().borrow_mut().test(id)
     }
 
-    /// Looks whether one of several requests has ended: the first that has.
+    /// Polls whether one of several requests has ended; returns the first one.
     pub fn test_any(
         &self,
         ids: &[RequestId],
@@ -308,7 +309,7 @@ impl Communicator {
         self.engine().borrow_mut().test_any(ids)
     }
 
-    /// Waits for one of several requests; says which.
+    /// Waits for one of several requests, and returns its index.
     pub fn wait_for_any(
         &self,
         ids: &[RequestId],
@@ -334,22 +335,22 @@ impl Communicator {
         });
         let wait = Wait { open, ..Wait::new(Activity::Future) };
         let found = self.drive_for(wait, look);
-        // With nothing else in flight the engine can tell whether anybody can end the wait.
+        // With nothing else in flight the engine can detect whether any rank can end the wait.
         found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
     }
 }
 
-/// How long a wait gives way before it sleeps, nanoseconds.
+/// How long a wait yields before it sleeps, in nanoseconds.
 const GIVE_WAY: u64 = 500_000;
 
-/// The rests of a wait for something that wakes nobody.
+/// The rests of a wait for an event that wakes no thread.
 #[derive(Debug, Default)]
 pub struct PollingRest {
     since: Option<Time>,
 }
 
 impl PollingRest {
-    /// Whether it is time to sleep. `any`: something has happened.
+    /// Whether it is time to sleep. `any`: there was progress.
     pub fn is_long(&mut self, now: Time, any: bool) -> bool {
         if any {
             self.since = None;
@@ -358,7 +359,7 @@ impl PollingRest {
         now.nanoseconds() - since.nanoseconds() > GIVE_WAY
     }
 
-    /// Ends a round of such a wait: gives way, or sleeps a little.
+    /// Ends a round of such a wait: yields, or sleeps a little.
     pub fn pass<P: CopyPort>(
         &mut self,
         engine: &RefCell<Engine<P>>,

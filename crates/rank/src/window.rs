@@ -1,4 +1,4 @@
-//! Windows, in bytes: memory of every rank that all ranks read, write and change without its
+//! Windows, in bytes: memory at every rank that all ranks read, write and modify without its
 //! owner's help.
 //!
 //! A window is a segment in a context of its own (paper 003 §4.7). Each access to another rank's
@@ -6,7 +6,7 @@
 //! is an error and not a stray write. A rank uses its own part through the same calls: the bytes
 //! may change at any time, so it gets no reference to them, only copies and atomic operations.
 //!
-//! Places are counted in elements, as in MPI (`disp_unit`).
+//! Offsets are counted in elements, as in MPI (`disp_unit`).
 
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
@@ -23,8 +23,8 @@ use crate::error::{Error, WindowError};
 use crate::far::CallSteps;
 use crate::port::RankPort;
 
-/// How often a window that is dropped waits for peers that are in the middle of an access, which
-/// takes them microseconds unless they have been stopped.
+/// How often a dropped window waits for peers in the middle of an access, which takes them
+/// microseconds unless they have been stopped.
 const PARTING_LOOKS: u32 = 1000;
 
 /// Memory at every rank; see [`Communicator::window`].
@@ -34,12 +34,12 @@ pub struct ByteWindow {
     context: ContextId,
     /// The keys of this rank's part that are still registered.
     keys: Vec<Key>,
-    /// Never looked into: peers may be writing. `None` if it is protected, or given back.
+    /// Never read directly: peers may be writing. `None` if it is protected, or freed.
     memory: Option<RegionBuffer>,
     pub(crate) parts: Vec<WindowPart>,
-    /// Size of an element, bytes.
+    /// The size of an element, in bytes.
     element: usize,
-    /// The protected memory that this rank has for it, by owner and offset.
+    /// The protected memory that this rank holds for it, by owner and offset.
     pub(crate) protected: Vec<(Rank, u64)>,
 }
 
@@ -48,15 +48,15 @@ pub struct ByteWindow {
 pub(crate) struct WindowPart {
     pub(crate) key: Key,
     pub(crate) elements: u64,
-    /// What this rank may do there.
+    /// This rank's rights there.
     pub(crate) granted: Rights,
 }
 
 impl Communicator {
-    /// Region memory for so many elements; its contents are left over from an earlier use.
+    /// Region memory for this many elements, with contents from an earlier use.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is not enough memory.
     pub fn allocate(&self, elements: usize, element: usize) -> Result<RegionBuffer, Error> {
         let bytes = elements
             .checked_mul(element)
@@ -65,12 +65,12 @@ impl Communicator {
         Ok(self.engine().borrow_mut().port_mut().allocate(bytes)?)
     }
 
-    /// Makes a window of `length` elements of zeros at this rank and whatever the others ask for
-    /// at theirs. Every rank calls it, in the same order as other collective operations.
+    /// Makes a window of `length` elements of zeros at this rank; other ranks may pass other
+    /// lengths. Every rank calls it, in the same order as other collective operations.
     ///
     /// # Errors
-    /// There is no memory for it, or as many windows as there are contexts; at the other ranks
-    /// then [`WindowError::Refused`]. A rank is gone.
+    /// There is not enough memory, or no context left; the other ranks then return
+    /// [`WindowError::Refused`]. Or a rank is gone.
     pub fn window(&self, length: usize, element: usize) -> Result<ByteWindow, Error> {
         let mine = self.open_window(length, element);
         let offer = match &mine {
@@ -84,7 +84,7 @@ impl Communicator {
         Ok(window)
     }
 
-    /// This rank's part of a window, registered.
+    /// Makes and registers this rank's part of a window.
     fn open_window(&self, length: usize, element: usize) -> Result<ByteWindow, Error> {
         let memory = self.zeros(length, element)?;
         let (offset, bytes) = (memory.offset(), (length * element) as u64);
@@ -92,15 +92,14 @@ impl Communicator {
         Ok(window.of_memory(memory))
     }
 
-    /// Region memory of zeros.
+    /// Region memory filled with zeros.
     pub(crate) fn zeros(&self, length: usize, element: usize) -> Result<RegionBuffer, Error> {
         let mut memory = self.allocate(length, element)?;
         memory.fill(0);
         Ok(memory)
     }
 
-    /// A window of memory that this rank has already, at an offset and so long: a segment and a key
-    /// for each of these rights.
+    /// A window of existing memory at an offset: a segment, and a key for each of these rights.
     pub(crate) fn open_part(
         &self,
         (offset, bytes): (u64, u64),
@@ -120,10 +119,10 @@ impl Communicator {
     }
 }
 
-/// Words that a rank tells of its part: whether there is one, key, elements, context.
+/// The number of words that describe a rank's part: whether it exists, key, elements, context.
 pub(crate) const OFFER: usize = 6;
 
-/// The parts and members of a window out of what the ranks offered.
+/// Decodes the parts and members of a window from the ranks' offers.
 pub(crate) fn read_offers(
     offers: &[Vec<u32>],
     in_job: impl Fn(u32) -> Result<u32, MsgError>,
@@ -144,7 +143,7 @@ pub(crate) fn read_offers(
 }
 
 impl ByteWindow {
-    /// What this rank tells of its part of so many elements.
+    /// Encodes this rank's part of `length` elements.
     pub(crate) fn offer(&self, length: usize) -> [u32; OFFER] {
         let Some(key) = self.keys.first() else { return [0; OFFER] };
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
@@ -158,17 +157,17 @@ impl ByteWindow {
         self
     }
 
-    /// Bytes of the part of a rank, as it has said.
+    /// The size of a rank's part, in bytes, as announced.
     pub(crate) fn bytes_of(&self, rank: u32) -> Option<u64> {
         self.parts.get(rank as usize)?.elements.checked_mul(self.element as u64)
     }
 
-    /// The key of this rank's part for these rights, by their place.
+    /// The key of this rank's part for the rights at index `place`.
     pub(crate) fn key(&self, place: usize) -> Option<Key> {
         self.keys.get(place).copied()
     }
 
-    /// Takes in what all ranks have offered.
+    /// Connects to the parts that all ranks have offered.
     pub(crate) fn connect(
         &mut self,
         parts: Vec<WindowPart>,
@@ -179,18 +178,18 @@ impl ByteWindow {
         Ok(engine.port_mut().connect(self.context, members)?)
     }
 
-    /// How many elements this rank's part has.
+    /// The number of elements of this rank's part.
     pub fn len(&self) -> usize {
         let own = self.parts.get(self.communicator.rank() as usize);
         own.map_or(0, |part| part.elements as usize)
     }
 
-    /// Whether this rank's part has none.
+    /// Whether this rank's part is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many elements the part of a rank has.
+    /// The number of elements of a rank's part.
     ///
     /// # Errors
     /// There is no such rank.
@@ -201,14 +200,14 @@ impl ByteWindow {
     /// Copies `data` into the part of `rank` from element `index` on.
     ///
     /// # Errors
-    /// There is no such rank or place, or the rank has dropped its window or died.
+    /// There is no such rank or element, or the rank has dropped its window or died.
     pub fn put(&self, rank: u32, index: usize, data: &[u8]) -> Result<(), Error> {
         let target = self.address(rank, index, data.len() / self.element.max(1), Rights::WRITE)?;
         let command = Command::put(target, data);
         self.carry_out("put", rank, |port, steps| port.put_by(steps, &command))
     }
 
-    /// Copies out of the part of `rank` from element `index` on.
+    /// Copies from the part of `rank`, from element `index` on.
     ///
     /// # Errors
     /// As [`ByteWindow::put`].
@@ -217,11 +216,11 @@ impl ByteWindow {
         self.carry_out("get", rank, |port, steps| port.get_by(steps, from, into))
     }
 
-    /// [`ByteWindow::put`], and after the data `value` into element `at`, of eight bytes, of
-    /// `rank`'s part of another window. Whoever loads the value there sees the data.
+    /// [`ByteWindow::put`], and then stores `value` in element `at`, of eight bytes, of `rank`'s
+    /// part of another window. A rank that loads the value there sees the data.
     ///
     /// # Errors
-    /// As [`ByteWindow::put`], for both places; then neither was written.
+    /// As [`ByteWindow::put`], for both places; neither is written then.
     pub fn put_signal(
         &self,
         rank: u32,
@@ -237,12 +236,12 @@ impl ByteWindow {
         self.carry_out("put_signal", rank, |port, steps| port.put_by(steps, &command))
     }
 
-    /// Puts behind one doorbell, each into the part of a rank from an element on, in order. With a
+    /// Puts with one doorbell, each into the part of a rank from an element on, in order. With a
     /// `signal` the last put to each rank is a [`ByteWindow::put_signal`].
     ///
     /// # Errors
-    /// As [`ByteWindow::put_signal`], of the first put that has one; those before it were written.
-    /// Those behind it may have been, at other ranks: never at the same one, and no signal of that.
+    /// As [`ByteWindow::put_signal`], for the first put that fails; earlier ones were written.
+    /// Later ones may have been written at other ranks, but never at the same one, nor its signal.
     pub fn put_chain(
         &self,
         puts: &[(u32, usize, &[u8])],
@@ -272,7 +271,7 @@ impl ByteWindow {
                 }
                 let (posted, room) = match port.post_chain(&commands[done..]) {
                     Ok(()) => (commands.len(), Ok(())),
-                    // A put is written whole or not at all.
+                    // A put is written completely or not at all.
                     Err(cut) if cut.done > 0 => (done + cut.done, Ok(())),
                     Err(cut) => (done, Err(cut.error)),
                 };
@@ -283,7 +282,7 @@ impl ByteWindow {
         Ok(())
     }
 
-    /// Changes an element, an integer, undivided; answers the one before.
+    /// Modifies an element, an integer, atomically; returns the previous value.
     ///
     /// # Errors
     /// As [`ByteWindow::put`].
@@ -303,11 +302,11 @@ impl ByteWindow {
         self.carry_out(name_of(operation), rank, |port, steps| port.fetch_by(steps, &atomic))
     }
 
-    /// Waits until an element of this rank's own part, which `from` changes, is as `wanted` says,
-    /// and answers it. Messages make progress meanwhile.
+    /// Waits until an element of this rank's own part, which `from` changes, satisfies `wanted`,
+    /// and returns it. Messages make progress meanwhile.
     ///
     /// # Errors
-    /// There is no such element, or `from` died or left and it is not.
+    /// There is no such element, or `from` died or left before the element satisfied it.
     pub fn wait(
         &self,
         index: usize,
@@ -319,7 +318,7 @@ impl ByteWindow {
         let mut blocked = blocked_in("wait", Some(source));
         let ended = |blocked: &Blocked| self.communicator.engine().borrow_mut().awake(blocked);
         loop {
-            // Asked first: what it did before it went is there by then.
+            // Checked first: writes of that rank before it left are visible by then.
             let gone = self.communicator.check_there(source);
             let value = self.fetch(own, index, (integer, AtomicOp::Load), 0)?;
             if wanted(value) {
@@ -341,8 +340,8 @@ impl ByteWindow {
         Ok((member, self.parts[rank as usize]))
     }
 
-    /// Where `count` elements from `index` on are, if the rank is still there and this one may do
-    /// what is wanted.
+    /// The address of `count` elements from `index` on, if the rank is alive and this one has the
+    /// rights.
     fn address(
         &self,
         rank: u32,
@@ -368,7 +367,7 @@ impl ByteWindow {
         Ok(RemoteAddress { rank: member.rank, space: Space::Segment(part.key), offset })
     }
 
-    /// What to say of an operation that was refused.
+    /// The error of a refused operation.
     #[cold]
     fn refusal(&self, error: PostError) -> Error {
         match error {
@@ -381,8 +380,8 @@ impl ByteWindow {
         }
     }
 
-    /// Does an operation at `rank`, as often as it takes until there is room. Where threads share
-    /// this rank, in steps: others come in while another host is waited for.
+    /// Repeats an operation at `rank` until there is room. Where threads share this rank it runs in
+    /// steps, so that others can enter while it waits for another host.
     fn carry_out<R>(
         &self,
         name: &'static str,
@@ -409,8 +408,8 @@ impl ByteWindow {
         }
     }
 
-    /// Gives the memory back, as far as nobody is in the middle of an access to it. Nothing to be
-    /// done about any error: the window is going.
+    /// Frees the memory, unless a rank is in the middle of an access to it. Errors cannot be
+    /// handled: the window is being dropped.
     fn part_with(&mut self) -> Result<(), ContextError> {
         let looks = if std::thread::panicking() { 1 } else { PARTING_LOOKS };
         let mut answer = Ok(());
@@ -420,7 +419,7 @@ impl ByteWindow {
                 return Err(ContextError::NotOpen(self.context));
             };
             if engine.port().is_forked() {
-                // A forked child has a copy of the window, which its parent goes on using.
+                // A forked child has a copy of the window, which its parent still uses.
                 return Err(ContextError::NotOpen(self.context));
             }
             let port = engine.port_mut();
@@ -449,12 +448,12 @@ impl ByteWindow {
     }
 }
 
-/// A call on a window that waits.
+/// The wait of a blocking call on a window.
 fn blocked_in(name: &'static str, rank: Option<u32>) -> Blocked {
     Blocked::new(Wait::new(Activity::Window).named(Name::new(name)).with(rank, None))
 }
 
-/// The method of a window that does this.
+/// The name of the window method for this operation.
 fn name_of(operation: AtomicOp) -> &'static str {
     match operation {
         AtomicOp::Load => "load",
@@ -470,8 +469,8 @@ fn name_of(operation: AtomicOp) -> &'static str {
 }
 
 impl Drop for ByteWindow {
-    /// From here on the others' calls on this rank's part are errors; those under way are waited
-    /// for. Not collective: a barrier before it, where others may still want the window.
+    /// Afterwards the others' calls on this rank's part are errors; waits for those in progress.
+    /// Not collective: call a barrier first if others may still use the window.
     fn drop(&mut self) {
         let memory = self.memory.take();
         if self.part_with().is_err() {
